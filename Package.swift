@@ -1,0 +1,60 @@
+// swift-tools-version: 6.2
+// One target a room, along the data's way; dependencies point down only (docs/ARCHITECTURE.md).
+import PackageDescription
+
+let strict: [SwiftSetting] = [.treatAllWarnings(as: .error), .enableUpcomingFeature("ExistentialAny")]
+
+func room(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .testTarget(name: name, dependencies: dependencies + ["Base", "TestSupport"], swiftSettings: strict)
+}
+
+let package = Package(
+  name: "mediafs",
+  products: [
+    .executable(name: "mediafs", targets: ["mediafs"]),
+    .executable(name: "mount-helper", targets: ["mount-helper"]),
+    .executable(name: "test-origin", targets: ["test-origin"]),
+  ],
+  targets: [
+    // The C libraries, each used by the one room that wraps it.
+    .systemLibrary(name: "CFuse", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+    .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+    .target(name: "CSystem"),  // glibc and Linux calls that Swift cannot import by itself
+
+    room("Base", ["CSystem"]),
+    room("Manifest", ["Base", "CCrypto"]),
+    room("Storing", ["Base", "Manifest", "CSQLite", "CCrypto"]),
+    room("Fetching", ["Base", "CCurl"]),
+    room("Reading", ["Base", "Manifest", "Storing", "Fetching"]),
+    room("Mount", ["Base", "Reading", "CFuse"]),
+    room("Control", ["Base"]),
+    room("Server", ["Base", "Manifest", "Storing", "Fetching", "Reading", "Mount", "Control"]),
+    .executableTarget(
+      name: "mediafs", dependencies: ["Base", "Manifest", "Storing", "Control", "Server"], swiftSettings: strict),
+    .executableTarget(
+      name: "mount-helper", path: "mount-helper", exclude: ["PROTOCOL.md"],
+      cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])],
+      linkerSettings: [.linkedLibrary("fuse3")]),
+
+    // The origin that misbehaves on purpose, and helpers of the tests.
+    .target(name: "TestSupport", dependencies: ["Base"], path: "Tests/TestSupport", swiftSettings: strict),
+    .executableTarget(
+      name: "test-origin", dependencies: ["Base", "TestSupport"], path: "Tests/test-origin", swiftSettings: strict),
+
+    tests("BaseTests", []),
+    tests("ManifestTests", ["Manifest"]),
+    tests("StoringTests", ["Storing", "Manifest"]),
+    tests("FetchingTests", ["Fetching"]),
+    tests("ReadingTests", ["Reading", "Storing", "Fetching", "Manifest"]),
+    tests("MountTests", ["Mount", "Reading"]),
+    tests("ControlTests", ["Control"]),
+    tests("JourneyTests", ["mediafs", "mount-helper"]),
+  ],
+  swiftLanguageModes: [.v6]
+)

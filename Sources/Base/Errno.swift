@@ -1,0 +1,51 @@
+import Glibc
+
+/// An error number of the operating system.
+public struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringConvertible {
+  /// The number, as in <errno.h>.
+  public let rawValue: Int32
+
+  /// The error of that number.
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// The calling thread's `errno`: to be asked right behind the call that failed.
+  public static var current: Errno { Errno(rawValue: errno) }
+
+  /// The system's words for it.
+  public var description: String {
+    var text = [CChar](repeating: 0, count: 128)
+    guard strerror_r(rawValue, &text, text.count) == 0 else { return "error \(rawValue)" }
+    return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  /// Input/output error.
+  public static let io = Errno(rawValue: EIO)
+  /// Permission denied.
+  public static let accessDenied = Errno(rawValue: EACCES)
+  /// The generation that was asked for is gone.
+  public static let stale = Errno(rawValue: ESTALE)
+  /// The deadline passed.
+  public static let timedOut = Errno(rawValue: ETIMEDOUT)
+  /// Written to a read-only filesystem.
+  public static let readOnly = Errno(rawValue: EROFS)
+  /// No such entry.
+  public static let notFound = Errno(rawValue: ENOENT)
+  /// Not a directory.
+  public static let notDirectory = Errno(rawValue: ENOTDIR)
+  /// Is a directory.
+  public static let isDirectory = Errno(rawValue: EISDIR)
+  /// No such attribute.
+  public static let noData = Errno(rawValue: ENODATA)
+  /// Interrupted.
+  public static let interrupted = Errno(rawValue: EINTR)
+  /// No space left.
+  public static let noSpace = Errno(rawValue: ENOSPC)
+  /// It exists already.
+  public static let exists = Errno(rawValue: EEXIST)
+  /// Invalid argument.
+  public static let invalid = Errno(rawValue: EINVAL)
+  /// Result too small for what is asked.
+  public static let range = Errno(rawValue: ERANGE)
+  /// The two paths are on different filesystems.
+  public static let crossDevice = Errno(rawValue: EXDEV)
+}

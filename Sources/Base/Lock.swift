@@ -1,0 +1,37 @@
+import Glibc
+
+/// A value that only one thread at a time can reach.
+///
+/// Over pthread_mutex rather than `Synchronization.Mutex`: the latter uses futexes directly on Linux, which the thread
+/// sanitizer cannot see, so that it reports races that are none. Not recursive. Keep the body short: no syscall, no
+/// callback and no reply belongs in it.
+@safe
+public final class Lock<Value>: @unchecked Sendable {
+  // @unchecked: `value` is reached only in `withLock`, with the mutex held.
+  private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+  private var value: Value
+
+  /// Guards `value`.
+  public init(_ value: sending Value) {
+    self.value = value
+    // On the heap: a pthread mutex must not move, and Swift may move a stored property while it is passed inout.
+    mutex = .allocate(capacity: 1)
+    let result = pthread_mutex_init(mutex, nil)
+    precondition(result == 0, "pthread_mutex_init: error \(result)")
+  }
+
+  deinit {
+    pthread_mutex_destroy(mutex)
+    mutex.deallocate()
+  }
+
+  /// Runs `body` with the lock held and hands over what it returns or throws.
+  @inline(__always)
+  public func withLock<Result, Failure: Error>(
+    _ body: (inout Value) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    pthread_mutex_lock(mutex)
+    defer { pthread_mutex_unlock(mutex) }
+    return try body(&value)
+  }
+}

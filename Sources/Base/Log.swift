@@ -1,0 +1,95 @@
+import CSystem
+import Glibc
+
+/// Where the program says what it does: one line a message, to stderr or to a file.
+///
+/// Any thread may log. What is logged must hold no secret: URLs go through ``redacted(url:)`` first, and header values and
+/// tokens are never logged at any level.
+public enum Log {
+  /// How much a message matters.
+  public enum Level: Int, Comparable, Sendable {
+    /// For a developer: every transfer and decision.
+    case debug
+    /// What a user may want to know: mounted, completed, a new generation.
+    case info
+    /// Something is wrong and goes on: an origin fails, a line of the manifest is skipped.
+    case warning
+    /// Something asked for cannot be done.
+    case error
+
+    /// Whether the left matters less.
+    public static func < (left: Level, right: Level) -> Bool { left.rawValue < right.rawValue }
+  }
+
+  private struct State {
+    var level = Level.info
+    var descriptor: Int32 = STDERR_FILENO
+    var stamps = false
+  }
+
+  private static let state = Lock(State())
+
+  /// Sets the least level that is written.
+  public static func set(level: Level) { state.withLock { $0.level = level } }
+
+  /// Sends what follows to `descriptor`, which stays open as long as the process; `stamps` puts the time before each line.
+  public static func set(descriptor: Int32, stamps: Bool) {
+    state.withLock {
+      $0.descriptor = descriptor
+      $0.stamps = stamps
+    }
+  }
+
+  /// Logs at debug level.
+  public static func debug(_ message: @autoclosure () -> String) { write(.debug, message) }
+  /// Logs at info level.
+  public static func info(_ message: @autoclosure () -> String) { write(.info, message) }
+  /// Logs at warning level.
+  public static func warning(_ message: @autoclosure () -> String) { write(.warning, message) }
+  /// Logs at error level.
+  public static func error(_ message: @autoclosure () -> String) { write(.error, message) }
+
+  private static func write(_ level: Level, _ message: () -> String) {
+    let (enabled, descriptor, stamps) = state.withLock { ($0.level <= level, $0.descriptor, $0.stamps) }
+    guard enabled else { return }
+    var line = stamps ? stamp() : "mediafs: "
+    switch level {
+    case .debug: line += "debug: "
+    case .info: break
+    case .warning: line += "warning: "
+    case .error: line += "error: "
+    }
+    line += message().replacing("\n", with: " ")
+    line += "\n"
+    // One write a line, so that lines of several threads do not mix. A log that cannot be written has nowhere to say so.
+    line.withUTF8 { bytes in _ = Glibc.write(descriptor, bytes.baseAddress, bytes.count) }
+  }
+
+  /// Local time as `2026-01-31T12:00:00.123 `.
+  private static func stamp() -> String {
+    var now = timespec()
+    clock_gettime(CLOCK_REALTIME, &now)
+    var parts = tm()
+    localtime_r(&now.tv_sec, &parts)
+    var text = [CChar](repeating: 0, count: 32)
+    let count = strftime(&text, text.count, "%Y-%m-%dT%H:%M:%S", &parts)
+    let thousandths = String(now.tv_nsec / 1_000_000 + 1000).dropFirst()
+    return String(decoding: text[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self) + ".\(thousandths) "
+  }
+
+  /// A URL without what may be secret: userinfo, query and fragment are gone (`https://host/path`, `?…` where a query was).
+  public static func redacted(url: String) -> String {
+    var rest = Substring(url)
+    var prefix = ""
+    if let scheme = rest.firstRange(of: "://") {
+      prefix = String(rest[..<scheme.upperBound])
+      rest = rest[scheme.upperBound...]
+    }
+    let query = rest.firstIndex { $0 == "?" || $0 == "#" } ?? rest.endIndex
+    let hadQuery = query < rest.endIndex
+    rest = rest[..<query]
+    let authority = rest[..<(rest.firstIndex(of: "/") ?? rest.endIndex)]
+    if let at = authority.lastIndex(of: "@") { rest = rest[rest.index(after: at)...] }
+    return prefix + rest + (hadQuery ? "?…" : "")
+  }
+}

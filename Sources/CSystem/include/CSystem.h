@@ -1,0 +1,39 @@
+// glibc and Linux calls that Swift's Glibc module does not offer (variadic functions, macros, newer calls).
+#pragma once
+// No _GNU_SOURCE here: it would change glibc types (fd_set) that Swift also sees through its own Glibc module.
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <linux/fs.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/// Seconds and nanoseconds of CLOCK_BOOTTIME as one number: it counts while the machine sleeps.
+int64_t csystem_boottime_nanoseconds(void);
+
+/// open(2); variadic in C, which Swift cannot call.
+static inline int csystem_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
+static inline int csystem_openat(int dir, const char *path, int flags, mode_t mode) {
+  return openat(dir, path, flags, mode);
+}
+/// fcntl(2) with an int argument.
+static inline int csystem_fcntl(int fd, int command, int argument) { return fcntl(fd, command, argument); }
+/// renameat2(2) with RENAME_NOREPLACE.
+int csystem_rename_noreplace(int from_dir, const char *from, int to_dir, const char *to);
+/// Names the calling thread (at most 15 bytes are kept).
+void csystem_name_thread(const char *name);
+/// Sends one descriptor with `length` bytes; returns what sendmsg(2) does.
+ssize_t csystem_send_descriptor(int socket, const void *bytes, size_t length, int descriptor);
+/// Receives bytes and at most one descriptor (-1 if none came), close-on-exec.
+ssize_t csystem_receive_descriptor(int socket, void *bytes, size_t length, int *descriptor);
+/// The user id of a Unix socket's peer, or -1.
+int64_t csystem_peer_uid(int socket);

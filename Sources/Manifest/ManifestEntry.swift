@@ -1,0 +1,66 @@
+import Base
+
+/// One entry of a manifest: a path in the mount and where its bytes are.
+public struct ManifestEntry: Sendable, Equatable {
+  /// The line its URL stands on, from 1.
+  public var line: Int
+  /// Where the bytes are, the first to be asked first; never empty. Absolute http or https, without fragment; userinfo as given.
+  public var urls: [String]
+  /// The folders it lies in, from the root; each made safe (docs/SEMANTICS.md, "Names").
+  public var folder: [String]
+  /// Its name, made safe. Not yet told apart from others of the same name.
+  public var name: String
+  /// Whether an extension may be added once the type is known: the name came from the URL and has none.
+  public var mayGainExtension: Bool
+  /// Header fields to send to the URL's own origin.
+  public var headers: [HTTPHeader]
+  /// The User-Agent to send, nil for our own.
+  public var userAgent: String?
+  /// The Referer to send.
+  public var referer: String?
+  /// What the bytes must hash to.
+  public var checksum: Checksum?
+  /// What identifies the resource (``ResourceKey``).
+  public var key: ResourceKey
+}
+
+/// A digest that the whole resource must have.
+public struct Checksum: Hashable, Sendable {
+  /// The hash functions a manifest may name.
+  public enum Algorithm: String, Sendable, CaseIterable {
+    /// 160 bits; against accidents only.
+    case sha1 = "sha-1"
+    /// 256 bits.
+    case sha256 = "sha-256"
+    /// 512 bits.
+    case sha512 = "sha-512"
+    /// 128 bits; against accidents only.
+    case md5 = "md5"
+  }
+
+  /// The hash function.
+  public var algorithm: Algorithm
+  /// The digest, as many bytes as the function gives.
+  public var digest: [UInt8]
+
+  /// That digest by that function.
+  public init(algorithm: Algorithm, digest: [UInt8]) {
+    self.algorithm = algorithm
+    self.digest = digest
+  }
+}
+
+/// What stays the same when a link is signed anew or an entry renamed: the first 16 bytes of the SHA-256 of `id:` and the
+/// entry's `id=`, else of `url:` and its first URL without userinfo, fragment and the known signing parameters.
+public struct ResourceKey: Hashable, Sendable {
+  /// The first eight bytes, big-endian.
+  public var high: UInt64
+  /// The last eight bytes, big-endian.
+  public var low: UInt64
+
+  /// The key of those bytes.
+  public init(high: UInt64, low: UInt64) {
+    self.high = high
+    self.low = low
+  }
+}

@@ -1,0 +1,110 @@
+import Base
+import Manifest
+
+/// One name in the tree.
+public struct Node: Sendable, Equatable {
+  /// What a node is.
+  public enum Kind: Sendable, Equatable {
+    /// A directory.
+    case folder
+    /// A file.
+    case file
+  }
+
+  /// The entry's id: its directory cookie, never changing.
+  public var entry: Int64
+  /// The inode of its current generation.
+  public var inode: Inode
+  /// The directory it lies in (the root's is the root).
+  public var parent: Inode
+  /// Folder or file.
+  public var kind: Kind
+  /// Its listed name.
+  public var name: String
+  /// The resource's key (zero for a folder).
+  public var key: ResourceKey
+  /// Bytes, when known; nil while it is not (or for a body without a length).
+  public var size: Int64?
+  /// Last-Modified in seconds since 1970 of the known generation; nil otherwise.
+  public var modified: Int64?
+}
+
+/// What is known of one generation of a resource.
+public struct GenerationRecord: Sendable, Equatable {
+  /// What became of it.
+  public enum State: Int, Sendable {
+    /// Some of it is stored (or nothing yet).
+    case partial = 0
+    /// All of it is in the library.
+    case complete = 1
+    /// A newer one took its place; kept for handles that are still open.
+    case superseded = 2
+  }
+
+  /// Its id: names its partial file; never reused.
+  public var id: Int64
+  /// Whose it is.
+  public var key: ResourceKey
+  /// What the origin said.
+  public var validators: Validators
+  /// Bytes; nil when the origin does not tell.
+  public var size: Int64?
+  /// Content-Type, when sent.
+  public var mediaType: String?
+  /// What became of it.
+  public var state: State
+  /// Which bytes are stored, as far as the catalog may be believed.
+  public var stored: ByteRangeSet
+  /// Whether the continuation is to go on (also at the next mount).
+  public var continues: Bool
+  /// Where its completed copy is, when it is complete.
+  public var copy: LibraryCopy?
+
+  /// A new generation, with nothing stored.
+  public init(id: Int64, key: ResourceKey, validators: Validators, size: Int64?, mediaType: String?) {
+    self.id = id
+    self.key = key
+    self.validators = validators
+    self.size = size
+    self.mediaType = mediaType
+    state = .partial
+    stored = ByteRangeSet()
+    continues = false
+  }
+}
+
+/// A completed copy in the library, and how it looked when it was placed: a difference means that a user touched it.
+public struct LibraryCopy: Sendable, Equatable {
+  /// Its path below the library's folder.
+  public var path: String
+  /// Bytes.
+  public var size: Int64
+  /// st_mtim in nanoseconds.
+  public var modified: Int64
+  /// st_ctim in nanoseconds.
+  public var changed: Int64
+  /// st_dev.
+  public var device: UInt64
+  /// st_ino.
+  public var inode: UInt64
+
+  /// A copy that looks like that.
+  public init(path: String, size: Int64, modified: Int64, changed: Int64, device: UInt64, inode: UInt64) {
+    self.path = path
+    self.size = size
+    self.modified = modified
+    self.changed = changed
+    self.device = device
+    self.inode = inode
+  }
+}
+
+/// What the manifest says of one entry, as the catalog keeps it.
+public struct EntryRecord: Sendable {
+  /// Its node.
+  public var node: Node
+  /// Its path in the mount, `/`-separated, without a leading slash.
+  public var path: String
+  /// Its line in the manifest, with everything on it.
+  public var source: ManifestEntry
+}

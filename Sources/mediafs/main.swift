@@ -1,0 +1,1 @@
+print("mediafs: not built yet")

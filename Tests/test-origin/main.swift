@@ -1,0 +1,1 @@
+print("test-origin: not built yet")
