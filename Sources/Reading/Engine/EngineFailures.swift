@@ -188,11 +188,14 @@ extension Engine {
       Log.warning("\(source.content.path): \(message); fetching it once more")
       _ = source.nextMirror()
       let content = source.content
-      post(.freeze(content, then: { [self] in
-        discard(content, keepsCopy: true)
-        post(.thaw(content))
-        post(.fetch(content))
-      }))
+      post(
+        .freeze(
+          content,
+          then: { [self] in
+            discard(content, keepsCopy: true)
+            post(.thaw(content))
+            post(.fetch(content))
+          }))
       return
     }
     fail(source, .io, message)

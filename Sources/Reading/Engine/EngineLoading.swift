@@ -86,11 +86,14 @@ extension Engine {
     do {
       file = try PartialFile(in: store.folder, id: generation.id, create: false)
     } catch {
-      Log.warning("generation \(generation.id): its partial file is missing; \(generation.stored.count) bytes are fetched again")
+      Log.warning(
+        "generation \(generation.id): its partial file is missing; \(generation.stored.count) bytes are fetched again")
       return ByteRangeSet()
     }
     let there: ByteRangeSet
-    do { there = try file.dataRanges() } catch { throw StoreError.io(error, "looking at partial file \(generation.id)") }
+    do { there = try file.dataRanges() } catch {
+      throw StoreError.io(error, "looking at partial file \(generation.id)")
+    }
     var kept = ByteRangeSet()
     for claim in generation.stored.ranges {
       for data in there.ranges {
@@ -106,7 +109,8 @@ extension Engine {
 
   /// A completed copy that a user changed or removed: it is theirs; the entry is remote again.
   private func setAside(_ generation: GenerationRecord, _ copy: LibraryCopy, path: String) throws(StoreError) {
-    Log.info("\(path): its copy in the library was changed or removed, and is left alone; it is fetched again when read")
+    Log.info(
+      "\(path): its copy in the library was changed or removed, and is left alone; it is fetched again when read")
     try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
   }
 

@@ -172,7 +172,8 @@ extension Engine: TransferClient {
   /// A body that came whole: its end is the resource's, when nobody had told the length.
   private func streamEnded(_ source: Source, _ running: Running) {
     let content = source.content
-    let (released, file, record) = content.guarded.withLock { guarded -> ([ParkedRead], ServedFile?, GenerationRecord?) in
+    let (released, file, record) = content.guarded.withLock {
+      guarded -> ([ParkedRead], ServedFile?, GenerationRecord?) in
       guard case .growing = guarded.state.length else { return ([], nil, nil) }
       let released = guarded.state.ended(at: running.active.position)
       guarded.generation?.size = running.active.position

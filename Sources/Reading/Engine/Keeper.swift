@@ -99,7 +99,9 @@ final class Keeper: @unchecked Sendable {
         pending.jobs = []
         let isPrompt = pending.isPrompt
         pending.isPrompt = false
-        return (jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull)
+        return (
+          jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull
+        )
       }
       for job in jobs { job() }
       let after = Instant.now
@@ -209,7 +211,9 @@ final class Keeper: @unchecked Sendable {
         pending.isFull = isFull
         return was
       }
-      if isFull && !was { Log.warning("the store is at its limit: only what is read is stored (--max-size, --min-free)") }
+      if isFull && !was {
+        Log.warning("the store is at its limit: only what is read is stored (--max-size, --min-free)")
+      }
       if was && !isFull { Log.info("the store has room again") }
     } catch {
       Log.error("the store's room cannot be measured: \(error.message)")

@@ -33,7 +33,8 @@ extension MediaFileSystem {
       if let content = engine.table.withLock({ $0.current[node.key] }) {
         return content.guarded.withLock { $0.generation?.mediaType }
       }
-      return try engine.io { () throws(StoreError) in try engine.store.catalog.generation(current: node.key) }?.mediaType
+      return try engine.io { () throws(StoreError) in try engine.store.catalog.generation(current: node.key) }?
+        .mediaType
     case "user.mediafs.state": return try report(on: node).state.rawValue
     case "user.mediafs.stored": return String(try report(on: node).stored)
     case "user.mediafs.error": return try report(on: node).error

@@ -27,5 +27,7 @@ enum HTTPDate {
   }
 
   private static func two(_ number: Int64) -> String { number < 10 ? "0\(number)" : "\(number)" }
-  private static func four(_ number: Int64) -> String { String(repeating: "0", count: max(0, 4 - "\(number)".count)) + "\(number)" }
+  private static func four(_ number: Int64) -> String {
+    String(repeating: "0", count: max(0, 4 - "\(number)".count)) + "\(number)"
+  }
 }
