@@ -1,2 +1,46 @@
+// libcrypto's digests, and the Linux calls on files that Swift's Glibc module does not offer.
 #pragma once
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
 #include <openssl/evp.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+// Not F_OFD_SETLK and F_OFD_GETLK by name: <fcntl.h> shows them only under _GNU_SOURCE, which would change glibc types that
+// Swift sees through its own Glibc module. The numbers are the kernel's ABI (include/uapi/asm-generic/fcntl.h).
+enum { storing_ofd_getlk = 36, storing_ofd_setlk = 37 };
+
+/// Takes an open file description lock (fcntl(2), F_OFD_SETLK) on the whole file, for writing, without waiting: 0, or -1 with
+/// EAGAIN or EACCES when another description has it.
+static inline int storing_lock(int fd) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  return fcntl(fd, storing_ofd_setlk, &lock);
+}
+
+/// Whether another description has a lock on the file (F_OFD_GETLK, which takes none): 1, 0, or -1 with errno.
+static inline int storing_is_locked(int fd) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  if (fcntl(fd, storing_ofd_getlk, &lock) != 0) return -1;
+  return lock.l_type != F_UNLCK;
+}
+
+/// fallocate(2) with FALLOC_FL_PUNCH_HOLE: the range reads as zeros and takes no space; the size stays.
+static inline int storing_punch_hole(int fd, int64_t offset, int64_t length) {
+  return (int)syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length);
+}
+
+/// lseek(2) with SEEK_DATA: the first byte of data at `offset` or behind it; -1 with ENXIO when there is none.
+static inline int64_t storing_seek_data(int fd, int64_t offset) { return lseek(fd, offset, SEEK_DATA); }
+
+/// lseek(2) with SEEK_HOLE: the first byte of a hole at `offset` or behind it; the end of the file is one.
+static inline int64_t storing_seek_hole(int fd, int64_t offset) { return lseek(fd, offset, SEEK_HOLE); }
+
+/// The magic number of the filesystem a descriptor is on (statfs(2), f_type), or -1 with errno.
+static inline int64_t storing_filesystem_type(int fd) {
+  struct statfs status;
+  return fstatfs(fd, &status) == 0 ? (int64_t)(uint32_t)status.f_type : -1;
+}

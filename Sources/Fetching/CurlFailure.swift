@@ -1,0 +1,44 @@
+import CCurl
+
+/// What a transfer that libcurl gave up on means: a table of its codes. Pure.
+///
+/// - Parameters:
+///   - code: libcurl's verdict; not CURLE_OK.
+///   - detail: its own words, from CURLOPT_ERRORBUFFER; may be empty.
+///   - url: the URL asked, redacted.
+///   - progress: how much of an accepted body had come, nil before one was accepted.
+func failure(of code: CURLcode, detail: String, url: String, progress: String?) -> TransferFailure {
+  let words = detail.isEmpty ? String(cString: curl_easy_strerror(code)) : detail
+  if let progress, code != CURLE_OPERATION_TIMEDOUT {
+    return TransferFailure(kind: .transient, message: "\(url): closed after \(progress) (\(words))")
+  }
+  let (kind, what): (TransferFailure.Kind, String) =
+    switch code {
+    case CURLE_COULDNT_RESOLVE_HOST: (.transient, "the host's name cannot be resolved")
+    case CURLE_COULDNT_RESOLVE_PROXY: (.transient, "the proxy's name cannot be resolved; check the proxy variables")
+    case CURLE_COULDNT_CONNECT: (.transient, "cannot connect")
+    case CURLE_OPERATION_TIMEDOUT: (.transient, "no connection in time")
+    case CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE: (.transient, "the connection was closed before an answer")
+    case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_HTTP2, CURLE_HTTP2_STREAM: (.transient, "the connection broke")
+    case CURLE_PROXY: (.transient, "the proxy failed")
+    case CURLE_SSL_CONNECT_ERROR: (.transient, "no TLS connection could be made")
+    case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS:
+      (
+        .permanent,
+        "the host's certificate is not trusted; if it is a certificate of your own, name its authority with --cacert"
+      )
+    case CURLE_SSL_CACERT_BADFILE:
+      (.permanent, "the trusted certificates cannot be read; check --cacert, or install the package ca-certificates")
+    case CURLE_SSL_CERTPROBLEM, CURLE_SSL_CIPHER, CURLE_SSL_CRL_BADFILE, CURLE_SSL_PINNEDPUBKEYNOTMATCH:
+      (.permanent, "TLS cannot be used with this host")
+    case CURLE_URL_MALFORMAT: (.permanent, "not a valid URL")
+    // With http and https alone asked for, this is an answer without a status line (HTTP/0.9).
+    case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY: (.unusable, "what answered does not speak HTTP")
+    case CURLE_BAD_CONTENT_ENCODING: (.unusable, "the answer's encoding is broken")
+    case CURLcode(rawValue: 100): (.unusable, "the answer's head is too long")  // CURLE_TOO_LARGE, of newer ones
+    // libcurl 7.88 says this also of a header line over 100 KiB.
+    case CURLE_OUT_OF_MEMORY: (.transient, "out of memory, or a header line is too long")
+    default: (.transient, "the transfer failed")
+    }
+  return TransferFailure(kind: kind, message: "\(url): \(what) (\(words))")
+}

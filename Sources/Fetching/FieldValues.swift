@@ -1,0 +1,86 @@
+import Base
+import CCurl
+
+// Parsers of single header field values. Pure: text in, value or nil out.
+
+/// A Content-Range (RFC 9110, section 14.4).
+enum ContentRange: Equatable {
+  /// `bytes a-b/N` as the half-open range; `total` nil for `*`.
+  case satisfied(ByteRange, total: Int64?)
+  /// `bytes */N`.
+  case unsatisfied(total: Int64)
+
+  /// nil when it does not parse, runs backwards, or ends behind its own total.
+  init?(_ text: String) {
+    let words = text.split(maxSplits: 1, whereSeparator: { $0 == " " || $0 == "\t" })
+    guard words.count == 2, words[0].lowercased() == "bytes" else { return nil }
+    let sides = words[1].split(separator: "/", omittingEmptySubsequences: false).map { trimmed($0) }
+    guard sides.count == 2 else { return nil }
+    let total = decimal(sides[1])
+    if sides[0] == "*" {
+      guard let total else { return nil }
+      self = .unsatisfied(total: total)
+      return
+    }
+    guard total != nil || sides[1] == "*" else { return nil }
+    let bounds = sides[0].split(separator: "-", omittingEmptySubsequences: false)
+    guard bounds.count == 2, let first = decimal(trimmed(bounds[0])), let last = decimal(trimmed(bounds[1])),
+      first <= last, last < Int64.max, last < total ?? .max
+    else { return nil }
+    self = .satisfied(ByteRange(first, last + 1), total: total)
+  }
+}
+
+/// A number of ASCII digits alone; nil for anything else, a sign and an overflow included.
+func decimal(_ text: some StringProtocol) -> Int64? {
+  guard !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) else { return nil }
+  return Int64(text)
+}
+
+/// Without the white space (spaces and tabs) around it.
+func trimmed(_ text: some StringProtocol) -> String {
+  let isSpace = { (character: Character) in character == " " || character == "\t" }
+  guard let first = text.firstIndex(where: { !isSpace($0) }), let last = text.lastIndex(where: { !isSpace($0) })
+  else { return "" }
+  return String(text[first...last])
+}
+
+/// ETag and Last-Modified as validators.
+///
+/// A tag without quotes breaks the grammar: it still tells versions apart, but counts as weak, since an If-Range with it
+/// could be taken for a date.
+func validators(etag: String?, lastModified: String?) -> Validators {
+  var result = Validators()
+  if var tag = etag, !tag.isEmpty {
+    if tag.hasPrefix("W/") || tag.hasPrefix("w/") {
+      tag.removeFirst(2)
+      result.etagIsWeak = true
+    }
+    let isQuoted = tag.utf8.count >= 2 && tag.hasPrefix("\"") && tag.hasSuffix("\"")
+    if !isQuoted { result.etagIsWeak = true }
+    if tag.isEmpty { result.etagIsWeak = false } else { result.etag = tag }
+  }
+  if let lastModified { result.lastModified = httpDate(lastModified) }
+  return result
+}
+
+/// An HTTP date in seconds since 1970, nil when it does not parse.
+func httpDate(_ text: String) -> Int64? {
+  let seconds = curl_getdate(text, nil)
+  return seconds < 0 ? nil : Int64(seconds)
+}
+
+/// Seconds that a Retry-After asks to wait, from `now` (seconds since 1970); at most a day, so that no origin can park a
+/// file for good.
+func retryAfter(_ text: String, now: Int64) -> Double? {
+  let day: Int64 = 86_400
+  if !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) { return Double(min(decimal(text) ?? day, day)) }
+  guard let date = httpDate(text) else { return nil }
+  return Double(min(max(date - now, 0), day))
+}
+
+/// A Content-Type's type and subtype in lower case, nil when there is none.
+func mediaType(_ text: String) -> String? {
+  let type = trimmed(text.prefix { $0 != ";" && $0 != "," }).lowercased()
+  return type.isEmpty ? nil : type
+}

@@ -1,0 +1,283 @@
+import Base
+import CCurl
+import Glibc
+
+/// The loop's own state: libcurl's multi handle, every easy handle, the transfers under way.
+///
+/// One turn:
+///
+///     perform    libcurl moves every transfer it can; its callbacks hand heads and bytes to the client
+///     settle     transfers that libcurl is through with follow their redirect or end
+///     ask        client.turn: what it wants next, and when to be asked again
+///     command    the starts and cancels that the client issued in any of these calls are carried out
+///     wait       curl_multi_poll until a socket, a timer of libcurl's, the client's deadline or a wake
+///
+/// Starts and cancels are always queued: libcurl forbids adding and removing handles from within its callbacks, and one
+/// rule for all places is simpler to reason about. Nothing is ever waited for but in the last step.
+///
+/// `@unchecked Sendable`: made by one thread, then handed to the loop's, which alone touches everything here that is not `let`;
+/// `start`, `cancel` and `dropConnections` are documented as callable there only, and check it.
+final class LoopCore: @unchecked Sendable {
+  private enum Command {
+    case start(TransferRequest)
+    case cancel(TransferID)
+    case dropConnections
+  }
+
+  /// How long the body of a redirect or a refusal may take to come; it mostly comes with the head.
+  private static let discardSeconds = 0.25
+  /// Handles kept for reuse; one costs about 10 KiB while idle.
+  private static let pooledSlots = 64
+
+  let options: TransferOptions
+  let trust: TrustStore
+  let waker: LoopWaker
+  /// TLS sessions of all handles, so that a new connection resumes. Used by one thread only, so without locks.
+  let share: UnsafeMutableRawPointer?
+  private(set) var multi: UnsafeMutableRawPointer
+  var netrc: NetrcFile
+  /// The client, for the time of `run`.
+  private(set) var client: any TransferClient = NoClient()
+
+  private var thread: pthread_t?
+  private var active: [TransferID: TransferSlot] = [:]
+  private var idle: [TransferSlot] = []
+  private var commands: [Command] = []
+  /// Ends that came of commands, told at the next turn's beginning.
+  private var ends: [(TransferID, TransferEnd)] = []
+  private var discarding: [TransferID: Instant] = [:]
+  private var isRefusing = false
+
+  init(options: TransferOptions) throws(FetchError) {
+    guard globalInitCode == CURLE_OK else { throw .library(String(cString: curl_easy_strerror(globalInitCode))) }
+    self.options = options
+    trust = try TrustStore(file: options.certificateFile)
+    netrc = try NetrcFile(named: options.netrcFile)
+    waker = try LoopWaker()
+    multi = try Self.makeMulti(options)
+    share = curl_share_init()
+    if let share { _ = ccurl_share(share, CURL_LOCK_DATA_SSL_SESSION) }  // without it handshakes are longer, no more
+  }
+
+  deinit {
+    idle.removeAll()  // handles before what they share
+    curl_multi_cleanup(multi)
+    if let share { curl_share_cleanup(share) }
+  }
+
+  private static func makeMulti(_ options: TransferOptions) throws(FetchError) -> UnsafeMutableRawPointer {
+    guard let multi = curl_multi_init() else { throw .library("out of memory") }
+    // The default of the cache, four times the handles in use, would close connections just when transfers end.
+    _ = ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, max(1, options.keptConnections))
+    _ = ccurl_multi_set_long(multi, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
+    return multi
+  }
+
+  // MARK: Commands, from within the client's calls
+
+  func start(_ request: TransferRequest) {
+    checkThread()
+    if !isRefusing { commands.append(.start(request)) }
+  }
+
+  func cancel(_ id: TransferID) {
+    checkThread()
+    active[id]?.isCancelled = true  // no byte more, also while libcurl goes on
+    commands.append(.cancel(id))
+  }
+
+  func dropConnections() {
+    checkThread()
+    commands.append(.dropConnections)
+  }
+
+  /// The slot reads a body that is not wanted: not for long.
+  func expectEnd(of slot: TransferSlot) {
+    discarding[slot.id] = Instant.now.adding(seconds: Self.discardSeconds)
+  }
+
+  private func checkThread() {
+    precondition(
+      thread.map { pthread_equal($0, pthread_self()) != 0 } == true,
+      "transfers are started and cancelled from within the client's calls")
+  }
+
+  // MARK: The loop
+
+  /// Runs until the waker is told to stop; then every transfer has ended.
+  func run(client: any TransferClient) {
+    self.client = client
+    thread = pthread_self()
+    while !waker.isStopping {
+      perform()
+      settle()
+      let deadline = client.turn(now: .now)
+      let hasNews = obey()
+      if !hasNews && !waker.isStopping { wait(until: deadline) }
+    }
+    finish()
+    self.client = NoClient()
+    thread = nil
+  }
+
+  private func perform() {
+    var running: Int32 = 0
+    let code = curl_multi_perform(multi, &running)
+    if code != CURLM_OK { Log.error("libcurl: \(String(cString: curl_multi_strerror(code)))") }
+  }
+
+  private func settle() {
+    tellEnds()
+    var left: Int32 = 0
+    while let message = curl_multi_info_read(multi, &left) {
+      // Both are read before the slot is detached: the message dies with that.
+      let code = message.pointee.data.result
+      guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle,
+        let slot = TransferSlot.of(easy: easy)
+      else { continue }
+      conclude(slot, code)
+    }
+    if discarding.isEmpty { return }
+    let now = Instant.now
+    for (id, deadline) in discarding where deadline <= now {
+      if let slot = active[id] { conclude(slot, CURLE_OK) }
+    }
+  }
+
+  private func conclude(_ slot: TransferSlot, _ code: CURLcode) {
+    let conclusion = slot.conclude(code)
+    slot.detach(from: multi)
+    discarding[slot.id] = nil
+    switch conclusion {
+    case .ended(let end): retire(slot, end)
+    case .redirected(let location, let mayStore):
+      do throws(TransferFailure) {
+        try slot.follow(location, mayStore: mayStore)
+        try slot.connect()
+      } catch {
+        retire(slot, .failed(error))
+      }
+    }
+  }
+
+  /// Tells the client that a transfer is over, and takes its slot back.
+  private func retire(_ slot: TransferSlot, _ end: TransferEnd) {
+    let id = slot.id
+    active[id] = nil
+    pool(slot)
+    tell(id, end)
+  }
+
+  private func pool(_ slot: TransferSlot) {
+    slot.end()
+    if idle.count < Self.pooledSlots { idle.append(slot) }
+  }
+
+  private func tell(_ id: TransferID, _ end: TransferEnd) {
+    switch end {
+    case .finished: Log.debug("transfer \(id.rawValue): finished")
+    case .cancelled: Log.debug("transfer \(id.rawValue): cancelled")
+    case .failed(let failure): Log.debug("transfer \(id.rawValue): failed (\(failure.kind)): \(failure.message)")
+    }
+    client.transfer(id, ended: end)
+  }
+
+  private func tellEnds() {
+    let told = ends
+    ends = []
+    for (id, end) in told { tell(id, end) }
+  }
+
+  /// Carries out the commands. Returns whether there is something to do before waiting.
+  private func obey() -> Bool {
+    let obeyed = commands
+    commands = []
+    for command in obeyed {
+      switch command {
+      case .start(let request): begin(request)
+      case .cancel(let id): drop(id, .cancelled)
+      case .dropConnections: replaceMulti()
+      }
+    }
+    return !obeyed.isEmpty
+  }
+
+  private func begin(_ request: TransferRequest) {
+    precondition(active[request.id] == nil, "a transfer's name is used once")
+    do throws(TransferFailure) {
+      let chain = try RedirectChain(request, options: options)
+      guard let slot = idle.popLast() ?? TransferSlot(loop: self) else {
+        throw TransferFailure(kind: .transient, message: "\(Log.redacted(url: request.url)): out of memory")
+      }
+      slot.begin(request, chain)
+      active[request.id] = slot
+      try slot.connect()
+    } catch {
+      if let slot = active.removeValue(forKey: request.id) { pool(slot) }
+      ends.append((request.id, .failed(error)))
+    }
+  }
+
+  /// Takes a transfer out; its end is told in the next turn.
+  private func drop(_ id: TransferID, _ end: TransferEnd) {
+    guard let slot = active.removeValue(forKey: id) else { return }
+    slot.detach(from: multi)
+    discarding[id] = nil
+    pool(slot)
+    ends.append((id, end))
+  }
+
+  /// libcurl 7.88 closes connections only with the handle that has them.
+  private func replaceMulti() {
+    for (id, slot) in active {
+      let message = "\(slot.redactedURL): the connection was dropped, as the network may have changed"
+      drop(id, slot.isCancelled ? .cancelled : .failed(TransferFailure(kind: .transient, message: message)))
+    }
+    do throws(FetchError) {
+      let fresh = try Self.makeMulti(options)
+      curl_multi_cleanup(multi)
+      multi = fresh
+    } catch {
+      Log.warning("the idle connections cannot be dropped: \(error)")
+    }
+  }
+
+  /// Waits for the next thing to do. libcurl's own timers shorten this inside curl_multi_poll.
+  private func wait(until deadline: Instant) {
+    let next = discarding.values.reduce(deadline, min)
+    let nanoseconds = next.nanoseconds.subtractingReportingOverflow(Instant.now.nanoseconds)
+    // Rounded up, so as not to turn several times within the last millisecond; at least one, so that a deadline which has
+    // passed can never make the loop spin.
+    let left = nanoseconds.overflow ? Int64.max : nanoseconds.partialValue
+    let milliseconds = Int32(clamping: max(1, left / 1_000_000 + 1))
+    var extra = curl_waitfd(fd: waker.descriptor, events: Int16(CURL_WAIT_POLLIN), revents: 0)
+    let code = curl_multi_poll(multi, &extra, 1, milliseconds, nil)
+    if code != CURLM_OK {
+      Log.error("libcurl: \(String(cString: curl_multi_strerror(code)))")
+      usleep(100_000)  // out of memory, most likely: the loop must not spin on it
+    }
+    if extra.revents != 0 { waker.clear() }
+  }
+
+  private func finish() {
+    for command in commands {
+      if case .start(let request) = command { ends.append((request.id, .cancelled)) }
+    }
+    for id in active.keys { drop(id, .cancelled) }
+    isRefusing = true  // what a client starts in answer to these ends is not heard of again
+    tellEnds()
+    commands = []
+    idle.removeAll()
+  }
+}
+
+/// libcurl's global state, made once for the process and never taken down, since others may use libcurl too.
+private let globalInitCode: CURLcode = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
+
+/// Stands in while the loop does not run.
+private final class NoClient: TransferClient {
+  func turn(now: Instant) -> Instant { .never }
+  func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool { false }
+  func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool { false }
+  func transfer(_ id: TransferID, ended end: TransferEnd) {}
+}

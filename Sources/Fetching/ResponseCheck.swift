@@ -1,0 +1,155 @@
+import Base
+
+// What a response's head means: pure, fields in, verdict out. RFC 9110, section 15 (status codes) and 14 (ranges).
+
+/// What to do with a response whose head is complete.
+enum ResponseVerdict {
+  /// 200 or 206, fit to be used.
+  case accepted(AcceptedHead)
+  /// Ask the URL that `location` names; `mayStore` is false when the origin forbade storing this answer.
+  case redirected(location: String, mayStore: Bool)
+  /// Nothing to be had from it.
+  case failed(TransferFailure)
+}
+
+/// The part of a ``ResponseHead`` that the fields alone give.
+struct AcceptedHead: Equatable {
+  var body: ResponseHead.Body
+  var validators: Validators
+  var mediaType: String?
+  var suggestedName: String?
+}
+
+/// What was asked, as far as the checks and their messages need it.
+struct ResponseContext {
+  /// The bytes that were asked for, nil for no Range; an `end` of `Int64.max` is an open end.
+  var range: ByteRange?
+  /// The URL asked, redacted.
+  var url: String
+  /// Whether credentials or fields of the entry were held back because this is not its home origin.
+  var withheld = false
+  /// Seconds since 1970.
+  var now: Int64
+}
+
+/// Judges a final (not interim) response.
+func verdict(on fields: ResponseFields, in context: ResponseContext) -> ResponseVerdict {
+  let check = ResponseCheck(fields: fields, context: context)
+  do throws(TransferFailure) {
+    switch fields.status {
+    case 200: return .accepted(try check.whole())
+    case 206: return .accepted(try check.part())
+    case 301, 302, 303, 307, 308: return try check.redirect()
+    default: return .failed(check.refusal())
+    }
+  } catch {
+    return .failed(error)
+  }
+}
+
+private struct ResponseCheck {
+  let fields: ResponseFields
+  let context: ResponseContext
+
+  func whole() throws(TransferFailure) -> AcceptedHead {
+    try requireIdentity()
+    let length = try contentLength()
+    // Some origins say 200 and send a part. Only one that is the whole can be believed.
+    for text in fields.all(.contentRange) {
+      guard case .satisfied(let range, let total?)? = ContentRange(text), range == ByteRange(0, total),
+        length == nil || length == total
+      else { throw unusable("sent status 200 with a Content-Range that is not the whole file") }
+    }
+    return accepted(.whole(length: length))
+  }
+
+  func part() throws(TransferFailure) -> AcceptedHead {
+    try requireIdentity()
+    guard let asked = context.range else { throw unusable("sent a part (206) though none was asked for") }
+    if mediaType(fields[.contentType] ?? "") == "multipart/byteranges" {
+      throw unusable("sent several parts (multipart/byteranges) though one was asked for")
+    }
+    let texts = Set(fields.all(.contentRange))
+    guard let text = texts.first else { throw unusable("sent a part (206) without saying which (no Content-Range)") }
+    guard texts.count == 1, case .satisfied(let range, let total)? = ContentRange(text) else {
+      throw unusable("sent a part (206) with a Content-Range that cannot be understood")
+    }
+    guard range.start == asked.start, range.end <= asked.end else {
+      throw unusable("sent bytes \(range) though \(asked) was asked for")
+    }
+    if let length = try contentLength(), length != range.count {
+      throw unusable("announced \(length) bytes for a part of \(range.count)")
+    }
+    return accepted(.part(range, total: total))
+  }
+
+  func redirect() throws(TransferFailure) -> ResponseVerdict {
+    guard let location = fields[.location], !location.isEmpty else {
+      throw unusable("sent a redirect (\(fields.status)) without saying where to")
+    }
+    let directives = fields.all(.cacheControl).flatMap { $0.lowercased().split(separator: ",").map { trimmed($0) } }
+    return .redirected(location: location, mayStore: !directives.contains("no-store"))
+  }
+
+  /// The failure of a status that brings no body for us.
+  func refusal() -> TransferFailure {
+    switch fields.status {
+    case 401, 403: failure(.denied, "refused access", advice: accessAdvice)
+    case 407: failure(.permanent, "cannot be asked: the proxy wants a login", advice: "put it in the proxy variable")
+    case 408, 425, 429, 500..<600: failure(.transient, "cannot serve it now")
+    case 404: failure(.permanent, "does not have it")
+    case 410: failure(.permanent, "has it no more")
+    case 451: failure(.permanent, "may not give it for legal reasons")
+    case 416: failure(.unsatisfiable(total: unsatisfiedTotal), "has no bytes at \(context.range?.start ?? 0)")
+    case 412: failure(.unusable, "has another version by now")
+    case 400..<500: failure(.permanent, "rejected the request")
+    default: failure(.unusable, "sent an answer that holds no file")
+    }
+  }
+
+  private func accepted(_ body: ResponseHead.Body) -> AcceptedHead {
+    AcceptedHead(
+      body: body, validators: validators(etag: fields[.etag], lastModified: fields[.lastModified]),
+      mediaType: fields[.contentType].flatMap { mediaType($0) },
+      suggestedName: fields[.contentDisposition].flatMap { suggestedName(disposition: $0) })
+  }
+
+  private func requireIdentity() throws(TransferFailure) {
+    let codings = fields.all(.contentEncoding).flatMap { $0.lowercased().split(separator: ",").map { trimmed($0) } }
+    if let coding = codings.first(where: { $0 != "identity" && !$0.isEmpty }) {
+      throw unusable("sent the file encoded (\(coding.prefix(16))) though that was not asked for")
+    }
+  }
+
+  /// The announced length of the body; nil when there is none, or when the framing says otherwise (RFC 9112, section 6.3).
+  private func contentLength() throws(TransferFailure) -> Int64? {
+    if !fields.all(.transferEncoding).isEmpty { return nil }
+    // One value, or the same one again (RFC 9110, section 8.6).
+    let texts = Set(fields.all(.contentLength).flatMap { $0.split(separator: ",").map { trimmed($0) } })
+    guard let text = texts.first else { return nil }
+    guard texts.count == 1, let length = decimal(text) else {
+      throw unusable("sent a Content-Length that cannot be understood")
+    }
+    return length
+  }
+
+  private var unsatisfiedTotal: Int64? {
+    guard case .unsatisfied(let total)? = fields[.contentRange].flatMap({ ContentRange($0) }) else { return nil }
+    return total
+  }
+
+  private var accessAdvice: String {
+    context.withheld
+      ? "the login and fields of the entry were not sent there, as it is another host; use its own URL in the manifest"
+      : "the link may have expired, or a login is missing or wrong"
+  }
+
+  private func unusable(_ what: String) -> TransferFailure { failure(.unusable, what) }
+
+  private func failure(_ kind: TransferFailure.Kind, _ what: String, advice: String? = nil) -> TransferFailure {
+    TransferFailure(
+      kind: kind, status: fields.status,
+      retryAfter: fields[.retryAfter].flatMap { retryAfter($0, now: context.now) },
+      message: "\(context.url): the origin \(what) (HTTP \(fields.status))" + (advice.map { ": " + $0 } ?? ""))
+  }
+}

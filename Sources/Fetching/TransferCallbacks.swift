@@ -1,0 +1,70 @@
+import CCurl
+import Glibc
+
+// Where libcurl calls in. The context pointer of every callback is a retained `TransferSlot`: boxed in `attach`, released in
+// `detach`, both here and nowhere else; in between libcurl's multi handle has the easy handle. The callbacks are plain
+// functions: a closure formed in isolated code would trap on the loop's thread.
+
+extension TransferSlot {
+  /// Hands the prepared handle to `multi`, which calls back from now on.
+  func attach(to multi: UnsafeMutableRawPointer) throws(CurlError) {
+    precondition(!isAttached, "a transfer is attached once")
+    let box = Unmanaged.passRetained(self)
+    do throws(CurlError) {
+      try easy.setCallbacks(context: box.toOpaque())
+      guard curl_multi_add_handle(multi, easy.raw) == CURLM_OK else { throw CurlError(code: CURLE_OUT_OF_MEMORY) }
+    } catch {
+      box.release()
+      throw error
+    }
+    isAttached = true
+  }
+
+  /// Takes the handle back: no callback comes after this. Not to be called from within one.
+  func detach(from multi: UnsafeMutableRawPointer) {
+    guard isAttached else { return }
+    curl_multi_remove_handle(multi, easy.raw)
+    isAttached = false
+    Unmanaged.passUnretained(self).release()  // the retain of `attach`
+  }
+
+  /// The slot that an attached handle belongs to.
+  static func of(easy: UnsafeMutableRawPointer) -> TransferSlot? {
+    var context: UnsafeMutableRawPointer?
+    guard ccurl_get_pointer(easy, CURLINFO_PRIVATE, &context) == CURLE_OK, let context else { return nil }
+    return slot(context)
+  }
+}
+
+private func slot(_ context: UnsafeMutableRawPointer) -> TransferSlot {
+  Unmanaged<TransferSlot>.fromOpaque(context).takeUnretainedValue()
+}
+
+/// CURLOPT_HEADERFUNCTION: one line of a head or trailer. Any other count than that of the line ends the transfer.
+func receiveHeaderLine(
+  _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
+) -> Int {
+  guard let context else { return 0 }
+  return slot(context).receive(headerLine: UnsafeRawBufferPointer(start: bytes, count: size * count)) ? size * count : 0
+}
+
+/// CURLOPT_WRITEFUNCTION: the next bytes of a body, in libcurl's buffer. Never asks to pause (CURL_WRITEFUNC_PAUSE).
+func receiveBody(
+  _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
+) -> Int {
+  guard let context else { return 0 }
+  let length = size * count
+  if slot(context).receive(body: UnsafeRawBufferPointer(start: bytes, count: length)) { return length }
+  return length == 0 ? 1 : 0  // whatever differs from the length ends the transfer
+}
+
+/// CURLOPT_SOCKOPTFUNCTION: a new socket before it connects, when the receive buffer still decides the window's scale.
+func prepareSocket(
+  _ context: UnsafeMutableRawPointer?, _ socket: curl_socket_t, _ purpose: curlsocktype
+) -> Int32 {
+  _ = fcntl(socket, F_SETFD, FD_CLOEXEC)  // libcurl 7.88 does not; a descriptor that is open takes this
+  guard let context, var size = slot(context).receiveBuffer else { return Int32(CURL_SOCKOPT_OK) }
+  // A size that the kernel refuses leaves the system's own, which only costs throughput or memory.
+  _ = setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
+  return Int32(CURL_SOCKOPT_OK)
+}

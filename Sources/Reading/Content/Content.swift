@@ -1,0 +1,134 @@
+import Base
+import Glibc
+import Manifest
+import Storing
+
+/// The file that reads of a content are answered from: the partial file while it grows, the library's copy once complete.
+final class ServedFile: Sendable {
+  /// The partial file, nil when this is a completed copy.
+  let partial: PartialFile?
+  private let copy: FileDescriptor?
+  /// For pread(2); valid as long as this object.
+  let number: Int32
+
+  init(partial: PartialFile) {
+    self.partial = partial
+    copy = nil
+    number = partial.fileDescriptor
+  }
+
+  init(copy: consuming FileDescriptor) {
+    partial = nil
+    number = copy.rawValue
+    self.copy = consume copy
+  }
+
+  /// pread(2) until `buffer` is full; false when the file ends before or cannot be read: what was stored is gone.
+  func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
+    var filled = 0
+    while filled < buffer.count {
+      let count = pread(number, buffer.baseAddress! + filled, buffer.count - filled, Int(offset) + filled)
+      if count > 0 {
+        filled += count
+      } else if count == 0 || errno != EINTR {
+        return false
+      }
+    }
+    return true
+  }
+}
+
+/// What goes on for a content at the moment, for status.
+struct Activity: Sendable, Equatable {
+  /// Bytes a second of late.
+  var rate: Double = 0
+  /// Transfers under way.
+  var transfers = 0
+  /// What the origin did wrong last, nil when all is well.
+  var error: String?
+  /// Whether `error` is for good, until someone opens the file again.
+  var isFailed = false
+}
+
+/// One generation of a resource, shared by every inode that shows it.
+///
+/// Lock order (docs/ARCHITECTURE.md): the file system's table before a content's lock; never two contents at once; no
+/// syscall and no reply under either.
+final class Content: Sendable {
+  /// How far it has come.
+  enum Phase: Sendable {
+    /// Bytes are missing.
+    case partial
+    /// All are here and being verified and placed.
+    case completing
+    /// It is in the library.
+    case complete
+  }
+
+  /// What the lock guards.
+  struct Guarded: Sendable {
+    var state = ContentState()
+    /// nil until there is something to read or to write to.
+    var file: ServedFile?
+    /// nil until the origin answered for the first time.
+    var generation: GenerationRecord?
+    var phase = Phase.partial
+    /// The part of `state.stored` that is known to be on disk.
+    var synced = ByteRangeSet()
+    /// Bytes written since, and when that began.
+    var unsynced: Int64 = 0
+    var unsyncedSince: Instant?
+    /// Whether its file is being taken away: nothing may be written until that is done.
+    var isFrozen = false
+    var activity = Activity()
+  }
+
+  /// The resource.
+  let key: ResourceKey
+  /// What the manifest says of it.
+  let source: ManifestEntry
+  /// The path in the mount of the entry that brought it here: where its completed copy goes.
+  let path: String
+  let guarded: Lock<Guarded>
+
+  init(entry: EntryRecord, guarded: Guarded) {
+    key = entry.node.key
+    source = entry.source
+    path = entry.path
+    self.guarded = Lock(guarded)
+  }
+
+  /// The successor of `old` under a new generation.
+  init(replacing old: Content, guarded: Guarded) {
+    key = old.key
+    source = old.source
+    path = old.path
+    self.guarded = Lock(guarded)
+  }
+
+  /// A read; `.parked` means that the planner must be woken.
+  func read(
+    at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32
+  ) -> Answer<Int> {
+    let now = Instant.now
+    var file: ServedFile?
+    let decision = guarded.withLock { guarded in
+      let decision = guarded.state.read(
+        at: offset, count: buffer.count, ticket: ticket, process: process, now: now)
+      if case .hit(let count) = decision, count > 0 { file = guarded.file }
+      return decision
+    }
+    switch decision {
+    case .hit(0): return .now(0)
+    case .hit(let count):
+      let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
+      guard let file, file.fill(part, at: offset) else {
+        Log.error("\(path): \(count) stored bytes at \(offset) cannot be read from the store: \(Errno.current)")
+        return .failed(.io)
+      }
+      return .now(count)
+    case .park: return .parked
+    case .fail(let error): return .failed(error)
+    }
+  }
+}

@@ -1,0 +1,72 @@
+import Base
+
+/// Sequences of reads in one resource, made out of single reads.
+///
+/// Runs are told apart by offset, not by handle: a media server opens, reads and closes for every chunk, and the kernel's
+/// read-ahead of one handle arrives out of order. Of each resource the last few runs are kept; nothing allocates after the
+/// first reads.
+struct ReaderRuns: Sendable {
+  /// One sequence.
+  struct Run: Sendable {
+    /// Where the next read is expected.
+    var position: Int64
+    /// Bytes read in sequence.
+    var length: Int64
+    var firstRead: Instant
+    var lastRead: Instant
+    /// Who reads.
+    var process: Int32
+  }
+
+  /// How many are kept: more readers than this on one file share the least recently used places.
+  static let most = 8
+  /// How far a read may lie from where it was expected: the kernel's read-ahead window, which arrives in any order.
+  static let slack: Int64 = 2 << 20
+  /// A pause longer than this ends a paced reading.
+  static let longestPause = 8.0
+  /// Evidence of playing: this much in sequence …
+  static let playedLength: Int64 = 8 << 20
+  /// … or reading for so long, without a pause …
+  static let playedSeconds = 10.0
+  /// … or half of a file below this size.
+  static let smallFile: Int64 = 4 << 20
+
+  private(set) var runs: [Run] = []
+  /// The start of the newest read: the continuation goes on behind it.
+  private(set) var latest: Int64 = 0
+
+  init() { runs.reserveCapacity(Self.most) }
+
+  /// Notes a read of `count` bytes at `offset`.
+  mutating func note(offset: Int64, count: Int64, process: Int32, now: Instant) {
+    latest = offset
+    let end = offset + count
+    for index in runs.indices {
+      let position = runs[index].position
+      guard offset >= position - Self.slack, offset <= position + Self.slack else { continue }
+      if end > position {
+        runs[index].length += min(end - position, count)
+        runs[index].position = end
+      }
+      if now.seconds(since: runs[index].lastRead) > Self.longestPause { runs[index].firstRead = now }
+      runs[index].lastRead = now
+      runs[index].process = process
+      return
+    }
+    let run = Run(position: end, length: count, firstRead: now, lastRead: now, process: process)
+    if runs.count < Self.most {
+      runs.append(run)
+    } else if let oldest = runs.indices.min(by: { runs[$0].lastRead < runs[$1].lastRead }) {
+      runs[oldest] = run
+    }
+  }
+
+  /// The process of a run that shows its file being played, nil while none does. `size` in bytes.
+  func player(size: Int64) -> Int32? {
+    runs.first { run in
+      run.length >= Self.playedLength
+        || (run.lastRead.seconds(since: run.firstRead) >= Self.playedSeconds && run.length >= Planner.lookAhead)
+        || (size < Self.smallFile && run.length * 2 >= size)
+    }?.process
+  }
+}

@@ -1,0 +1,249 @@
+import Base
+import Fetching
+import Glibc
+import Manifest
+import Storing
+
+/// Brings what readers wait for: plans, starts and follows transfers, stores what they bring and answers.
+///
+/// Threads: FUSE threads park reads in a ``Content`` and post a ``Command``; everything under "the transfer thread's own" is
+/// touched by the thread that calls the ``TransferClient`` methods alone, so that planning needs no lock. The keeper commits,
+/// the finisher verifies and places, each on a thread of its own.
+final class Engine: @unchecked Sendable {
+  // @unchecked: `port` and `service` are written once, before any thread starts; the transfer thread's own fields are
+  // reached from its callbacks only; everything else is immutable or guards itself.
+
+  /// What other threads ask of the transfer thread.
+  enum Command {
+    /// Somebody waits, or what is stored has changed.
+    case touched(Content)
+    /// A file was opened: a failed one is tried again, a policy may begin to fetch.
+    case opened(Content)
+    /// A user wants it whole.
+    case fetch(Content)
+    /// Its size will be asked for soon, as one of many.
+    case lookAhead([Content])
+    /// It was played before this mount: go on.
+    case resume(Content)
+    /// Take its bytes away: all transfers end and nothing is written until `thaw`; `then` runs on the keeper.
+    case freeze(Content, then: @Sendable () -> Void)
+    /// Its bytes are gone; it can be fetched again.
+    case thaw(Content)
+    /// It is verified and in the library.
+    case completed(Content)
+    /// It is whole, but not what it should be, or it cannot be placed.
+    case rejected(Content, message: String, isWrong: Bool)
+    /// Of what was played before this mount, everything up to this generation is under way.
+    case resumedUntil(Int64)
+    /// Drop every connection and ask anew: the network changed.
+    case reconnect
+  }
+
+  let store: StoreAccess
+  let options: ReadingOptions
+  /// Shown as the time of what has none of its own, in seconds since 1970.
+  let mountedAt: Int64
+  /// Generations from this id on began in this mount.
+  let firstIDOfMount: Int64
+  let table = Lock(Table())
+  let keeper: Keeper
+  let finisher: Finisher
+  private let inbox = Lock<[Command]>([])
+  private(set) var port: (any ReplyPort)!
+  private(set) var service: (any TransferService)!
+
+  // The transfer thread's own.
+  var sources: [ResourceKey: Source] = [:]
+  var owners: [TransferID: Source] = [:]
+  var hosts: [String: HostState] = [:]
+  var dirty: Set<ResourceKey> = []
+  var hungry: Set<ResourceKey> = []
+  var starts: [PendingStart] = []
+  var lastTransfer: UInt64 = 0
+  /// Where the list of what was being fetched before this mount goes on; nil at its end.
+  private var resumeCursor: Int64?
+  private var nextTick = Instant.never
+  private var nextSweep = Instant(nanoseconds: 0)
+  private var lastTurn: Instant?
+  var random = SystemRandomNumberGenerator()
+  /// Replies are read into this: as long as the longest READ.
+  let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
+
+  init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
+    self.store = store
+    self.options = options
+    mountedAt = Int64(time(nil))
+    firstIDOfMount = try store.catalog.nextID()
+    keeper = Keeper(store: store, options: options)
+    finisher = Finisher(store: store)
+    keeper.engine = self
+    finisher.engine = self
+  }
+
+  deinit { scratch.deallocate() }
+
+  func connect(port: any ReplyPort, service: any TransferService) {
+    self.port = port
+    self.service = service
+  }
+
+  /// Hands a command to the transfer thread. From any thread.
+  func post(_ command: Command) {
+    let wasEmpty = inbox.withLock { inbox in
+      inbox.append(command)
+      return inbox.count == 1
+    }
+    if wasEmpty { service.wake() }
+  }
+
+  // MARK: The transfer thread
+
+  /// How often a resource with something going on is looked at, in seconds: fast enough for play-ahead to follow a reader.
+  private static let tick = 0.05
+  /// How often resources with nothing going on are put away.
+  private static let sweep = 5.0
+
+  func turn(now: Instant) -> Instant {
+    noticeSleep(now)
+    let commands = inbox.withLock { inbox in
+      let commands = inbox
+      inbox.removeAll(keepingCapacity: true)
+      return commands
+    }
+    for command in commands { handle(command, now) }
+    if now >= nextTick || !commands.isEmpty { look(now) }
+    planDirty(now)
+    return nextTick
+  }
+
+  /// A machine that slept has dead connections: nobody is judged by the time it slept.
+  private func noticeSleep(_ now: Instant) {
+    defer { lastTurn = now }
+    guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
+    Log.info("asleep for \(Int(now.seconds(since: lastTurn))) s: connections are made anew")
+    reconnect(now)
+  }
+
+  private func reconnect(_ now: Instant) {
+    for source in sources.values {
+      source.content.guarded.withLock { $0.state.restartWaits(now) }
+      source.retry.progressed()
+      for running in source.transfers { cancel(running.active.id, of: source) }
+      dirty.insert(source.key)
+    }
+    for host in hosts.keys { hosts[host]?.downUntil = nil }
+  }
+
+  /// The source of a content; made when there is none, taken over when the content is a newer object of the same resource.
+  private func source(of content: Content) -> Source {
+    if let source = sources[content.key] {
+      let isCurrent = table.withLock { $0.current[content.key] === content }
+      if source.content !== content && isCurrent { source.content = content }
+      return source
+    }
+    let source = Source(content: content, timeout: options.timeout)
+    sources[content.key] = source
+    return source
+  }
+
+  private func handle(_ command: Command, _ now: Instant) {
+    switch command {
+    case .touched(let content):
+      let source = source(of: content)
+      if source.failure != nil, content.guarded.withLock({ $0.state.hasWaiters }) { forgive(source) }
+      dirty.insert(source.key)
+    case .opened(let content):
+      let source = source(of: content)
+      if source.failure != nil { forgive(source) }
+      if options.continuation == .always { arm(source) }
+      dirty.insert(source.key)
+    case .fetch(let content):
+      let source = source(of: content)
+      if source.failure != nil { forgive(source) }
+      source.isRequested = true
+      arm(source)
+      dirty.insert(source.key)
+    case .resume(let content):
+      let source = source(of: content)
+      source.continues = true
+      dirty.insert(source.key)
+    case .lookAhead(let contents):
+      for content in contents {
+        let source = source(of: content)
+        source.wantsHead = true
+        dirty.insert(source.key)
+      }
+    case .freeze(let content, let then):
+      let source = source(of: content)
+      content.guarded.withLock { $0.isFrozen = true }
+      for running in source.transfers { cancel(running.active.id, of: source) }
+      source.continues = false
+      source.isRequested = false
+      keeper.perform(then)
+    case .thaw(let content):
+      content.guarded.withLock { $0.isFrozen = false }
+      dirty.insert(source(of: content).key)
+    case .completed(let content):
+      let source = source(of: content)
+      source.continues = false
+      source.isRequested = false
+      source.lastMessage = nil
+      publish(source, now)
+    case .rejected(let content, let message, let isWrong):
+      rejected(source(of: content), message: message, isWrong: isWrong, now)
+    case .resumedUntil(let id): resumeCursor = id
+    case .reconnect: reconnect(now)
+    }
+  }
+
+  /// Looks at every resource in memory: deadlines, stalls, evidence of playing, and puts idle ones away.
+  private func look(_ now: Instant) {
+    var lively = false
+    let sweeping = now >= nextSweep
+    if sweeping { nextSweep = now.adding(seconds: Self.sweep) }
+    for source in Array(sources.values) {
+      if watch(source, now) {
+        lively = true
+        dirty.insert(source.key)
+      } else if sweeping {
+        putAway(source)
+      }
+    }
+    if sweeping, let cursor = resumeCursor, sources.values.count(where: { $0.continues }) < Self.resumed {
+      resumeCursor = nil
+      keeper.perform { [self] in resumeMore(after: cursor) }
+    }
+    if lively {
+      nextTick = now.adding(seconds: Self.tick)
+    } else {
+      nextTick = sources.isEmpty ? .never : nextSweep
+    }
+  }
+
+  /// Forgets a resource that nobody uses; the catalog knows all that is worth knowing.
+  private func putAway(_ source: Source) {
+    guard source.transfers.isEmpty, !source.continues else { return }
+    let content = source.content
+    let isIdle = table.withLock { table -> Bool in
+      let idle = content.guarded.withLock { guarded in
+        // What is not synced yet keeps it: the keeper commits from this object, and a second one would know less.
+        guarded.state.opens == 0 && !guarded.state.hasWaiters && !guarded.state.isDirty && guarded.unsynced == 0
+          && guarded.phase != .completing && !guarded.isFrozen
+      }
+      if idle { table.remove(content) }
+      return idle
+    }
+    guard isIdle else { return }
+    if source.waitsOn != nil { setWaits(source, false) }
+    sources[source.key] = nil
+    hungry.remove(source.key)
+  }
+}
+
+/// What a plan wants started; the engine starts the most urgent first.
+struct PendingStart {
+  let source: Source
+  let range: ByteRange?
+  let kind: Running.Kind
+  let purpose: Purpose
+}

@@ -1,0 +1,217 @@
+import Base
+import Fetching
+import Glibc
+import Storing
+
+/// What becomes of failures, stalls and readers that go.
+extension Engine {
+  /// A file that failed for good is asked for again when it is read so many seconds later, or at once when it is opened.
+  private static let refusalSeconds = 5.0
+  /// The kernel asks again for one page after a failed read-ahead: such reads are answered at once for so long.
+  private static let stallSeconds = 1.0
+  /// A host that did not answer at all: stats do not wait for it for so long.
+  private static let downSeconds = 10.0
+
+  func failed(_ source: Source, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
+    source.lastMessage = failure.message
+    Log.debug("transfer \(running.active.id.rawValue) of \(source.content.path) failed: \(failure.message)")
+    switch failure.kind {
+    case .denied, .permanent:
+      if running.isResolved {
+        // A redirect's target expires; the entry's own URL gives a new one.
+        source.mirrors[running.mirror].resolved = nil
+        return
+      }
+      refuse(running.mirror, of: source, failure)
+    case .transient:
+      source.retry.failed(failure, now: now, random: Double.random(in: 0..<1, using: &random))
+      if failure.status == 429 || failure.status == 503 { hosts[running.host]?.pushedBack() }
+      if !running.responded {
+        if failure.status == nil { hosts[running.host]?.downUntil = now.adding(seconds: Self.downSeconds) }
+        source.mirrors[running.mirror].resolved = nil
+      }
+      answerStats(source)
+      if source.mirrors.count > 1, running.bytes == 0, source.nextMirror() { source.retry.progressed() }
+    case .unusable:
+      source.unusable += 1
+      // Twice a wrong answer to a range: ask for the whole instead. Twice more: this origin is of no use.
+      if source.unusable == 2, !source.knowsNoRanges {
+        source.knowsNoRanges = true
+      } else if source.unusable >= 4 {
+        source.unusable = 0
+        refuse(running.mirror, of: source, failure)
+      } else {
+        source.retry.failed(failure, now: now, random: Double.random(in: 0..<1, using: &random))
+      }
+    case .unsatisfiable(let total):
+      unsatisfiable(source, running, total: total, failure, now)
+    }
+  }
+
+  /// 416: an empty file when nothing is known yet; otherwise another version, or nonsense.
+  private func unsatisfiable(
+    _ source: Source, _ running: Running, total: Int64?, _ failure: TransferFailure, _ now: Instant
+  ) {
+    let isUnknown = source.content.guarded.withLock { $0.generation == nil }
+    if isUnknown, !source.knowsNoRanges {
+      source.knowsNoRanges = true  // asked for the whole, an empty file answers well
+      return
+    }
+    var nonsense = failure
+    nonsense.kind = .unusable
+    failed(source, running, nonsense, now)
+  }
+
+  /// A mirror says no for good: the next one, or the end.
+  private func refuse(_ mirror: Int, of source: Source, _ failure: TransferFailure) {
+    source.mirrors[mirror].refusal = failure
+    if source.nextMirror() {
+      source.knowsNoRanges = false
+      return
+    }
+    fail(source, failure.kind == .denied ? .accessDenied : .io, failure.message)
+  }
+
+  /// Nothing more is asked for; who waits is told.
+  func fail(_ source: Source, _ error: Errno, _ message: String) {
+    let now = Instant.now
+    source.failure = (error, message)
+    source.lastMessage = message
+    Log.warning("\(source.content.path): \(message)")
+    for running in source.transfers { cancel(running.active.id, of: source) }
+    let waiting = source.content.guarded.withLock {
+      $0.state.refuse(error, until: now.adding(seconds: Self.refusalSeconds))
+    }
+    tell(waiting, error, source.content)
+    keeper.record(.problem(source.key, message))
+    publish(source, now)
+  }
+
+  private func tell(
+    _ waiting: (probes: [ParkedProbe], reads: [ParkedRead]), _ error: Errno, _ content: Content
+  ) {
+    for read in waiting.reads { port.reply(read.ticket, error: error) }
+    for probe in waiting.probes {
+      switch probe.kind {
+      case .open: port.reply(probe.ticket, error: error)
+      // Many programs take a failed stat for absence, and a media server then deletes the entry: show a placeholder.
+      case .attributes: port.reply(probe.ticket, attributes: attributes(of: content, inode: probe.inode))
+      }
+    }
+  }
+
+  /// Stats do not wait for an origin that does not answer.
+  private func answerStats(_ source: Source) {
+    let stats = source.content.guarded.withLock { guarded -> [ParkedProbe] in
+      guarded.state.takeProbes { $0.kind == .attributes }
+    }
+    for probe in stats {
+      port.reply(probe.ticket, attributes: attributes(of: source.content, inode: probe.inode))
+    }
+  }
+
+  /// A file that had failed is tried again.
+  func forgive(_ source: Source) {
+    source.failure = nil
+    source.retry.progressed()
+    source.unusable = 0
+    for index in source.mirrors.indices { source.mirrors[index].refusal = nil }
+    source.content.guarded.withLock { $0.state.clearRefusal() }
+  }
+
+  /// A look at one resource: whether there is something going on.
+  func watch(_ source: Source, _ now: Instant) -> Bool {
+    let content = source.content
+    let (oldest, runs, size, hasWaiters, processes) = content.guarded.withLock { guarded in
+      (
+        guarded.state.oldestWait, guarded.state.runs, guarded.state.size, guarded.state.hasWaiters,
+        guarded.state.parkedReads.map(\.process)
+      )
+    }
+    if hasWaiters {
+      expire(source, oldest, now)
+      releaseGone(content, processes)
+    }
+    dropStalled(source, hasWaiters, now)
+    if !source.continues, let size, options.continuation == .playing || options.continuation == .open,
+      let player = runs.player(size: size), !isLooker(player, source)
+    {
+      arm(source)
+    }
+    publish(source, now)
+    let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
+    let isBusy = hasWaiters || !source.transfers.isEmpty || (isRead && !content.guarded.withLock { $0.state.isWhole })
+    return isBusy || (source.continues && source.failure == nil && !keeper.isFull && !source.isWhole)
+  }
+
+  /// P2: a stall that lasted the timeout ends the wait of everyone who was there when it began.
+  private func expire(_ source: Source, _ oldest: Instant?, _ now: Instant) {
+    guard let oldest, now.seconds(since: oldest) >= options.timeout else { return }
+    if source.progress.total(now: now) >= Int64(options.timeout * 1024) { return }
+    let message = source.lastMessage ?? "the origin sent less than 1 KiB/s for \(Int(options.timeout)) s"
+    source.lastMessage = message
+    Log.warning("\(source.content.path): gave up waiting after \(Int(options.timeout)) s: \(message)")
+    let waiting = source.content.guarded.withLock {
+      $0.state.refuse(.timedOut, until: now.adding(seconds: Self.stallSeconds))
+    }
+    tell(waiting, .timedOut, source.content)
+    for running in source.transfers { cancel(running.active.id, of: source) }
+    publish(source, now)
+  }
+
+  /// A killed reader leaves at once, but the kernel says so only with the answer: its reads are nobody's demand.
+  private func releaseGone(_ content: Content, _ processes: [Int32]) {
+    var gone: Set<Int32> = []
+    for process in Set(processes) where process > 0 {
+      if kill(process, 0) != 0, errno == ESRCH { gone.insert(process) }
+    }
+    if gone.isEmpty { return }
+    let reads = content.guarded.withLock { $0.state.takeReads { gone.contains($0) } }
+    for read in reads { port.reply(read.ticket, error: .interrupted) }
+  }
+
+  /// A transfer that brings nothing is ended and made anew: sooner when somebody waits.
+  private func dropStalled(_ source: Source, _ hasWaiters: Bool, _ now: Instant) {
+    let patience = hasWaiters ? max(2, min(10, options.timeout / 3)) : max(10, options.timeout)
+    for index in source.transfers.indices where !source.transfers[index].isCancelled {
+      guard now.seconds(since: source.transfers[index].lastByte) > patience else { continue }
+      source.transfers[index].stalled = true
+      cancel(source.transfers[index].active.id, of: source)
+    }
+  }
+
+  /// What the finisher could not accept. `isWrong`: the bytes are not what the manifest's checksum says.
+  func rejected(_ source: Source, message: String, isWrong: Bool, _ now: Instant) {
+    source.continues = false
+    if isWrong, !source.checksumRetried {
+      source.checksumRetried = true
+      Log.warning("\(source.content.path): \(message); fetching it once more")
+      _ = source.nextMirror()
+      let content = source.content
+      post(
+        .freeze(
+          content,
+          then: { [self] in
+            discard(content, keepsCopy: true)
+            post(.thaw(content))
+            post(.fetch(content))
+          }))
+      return
+    }
+    fail(source, .io, message)
+  }
+
+  /// Publishes what goes on, for status.
+  func publish(_ source: Source, _ now: Instant) {
+    let isFlowing = now.seconds(since: source.lastBytes) < 1
+    let activity = Activity(
+      rate: isFlowing && !source.transfers.isEmpty ? source.meter.rate ?? 0 : 0, transfers: source.transfers.count,
+      error: source.failure?.message ?? source.lastMessage, isFailed: source.failure != nil)
+    source.content.guarded.withLock { $0.activity = activity }
+  }
+}
+
+extension Source {
+  /// Whether every byte is stored.
+  var isWhole: Bool { content.guarded.withLock { $0.state.isWhole } }
+}

@@ -1,0 +1,211 @@
+import Base
+import Fetching
+import Manifest
+import Storing
+
+/// Which version of a resource a response belongs to (P8).
+extension Engine {
+  enum Judgement {
+    /// Its bytes are of the source's current content.
+    case accepted
+    /// Its bytes are not to be used.
+    case refused
+  }
+
+  /// How often a resource may give a new answer each time before it counts as a failure.
+  private static let mostSuspects = 6
+
+  func judge(_ head: ResponseHead, of source: Source, _ running: Running, _ now: Instant) -> Judgement {
+    if case .part(_, total: nil) = head.body {
+      // Without the length a range says too little; the whole body has an end.
+      source.knowsNoRanges = true
+      return .refused
+    }
+    let found = GenerationCheck.identity(of: head)
+    let known = source.content.guarded.withLock { guarded in
+      guarded.generation.map {
+        GenerationCheck.Identity(validators: $0.validators, size: $0.size, mediaType: $0.mediaType)
+      }
+    }
+    guard let known else {
+      if isUnpromised(head.mediaType, source) { return distrust(source, running, head, now) }
+      return identify(source, as: found, running) ? .accepted : .refused
+    }
+    let isOtherMirror = source.generationMirror.map { $0 != running.mirror } ?? false
+    switch GenerationCheck.compare(found, with: known) {
+    case .same where !isOtherMirror || source.content.source.checksum != nil || !hasStored(source):
+      source.suspect = nil
+      source.suspectAnswers = 0
+      source.generationMirror = running.mirror
+      return .accepted
+    case .same, .different:
+      if isOtherMirror, source.content.source.checksum != nil, found.size == known.size, found.size != nil {
+        source.generationMirror = running.mirror
+        return .accepted  // the checksum will tell
+      }
+      return suspect(source, found, known, running, head, now)
+    }
+  }
+
+  private func hasStored(_ source: Source) -> Bool {
+    source.content.guarded.withLock { !$0.state.stored.isEmpty }
+  }
+
+  /// The entry's name promises media and a page of HTML came: a login page, an error page that says 200.
+  private func isUnpromised(_ mediaType: String?, _ source: Source) -> Bool {
+    guard GenerationCheck.isPage(mediaType), let dot = source.content.source.name.lastIndex(of: ".") else {
+      return false
+    }
+    let name = source.content.source.name
+    guard let promised = FileType.mediaType(forExtension: String(name[name.index(after: dot)...])) else { return false }
+    return promised.hasPrefix("video/") || promised.hasPrefix("audio/") || promised.hasPrefix("image/")
+  }
+
+  private func distrust(_ source: Source, _ running: Running, _ head: ResponseHead, _ now: Instant) -> Judgement {
+    let failure = TransferFailure(
+      kind: .transient, status: 200,
+      message: "\(Log.redacted(url: head.url)) sent a web page where media was expected: a login page of the network, "
+        + "or an expired link")
+    failed(source, running, failure, now)
+    return .refused
+  }
+
+  /// The first answer about a resource: its generation begins. False when it cannot be stored.
+  private func identify(_ source: Source, as found: GenerationCheck.Identity, _ running: Running) -> Bool {
+    let content = source.content
+    do {
+      var record = GenerationRecord(
+        id: try store.catalog.nextID(), key: source.key, validators: found.validators, size: found.size,
+        mediaType: found.mediaType)
+      record.continues = source.continues
+      let file = ServedFile(partial: try PartialFile(in: store.folder, id: record.id, create: true))
+      source.generationMirror = running.mirror
+      let length: Length = found.size.map { .known($0) } ?? .growing(0)
+      let generation = record
+      let released = content.guarded.withLock { guarded in
+        guarded.generation = generation
+        guarded.file = file
+        let released = guarded.state.identified(length)
+        guarded.state.opens += released.probes.count { $0.kind == .open }
+        return released
+      }
+      keeper.record(.learned(record), promptly: true)
+      for probe in released.probes { answer(probe, content) }
+      for read in released.reads { answer(read, from: file, content) }
+      return true
+    } catch {
+      let message = "cannot begin to store it: \(error.message)"
+      Log.error("\(content.path): \(message)")
+      fail(source, .io, message)
+      return false
+    }
+  }
+
+  /// Answers a stat or an open whose file is known now. An open is counted already.
+  func answer(_ probe: ParkedProbe, _ content: Content) {
+    switch probe.kind {
+    case .attributes: port.reply(probe.ticket, attributes: attributes(of: content, inode: probe.inode))
+    case .open:
+      let isGrowing = content.guarded.withLock { guarded in
+        if case .growing = guarded.state.length { return true }
+        return false
+      }
+      if !port.reply(probe.ticket, opened: OpenMode(directIO: isGrowing), inode: probe.inode) {
+        content.guarded.withLock { $0.state.opens -= 1 }
+      }
+    }
+  }
+
+  /// What stat shows of a file in memory: the real size when it is known, else a placeholder that is not 0.
+  func attributes(of content: Content, inode: Inode) -> Attributes {
+    content.guarded.withLock { guarded in
+      let modified = guarded.generation?.validators.lastModified ?? mountedAt
+      if let size = guarded.state.size {
+        return Attributes(inode: inode, isFolder: false, size: size, modified: modified, isFinal: true)
+      }
+      return Attributes(inode: inode, isFolder: false, size: 1, modified: modified, isFinal: false)
+    }
+  }
+
+  /// A response that is not of the known generation. Believed when a second one agrees, its type fits, and no stored byte is
+  /// at stake until then.
+  private func suspect(
+    _ source: Source, _ found: GenerationCheck.Identity, _ known: GenerationCheck.Identity, _ running: Running,
+    _ head: ResponseHead, _ now: Instant
+  ) -> Judgement {
+    if !GenerationCheck.compatible(known.mediaType, found.mediaType) || isUnpromised(found.mediaType, source) {
+      return distrust(source, running, head, now)
+    }
+    source.suspectAnswers += 1
+    if source.suspect == found {
+      return supersede(source, by: found, running) ? .accepted : .refused
+    }
+    if source.suspectAnswers > Self.mostSuspects {
+      source.suspect = nil
+      source.suspectAnswers = 0
+      let failure = TransferFailure(
+        kind: .transient, status: 200, message: "the origin gives another version of the file with every answer")
+      failed(source, running, failure, now)
+      return .refused
+    }
+    Log.info("\(source.content.path): the origin seems to have another version; asking once more")
+    source.suspect = found
+    return .refused
+  }
+
+  /// A new generation takes the old one's place: new inodes, the old bytes stay until their last handle is closed.
+  private func supersede(_ source: Source, by found: GenerationCheck.Identity, _ running: Running) -> Bool {
+    let old = source.content
+    source.suspect = nil
+    source.suspectAnswers = 0
+    do {
+      var record = GenerationRecord(
+        id: try store.catalog.nextID(), key: source.key, validators: found.validators, size: found.size,
+        mediaType: found.mediaType)
+      record.continues = source.continues
+      let file = ServedFile(partial: try PartialFile(in: store.folder, id: record.id, create: true))
+      let renumbered = try store.catalog.supersede(source.key, by: record)
+      var guarded = Content.Guarded()
+      guarded.generation = record
+      guarded.file = file
+      guarded.state.length = found.size.map { .known($0) } ?? .growing(0)
+      let new = Content(replacing: old, guarded: guarded)
+      table.withLock { table in
+        table.current[source.key] = new
+        for change in renumbered { table.contents[change.newInode] = new }
+      }
+      source.content = new
+      source.generationMirror = running.mirror
+      let (waiting, oldID) = old.guarded.withLock { guarded in
+        guarded.state.isSuperseded = true
+        return (guarded.state.takeAll(), guarded.generation?.id)
+      }
+      for read in waiting.reads { port.reply(read.ticket, error: .stale) }
+      for probe in waiting.probes { port.reply(probe.ticket, error: .stale) }
+      for change in renumbered { port.invalidate(parent: change.parent, name: change.name) }
+      for other in source.transfers where other.active.id != running.active.id { cancel(other.active.id, of: source) }
+      Log.info("\(old.path): a new version at the origin (generation \(record.id) after \(oldID ?? 0))")
+      dropIfUnused(old)
+      return true
+    } catch {
+      Log.error("\(old.path): the new version cannot be taken in: \(error.message)")
+      fail(source, .io, error.message)
+      return false
+    }
+  }
+
+  /// Gives a name its extension, from the next mount on: players choose by it.
+  func learnExtension(_ source: Source) {
+    let content = source.content
+    guard content.source.mayGainExtension else { return }
+    let (file, generation, head) = content.guarded.withLock { guarded in
+      (guarded.file, guarded.generation, guarded.state.stored.runEnd(from: 0))
+    }
+    guard let file, let generation, head > 0 else { return }
+    let buffer = UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(min(head, Self.glance))])
+    guard file.fill(buffer, at: 0) else { return }
+    let found = FileType.fileExtension(
+      head: UnsafeRawBufferPointer(buffer), suggestedName: source.suggestedName, mediaType: generation.mediaType)
+    if let found { keeper.record(.gainedExtension(source.key, found)) }
+  }
+}

@@ -1,0 +1,163 @@
+import Base
+import Glibc
+import Manifest
+import Storing
+
+/// From the catalog into memory.
+extension Engine {
+  /// The content behind an inode, loaded when it is not in memory. With `opening`, an open of it is counted at once, so that
+  /// it is not put away in between. ESTALE for a generation that another took the place of.
+  func content(of inode: Inode, opening: Bool = false) throws(Errno) -> Content {
+    while true {
+      if let content = inMemory(inode, opening: opening) { return content }
+      guard let entry = try io({ () throws(StoreError) in try store.catalog.entry(inode) }) else {
+        let isOld = try io { () throws(StoreError) in try store.catalog.superseded(inode: inode) } != nil
+        throw isOld ? .stale : .notFound
+      }
+      if entry.node.kind == .folder { throw .isDirectory }
+      let isLeaving = table.withLock { $0.leaving.contains(entry.node.key) }
+      if isLeaving {
+        usleep(1000)  // its bytes are being unlinked: the disk's work, not the network's
+        continue
+      }
+      let loaded = try load(entry)
+      let content = table.withLock { table -> Content? in
+        if table.leaving.contains(entry.node.key) { return nil }
+        let content = table.insert(loaded, inode: inode)
+        if opening { content.guarded.withLock { $0.state.opens += 1 } }
+        return content
+      }
+      if let content { return content }
+    }
+  }
+
+  private func inMemory(_ inode: Inode, opening: Bool) -> Content? {
+    table.withLock { table in
+      guard let content = table.contents[inode] else { return nil }
+      if opening { content.guarded.withLock { $0.state.opens += 1 } }
+      return content
+    }
+  }
+
+  private func load(_ entry: EntryRecord) throws(Errno) -> Content {
+    var guarded = Content.Guarded()
+    if let generation = try io({ () throws(StoreError) in try store.catalog.generation(current: entry.node.key) }) {
+      guarded.generation = generation
+      guarded.state.length = generation.size.map { .known($0) } ?? .unknown
+      try io { () throws(StoreError) in try openFile(generation, entry, &guarded) }
+    }
+    return Content(entry: entry, guarded: guarded)
+  }
+
+  private func openFile(
+    _ generation: GenerationRecord, _ entry: EntryRecord, _ guarded: inout Content.Guarded
+  ) throws(StoreError) {
+    if generation.state == .complete, let copy = generation.copy {
+      if try store.library.check(copy) == .intact {
+        guarded.file = ServedFile(copy: try store.library.open(copy))
+        guarded.phase = .complete
+        guarded.state.stored = ByteRangeSet(ByteRange(0, copy.size))
+        return
+      }
+      try setAside(generation, copy, path: entry.path)
+      guarded.generation?.state = .partial
+      guarded.generation?.copy = nil
+    } else if generation.size == nil {
+      // Without a length nothing says what is missing: it is fetched anew, from its start.
+      guarded.generation = nil
+      return
+    } else if generation.validators.isEmpty, !keptThisMount(generation) {
+      // An origin without validators cannot be told apart from itself later: partial bytes last one mount (P1).
+      try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
+      _ = try PartialFile.remove(generation.id, in: store.folder)
+    } else {
+      guarded.state.stored = try present(generation)
+    }
+    guarded.synced = guarded.state.stored
+    guarded.file = ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true))
+  }
+
+  private func keptThisMount(_ generation: GenerationRecord) -> Bool { generation.id >= firstIDOfMount }
+
+  /// The extents that the catalog claims and the file has: a claim without bytes is dropped, loudly.
+  private func present(_ generation: GenerationRecord) throws(StoreError) -> ByteRangeSet {
+    if generation.stored.isEmpty { return generation.stored }
+    let file: PartialFile
+    do {
+      file = try PartialFile(in: store.folder, id: generation.id, create: false)
+    } catch {
+      Log.warning(
+        "generation \(generation.id): its partial file is missing; \(generation.stored.count) bytes are fetched again")
+      return ByteRangeSet()
+    }
+    let there: ByteRangeSet
+    do { there = try file.dataRanges() } catch {
+      throw StoreError.io(error, "looking at partial file \(generation.id)")
+    }
+    var kept = ByteRangeSet()
+    for claim in generation.stored.ranges {
+      for data in there.ranges {
+        if let both = claim.intersection(data) { kept.insert(both) }
+      }
+    }
+    if kept != generation.stored {
+      let lost = generation.stored.count - kept.count
+      Log.warning("generation \(generation.id): \(lost) bytes are not in its partial file and are fetched again")
+    }
+    return kept
+  }
+
+  /// A completed copy that a user changed or removed: it is theirs; the entry is remote again.
+  private func setAside(_ generation: GenerationRecord, _ copy: LibraryCopy, path: String) throws(StoreError) {
+    Log.info(
+      "\(path): its copy in the library was changed or removed, and is left alone; it is fetched again when read")
+    try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
+  }
+
+  /// A completed content whose copy was touched since: replaced in memory by one that is remote again.
+  func recheck(_ content: Content) throws(Errno) {
+    let generation = content.guarded.withLock { $0.phase == .complete ? $0.generation : nil }
+    guard let generation, let copy = generation.copy else { return }
+    let state = try io { () throws(StoreError) in try store.library.check(copy) }
+    if state == .intact { return }
+    try io { () throws(StoreError) in try setAside(generation, copy, path: content.path) }
+    let partial = try io { () throws(StoreError) in try PartialFile(in: store.folder, id: generation.id, create: true) }
+    let file = ServedFile(partial: partial)
+    content.guarded.withLock { guarded in
+      guard guarded.phase == .complete else { return }
+      guarded.phase = .partial
+      guarded.generation?.state = .partial
+      guarded.generation?.copy = nil
+      guarded.state.stored = ByteRangeSet()
+      guarded.synced = ByteRangeSet()
+      guarded.file = file
+    }
+  }
+
+  /// Goes on with what was being fetched at the last mount, a few at a time. On the keeper's thread.
+  func resumeMore(after cursor: Int64) {
+    do {
+      let next = try store.catalog.continuing(limit: Self.resumed, after: cursor)
+      for generation in next {
+        guard let entry = try store.catalog.entries(of: generation.key).first else { continue }
+        if let content = try? content(of: entry.node.inode) { post(.resume(content)) }
+      }
+      if let last = next.last, next.count == Self.resumed { post(.resumedUntil(last.id)) }
+    } catch {
+      Log.error("what was being fetched cannot be looked up: \(error.message)")
+    }
+  }
+
+  /// How many unfinished files are fetched side by side after a mount.
+  static let resumed = 16
+
+  /// A store's failure as the errno that a reader sees, and in the log.
+  func io<Value>(_ body: () throws(StoreError) -> Value) throws(Errno) -> Value {
+    do {
+      return try body()
+    } catch {
+      Log.error(error.message)
+      throw .io
+    }
+  }
+}

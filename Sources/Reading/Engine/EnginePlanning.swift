@@ -1,0 +1,199 @@
+import Base
+import Fetching
+import Glibc
+
+/// From what is wanted to transfers.
+extension Engine {
+  /// Plans every resource whose state changed, then starts what they want, the most urgent first.
+  func planDirty(_ now: Instant) {
+    if dirty.isEmpty { return }
+    let keys = dirty
+    dirty.removeAll(keepingCapacity: true)
+    starts.removeAll(keepingCapacity: true)
+    for key in keys {
+      if let source = sources[key] { plan(source, now) }
+    }
+    // Stable by purpose: within one, first come first served.
+    for purpose in [Purpose.demand, .playAhead, .index, .continuation] {
+      for start in starts where start.purpose == purpose { admit(start, now) }
+    }
+  }
+
+  private func plan(_ source: Source, _ now: Instant) {
+    let content = source.content
+    let (length, stored, reads, hasProbes, runs, isFrozen, phase) = content.guarded.withLock { guarded in
+      (
+        guarded.state.length, guarded.state.stored, guarded.state.parkedReads.map(\.range),
+        !guarded.state.parkedProbes.isEmpty, guarded.state.runs, guarded.isFrozen, guarded.phase
+      )
+    }
+    let waits = !reads.isEmpty || hasProbes
+    if waits != (source.waitsOn != nil) { setWaits(source, waits) }
+    guard !isFrozen, phase == .partial, source.failure == nil else { return }
+    let continues = mayContinue(source)
+    if source.suspect != nil {
+      if waits || continues { want(source, range: ByteRange(0, Planner.headLength), .confirm, waits, now) }
+      return
+    }
+    switch length {
+    case .unknown:
+      guard waits || source.wantsHead || continues else { return }
+      let head = ByteRange(0, source.wantsHead ? Self.glance : Planner.headLength)
+      want(source, range: source.knowsNoRanges ? nil : head, .head, waits, now)
+    case .growing:
+      if waits || continues { want(source, range: nil, .window, waits, now) }
+    case .known(let size):
+      if stored.contains(ByteRange(0, size)) { return finish(source) }
+      if source.knowsNoRanges {
+        if waits || continues { want(source, range: nil, .window, waits, now) }
+        return
+      }
+      guard source.retry.permits(now, readerWaits: waits) else { return }
+      let line = hosts[HostState.key(of: source.target.url)]?.line ?? LineEstimate()
+      var input = PlanInput(size: size, roundTrip: line.roundTrip, lineRate: line.rate)
+      input.available = stored
+      input.demands = reads.sorted { $0.start < $1.start }
+      input.readers = runs.runs.filter { now.seconds(since: $0.lastRead) < ReaderRuns.longestPause }.map { run in
+        let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
+        return ReaderView(
+          position: run.position, length: run.length, rate: Double(run.length) / seconds,
+          isLooker: isLooker(run.process, source))
+      }
+      input.transfers = source.transfers.filter { !$0.isCancelled }.map { running in
+        var active = running.active
+        active.rate = running.meter.rate
+        return active
+      }
+      input.continues = continues
+      input.continuationStart = runs.latest
+      for step in Planner.plan(input) {
+        switch step {
+        case .start(let range, let purpose):
+          starts.append(PendingStart(source: source, range: range, kind: .window, purpose: purpose))
+        case .cancel(let id): cancel(id, of: source)
+        }
+      }
+    }
+  }
+
+  /// What a stat among many asks for: enough to know the type by.
+  static let glance: Int64 = 4 << 10
+
+  /// Wants one request of a kind of which there is never a second.
+  private func want(
+    _ source: Source, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
+  ) {
+    guard source.transfers.isEmpty, source.retry.permits(now, readerWaits: waits) else { return }
+    let purpose: Purpose = waits ? .demand : (kind == .head ? .index : .continuation)
+    starts.append(PendingStart(source: source, range: range, kind: kind, purpose: purpose))
+  }
+
+  /// Whether the rest of the file is to be fetched now.
+  private func mayContinue(_ source: Source) -> Bool {
+    guard source.continues else { return false }
+    if source.isRequested { return true }
+    if keeper.isFull { return false }
+    switch options.continuation {
+    case .playing, .always: return true
+    case .open: return source.content.guarded.withLock { $0.state.opens > 0 }
+    case .never: return false
+    }
+  }
+
+  /// Starts a transfer, or remembers that its resource wants one when there is room.
+  private func admit(_ start: PendingStart, _ now: Instant) {
+    let (url, isResolved) = start.source.target
+    let host = HostState.key(of: url)
+    guard hosts[host, default: HostState()].admits(start.purpose) else {
+      hungry.insert(start.source.key)
+      return
+    }
+    let isBackground = start.purpose >= .index
+    hosts[host, default: HostState()].active += 1
+    if isBackground { hosts[host, default: HostState()].background += 1 }
+    lastTransfer += 1
+    let id = TransferID(lastTransfer)
+    let source = start.source
+    var request = TransferRequest(
+      id: id, url: url, homeURL: source.mirrors[source.mirror].url, range: start.range)
+    if start.kind != .confirm, start.range != nil {
+      request.ifRange = source.content.guarded.withLock { guarded in
+        guarded.generation.flatMap { GenerationCheck.ifRange(for: $0.validators) }
+      }
+    }
+    let entry = source.content.source
+    request.headers = entry.headers
+    request.userAgent = entry.userAgent
+    request.referer = entry.referer
+    let range = start.range ?? ByteRange(0, .max)
+    var active = ActiveTransfer(id: id, position: range.start, end: range.end, purpose: start.purpose, rate: nil)
+    active.isStream = start.range == nil
+    source.transfers.append(
+      Running(
+        active: active, kind: start.kind, mirror: source.mirror, host: host, isResolved: isResolved, started: now,
+        lastByte: now))
+    source.wantsHead = false
+    owners[id] = source
+    Log.debug("transfer \(id.rawValue): \(start.purpose) \(range) of \(source.content.path)")
+    service.start(request)
+  }
+
+  /// Ends a transfer; it stays in the list until its end is reported.
+  func cancel(_ id: TransferID, of source: Source) {
+    guard let index = source.transfers.firstIndex(where: { $0.active.id == id }) else { return }
+    if source.transfers[index].isCancelled { return }
+    source.transfers[index].isCancelled = true
+    service.cancel(id)
+  }
+
+  /// Notes whether readers of a resource wait: continuations of the same line stand back meanwhile.
+  func setWaits(_ source: Source, _ waits: Bool) {
+    if let host = source.waitsOn {
+      hosts[host, default: HostState()].waiting -= 1
+      source.waitsOn = nil
+    }
+    if waits {
+      let host = HostState.key(of: source.target.url)
+      hosts[host, default: HostState()].waiting += 1
+      source.waitsOn = host
+    } else {
+      feedHungry()
+    }
+  }
+
+  /// There may be room for what had to stand back.
+  func feedHungry() {
+    dirty.formUnion(hungry)
+    hungry.removeAll(keepingCapacity: true)
+  }
+
+  /// The rest of the file is wanted from now on, also at the next mount.
+  func arm(_ source: Source) {
+    if source.continues { return }
+    source.continues = true
+    let id = source.content.guarded.withLock { guarded -> Int64? in
+      guarded.generation?.continues = true
+      return guarded.generation?.id
+    }
+    if let id { keeper.record(.continues(generation: id, true)) }
+  }
+
+  func isLooker(_ process: Int32, _ source: Source) -> Bool {
+    if let known = source.judged[process] { return known }
+    let isLooker = Lookers.contains(process: process)
+    if source.judged.count > 64 { source.judged.removeAll() }
+    source.judged[process] = isLooker
+    return isLooker
+  }
+
+  /// Everything is stored: to be verified and placed.
+  private func finish(_ source: Source) {
+    let content = source.content
+    let isMine = content.guarded.withLock { guarded -> Bool in
+      guard guarded.phase == .partial, guarded.generation != nil else { return false }
+      guarded.phase = .completing
+      return true
+    }
+    if isMine { finisher.submit(content) }
+  }
+}

@@ -1,0 +1,193 @@
+import Base
+import Fetching
+import Storing
+
+/// What transfers bring: from a response's head to stored bytes and answered reads.
+extension Engine: TransferClient {
+  func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
+    let now = Instant.now
+    guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
+      return false
+    }
+    dirty.insert(source.key)
+    source.transfers[index].responded = true
+    source.transfers[index].lastByte = now
+    let running = source.transfers[index]
+    hosts[running.host, default: HostState()].line.responded(after: head.firstByteSeconds)
+    hosts[running.host, default: HostState()].answered()
+    if let name = head.suggestedName { source.suggestedName = name }
+    if head.isRedirected { source.mirrors[running.mirror].resolved = head.url }
+    let asked = running.active.isStream ? nil : running.active.rest
+    switch judge(head, of: source, running, now) {
+    case .refused: return false
+    case .accepted: break
+    }
+    guard let index = source.transfers.firstIndex(where: { $0.active.id == id }) else { return false }
+    switch head.body {
+    case .part(let range, _):
+      source.transfers[index].active.position = range.start
+      source.transfers[index].active.end = range.end
+      source.transfers[index].active.isStream = false
+    case .whole(let length):
+      // The origin ignores ranges: this is all of it, from its start, and the only way to get at any of it.
+      if asked != nil { source.knowsNoRanges = true }
+      source.transfers[index].active.position = 0
+      source.transfers[index].active.end = length ?? .max
+      source.transfers[index].active.isStream = true
+      // The others asked for parts of what now comes as a whole.
+      for other in source.transfers where other.active.id != id { cancel(other.active.id, of: source) }
+    }
+    return true
+  }
+
+  func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool {
+    guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
+      return false
+    }
+    let now = Instant.now
+    let count = bytes.count
+    let start = source.transfers[index].active.position
+    source.transfers[index].active.position = start + Int64(count)
+    source.transfers[index].bytes += Int64(count)
+    source.transfers[index].lastByte = now
+    source.transfers[index].meter.received(count, now: now)
+    source.meter.received(count, now: now)
+    source.lastBytes = now
+    source.progress.add(Int64(count), now: now)
+    hosts[source.transfers[index].host]?.line.received(count, now: now)
+    dirty.insert(source.key)
+    guard land(bytes, at: start, source) else { return false }
+    let running = source.transfers[index]
+    // A look at an origin without ranges takes the head and no more.
+    if running.active.isStream, running.active.position >= Planner.headLength, !source.continues,
+      !source.content.guarded.withLock({ $0.state.hasWaiters })
+    {
+      return false
+    }
+    return true
+  }
+
+  /// Writes what is not stored yet and answers the reads that are whole with it. False when it cannot be kept.
+  private func land(_ bytes: UnsafeRawBufferPointer, at start: Int64, _ source: Source) -> Bool {
+    let content = source.content
+    let whole = ByteRange(at: start, count: Int64(bytes.count))
+    var position = start
+    while position < whole.end {
+      let from = position
+      let (file, gap) = content.guarded.withLock { guarded in
+        (
+          guarded.isFrozen ? nil : guarded.file,
+          guarded.state.stored.firstGap(in: ByteRange(from, whole.end))
+        )
+      }
+      guard let gap else { break }
+      guard let partial = file?.partial else { return false }
+      let part = UnsafeRawBufferPointer(rebasing: bytes[Int(gap.start - start)..<Int(gap.end - start)])
+      do {
+        try partial.write(part, at: gap.start)
+      } catch {
+        return cannotStore(source, error)
+      }
+      let now = source.lastBytes
+      let (released, wasClean) = content.guarded.withLock { guarded in
+        guarded.unsynced += gap.count
+        if guarded.unsyncedSince == nil { guarded.unsyncedSince = now }
+        let wasClean = !guarded.state.isDirty
+        return (guarded.state.landed(gap), wasClean)
+      }
+      if wasClean { keeper.markDirty(content) }
+      if let file { for read in released { answer(read, from: file, content) } }
+      position = gap.end
+    }
+    return true
+  }
+
+  /// Answers a read that is whole now.
+  func answer(_ read: ParkedRead, from file: ServedFile, _ content: Content) {
+    let count = Int(read.range.count)
+    if count == 0 { return port.reply(read.ticket, data: UnsafeRawBufferPointer(start: nil, count: 0)) }
+    if count <= scratch.count {
+      let part = UnsafeMutableRawBufferPointer(rebasing: scratch[..<count])
+      reply(read, from: file, through: part, content)
+    } else {
+      let long = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 4096)
+      defer { long.deallocate() }
+      reply(read, from: file, through: long, content)
+    }
+  }
+
+  private func reply(
+    _ read: ParkedRead, from file: ServedFile, through buffer: UnsafeMutableRawBufferPointer, _ content: Content
+  ) {
+    if file.fill(buffer, at: read.range.start) {
+      port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
+    } else {
+      Log.error("\(content.path): what was just stored at \(read.range) cannot be read: \(Errno.current)")
+      port.reply(read.ticket, error: .io)
+    }
+  }
+
+  /// The store takes no more: readers are told why; the continuation waits until there is room.
+  private func cannotStore(_ source: Source, _ error: Errno) -> Bool {
+    let message = "cannot store: \(error); free some space or raise --max-size"
+    if source.lastMessage != message { Log.error("\(source.content.path): \(message)") }
+    source.lastMessage = message
+    keeper.storeFailed(error)
+    fail(source, error == .noSpace ? .noSpace : .io, message)
+    return false
+  }
+
+  func transfer(_ id: TransferID, ended end: TransferEnd) {
+    let now = Instant.now
+    guard let source = owners.removeValue(forKey: id),
+      let index = source.transfers.firstIndex(where: { $0.active.id == id })
+    else { return }
+    let running = source.transfers.remove(at: index)
+    hosts[running.host]?.active -= 1
+    if running.isBackground { hosts[running.host]?.background -= 1 }
+    if hosts[running.host]?.active == 0 { hosts[running.host]?.line.wentIdle() }
+    dirty.insert(source.key)
+    feedHungry()
+    if running.bytes > 0 {
+      source.retry.progressed()
+      source.unusable = 0
+    }
+    if running.kind == .head || running.active.isStream { learnExtension(source) }
+    switch end {
+    case .finished:
+      if running.active.isStream { streamEnded(source, running) }
+      if source.lastMessage != nil, running.bytes > 0 {
+        source.lastMessage = nil
+        keeper.record(.problem(source.key, nil))
+      }
+    case .cancelled:
+      if running.stalled {
+        failed(source, running, TransferFailure(kind: .transient, message: "the origin sent nothing for a while"), now)
+      }
+    case .failed(let failure): failed(source, running, failure, now)
+    }
+    publish(source, now)
+  }
+
+  /// A body that came whole: its end is the resource's, when nobody had told the length.
+  private func streamEnded(_ source: Source, _ running: Running) {
+    let content = source.content
+    let (released, file, record) = content.guarded.withLock {
+      guarded -> ([ParkedRead], ServedFile?, GenerationRecord?) in
+      guard case .growing = guarded.state.length else { return ([], nil, nil) }
+      let released = guarded.state.ended(at: running.active.position)
+      guarded.generation?.size = running.active.position
+      return (released, guarded.file, guarded.generation)
+    }
+    if let record {
+      keeper.record(.learned(record))
+      keeper.markDirty(content)
+    }
+    if let file { for read in released { answer(read, from: file, content) } }
+  }
+}
+
+extension Running {
+  /// Whether it counted against the background's places when it began.
+  var isBackground: Bool { active.purpose >= .index }
+}

@@ -1,0 +1,117 @@
+import Base
+import Manifest
+import Storing
+
+/// Verifies what is whole and places it in the library: a thread of its own, since hashing a film takes long.
+///
+/// Order (P6): length and checksum, sync, a durable intent, rename, sync of the folders, commit. Only then is it complete.
+final class Finisher: @unchecked Sendable {
+  // @unchecked: `engine` is written once, before the thread starts; the rest is immutable or guards itself.
+  private struct Queue: Sendable {
+    var contents: [Content] = []
+    var isStopping = false
+  }
+
+  weak var engine: Engine?
+  private let store: StoreAccess
+  private let queue = Lock(Queue())
+  private let signal = Signal()
+  private let thread = Lock<OwnedThread?>(nil)
+
+  init(store: StoreAccess) { self.store = store }
+
+  func start() {
+    let started = OwnedThread(name: "finisher") { [self] in run() }
+    thread.withLock { $0 = started }
+  }
+
+  /// Ends the thread after what it is at; hashing is given up, and done again at the next mount.
+  func stop() {
+    queue.withLock { $0.isStopping = true }
+    signal.raise()
+    thread.withLock { thread in
+      defer { thread = nil }
+      return thread
+    }?.join()
+  }
+
+  /// `content` is whole: its phase is `completing`, and so nothing else writes to it.
+  func submit(_ content: Content) {
+    queue.withLock { $0.contents.append(content) }
+    signal.raise()
+  }
+
+  private var isStopping: Bool { queue.withLock { $0.isStopping } }
+
+  private func run() {
+    while true {
+      let (next, isStopping) = queue.withLock { queue in
+        (queue.contents.isEmpty ? nil : queue.contents.removeFirst(), queue.isStopping)
+      }
+      if isStopping { return }
+      if let next { finish(next) } else { signal.wait() }
+    }
+  }
+
+  private func finish(_ content: Content) {
+    let taken = content.guarded.withLock { ($0.generation, $0.file?.partial) }
+    guard let generation = taken.0, let partial = taken.1, let size = generation.size else { return }
+    do {
+      if let problem = try mismatch(content, partial, size) {
+        if isStopping { return }
+        return reject(content, problem, isWrong: true)
+      }
+      let copy = try place(content, generation, partial, size)
+      let file = ServedFile(copy: try store.library.open(copy))
+      content.guarded.withLock { guarded in
+        guarded.file = file
+        guarded.phase = .complete
+        guarded.generation?.state = .complete
+        guarded.generation?.copy = copy
+        guarded.state.stored = ByteRangeSet(ByteRange(0, size))
+        guarded.unsynced = 0
+        guarded.unsyncedSince = nil
+      }
+      Log.info("\(content.path): complete, \(size) bytes, in the library as \(copy.path)")
+      engine?.post(.completed(content))
+    } catch {
+      if isStopping { return }
+      reject(content, "complete, but it cannot be placed in the library: \(error.message)", isWrong: false)
+    }
+  }
+
+  private func reject(_ content: Content, _ message: String, isWrong: Bool) {
+    content.guarded.withLock { $0.phase = .partial }
+    engine?.post(.rejected(content, message: message, isWrong: isWrong))
+  }
+
+  /// Why the bytes are not what they should be; nil when they are (or when stopping).
+  private func mismatch(_ content: Content, _ partial: PartialFile, _ size: Int64) throws(StoreError) -> String? {
+    guard let expected = content.source.checksum else { return nil }
+    let found = try Digester.digest(
+      of: partial.fileDescriptor, size: size, expected.algorithm, isCancelled: { self.isStopping })
+    guard let found else { return "stopped" }
+    if found == expected.digest { return nil }
+    return "its \(expected.algorithm.rawValue) is not the manifest's (line \(content.source.line))"
+  }
+
+  private func place(
+    _ content: Content, _ generation: GenerationRecord, _ partial: PartialFile, _ size: Int64
+  ) throws(StoreError) -> LibraryCopy {
+    do { try partial.syncData() } catch { throw StoreError.io(error, "syncing the partial file") }
+    let all = ByteRangeSet(ByteRange(0, size))
+    try store.catalog.apply(
+      [.learned(generation), .extents(generation: generation.id, stored: all, synced: all)], durably: true)
+    let catalog = store.catalog
+    let placement = try store.library.place(
+      partial, as: content.path, size: size, modified: generation.validators.lastModified
+    ) { (path) throws(StoreError) in
+      try catalog.apply([.placing(generation: generation.id, path: path)], durably: true)
+    }
+    try store.catalog.apply([.placed(generation: generation.id, placement.copy)], durably: true)
+    if placement.adopted {
+      do { try partial.remove() } catch { Log.warning("\(content.path): its partial file stays behind: \(error)") }
+    }
+    return placement.copy
+  }
+}

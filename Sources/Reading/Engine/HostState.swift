@@ -1,0 +1,48 @@
+import Base
+
+/// The line to one origin, shared by all resources there. Owned by the transfer thread.
+struct HostState {
+  /// Connections for what nobody waits for.
+  static let backgroundLimit = 6
+  /// Connections in all.
+  static let demandLimit = 32
+
+  var line = LineEstimate()
+  /// Transfers under way.
+  var active = 0
+  /// Of those, the ones that nobody waits for.
+  var background = 0
+  /// Resources with a waiting reader.
+  var waiting = 0
+  /// The limits as the origin's 429 and 503 shrank them.
+  var limit = HostState.demandLimit
+  /// Stats are not worth a wait until then: nothing there answers.
+  var downUntil: Instant?
+
+  /// Whether another transfer for `purpose` may start.
+  func admits(_ purpose: Purpose) -> Bool {
+    if active >= limit { return false }
+    switch purpose {
+    case .demand: return true
+    case .playAhead, .index: return active < max(1, limit * 3 / 4)
+    case .continuation: return waiting == 0 && background < min(Self.backgroundLimit, max(1, limit / 2))
+    }
+  }
+
+  /// The origin said that it is too much.
+  mutating func pushedBack() { limit = max(1, min(limit, max(1, active)) / 2) }
+  /// It answered well: the limit grows back, slowly.
+  mutating func answered() {
+    downUntil = nil
+    if limit < Self.demandLimit { limit += 1 }
+  }
+
+  /// The key of a URL's line: its scheme, host and port.
+  static func key(of url: String) -> String {
+    guard let scheme = url.firstRange(of: "://") else { return url }
+    let rest = url[scheme.upperBound...]
+    let authority = rest[..<(rest.firstIndex { $0 == "/" || $0 == "?" || $0 == "#" } ?? rest.endIndex)]
+    let host = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
+    return url[..<scheme.lowerBound].lowercased() + "://" + host.lowercased()
+  }
+}

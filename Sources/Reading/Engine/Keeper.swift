@@ -1,0 +1,222 @@
+import Base
+import Glibc
+import Storing
+
+/// Commits what is stored, each second, and makes room: one thread, the only one that commits extents.
+///
+/// Order of a commit: changes that were recorded, then the extents of every content that grew. Extents are believed in this
+/// boot only until an fdatasync of their file, each 256 MiB or 30 s (docs/STORE-FORMAT.md).
+final class Keeper: @unchecked Sendable {
+  // @unchecked: `engine` is written once, before the thread starts; `unsynced` and the checks' times are the thread's own;
+  // the rest is immutable or guards itself.
+
+  /// A commit follows the first change after so many seconds: the most that a kill can cost.
+  static let interval = 1.0
+  static let syncBytes: Int64 = 256 << 20
+  static let syncSeconds = 30.0
+  /// How often the room is measured while something is being stored, in seconds.
+  static let spaceInterval = 2.0
+
+  private struct Pending: Sendable {
+    var changes: [CatalogChange] = []
+    var dirty: [Content] = []
+    var jobs: [@Sendable () -> Void] = []
+    var isPrompt = false
+    var isStopping = false
+    var isFull = false
+  }
+
+  weak var engine: Engine?
+  private let store: StoreAccess
+  private let options: ReadingOptions
+  private let pending = Lock(Pending())
+  private let signal = Signal()
+  private let thread = Lock<OwnedThread?>(nil)
+  private var unsynced: [Content] = []
+  private var nextSpaceCheck = Instant(nanoseconds: 0)
+  private var lastError: String?
+
+  init(store: StoreAccess, options: ReadingOptions) {
+    self.store = store
+    self.options = options
+  }
+
+  /// Whether nothing may be stored for a continuation: the store or its disk is at its limit.
+  var isFull: Bool { pending.withLock { $0.isFull } }
+
+  func start() {
+    let started = OwnedThread(name: "keeper") { [self] in run() }
+    thread.withLock { $0 = started }
+  }
+
+  /// Commits everything, with the data synced, and ends the thread.
+  func stop() {
+    pending.withLock { $0.isStopping = true }
+    signal.raise()
+    thread.withLock { thread in
+      defer { thread = nil }
+      return thread
+    }?.join()
+  }
+
+  /// To be committed within a second, or at once.
+  func record(_ change: CatalogChange, promptly: Bool = false) {
+    pending.withLock { pending in
+      pending.changes.append(change)
+      if promptly { pending.isPrompt = true }
+    }
+    signal.raise()
+  }
+
+  /// The content has stored more than the catalog knows.
+  func markDirty(_ content: Content) {
+    pending.withLock { $0.dirty.append(content) }
+    signal.raise()
+  }
+
+  /// Runs `job` on the keeper's thread, behind what is being committed.
+  func perform(_ job: @escaping @Sendable () -> Void) {
+    pending.withLock { $0.jobs.append(job) }
+    signal.raise()
+  }
+
+  /// A write failed: until room is found again nothing is stored for a continuation.
+  func storeFailed(_ error: Errno) {
+    pending.withLock { $0.isFull = true }
+    signal.raise()
+  }
+
+  // MARK: The keeper's thread
+
+  private func run() {
+    var due: Instant?
+    while true {
+      let now = Instant.now
+      let pause = due.map { max(0, $0.seconds(since: now)) }
+      signal.wait(seconds: pause)
+      let (jobs, isPrompt, isStopping, hasWork) = pending.withLock { pending in
+        let jobs = pending.jobs
+        pending.jobs = []
+        let isPrompt = pending.isPrompt
+        pending.isPrompt = false
+        return (
+          jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull
+        )
+      }
+      for job in jobs { job() }
+      let after = Instant.now
+      if isStopping {
+        commit(everything: true, after)
+        return
+      }
+      if isPrompt || due.map({ $0 <= after }) ?? false {
+        commit(everything: false, after)
+        makeRoom(after)
+        let more = pending.withLock { !$0.changes.isEmpty || !$0.dirty.isEmpty || $0.isFull }
+        due = more || !unsynced.isEmpty ? after.adding(seconds: Self.interval) : nil
+      } else if due == nil, hasWork {
+        due = after.adding(seconds: Self.interval)
+      }
+    }
+  }
+
+  private func commit(everything: Bool, _ now: Instant) {
+    let (recorded, dirty) = pending.withLock { pending in
+      defer {
+        pending.changes = []
+        pending.dirty = []
+      }
+      return (pending.changes, pending.dirty)
+    }
+    var changes = recorded
+    for content in dirty where !unsynced.contains(where: { $0 === content }) { unsynced.append(content) }
+    var stillUnsynced: [Content] = []
+    for content in unsynced {
+      let isDirty = dirty.contains { $0 === content }
+      guard let extents = snapshot(content, isDirty: isDirty, syncing: everything, now) else { continue }
+      if let change = extents.change { changes.append(change) }
+      if !extents.isSynced { stillUnsynced.append(content) }
+    }
+    unsynced = stillUnsynced
+    if changes.isEmpty && !everything { return }
+    do {
+      try store.catalog.apply(changes, durably: everything)
+      lastError = nil
+    } catch {
+      // Kept for the next try: what is stored must not be forgotten because a commit failed.
+      if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
+      lastError = error.message
+      pending.withLock { pending in
+        pending.changes = recorded + pending.changes
+        pending.dirty += dirty
+      }
+    }
+  }
+
+  /// What to commit of one content; syncs its file when that is due. nil when its bytes are being taken away.
+  private func snapshot(
+    _ content: Content, isDirty: Bool, syncing: Bool, _ now: Instant
+  ) -> (change: CatalogChange?, isSynced: Bool)? {
+    let taken = content.guarded.withLock { guarded -> (Int64, ByteRangeSet, ServedFile, Bool)? in
+      guard !guarded.isFrozen, let generation = guarded.generation, let file = guarded.file else { return nil }
+      guarded.state.isDirty = false
+      let isOld = guarded.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
+      let isDue = syncing || isOld || guarded.unsynced >= Self.syncBytes
+      return (generation.id, guarded.state.stored, file, isDue && guarded.unsynced > 0)
+    }
+    guard let (id, stored, file, mustSync) = taken else { return nil }
+    var didSync = false
+    if mustSync, let partial = file.partial {
+      do {
+        try partial.syncData()
+        didSync = true
+      } catch {
+        Log.error("\(content.path): cannot be synced: \(error)")
+      }
+    }
+    let (synced, isSynced, isSame) = content.guarded.withLock { guarded -> (ByteRangeSet, Bool, Bool) in
+      guard guarded.file === file, !guarded.isFrozen else { return (ByteRangeSet(), true, false) }
+      if didSync {
+        guarded.synced = stored
+        guarded.unsynced = guarded.state.stored.count - stored.count
+        guarded.unsyncedSince = guarded.unsynced > 0 ? now : nil
+      }
+      return (guarded.synced, guarded.unsynced == 0, true)
+    }
+    // A completed or cleared file's extents are the finisher's, or gone.
+    guard isSame, file.partial != nil else { return (nil, true) }
+    let change: CatalogChange? =
+      isDirty || didSync ? .extents(generation: id, stored: stored, synced: synced) : nil
+    return (change, isSynced)
+  }
+
+  /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first, never one
+  /// that is in memory (open, waited for, being fetched).
+  private func makeRoom(_ now: Instant) {
+    guard now >= nextSpaceCheck, let engine else { return }
+    nextSpaceCheck = now.adding(seconds: Self.spaceInterval)
+    do {
+      let partials = try store.catalog.partialsByUse()
+      var total = partials.reduce(Int64(0)) { $0 + $1.storedBytes }
+      var lacking = options.minimumFree - Int64(clamping: try StoreSpace.measure(store.folder.path).available)
+      for partial in partials {
+        if total <= options.maximumSize && lacking <= 0 { break }
+        guard partial.storedBytes > 0, engine.evict(partial.key, generation: partial.id) else { continue }
+        total -= partial.storedBytes
+        lacking -= partial.storedBytes
+      }
+      let isFull = total > options.maximumSize || lacking > 0
+      let was = pending.withLock { pending in
+        let was = pending.isFull
+        pending.isFull = isFull
+        return was
+      }
+      if isFull && !was {
+        Log.warning("the store is at its limit: only what is read is stored (--max-size, --min-free)")
+      }
+      if was && !isFull { Log.info("the store has room again") }
+    } catch {
+      Log.error("the store's room cannot be measured: \(error.message)")
+    }
+  }
+}

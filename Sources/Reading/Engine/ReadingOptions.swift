@@ -1,0 +1,25 @@
+/// When the rest of a file is fetched although nobody waits for it.
+public enum ContinuationPolicy: String, Sendable, CaseIterable {
+  /// Once a file shows that it is being played.
+  case playing
+  /// Once it was opened.
+  case always
+  /// As `playing`, but only while a reader has it open.
+  case open
+  /// Never: only what readers wait for, and a little more.
+  case never
+}
+
+/// How the reading room behaves.
+public struct ReadingOptions: Sendable {
+  /// When the rest of a file is fetched.
+  public var continuation = ContinuationPolicy.playing
+  /// How long a stall lasts until its readers are told, in seconds (P2).
+  public var timeout: Double = 30
+  /// The most that partial files may take, in bytes.
+  public var maximumSize: Int64 = .max
+  /// What must stay free on the store's filesystem, in bytes.
+  public var minimumFree: Int64 = 1 << 30
+  /// Header fields that the user gave for every entry's own origin are the fetching room's; here only what steers reading.
+  public init() {}
+}

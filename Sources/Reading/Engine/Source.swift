@@ -1,0 +1,129 @@
+import Base
+import Fetching
+import Manifest
+
+/// A transfer that is under way, with all that the engine keeps of it.
+struct Running {
+  /// Why it was started.
+  enum Kind { case window, head, confirm }
+  var active: ActiveTransfer
+  let kind: Kind
+  let mirror: Int
+  /// Whose line it uses: scheme, host and port of the URL that was asked.
+  let host: String
+  /// Whether the remembered target of a redirect was asked instead of the entry's own URL.
+  let isResolved: Bool
+  let started: Instant
+  var lastByte: Instant
+  var meter = RateMeter()
+  var bytes: Int64 = 0
+  var responded = false
+  /// Why it was cancelled, when it was for being too slow: then it counts as a failed attempt.
+  var stalled = false
+  var isCancelled = false
+}
+
+/// A URL of an entry.
+struct Mirror {
+  let url: String
+  /// What it was redirected to the last time.
+  var resolved: String?
+  /// Why it cannot be used, for a person; nil while it can.
+  var refusal: TransferFailure?
+}
+
+/// Bytes that came in each of the last seconds: what a stall is judged by (P2).
+struct ProgressRing {
+  private var seconds: [Int64]
+  private var current: Int64 = 0
+  init(length: Int) { seconds = [Int64](repeating: 0, count: max(1, length)) }
+
+  private mutating func advance(to now: Instant) {
+    let second = now.nanoseconds / 1_000_000_000
+    if second - current >= Int64(seconds.count) {
+      for index in seconds.indices { seconds[index] = 0 }
+      current = second
+    }
+    while current < second {
+      current += 1
+      seconds[Int(current % Int64(seconds.count))] = 0
+    }
+  }
+
+  mutating func add(_ bytes: Int64, now: Instant) {
+    advance(to: now)
+    seconds[Int(current % Int64(seconds.count))] += bytes
+  }
+
+  /// The bytes of as many seconds as the ring is long.
+  mutating func total(now: Instant) -> Int64 {
+    advance(to: now)
+    return seconds.reduce(0, +)
+  }
+}
+
+/// One resource on the transfer thread: where its bytes come from and what is under way. Owned by that thread alone.
+final class Source {
+  let key: ResourceKey
+  var content: Content
+  var mirrors: [Mirror]
+  /// The mirror that is asked.
+  var mirror = 0
+  /// The mirror that the current generation came from; nil before the first response of this mount.
+  var generationMirror: Int?
+  /// The origin answered a ranged request with the whole: asking for ranges again would fetch everything each time.
+  var knowsNoRanges = false
+  /// Answers in a row that could not be used.
+  var unusable = 0
+  var transfers: [Running] = []
+  var retry = Retry()
+  var progress: ProgressRing
+  var meter = RateMeter()
+  var lastBytes = Instant(nanoseconds: 0)
+  /// Why nothing more is asked for, until someone opens the file again.
+  var failure: (error: Errno, message: String)?
+  /// What went wrong last, also when it is tried again.
+  var lastMessage: String?
+  /// A generation that one response spoke of; a second must agree before it is believed.
+  var suspect: GenerationCheck.Identity?
+  var suspectAnswers = 0
+  /// The rest of the file is wanted: it was played, or the policy or a user says so.
+  var continues = false
+  /// A user asked for it by name: policies do not stop it.
+  var isRequested = false
+  /// A sibling was looked at: its size is wanted, though nobody waits.
+  var wantsHead = false
+  /// Processes whose reads were judged: looker or not.
+  var judged: [Int32: Bool] = [:]
+  /// The line on which its readers wait, as counted there; nil while nobody waits.
+  var waitsOn: String?
+  /// The file name that Content-Disposition gave.
+  var suggestedName: String?
+  /// It failed its checksum once and was fetched again.
+  var checksumRetried = false
+
+  init(content: Content, timeout: Double) {
+    key = content.key
+    self.content = content
+    mirrors = content.source.urls.map { Mirror(url: $0) }
+    progress = ProgressRing(length: Int(timeout.rounded(.up)))
+  }
+
+  /// The URL to ask now.
+  var target: (url: String, isResolved: Bool) {
+    let mirror = mirrors[self.mirror]
+    return mirror.resolved.map { ($0, true) } ?? (mirror.url, false)
+  }
+
+  /// Goes to the next mirror that was not refused; false when there is none.
+  func nextMirror() -> Bool {
+    for step in 1...mirrors.count {
+      let next = (mirror + step) % mirrors.count
+      if mirrors[next].refusal == nil {
+        mirror = next
+        return true
+      }
+    }
+    return false
+  }
+}

@@ -1,0 +1,27 @@
+import Base
+import Manifest
+
+/// The contents that are in memory: those that are open, waited for, or being fetched. Everything else is in the catalog.
+struct Table: Sendable {
+  /// By inode: several inodes (entries of one resource) may share a content.
+  var contents: [Inode: Content] = [:]
+  /// The newest generation of each resource here.
+  var current: [ResourceKey: Content] = [:]
+  /// Resources whose stored bytes are being taken away: nothing is loaded of them until that is done.
+  var leaving: Set<ResourceKey> = []
+
+  /// Puts a content in, or gives the one that another thread put in first.
+  mutating func insert(_ content: Content, inode: Inode) -> Content {
+    if let existing = contents[inode] { return existing }
+    let kept = current[content.key] ?? content
+    current[content.key] = kept
+    contents[inode] = kept
+    return kept
+  }
+
+  /// Takes a content out, with every inode that leads to it.
+  mutating func remove(_ content: Content) {
+    if current[content.key] === content { current[content.key] = nil }
+    for (inode, other) in contents where other === content { contents[inode] = nil }
+  }
+}

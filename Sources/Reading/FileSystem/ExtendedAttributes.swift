@@ -1,0 +1,44 @@
+import Base
+import Storing
+
+/// What a file manager or a script may ask of a file besides its bytes.
+extension MediaFileSystem {
+  private static let names = [
+    "user.mime_type", "user.xdg.origin.url", "user.mediafs.state", "user.mediafs.stored", "user.mediafs.error",
+  ]
+
+  /// The value of an extended attribute; ENODATA when the node has none of that name.
+  public func extendedAttribute(_ name: String, of inode: Inode) throws(Errno) -> [UInt8] {
+    guard Self.names.contains(name), let value = try value(of: name, inode) else { throw .noData }
+    return Array(value.utf8)
+  }
+
+  /// The names of its extended attributes.
+  public func extendedAttributes(of inode: Inode) throws(Errno) -> [String] {
+    guard let node = try node(inode), node.kind == .file else { return [] }
+    return try Self.names.filter { (name) throws(Errno) in try value(of: name, inode) != nil }
+  }
+
+  private func node(_ inode: Inode) throws(Errno) -> Node? {
+    try engine.io { () throws(StoreError) in try engine.store.catalog.node(inode) }
+  }
+
+  private func value(of name: String, _ inode: Inode) throws(Errno) -> String? {
+    guard let node = try node(inode), node.kind == .file else { return nil }
+    switch name {
+    case "user.xdg.origin.url":
+      let entry = try engine.io { () throws(StoreError) in try engine.store.catalog.entry(inode) }
+      return entry?.source.urls.first.map(Log.redacted(url:))
+    case "user.mime_type":
+      if let content = engine.table.withLock({ $0.current[node.key] }) {
+        return content.guarded.withLock { $0.generation?.mediaType }
+      }
+      return try engine.io { () throws(StoreError) in try engine.store.catalog.generation(current: node.key) }?
+        .mediaType
+    case "user.mediafs.state": return try report(on: node).state.rawValue
+    case "user.mediafs.stored": return String(try report(on: node).stored)
+    case "user.mediafs.error": return try report(on: node).error
+    default: return nil
+    }
+  }
+}

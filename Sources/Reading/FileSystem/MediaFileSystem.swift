@@ -1,0 +1,222 @@
+import Base
+import Fetching
+import Glibc
+import Storing
+
+/// The filesystem as the kernel sees it, without a kernel: the mount decodes a request, calls, and replies.
+///
+/// Every method may be called from any thread and none waits for the network. What takes a ticket either answers now or
+/// keeps the ticket and answers through the ``ReplyPort`` later, exactly once.
+public final class MediaFileSystem: Sendable {
+  let engine: Engine
+  let siblings: SiblingProbe
+  let store: StoreAccess
+
+  /// A filesystem over an open store whose manifest is imported.
+  public init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
+    self.store = store
+    engine = try Engine(store: store, options: options)
+    siblings = SiblingProbe(engine: engine)
+  }
+
+  /// Who is to be called by the transfers.
+  public var client: any TransferClient { engine }
+
+  /// Says where late answers go and who brings bytes, and starts its threads. To be called once, before the first request;
+  /// the service's loop starts after it.
+  public func start(port: any ReplyPort, service: any TransferService) {
+    engine.connect(port: port, service: service)
+    engine.keeper.start()
+    engine.finisher.start()
+  }
+
+  /// Goes on with what was being fetched when it was mounted last. The service's loop must be running.
+  public func resume() {
+    engine.keeper.perform { [engine] in engine.resumeMore(after: 0) }
+  }
+
+  /// Commits everything with its data synced and ends the threads. The service's loop must have stopped.
+  public func stop() {
+    engine.finisher.stop()
+    engine.keeper.stop()
+  }
+
+  /// The network changed: connections are made anew and who waits gets a fresh deadline.
+  public func reconnect() { engine.post(.reconnect) }
+
+  // MARK: Names
+
+  /// The node `name` (raw bytes, any) in `parent`. ENOENT when there is none.
+  public func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes {
+    guard let node = try engine.io({ () throws(StoreError) in try store.catalog.lookup(parent: parent, name: name) })
+    else { throw .notFound }
+    return attributes(of: node)
+  }
+
+  /// The names of `folder` behind `cookie` (0: from the first), until `visit` returns false or there are no more. `.` and
+  /// `..` are not among them.
+  public func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno) {
+    var position = cookie
+    while true {
+      let from = position
+      let nodes = try engine.io { () throws(StoreError) in
+        try store.catalog.list(folder, after: from, limit: Self.page)
+      }
+      for node in nodes {
+        let item = DirectoryItem(cookie: node.entry, name: node.name, attributes: attributes(of: node))
+        if !visit(item) { return }
+        position = node.entry
+      }
+      if nodes.count < Self.page { return }
+    }
+  }
+
+  /// As many names fill a kernel's buffer for a listing.
+  private static let page = 128
+
+  /// Where `..` of `folder` leads.
+  public func parent(of folder: Inode) -> Inode {
+    (try? engine.io { () throws(StoreError) in try store.catalog.parent(of: folder) }) ?? rootInode  // logged by io
+  }
+
+  // MARK: Attributes
+
+  /// What the catalog knows of a node, and what memory knows better.
+  private func attributes(of node: Node) -> Attributes {
+    if node.kind == .folder {
+      return Attributes(inode: node.inode, isFolder: true, size: 0, modified: engine.mountedAt, isFinal: true)
+    }
+    if let size = node.size {
+      return Attributes(
+        inode: node.inode, isFolder: false, size: size, modified: node.modified ?? engine.mountedAt, isFinal: true)
+    }
+    if let content = engine.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) {
+      return engine.attributes(of: content, inode: node.inode)
+    }
+    return Attributes(inode: node.inode, isFolder: false, size: 1, modified: engine.mountedAt, isFinal: false)
+  }
+
+  /// What stat shows. Parks when the size is to be found first.
+  public func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes> {
+    do throws(Errno) {
+      if let content = engine.table.withLock({ $0.contents[inode] }) {
+        return probe(content, inode, ticket, caller)
+      }
+      if let node = try engine.io({ () throws(StoreError) in try store.catalog.node(inode) }) {
+        let known = attributes(of: node)
+        if known.isFinal { return .now(known) }
+        siblings.looked(at: node)
+        return probe(try engine.content(of: inode), inode, ticket, caller)
+      }
+      guard let (_, old) = try engine.io({ () throws(StoreError) in try store.catalog.superseded(inode: inode) }),
+        let size = old.size
+      else { return .failed(.stale) }
+      let modified = old.validators.lastModified ?? engine.mountedAt
+      return .now(Attributes(inode: inode, isFolder: false, size: size, modified: modified, isFinal: true))
+    } catch {
+      return .failed(error)
+    }
+  }
+
+  private func probe(_ content: Content, _ inode: Inode, _ ticket: Ticket, _ caller: Caller) -> Answer<Attributes> {
+    let known = engine.attributes(of: content, inode: inode)
+    if known.isFinal { return .now(known) }
+    let now = Instant.now
+    // A body without a length goes on without one: a stat that waited for its end would wait for the whole download.
+    let decision = content.guarded.withLock { guarded -> ContentState.ReadDecision? in
+      guard case .unknown = guarded.state.length else { return nil }
+      return guarded.state.probe(
+        ParkedProbe(ticket: ticket, kind: .attributes, inode: inode, since: now, process: caller.process))
+    }
+    guard case .park = decision else { return .now(known) }
+    engine.post(.touched(content))
+    return .parked
+  }
+
+  // MARK: Files
+
+  /// Opens a file; every successful open (also a parked one that the port took) is matched by one ``release(_:)``.
+  public func open(_ inode: Inode, ticket: Ticket, caller: Caller) -> Answer<OpenMode> {
+    do throws(Errno) {
+      let content = try engine.content(of: inode, opening: true)
+      var isCounted = true
+      defer { if !isCounted { content.guarded.withLock { $0.state.opens -= 1 } } }
+      do throws(Errno) {
+        try engine.recheck(content)
+      } catch {
+        isCounted = false
+        throw error
+      }
+      let now = Instant.now
+      let (answer, isComplete) = content.guarded.withLock { guarded -> (Answer<OpenMode>, Bool) in
+        if guarded.state.isSuperseded { return (.failed(.stale), false) }
+        switch guarded.state.length {
+        case .known: return (.now(OpenMode(directIO: false)), guarded.phase == .complete)
+        case .growing: return (.now(OpenMode(directIO: true)), false)
+        case .unknown:
+          guarded.state.clearRefusal()
+          // Counted when it is answered: a parked open may still fail.
+          guarded.state.opens -= 1
+          _ = guarded.state.probe(
+            ParkedProbe(ticket: ticket, kind: .open, inode: inode, since: now, process: caller.process))
+          return (.parked, false)
+        }
+      }
+      if case .failed = answer { isCounted = false }
+      if !isComplete { engine.post(.opened(content)) }
+      return answer
+    } catch {
+      return .failed(error)
+    }
+  }
+
+  /// Reads into `buffer` (as long as the request): `.now(count)` bytes are there, fewer than asked only at the end.
+  public func read(
+    _ inode: Inode, at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, caller: Caller
+  ) -> Answer<Int> {
+    let content: Content
+    if let there = engine.table.withLock({ $0.contents[inode] }) {
+      content = there
+    } else {
+      do {
+        content = try engine.content(of: inode)
+      } catch {
+        return .failed(error)
+      }
+    }
+    let answer = content.read(at: offset, into: buffer, ticket: ticket, process: caller.process)
+    if case .parked = answer { engine.post(.touched(content)) }
+    return answer
+  }
+
+  /// A handle was closed for good.
+  public func release(_ inode: Inode) {
+    guard let content = engine.table.withLock({ $0.contents[inode] }) else { return }
+    let (generation, isLast, isOld) = content.guarded.withLock { guarded in
+      guarded.state.opens -= 1
+      return (guarded.generation?.id, guarded.state.opens == 0, guarded.state.isSuperseded)
+    }
+    if isLast, isOld { engine.dropIfUnused(content) }
+    if isLast, let generation { engine.keeper.record(.used(generation: generation, at: Int64(time(nil)))) }
+  }
+
+  /// The kernel sent INTERRUPT for a parked ticket. `isKilled`: its caller has a SIGKILL pending.
+  ///
+  /// A caller that only got a signal keeps waiting: a stat that fails with EINTR breaks programs that never expect it.
+  public func interrupt(_ ticket: Ticket, isKilled: Bool) {
+    guard isKilled else { return }
+    let contents = engine.table.withLock { table in Array(table.contents.values) }
+    for content in contents where content.guarded.withLock({ $0.state.take(ticket) }) {
+      engine.port.reply(ticket, error: .interrupted)
+      return
+    }
+  }
+
+  /// What statfs shows.
+  public func capacity() throws(Errno) -> Capacity {
+    let space = try engine.io { () throws(StoreError) in try store.folder.space() }
+    let counts = try engine.io { () throws(StoreError) in try store.catalog.counts() }
+    return Capacity(
+      total: space.total, free: space.free, available: space.available, names: UInt64(clamping: counts.names))
+  }
+}

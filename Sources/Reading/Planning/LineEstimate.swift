@@ -1,0 +1,86 @@
+import Base
+
+/// What is known of the line to one origin: its round trip and what it brings.
+struct LineEstimate: Sendable {
+  /// Assumed until measured: a fast home line to a near origin. Too small a rate only costs the first windows some size.
+  private static let assumedRate = 4e6
+  private static let assumedRoundTrip = 0.1
+  /// How long a slice is over which the rate is taken.
+  private static let slice = 0.1
+
+  private var recentTrips: [Double] = []
+  private var nextTrip = 0
+  private var sliceStart: Instant?
+  private var sliceBytes: Int64 = 0
+  private var measuredRate: Double?
+
+  /// Seconds from asking to the first byte: the least of late, since a busy line only adds to it.
+  var roundTrip: Double { recentTrips.min() ?? Self.assumedRoundTrip }
+
+  /// Bytes a second over all transfers, smoothed.
+  var rate: Double { measuredRate ?? Self.assumedRate }
+
+  /// A response's head came `seconds` after it was asked for.
+  mutating func responded(after seconds: Double) {
+    guard seconds > 0 else { return }
+    if recentTrips.count < 16 {
+      recentTrips.append(seconds)
+    } else {
+      recentTrips[nextTrip] = seconds
+      nextTrip = (nextTrip + 1) % recentTrips.count
+    }
+  }
+
+  /// `count` bytes came. `isIdle`: no transfer was under way before, so that the time since the last bytes says nothing.
+  mutating func received(_ count: Int, now: Instant) {
+    guard let start = sliceStart else {
+      sliceStart = now
+      sliceBytes = Int64(count)
+      return
+    }
+    let elapsed = now.seconds(since: start)
+    sliceBytes += Int64(count)
+    guard elapsed >= Self.slice else { return }
+    let sample = Double(sliceBytes) / elapsed
+    // Up at once half the way, down slowly: a window that is somewhat too large costs less than a line left idle.
+    if let old = measuredRate {
+      measuredRate = sample > old ? (old + sample) / 2 : old * 0.9 + sample * 0.1
+    } else {
+      measuredRate = sample
+    }
+    sliceStart = now
+    sliceBytes = 0
+  }
+
+  /// No transfer is under way any more: the silence that follows is nobody's rate.
+  mutating func wentIdle() {
+    sliceStart = nil
+    sliceBytes = 0
+  }
+}
+
+/// The rate of one transfer of late.
+struct RateMeter: Sendable {
+  private var start: Instant?
+  private var bytes: Int64 = 0
+  private var smoothed: Double?
+
+  /// Bytes a second, nil before there is something to tell it from.
+  var rate: Double? { smoothed }
+
+  /// `count` bytes came.
+  mutating func received(_ count: Int, now: Instant) {
+    guard let begun = start else {
+      start = now
+      bytes = Int64(count)
+      return
+    }
+    bytes += Int64(count)
+    let elapsed = now.seconds(since: begun)
+    guard elapsed >= 0.05 else { return }
+    let sample = Double(bytes) / elapsed
+    smoothed = smoothed.map { $0 * 0.5 + sample * 0.5 } ?? sample
+    start = now
+    bytes = 0
+  }
+}

@@ -1,0 +1,73 @@
+import Base
+import Fetching
+
+/// What a transfer is for; the smaller goes first.
+enum Purpose: Int, Comparable, Sendable {
+  /// A reader waits for its bytes (or for the size that its head tells).
+  case demand
+  /// A playing reader will want them next.
+  case playAhead
+  /// The head of a file that is likely to be looked at soon.
+  case index
+  /// The rest of a file.
+  case continuation
+
+  static func < (left: Purpose, right: Purpose) -> Bool { left.rawValue < right.rawValue }
+}
+
+/// A transfer that is under way, as the planner sees it.
+struct ActiveTransfer: Sendable {
+  var id: TransferID
+  /// The next byte that will arrive.
+  var position: Int64
+  /// One past the last byte that was asked for.
+  var end: Int64
+  var purpose: Purpose
+  /// Bytes a second of late, nil before its first bytes.
+  var rate: Double?
+  /// A body from the start to the end of the resource: the origin knows no ranges, so that it cannot be had again in part.
+  var isStream = false
+
+  /// What it still brings.
+  var rest: ByteRange { ByteRange(position, max(position, end)) }
+}
+
+/// One sequence of reads, as the planner sees it.
+struct ReaderView: Sendable, Equatable {
+  /// Where it will read next.
+  var position: Int64
+  /// How many bytes it read in sequence so far.
+  var length: Int64
+  /// How fast it reads, in bytes a second.
+  var rate: Double
+  /// A program that looks at many files and plays none.
+  var isLooker = false
+}
+
+/// Everything that a plan is made from.
+struct PlanInput: Sendable {
+  /// Bytes of the resource.
+  var size: Int64
+  /// What a read can be answered from now.
+  var available = ByteRangeSet()
+  /// What readers wait for, ascending by start.
+  var demands: [ByteRange] = []
+  var readers: [ReaderView] = []
+  var transfers: [ActiveTransfer] = []
+  /// Whether the rest of the file is to be fetched now.
+  var continues = false
+  /// Where the continuation begins to look for holes: it follows the reader, then wraps around.
+  var continuationStart: Int64 = 0
+  /// Seconds from asking to the first byte.
+  var roundTrip: Double
+  /// Bytes a second that the line to the origin brings in all.
+  var lineRate: Double
+}
+
+/// One thing to do.
+enum PlanStep: Sendable, Equatable {
+  /// Ask for these bytes.
+  case start(ByteRange, Purpose)
+  /// End a transfer whose bytes come too late for the reader that it stands in the way of.
+  case cancel(TransferID)
+}

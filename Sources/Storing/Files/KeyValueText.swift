@@ -1,0 +1,54 @@
+/// The form of the small text files: a first line `mediafs KIND VERSION`, then `key=value` lines. In a value, `\\` stands for
+/// a backslash and `\n` for a line feed, which a path may have.
+enum KeyValueText {
+  /// What a text turned out to be.
+  enum Content: Equatable {
+    /// The values by their keys.
+    case fields([String: String])
+    /// A version that this program does not know.
+    case unknownVersion(String)
+    /// Not of this form: cut short, or somebody else's.
+    case damaged
+  }
+
+  /// The text of `fields`.
+  static func encode(kind: String, version: Int, fields: [(key: String, value: String)]) -> String {
+    var text = "mediafs \(kind) \(version)\n"
+    for (key, value) in fields {
+      text += key + "=" + value.replacing("\\", with: "\\\\").replacing("\n", with: "\\n") + "\n"
+    }
+    return text
+  }
+
+  /// What `text` says, if it is of that kind and version. What stands behind an unfinished last line is ignored.
+  static func decode(_ text: String, kind: String, version: Int) -> Content {
+    var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    guard lines.count > 1, lines[0].hasPrefix("mediafs \(kind) ") else { return .damaged }
+    let found = lines[0].dropFirst("mediafs \(kind) ".count)
+    guard found == "\(version)" else { return .unknownVersion(String(found)) }
+    lines.removeFirst()
+    lines.removeLast()  // behind the last line feed: nothing, or a line that was cut short
+    var fields: [String: String] = [:]
+    for line in lines {
+      guard let equals = line.firstIndex(of: "=") else { return .damaged }
+      fields[String(line[..<equals])] = unescaped(line[line.index(after: equals)...])
+    }
+    return .fields(fields)
+  }
+
+  private static func unescaped(_ value: Substring) -> String {
+    var result = ""
+    var escaped = false
+    for scalar in value.unicodeScalars {
+      if escaped {
+        result.unicodeScalars.append(scalar == "n" ? "\n" : scalar)
+        escaped = false
+      } else if scalar == "\\" {
+        escaped = true
+      } else {
+        result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+}

@@ -1,0 +1,154 @@
+import Base
+import CSystem
+import Glibc
+
+/// What is remembered of one mount. No secret is in it.
+public struct MountRecord: Sendable, Equatable {
+  /// Where it is mounted, as ``MountpointName/absolute(_:)`` gives it.
+  public var mountpoint: String
+  /// Its store's absolute path.
+  public var store: String
+  /// Its library's absolute path.
+  public var library: String
+  /// Its manifest's absolute path; `-` when it came from standard input.
+  public var manifest: String
+
+  /// A mount there, with that store, library and manifest.
+  public init(mountpoint: String, store: String, library: String, manifest: String) {
+    self.mountpoint = mountpoint
+    self.store = store
+    self.library = library
+    self.manifest = manifest
+  }
+}
+
+/// The mounts of a user, remembered so that a mountpoint is enough to find its store when no server runs.
+///
+/// One file for each mountpoint in the folder `mounts` beside the stores (``StoreFolder/defaultPath(mountpoint:environment:uid:)``),
+/// of mode 0600, replaced as a whole. Several processes may work on it at the same time.
+public struct MountRegistry: Sendable {
+  private static let kind = "mount"
+  private static let version = 1
+  /// The first is written to; all are looked in.
+  private let folders: [String]
+
+  /// The registry of a user. Throws `.invalid` when the user has no home and is not root.
+  public init(environment: [String: String], uid: uid_t) throws(StoreError) {
+    folders = DataFolders.all(environment: environment, uid: uid).map { $0 + "/mounts" }
+    if folders.isEmpty {
+      throw StoreError(kind: .invalid, message: "cannot tell where mounts are remembered: HOME is not set")
+    }
+  }
+
+  /// Remembers a mount, durably, in place of what was remembered of its mountpoint.
+  public func remember(_ record: MountRecord) throws(StoreError) {
+    let mountpoint = MountpointName.absolute(record.mountpoint)
+    let text = KeyValueText.encode(
+      kind: MountRegistry.kind, version: MountRegistry.version,
+      fields: [
+        ("mountpoint", mountpoint), ("store", record.store), ("library", record.library), ("manifest", record.manifest),
+      ])
+    let name = try MountpointName.fileName(for: mountpoint)
+    do throws(Errno) {
+      try Folder.makeAll(folders[0], mode: 0o700)
+      let folder = try Folder.open(folders[0])
+      let temporary = ".\(name).\(getpid())"
+      try folder.remove(temporary)  // of a process of our id that was killed here
+      try MountRegistry.write(text, as: temporary, in: folder)
+      _ = try retrying { renameat(folder.descriptor.rawValue, temporary, folder.descriptor.rawValue, name) }
+      try folder.sync()
+    } catch {
+      throw .file(error, "cannot remember the mount of \(mountpoint) in \(folders[0])")
+    }
+  }
+
+  private static func write(_ text: String, as name: String, in folder: borrowing Folder) throws(Errno) {
+    let file = try folder.file(name, O_WRONLY | O_CREAT | O_EXCL)
+    var text = text
+    let failure: Errno? = text.withUTF8 { bytes in
+      do throws(Errno) {
+        try file.writeFully(UnsafeRawBufferPointer(bytes), at: 0)
+        try file.sync()
+        return nil
+      } catch {
+        return error
+      }
+    }
+    guard let failure else { return }
+    try folder.remove(name)
+    throw failure
+  }
+
+  /// What is remembered of `mountpoint` (which need not exist any more, nor answer); nil when nothing is. Throws `.newer`
+  /// for a file that a newer mediafs wrote, `.corrupt` for one that is damaged.
+  public func find(mountpoint: String) throws(StoreError) -> MountRecord? {
+    let path = MountpointName.absolute(mountpoint)
+    let name = try MountpointName.fileName(for: path)
+    for folder in folders {
+      if let record = try MountRegistry.read(name, in: folder), record.mountpoint == path { return record }
+    }
+    return nil
+  }
+
+  /// All that is remembered, by mountpoint. A file that cannot be understood is left out, with a warning in the log.
+  public func all() throws(StoreError) -> [MountRecord] {
+    var records: [String: MountRecord] = [:]
+    for path in folders {
+      let names: [String]
+      do throws(Errno) {
+        names = try Folder.open(path).names()
+      } catch {
+        if error == .notFound { continue }
+        throw .file(error, "cannot list the remembered mounts in \(path)")
+      }
+      for name in names.sorted() where !name.hasPrefix(".") {
+        do throws(StoreError) {
+          guard let record = try MountRegistry.read(name, in: path) else { continue }
+          if records[record.mountpoint] == nil { records[record.mountpoint] = record }
+        } catch {
+          Log.warning(error.message)
+        }
+      }
+    }
+    return records.values.sorted { $0.mountpoint < $1.mountpoint }
+  }
+
+  /// Forgets a mount; nothing happens when it is not known.
+  public func forget(mountpoint: String) throws(StoreError) {
+    let name = try MountpointName.fileName(for: MountpointName.absolute(mountpoint))
+    for path in folders {
+      do throws(Errno) {
+        let folder = try Folder.open(path)
+        if try folder.remove(name) { try folder.sync() }
+      } catch {
+        if error == .notFound { continue }
+        throw .file(error, "cannot forget the mount of \(mountpoint) in \(path)")
+      }
+    }
+  }
+
+  private static func read(_ name: String, in path: String) throws(StoreError) -> MountRecord? {
+    let text: String
+    do throws(Errno) {
+      let file = try Folder.open(path).file(name, O_RDONLY)
+      guard try file.status().isPlainFile else { return nil }
+      text = try smallText(of: file, limit: 64 << 10)  // four paths of 4096 bytes, every one of them escaped
+    } catch {
+      if error == .notFound || error == .notDirectory { return nil }
+      throw .file(error, "cannot read the remembered mount \(path)/\(name)")
+    }
+    switch KeyValueText.decode(text, kind: kind, version: version) {
+    case .unknownVersion(let found):
+      throw StoreError(
+        kind: .newer,
+        message: "\(path)/\(name) is of version \(found), and this mediafs knows version \(version): use the newer one")
+    case .damaged:
+      throw StoreError(kind: .corrupt, message: "\(path)/\(name) is damaged: remove it and mount anew")
+    case .fields(let fields):
+      guard let mountpoint = fields["mountpoint"], let store = fields["store"], let library = fields["library"],
+        let manifest = fields["manifest"]
+      else { throw StoreError(kind: .corrupt, message: "\(path)/\(name) is incomplete: remove it and mount anew") }
+      return MountRecord(mountpoint: mountpoint, store: store, library: library, manifest: manifest)
+    }
+  }
+}

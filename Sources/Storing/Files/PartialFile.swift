@@ -1,0 +1,144 @@
+import Base
+import CCrypto
+import Glibc
+
+/// The stored bytes of one generation: a sparse file `partial/ID` in the store, in which every byte is at its own offset.
+///
+/// What of it is real the catalog says; a hole reads as zeros. All calls may come from any thread, at the same time; they
+/// go to the disk and may block. The descriptor lives as long as the object, also after ``remove()`` or after the library
+/// took the file over: readers go on with it.
+public final class PartialFile: Sendable {
+  /// Syncing's memory, behind `syncing`, which is not held over a call.
+  private struct Syncing {
+    var nameIsDurable: Bool
+    var failure: Errno?
+  }
+
+  /// The generation's id, and the file's name.
+  public let id: Int64
+  let folder: StoreFolder
+  let descriptor: FileDescriptor
+  private let syncing: Lock<Syncing>
+
+  /// Its path below the store's folder.
+  var name: String { PartialFile.name(of: id) }
+  private static func name(of id: Int64) -> String { "\(StoreFolder.partials)/\(id)" }
+
+  /// The open descriptor, to be read with pread(2) by whoever keeps this object.
+  public var fileDescriptor: Int32 { descriptor.rawValue }
+
+  /// Opens the file of generation `id`; a missing one is made if `create` says so, else `.io(.notFound)` is thrown.
+  public init(in folder: StoreFolder, id: Int64, create: Bool) throws(StoreError) {
+    self.id = id
+    self.folder = folder
+    var isNew = false
+    let status: stat
+    do throws(Errno) {
+      descriptor = try PartialFile.open(PartialFile.name(of: id), in: folder, create: create, isNew: &isNew)
+      status = try descriptor.status()
+    } catch {
+      throw .file(error, "cannot open the partial file \(folder.path)/\(PartialFile.name(of: id))")
+    }
+    syncing = Lock(Syncing(nameIsDurable: !isNew, failure: nil))
+    guard status.isPlainFile else {
+      throw StoreError(
+        kind: .corrupt, message: "\(folder.path)/\(PartialFile.name(of: id)) is \(status.kindName), no file: remove it")
+    }
+  }
+
+  private static func open(
+    _ name: String, in folder: StoreFolder, create: Bool, isNew: inout Bool
+  ) throws(Errno) -> FileDescriptor {
+    do throws(Errno) {
+      return try folder.directory.file(name, O_RDWR)
+    } catch {
+      guard create, error == .notFound else { throw error }
+    }
+    // The folder may have been removed by hand since the store was opened.
+    _ = try folder.directory.makeFolder(StoreFolder.partials, mode: 0o700)
+    isNew = true
+    return try folder.directory.file(name, O_RDWR | O_CREAT)
+  }
+
+  /// pread(2) until the buffer is full or the file ends: how many bytes came. Fewer than the catalog's extents promise mean
+  /// that the file was cut by another hand: they are not stored.
+  public func read(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+    try descriptor.readFully(at: offset, into: buffer)
+  }
+
+  /// pwrite(2) of all bytes. When it throws, any part of them may be written: none may be claimed.
+  public func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) {
+    try descriptor.writeFully(bytes, at: offset)
+  }
+
+  /// fdatasync(2); and, the first time for a new file, fsync(2) of the folder, or a power loss could take the name.
+  ///
+  /// Once it failed, each later call throws the same: the kernel reports a failed write-back once and may drop the pages, so
+  /// a second try that succeeds proves nothing. Nothing written since the last success may be claimed; open the file anew.
+  public func syncData() throws(Errno) {
+    let (nameIsDurable, failure) = syncing.withLock { ($0.nameIsDurable, $0.failure) }
+    if let failure { throw failure }
+    do throws(Errno) {
+      try descriptor.syncData()
+      if !nameIsDurable { try folder.syncPartials() }
+    } catch {
+      syncing.withLock { $0.failure = error }
+      throw error
+    }
+    if !nameIsDurable { syncing.withLock { $0.nameIsDurable = true } }
+  }
+
+  /// Gives the space of `range` back (fallocate(2), FALLOC_FL_PUNCH_HOLE); its bytes read as zeros then. False when the
+  /// filesystem has no holes (EOPNOTSUPP): the bytes and their space stay, until the file is removed. Either way they must
+  /// not be claimed any more, and the catalog must have said so durably before.
+  @discardableResult
+  public func punch(_ range: ByteRange) throws(Errno) -> Bool {
+    if range.isEmpty { return true }  // fallocate calls a length of 0 invalid
+    do throws(Errno) {
+      _ = try retrying { storing_punch_hole(descriptor.rawValue, range.start, range.count) }
+      return true
+    } catch {
+      guard error.rawValue == EOPNOTSUPP || error.rawValue == ENOSYS else { throw error }
+      return false
+    }
+  }
+
+  /// Removes the name; whoever reads goes on. Nothing happens when there is none (it may be in the library by now).
+  public func remove() throws(Errno) { try folder.directory.remove(name) }
+
+  /// Removes the file of generation `id`, which nobody has open. False when there was none.
+  @discardableResult
+  public static func remove(_ id: Int64, in folder: StoreFolder) throws(StoreError) -> Bool {
+    do throws(Errno) {
+      return try folder.directory.remove(name(of: id))
+    } catch {
+      throw .file(error, "cannot remove the partial file \(folder.path)/\(name(of: id))")
+    }
+  }
+
+  /// Bytes up to its end, holes included.
+  public func size() throws(Errno) -> Int64 { Int64(try descriptor.status().st_size) }
+
+  /// Bytes it takes on the disk (st_blocks).
+  public func allocatedBytes() throws(Errno) -> Int64 { Int64(try descriptor.status().st_blocks) * 512 }
+
+  /// Where the filesystem keeps data for it (lseek(2), SEEK_DATA and SEEK_HOLE), in whole blocks: what the catalog claims
+  /// beyond that is not there. A filesystem without holes calls all of it data; one that stores zeros as holes (ZFS when it
+  /// compresses) also calls stored zeros a hole, so that they would be fetched again: wasteful, never wrong.
+  public func dataRanges() throws(Errno) -> ByteRangeSet {
+    var found = ByteRangeSet()
+    var position: Int64 = 0
+    while true {
+      do throws(Errno) {
+        let start = try retrying { storing_seek_data(descriptor.rawValue, position) }
+        let end = try retrying { storing_seek_hole(descriptor.rawValue, start) }
+        guard start >= position, end > start else { return found }  // it was cut meanwhile
+        found.insert(ByteRange(start, end))
+        position = end
+      } catch {
+        if error.rawValue == ENXIO { return found }  // no data behind `position`
+        throw error
+      }
+    }
+  }
+}

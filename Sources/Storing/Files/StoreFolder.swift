@@ -1,0 +1,141 @@
+import Base
+import Glibc
+
+/// A store that is open and ours alone, until this object is gone:
+///
+///     lock              who has the store
+///     catalog.sqlite    what is known and what may be believed (docs/STORE-FORMAT.md)
+///     control           the running server's Unix socket
+///     partial/ID        the bytes of generation ID, a sparse file
+///     library/          completed copies, unless --library names another folder
+///
+/// The folder has mode 0700 and belongs to the user who serves: links with tokens stand in the catalog.
+public final class StoreFolder: Sendable {
+  static let partials = "partial"
+
+  /// Its absolute path, symbolic links resolved.
+  public let path: String
+  /// The mountpoint it serves.
+  public let mountpoint: String
+  let directory: Folder
+  private let lock: StoreLock
+
+  /// Where the catalog is.
+  public var catalogPath: String { path + "/catalog.sqlite" }
+  /// Where completed copies go unless --library says otherwise.
+  public var defaultLibraryPath: String { path + "/library" }
+  /// The server's Unix socket. It may be longer than a socket address can hold (107 bytes): go by the open folder then.
+  public var controlPath: String { StoreFolder.controlPath(of: path) }
+  /// The Unix socket of the server of the store at `path`.
+  public static func controlPath(of path: String) -> String { path + "/control" }
+
+  private init(path: String, mountpoint: String, directory: consuming Folder, lock: consuming StoreLock) {
+    self.path = path
+    self.mountpoint = mountpoint
+    self.directory = directory
+    self.lock = lock
+  }
+
+  /// Opens the store at `path`, made (with the folders it lies in) when it is missing, and takes its lock.
+  ///
+  /// Throws `.busy` when another server has it, after up to `wait` seconds in which that one may be ending; `.invalid` when
+  /// the folder belongs to another user, is open to others and not plainly a store, or is no folder.
+  public static func open(_ path: String, mountpoint: String, wait: Double) throws(StoreError) -> StoreFolder {
+    let folder: Folder
+    do throws(Errno) {
+      try Folder.makeAll(path, mode: 0o700)
+      folder = try Folder.open(path)
+    } catch {
+      if error == .notDirectory {
+        throw StoreError(kind: .invalid, message: "the store \(path) is no folder: choose another one with --store")
+      }
+      throw .file(error, "cannot open the store \(path)")
+    }
+    try secure(folder, path: path)
+    let lock = try StoreLock.take(in: folder, path: path, mountpoint: mountpoint, wait: wait)
+    do throws(Errno) {
+      if try folder.makeFolder(partials, mode: 0o700) { try folder.sync() }
+      guard let status = try folder.status(of: partials), status.isFolder else { throw .notDirectory }
+    } catch {
+      throw .file(error, "cannot make the folder \(path)/\(partials)")
+    }
+    let resolved = resolvedPath(path) ?? path
+    return StoreFolder(path: resolved, mountpoint: mountpoint, directory: folder, lock: lock)
+  }
+
+  /// Who serves from the store at `path`; nil when nobody does, or there is no store. It is the lock that tells, not the
+  /// text beside it, which a killed server leaves behind.
+  public static func holder(of path: String) throws(StoreError) -> StoreHolder? {
+    let folder: Folder
+    do throws(Errno) {
+      folder = try Folder.open(path)
+    } catch {
+      if error == .notFound || error == .notDirectory { return nil }
+      throw .file(error, "cannot open the store \(path)")
+    }
+    return try StoreLock.holder(in: folder, path: path)
+  }
+
+  /// Refuses a folder of another user; closes one of ours to others, if that can harm nobody.
+  private static func secure(_ folder: borrowing Folder, path: String) throws(StoreError) {
+    func invalid(_ why: String) -> StoreError { StoreError(kind: .invalid, message: "the store \(path) \(why)") }
+    var status: stat
+    let names: [String]
+    do throws(Errno) {
+      status = try folder.descriptor.status()
+      names = status.st_mode & 0o077 == 0 ? [] : try folder.names()
+    } catch {
+      throw .file(error, "cannot look at the store \(path)")
+    }
+    guard status.st_uid == geteuid() else {
+      throw invalid("belongs to another user (id \(status.st_uid)): choose another folder with --store")
+    }
+    if status.st_mode & 0o077 == 0 { return }
+    // `--store /tmp` or `--store ~` must not close a folder that others or other programs live in.
+    guard names.isEmpty || names.contains("catalog.sqlite"), status.st_mode & S_ISVTX == 0 else {
+      throw invalid("is open to other users and holds other things: choose a folder of its own with --store")
+    }
+    do throws(Errno) {
+      _ = try retrying { fchmod(folder.descriptor.rawValue, 0o700) }
+      status = try folder.descriptor.status()
+    } catch {
+      throw .file(error, "cannot close the store \(path) to other users")
+    }
+    guard status.st_mode & 0o077 == 0 else {
+      throw invalid(
+        "lies on a filesystem without permissions, where others could read links and passwords: choose another place "
+          + "with --store (the library may lie there: --library)")
+    }
+  }
+
+  /// The ids of the partial files that are there, ascending. What is no partial file's name is left out.
+  public func partialIDs() throws(StoreError) -> [Int64] {
+    do throws(Errno) {
+      return try directory.folder(StoreFolder.partials).names()
+        .compactMap { name in Int64(name).flatMap { $0 > 0 && "\($0)" == name ? $0 : nil } }
+        .sorted()
+    } catch {
+      if error == .notFound { return [] }
+      throw .file(error, "cannot list \(path)/\(StoreFolder.partials)")
+    }
+  }
+
+  /// fsync(2) of the folder of the partial files.
+  func syncPartials() throws(Errno) { try directory.folder(StoreFolder.partials).sync() }
+
+  /// How much room its filesystem has.
+  public func space() throws(StoreError) -> StoreSpace {
+    do throws(Errno) {
+      return try StoreSpace.measure(descriptor: directory.descriptor.rawValue)
+    } catch {
+      throw .file(error, "cannot ask how much space is free at \(path)")
+    }
+  }
+}
+
+/// The absolute path without symbolic links (realpath(3)); nil when it leads nowhere.
+func resolvedPath(_ path: String) -> String? {
+  guard let resolved = realpath(path, nil) else { return nil }
+  defer { free(resolved) }
+  return String(cString: resolved)
+}

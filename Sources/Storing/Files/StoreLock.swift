@@ -1,0 +1,137 @@
+import Base
+import CCrypto
+import Glibc
+
+/// Who serves from a store, as its lock file says.
+public struct StoreHolder: Sendable, Equatable {
+  /// The process id, in the holder's pid namespace; nil in the moment before it is written, or if the disk was full.
+  public var process: Int32?
+  /// Where the store is mounted; nil likewise.
+  public var mountpoint: String?
+
+  /// That process, serving that mountpoint.
+  public init(process: Int32?, mountpoint: String?) {
+    self.process = process
+    self.mountpoint = mountpoint
+  }
+
+  /// For a message: `the server of /home/anna/media (process 123)`.
+  var name: String {
+    switch (mountpoint, process) {
+    case (let mountpoint?, let process?): "the server of \(mountpoint) (process \(process))"
+    default: "another server"
+    }
+  }
+}
+
+/// The lock on a store: an open file description lock (fcntl(2), F_OFD_SETLK) on the file `lock`, which ends with the
+/// descriptor however the process ends. The file's text only says who has it, and counts only while it is locked.
+struct StoreLock: ~Copyable, Sendable {
+  static let name = "lock"
+  private static let version = 1
+  private let descriptor: FileDescriptor
+
+  /// Takes the lock, asking again every 20 ms for up to `wait` seconds, and writes who has it.
+  static func take(
+    in folder: borrowing Folder, path: String, mountpoint: String, wait: Double
+  ) throws(StoreError) -> StoreLock {
+    let deadline = Instant.now.adding(seconds: wait)
+    let descriptor = try open(in: folder, path: path, O_RDWR | O_CREAT)
+    while true {
+      do throws(Errno) {
+        _ = try retrying { storing_lock(descriptor.rawValue) }
+        break
+      } catch {
+        guard error.rawValue == EAGAIN || error == .accessDenied else { throw .file(error, "cannot lock the store \(path)") }
+      }
+      if Instant.now >= deadline {
+        let holder = read(descriptor).name
+        throw StoreError(
+          kind: .busy(holder: holder),
+          message: "the store \(path) is in use by \(holder); unmount that, or choose another folder with --store")
+      }
+      usleep(20_000)
+    }
+    write(StoreHolder(process: getpid(), mountpoint: mountpoint), to: descriptor, path: path)
+    return StoreLock(descriptor: descriptor)
+  }
+
+  /// Who has the lock; nil when nobody has. Takes nothing, so a server that starts meanwhile is not disturbed.
+  static func holder(in folder: borrowing Folder, path: String) throws(StoreError) -> StoreHolder? {
+    do throws(Errno) {
+      guard try folder.status(of: name) != nil else { return nil }
+    } catch {
+      throw .file(error, "cannot look at the lock of the store \(path)")
+    }
+    let descriptor = try open(in: folder, path: path, O_RDONLY)
+    do throws(Errno) {
+      return try retrying { storing_is_locked(descriptor.rawValue) } == 1 ? read(descriptor) : nil
+    } catch {
+      throw .file(error, "cannot test the lock of the store \(path)")
+    }
+  }
+
+  private static func open(
+    in folder: borrowing Folder, path: String, _ flags: Int32
+  ) throws(StoreError) -> FileDescriptor {
+    do throws(Errno) {
+      let descriptor = try folder.file(name, flags)
+      guard try descriptor.status().isPlainFile else { throw .invalid }
+      return descriptor
+    } catch {
+      if error == .invalid || error == .isDirectory || error.rawValue == ELOOP {
+        throw StoreError(
+          kind: .invalid, message: "\(path)/\(name) is no plain file: is \(path) a store? Remove it or choose another --store")
+      }
+      throw .file(error, "cannot open the lock of the store \(path)")
+    }
+  }
+
+  /// The lock holds whether or not its text could be written: a full disk must not keep what is stored from being played.
+  private static func write(_ holder: StoreHolder, to descriptor: borrowing FileDescriptor, path: String) {
+    var text = KeyValueText.encode(
+      kind: "lock", version: version,
+      fields: [("process", "\(holder.process ?? 0)"), ("mountpoint", holder.mountpoint ?? "")])
+    let failure: Errno? = text.withUTF8 { bytes in
+      do throws(Errno) {
+        // First the new text, then the cut: a reader in between finds whole lines of the new one in front.
+        try descriptor.writeFully(UnsafeRawBufferPointer(bytes), at: 0)
+        try descriptor.truncate(to: Int64(bytes.count))
+        return nil
+      } catch {
+        return error
+      }
+    }
+    if let failure { Log.warning("cannot write who has the store \(path) into its lock file: \(failure)") }
+  }
+
+  private static func read(_ descriptor: borrowing FileDescriptor) -> StoreHolder {
+    let none = StoreHolder(process: nil, mountpoint: nil)
+    // Twice the longest path is enough for any holder; the text is ours, but another program may have written here.
+    let text: String
+    do throws(Errno) {
+      text = try smallText(of: descriptor, limit: 16 << 10)
+    } catch {
+      Log.warning("cannot read who has a store from its lock file: \(error)")
+      return none
+    }
+    guard case .fields(let fields) = KeyValueText.decode(text, kind: "lock", version: version) else { return none }
+    return StoreHolder(process: fields["process"].flatMap { Int32($0) }, mountpoint: fields["mountpoint"])
+  }
+}
+
+/// The first `limit` bytes of a small text file.
+func smallText(of descriptor: borrowing FileDescriptor, limit: Int) throws(Errno) -> String {
+  var bytes = [UInt8](repeating: 0, count: limit)
+  var failure: Errno?
+  let count = bytes.withUnsafeMutableBytes { buffer in
+    do throws(Errno) {
+      return try descriptor.readFully(at: 0, into: buffer)
+    } catch {
+      failure = error
+      return 0
+    }
+  }
+  if let failure { throw failure }
+  return String(decoding: bytes[..<count], as: UTF8.self)
+}

@@ -1,0 +1,119 @@
+import Base
+import Glibc
+
+extension StoreFolder {
+  /// The store of a mountpoint when none is named: a folder of its own under the user's data folder.
+  ///
+  /// That is `$XDG_DATA_HOME/mediafs/NAME`, else `~/.local/share/mediafs/NAME`, else (root without a home)
+  /// `/var/lib/mediafs/NAME`, where NAME is the mountpoint's last component, made plain, and a hash of its absolute path.
+  /// Throws `.invalid` for a user without a home.
+  public static func defaultPath(
+    mountpoint: String, environment: [String: String], uid: uid_t
+  ) throws(StoreError) -> String {
+    guard let base = DataFolders.writable(environment: environment, uid: uid) else {
+      throw StoreError(
+        kind: .invalid, message: "cannot tell where to keep the store: HOME is not set; name a folder with --store")
+    }
+    return try base + "/" + MountpointName.fileName(for: MountpointName.absolute(mountpoint))
+  }
+}
+
+/// Where a user's stores and remembered mounts are.
+enum DataFolders {
+  static let systemFolder = "/var/lib/mediafs"
+
+  /// The one to write to, nil when there is none. A variable that is not an absolute path counts as not set (XDG Base
+  /// Directory Specification, "Basics").
+  static func writable(environment: [String: String], uid: uid_t) -> String? {
+    all(environment: environment, uid: uid).first
+  }
+
+  /// Those to look in. A shell, a service and /etc/fstab differ in what environment they give: root's mount from fstab has
+  /// no HOME, and root asks about it from a shell that has.
+  static func all(environment: [String: String], uid: uid_t) -> [String] {
+    var folders: [String] = []
+    if let data = absolute(environment["XDG_DATA_HOME"]) { folders.append(data + "/mediafs") }
+    let home = absolute(environment["HOME"]) ?? (uid == 0 ? nil : home(of: uid))
+    if let home { folders.append(home + "/.local/share/mediafs") }
+    if uid == 0 { folders.append(systemFolder) }
+    return folders
+  }
+
+  private static func absolute(_ path: String?) -> String? {
+    guard var path, path.hasPrefix("/") else { return nil }
+    while path.count > 1 && path.hasSuffix("/") { path.removeLast() }
+    return path == "/" ? "" : path
+  }
+
+  /// The home folder that the user database gives (getpwuid_r(3)).
+  private static func home(of uid: uid_t) -> String? {
+    var entry = passwd()
+    var found: UnsafeMutablePointer<passwd>?
+    // sysconf(_SC_GETPW_R_SIZE_MAX) is a hint only; entries larger than this belong to no person.
+    var strings = [CChar](repeating: 0, count: 64 << 10)
+    guard getpwuid_r(uid, &entry, &strings, strings.count, &found) == 0, found != nil, let home = entry.pw_dir else {
+      return nil
+    }
+    return absolute(String(cString: home))
+  }
+}
+
+/// How mountpoints are told apart.
+public enum MountpointName {
+  /// The absolute path of a mountpoint, so that each way to write it gives the same: symbolic links are resolved, also one
+  /// at its end, but the folder itself is never asked anything, because a dead mount may be on it.
+  public static func absolute(_ mountpoint: String) -> String {
+    var path = mountpoint.hasPrefix("/") ? mountpoint : (resolvedPath(".") ?? "") + "/" + mountpoint
+    // readlink(2) on a mountpoint answers EINVAL from the name cache; the mounted filesystem does not hear of it.
+    for _ in 0..<40 {  // as many links as the kernel follows (ELOOP)
+      path = resolvingParent(path)
+      guard let target = linkTarget(path) else { return path }
+      path = target.hasPrefix("/") ? target : Folder.parent(of: path) + "/" + target
+    }
+    return path
+  }
+
+  /// The plain name for files about the mountpoint at that absolute path: readable, and never two mountpoints' at once.
+  static func fileName(for path: String) throws(StoreError) -> String {
+    let last = path.split(separator: "/").last.map(String.init) ?? "root"
+    var slug = ""
+    for scalar in last.unicodeScalars.prefix(40) {
+      let isPlain = scalar.isASCII && (scalar.properties.isAlphabetic || scalar.properties.numericType != nil)
+      if isPlain {
+        slug.unicodeScalars.append(scalar)
+      } else if !slug.hasSuffix("-") && !slug.isEmpty {
+        slug += "-"
+      }
+    }
+    if slug.hasSuffix("-") { slug.removeLast() }
+    if slug.isEmpty { slug = "media" }
+    // 48 bits: no two of a user's mountpoints meet by accident.
+    let hash = try Digester.digest(of: path, .sha256).prefix(6)
+    return slug + "-" + hexadecimal(hash)
+  }
+
+  /// The path with its last component as it is and the rest resolved; by its text alone where the rest leads nowhere.
+  private static func resolvingParent(_ path: String) -> String {
+    var parts = path.split(separator: "/").filter { $0 != "." }
+    guard let last = parts.popLast() else { return "/" }
+    let text = "/" + parts.joined(separator: "/")
+    if last == ".." { return Folder.parent(of: resolvingParent(text)) }
+    let parent = resolvedPath(text) ?? text
+    return parent == "/" ? "/" + last : parent + "/" + last
+  }
+
+  private static func linkTarget(_ path: String) -> String? {
+    var target = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink(path, &target, target.count)
+    guard count > 0 else { return nil }
+    return String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+}
+
+/// Lowercase hexadecimal digits.
+func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
+  bytes.map { byte in
+    let digits = String(byte, radix: 16)
+    return byte < 16 ? "0" + digits : digits
+  }.joined()
+}

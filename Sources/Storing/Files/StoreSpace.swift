@@ -1,0 +1,52 @@
+import Base
+import CSystem
+import Glibc
+
+/// How much room a filesystem has (statvfs(3)), in bytes unless said otherwise.
+public struct StoreSpace: Sendable, Equatable {
+  /// All of it.
+  public var total: UInt64
+  /// Free, what is reserved for root included.
+  public var free: UInt64
+  /// Free for an ordinary user.
+  public var available: UInt64
+  /// The unit in which space is given out.
+  public var blockSize: UInt64
+  /// How many files it can hold; 0 where the filesystem sets no number.
+  public var fileSlots: UInt64
+  /// How many more files it can hold.
+  public var freeFileSlots: UInt64
+
+  /// Asks the filesystem that `path` lies on.
+  public static func measure(_ path: String) throws(StoreError) -> StoreSpace {
+    var status = statvfs()
+    do throws(Errno) {
+      _ = try retrying { statvfs(path, &status) }
+    } catch {
+      throw .file(error, "cannot ask how much space is free at \(path)")
+    }
+    return StoreSpace(status)
+  }
+
+  /// Asks the filesystem of an open file.
+  static func measure(descriptor: Int32) throws(Errno) -> StoreSpace {
+    var status = statvfs()
+    _ = try retrying { fstatvfs(descriptor, &status) }
+    return StoreSpace(status)
+  }
+
+  private init(_ status: statvfs) {
+    // f_frsize is the unit of the counts; filesystems that leave it 0 mean f_bsize.
+    let unit = UInt64(status.f_frsize == 0 ? status.f_bsize : status.f_frsize)
+    func bytes(_ blocks: UInt64) -> UInt64 {
+      let (product, overflow) = blocks.multipliedReportingOverflow(by: unit)  // network filesystems report "no limit" so
+      return overflow ? .max : product
+    }
+    total = bytes(UInt64(status.f_blocks))
+    free = bytes(UInt64(status.f_bfree))
+    available = bytes(UInt64(status.f_bavail))
+    blockSize = unit
+    fileSlots = UInt64(status.f_files)
+    freeFileSlots = UInt64(status.f_ffree)
+  }
+}

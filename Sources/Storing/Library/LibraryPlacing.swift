@@ -1,0 +1,169 @@
+import Base
+import CSystem
+import Glibc
+
+/// Where a completed file went.
+public struct Placement: Sendable, Equatable {
+  /// The copy, as it is now.
+  public var copy: LibraryCopy
+  /// Whether an identical file that was there already is the copy now.
+  public var adopted: Bool
+}
+
+// Placing, step by step. A crash behind any of them leaves either the partial file or the copy, and a note of where the
+// copy would be:
+//
+//   1  the partial file gets the copy's mode and mtime, and is synced
+//   2  what is under the name already? our own file (a crash in step 4): go on with 5. Identical bytes: adopt it.
+//      Anything else: the next number
+//   3  the caller notes the path durably (the intent)
+//   4  a rename that cannot replace; from another filesystem first a copy, synced, in a hidden folder beside
+//   5  both folders are synced; the copy is looked at, for the catalog to know it again
+//
+// The caller commits the copy, then removes the partial file, which is still there after an adoption or a copy.
+
+extension LibraryFolder {
+  /// Places a complete, verified and synced partial file at `relativePath`, replacing nothing.
+  ///
+  /// An identical file that is there is adopted; another one, of whatever kind, makes ours ` (2)`, ` (3)`. `modified`
+  /// (seconds since 1970) becomes its mtime. `recordIntent` gets the path before each attempt and must make it durable; when
+  /// it throws, nothing was placed. Afterwards the caller commits the copy and calls ``PartialFile/remove()``.
+  ///
+  /// Throws `.full` when the library's disk is full, `.invalid` when the path cannot be had (something else is where a
+  /// folder must be, or the filesystem does not take the name), `.corrupt` when the partial file is not of that size, and
+  /// `.io` otherwise (ECANCELED when `isCancelled`, asked between pieces of long work, said so). After an error the intent
+  /// stands: ask ``recover(intent:size:modified:partialExists:)`` before placing again.
+  public func place(
+    _ partial: PartialFile, as relativePath: String, size: Int64, modified: Int64?,
+    isCancelled: () -> Bool = { false }, recordIntent: (String) throws(StoreError) -> Void
+  ) throws(StoreError) -> Placement {
+    let wanted = try LibraryPath(relativePath)
+    let target = try reach(wanted.folders)
+    try prepare(partial.descriptor, size: size, modified: modified, name: relativePath)
+
+    var source = MoveSource(folder: partial.folder.directory.descriptor.rawValue, name: partial.name)
+    var incoming: IncomingCopy?
+    defer { incoming?.remove() }
+    var number = 1
+    // Each turn takes the next number, or finds that another program was quicker; nobody is for ever.
+    for _ in 0..<10_000 {
+      let name = numbered(wanted.name, number)
+      let path = wanted.sibling(name)
+      switch try occupant(of: name, in: target, path: path, like: partial, size: size, isCancelled) {
+      case .other:
+        number += 1
+        continue
+      case .identical(let copy):
+        return Placement(copy: copy, adopted: true)
+      case .ourOwn:
+        try calling("cannot remove the partial file of “\(path)”") { () throws(Errno) in try partial.remove() }
+        return Placement(copy: try settle(partial, target, path), adopted: false)
+      case .nothing: break
+      }
+      try recordIntent(path)
+      switch try attempt(source, to: target, as: name, path: path) {
+      case .exists: continue  // looked at in the next turn
+      case .moved:
+        let copy = if let incoming { try settle(incoming, target, path) } else { try settle(partial, target, path) }
+        return Placement(copy: copy, adopted: false)
+      case .otherFilesystem:
+        guard incoming == nil else {
+          throw StoreError(
+            kind: .invalid,
+            message: "\(self.path)/\(path) is on another filesystem than the library's folder: choose a library that is on one")
+        }
+        let copy = try IncomingCopy(for: partial, in: self)
+        incoming = copy
+        try copy.fill(from: partial, size: size, isCancelled: isCancelled)
+        try prepare(copy.descriptor, size: size, modified: modified, name: relativePath)
+        source = MoveSource(folder: copy.folder.descriptor.rawValue, name: copy.name)
+      }
+    }
+    throw StoreError(kind: .invalid, message: "\(self.path)/\(relativePath) and every numbered name beside it are taken")
+  }
+
+  /// After a crash between intent and commit: the copy at the noted path, if it is the file that was being placed.
+  ///
+  /// `partialExists`: whether the partial file is still there. Then nil is returned, for the rename did not happen (or was a
+  /// copy): place it again, which finds and adopts what is there already. Without it, the rename took it away; a plain file
+  /// of that size, and of that mtime if `modified` was given to ``place(_:as:size:modified:isCancelled:recordIntent:)``, is
+  /// it. With a checksum at hand, the caller should compare it too.
+  public func recover(
+    intent path: String, size: Int64, modified: Int64?, partialExists: Bool
+  ) throws(StoreError) -> LibraryCopy? {
+    if partialExists { return nil }
+    let name = try LibraryPath(path)
+    guard let folder = try existing(name.folders) else { return nil }
+    return try calling("cannot look at \(self.path)/\(path)") { () throws(Errno) in
+      guard let seen = try folder.status(of: name.name), seen.isPlainFile, Int64(seen.st_size) == size else { return nil }
+      // FAT keeps even seconds only.
+      if let modified, abs(Int64(seen.st_mtim.tv_sec) &- modified) > 1 { return nil }
+      let file = try folder.file(name.name, O_RDONLY)
+      try file.sync()
+      try folder.sync()
+      return try file.status().copy(at: path)
+    }
+  }
+
+  /// Gives a file the copy's mode and mtime, and syncs it. Throws `.corrupt` when it is not `size` bytes long.
+  private func prepare(
+    _ file: borrowing FileDescriptor, size: Int64, modified: Int64?, name: String
+  ) throws(StoreError) {
+    let found = try calling("cannot look at what is stored of “\(name)”") { () throws(Errno) in
+      Int64(try file.status().st_size)
+    }
+    guard found == size else {
+      throw StoreError(kind: .corrupt, message: "what is stored of “\(name)” is \(found) bytes long, not \(size)")
+    }
+    try calling("cannot prepare “\(name)” for the library") { () throws(Errno) in
+      try setting("mode", of: name) { fchmod(file.rawValue, fileMode) }
+      if let modified {
+        let times = [timespec(tv_sec: 0, tv_nsec: omittedTime), timespec(tv_sec: Int(modified), tv_nsec: 0)]
+        try setting("mtime", of: name) { futimens(file.rawValue, times) }
+      }
+      try file.sync()
+    }
+  }
+
+  /// A filesystem without such attributes (FAT, some network ones) says so, and the copy does without.
+  private func setting(_ attribute: String, of name: String, _ call: () -> Int32) throws(Errno) {
+    do throws(Errno) {
+      _ = try retrying(call)
+    } catch {
+      guard [EPERM, EOPNOTSUPP, ENOSYS].contains(error.rawValue) else { throw error }
+      Log.warning("the library's filesystem does not take the \(attribute) of “\(name)”: \(error)")
+    }
+  }
+
+  private func attempt(
+    _ source: MoveSource, to target: borrowing Folder, as name: String, path: String
+  ) throws(StoreError) -> MoveResult {
+    do throws(Errno) {
+      return try move(source, to: target, as: name)
+    } catch {
+      if error == .invalid || error.rawValue == ENAMETOOLONG || error.rawValue == EILSEQ {
+        throw StoreError(kind: .invalid, message: "the library's filesystem does not take the name “\(path)”: \(error)")
+      }
+      throw .file(error, "cannot place “\(path)” in the library \(self.path)")
+    }
+  }
+
+  private func settle(_ partial: PartialFile, _ target: borrowing Folder, _ path: String) throws(StoreError) -> LibraryCopy {
+    try calling("cannot sync \(self.path)/\(path)") { () throws(Errno) in
+      try target.sync()
+      try partial.folder.syncPartials()
+      return try partial.descriptor.status().copy(at: path)
+    }
+  }
+
+  private func settle(_ copy: IncomingCopy, _ target: borrowing Folder, _ path: String) throws(StoreError) -> LibraryCopy {
+    try calling("cannot sync \(self.path)/\(path)") { () throws(Errno) in
+      try target.sync()
+      try copy.folder.sync()
+      return try copy.descriptor.status().copy(at: path)
+    }
+  }
+}
+
+/// UTIME_OMIT (linux/stat.h): leaves that time as it is. A macro that Swift's Glibc module does not offer.
+private let omittedTime = (1 << 30) - 2
