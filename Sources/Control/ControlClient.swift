@@ -80,7 +80,7 @@ public final class ControlClient: StatusSource {
     while true {
       let reply = try next()
       switch (reply.reply, reply.file) {
-      case (.file, let file?) where page.files.count < ControlLimits.page: page.files.append(file)
+      case (.file, let file?): page.files.append(file)
       case (.done, _):
         page.next = reply.next
         return page

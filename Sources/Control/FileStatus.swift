@@ -124,7 +124,7 @@ public struct StatusQuery: Sendable, Equatable {
   public var all: Bool
   /// Where the page before ended (``StatusPage/next``); nil for the first page. Opaque to who asks.
   public var after: String?
-  /// Files a page has at most; 1 to ``ControlLimits/page``.
+  /// Files a page has at most (a few more where several names share one resource); 1 to ``ControlLimits/page``.
   public var limit: Int
 
   /// The first page of what was touched, unless given.

@@ -1,9 +1,130 @@
-/// `mediafs check`.
+import Base
+import Glibc
+import Manifest
+import Storing
+
+/// `mediafs check`: reads a manifest as a mount would, without mounting and without the network.
 enum CheckCommand {
-  static let usage = "Usage: mediafs check FILE"
+  static let usage = """
+    Usage: mediafs check FILE
+
+    Reads a manifest (- for standard input) as a mount would, without mounting and
+    without asking any server. Lists every problem with its line number on standard
+    error, and warns of what cannot play as a file (HLS and DASH playlists). Prints the
+    tree that a mount would show on standard output.
+
+      -q, --quiet  do not print the tree
+      -h, --help   show this text
+
+    Exit status: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.
+    """
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.complain("check: this build does not have the command")
-    return ExitCode.failed
+    OptionParser.run("check", arguments, usage: usage, [.flag("quiet", "q")]) { options throws(CommandError) in
+      guard options.operands.count == 1 else { throw .usage("one FILE is needed, or - for standard input") }
+      let terminal = Terminal()
+      let folder: TemporaryFolder
+      do throws(Errno) { folder = try TemporaryFolder() } catch { throw .failed("cannot make a temporary folder: \(error)") }
+      let manifest = try readable(options.operands[0], in: folder)
+      // Two passes: the importer hands on problems, not entries.
+      var problems = try warnings(manifest)
+      let reader = try open(manifest)
+      let catalog: Catalog
+      let report: ImportReport
+      do throws(StoreError) {
+        catalog = try Catalog.open(path: folder.path + "/catalog.sqlite", access: .readWrite)
+        report = try catalog.importManifest(reader, fingerprint: [], strict: false) { problems.append($0) }
+      } catch {
+        print(problems, manifest.name)
+        throw .failed(error.message)
+      }
+      print(problems, manifest.name)
+      do throws(StoreError) {
+        if !options.has("quiet") { try ManifestTree(catalog).draw(on: terminal) }
+        try catalog.close()
+      } catch {
+        throw .failed(error.message)
+      }
+      let errors = problems.count { $0.severity == .error }
+      terminal.line(
+        [
+          TerminalText.count(report.files, "file"), TerminalText.count(report.folders, "folder"),
+          TerminalText.count(Int64(errors), "error"), TerminalText.count(Int64(problems.count - errors), "warning"),
+        ].joined(separator: ", "))
+      try terminal.finish()
+      return errors == 0 ? ExitCode.done : ExitCode.failed
+    }
+  }
+
+  /// A manifest that can be read more than once.
+  private struct Source {
+    var path: String
+    var name: String
+  }
+
+  /// `file` itself, or a copy of what is no plain file (standard input, a shell's `<(…)`): that can be read only once.
+  private static func readable(
+    _ file: String, in folder: borrowing TemporaryFolder
+  ) throws(CommandError) -> Source {
+    let isInput = file == "-"
+    var status = stat()
+    if !isInput, stat(file, &status) != 0 || status.st_mode & S_IFMT != S_IFIFO {
+      return Source(path: file, name: file)
+    }
+    let name = isInput ? "standard input" : file
+    // The name's ending tells a playlist: the copy keeps it.
+    let path = folder.path + (file.hasSuffix(".m3u8") ? "/manifest.m3u8" : file.hasSuffix(".m3u") ? "/manifest.m3u" : "/manifest")
+    do throws(Errno) {
+      let input = isInput ? FileDescriptor(owning: try retrying { dup(STDIN_FILENO) }) : try .open(file, O_RDONLY)
+      try copy(input, to: try .open(path, O_WRONLY | O_CREAT | O_EXCL))
+    } catch {
+      throw .failed("cannot read \(name): \(error)")
+    }
+    return Source(path: path, name: name)
+  }
+
+  private static func copy(
+    _ input: borrowing FileDescriptor, to output: consuming FileDescriptor
+  ) throws(Errno) {
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 16)
+    defer { buffer.deallocate() }
+    var offset: Int64 = 0
+    while true {
+      let count = try retrying { read(input.rawValue, buffer.baseAddress, buffer.count) }
+      if count == 0 { return }
+      try output.writeFully(UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: offset)
+      offset += Int64(count)
+    }
+  }
+
+  private static func open(_ source: Source) throws(CommandError) -> ManifestReader {
+    do throws(ManifestError) {
+      return try ManifestReader(path: source.path)
+    } catch {
+      // The copy's name means nothing to the user.
+      throw .failed("\(error)".replacing(source.path, with: source.name))
+    }
+  }
+
+  /// What can be fetched and will not play.
+  private static func warnings(_ source: Source) throws(CommandError) -> [ManifestProblem] {
+    var found: [ManifestProblem] = []
+    var reader = try open(source)
+    do throws(ManifestError) {
+      while let item = try reader.next() {
+        guard case .entry(let entry) = item, let warning = playlistWarning(for: entry) else { continue }
+        found.append(ManifestProblem(line: entry.line, severity: .warning, message: warning))
+      }
+    } catch {
+      throw .failed("\(error)".replacing(source.path, with: source.name))
+    }
+    return found
+  }
+
+  private static func print(_ problems: [ManifestProblem], _ name: String) {
+    for problem in problems.sorted(by: { $0.line < $1.line }) {
+      let severity = problem.severity == .error ? "error" : "warning"
+      OptionParser.complain("\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.message))")
+    }
   }
 }

@@ -1,0 +1,209 @@
+import Base
+import Control
+import Glibc
+import Storing
+
+/// The state of a mount's files as its store tells it: what `status` answers when no server runs.
+///
+/// Every page is read anew from the catalog and nothing is kept between two, so a mount of any size takes the same memory.
+struct CatalogStatus: StatusSource {
+  /// Asked for at once in a folder: enough to make a query cheap, little to ask in vain when folders come in between.
+  private static let step = 64
+
+  private let catalog: Catalog
+  /// Nil when its folder is not there: nothing can be said of the copies then.
+  private let library: LibraryFolder?
+  private let libraryPath: String
+
+  /// Opens the catalog of a mount for reading.
+  init(_ mount: MountRecord) throws(CommandError) {
+    libraryPath = mount.library
+    do throws(StoreError) {
+      catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readOnly)
+      // Opening a library makes its folder, which looking must not do.
+      var status = stat()
+      library = stat(mount.library, &status) == 0 ? try LibraryFolder(mount.library) : nil
+    } catch {
+      throw .failed(error.message)
+    }
+  }
+
+  // MARK: - StatusSource
+
+  func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
+    var sums = StatusTotals()
+    var rest = query
+    rest.after = nil
+    rest.limit = ControlLimits.page
+    if query.paths != nil {
+      repeat {
+        let page = try walk(rest)
+        for file in page.files { sums.add(file) }
+        rest.after = page.next
+      } while rest.after != nil
+      return sums
+    }
+    repeat {
+      let page = try touched(rest)
+      for file in page.files { sums.add(file) }
+      rest.after = page.next
+    } while rest.after != nil
+    // Of all others nothing is known.
+    let others = try reading { () throws(StoreError) in try catalog.counts().files } - sums.files
+    sums.files += others
+    sums.remote += others
+    sums.unknownSizes += others
+    return sums
+  }
+
+  func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+    query.all || query.paths != nil ? try walk(query) : try touched(query)
+  }
+
+  // MARK: - What was touched
+
+  /// Files of which something is known, by resource. The cursor is the last resource's key.
+  private func touched(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+    var after: ResourceKey?
+    if let cursor = query.after {
+      let numbers = cursor.split(separator: ",").compactMap { UInt64($0, radix: 16) }
+      guard numbers.count == 2 else { throw invalidCursor }
+      after = ResourceKey(high: numbers[0], low: numbers[1])
+    }
+    let page = try reading { () throws(StoreError) in try catalog.touched(after: after, limit: query.limit) }
+    var files: [FileStatus] = []
+    for entry in page.entries { files.append(try status(entry.path, entry.generation, entry.problem)) }
+    return StatusPage(
+      files: files, next: page.next.map { "\(String($0.high, radix: 16)),\(String($0.low, radix: 16))" })
+  }
+
+  // MARK: - The tree
+
+  /// A folder that is being listed, and the entry behind which it goes on.
+  private struct Frame {
+    var folder: Inode
+    var cookie: Int64
+  }
+
+  /// All files at and below the paths, folder by folder. The cursor says which path is at hand, and how far each of the
+  /// folders is that lead to the next file.
+  private func walk(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+    let paths = query.paths ?? [""]
+    var (index, frames) = try position(query.after)
+    var files: [FileStatus] = []
+    while files.count < query.limit {
+      if let frame = frames.last {
+        try list(frame, &frames, query.limit - files.count, &files)
+        continue
+      }
+      guard index < paths.count else { return StatusPage(files: files, next: nil) }
+      let path = paths[index]
+      guard let node = try reading({ () throws(StoreError) in try catalog.find(path: path) }) else {
+        throw ControlFailure(.notFound, "there is no \(path) in the mount")
+      }
+      index += 1
+      switch node.kind {
+      case .folder: frames = [Frame(folder: node.inode, cookie: 0)]
+      case .file: files.append(try status(of: node, path: path))
+      }
+    }
+    let stack = frames.map { "\($0.folder)/\($0.cookie)" }
+    let isOver = frames.isEmpty && index == paths.count
+    return StatusPage(files: files, next: isOver ? nil : (["\(index)"] + stack).joined(separator: ","))
+  }
+
+  private func position(_ cursor: String?) throws(ControlFailure) -> (index: Int, frames: [Frame]) {
+    guard let cursor else { return (0, []) }
+    let parts = cursor.split(separator: ",")
+    guard let first = parts.first, let index = Int(first), index >= 0 else { throw invalidCursor }
+    var frames: [Frame] = []
+    for part in parts.dropFirst() {
+      let numbers = part.split(separator: "/")
+      guard numbers.count == 2, let folder = Inode(numbers[0]), let cookie = Int64(numbers[1]) else {
+        throw invalidCursor
+      }
+      frames.append(Frame(folder: folder, cookie: cookie))
+    }
+    return (index, frames)
+  }
+
+  /// The next files of a folder, up to its next folder, which is gone into then; or the end of it.
+  private func list(
+    _ frame: Frame, _ frames: inout [Frame], _ limit: Int, _ files: inout [FileStatus]
+  ) throws(ControlFailure) {
+    let (nodes, folderPath) = try reading { () throws(StoreError) in
+      let nodes = try catalog.list(frame.folder, after: frame.cookie, limit: min(Self.step, limit))
+      return (nodes, nodes.isEmpty ? nil : try catalog.path(of: frame.folder))
+    }
+    guard !nodes.isEmpty, let folderPath else {
+      frames.removeLast()
+      return
+    }
+    for node in nodes {
+      frames[frames.count - 1].cookie = node.entry
+      if node.kind == .folder {
+        frames.append(Frame(folder: node.inode, cookie: 0))
+        return
+      }
+      files.append(try status(of: node, path: folderPath.isEmpty ? node.name : "\(folderPath)/\(node.name)"))
+    }
+  }
+
+  // MARK: - One file
+
+  private func status(of node: Node, path: String) throws(ControlFailure) -> FileStatus {
+    let (generation, problem) = try reading { () throws(StoreError) in
+      (try catalog.generation(current: node.key), try catalog.problem(of: node.key))
+    }
+    return try status(path, generation, problem)
+  }
+
+  private func status(
+    _ path: String, _ generation: GenerationRecord?, _ problem: String?
+  ) throws(ControlFailure) -> FileStatus {
+    var file = FileStatus(path: path)
+    if let generation {
+      file.size = generation.size
+      file.stored = generation.stored.count
+      file.ranges = generation.stored.ranges.map { [$0.start, $0.end] }
+      file.state = file.stored > 0 ? .partial : .remote
+    }
+    if let generation, generation.state == .complete, let copy = generation.copy {
+      try complete(&file, copy)
+    } else if let problem {
+      file.state = .failed
+      file.error = problem
+      file.advice = "mount and open the file, or fetch it, to try again"
+    }
+    return file
+  }
+
+  /// A complete file is what its copy in the library is now.
+  private func complete(_ file: inout FileStatus, _ copy: LibraryCopy) throws(ControlFailure) {
+    file.state = .complete
+    file.stored = copy.size
+    file.ranges = copy.size > 0 ? [[0, copy.size]] : []
+    guard let library else {
+      file.error = "the library \(libraryPath) is not there"
+      file.advice = "mount the disk that it is on"
+      return
+    }
+    switch try reading({ () throws(StoreError) in try library.check(copy) }) {
+    case .intact: break
+    case .modified:
+      file.state = .modified
+      file.error = "the copy \(libraryPath)/\(copy.path) was changed"
+      file.advice = "move it elsewhere to have the original fetched again"
+    case .missing:
+      file.state = .remote
+      file.stored = 0
+      file.ranges = []
+    }
+  }
+
+  private var invalidCursor: ControlFailure { ControlFailure(.malformed, "\"after\" is not what a page ended with") }
+
+  private func reading<Result>(_ body: () throws(StoreError) -> Result) throws(ControlFailure) -> Result {
+    do throws(StoreError) { return try body() } catch { throw ControlFailure(.failed, error.message) }
+  }
+}
