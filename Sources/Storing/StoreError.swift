@@ -1,0 +1,34 @@
+import Base
+
+/// Why the store could not do what was asked: what to make of it, and a message for a person.
+public struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
+  /// What a caller can make of an error.
+  public enum Kind: Sendable, Equatable {
+    /// Another program holds the store; who, as far as it is known (a process id, a mountpoint).
+    case busy(holder: String)
+    /// The store was written by a newer version of this program; nothing in it was touched.
+    case newer
+    /// What is there cannot be a store's file, or is damaged.
+    case corrupt
+    /// The operating system refused.
+    case io(Errno)
+    /// No space is left: on the disk, in a quota, or within the store's own limit.
+    case full
+    /// What was asked makes no sense: a bad argument, or a bad manifest.
+    case invalid
+  }
+
+  /// What to make of it.
+  public var kind: Kind
+  /// What failed, on what, why, and what to do: one line without secrets.
+  public var message: String
+
+  /// An error of that kind.
+  public init(_ kind: Kind, _ message: String) {
+    self.kind = kind
+    self.message = message
+  }
+
+  /// The message.
+  public var description: String { message }
+}
