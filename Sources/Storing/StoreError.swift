@@ -24,7 +24,7 @@ public struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
   public var message: String
 
   /// An error of that kind.
-  public init(_ kind: Kind, _ message: String) {
+  public init(kind: Kind, message: String) {
     self.kind = kind
     self.message = message
   }
