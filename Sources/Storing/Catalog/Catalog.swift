@@ -45,7 +45,7 @@ public final class Catalog: Sendable {
   private let writer: Lock<Writer>
   private let ids = Lock(Numbers())
 
-  private init(path: String, bootID: [UInt8], reader: SQLiteConnection?, writer: SQLiteConnection?) {
+  private init(path: String, bootID: [UInt8], reader: sending SQLiteConnection?, writer: sending SQLiteConnection?) {
     self.path = path
     self.bootID = bootID
     isForWriting = writer != nil
