@@ -6,11 +6,11 @@ public struct ManifestEntry: Sendable, Equatable {
   public var line: Int
   /// Where the bytes are, the first to be asked first; never empty. Absolute http or https, without fragment; userinfo as given.
   public var urls: [String]
-  /// The folders it lies in, from the root; each made safe (docs/SEMANTICS.md, "Names").
+  /// The folders it lies in, from the root; each made safe (docs/MANIFEST.md, "Names").
   public var folder: [String]
   /// Its name, made safe. Not yet told apart from others of the same name.
   public var name: String
-  /// Whether an extension may be added once the type is known: the name came from the URL and has none.
+  /// Whether an extension may be added once the type is known: the name came from the URL or a playlist and has none.
   public var mayGainExtension: Bool
   /// Header fields to send to the URL's own origin.
   public var headers: [HTTPHeader]

@@ -1,0 +1,194 @@
+import Base
+
+/// What the option lines of one entry say.
+struct EntryOptions {
+  /// Something to report of an option line.
+  struct Finding {
+    var severity: ManifestProblem.Severity
+    var message: String
+  }
+
+  /// The options there are.
+  static let names: Set<String> = ["out", "dir", "header", "user-agent", "referer", "checksum", "id"]
+
+  /// How many header fields an entry may have: servers refuse more, and memory stays bounded.
+  static let maximumHeaders = 64
+  /// How deep folders may nest, and how long their path may be: with the name it must stay below Linux's 4096 bytes for a
+  /// path, in a library that has a path of its own.
+  static let maximumDepth = 32
+  /// See ``maximumDepth``.
+  static let maximumFolderBytes = 2048
+
+  /// Whether an option was set.
+  private(set) var isUsed = false
+  /// What identifies the resource.
+  private(set) var id: String?
+
+  private var name: String?
+  private var folders: [String] = []
+  private var foldersOfName: [String] = []
+  private var headers: [HTTPHeader] = []
+  private var userAgent: String?
+  private var referer: String?
+  private var checksum: Checksum?
+  private var seen: Set<String> = []
+
+  /// Sets what was read.
+  func apply(to entry: inout ManifestEntry) {
+    if let name {
+      entry.name = name
+      entry.mayGainExtension = false
+    }
+    entry.folder = folders + foldersOfName
+    entry.headers = headers
+    entry.userAgent = userAgent
+    entry.referer = referer
+    entry.checksum = checksum
+  }
+
+  /// Reads `name=value`, without white space around it; the findings are in their order.
+  mutating func read(_ text: Span<UInt8>) -> [Finding] {
+    isUsed = true
+    guard let equals = text.firstIndex(of: 0x3D, in: 0..<text.count) else {
+      return [.error("an option line must be name=value; it is skipped")]
+    }
+    let option = text.text(text.trimmedRange(0..<equals)).lowercased()
+    guard Self.names.contains(option) else {
+      // Only what looks like a name is repeated: anything else may be a secret.
+      let isName = option.utf8.count <= 40 && option.utf8.allSatisfy { $0.isLetter || $0.isDigit || $0 == 0x2D }
+      let shown = isName && !option.isEmpty ? "the option \(option)= does" : "this option does"
+      return [.warning("\(shown) not exist here and is ignored")]
+    }
+    let value = text.extracting(text.trimmedRange(equals + 1..<text.count))
+    var findings: [Finding] = []
+    if option != "header", !seen.insert(option).inserted {
+      findings.append(.warning("\(option)= was given before for this entry; this one counts"))
+    }
+    if value.isEmpty { return findings + [.error("\(option)= has no value and is skipped")] }
+    if let finding = set(option, value) { findings.append(finding) }
+    return findings
+  }
+
+  private mutating func set(_ option: String, _ value: Span<UInt8>) -> Finding? {
+    switch option {
+    case "out": return setName(value.text(0..<value.count))
+    case "dir": return setFolders(SafeName.folders(value.text(0..<value.count)), foldersOfName)
+    case "checksum": return setChecksum(value.text(0..<value.count))
+    case "header": return addHeader(value)
+    default: break
+    }
+    // What is left is taken as it is: two become header values, which must be one line.
+    for index in value.indices where value[index].isControl {
+      return .error("\(option)= has a control character and is skipped")
+    }
+    let text = value.text(0..<value.count)
+    switch option {
+    case "user-agent": userAgent = text
+    case "referer": referer = text
+    default: id = text
+    }
+    return nil
+  }
+
+  private mutating func setName(_ path: String) -> Finding? {
+    // As in aria2, it is a path below dir=, of which the last part is the name.
+    let parts = path.split(separator: "/", omittingEmptySubsequences: false)
+    let last = parts.last.map(String.init) ?? ""
+    guard last != ".", last != "..", let safe = SafeName.component(last) else {
+      return .error("out= names no file and is skipped")
+    }
+    if let problem = setFolders(folders, SafeName.folders(parts.dropLast().joined(separator: "/"))) { return problem }
+    name = safe
+    return nil
+  }
+
+  private mutating func setFolders(_ folders: [String], _ foldersOfName: [String]) -> Finding? {
+    let all = folders + foldersOfName
+    if all.count > Self.maximumDepth {
+      return .error("the folders nest deeper than \(Self.maximumDepth); the option is skipped")
+    }
+    if all.reduce(0, { $0 + $1.utf8.count + 1 }) > Self.maximumFolderBytes {
+      return .error("the folders' path is longer than \(Self.maximumFolderBytes) bytes; the option is skipped")
+    }
+    self.folders = folders
+    self.foldersOfName = foldersOfName
+    return nil
+  }
+
+  private mutating func setChecksum(_ text: String) -> Finding? {
+    let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+    let type = parts[0].lowercased()
+    let algorithm = Checksum.Algorithm.allCases.first {
+      $0.rawValue == type || $0.rawValue == type.replacing("sha", with: "sha-")
+    }
+    guard let algorithm, parts.count == 2 else {
+      let known = Checksum.Algorithm.allCases.map(\.rawValue).sorted().joined(separator: ", ")
+      return .error("checksum= must be TYPE=HEX with a type of \(known); the file will not be verified")
+    }
+    let digits = Array(parts[1].utf8)
+    let values = digits.compactMap(\.hexValue)
+    guard values.count == digits.count, values.count == 2 * algorithm.byteCount else {
+      return .error(
+        "checksum= must have \(2 * algorithm.byteCount) hexadecimal digits for \(algorithm.rawValue); "
+          + "the file will not be verified")
+    }
+    let digest = stride(from: 0, to: values.count, by: 2).map { values[$0] << 4 | values[$0 + 1] }
+    checksum = Checksum(algorithm: algorithm, digest: digest)
+    return nil
+  }
+
+  private mutating func addHeader(_ value: Span<UInt8>) -> Finding? {
+    guard let colon = value.firstIndex(of: 0x3A, in: 0..<value.count) else {
+      return .error("header= must be NAME: VALUE; it is skipped")
+    }
+    let nameRange = 0..<colon
+    var isToken = colon > 0
+    for index in nameRange where !ByteSet.token.contains(value[index]) { isToken = false }
+    guard isToken else { return .error("header= has a field name that HTTP does not allow; it is skipped") }
+    let name = value.text(nameRange)
+    let valueRange = value.trimmedRange(colon + 1..<value.count)
+    if valueRange.isEmpty { return .error("the header \(name) has no value and is skipped") }
+    for index in valueRange where value[index].isControl && value[index] != 0x09 {
+      return .error("the header \(name) has a control character in its value and is skipped")
+    }
+    let text = value.text(valueRange)
+    switch name.lowercased() {
+    case "user-agent": userAgent = text
+    case "referer": referer = text
+    case let lower where Self.reserved.contains(lower):
+      return .error("the header \(name) belongs to the transfer itself and cannot be set; it is skipped")
+    default:
+      if headers.count == Self.maximumHeaders {
+        return .error("an entry may have \(Self.maximumHeaders) headers; this one is skipped")
+      }
+      headers.append(HTTPHeader(name: name, value: text))
+    }
+    return nil
+  }
+
+  /// Header fields that would change which bytes come, or how the message is framed.
+  private static let reserved: Set<String> = [
+    // Which bytes: ours to ask for.
+    "range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "accept-encoding",
+    // Of one hop, or of the message (RFC 9110, section 7.6.1).
+    "host", "connection", "proxy-connection", "proxy-authorization", "keep-alive", "te", "trailer", "transfer-encoding",
+    "upgrade", "http2-settings", "expect", "content-length", "content-encoding", "content-range", "content-type",
+  ]
+}
+
+extension EntryOptions.Finding {
+  fileprivate static func error(_ message: String) -> Self { Self(severity: .error, message: message) }
+  fileprivate static func warning(_ message: String) -> Self { Self(severity: .warning, message: message) }
+}
+
+extension Checksum.Algorithm {
+  /// How many bytes a digest has.
+  public var byteCount: Int {
+    switch self {
+    case .md5: 16
+    case .sha1: 20
+    case .sha256: 32
+    case .sha512: 64
+    }
+  }
+}

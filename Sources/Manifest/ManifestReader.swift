@@ -1,0 +1,113 @@
+import Base
+import Glibc
+
+/// What relative URLs of a playlist are resolved against.
+public struct ManifestBase: Sendable {
+  /// The URL, in the form that is requested; nil when there is none: relative URLs are problems then.
+  let url: [UInt8]?
+
+  /// No base.
+  public static let none = ManifestBase(url: nil)
+
+  private init(url: [UInt8]?) { self.url = url }
+
+  /// The base `url`: absolute, http or https; what follows its last `/` is replaced (RFC 3986, section 5.2).
+  public init(url: String) throws(ManifestError) {
+    var parser = URLParser()
+    do { try parser.parse(Array(url.utf8).span) } catch { throw .badBase(reason: error.message) }
+    self.url = parser.bytes
+  }
+}
+
+/// Reads a manifest (docs/MANIFEST.md) entry by entry, in memory that does not grow with it.
+///
+/// Two formats, told apart by the first line and the name: aria2's input format, and M3U. Entries come in their order, each
+/// right behind the problems with its options. Not for several threads at once.
+public struct ManifestReader: ~Copyable {
+  private var lines: LineReader
+  private var parser: EntryParser
+  private var isFinished = false
+  private let name: String
+
+  /// Opens the file at `path` (or a pipe, as a shell's `<(…)`).
+  public init(path: String, base: ManifestBase = .none) throws(ManifestError) {
+    let descriptor: FileDescriptor
+    do { descriptor = try FileDescriptor.open(path, O_RDONLY) } catch {
+      switch error.rawValue {
+      case ENOENT, ENOTDIR: throw .notFound(path: path)
+      case EACCES, EPERM: throw .permissionDenied(path: path)
+      default: throw .unreadable(name: path, reason: error)
+      }
+    }
+    try self.init(descriptor: descriptor, name: path, base: base)
+  }
+
+  /// Reads from `descriptor`, which may be a pipe, and closes it in the end (give a duplicate of standard input). `name` is for
+  /// messages, and tells an M3U playlist by `.m3u` or `.m3u8`.
+  public init(
+    descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none
+  ) throws(ManifestError) {
+    let mode: mode_t
+    do { mode = try descriptor.status().st_mode } catch { throw .unreadable(name: name, reason: error) }
+    if mode & S_IFMT == S_IFDIR { throw .isFolder(path: name) }
+    lines = LineReader(descriptor)
+    parser = EntryParser(isPlaylist: Self.namesPlaylist(name), base: base)
+    self.name = name
+  }
+
+  /// Reads from `bytes`.
+  public init(bytes: [UInt8], name: String, base: ManifestBase = .none) {
+    lines = LineReader(bytes)
+    parser = EntryParser(isPlaylist: Self.namesPlaylist(name), base: base)
+    self.name = name
+  }
+
+  /// The next entry or problem; nil at the end, and behind an error.
+  public mutating func next() throws(ManifestError) -> ManifestItem? {
+    while true {
+      if let item = parser.takeItem() { return item }
+      if isFinished { return nil }
+      do throws(ManifestError) {
+        if lines.number == 0 { try checkHead() }
+        guard try advance() else {
+          isFinished = true
+          parser.finish()
+          continue
+        }
+        if Self.readLine(lines, &parser) { throw .streamPlaylist(name: name, line: lines.number) }
+      } catch {
+        isFinished = true
+        throw error
+      }
+    }
+  }
+
+  // Two arguments, as a span of one property would keep the other from being changed.
+  private static func readLine(_ lines: borrowing LineReader, _ parser: inout EntryParser) -> Bool {
+    parser.read(lines.buffer.span.extracting(lines.range), number: lines.number, isTooLong: lines.isTooLong)
+  }
+
+  private mutating func advance() throws(ManifestError) -> Bool {
+    do { return try lines.advance() } catch { throw .unreadable(name: name, reason: error) }
+  }
+
+  /// Says so when the file is something else altogether, rather than reporting each of its "lines".
+  private mutating func checkHead() throws(ManifestError) {
+    let isPlaylist = parser.isPlaylist
+    let found: (isUTF16: Bool, kind: String?)
+    do {
+      found = try lines.withHead(4096) { head in
+        let isUTF16 = head.starts(with: [0xFF, 0xFE]) || head.starts(with: [0xFE, 0xFF])
+        // A playlist may begin with any relative URL, so with the magic bytes of anything.
+        return (isUTF16, isPlaylist ? nil : FileType.detect(head)?.fileExtension)
+      }
+    } catch { throw .unreadable(name: name, reason: error) }
+    if found.isUTF16 { throw .notUTF8(name: name) }
+    if let kind = found.kind, kind != "m3u8" { throw .notAList(name: name, what: kind) }
+  }
+
+  private static func namesPlaylist(_ name: String) -> Bool {
+    let ending = SafeName.fileExtension(name.split(separator: "/").last.map(String.init) ?? "")
+    return ending == "m3u" || ending == "m3u8"
+  }
+}

@@ -1,0 +1,125 @@
+import CCrypto
+
+extension ResourceKey {
+  /// The key of an entry with `id=`.
+  public init(id: String) {
+    var bytes = Array("id:".utf8)
+    bytes.append(contentsOf: id.utf8)
+    self = KeyDigest().key(of: bytes.span)
+  }
+
+  /// The key of an entry without `id=`, of which `url` is the first URL. A text that is no http or https URL is taken as it is.
+  public init(url: String) {
+    var builder = KeyBuilder()
+    var parser = URLParser()
+    do {
+      try parser.parse(Array(url.utf8).span)
+      self = builder.key(of: parser)
+    } catch {
+      self = KeyDigest().key(of: Array("url:\(url)".utf8).span)
+    }
+  }
+
+  /// The key of those 16 bytes, nil for another number of bytes.
+  public init?(bytes: some Collection<UInt8>) {
+    guard bytes.count == 16 else { return nil }
+    self.init(
+      high: bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) },
+      low: bytes.dropFirst(8).reduce(0) { $0 << 8 | UInt64($1) })
+  }
+
+  /// Its 16 bytes, big-endian.
+  public var bytes: [UInt8] {
+    (0..<16).map { UInt8(truncatingIfNeeded: ($0 < 8 ? high : low) >> UInt64(56 - 8 * ($0 & 7))) }
+  }
+}
+
+/// SHA-256 with one OpenSSL context for all keys: making a context costs more than a digest. Not for several threads at once.
+struct KeyDigest: ~Copyable {
+  private let context: OpaquePointer
+
+  init() {
+    guard let context = EVP_MD_CTX_new(), EVP_DigestInit_ex(context, EVP_sha256(), nil) == 1 else {
+      preconditionFailure("libcrypto gives no SHA-256: out of memory, or a broken installation")
+    }
+    self.context = context
+  }
+
+  deinit { EVP_MD_CTX_free(context) }
+
+  /// The first 16 bytes of the SHA-256 of `bytes`.
+  func key(of bytes: Span<UInt8>) -> ResourceKey {
+    var digest: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
+    // The pointers live as long as the calls: libcrypto keeps none. The digest has 32 bytes, as the tuple has.
+    let done = bytes.withUnsafeBytes { input in
+      withUnsafeMutableBytes(of: &digest) { output in
+        EVP_DigestInit_ex(context, nil, nil) == 1  // nil: SHA-256 again
+          && EVP_DigestUpdate(context, input.baseAddress, input.count) == 1
+          && EVP_DigestFinal_ex(context, output.baseAddress, nil) == 1
+      }
+    }
+    precondition(done, "libcrypto failed in SHA-256, which has no way to fail once it is set up")
+    return ResourceKey(high: UInt64(bigEndian: digest.0), low: UInt64(bigEndian: digest.1))
+  }
+}
+
+/// Makes keys of parsed URLs; used again and again, so that a key costs no allocation.
+struct KeyBuilder: ~Copyable {
+  private let digest = KeyDigest()
+  private var text: [UInt8] = []
+  private var query: [UInt8] = []
+
+  /// The key of an `id=`.
+  mutating func key(id: String) -> ResourceKey {
+    text.removeAll(keepingCapacity: true)
+    text.append(contentsOf: "id:".utf8)
+    text.append(contentsOf: id.utf8)
+    return digest.key(of: text.span)
+  }
+
+  /// The key of a URL.
+  mutating func key(of url: borrowing URLParser) -> ResourceKey {
+    writeText(url)
+    return digest.key(of: text.span)
+  }
+
+  /// What is digested, for tests and for those who wonder why two URLs are one resource.
+  mutating func keyText(of url: borrowing URLParser) -> String {
+    writeText(url)
+    return text.span.text(0..<text.count)
+  }
+
+  private mutating func writeText(_ url: borrowing URLParser) {
+    text.removeAll(keepingCapacity: true)
+    text.append(contentsOf: "url:".utf8)
+    let bytes = url.bytes.span
+    text.append(bytes, 0..<url.userinfo.lowerBound)
+    text.append(bytes, url.userinfo.upperBound..<url.path.lowerBound)
+    if url.hasEscapes { text.appendNormalized(bytes, url.path) } else { text.append(bytes, url.path) }
+    guard let range = url.query else { return }
+    query.removeAll(keepingCapacity: true)
+    query.appendNormalized(bytes, range)
+    SigningParameters.append(query: query, path: bytes.extracting(url.path), to: &text)
+  }
+}
+
+extension [UInt8] {
+  /// Appends with percent-encoding in one form (RFC 3986, section 6.2.2): escapes of unreserved characters are undone,
+  /// the others are in upper case. Nothing else is equivalent: `%2F` is not `/`.
+  mutating func appendNormalized(_ source: Span<UInt8>, _ range: Range<Int>) {
+    var index = range.lowerBound
+    while index < range.upperBound {
+      let byte = source[index]
+      if byte == 0x25, index + 2 < range.upperBound, let high = source[index + 1].hexValue,
+        let low = source[index + 2].hexValue
+      {
+        let value = high << 4 | low
+        if ByteSet.unreserved.contains(value) { append(value) } else { appendEscaped(value) }
+        index += 3
+      } else {
+        append(byte)
+        index += 1
+      }
+    }
+  }
+}

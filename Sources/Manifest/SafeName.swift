@@ -1,0 +1,167 @@
+/// Makes names that a file on Linux can have and that do not deceive who reads them (docs/MANIFEST.md, "Names").
+///
+/// A safe name is 1 to 255 bytes of UTF-8; is not `.` or `..`; has no `/`, no control character, no line or paragraph
+/// separator and no character that reorders the text around it; and has no white space at its ends. A name that is safe
+/// stays as it is, byte for byte: names that differ only in their Unicode normalisation are different names.
+public enum SafeName {
+  /// How many bytes a name may have (NAME_MAX of Linux).
+  public static let maximumBytes = 255
+
+  /// The safe form of `text`, or nil when nothing of it remains (it is empty or white space).
+  public static func component(_ text: String) -> String? {
+    if isPlain(text.utf8.span) { return text }
+    return replaced(text)
+  }
+
+  /// The safe form of `bytes`, in which what is no UTF-8 becomes U+FFFD; nil when nothing of them remains.
+  static func component(_ bytes: Span<UInt8>) -> String? {
+    let text = bytes.text(0..<bytes.count)
+    return isPlain(bytes) ? text : replaced(text)
+  }
+
+  /// Whether `name` is safe as it is.
+  public static func isSafe(_ name: String) -> Bool {
+    guard let safe = component(name) else { return false }
+    return safe.utf8.elementsEqual(name.utf8)  // not ==, which takes canonically equivalent texts for equal
+  }
+
+  /// The folders that `path` leads through, each made safe. `.` and empty parts fall away, `..` goes back one, but never above
+  /// the root: as in a chroot. So an absolute path is one from the mount's root.
+  public static func folders(_ path: String) -> [String] {
+    var folders: [String] = []
+    for part in path.split(separator: "/") where part != "." {
+      if part == ".." {
+        _ = folders.popLast()
+      } else if let name = component(String(part)) {
+        folders.append(name)
+      }
+    }
+    return folders
+  }
+
+  /// The name of the `number`th of one name: `song (2).mp3`, `film (3).tar.gz`, `README (2)`. It is cut to fit, as others are.
+  public static func numbered(_ name: String, _ number: Int) -> String {
+    let (stem, ending) = split(name)
+    return fitted(stem, before: " (\(number))" + ending)
+  }
+
+  /// Whether `name` has an extension: 1 to 8 ASCII letters and digits, at least one letter among them, behind the last dot,
+  /// which is not the name's first character.
+  public static func hasExtension(_ name: String) -> Bool { dotOfExtension(name.utf8.span) != nil }
+
+  /// The extension of `name` in lower case, without its dot; nil when it has none.
+  public static func fileExtension(_ name: String) -> String? {
+    let bytes = name.utf8.span
+    guard let dot = dotOfExtension(bytes) else { return nil }
+    return bytes.text(dot + 1..<bytes.count).lowercased()
+  }
+
+  /// `name` with `.` and `fileExtension` behind it, cut to fit; `name` itself when it ends in that
+  /// extension already.
+  public static func appendingExtension(_ name: String, _ fileExtension: String) -> String {
+    guard let ending = component(fileExtension), self.fileExtension(name) != ending.lowercased() else { return name }
+    return fitted(name, before: "." + ending)
+  }
+
+  // MARK: - Inside
+
+  /// Whether the bytes are printable ASCII and safe: by far the most names, told without looking at characters.
+  private static func isPlain(_ bytes: Span<UInt8>) -> Bool {
+    let count = bytes.count
+    guard count > 0, count <= maximumBytes, bytes[0] != 0x20, bytes[count - 1] != 0x20 else { return false }
+    for index in bytes.indices {
+      let byte = bytes[index]
+      if byte < 0x20 || byte >= 0x7F || byte == 0x2F { return false }
+    }
+    return !(bytes[0] == 0x2E && (count == 1 || (count == 2 && bytes[1] == 0x2E)))
+  }
+
+  private static func replaced(_ text: String) -> String? {
+    var scalars = String.UnicodeScalarView()
+    for scalar in text.unicodeScalars { scalars.append(isForbidden(scalar) ? "_" : scalar) }
+    var name = trimmed(String(scalars))
+    if name.isEmpty { return nil }
+    if name == "." || name == ".." { name = String(repeating: "_", count: name.utf8.count) }
+    if name.utf8.count <= maximumBytes { return name }
+    let (stem, ending) = split(name)
+    return fitted(stem, before: ending)
+  }
+
+  private static func isForbidden(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar.value {
+    case 0..<0x20, 0x7F..<0xA0: true  // C0, DEL, C1
+    case 0x2F: true  // /
+    case 0x2028, 0x2029: true  // line and paragraph separator
+    case 0x202A...0x202E, 0x2066...0x2069: true  // embeddings, overrides, isolates: `gpj.exe` would be shown as `exe.jpg`
+    default: false
+    }
+  }
+
+  private static func trimmed(_ text: String) -> String {
+    let scalars = text.unicodeScalars
+    guard let first = scalars.firstIndex(where: { !$0.properties.isWhitespace }),
+      let last = scalars.lastIndex(where: { !$0.properties.isWhitespace })
+    else { return "" }
+    return String(scalars[first...last])
+  }
+
+  /// `stem` and `ending` in ``maximumBytes``: the stem is cut between characters, so that no letter loses its accent.
+  /// `ending` is short, and a longer one is cut too.
+  private static func fitted(_ stem: String, before ending: String) -> String {
+    let room = maximumBytes - ending.utf8.count
+    if stem.utf8.count <= room { return stem + ending }
+    if room < 1 { return cut(stem + ending, to: maximumBytes) }
+    return cut(stem, to: room) + ending
+  }
+
+  /// The longest start of `text` of at most `limit` bytes that ends between characters. A character may be longer than the
+  /// limit (a letter with a hundred accents): it is cut between Unicode scalars.
+  private static func cut(_ text: String, to limit: Int) -> String {
+    var end = text.startIndex
+    var count = 0
+    while end < text.endIndex {
+      let next = text.index(after: end)
+      count += text.utf8.distance(from: end, to: next)
+      if count > limit { break }
+      end = next
+    }
+    if end == text.startIndex {
+      count = 0
+      for scalar in text.unicodeScalars {
+        count += UTF8.width(scalar)
+        if count > limit { break }
+        end = text.unicodeScalars.index(after: end)
+      }
+    }
+    let kept = trimmed(String(text[..<end]))
+    return kept.isEmpty ? "_" : kept
+  }
+
+  /// Where the dot of the extension is.
+  private static func dotOfExtension(_ name: Span<UInt8>) -> Int? {
+    var hasLetter = false
+    var index = name.count - 1
+    while index > 0, name.count - index <= 9 {
+      let byte = name[index]
+      if byte == 0x2E { return hasLetter ? index : nil }
+      guard byte.isLetter || byte.isDigit else { return nil }
+      if byte.isLetter { hasLetter = true }
+      index -= 1
+    }
+    return nil
+  }
+
+  /// `name` as what a number goes behind, and its extension with the dot (with both, of a compressed archive).
+  private static func split(_ name: String) -> (stem: String, ending: String) {
+    let bytes = name.utf8.span
+    guard var dot = dotOfExtension(bytes) else { return (name, "") }
+    if compressions.contains(bytes.text(dot + 1..<bytes.count).lowercased()), dot > 4,
+      bytes.hasPrefix(".tar", at: dot - 4)
+    {
+      dot -= 4
+    }
+    return (bytes.text(0..<dot), bytes.text(dot..<bytes.count))
+  }
+
+  private static let compressions: Set<String> = ["gz", "bz2", "xz", "zst", "lz", "lz4", "lzma", "br", "z"]
+}
