@@ -6,7 +6,15 @@ import Base
 /// Calls that Swift's Glibc module does not offer, looked up in the C library at run time.
 package enum SystemCalls {
   private typealias Unmount = @convention(c) (UnsafePointer<CChar>, Int32) -> Int32
+  private typealias ProcessControl = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
   private typealias MakeMemoryFile = @convention(c) (UnsafePointer<CChar>, UInt32) -> Int32
+
+  /// prctl(2), PR_SET_DUMPABLE 0. It cannot fail: 0 is a value that it takes.
+  package static func keepMemoryPrivate() {
+    guard let address = dlsym(nil, "prctl") else { return }
+    // Variadic in C; on the machines that Swift runs on, whole numbers are passed alike either way.
+    _ = unsafeBitCast(address, to: ProcessControl.self)(4, 0, 0, 0, 0)
+  }
 
   /// umount2(2) without following a symbolic link; `lazily` detaches a busy mount at once (MNT_DETACH). Root only.
   package static func unmount(_ path: String, lazily: Bool) throws(Errno) {
