@@ -1,1 +1,168 @@
-int main(void){return 0;}
+// The mount helper: PROTOCOL.md. As mount.mediafs it is mount(8)'s helper for the type mediafs.
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mount_mediafs.h"
+#include "settings.h"
+#include "supervise.h"
+
+void complain(const char *format, ...) {
+  char line[1024] = "mediafs: ";
+  const size_t prefix = strlen(line);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line + prefix, sizeof line - prefix - 1, format, arguments);
+  va_end(arguments);
+  strcat(line, "\n");
+  ssize_t written = write(STDERR_FILENO, line, strlen(line));
+  (void)written;  // who does not read stderr cannot be told
+}
+
+// A program that is started with 0, 1 or 2 closed would have them taken by the next file it opens.
+static void keep_standard_descriptors(void) {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) close(fd);
+}
+
+static int number(const char *text) {
+  char *end;
+  errno = 0;
+  long value = strtol(text, &end, 10);
+  if (errno != 0 || *text == 0 || *end != 0 || value < 0 || value > 1 << 20) {
+    complain("not a number: %s", text);
+    exit(2);
+  }
+  return (int)value;
+}
+
+static void find_user(struct settings *settings, const char *name) {
+  if (geteuid() != 0) {
+    complain("only root can mount for another user");
+    exit(1);
+  }
+  errno = 0;
+  const struct passwd *entry = getpwnam(name);
+  if (!entry) {
+    complain("no user is called %s", name);
+    exit(1);
+  }
+  settings->user = strdup(entry->pw_name);
+  settings->home = strdup(entry->pw_dir);
+  settings->shell = strdup(entry->pw_shell);
+  settings->uid = entry->pw_uid;
+  settings->gid = entry->pw_gid;
+  if (!settings->user || !settings->home || !settings->shell) {
+    complain("not enough memory");
+    exit(1);
+  }
+}
+
+static void parse(int argc, char **argv, struct settings *settings) {
+  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS };
+  static const struct option known[] = {
+      {"mountpoint", required_argument, NULL, MOUNTPOINT}, {"server", required_argument, NULL, SERVER},
+      {"options-fd", required_argument, NULL, OPTIONS_FD}, {"input-fd", required_argument, NULL, INPUT_FD},
+      {"foreground", no_argument, NULL, FOREGROUND},       {"user", required_argument, NULL, USER},
+      {"made-folders", required_argument, NULL, MADE_FOLDERS}, {NULL, 0, NULL, 0}};
+  *settings = (struct settings){
+      .mount_options = "ro,subtype=mediafs", .options_fd = -1, .input_fd = -1, .uid = getuid(), .gid = getgid()};
+  int found;
+  while ((found = getopt_long(argc, argv, "o:", known, NULL)) != -1) switch (found) {
+      case MOUNTPOINT: settings->mountpoint = optarg; break;
+      case SERVER: settings->server = optarg; break;
+      case OPTIONS_FD: settings->options_fd = number(optarg); break;
+      case INPUT_FD: settings->input_fd = number(optarg); break;
+      case FOREGROUND: settings->foreground = true; break;
+      case USER: find_user(settings, optarg); break;
+      case MADE_FOLDERS: settings->made_folders = number(optarg); break;
+      case 'o': settings->mount_options = optarg; break;
+      default: exit(2);
+    }
+  if (optind != argc || !settings->mountpoint || settings->mountpoint[0] != '/' || !settings->server ||
+      settings->options_fd < 0) {
+    complain("this is the mount helper; mounts are made by `mediafs mount`");
+    exit(2);
+  }
+  // Not the server's by inheritance: it gets them through the link.
+  if (fcntl(settings->options_fd, F_SETFD, FD_CLOEXEC) != 0 ||
+      (settings->input_fd >= 0 && fcntl(settings->input_fd, F_SETFD, FD_CLOEXEC) != 0)) {
+    complain("a descriptor that was named is not open");
+    exit(2);
+  }
+  // The user's server may open them again by /proc/self/fd.
+  if (settings->user && (fchown(settings->options_fd, settings->uid, settings->gid) != 0 ||
+                         (settings->input_fd >= 0 && fchown(settings->input_fd, settings->uid, settings->gid) != 0))) {
+    complain("cannot give the options to %s: %s", settings->user, strerror(errno));
+    exit(1);
+  }
+}
+
+static volatile sig_atomic_t helper_process;
+
+// The caller of `mediafs mount` sees and signals the process that waits: the one in the background must hear of it.
+static void pass_on(int signal) {
+  (void)signal;
+  if (helper_process > 0) kill(helper_process, SIGTERM);
+}
+
+// Waits for the byte that says how mounting went, or for the end of whoever should have sent it.
+static int await_announcement(pid_t helper, int from) {
+  helper_process = helper;
+  const struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGHUP, &action, NULL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  char status;
+  ssize_t count;
+  do {
+    count = read(from, &status, 1);
+  } while (count < 0 && errno == EINTR);
+  if (count == 1) return status;
+  complain("the mount helper was killed before the mount was ready");
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  keep_standard_descriptors();
+  const char *name = argc > 0 ? strrchr(argv[0], '/') : NULL;
+  name = name ? name + 1 : argc > 0 ? argv[0] : "";
+  if (strcmp(name, "mount.mediafs") == 0) return mount_mediafs(argc, argv);
+
+  struct settings settings;
+  parse(argc, argv, &settings);
+  block_signals();
+  if (settings.foreground) return supervise(&settings, -1);
+
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    complain("cannot make a pipe: %s", strerror(errno));
+    return 1;
+  }
+  pid_t helper = fork();
+  if (helper < 0) {
+    complain("cannot go into the background: %s", strerror(errno));
+    return 1;
+  }
+  if (helper > 0) {
+    close(ends[1]);
+    return await_announcement(helper, ends[0]);
+  }
+  close(ends[0]);
+  setsid();  // of no terminal: ^C and its end are not ours any more
+  if (chdir("/") != 0) complain("cannot leave the current folder: %s", strerror(errno));
+  return supervise(&settings, ends[1]);
+}

@@ -1,0 +1,174 @@
+// getopt keeps its state in C globals (optarg, optind); they are used only in `OptionParser.parse`, on the main thread.
+@preconcurrency import CSystem
+import Glibc
+
+/// One option that a command knows.
+struct Option: Sendable {
+  /// Whether a value belongs to it.
+  enum Argument: Sendable {
+    /// A flag.
+    case none
+    /// A value must follow: `--name=VALUE`, `--name VALUE`, `-nVALUE` or `-n VALUE`.
+    case required
+  }
+
+  /// Its long name, without the dashes.
+  let name: String
+  /// Its letter, without the dash; nil when it has none.
+  let letter: Character?
+  /// Whether a value belongs to it.
+  let argument: Argument
+
+  /// A flag: `--name`, and `-letter` if one is given.
+  static func flag(_ name: String, _ letter: Character? = nil) -> Option {
+    Option(name: name, letter: letter, argument: .none)
+  }
+
+  /// An option with a value: `--name VALUE`, and `-letter VALUE` if one is given.
+  static func value(_ name: String, _ letter: Character? = nil) -> Option {
+    Option(name: name, letter: letter, argument: .required)
+  }
+}
+
+/// What stood on a command line.
+struct ParsedOptions: Sendable {
+  /// The options in their order, under their long names; the value is nil for a flag.
+  var options: [(name: String, value: String?)] = []
+  /// The words that are no options, in their order.
+  var operands: [String] = []
+
+  /// Whether the option is there.
+  func has(_ name: String) -> Bool { options.contains { $0.name == name } }
+
+  /// The option's value, the last one if it was given more than once; nil when it was not given.
+  func value(_ name: String) -> String? { options.last { $0.name == name }?.value }
+
+  /// Every value of an option that may be repeated.
+  func values(_ name: String) -> [String] { options.compactMap { $0.name == name ? $0.value : nil } }
+}
+
+/// Why a command ends without having done its work.
+enum CommandError: Error, Equatable {
+  /// The command line is wrong: exit code 2.
+  case usage(String)
+  /// What was asked for cannot be done: exit code 1.
+  case failed(String)
+}
+
+/// What a command's exit code means; the same for every command.
+enum ExitCode {
+  /// Done.
+  static let done: Int32 = 0
+  /// Failed, and stderr says why.
+  static let failed: Int32 = 1
+  /// Wrong usage, nothing was done.
+  static let usage: Int32 = 2
+}
+
+/// Command lines as GNU programs read them, by glibc's getopt_long: options and operands may mix, long names may be
+/// shortened as long as one option alone is meant, `--` ends the options.
+enum OptionParser {
+  /// getopt's answers for an option it does not take, and for one whose value is missing.
+  private static let (wrong, missing) = (Int32(UInt8(ascii: "?")), Int32(UInt8(ascii: ":")))
+
+  /// Parses `arguments` (without the command's own name). `mixed: false` stops at the first operand.
+  ///
+  /// Messages name options but never their values, which may be secret.
+  static func parse(
+    _ arguments: [String], _ options: [Option], mixed: Bool = true
+  ) throws(CommandError) -> ParsedOptions {
+    let names: [UnsafeMutablePointer<CChar>?] = options.map { strdup($0.name) }
+    var argv: [UnsafeMutablePointer<CChar>?] = [strdup("mediafs")] + arguments.map { strdup($0) } + [nil]
+    let owned = argv + names  // getopt moves the pointers of `argv` about
+    defer { owned.forEach { free($0) } }
+
+    // A long option gives 256 + its index, so that it never looks like a letter.
+    var table: [CSystem.option] = zip(options, names).enumerated().map { index, pair in
+      CSystem.option(
+        name: UnsafePointer(pair.1), has_arg: pair.0.argument == .required ? 1 : 0, flag: nil, val: Int32(256 + index))
+    }
+    table.append(CSystem.option())
+    // ":" in front makes a missing value ':' rather than '?'; "+" stops at the first operand.
+    var letters = mixed ? ":" : "+:"
+    for option in options {
+      guard let letter = option.letter else { continue }
+      letters.append(letter)
+      if option.argument == .required { letters.append(":") }
+    }
+
+    var result = ParsedOptions()
+    let count = Int32(arguments.count + 1)
+    optind = 0  // glibc: start over, whatever was parsed before
+    opterr = 0  // the messages are ours: getopt's own would show values
+    while true {
+      let found = getopt_long(count, &argv, letters, table, nil)
+      if found == -1 { break }
+      let word = argv[Int(optind) - 1].map { String(cString: $0) } ?? ""
+      if found == wrong || found == missing {
+        throw .usage(complaint(about: word, missingValue: found == missing, letter: optopt, options))
+      }
+      guard let option = known(found, options) else { continue }
+      let value = option.argument == .required ? optarg.map { String(cString: $0) } : nil
+      result.options.append((option.name, value))
+    }
+    result.operands = argv[Int(optind)..<Int(count)].compactMap { $0.map { String(cString: $0) } }
+    return result
+  }
+
+  /// The option that getopt's result stands for.
+  private static func known(_ found: Int32, _ options: [Option]) -> Option? {
+    if found >= 256 { return options[Int(found) - 256] }
+    return options.first { $0.letter?.asciiValue.map(Int32.init) == found }
+  }
+
+  /// The words for an option that getopt did not take.
+  private static func complaint(
+    about word: String, missingValue: Bool, letter: Int32, _ options: [Option]
+  ) -> String {
+    if letter != 0, let option = known(letter, options) {
+      let shown = letter >= 256 ? "--\(option.name)" : option.letter.map { "-\($0)" } ?? "--\(option.name)"
+      return missingValue ? "the option \(shown) needs a value" : "the option \(shown) takes no value"
+    }
+    if letter > 32, letter < 127 { return "unknown option -\(Character(UnicodeScalar(UInt8(letter))))" }
+    let name = word.drop { $0 == "-" }.prefix { $0 != "=" }
+    let meant = options.filter { $0.name.hasPrefix(name) }.map { "--\($0.name)" }
+    if meant.count > 1 { return "the option --\(name) could mean \(meant.joined(separator: " or "))" }
+    return "unknown option --\(name)"
+  }
+}
+
+extension OptionParser {
+  /// Runs a command: parses its arguments, answers `--help`, says on stderr why it ended without success.
+  ///
+  /// - Parameters:
+  ///   - usage: what `--help` prints; its first line is the synopsis.
+  ///   - body: the command's work; returns its exit code.
+  static func run(
+    _ command: String, _ arguments: [String], usage: String, _ options: [Option],
+    _ body: (ParsedOptions) throws(CommandError) -> Int32
+  ) -> Int32 {
+    do throws(CommandError) {
+      let parsed = try parse(arguments, options + [.flag("help", "h")])
+      if parsed.has("help") {
+        print(usage)
+        return ExitCode.done
+      }
+      return try body(parsed)
+    } catch {
+      switch error {
+      case .usage(let message):
+        complain("\(command): \(message)\nTry 'mediafs help \(command)'.")
+        return ExitCode.usage
+      case .failed(let message):
+        complain(message)
+        return ExitCode.failed
+      }
+    }
+  }
+
+  /// Writes `mediafs: message` to stderr.
+  static func complain(_ message: String) {
+    var line = "mediafs: \(message)\n"
+    line.withUTF8 { bytes in _ = Glibc.write(STDERR_FILENO, bytes.baseAddress, bytes.count) }
+  }
+}

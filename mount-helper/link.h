@@ -1,0 +1,30 @@
+// The link between helper and server: PROTOCOL.md, "Messages".
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PROTOCOL_VERSION = 1, PAYLOAD_LIMIT = 8192 };
+
+enum message_type {
+  MESSAGE_OPTIONS = 1,
+  MESSAGE_INPUT = 2,
+  MESSAGE_START = 3,
+  MESSAGE_MOUNTED = 4,
+  MESSAGE_PREPARED = 16,
+  MESSAGE_READY = 17,
+  MESSAGE_LOG = 18,
+};
+
+struct message {
+  uint32_t type;
+  uint32_t value;
+  unsigned char payload[PAYLOAD_LIMIT];
+  size_t length;   // of the payload
+  int descriptor;  // the receiver's to close; -1 for none
+};
+
+// Sends one message; `descriptor` is -1 for none and stays the caller's. 0, or -1 with errno.
+int link_send(int link, uint32_t type, uint32_t value, const void *payload, size_t length, int descriptor);
+
+// Receives one message: 1, 0 at the end of the link, -1 with errno (EPROTO for what is no message).
+int link_receive(int link, struct message *message);

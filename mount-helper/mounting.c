@@ -1,0 +1,143 @@
+#define FUSE_USE_VERSION 314
+#include "mounting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mount_table.h"
+
+// libfuse names getuid() and getgid() as the mount's owner. Changing only the real ids names another and keeps root's
+// capabilities, which go with the effective id.
+static int set_real_ids(uid_t uid, gid_t gid) {
+  if (setresgid(gid, (gid_t)-1, (gid_t)-1) != 0 || setresuid(uid, (uid_t)-1, (uid_t)-1) != 0) {
+    complain("cannot act for the user: %s", strerror(errno));
+    return -1;
+  }
+  return 0;
+}
+
+int mount_filesystem(const struct settings *settings, struct mount *mount) {
+  static const struct fuse_lowlevel_ops none;  // the server has its own session; this one only mounts
+  struct fuse_args arguments = FUSE_ARGS_INIT(0, NULL);
+  int result = -1;
+  mount->device_fd = -1;
+  struct fuse_session *session = NULL;
+  if (fuse_opt_add_arg(&arguments, "mediafs") != 0 || fuse_opt_add_arg(&arguments, "-o") != 0 ||
+      fuse_opt_add_arg(&arguments, settings->mount_options) != 0) {
+    complain("not enough memory to mount");
+    goto done;
+  }
+  session = fuse_session_new(&arguments, &none, sizeof none, NULL);
+  if (!session) {
+    complain("libfuse does not take the mount options %s", settings->mount_options);
+    goto done;
+  }
+  const bool other = settings->user != NULL;
+  if (other && set_real_ids(settings->uid, settings->gid) != 0) goto done;
+  const int mounted = fuse_session_mount(session, settings->mountpoint);
+  const int restored = other ? set_real_ids(0, 0) : 0;
+  if (mounted != 0) {
+    complain("cannot mount at %s", settings->mountpoint);
+    goto done;
+  }
+  if (restored != 0) {
+    fuse_session_unmount(session);
+    goto done;
+  }
+  mount->device = mounted_device(settings->mountpoint);
+  if (mount->device == 0) {
+    complain("cannot find the mount at %s in /proc/self/mountinfo", settings->mountpoint);
+    fuse_session_unmount(session);
+    goto done;
+  }
+  mount->device_fd = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, 10);
+  if (mount->device_fd < 0) {
+    complain("cannot keep /dev/fuse open: %s", strerror(errno));
+    fuse_session_unmount(session);
+    goto done;
+  }
+  result = 0;
+
+done:
+  if (session) fuse_session_destroy(session);  // closes its own descriptor; ours keeps the connection
+  fuse_opt_free_args(&arguments);
+  return result;
+}
+
+// Whether the child's status is 0.
+static bool succeeded(pid_t child) {
+  int status;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return false;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// fusermount3 is setuid root and takes away only what its caller mounted.
+static int run_fusermount(const char *how, const char *mountpoint) {
+  pid_t child = fork();
+  if (child < 0) return -1;
+  if (child == 0) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execlp("fusermount3", "fusermount3", how, "--", mountpoint, (char *)NULL);
+    complain("cannot run fusermount3: %s", strerror(errno));
+    _exit(127);
+  }
+  return succeeded(child) ? 0 : -1;
+}
+
+// Whether the kernel still has the connection: /dev/fuse reports an error once it is unmounted or aborted.
+static bool connected(int device_fd) {
+  struct pollfd device = {.fd = device_fd};
+  return poll(&device, 1, 0) == 0;
+}
+
+// Whether stat says "Transport endpoint is not connected". Asked by a child that is the owner in every way: the kernel
+// refuses all others before it looks at the connection.
+static bool is_dead(const struct settings *settings) {
+  pid_t child = fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    struct stat unused;
+    if (settings->user && (setresgid(settings->gid, settings->gid, settings->gid) != 0 ||
+                           setresuid(settings->uid, settings->uid, settings->uid) != 0))
+      _exit(2);
+    _exit(stat(settings->mountpoint, &unused) != 0 && errno == ENOTCONN ? 0 : 1);
+  }
+  return succeeded(child);
+}
+
+// The mount that we made, still there and on top. A device number is given anew as soon as it is free, so without a
+// connection (unmounted, or aborted through /sys/fs/fuse) only a dead mount of that number counts.
+static bool is_ours(const struct settings *settings, const struct mount *mount) {
+  if (mount->device == 0 || mounted_device(settings->mountpoint) != mount->device) return false;
+  return connected(mount->device_fd) || is_dead(settings);
+}
+
+void unmount_filesystem(const struct settings *settings, struct mount *mount) {
+  if (mount->device_fd < 0) return;
+  if (is_ours(settings, mount)) {
+    int result;
+    if (geteuid() == 0) {
+      result = umount2(settings->mountpoint, UMOUNT_NOFOLLOW);
+      if (result != 0 && errno == EBUSY) result = umount2(settings->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH);
+      if (result != 0) complain("cannot unmount %s: %s", settings->mountpoint, strerror(errno));
+    } else {
+      result = run_fusermount("-uq", settings->mountpoint);
+      if (result != 0 && is_ours(settings, mount)) result = run_fusermount("-uz", settings->mountpoint);
+      if (result != 0) complain("cannot unmount %s", settings->mountpoint);
+    }
+  }
+  close(mount->device_fd);
+  mount->device_fd = -1;
+}

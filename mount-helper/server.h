@@ -1,0 +1,9 @@
+// The server process.
+#pragma once
+#include <sys/types.h>
+
+#include "settings.h"
+
+// Starts `mediafs serve --helper-fd 3` and tells it to prepare. Its process id, with our end of the link in `*link`; -1
+// when stderr says why not.
+pid_t start_server(const struct settings *settings, int *link);
