@@ -1,9 +1,83 @@
-/// `mediafs clear`.
+import Control
+import Storing
+
+/// `mediafs clear`: drops what is stored.
 enum ClearCommand {
-  static let usage = "Usage: mediafs clear PATH...|--all"
+  static let usage = """
+    Usage: mediafs clear PATH...
+           mediafs clear --all [MOUNTPOINT]
+
+    Drops what is stored of files, complete copies in the library too: they are remote
+    again, and fetched when they are read. A copy that you changed is never deleted.
+
+      PATH         a file, or a folder for all below it
+      -a, --all    everything that is stored of a mount; MOUNTPOINT may be left out when
+                   only one mount is remembered
+      -h, --help   show this text
+
+    Exit status: 0 done, 1 failed or something was kept, 2 wrong usage.
+    """
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.complain("clear: this build does not have the command")
-    return ExitCode.failed
+    OptionParser.run("clear", arguments, usage: usage, [.flag("all", "a")]) { options throws(CommandError) in
+      let choices = try choose(options)
+      let terminal = Terminal()
+      var kept: Int64 = 0
+      for choice in choices {
+        let report: ClearReport
+        do throws(ControlFailure) {
+          report = try clear(choice, all: options.has("all"))
+        } catch {
+          terminal.flush()
+          throw error.commandError
+        }
+        terminal.line(
+          "\(choice.mount.mountpoint): dropped \(TerminalText.size(report.bytes)) of "
+            + TerminalText.count(report.files, "file"))
+        terminal.flush()
+        for file in report.kept { OptionParser.complain("\(TerminalText.plain(file.path)) is kept: \(file.reason)") }
+        let unnamed = report.keptFiles - Int64(report.kept.count)
+        if unnamed > 0 { OptionParser.complain("\(TerminalText.count(unnamed, "more file")) kept") }
+        kept += report.keptFiles
+      }
+      try terminal.finish()
+      return kept == 0 ? ExitCode.done : ExitCode.failed
+    }
+  }
+
+  private static func choose(_ options: ParsedOptions) throws(CommandError) -> [MountSelection.Choice] {
+    let selection = try MountSelection.remembered()
+    guard options.has("all") else {
+      guard !options.operands.isEmpty else { throw .usage("which files? Name PATHs, or --all") }
+      let choices = try selection.choose(options.operands)
+      // A mountpoint among the paths is more likely a slip than a wish, and nothing brings back what is dropped.
+      if let whole = choices.first(where: { $0.paths.contains("") }) {
+        throw .usage("\(whole.mount.mountpoint) is the whole mount: say --all to drop everything that is stored of it")
+      }
+      return choices
+    }
+    guard options.operands.count <= 1 else { throw .usage("--all goes with one MOUNTPOINT, not with PATHs") }
+    if let mountpoint = options.operands.first {
+      return [MountSelection.Choice(mount: try selection.mount(mountpoint), paths: [])]
+    }
+    let all = selection.everything
+    guard all.count <= 1 else { throw .usage("\(all.count) mounts are remembered: which MOUNTPOINT?") }
+    guard !all.isEmpty else { throw .failed("no mount is remembered") }
+    return all
+  }
+
+  private static func clear(
+    _ choice: MountSelection.Choice, all: Bool
+  ) throws(ControlFailure) -> ClearReport {
+    let client: ControlClient
+    do throws(ControlFailure) {
+      client = try ControlClient.connect(store: choice.mount.store)
+    } catch let failure where failure.kind == .notRunning {
+      throw ControlFailure(
+        .notRunning,
+        "\(choice.mount.mountpoint) is not mounted: its store is cleared by the server that has it "
+          + "(mediafs mount \(choice.mount.mountpoint) --manifest \(choice.mount.manifest))")
+    }
+    return try client.clear(all ? nil : choice.paths)
   }
 }

@@ -1,9 +1,79 @@
-/// `mediafs fetch`.
+import Control
+import Storing
+
+/// `mediafs fetch`: completes files now.
 enum FetchCommand {
-  static let usage = "Usage: mediafs fetch [--wait] PATH..."
+  static let usage = """
+    Usage: mediafs fetch [--wait] PATH...
+
+    Completes files now, in the background, over unmounts and restarts until they are
+    whole. Files that failed are tried anew.
+
+      PATH         a file, or a folder for all below it, of a running mount
+      -w, --wait   wait until all are complete and verified, and show how it goes.
+                   Interrupting the wait does not stop the fetching.
+      -h, --help   show this text
+
+    Exit status: 0 done (with --wait: every file is complete and verified), 1 failed,
+    2 wrong usage.
+    """
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.complain("fetch: this build does not have the command")
-    return ExitCode.failed
+    OptionParser.run("fetch", arguments, usage: usage, [.flag("wait", "w")]) { options throws(CommandError) in
+      guard !options.operands.isEmpty else { throw .usage("which files? PATH is missing") }
+      let choices = try MountSelection.remembered().choose(options.operands)
+      let terminal = Terminal()
+      var isComplete = true
+      do throws(ControlFailure) {
+        var connections: [(client: ControlClient, choice: MountSelection.Choice)] = []
+        for choice in choices { connections.append((try connect(choice.mount), choice)) }
+        // Those of every mount begin before the first is waited for.
+        if !options.has("wait") || connections.count > 1 {
+          for (client, choice) in connections {
+            let report = try client.fetch(choice.paths, wait: false)
+            if !options.has("wait") { terminal.line(accepted(report, choice.mount)) }
+          }
+        }
+        if options.has("wait") {
+          for (client, choice) in connections {
+            let progress = TerminalProgress(terminal)
+            let report = try client.fetch(choice.paths, wait: true) { progress.show($0) }
+            terminal.line(summary(report, choice.mount))
+            if report.complete < report.files { isComplete = false }
+          }
+        }
+      } catch {
+        terminal.flush()
+        throw error.commandError
+      }
+      try terminal.finish()
+      return isComplete ? ExitCode.done : ExitCode.failed
+    }
   }
+
+  private static func connect(_ mount: MountRecord) throws(ControlFailure) -> ControlClient {
+    do throws(ControlFailure) {
+      return try ControlClient.connect(store: mount.store)
+    } catch let failure where failure.kind == .notRunning {
+      throw ControlFailure(
+        .notRunning,
+        "\(mount.mountpoint) is not mounted: nothing can be fetched until it is "
+          + "(mediafs mount \(mount.mountpoint) --manifest \(mount.manifest))")
+    }
+  }
+
+  private static func accepted(_ report: FetchReport, _ mount: MountRecord) -> String {
+    let open = report.files - report.complete
+    if open == 0 { return "\(mount.mountpoint): \(files(report.files)), all complete already" }
+    return "\(mount.mountpoint): \(files(open)) will be completed"
+      + (report.complete > 0 ? ", \(report.complete) are already" : "")
+  }
+
+  private static func summary(_ report: FetchReport, _ mount: MountRecord) -> String {
+    let size = TerminalText.size(report.stored)
+    if report.failed == 0 { return "\(mount.mountpoint): \(files(report.files)) complete and verified, \(size)" }
+    return "\(mount.mountpoint): \(report.complete) of \(files(report.files)) complete, \(report.failed) not"
+  }
+
+  private static func files(_ count: Int) -> String { TerminalText.count(Int64(count), "file") }
 }

@@ -1,0 +1,80 @@
+# What can be done here: `make help`.
+SHELL := /bin/bash
+SWIFT ?= swift
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILT := .build/release
+
+.DEFAULT_GOAL := build
+.PHONY: help deps test-deps toolchain build release mount test lint format demo bench install uninstall clean
+
+help:
+	@echo 'make mount MANIFEST=urls.txt MOUNTPOINT=~/media [OPTIONS=...]'
+	@echo '                installs what is missing, builds a release, mounts'
+	@echo 'make deps       installs what building and mounting need (apt-get, with sudo if needed)'
+	@echo 'make build      builds for debugging'
+	@echo 'make release    builds optimised, with the Swift runtime linked in'
+	@echo 'make test       lint, build and every test; installs what those need'
+	@echo 'make lint       checks the format of the sources; make format mends it'
+	@echo 'make demo       a media file served slowly, played while it downloads, and again without the origin'
+	@echo 'make bench      the figures of the design'
+	@echo 'make install    installs under PREFIX ($(PREFIX)), below DESTDIR; make uninstall removes that'
+	@echo 'make clean      removes what was built'
+
+deps:
+	@Scripts/deps build
+
+test-deps:
+	@Scripts/deps build test
+
+# A toolchain may be anywhere; it is found through PATH.
+toolchain:
+	@command -v $(SWIFT) >/dev/null || { \
+	  echo 'There is no "$(SWIFT)" in PATH. Swift 6.2 or later is needed: https://www.swift.org/install/linux/' >&2; \
+	  echo 'If it is installed elsewhere: make $(or $(MAKECMDGOALS),build) SWIFT=/path/to/usr/bin/swift' >&2; \
+	  exit 1; }
+
+build: deps toolchain
+	$(SWIFT) build
+
+# Only what is installed: the tests' own programs are no part of a release.
+release: deps toolchain
+	$(SWIFT) build -c release --static-swift-stdlib --product mediafs
+	$(SWIFT) build -c release --static-swift-stdlib --product mount-helper
+
+# Variables of the command line are in the environment of a recipe: nothing in a path needs quoting.
+export MANIFEST MOUNTPOINT
+mount: release
+	@[ -n "$$MANIFEST" ] && [ -n "$$MOUNTPOINT" ] || { \
+	  echo 'Say what and where: make mount MANIFEST=urls.txt MOUNTPOINT=~/media' >&2; exit 2; }
+	@# Not every shell expands the tilde in VARIABLE=~/folder.
+	@manifest=$${MANIFEST/#\~\//$$HOME/}; mountpoint=$${MOUNTPOINT/#\~\//$$HOME/}; \
+	  $(BUILT)/mediafs mount "$$mountpoint" --manifest "$$manifest" $(OPTIONS) \
+	  && echo "Mounted at $$mountpoint. Its state: $(CURDIR)/$(BUILT)/mediafs status \"$$mountpoint\""
+
+test: test-deps toolchain
+	@SWIFT=$(SWIFT) Scripts/test
+
+lint: toolchain
+	@SWIFT=$(SWIFT) Scripts/lint
+
+format: toolchain
+	$(SWIFT) format --in-place --parallel --recursive Package.swift Sources Tests
+
+demo: release
+	@Scripts/deps demo
+	@BUILT=$(BUILT) Scripts/demo
+
+bench:
+	@echo 'make bench: there is no benchmark suite in this version yet.' >&2; exit 1
+
+# Builds only when nothing is built: `sudo make install` may have no toolchain in its PATH.
+install:
+	@[ -x $(BUILT)/mediafs ] && [ -x $(BUILT)/mount-helper ] || $(MAKE) release
+	@Scripts/install-files install $(BUILT) "$(PREFIX)" "$(DESTDIR)"
+
+uninstall:
+	@Scripts/install-files uninstall $(BUILT) "$(PREFIX)" "$(DESTDIR)"
+
+clean:
+	rm -rf .build

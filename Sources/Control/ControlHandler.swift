@@ -1,0 +1,144 @@
+/// What the control socket asks of the server.
+///
+/// Called on control threads, several at once. Every call may wait for the disk, none for the network. Paths are normal:
+/// no leading, trailing or doubled slash, no `.` or `..`; the root is the empty path.
+public protocol ControlHandler: AnyObject, Sendable, StatusSource {
+  /// Asks for all of the files at and below `paths` to be completed, now and over restarts; returns them. Files that are
+  /// complete or failed already are among them (failed ones are tried anew). `notFound` for a path that is not there: then nothing was begun.
+  func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget]
+  /// How far those are, in the same order. Asked every 200 ms while a client waits, for at most ``ControlLimits/polled``
+  /// targets at once.
+  func progress(of targets: [FetchTarget]) -> [FetchProgress]
+  /// Drops what is stored of the files at and below `paths` (nil: of all), completed copies too; a copy that a user
+  /// changed is kept and reported.
+  func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport
+  /// Asks the server to end: to unmount and save. Must only give the word and return, since the listener is stopped by it.
+  func stop()
+}
+
+/// A file that a client waits for.
+public struct FetchTarget: Sendable, Equatable {
+  /// What the server knows it by; opaque here.
+  public var id: Int64
+  /// Its path in the mount.
+  public var path: String
+
+  /// That file.
+  public init(id: Int64, path: String) {
+    self.id = id
+    self.path = path
+  }
+}
+
+/// How far one fetched file is. ``FileState/complete`` means verified; ``FileState/failed`` that it does not go on by
+/// itself (also when the store or the disk is full).
+public struct FetchProgress: Codable, Sendable, Equatable {
+  /// Its path in the mount.
+  public var path: String
+  /// How much of it is here.
+  public var state: FileState
+  /// Bytes that are stored.
+  public var stored: Int64
+  /// Bytes it has, when known.
+  public var size: Int64?
+  /// Bytes a second that arrive now.
+  public var rate: Double
+  /// Why it failed, or what holds it up; nil for nothing.
+  public var error: String?
+  /// What to do about `error`.
+  public var advice: String?
+
+  /// That progress.
+  public init(
+    path: String, state: FileState, stored: Int64, size: Int64? = nil, rate: Double = 0, error: String? = nil,
+    advice: String? = nil
+  ) {
+    self.path = path
+    self.state = state
+    self.stored = stored
+    self.size = size
+    self.rate = rate.isFinite ? rate : 0
+    self.error = error
+    self.advice = advice
+  }
+
+  /// Whether nothing more will come: complete, failed, or kept as a user's own.
+  public var isOver: Bool { state == .complete || state == .failed || state == .modified }
+}
+
+/// Where a fetch stands as a whole, and what changed since the last report.
+public struct FetchReport: Codable, Sendable, Equatable {
+  /// Files asked for.
+  public var files: Int = 0
+  /// Files complete and verified.
+  public var complete: Int = 0
+  /// Files that will not become complete by themselves.
+  public var failed: Int = 0
+  /// Bytes stored of all of them, as last looked at.
+  public var stored: Int64 = 0
+  /// Bytes of those whose size is known.
+  public var size: Int64 = 0
+  /// Files whose size is not known yet.
+  public var unknownSizes: Int = 0
+  /// Bytes a second that arrive now for them.
+  public var rate: Double = 0
+  /// Those that are over since the last report, and some (at most ``ControlLimits/shown``) that are being fetched.
+  public var changes: [FetchProgress] = []
+
+  /// All zero.
+  public init() {}
+
+  /// Whether there is nothing to wait for any more.
+  public var isOver: Bool { complete + failed >= files }
+}
+
+/// What `clear` did.
+public struct ClearReport: Codable, Sendable, Equatable {
+  /// A file that was left alone.
+  public struct Kept: Codable, Sendable, Equatable {
+    /// Its path in the mount.
+    public var path: String
+    /// Why, for a person.
+    public var reason: String
+
+    /// That file, for that reason.
+    public init(path: String, reason: String) {
+      self.path = path
+      self.reason = reason
+    }
+  }
+
+  /// Files of which something was dropped.
+  public var files: Int64
+  /// Bytes that were dropped.
+  public var bytes: Int64
+  /// Files that were left alone, the first ``ControlLimits/shown`` of them.
+  public var kept: [Kept]
+  /// How many were left alone in all.
+  public var keptFiles: Int64
+
+  /// Nothing dropped, unless given.
+  public init(files: Int64 = 0, bytes: Int64 = 0, kept: [Kept] = [], keptFiles: Int64 = 0) {
+    self.files = files
+    self.bytes = bytes
+    self.kept = kept
+    self.keptFiles = keptFiles
+  }
+}
+
+/// Who serves, as `hello` tells.
+public struct ServerIdentity: Codable, Sendable, Equatable {
+  /// Its process id.
+  public var pid: Int32
+  /// Where it is mounted: an absolute path.
+  public var mountpoint: String
+  /// The program's version.
+  public var program: String
+
+  /// That server.
+  public init(pid: Int32, mountpoint: String, program: String) {
+    self.pid = pid
+    self.mountpoint = mountpoint
+    self.program = program
+  }
+}

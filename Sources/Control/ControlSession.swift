@@ -1,0 +1,166 @@
+import Base
+
+/// One client's connection on the server's side: reads a request, answers it, reads the next. Owned by its thread.
+///
+/// What comes is taken as hostile: every request is bounded, checked and made normal before the handler sees it. A request
+/// that is wrong gets an answer that says so, and ends the connection only when the next line cannot be found any more.
+struct ControlSession {
+  private let socket: ControlSocket
+  private var lines: LineReader
+  private let handler: any ControlHandler
+  private let identity: ServerIdentity
+  private let patience: ControlListener.Patience
+  private var outgoing: [UInt8] = []
+
+  init(
+    socket: ControlSocket, handler: any ControlHandler, identity: ServerIdentity, patience: ControlListener.Patience
+  ) {
+    self.socket = socket
+    lines = LineReader(socket)
+    self.handler = handler
+    self.identity = identity
+    self.patience = patience
+  }
+
+  /// Serves until the peer closes, says something that is no line, or takes too long.
+  mutating func run() {
+    do throws(ControlFailure) {
+      while let line = try nextLine() {
+        do throws(ControlFailure) {
+          try answer(try decodeLine(ControlRequest.self, line))
+        } catch let failure where failure.kind == .gone || failure.kind == .silent {
+          throw failure
+        } catch {
+          try put(ControlReply(error))
+        }
+        try flush()
+      }
+    } catch {
+      Log.debug("control: a connection ended: \(error)")
+    }
+  }
+
+  /// The next request's line; says why there will be none if the peer is there but does not speak in lines.
+  private mutating func nextLine() throws(ControlFailure) -> [UInt8]? {
+    do throws(ControlFailure) {
+      return try lines.next(until: Instant.now.adding(seconds: patience.request))
+    } catch {
+      if error.kind != .gone {
+        try put(ControlReply(error))
+        try flush()
+      }
+      throw error
+    }
+  }
+
+  private mutating func answer(_ request: ControlRequest) throws(ControlFailure) {
+    guard request.version == ControlLimits.version else {
+      throw ControlFailure(
+        .version,
+        "this server speaks version \(ControlLimits.version) of the control protocol, not \(request.version): "
+          + "use the mediafs that mounted it, or mount again")
+    }
+    let paths = try request.paths.map(normalized)
+    switch request.request {
+    case .hello:
+      var reply = ControlReply(.hello)
+      reply.version = ControlLimits.version
+      reply.server = identity
+      try put(reply)
+    case .status: try status(request, paths)
+    case .fetch: try fetch(try some(paths), wait: request.wait ?? false)
+    case .clear:
+      let everything = request.all ?? false
+      guard everything != (paths != nil) else {
+        throw ControlFailure(.malformed, "clear takes either \"paths\" or \"all\": true")
+      }
+      var reply = ControlReply(.cleared)
+      reply.cleared = try handler.clear(everything ? nil : try some(paths))
+      try put(reply)
+      try put(ControlReply(.done))
+    case .stop:
+      // Answered first: the handler's word closes this connection, perhaps before anything could still be sent.
+      try put(ControlReply(.done))
+      try flush()
+      handler.stop()
+    }
+  }
+
+  private mutating func status(_ request: ControlRequest, _ paths: [String]?) throws(ControlFailure) {
+    let limit = request.limit ?? ControlLimits.page
+    guard 0...ControlLimits.page ~= limit else {
+      throw ControlFailure(.malformed, "\"limit\" is 0 to \(ControlLimits.page)")
+    }
+    let query = StatusQuery(paths: paths, all: request.all ?? false, after: request.after, limit: limit)
+    if request.totals ?? false {
+      var reply = ControlReply(.totals)
+      reply.totals = try handler.totals(query)
+      try put(reply)
+    }
+    var done = ControlReply(.done)
+    if limit > 0 {
+      let page = try handler.page(query)
+      for file in page.files {
+        var reply = ControlReply(.file)
+        reply.file = file
+        reply.file?.ranges = Array(file.ranges.prefix(ControlLimits.ranges))
+        try put(reply)
+      }
+      done.next = page.next
+    }
+    try put(done)
+  }
+
+  private mutating func fetch(_ paths: [String], wait: Bool) throws(ControlFailure) {
+    var watch = FetchWatch(try handler.fetch(paths))
+    var report = watch.look(handler)
+    while wait, !report.isOver {
+      try put(report)
+      try flush()
+      // A peer that leaves, or asks for something else in the middle, stops waiting; the fetch itself goes on.
+      if socket.isDisturbed(within: patience.report) { return }
+      report = watch.look(handler)
+    }
+    try put(report)
+    try put(ControlReply(.done))
+  }
+
+  private mutating func put(_ report: FetchReport) throws(ControlFailure) {
+    var reply = ControlReply(.report)
+    reply.report = report
+    try put(reply)
+  }
+
+  /// Queues one line; what has come together is sent in pieces, not line by line.
+  private mutating func put(_ reply: ControlReply) throws(ControlFailure) {
+    outgoing += try encodeLine(reply)
+    if outgoing.count >= 64 << 10 { try flush() }
+  }
+
+  private mutating func flush() throws(ControlFailure) {
+    let piece = outgoing
+    outgoing.removeAll(keepingCapacity: true)
+    try socket.send(piece, until: Instant.now.adding(seconds: patience.reply))
+  }
+}
+
+private func some(_ paths: [String]?) throws(ControlFailure) -> [String] {
+  guard let paths, !paths.isEmpty else { throw ControlFailure(.malformed, "\"paths\" is missing or empty") }
+  return paths
+}
+
+/// Paths without leading, trailing and doubled slashes and `.`; `malformed` for `..`, NUL, or too many.
+private func normalized(_ paths: [String]) throws(ControlFailure) -> [String] {
+  guard paths.count <= ControlLimits.paths else {
+    throw ControlFailure(.malformed, "\(paths.count) paths at once: \(ControlLimits.paths) are taken")
+  }
+  var result: [String] = []
+  for path in paths {
+    let parts = path.split(separator: "/").filter { $0 != "." }
+    guard !parts.contains(".."), !path.utf8.contains(0) else {
+      throw ControlFailure(.malformed, "a path with \"..\" or NUL in it")
+    }
+    result.append(parts.joined(separator: "/"))
+  }
+  return result
+}

@@ -1,0 +1,68 @@
+/// Follows a fetch of any number of files, at a cost per look that is bounded: those that are over are never asked about
+/// again, and of the others at most ``ControlLimits/polled`` are, in turn.
+struct FetchWatch {
+  /// What a file added to the sums when it was last looked at.
+  private struct Share {
+    var stored: Int64 = 0
+    var size: Int64 = 0
+    var knowsSize = false
+    var rate = 0.0
+  }
+
+  private var waiting: [(target: FetchTarget, share: Share)]
+  private var position = 0
+  private var sums = FetchReport()
+
+  init(_ targets: [FetchTarget]) {
+    waiting = targets.map { ($0, Share()) }
+    sums.files = targets.count
+    sums.unknownSizes = targets.count
+  }
+
+  /// Asks about the next files in turn and sums up.
+  mutating func look(_ handler: any ControlHandler) -> FetchReport {
+    sums.changes = []
+    if position >= waiting.count { position = 0 }
+    let end = min(position + ControlLimits.polled, waiting.count)
+    let news = handler.progress(of: waiting[position..<end].map(\.target))
+    var shown = 0
+    var kept = position
+    for (index, progress) in zip(position..<end, news) {
+      let before = waiting[index].share
+      var share = before
+      share.stored = progress.stored
+      share.rate = progress.isOver ? 0 : progress.rate  // over: nothing arrives, whatever was measured last
+      if let size = progress.size {
+        share.size = size
+        share.knowsSize = true
+      }
+      waiting[index].share = share
+      account(before, share)
+      if progress.isOver {
+        if progress.state == .complete { sums.complete += 1 } else { sums.failed += 1 }
+        sums.changes.append(progress)
+      } else {
+        if progress.rate > 0 || progress.error != nil, shown < ControlLimits.shown {
+          shown += 1
+          sums.changes.append(progress)
+        }
+        waiting.swapAt(index, kept)
+        kept += 1
+      }
+    }
+    // What the handler gave no news of stays as it was.
+    let asked = position + min(news.count, end - position)
+    waiting.removeSubrange(kept..<asked)
+    position = kept + (end - asked)
+    if sums.rate < 1e-3 { sums.rate = 0 }  // what rounding leaves
+    return sums
+  }
+
+  /// Puts what a file adds now in the place of what it added before.
+  private mutating func account(_ before: Share, _ now: Share) {
+    sums.stored += now.stored - before.stored
+    sums.size += now.size - before.size
+    sums.rate += now.rate - before.rate
+    if now.knowsSize, !before.knowsSize { sums.unknownSizes -= 1 }
+  }
+}

@@ -1,0 +1,159 @@
+/// How much of a file is here.
+public enum FileState: String, Codable, Sendable, CaseIterable {
+  /// Nothing of it is stored.
+  case remote
+  /// Some of it is stored.
+  case partial
+  /// All of it is in the library, verified.
+  case complete
+  /// The last attempt to get it failed; it is not tried again by itself.
+  case failed
+  /// A user changed the library's copy: it is kept, and not served as the origin's.
+  case modified
+}
+
+/// What `status` tells of one file.
+public struct FileStatus: Sendable, Equatable {
+  /// Its path in the mount, without a leading slash.
+  public var path: String
+  /// How much of it is here.
+  public var state: FileState
+  /// Bytes that are stored.
+  public var stored: Int64
+  /// Bytes it has; nil while that is not known.
+  public var size: Int64?
+  /// Which bytes are stored: `[start, end]` pairs, ascending, half-open.
+  public var ranges: [[Int64]]
+  /// Bytes a second that arrive now.
+  public var rate: Double
+  /// Transfers that run now.
+  public var transfers: Int
+  /// The last error, for a person, without secrets; nil for none.
+  public var error: String?
+  /// What to do about `error`; nil for nothing.
+  public var advice: String?
+
+  /// A file of which nothing is known, unless given.
+  public init(
+    path: String, state: FileState = .remote, stored: Int64 = 0, size: Int64? = nil, ranges: [[Int64]] = [],
+    rate: Double = 0, transfers: Int = 0, error: String? = nil, advice: String? = nil
+  ) {
+    self.path = path
+    self.state = state
+    self.stored = stored
+    self.size = size
+    self.ranges = ranges
+    self.rate = rate
+    self.transfers = transfers
+    self.error = error
+    self.advice = advice
+  }
+}
+
+extension FileStatus: Codable {
+  private enum CodingKeys: String, CodingKey {
+    case path, state, stored, size, ranges, rate, transfers, error, advice
+  }
+
+  /// Writes every key, with null for what is not known: who reads the JSON need not ask whether a key is there.
+  public func encode(to encoder: any Encoder) throws {
+    var container = encoder.container(keyedBy: CodingKeys.self)
+    try container.encode(path, forKey: .path)
+    try container.encode(state, forKey: .state)
+    try container.encode(stored, forKey: .stored)
+    try container.encode(size, forKey: .size)
+    try container.encode(ranges, forKey: .ranges)
+    // JSON has no infinity: a rate over an interval of nothing is none.
+    try container.encode(rate.isFinite ? rate : 0, forKey: .rate)
+    try container.encode(transfers, forKey: .transfers)
+    try container.encode(error, forKey: .error)
+    try container.encode(advice, forKey: .advice)
+  }
+}
+
+/// Sums over all files of a mount, or over those below the paths that were asked for.
+public struct StatusTotals: Codable, Sendable, Equatable {
+  /// Files.
+  public var files: Int64 = 0
+  /// Of these, in state ``FileState/remote``.
+  public var remote: Int64 = 0
+  /// In state ``FileState/partial``.
+  public var partial: Int64 = 0
+  /// In state ``FileState/complete``.
+  public var complete: Int64 = 0
+  /// In state ``FileState/failed``.
+  public var failed: Int64 = 0
+  /// In state ``FileState/modified``.
+  public var modified: Int64 = 0
+  /// Bytes that are stored.
+  public var stored: Int64 = 0
+  /// Bytes of the files whose size is known.
+  public var size: Int64 = 0
+  /// Files whose size is not known.
+  public var unknownSizes: Int64 = 0
+  /// Bytes a second that arrive now.
+  public var rate: Double = 0
+  /// Transfers that run now.
+  public var transfers: Int64 = 0
+
+  /// All zero.
+  public init() {}
+
+  /// Counts one file in.
+  public mutating func add(_ file: FileStatus) {
+    files += 1
+    switch file.state {
+    case .remote: remote += 1
+    case .partial: partial += 1
+    case .complete: complete += 1
+    case .failed: failed += 1
+    case .modified: modified += 1
+    }
+    stored += file.stored
+    if let known = file.size { size += known } else { unknownSizes += 1 }
+    rate += file.rate.isFinite ? file.rate : 0
+    transfers += Int64(file.transfers)
+  }
+}
+
+/// Which files `status` is to tell of, and from where on.
+public struct StatusQuery: Sendable, Equatable {
+  /// Paths in the mount, without a leading slash; a folder means all below it, an empty path the root. Nil: the whole mount.
+  public var paths: [String]?
+  /// Whether files of which nothing is known, stored or failed are listed as well. With `paths` all are, in any case.
+  public var all: Bool
+  /// Where the page before ended (``StatusPage/next``); nil for the first page. Opaque to who asks.
+  public var after: String?
+  /// Files a page has at most; 1 to ``ControlLimits/page``.
+  public var limit: Int
+
+  /// The first page of what was touched, unless given.
+  public init(paths: [String]? = nil, all: Bool = false, after: String? = nil, limit: Int = ControlLimits.page) {
+    self.paths = paths
+    self.all = all
+    self.after = after
+    self.limit = limit
+  }
+}
+
+/// Some files, and where to go on: a mount may have a million, which are never in memory at once.
+public struct StatusPage: Sendable, Equatable {
+  /// The files, in the source's own order, which stays from page to page.
+  public var files: [FileStatus]
+  /// What to give as ``StatusQuery/after`` for the next page; nil: this was the last.
+  public var next: String?
+
+  /// That page.
+  public init(files: [FileStatus], next: String?) {
+    self.files = files
+    self.next = next
+  }
+}
+
+/// Whoever can tell the state of a mount's files: a running server, or the catalog of its store.
+public protocol StatusSource {
+  /// Sums over what `query.paths` name, whatever `all`, `after` and `limit` say. `notFound` for a path that is not there.
+  func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals
+  /// The next page. `notFound` for a path that is not there.
+  func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage
+}

@@ -1,0 +1,69 @@
+/// A place in a mount, as a user's path argument named it.
+public struct MountPath: Sendable, Equatable {
+  /// The mountpoint, one of those that were given.
+  public var mountpoint: String
+  /// The path in the mount, without a leading slash; empty for the mountpoint itself.
+  public var path: String
+
+  /// That place.
+  public init(mountpoint: String, path: String) {
+    self.mountpoint = mountpoint
+    self.path = path
+  }
+
+  /// Where `argument` points, when that is at or below one of `mountpoints` (absolute, without links); nil when it is
+  /// elsewhere.
+  ///
+  /// Links are followed as the kernel does, but nothing at or below a mountpoint is ever looked at: the server behind it
+  /// may be dead, and then a look would fail or hang. Inside, `..` only takes a component away.
+  ///
+  /// - Parameters:
+  ///   - folder: what a relative argument starts from: an absolute path.
+  ///   - readLink: what the link at a path says; nil when there is no link at it.
+  public static func resolve(
+    _ argument: String, from folder: String, mountpoints: [String], readLink: (String) -> String?
+  ) -> MountPath? {
+    let absolute = argument.hasPrefix("/") ? argument : folder + "/" + argument
+    let mounts = mountpoints.map { (whole: $0, parts: parts($0)) }.sorted { $0.parts.count > $1.parts.count }
+    func mount(of path: [Substring]) -> (whole: String, parts: [Substring])? {
+      mounts.first { path.starts(with: $0.parts) }  // the deepest comes first
+    }
+
+    var waiting = Array(parts(absolute).reversed())
+    var resolved: [Substring] = []
+    var links = 0
+    while let part = waiting.popLast() {
+      if part == ".." {
+        _ = resolved.popLast()
+        continue
+      }
+      resolved.append(part)
+      guard mount(of: resolved) == nil, links < 40 else { continue }  // 40 links: the kernel's own limit
+      if let target = readLink("/" + resolved.joined(separator: "/")) {
+        links += 1
+        resolved.removeLast()
+        if target.hasPrefix("/") { resolved = [] }
+        waiting += parts(target).reversed()
+      }
+    }
+    guard let found = mount(of: resolved) else { return nil }
+    return MountPath(
+      mountpoint: found.whole, path: resolved.dropFirst(found.parts.count).joined(separator: "/"))
+  }
+
+  /// A path argument that is relative to a mount, made normal; nil when it leads out of it.
+  public static func relative(_ argument: String) -> String? {
+    var kept: [Substring] = []
+    for part in parts(argument) {
+      if part == ".." {
+        guard kept.popLast() != nil else { return nil }
+      } else {
+        kept.append(part)
+      }
+    }
+    return kept.joined(separator: "/")
+  }
+
+  /// The components, without empty ones and `.`.
+  private static func parts(_ path: String) -> [Substring] { path.split(separator: "/").filter { $0 != "." } }
+}

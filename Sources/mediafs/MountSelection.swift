@@ -1,0 +1,110 @@
+import Control
+import Glibc
+import Storing
+
+/// The mounts that are remembered, and which of them a command line is about.
+struct MountSelection {
+  /// A mount, and paths in it.
+  struct Choice {
+    /// The mount.
+    var mount: MountRecord
+    /// Paths in it, without a leading slash; the empty path is the mountpoint itself.
+    var paths: [String]
+  }
+
+  private let mounts: [MountRecord]
+  private let folder: String
+
+  /// Those of this user.
+  static func remembered() throws(CommandError) -> MountSelection {
+    var environment: [String: String] = [:]
+    for name in ["HOME", "XDG_DATA_HOME"] { environment[name] = getenv(name).map { String(cString: $0) } }
+    let mounts: [MountRecord]
+    do throws(StoreError) {
+      mounts = try MountRegistry(environment: environment, uid: geteuid()).all()
+    } catch {
+      throw .failed(error.message)
+    }
+    // Answered from the kernel's name cache, also within a dead mount.
+    guard let folder = getcwd(nil, 0) else { return MountSelection(mounts: mounts, folder: "/") }
+    defer { free(folder) }
+    return MountSelection(mounts: mounts, folder: String(cString: folder))
+  }
+
+  private init(mounts: [MountRecord], folder: String) {
+    self.mounts = mounts
+    self.folder = folder
+  }
+
+  /// Every mount as a whole.
+  var everything: [Choice] { mounts.map { Choice(mount: $0, paths: [""]) } }
+
+  /// The mount that `argument` names.
+  func mount(_ argument: String) throws(CommandError) -> MountRecord {
+    guard let place = resolve(argument), place.path.isEmpty, let mount = record(place) else {
+      throw .failed(unknown(argument))
+    }
+    return mount
+  }
+
+  /// What `operands` name, mount by mount in the order of their first naming.
+  ///
+  /// An operand is a path at or below a mountpoint; else, if it is relative, it is looked for in `base`, else in the only
+  /// mount that is remembered.
+  func choose(_ operands: some Sequence<String>, in base: MountRecord? = nil) throws(CommandError) -> [Choice] {
+    var choices: [Choice] = []
+    for operand in operands {
+      let (mount, path) = try place(operand, base)
+      if let index = choices.firstIndex(where: { $0.mount.mountpoint == mount.mountpoint }) {
+        choices[index].paths.append(path)
+      } else {
+        choices.append(Choice(mount: mount, paths: [path]))
+      }
+    }
+    return choices
+  }
+
+  private func place(_ operand: String, _ base: MountRecord?) throws(CommandError) -> (MountRecord, String) {
+    if operand.isEmpty { throw .usage("an empty path") }
+    if let place = resolve(operand), let mount = record(place), base == nil || base == mount {
+      return (mount, place.path)
+    }
+    guard !operand.hasPrefix("/"), let mount = base ?? (mounts.count == 1 ? mounts[0] : nil) else {
+      throw .failed(unknown(operand))
+    }
+    guard let path = MountPath.relative(operand) else {
+      throw .failed("\(operand) leads out of \(mount.mountpoint)")
+    }
+    return (mount, path)
+  }
+
+  /// Whether `operand` is a mountpoint itself.
+  func isMountpoint(_ operand: String) -> Bool { resolve(operand)?.path.isEmpty == true }
+
+  private func resolve(_ argument: String) -> MountPath? {
+    MountPath.resolve(argument, from: folder, mountpoints: mounts.map(\.mountpoint)) { path in
+      var target = [CChar](repeating: 0, count: Int(PATH_MAX))
+      let count = readlink(path, &target, target.count)
+      guard count > 0 else { return nil }
+      return String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+  }
+
+  private func record(_ place: MountPath) -> MountRecord? { mounts.first { $0.mountpoint == place.mountpoint } }
+
+  private func unknown(_ argument: String) -> String {
+    let known = mounts.map(\.mountpoint)
+    let hint =
+      switch known.count {
+      case 0: "no mount of this user is remembered (another user's mounts are asked about by that user, or as root)"
+      case 1...5: "remembered: \(known.joined(separator: ", "))"
+      default: "\(known.count) are remembered: 'mediafs status' lists them"
+      }
+    return "\(argument) is not at or below a mount: \(hint)"
+  }
+}
+
+extension ControlFailure {
+  /// The command's own words for it.
+  var commandError: CommandError { .failed(message) }
+}

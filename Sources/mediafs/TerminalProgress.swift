@@ -1,0 +1,102 @@
+import Base
+import Control
+
+/// Shows how a fetch goes: on a terminal a few lines that are drawn anew (what is being fetched, and the whole); elsewhere
+/// a line for each file that is over, and one about the whole every ten seconds.
+final class TerminalProgress {
+  /// Files shown at once: what fits a small terminal beside a prompt.
+  private static let rows = 8
+  private static let reportEvery = 10.0
+
+  private let terminal: Terminal
+  private var drawn = 0
+  private var lastReport = Instant.now
+  private var busy: [FetchProgress] = []
+
+  init(_ terminal: Terminal) { self.terminal = terminal }
+
+  /// Takes the next report in.
+  func show(_ report: FetchReport) {
+    erase()
+    for file in report.changes where file.isOver { over(file) }
+    busy = report.changes.filter { !$0.isOver }
+    if terminal.isInteractive {
+      if !report.isOver { draw(report) }
+    } else if Instant.now.seconds(since: lastReport) >= Self.reportEvery, !report.isOver {
+      lastReport = .now
+      terminal.line(whole(report))
+    }
+    terminal.flush()
+  }
+
+  /// The line for a file that is over: complete, or why not.
+  private func over(_ file: FetchProgress) {
+    let path = TerminalText.plain(file.path)
+    switch file.state {
+    case .complete: terminal.line("complete  \(TerminalText.padded(TerminalText.size(file.stored), 9, right: true))  \(path)")
+    case .modified: terminal.line("modified  \(path): \(file.error ?? "you changed the copy; it is kept as it is")")
+    case .failed, .partial, .remote: terminal.line("failed    \(path): \(file.error ?? "no reason is known")")
+    }
+    if file.state != .complete, let advice = file.advice { terminal.line("          \(TerminalText.plain(advice))") }
+  }
+
+  private func draw(_ report: FetchReport) {
+    let columns = terminal.columns
+    var lines = busy.prefix(Self.rows).map { file in
+      bar(
+        TerminalText.plain(file.path), file.stored, file.size, file.rate, columns,
+        note: file.error.map { TerminalText.plain($0) })
+    }
+    if busy.count > Self.rows { lines.append("… and \(busy.count - Self.rows) more") }
+    // The sum of the sizes is the whole only when all are known.
+    let size = report.unknownSizes == 0 ? report.size : nil
+    let name = "\(report.complete + report.failed) of \(TerminalText.count(Int64(report.files), "file"))"
+    lines.append(bar(name, report.stored, size, report.rate, columns, note: nil))
+    for line in lines { terminal.line(TerminalText.fitted(line, columns - 1)) }
+    drawn = lines.count
+  }
+
+  /// Goes back over what was drawn and clears it (ECMA-48: CPL, ED).
+  private func erase() {
+    if drawn > 0 { terminal.raw("\u{1B}[\(drawn)F\u{1B}[J") }
+    drawn = 0
+  }
+
+  /// `name  [#####.....]  42%  12.0 MiB / 28.5 MiB  1.60 MiB/s  10s`
+  private func bar(
+    _ name: String, _ stored: Int64, _ size: Int64?, _ rate: Double, _ columns: Int, note: String?
+  ) -> String {
+    let percent = TerminalText.percent(stored, of: size)
+    var numbers = percent.map { TerminalText.padded("\($0)%", 4, right: true) } ?? "   ?"
+    numbers += "  " + TerminalText.padded(amount(stored, size), 21)
+    numbers += "  " + TerminalText.padded(TerminalText.rate(rate), 11)
+    numbers += "  " + TerminalText.padded(note ?? remaining(stored, size, rate), 7)
+    let width = min(20, max(0, columns - TerminalText.width(numbers) - 22))
+    let filled = (percent ?? 0) * width / 100
+    let cells = String(repeating: "#", count: filled) + String(repeating: ".", count: width - filled)
+    let room = max(8, columns - TerminalText.width(numbers) - width - 6)
+    let label = TerminalText.padded(TerminalText.fitted(name, room), room)
+    return label + (width > 0 ? " [\(cells)] " : " ") + numbers
+  }
+
+  /// The whole in one line, for logs.
+  private func whole(_ report: FetchReport) -> String {
+    let size = report.unknownSizes == 0 ? report.size : nil
+    var parts = [
+      "\(report.complete + report.failed) of \(TerminalText.count(Int64(report.files), "file"))",
+      amount(report.stored, size), TerminalText.rate(report.rate),
+    ]
+    let left = remaining(report.stored, size, report.rate)
+    if !left.isEmpty { parts.append("\(left) left") }
+    return parts.filter { !$0.isEmpty }.joined(separator: ", ")
+  }
+
+  private func amount(_ stored: Int64, _ size: Int64?) -> String {
+    "\(TerminalText.size(stored)) / \(size.map(TerminalText.size) ?? "?")"
+  }
+
+  private func remaining(_ stored: Int64, _ size: Int64?, _ rate: Double) -> String {
+    guard let size, size > stored, rate >= 1 else { return "" }
+    return TerminalText.duration(Double(size - stored) / rate)
+  }
+}

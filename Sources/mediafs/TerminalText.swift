@@ -1,0 +1,123 @@
+import Glibc
+
+/// Numbers and names as a person reads them.
+enum TerminalText {
+  /// Bytes with three digits in binary units: `0 B`, `999 B`, `1.50 KiB`, `48.0 MiB`.
+  static func size(_ bytes: Int64) -> String {
+    if bytes < 1000 { return "\(bytes) B" }
+    var value = Double(bytes)
+    var unit = 0
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
+    // From 999.5 on, three digits would be rounded up to four.
+    while value >= 999.5, unit < units.count - 1 {
+      value /= 1024
+      unit += 1
+    }
+    let digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0
+    return "\(decimal(value, digits)) \(units[unit])"
+  }
+
+  /// A rate: `1.60 MiB/s`; empty when nothing arrives.
+  static func rate(_ bytesPerSecond: Double) -> String {
+    guard bytesPerSecond >= 0.5, bytesPerSecond < 1e18 else { return "" }
+    return size(Int64(bytesPerSecond.rounded())) + "/s"
+  }
+
+  /// A time to wait, in seconds: `9s`, `2m05s`, `3h20m`, `4d02h`.
+  static func duration(_ seconds: Double) -> String {
+    guard seconds.isFinite, seconds < 1e9 else { return "?" }
+    let whole = Int(max(seconds, 0).rounded(.up))
+    func two(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
+    switch whole {
+    case ..<60: return "\(whole)s"
+    case ..<3600: return "\(whole / 60)m\(two(whole % 60))s"
+    case ..<86400: return "\(whole / 3600)h\(two(whole / 60 % 60))m"
+    default: return "\(whole / 86400)d\(two(whole / 3600 % 24))h"
+    }
+  }
+
+  /// How much of `size` is `stored`, rounded down so that 100% means all; nil for an unknown or empty size.
+  static func percent(_ stored: Int64, of size: Int64?) -> Int? {
+    guard let size, size > 0 else { return nil }
+    return Int((Double(min(stored, size)) / Double(size) * 100).rounded(.down))
+  }
+
+  /// `1 file`, `2 files`.
+  static func count(_ number: Int64, _ one: String, _ many: String? = nil) -> String {
+    "\(number) \(number == 1 ? one : many ?? one + "s")"
+  }
+
+  /// A name with nothing in it that a terminal would obey: control characters, and those that turn the direction of
+  /// writing, are shown as `\u{…}`.
+  static func plain(_ text: String) -> String {
+    guard text.unicodeScalars.contains(where: isControl) else { return text }
+    var result = ""
+    for scalar in text.unicodeScalars {
+      if isControl(scalar) {
+        result += "\\u{\(String(scalar.value, radix: 16))}"
+      } else {
+        result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+
+  private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar.properties.generalCategory {
+    case .control, .lineSeparator, .paragraphSeparator, .surrogate: return true
+    case .format: return scalar.value != 0x200D  // the joiner is part of many emoji
+    default: return false
+    }
+  }
+
+  /// How many columns a terminal gives to `text`.
+  static func width(_ text: String) -> Int { text.reduce(0) { $0 + width($1) } }
+
+  /// The wide blocks of Unicode's EastAsianWidth.txt, and emoji, take two columns; marks none, being part of a character.
+  private static func width(_ character: Character) -> Int {
+    guard let first = character.unicodeScalars.first else { return 0 }
+    switch first.value {
+    case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F,
+      0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x1F300...0x1F64F, 0x1F900...0x1F9FF, 0x20000...0x3FFFD:
+      return 2
+    default: return 1
+    }
+  }
+
+  /// `text`, cut in its middle to at most `columns`: the start of a path and its extension both tell something.
+  static func fitted(_ text: String, _ columns: Int) -> String {
+    guard width(text) > columns else { return text }
+    guard columns > 1 else { return columns == 1 ? "…" : "" }
+    var head = ""
+    var tail = ""
+    var left = columns - 1
+    var front = text[...]
+    var fromFront = true
+    while let next = fromFront ? front.first : front.last, width(next) <= left {
+      left -= width(next)
+      if fromFront {
+        head.append(next)
+        front.removeFirst()
+      } else {
+        tail = String(next) + tail
+        front.removeLast()
+      }
+      fromFront.toggle()
+    }
+    return head + "…" + tail
+  }
+
+  /// `text`, filled up with spaces behind it (or before it, `right`) to `columns`.
+  static func padded(_ text: String, _ columns: Int, right: Bool = false) -> String {
+    let fill = String(repeating: " ", count: max(0, columns - width(text)))
+    return right ? fill + text : text + fill
+  }
+
+  private static func decimal(_ value: Double, _ digits: Int) -> String {
+    let scale = digits == 2 ? 100.0 : digits == 1 ? 10.0 : 1.0
+    let scaled = Int((value * scale).rounded())
+    if digits == 0 { return "\(scaled)" }
+    let fraction = String(scaled % Int(scale) + Int(scale)).dropFirst()
+    return "\(scaled / Int(scale)).\(fraction)"
+  }
+}

@@ -1,0 +1,90 @@
+import Base
+import Testing
+
+@testable import Control
+
+@Suite struct FetchWatchTests {
+  @Test func aLookAsksForNoMoreThanItsShareAndEveryFileGetsItsTurn() {
+    let count = 2500
+    let server = FakeServer()
+    server.state.withLock { state in
+      for index in 0..<count {
+        let path = "f\(index)"
+        state.steps[path] = [
+          FetchProgress(path: path, state: .partial, stored: 1, size: 10, rate: 1),
+          FetchProgress(path: path, state: index % 5 == 0 ? .failed : .complete, stored: 10, size: 10, rate: 1),
+        ]
+      }
+    }
+    var watch = FetchWatch((0..<count).map { FetchTarget(id: Int64($0), path: "f\($0)") })
+    var over: [String] = []
+    var report = FetchReport()
+    var looks = 0
+    repeat {
+      report = watch.look(server)
+      over += report.changes.filter(\.isOver).map(\.path)
+      #expect(report.changes.filter { !$0.isOver }.count <= ControlLimits.shown)
+      looks += 1
+    } while !report.isOver && looks < 100
+    #expect(report.complete == 2000)
+    #expect(report.failed == 500)
+    #expect(report.stored == 25_000)
+    #expect(report.size == 25_000)
+    #expect(report.unknownSizes == 0)
+    #expect(report.rate == 0)
+    #expect(Set(over).count == count)
+    #expect(over.count == count)
+    #expect(server.state.withLock { $0.looks.max() } == ControlLimits.polled)
+  }
+
+  @Test func randomProgressSumsUp() {
+    let seed = UInt64.random(in: 0 ... .max)
+    print("seed \(seed)")
+    var random = SeededGenerator(state: seed)
+    for _ in 0..<50 {
+      let count = Int.random(in: 0...3000, using: &random)
+      let server = FakeServer()
+      var size: Int64 = 0
+      server.state.withLock { state in
+        for index in 0..<count {
+          let path = "f\(index)"
+          let whole = Int64.random(in: 0...1000, using: &random)
+          size += whole
+          var steps: [FetchProgress] = []
+          for _ in 0..<Int.random(in: 0...3, using: &random) {
+            steps.append(
+              FetchProgress(
+                path: path, state: .partial, stored: Int64.random(in: 0...whole, using: &random),
+                size: Bool.random(using: &random) ? whole : nil, rate: Double.random(in: 0...9, using: &random)))
+          }
+          steps.append(FetchProgress(path: path, state: .complete, stored: whole, size: whole))
+          state.steps[path] = steps
+        }
+      }
+      var watch = FetchWatch((0..<count).map { FetchTarget(id: Int64($0), path: "f\($0)") })
+      var report = watch.look(server)
+      var looks = 1
+      while !report.isOver, looks < 1000 {
+        report = watch.look(server)
+        looks += 1
+      }
+      #expect(report.complete == count, "seed \(seed)")
+      #expect(report.stored == size, "seed \(seed)")
+      #expect(report.size == size, "seed \(seed)")
+      #expect(report.unknownSizes == 0, "seed \(seed)")
+    }
+  }
+}
+
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+struct SeededGenerator: RandomNumberGenerator {
+  var state: UInt64
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return mixed ^ (mixed >> 31)
+  }
+}

@@ -1,0 +1,136 @@
+import Base
+import Glibc
+import Testing
+
+@testable import Control
+
+@Suite struct RequestTests {
+  @Test func helloTellsWhoServes() throws {
+    let server = try RunningServer()
+    let identity = try server.connect().hello()
+    #expect(identity == ServerIdentity(pid: getpid(), mountpoint: "/media", program: "test"))
+  }
+
+  @Test func aStoreDeeperThanAnAddressHasRoomForIsServed() throws {
+    let server = try RunningServer(depth: 4)
+    #expect(server.folder.path.utf8.count > 108)
+    #expect(try server.connect().hello().program == "test")
+  }
+
+  @Test func onlyTheOwnerCanOpenTheSocket() throws {
+    let server = try RunningServer()
+    var status = stat()
+    try #require(lstat(server.folder.path + "/control", &status) == 0)
+    #expect(status.st_mode & S_IFMT == S_IFSOCK)
+    #expect(status.st_mode & 0o777 == 0o600)
+  }
+
+  @Test func statusComesInPagesAndInOrder() throws {
+    let files = (0..<1234).map {
+      FileStatus(
+        path: "folder/\($0) \"ü\u{1F3B5}\".mp3", state: .partial, stored: 5, size: $0 == 7 ? nil : 10,
+        ranges: [[0, 2], [7, 10]], rate: 1.5, transfers: 1, error: "it\nfailed", advice: "wait")
+    }
+    let server = try RunningServer(files)
+    let client = try server.connect()
+    let totals = try client.totals(StatusQuery())
+    #expect(totals.files == 1234)
+    #expect(totals.unknownSizes == 1)
+    #expect(totals.size == 12330)
+    var seen: [FileStatus] = []
+    var query = StatusQuery()
+    repeat {
+      let page = try client.page(query)
+      #expect(page.files.count <= ControlLimits.page)
+      seen += page.files
+      query.after = page.next
+    } while query.after != nil
+    #expect(seen == files)
+    #expect(server.handler.state.withLock { $0.queries.map(\.after) } == [nil, "500", "1000"])
+  }
+
+  @Test func aPathThatIsNotThereIsSaid() throws {
+    let server = try RunningServer([FileStatus(path: "a.mp3")])
+    let client = try server.connect()
+    #expect(throws: ControlFailure(.notFound, "there is no b.mp3 in the mount")) {
+      try client.page(StatusQuery(paths: ["b.mp3"]))
+    }
+    // The connection is good for the next request.
+    #expect(try client.page(StatusQuery(paths: ["a.mp3"])).files.map(\.path) == ["a.mp3"])
+  }
+
+  @Test func pathsReachTheHandlerNormal() throws {
+    let server = try RunningServer([FileStatus(path: "a/b.mp3")])
+    let client = try server.connect()
+    _ = try client.page(StatusQuery(paths: ["/a//./b.mp3/"]))
+    #expect(server.handler.state.withLock { $0.queries.last?.paths } == ["a/b.mp3"])
+    #expect(throws: ControlFailure(.malformed, "a path with \"..\" or NUL in it")) { try client.clear(["a/../b"]) }
+    #expect(throws: ControlFailure(.malformed, "a path with \"..\" or NUL in it")) { try client.clear(["a\0"]) }
+    #expect(server.handler.state.withLock { $0.cleared.isEmpty })
+  }
+
+  @Test func aFileInManyPiecesFitsAMessage() throws {
+    let end = Int64.max
+    let ranges = (0..<20_000).map { _ in [end - 1, end] }
+    let server = try RunningServer([FileStatus(path: "a", state: .partial, ranges: ranges)])
+    let page = try server.connect().page(StatusQuery())
+    #expect(page.files.first?.ranges.count == ControlLimits.ranges)
+  }
+
+  @Test func aFetchIsFollowedToItsEnd() throws {
+    let server = try RunningServer([FileStatus(path: "d/a"), FileStatus(path: "d/b"), FileStatus(path: "c")])
+    server.handler.state.withLock {
+      $0.steps["d/a"] = [
+        FetchProgress(path: "d/a", state: .partial, stored: 10, rate: 5),
+        FetchProgress(path: "d/a", state: .partial, stored: 60, size: 100, rate: 50),
+        FetchProgress(path: "d/a", state: .complete, stored: 100, size: 100, rate: 50),
+      ]
+      $0.steps["d/b"] = [
+        FetchProgress(path: "d/b", state: .partial, stored: 0),
+        FetchProgress(path: "d/b", state: .failed, stored: 0, error: "404", advice: "mend the URL"),
+      ]
+    }
+    var reports: [FetchReport] = []
+    let last = try server.connect().fetch(["d"], wait: true) { reports.append($0) }
+    #expect(reports.count == 3)
+    #expect(reports[0].stored == 10)
+    #expect(reports[0].rate == 5)
+    #expect(reports[0].unknownSizes == 2)
+    #expect(reports[1].size == 100)
+    #expect(reports[1].failed == 1)
+    #expect(reports[1].changes.map(\.path).sorted() == ["d/a", "d/b"])
+    #expect(last.complete == 1)
+    #expect(last.failed == 1)
+    #expect(last.stored == 100)
+    #expect(last.rate == 0)
+    #expect(last.changes.map(\.path) == ["d/a"])
+  }
+
+  @Test func aFetchNeedNotBeWaitedFor() throws {
+    let server = try RunningServer([FileStatus(path: "a")])
+    let report = try server.connect().fetch(["a"], wait: false)
+    #expect(report.files == 1)
+    #expect(!report.isOver)
+  }
+
+  @Test func clearTellsWhatItDidAndKept() throws {
+    let server = try RunningServer()
+    let client = try server.connect()
+    let report = try client.clear(["a", "b"])
+    #expect(report.bytes == 300)
+    #expect(report.kept == [.init(path: "mine.mp3", reason: "you changed it")])
+    _ = try client.clear(nil)
+    #expect(server.handler.state.withLock { $0.cleared } == [["a", "b"], nil])
+  }
+
+  @Test func stopIsAnsweredThenTheEndIsSeen() throws {
+    let server = try RunningServer()
+    let client = try server.connect()
+    try client.stop()
+    #expect(!client.waitForEnd(seconds: 0.02))
+    #expect(server.handler.state.withLock { $0.stopped })
+    server.listener.stop()
+    #expect(client.waitForEnd(seconds: 10))
+    #expect(lstat(server.folder.path + "/control", UnsafeMutablePointer<stat>.allocate(capacity: 1)) != 0)
+  }
+}
