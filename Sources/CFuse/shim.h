@@ -1,4 +1,58 @@
+// libfuse's low-level API, and the parts of it that Swift cannot reach by itself (versioned macros, bit-fields).
+// Each libfuse since 3.14 is taken with the 3.14 interface: where a later one differs, it is told apart here.
 #pragma once
 #define FUSE_USE_VERSION 314
-#define _FILE_OFFSET_BITS 64
 #include <fuse3/fuse_lowlevel.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+
+typedef ssize_t (*cfuse_read_function)(int fd, void *buffer, size_t length, void *userdata);
+typedef ssize_t (*cfuse_write_function)(int fd, struct iovec *parts, int count, void *userdata);
+
+/// A session of no options (the mount options are the helper's), or NULL; libfuse says why on stderr.
+static inline struct fuse_session *cfuse_session_new(const struct fuse_lowlevel_ops *operations, void *userdata) {
+  char name[] = "mediafs";
+  char *arguments[] = {name, NULL};
+  struct fuse_args list = FUSE_ARGS_INIT(1, arguments);
+  struct fuse_session *session = fuse_session_new(&list, operations, sizeof *operations, userdata);
+  fuse_opt_free_args(&list);
+  return session;
+}
+
+/// Gives `session` the descriptor `fd`, which is its own from then on: 0, or a negated errno.
+static inline int cfuse_attach(struct fuse_session *session, int fd, cfuse_read_function read,
+                               cfuse_write_function write) {
+  // Designated and zeroed: libfuse 3.17 has a further member.
+  const struct fuse_custom_io io = {.read = read, .writev = write};
+  return fuse_session_custom_io(session, &io, fd);
+}
+
+/// What the INIT reply asks of the kernel, beside the sizes in `connection`.
+static inline void cfuse_choose_features(struct fuse_conn_info *connection) {
+  // An inode's bytes never change, so the page cache is never dropped because a size or a time looks different.
+  unsigned int unwanted = FUSE_CAP_AUTO_INVAL_DATA;
+  // Replies are copied: splicing was measured and is no faster.
+  unwanted |= FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+  fuse_unset_feature_flag(connection, unwanted);
+#else
+  connection->want &= ~unwanted;
+#endif
+}
+
+/// Answers an open of a file: 0, or a negated errno (then the kernel sends no release).
+static inline int cfuse_reply_open(fuse_req_t request, uint64_t handle, bool direct_io) {
+  struct fuse_file_info info = {.fh = handle, .direct_io = direct_io, .keep_cache = !direct_io, .noflush = true};
+  return fuse_reply_open(request, &info);
+}
+
+/// Answers an open of a folder, whose listing the kernel may keep: 0, or a negated errno.
+static inline int cfuse_reply_opendir(fuse_req_t request) {
+  struct fuse_file_info info = {.cache_readdir = true, .keep_cache = true};
+  return fuse_reply_open(request, &info);
+}
+
+/// eventfd(2) with EFD_CLOEXEC and EFD_NONBLOCK.
+static inline int cfuse_event(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }

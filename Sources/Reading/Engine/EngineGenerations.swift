@@ -53,7 +53,7 @@ extension Engine {
 
   /// The entry's name promises media and a page of HTML came: a login page, an error page that says 200.
   private func isUnpromised(_ mediaType: String?, _ source: Source) -> Bool {
-    guard GenerationCheck.isPage(mediaType), let dot = source.content.source.name.lastIndex(of: ".") else {
+    guard let mediaType, GenerationCheck.isPage(mediaType), let dot = source.content.source.name.lastIndex(of: ".") else {
       return false
     }
     let name = source.content.source.name
@@ -172,7 +172,7 @@ extension Engine {
       let new = Content(replacing: old, guarded: guarded)
       table.withLock { table in
         table.current[source.key] = new
-        for change in renumbered { table.contents[change.newInode] = new }
+        for change in renumbered { table.contents[change.new] = new }
       }
       source.content = new
       source.generationMirror = running.mirror

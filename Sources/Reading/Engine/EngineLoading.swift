@@ -91,8 +91,10 @@ extension Engine {
       return ByteRangeSet()
     }
     let there: ByteRangeSet
-    do { there = try file.dataRanges() } catch {
-      throw StoreError.io(error, "looking at partial file \(generation.id)")
+    do throws(Errno) {
+      there = try file.dataRanges()
+    } catch {
+      throw StoreError(kind: .io(error), message: "looking at partial file \(generation.id): \(error)")
     }
     var kept = ByteRangeSet()
     for claim in generation.stored.ranges {

@@ -69,7 +69,7 @@ extension Engine {
     }
     guard let generation else { return }
     keeper.perform { [store] in
-      do {
+      do throws(StoreError) {
         try store.catalog.apply([.forgotten(generation: generation.id)], durably: true)
         _ = try PartialFile.remove(generation.id, in: store.folder)
       } catch {

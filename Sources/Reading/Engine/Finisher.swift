@@ -98,20 +98,24 @@ final class Finisher: @unchecked Sendable {
   private func place(
     _ content: Content, _ generation: GenerationRecord, _ partial: PartialFile, _ size: Int64
   ) throws(StoreError) -> LibraryCopy {
-    do { try partial.syncData() } catch { throw StoreError.io(error, "syncing the partial file") }
+    do throws(Errno) {
+      try partial.syncData()
+    } catch {
+      throw StoreError(kind: .io(error), message: "its partial file cannot be synced: \(error)")
+    }
     let all = ByteRangeSet(ByteRange(0, size))
     try store.catalog.apply(
       [.learned(generation), .extents(generation: generation.id, stored: all, synced: all)], durably: true)
     let catalog = store.catalog
     let placement = try store.library.place(
-      partial, as: content.path, size: size, modified: generation.validators.lastModified
+      partial, as: content.path, size: size, modified: generation.validators.lastModified,
+      isCancelled: { self.isStopping }
     ) { (path) throws(StoreError) in
       try catalog.apply([.placing(generation: generation.id, path: path)], durably: true)
     }
     try store.catalog.apply([.placed(generation: generation.id, placement.copy)], durably: true)
-    if placement.adopted {
-      do { try partial.remove() } catch { Log.warning("\(content.path): its partial file stays behind: \(error)") }
-    }
+    // Still there after an adoption or a copy to another filesystem.
+    _ = try PartialFile.remove(generation.id, in: store.folder)
     return placement.copy
   }
 }

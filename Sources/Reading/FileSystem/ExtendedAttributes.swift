@@ -16,7 +16,9 @@ extension MediaFileSystem {
   /// The names of its extended attributes.
   public func extendedAttributes(of inode: Inode) throws(Errno) -> [String] {
     guard let node = try node(inode), node.kind == .file else { return [] }
-    return try Self.names.filter { (name) throws(Errno) in try value(of: name, inode) != nil }
+    var names: [String] = []
+    for name in Self.names where try value(of: name, inode) != nil { names.append(name) }
+    return names
   }
 
   private func node(_ inode: Inode) throws(Errno) -> Node? {

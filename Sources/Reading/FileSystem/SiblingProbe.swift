@@ -46,8 +46,8 @@ final class SiblingProbe: Sendable {
     }
     guard let from else { return }
     // On the keeper's thread: a stat must not wait while the catalog is read for others.
-    engine.keeper.perform { [engine] in
-      do {
+    engine.keeper.perform { [engine, self] in
+      do throws(StoreError) {
         let next = try engine.store.catalog.list(node.parent, after: from, limit: Self.batch)
         var contents: [Content] = []
         for sibling in next where sibling.kind == .file && sibling.size == nil {

@@ -58,7 +58,7 @@ enum GenerationCheck {
     return oldPage == newPage
   }
 
-  private static func isPage(_ type: String) -> Bool { type == "text/html" || type == "application/xhtml+xml" }
+  static func isPage(_ type: String) -> Bool { type == "text/html" || type == "application/xhtml+xml" }
 
   /// The value for If-Range of a known generation: a strong tag, else a date; a weak tag may not be used (RFC 9110, 13.1.5).
   ///

@@ -1,0 +1,75 @@
+import Base
+import CFuse
+import Reading
+
+/// What a listing tells of each name.
+enum ListingStyle {
+  /// READDIR: the name and its inode.
+  case names
+  /// READDIRPLUS: also what a lookup would answer.
+  case entries
+}
+
+/// One buffer of a folder's listing.
+///
+/// Offsets (what telldir(3) gives) name where to go on: 1 behind `.`, 2 behind `..`, and an item's cookie + 2 behind an
+/// item. So they hold for as long as the cookies do, also over a rewind, a seek and a new server.
+struct Listing {
+  private let request: OpaquePointer
+  private let buffer: UnsafeMutableRawBufferPointer
+  private let style: ListingStyle
+  /// Bytes used.
+  private(set) var count = 0
+
+  init(request: OpaquePointer, buffer: UnsafeMutableRawBufferPointer, style: ListingStyle) {
+    self.request = request
+    self.buffer = buffer
+    self.style = style
+  }
+
+  /// Puts in as many names behind `offset` as fit. EINVAL when not even one does.
+  mutating func fill<FileSystem: Served>(
+    _ session: ServedSession<FileSystem>, _ folder: Inode, from offset: Int64
+  ) throws(Errno) {
+    let fileSystem = session.fileSystem
+    var isFull = false
+    if offset < 1 { isFull = !addFolder(session, ".", folder, offset: 1) }
+    if offset < 2 && !isFull { isFull = !addFolder(session, "..", fileSystem.parent(of: folder), offset: 2) }
+    if !isFull {
+      var filling = self
+      try fileSystem.list(folder, after: max(0, offset - 2)) { item in
+        isFull = !filling.add(session, item)
+        return !isFull
+      }
+      self = filling
+    }
+    if isFull && count == 0 { throw .invalid }
+  }
+
+  /// `.` or `..`: the kernel knows them, so they are names only in either style (inode 0 in an entry: not a lookup).
+  private mutating func addFolder(_ session: Session, _ name: String, _ inode: Inode, offset: Int64) -> Bool {
+    let attributes = Attributes(inode: inode, isFolder: true, size: 0, modified: 0, isFinal: false)
+    var entry = session.entry(attributes)
+    entry.ino = 0
+    return add(name, &entry, offset: offset)
+  }
+
+  private mutating func add(_ session: Session, _ item: DirectoryItem) -> Bool {
+    var entry = session.entry(item.attributes)
+    return add(item.name, &entry, offset: item.cookie &+ 2)
+  }
+
+  private mutating func add(_ name: String, _ entry: inout fuse_entry_param, offset: Int64) -> Bool {
+    let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[count...])
+    let bytes = rest.baseAddress?.assumingMemoryBound(to: CChar.self)  // bytes, for C
+    let needed = name.withCString { name in
+      switch style {
+      case .names: fuse_add_direntry(request, bytes, rest.count, name, &entry.attr, off_t(offset))
+      case .entries: fuse_add_direntry_plus(request, bytes, rest.count, name, &entry, off_t(offset))
+      }
+    }
+    if needed > rest.count { return false }
+    count += needed
+    return true
+  }
+}

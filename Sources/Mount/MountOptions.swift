@@ -1,0 +1,37 @@
+import Glibc
+
+/// How a mount looks and how many threads serve it.
+///
+/// Owner and modes are made here: for the low-level interface `uid=`, `gid=` and `umask=` are no options of libfuse.
+public struct MountOptions: Sendable {
+  /// Who owns every node; nil: the process.
+  public var uid: uid_t?
+  /// Whose group every node has; nil: the process's.
+  public var gid: gid_t?
+  /// The permission bits taken from 0444 (files) and 0555 (folders); nil: none.
+  public var umask: mode_t?
+  /// When the mount was made, in seconds since 1970: every node's access time. Modification and change time are the
+  /// entry's own, so that a backup does not take each mount for a change of every file.
+  public var mountedAt: Int64
+  /// How many threads take requests, at least 1. None of them waits for the network, so few are enough.
+  public var threads: Int
+  /// The longest READ the kernel is to send, in bytes; a multiple of the page size. The helper mounts with the same
+  /// `max_read=`. Each READ is answered whole, so a larger one is answered later on a slow line.
+  public var maxRead: Int
+  /// The largest read-ahead window the kernel may use, in bytes. It never uses more than the mount's `read_ahead_kb`.
+  public var maxReadahead: Int
+
+  /// Those options; the ones left out are as measured in `docs/decisions`.
+  public init(
+    uid: uid_t? = nil, gid: gid_t? = nil, umask: mode_t? = nil, mountedAt: Int64, threads: Int = 2,
+    maxRead: Int = 128 << 10, maxReadahead: Int = 1 << 20
+  ) {
+    self.uid = uid
+    self.gid = gid
+    self.umask = umask
+    self.mountedAt = mountedAt
+    self.threads = threads
+    self.maxRead = maxRead
+    self.maxReadahead = maxReadahead
+  }
+}

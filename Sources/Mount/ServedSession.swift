@@ -1,0 +1,142 @@
+import Base
+import CFuse
+import Glibc
+import Reading
+
+/// A session that serves a `FileSystem`: each operation decodes, calls, replies.
+final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
+  // @unchecked: as its superclass; the one further property is constant.
+  let fileSystem: FileSystem
+
+  init(device: consuming FileDescriptor, fileSystem: FileSystem, options: MountOptions) throws(MountError) {
+    self.fileSystem = fileSystem
+    try super.init(device: device, options: options)
+    fileSystem.connect(self)
+  }
+
+  override func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) {
+    let length = strlen(name)
+    do throws(Errno) {
+      let attributes = try name.withMemoryRebound(to: UInt8.self, capacity: length) { bytes throws(Errno) in
+        try fileSystem.lookup(parent: parent, name: UnsafeBufferPointer(start: bytes, count: length))
+      }
+      var entry = entry(attributes)
+      fuse_reply_entry(request, &entry)
+    } catch .notFound {
+      var missing = fuse_entry_param()  // inode 0: the kernel may keep that there is none
+      missing.entry_timeout = missingSeconds
+      fuse_reply_entry(request, &missing)
+    } catch {
+      refuse(request, error)
+    }
+  }
+
+  override func attributes(_ request: OpaquePointer, _ inode: Inode) {
+    let (ticket, caller) = begin(request)
+    switch fileSystem.attributes(of: inode, ticket: ticket, caller: caller) {
+    case .now(let attributes):
+      settle(ticket)
+      send(attributes, to: request)
+    case .failed(let error):
+      settle(ticket)
+      refuse(request, error)
+    case .parked: park(ticket)
+    }
+  }
+
+  override func open(_ request: OpaquePointer, _ inode: Inode, flags: Int32) {
+    if flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 { return refuse(request, .readOnly) }
+    let (ticket, caller) = begin(request)
+    switch fileSystem.open(inode, ticket: ticket, caller: caller) {
+    case .now(let mode):
+      settle(ticket)
+      // Interrupted: the kernel drops the handle and sends no release for it.
+      if cfuse_reply_open(request, inode, mode.directIO) != 0 { fileSystem.release(inode) }
+    case .failed(let error):
+      settle(ticket)
+      refuse(request, error)
+    case .parked: park(ticket)
+    }
+  }
+
+  override func read(_ request: OpaquePointer, _ inode: Inode, _ size: Int, _ offset: Int64) {
+    withReplyBuffer(size) { buffer in
+      let (ticket, caller) = begin(request)
+      switch fileSystem.read(inode, at: offset, into: buffer, ticket: ticket, caller: caller) {
+      case .now(let count):
+        settle(ticket)
+        // Bytes, for C.
+        fuse_reply_buf(request, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), min(count, size))
+      case .failed(let error):
+        settle(ticket)
+        refuse(request, error)
+      case .parked: park(ticket)
+      }
+    }
+  }
+
+  override func release(_ request: OpaquePointer, _ inode: Inode) {
+    fileSystem.release(inode)
+    refuse(request, nil)
+  }
+
+  override func list(
+    _ request: OpaquePointer, _ folder: Inode, _ size: Int, _ offset: Int64, _ style: ListingStyle
+  ) {
+    withReplyBuffer(size) { buffer in
+      var listing = Listing(request: request, buffer: buffer, style: style)
+      do throws(Errno) {
+        try listing.fill(self, folder, from: offset)
+        fuse_reply_buf(request, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), listing.count)  // bytes, for C
+      } catch {
+        refuse(request, error)
+      }
+    }
+  }
+
+  override func capacity(_ request: OpaquePointer) {
+    do throws(Errno) {
+      let capacity = try fileSystem.capacity()
+      var status = statvfs()
+      status.f_bsize = 4096
+      status.f_frsize = 4096
+      status.f_blocks = fsblkcnt_t(capacity.total / 4096)
+      status.f_bfree = fsblkcnt_t(capacity.free / 4096)
+      status.f_bavail = fsblkcnt_t(capacity.available / 4096)
+      status.f_files = fsfilcnt_t(capacity.names)
+      status.f_namemax = 255
+      fuse_reply_statfs(request, &status)
+    } catch {
+      refuse(request, error)
+    }
+  }
+
+  override func extendedAttribute(
+    _ request: OpaquePointer, _ inode: Inode, _ name: UnsafePointer<CChar>, _ size: Int
+  ) {
+    // `ls -l` asks for ACLs and capabilities of every name: those are refused without a String.
+    if strncmp(name, "user.", 5) != 0 {
+      return refuse(request, strncmp(name, "system.posix_acl", 16) == 0 ? Errno(rawValue: EOPNOTSUPP) : .noData)
+    }
+    do throws(Errno) {
+      replySized(request, try fileSystem.extendedAttribute(String(cString: name), of: inode), size)
+    } catch {
+      refuse(request, error)
+    }
+  }
+
+  override func extendedAttributes(_ request: OpaquePointer, _ inode: Inode, _ size: Int) {
+    do throws(Errno) {
+      var names: [UInt8] = []
+      for name in try fileSystem.extendedAttributes(of: inode) {
+        names.append(contentsOf: name.utf8)
+        names.append(0)
+      }
+      replySized(request, names, size)
+    } catch {
+      refuse(request, error)
+    }
+  }
+
+  override func interrupted(_ ticket: Ticket, isKilled: Bool) { fileSystem.interrupt(ticket, isKilled: isKilled) }
+}

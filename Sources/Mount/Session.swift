@@ -1,0 +1,90 @@
+import Base
+import CFuse
+import Glibc
+import Reading
+
+/// libfuse's session, the requests in it and the threads around it: what does not depend on the filesystem served.
+///
+/// C callbacks find it through libfuse's userdata; the operations are overridden by ``ServedSession``, as a C function
+/// cannot be generic. By itself it knows no operation (ENOSYS).
+///
+/// Locks: `requests`, `invalidations`, `endings`; none is held while another is taken, nor over a call that leaves the room.
+class Session: ReplyPort, @unchecked Sendable {
+  // @unchecked: `handle` and `isInitialised` are written before a second thread exists (init, and the INIT request, which
+  // `run` handles alone); `descriptor` is a number. All else is constant or in a lock.
+
+  let options: MountOptions
+  let uid: uid_t
+  let gid: gid_t
+  let filePermissions: mode_t
+  let folderPermissions: mode_t
+
+  /// libfuse's session: made by `init`, destroyed by `deinit`, so a late reply always finds it.
+  private(set) var handle: OpaquePointer?
+  /// Whether libfuse's `init` was called: the kernel's INIT fits.
+  var isInitialised = false
+  /// The device's number. libfuse owns it; once serving ended it is /dev/null under the same number.
+  let descriptor: Int32
+  /// Wakes `run`: a thread ended, or `stop` was called.
+  let wakeUp: Event
+  /// Wakes the notifier.
+  let notifierWakeUp: Event
+
+  let requests = Lock(RequestTable())
+  let invalidations = Lock(InvalidationQueue())
+  let endings = Lock(Endings())
+
+  init(device: consuming FileDescriptor, options: MountOptions) throws(MountError) {
+    self.options = options
+    uid = options.uid ?? getuid()
+    gid = options.gid ?? getgid()
+    filePermissions = 0o444 & ~(options.umask ?? 0)
+    folderPermissions = 0o555 & ~(options.umask ?? 0)
+    // libfuse closes the number it is given by itself, so it gets one of its own; `device` closes with this scope.
+    do throws(Errno) {
+      wakeUp = try Event()
+      notifierWakeUp = try Event()
+      descriptor = try duplicate(device.rawValue)
+    } catch { throw .device("preparing to serve", error) }
+
+    var operations = operationTable()
+    handle = cfuse_session_new(&operations, Unmanaged.passUnretained(self).toOpaque())
+    guard let handle else {
+      close(descriptor)
+      throw .session("make a session", nil)
+    }
+    let result = cfuse_attach(handle, descriptor, deviceRead, deviceWrite)
+    if result != 0 {
+      close(descriptor)
+      throw .session("take the descriptor", Errno(rawValue: -result))
+    }
+  }
+
+  deinit {
+    // No thread of ours is left (`run` joined them) and nobody else has the object. It closes the descriptor.
+    if let handle { fuse_session_destroy(handle) }
+  }
+
+  // MARK: Operations, overridden
+
+  func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) { refuse(request, .unsupported) }
+  func attributes(_ request: OpaquePointer, _ inode: Inode) { refuse(request, .unsupported) }
+  func list(_ request: OpaquePointer, _ folder: Inode, _ size: Int, _ offset: Int64, _ style: ListingStyle) {
+    refuse(request, .unsupported)
+  }
+  func open(_ request: OpaquePointer, _ inode: Inode, flags: Int32) { refuse(request, .unsupported) }
+  func read(_ request: OpaquePointer, _ inode: Inode, _ size: Int, _ offset: Int64) { refuse(request, .unsupported) }
+  func release(_ request: OpaquePointer, _ inode: Inode) { refuse(request, .unsupported) }
+  func capacity(_ request: OpaquePointer) { refuse(request, .unsupported) }
+  func extendedAttribute(_ request: OpaquePointer, _ inode: Inode, _ name: UnsafePointer<CChar>, _ size: Int) {
+    refuse(request, .unsupported)
+  }
+  func extendedAttributes(_ request: OpaquePointer, _ inode: Inode, _ size: Int) { refuse(request, .unsupported) }
+  func interrupted(_ ticket: Ticket, isKilled: Bool) {}
+}
+
+/// A second number for the same open file, close-on-exec.
+private func duplicate(_ descriptor: Int32) throws(Errno) -> Int32 {
+  // Behind the standard three: libfuse gives 0 to 2 a meaning of their own nowhere, but a message must not go to a device.
+  try retrying { fcntl(descriptor, F_DUPFD_CLOEXEC, 3) }
+}

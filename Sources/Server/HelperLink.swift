@@ -1,0 +1,183 @@
+import Base
+import CSystem
+import Glibc
+
+/// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
+///
+/// The order is ``receiveStart()``, ``prepared()``, ``receiveMount()``, ``ready(initRequest:)``, ``watch(onGone:)``: on one
+/// thread. ``close()``, ``sendLog(_:)`` and ``unmountLazily()`` may be called on any.
+public final class HelperLink: Sendable {
+  /// What to mount.
+  public struct Start: ~Copyable, Sendable {
+    /// The options.
+    public let request: MountRequest
+    /// What came on standard input, if that is the manifest: an unnamed file, to be read with pread(2).
+    public let input: FileDescriptor?
+    /// How many servers of this mount died before this one; 0 for a new mount.
+    public let earlierServers: UInt32
+  }
+
+  /// A mount that waits to be served.
+  public struct Mounted: ~Copyable, Sendable {
+    /// /dev/fuse, mounted.
+    public let device: FileDescriptor
+    /// The mount's device number (minor; the major is 0): its name in /sys/class/bdi and /sys/fs/fuse/connections.
+    public let deviceNumber: UInt32
+    /// The INIT request that an earlier server read; empty for a new mount, where the kernel sends it.
+    public let savedInit: [UInt8]
+  }
+
+  private struct State {
+    var mountpoint = ""
+    var deviceNumber: UInt32 = 0
+    var isClosed = false
+  }
+
+  private let socket: FileDescriptor
+  private let state = Lock(State())
+
+  /// Takes over the descriptor that the helper left open.
+  public init(owning descriptor: Int32) {
+    socket = FileDescriptor(owning: descriptor)
+    _ = csystem_fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+  }
+
+  /// Waits for the options and the word to start.
+  public func receiveStart() throws(ServerError) -> Start {
+    let options = try receive(.options)
+    let version = options.value
+    guard version == HelperMessage.version, let file = options.takeDescriptor() else {
+      throw .protocolBroken("the mount helper speaks protocol \(version), mediafs \(HelperMessage.version)")
+    }
+    let request = try MountRequest(decoding: try Self.contents(of: file))
+    let input = request.readsStandardInput ? try receive(.input).takeDescriptor() : nil
+    let start = try receive(.start)
+    state.withLock { $0.mountpoint = request.mountpoint }
+    return Start(request: request, input: input, earlierServers: start.value)
+  }
+
+  /// Says that everything is ready to be mounted.
+  public func prepared() throws(ServerError) { try send(.prepared, value: HelperMessage.version) }
+
+  /// Waits for the mount.
+  public func receiveMount() throws(ServerError) -> Mounted {
+    let message = try receive(.mounted)
+    let (number, savedInit) = (message.value, message.payload)
+    guard let device = message.takeDescriptor() else { throw .protocolBroken("the mount came without its device") }
+    state.withLock { $0.deviceNumber = number }
+    return Mounted(device: device, deviceNumber: number, savedInit: savedInit)
+  }
+
+  /// Says that the mount answers: `mediafs mount` returns now. `initRequest` is what the kernel sent, as it was read.
+  /// In the background the standard descriptors must be off the terminal before (``LogFile/takeOver()``).
+  public func ready(initRequest: [UInt8]) throws(ServerError) {
+    guard initRequest.count <= HelperMessage.payloadLimit else {
+      throw .protocolBroken("the kernel's INIT request is longer than the protocol allows")
+    }
+    try send(.ready, payload: initRequest)
+  }
+
+  /// Gives the helper the log file to write its own messages to; again after each rotation.
+  public func sendLog(_ descriptor: Int32) throws(ServerError) { try send(.log, descriptor: descriptor) }
+
+  /// Starts a thread that calls `onGone` once, when the helper has ended before ``close()``: the mount is to be taken away
+  /// (``unmountLazily()``) and the server to end.
+  public func watch(onGone: @escaping @Sendable () -> Void) {
+    _ = OwnedThread(name: "helper-link") { [self] in
+      while true {
+        do throws(ServerError) {
+          // The helper has nothing more to say; what it says all the same is for a newer server.
+          _ = try receiveAny()
+        } catch {
+          if !state.withLock({ $0.isClosed }) { onGone() }
+          return
+        }
+      }
+    }
+  }
+
+  /// Ends the link from this side: a receive that waits throws `.helperGone`, and `onGone` is not called any more.
+  public func close() {
+    state.withLock { $0.isClosed = true }
+    shutdown(socket.rawValue, Int32(SHUT_RDWR))
+  }
+
+  /// Takes the mount away in the helper's place, also if it is busy. To be called while this process has /dev/fuse open and
+  /// connected: only then is the device number surely this mount's.
+  public func unmountLazily() throws(ServerError) {
+    let (mountpoint, number) = state.withLock { ($0.mountpoint, $0.deviceNumber) }
+    do throws(Errno) {
+      guard number != 0, let entry = try MountTable.entry(at: mountpoint), entry.isMediafs, entry.device == number
+      else { return }
+      if geteuid() == 0 { return try SystemCalls.unmount(mountpoint, lazily: true) }
+      let result = try SystemCalls.run(["fusermount3", "-u", "-z", "--", mountpoint])
+      if result.status != 0 { throw .accessDenied }
+    } catch {
+      throw .failed("cannot unmount \(mountpoint): \(error)")
+    }
+  }
+}
+
+extension HelperLink {
+  private struct Received: ~Copyable {
+    let type: UInt32
+    let value: UInt32
+    let payload: [UInt8]
+    let descriptor: FileDescriptor?
+
+    consuming func takeDescriptor() -> FileDescriptor? { descriptor }
+  }
+
+  private func receive(_ wanted: HelperMessage) throws(ServerError) -> Received {
+    let message = try receiveAny()
+    guard message.type == wanted.rawValue else {
+      throw .protocolBroken("message \(message.type) came where \(wanted.rawValue) is due")
+    }
+    return message
+  }
+
+  private func receiveAny() throws(ServerError) -> Received {
+    var packet = [UInt8](repeating: 0, count: HelperMessage.headerLength + HelperMessage.payloadLimit)
+    var descriptor: Int32 = -1
+    let count: Int
+    do throws(Errno) {
+      count = try retrying { csystem_receive_descriptor(socket.rawValue, &packet, packet.count, &descriptor) }
+    } catch {
+      throw error == Errno(rawValue: ECONNRESET) ? .helperGone : .protocolBroken("the link to the mount helper: \(error)")
+    }
+    let file = descriptor >= 0 ? FileDescriptor(owning: descriptor) : nil
+    if count == 0 { throw .helperGone }
+    guard count >= HelperMessage.headerLength else { throw .protocolBroken("a message is too short") }
+    let (type, value) = packet.withUnsafeBytes {
+      ($0.loadUnaligned(as: UInt32.self), $0.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
+    }
+    return Received(
+      type: type, value: value, payload: Array(packet[HelperMessage.headerLength..<count]), descriptor: file)
+  }
+
+  private func send(
+    _ type: HelperMessage, value: UInt32 = 0, payload: [UInt8] = [], descriptor: Int32 = -1
+  ) throws(ServerError) {
+    var packet: [UInt8] = []
+    withUnsafeBytes(of: (type.rawValue, value)) { packet += $0 }
+    packet += payload
+    do throws(Errno) {
+      _ = try retrying { csystem_send_descriptor(socket.rawValue, packet, packet.count, descriptor) }
+    } catch {
+      throw error == Errno(rawValue: EPIPE) || error == Errno(rawValue: ECONNRESET)
+        ? .helperGone : .protocolBroken("the link to the mount helper: \(error)")
+    }
+  }
+
+  private static func contents(of file: borrowing FileDescriptor) throws(ServerError) -> [UInt8] {
+    do throws(Errno) {
+      let size = Int(try file.status().st_size)
+      guard size <= MountRequest.limit else { throw .invalid }
+      let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 1)
+      defer { buffer.deallocate() }
+      return Array(buffer[..<(try file.readFully(at: 0, into: buffer))])
+    } catch {
+      throw .protocolBroken("the server's options cannot be read (\(error))")
+    }
+  }
+}

@@ -1,0 +1,188 @@
+import Base
+
+/// What a server is to mount and how: the options of `mediafs mount`, checked, with absolute paths.
+///
+/// It travels to the server in a file of the encoding that mount-helper/PROTOCOL.md describes ("The options"), never in
+/// arguments: its headers may be secret.
+public struct MountRequest: Sendable, Equatable {
+  /// When the rest of a file is fetched.
+  public enum Continuation: String, Sendable, CaseIterable {
+    /// Once it is played.
+    case playing
+    /// Of every file that was opened.
+    case always
+    /// While a reader has it open.
+    case open
+    /// Never: only what is read.
+    case never
+  }
+
+  /// Where: absolute, without symbolic links.
+  public var mountpoint: String
+  /// The manifest's absolute path, or `-`: then ``HelperLink/Start/input`` has it.
+  public var manifest: String
+  /// The store's folder; nil for the mountpoint's own default.
+  public var store: String?
+  /// The library's folder; nil for the store's own.
+  public var library: String?
+  /// When the rest of a file is fetched.
+  public var continuation = Continuation.playing
+  /// How long a read may stall, in seconds.
+  public var timeout = 30.0
+  /// Fields for every request to an entry's home origin. Secret.
+  public var headers: [HTTPHeader] = []
+  /// A file of trusted certificates (PEM).
+  public var certificateFile: String?
+  /// A netrc file with credentials; nil for ~/.netrc.
+  public var netrcFile: String?
+  /// The log file; nil for stderr in the foreground, else for `mediafs.log` in the store.
+  public var logFile: String?
+  /// 0, or how often `-v` was given.
+  public var verbosity = 0
+  /// Whether the command stays: its stderr is then the log.
+  public var foreground = false
+  /// Whether a bad line of the manifest is fatal.
+  public var strict = false
+  /// A bound of the partial files, in bytes; nil for the store's own.
+  public var maxSize: Int64?
+  /// What must stay free on the store's disk, in bytes.
+  public var minFree: Int64 = 1 << 30
+  /// A bound of what is fetched, in bytes a second; nil for none.
+  public var limitRate: Int64?
+  /// How many HTTP/1.1 connections a host may have; nil for the default.
+  public var maxConnections: Int?
+  /// Who owns the files; nil for the mount's owner.
+  public var uid: UInt32?
+  /// Whose group they have; nil for the mount owner's.
+  public var gid: UInt32?
+  /// Bits that their modes do not have; nil for none taken away.
+  public var umask: UInt32?
+  /// Whether other users may use the mount.
+  public var allowOther = false
+
+  /// A mount of `manifest` at `mountpoint` with the defaults.
+  public init(mountpoint: String, manifest: String) {
+    self.mountpoint = mountpoint
+    self.manifest = manifest
+  }
+
+  /// Whether the manifest is what came on standard input.
+  public var readsStandardInput: Bool { manifest == "-" }
+}
+
+extension MountRequest {
+  private static let magic = Array("mediafs".utf8) + [1]
+
+  /// The most that an encoded request may have, in bytes.
+  public static let limit = 16 << 20
+
+  /// The request as bytes.
+  public func encoded() -> [UInt8] {
+    var writer = Writer(bytes: Self.magic)
+    writer.put("mountpoint", mountpoint)
+    writer.put("manifest", manifest)
+    writer.put("store", store)
+    writer.put("library", library)
+    writer.put("continue", continuation.rawValue)
+    writer.put("timeout", timeout)
+    for header in headers { writer.put("header", "\(header.name): \(header.value)") }
+    writer.put("cacert", certificateFile)
+    writer.put("netrc-file", netrcFile)
+    writer.put("log-file", logFile)
+    writer.put("verbose", verbosity)
+    if foreground { writer.put("foreground", 1) }
+    if strict { writer.put("strict", 1) }
+    writer.put("max-size", maxSize)
+    writer.put("min-free", minFree)
+    writer.put("limit-rate", limitRate)
+    writer.put("max-connections", maxConnections)
+    writer.put("uid", uid)
+    writer.put("gid", gid)
+    writer.put("umask", umask)
+    if allowOther { writer.put("allow_other", 1) }
+    return writer.bytes
+  }
+
+  /// The request that ``encoded()`` gave those bytes for; `.badRequest` for any others. No message shows a value.
+  public init(decoding bytes: [UInt8]) throws(ServerError) {
+    guard bytes.starts(with: Self.magic) else {
+      throw .protocolBroken("the server's options are of another version")
+    }
+    self.init(mountpoint: "", manifest: "")
+    var reader = Reader(rest: bytes[Self.magic.count...])
+    var seen: Set<String> = []
+    while let (key, value) = try reader.next() {
+      if !seen.insert(key).inserted, key != "header" { throw .badRequest("the option \(key) came twice") }
+      try take(key, value)
+    }
+    guard mountpoint.hasPrefix("/"), manifest.hasPrefix("/") || manifest == "-" else {
+      throw .badRequest("the server's options lack the mountpoint or the manifest")
+    }
+  }
+
+  private mutating func take(_ key: String, _ value: String) throws(ServerError) {
+    switch key {
+    case "mountpoint": mountpoint = value
+    case "manifest": manifest = value
+    case "store": store = value
+    case "library": library = value
+    case "continue": continuation = try Self.known(key, Continuation(rawValue: value))
+    case "timeout": timeout = try Self.known(key, Double(value))
+    case "header":
+      guard let colon = value.utf8.firstIndex(of: UInt8(ascii: ":")) else { throw .badRequest("a header has no colon") }
+      let text = value[value.utf8.index(after: colon)...].drop { $0 == " " }
+      headers.append(HTTPHeader(name: String(value[..<colon]), value: String(text)))
+    case "cacert": certificateFile = value
+    case "netrc-file": netrcFile = value
+    case "log-file": logFile = value
+    case "verbose": verbosity = try Self.known(key, Int(value))
+    case "foreground": foreground = true
+    case "strict": strict = true
+    case "max-size": maxSize = try Self.known(key, Int64(value))
+    case "min-free": minFree = try Self.known(key, Int64(value))
+    case "limit-rate": limitRate = try Self.known(key, Int64(value))
+    case "max-connections": maxConnections = try Self.known(key, Int(value))
+    case "uid": uid = try Self.known(key, UInt32(value))
+    case "gid": gid = try Self.known(key, UInt32(value))
+    case "umask": umask = try Self.known(key, UInt32(value))
+    case "allow_other": allowOther = true
+    default: throw .badRequest("the option \(key) is not known to this server")
+    }
+  }
+
+  private static func known<Value>(_ key: String, _ value: Value?) throws(ServerError) -> Value {
+    guard let value else { throw .badRequest("the option \(key) has a value that this server cannot read") }
+    return value
+  }
+
+  private struct Writer {
+    var bytes: [UInt8]
+
+    mutating func put<Value: LosslessStringConvertible>(_ key: String, _ value: Value?) {
+      guard let value else { return }
+      for text in [key, String(value)] {
+        withUnsafeBytes(of: UInt32(text.utf8.count).littleEndian) { bytes += $0 }
+        bytes += text.utf8
+      }
+    }
+  }
+
+  private struct Reader {
+    var rest: ArraySlice<UInt8>
+
+    mutating func next() throws(ServerError) -> (key: String, value: String)? {
+      rest.isEmpty ? nil : (try text(), try text())
+    }
+
+    private mutating func text() throws(ServerError) -> String {
+      guard rest.count >= 4 else { throw .badRequest("the server's options are cut short") }
+      let length = rest.prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
+      rest.removeFirst(4)
+      guard rest.count >= length, let text = String(validating: rest.prefix(length), as: UTF8.self) else {
+        throw .badRequest("the server's options are cut short, or not UTF-8")
+      }
+      rest.removeFirst(length)
+      return text
+    }
+  }
+}

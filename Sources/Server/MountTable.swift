@@ -1,0 +1,73 @@
+import Base
+import Glibc
+
+/// One mount of this process's namespace.
+package struct MountTableEntry: Equatable, Sendable {
+  /// The device number's minor half; what FUSE mounts differ in (their major is 0).
+  package var device: UInt32
+  /// Where it is mounted.
+  package var mountpoint: String
+  /// The filesystem's type, such as `fuse.mediafs`.
+  package var type: String
+  /// What is mounted: of ours, the manifest.
+  package var source: String
+  /// The filesystem's own options, such as `user_id=1000`.
+  package var options: String
+
+  /// Whether it is one of ours.
+  package var isMediafs: Bool { type == "fuse.mediafs" }
+}
+
+/// The kernel's table of mounts (proc(5), mountinfo). Reading it asks no filesystem, so it never hangs on a dead one.
+package enum MountTable {
+  /// Every mount, in the table's order: of two at one place the later lies on top.
+  package static func read() throws(Errno) -> [MountTableEntry] {
+    let file = try FileDescriptor.open("/proc/self/mountinfo", O_RDONLY)
+    var text: [UInt8] = []
+    var piece = [UInt8](repeating: 0, count: 1 << 16)
+    while true {
+      let count = try retrying { Glibc.read(file.rawValue, &piece, piece.count) }
+      if count == 0 { break }
+      text += piece[..<count]
+    }
+    return parse(text)
+  }
+
+  /// The topmost mount at `path`, nil when none is there. `path` is absolute and without symbolic links.
+  package static func entry(at path: String) throws(Errno) -> MountTableEntry? {
+    try read().last { $0.mountpoint == path }
+  }
+
+  /// The entries in the text of a mountinfo file; lines that are none are left out.
+  package static func parse(_ text: [UInt8]) -> [MountTableEntry] {
+    text.split(separator: UInt8(ascii: "\n")).compactMap { line in
+      // id parent major:minor root mountpoint options [tags...] - type source options
+      let fields = line.split(separator: UInt8(ascii: " "))
+      guard fields.count >= 10, let dash = fields[6...].firstIndex(of: [UInt8(ascii: "-")]),
+        fields.count > dash + 2
+      else { return nil }
+      let numbers = string(fields[2]).split(separator: ":")
+      return MountTableEntry(
+        device: numbers.count == 2 ? UInt32(numbers[1]) ?? 0 : 0, mountpoint: string(fields[4]),
+        type: string(fields[dash + 1]), source: string(fields[dash + 2]),
+        options: fields.count > dash + 3 ? string(fields[dash + 3]) : "")
+    }
+  }
+
+  /// Undoes the `\ooo` that stand for space, tab, newline and backslash.
+  private static func string(_ field: ArraySlice<UInt8>) -> String {
+    var bytes: [UInt8] = []
+    var rest = field
+    while let byte = rest.popFirst() {
+      let digits = rest.prefix(3)
+      if byte == UInt8(ascii: "\\"), digits.count == 3, let code = UInt8(String(decoding: digits, as: UTF8.self), radix: 8)
+      {
+        bytes.append(code)
+        rest.removeFirst(3)
+      } else {
+        bytes.append(byte)
+      }
+    }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+}

@@ -1,0 +1,260 @@
+import Base
+import Glibc
+import Manifest
+
+// What the reading room learns, written in short transactions.
+
+/// One thing to be remembered. A change about a generation that the catalog does not know does nothing: it was forgotten.
+public enum CatalogChange: Sendable {
+  /// The first generation of a resource (nothing stored of it yet), or the size, type and validators of a known id. Another
+  /// generation of the same resource that is current makes it an error: see ``Catalog/supersede(_:by:)``.
+  case learned(GenerationRecord)
+  /// All of its bytes that are written (`stored`), and those of them that are synced to disk, so that a power loss
+  /// leaves them.
+  case extents(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
+  /// Whether its continuation is to go on, also at the next mount.
+  case continues(generation: Int64, Bool)
+  /// It was read, at that time in seconds since 1970.
+  case used(generation: Int64, at: Int64)
+  /// What went wrong with a resource (for people, no secrets), nil: nothing any more.
+  case problem(ResourceKey, String?)
+  /// The extension (without its dot) that the names of a resource's entries lack. Shown from the next
+  /// ``Catalog/applyPendingExtensions()`` on; entries whose manifest line gives the name do not take it.
+  case gainedExtension(ResourceKey, String)
+  /// It is about to be renamed to that path below the library's folder. To be applied durably before.
+  case placing(generation: Int64, path: String)
+  /// It is in the library, whole.
+  case placed(generation: Int64, LibraryCopy)
+  /// Nothing of it is stored any more; size and validators stay known. To be applied durably before bytes are removed.
+  case dropped(generation: Int64)
+  /// Its row and old inodes go: a superseded one after its last handle was closed. (A current one: nothing is known then.)
+  case forgotten(generation: Int64)
+}
+
+/// An entry whose resource changed: the kernel is to forget the old inode.
+public struct Renumbered: Sendable, Equatable {
+  /// The folder it lies in.
+  public var parent: Inode
+  /// Its name there.
+  public var name: String
+  /// The inode until now; ``Catalog/superseded(inode:)`` knows it until its generation is forgotten.
+  public var old: Inode
+  /// The inode from now on.
+  public var new: Inode
+}
+
+private enum Queries {
+  static let insert = SQL(
+    """
+    INSERT INTO generation(id, key_high, key_low, state, size, last_modified, etag, etag_weak, media_type, continues)
+    VALUES(?, ?, ?, 0, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT(id) DO UPDATE SET size = excluded.size, last_modified = excluded.last_modified, etag = excluded.etag,
+      etag_weak = excluded.etag_weak, media_type = excluded.media_type
+    """)
+  static let extents = SQL(
+    """
+    UPDATE generation SET synced = ?2, synced_bytes = ?3, recent = ?4, recent_bytes = ?5, recent_boot = ?6 WHERE id = ?1
+    """)
+  static let continues = SQL("UPDATE generation SET continues = ?2 WHERE id = ?1")
+  static let used = SQL("UPDATE generation SET used_at = ?2 WHERE id = ?1")
+  static let problem = SQL("INSERT OR REPLACE INTO problem(key_high, key_low, message, at) VALUES(?, ?, ?, ?)")
+  static let noProblem = SQL("DELETE FROM problem WHERE key_high = ? AND key_low = ?")
+  static let gaining = SQL("SELECT id, source FROM entry WHERE key_high = ? AND key_low = ? AND kind = 0")
+  static let gain = SQL("INSERT OR IGNORE INTO gained(entry, extension, applied) VALUES(?, ?, 0)")
+  static let placing = SQL("UPDATE generation SET placing = ?2 WHERE id = ?1")
+  static let placed = SQL(
+    """
+    UPDATE generation SET state = iif(state = 2, 2, 1), continues = 0, placing = NULL, size = ?3, synced = ?8,
+      synced_bytes = ?3, recent = NULL, recent_bytes = 0, recent_boot = NULL, copy_path = ?2, copy_size = ?3,
+      copy_modified = ?4, copy_changed = ?5, copy_device = ?6, copy_inode = ?7
+    WHERE id = ?1
+    """)
+  static let dropped = SQL(
+    """
+    UPDATE generation SET state = iif(state = 2, 2, 0), continues = 0, placing = NULL, synced = x'', synced_bytes = 0,
+      recent = NULL, recent_bytes = 0, recent_boot = NULL, copy_path = NULL, copy_size = NULL, copy_modified = NULL,
+      copy_changed = NULL, copy_device = NULL, copy_inode = NULL
+    WHERE id = ?1
+    """)
+  static let forgotten = SQL("DELETE FROM generation WHERE id = ?")
+  static let forgottenInodes = SQL("DELETE FROM old_inode WHERE generation = ?")
+  static let touch = SQL("UPDATE meta SET value = value WHERE name = 'epoch'")
+
+  static let currentID = SQL("SELECT id FROM generation WHERE key_high = ? AND key_low = ? AND state <> 2")
+  static let supersede = SQL("UPDATE generation SET state = 2, continues = 0, placing = NULL WHERE id = ?")
+  static let entries = SQL(
+    """
+    SELECT id, coalesce(inode, id), parent, name, listed FROM entry
+    WHERE key_high = ? AND key_low = ? AND kind = 0 ORDER BY id
+    """)
+  static let renumber = SQL("UPDATE entry SET inode = ?2 WHERE id = ?1")
+  static let oldInode = SQL("INSERT INTO old_inode(inode, entry, generation) VALUES(?, ?, ?)")
+}
+
+extension Catalog {
+  /// Remembers the changes, in their order, in one transaction: all of them or, when it throws, none. With `durably` they (and all
+  /// that was applied before) are on the disk when it returns: a power loss leaves them.
+  public func apply(_ changes: [CatalogChange], durably: Bool) throws(StoreError) {
+    if changes.isEmpty && !durably { return }
+    try write(durably: durably) { (connection) throws(StoreError) in
+      for change in changes { try apply(change, on: connection) }
+      // SQLite syncs its log only with a commit that wrote something.
+      if durably { try connection.statement(Queries.touch).run() }
+    }
+  }
+
+  private func apply(_ change: CatalogChange, on connection: SQLiteConnection) throws(StoreError) {
+    switch change {
+    case .learned(let record): try learn(record, on: connection)
+    case .extents(let id, let stored, let synced): try write(id, stored, synced, on: connection)
+    case .continues(let id, let continues):
+      try run(Queries.continues, on: connection) { $0.bind(1, id); $0.bind(2, continues ? 1 : 0) }
+    case .used(let id, let at):
+      try run(Queries.used, on: connection) { $0.bind(1, id); $0.bind(2, at) }
+    case .problem(let key, let message?):
+      try run(Queries.problem, on: connection) {
+        $0.bind(1, ResourceKeyColumns(key))
+        $0.bind(3, message)
+        $0.bind(4, time(nil))
+      }
+    case .problem(let key, nil):
+      try run(Queries.noProblem, on: connection) { $0.bind(1, ResourceKeyColumns(key)) }
+    case .gainedExtension(let key, let fileExtension): try gain(fileExtension, key, on: connection)
+    case .placing(let id, let path):
+      try run(Queries.placing, on: connection) { $0.bind(1, id); $0.bind(2, path) }
+    case .placed(let id, let copy):
+      guard copy.size >= 0 else { throw StoreError(.invalid, "catalog: a copy of \(copy.size) bytes cannot be") }
+      try run(Queries.placed, on: connection) {
+        $0.bind(1, id)
+        $0.bind(2, copy.path)
+        $0.bind(3, copy.size)
+        $0.bind(4, copy.modified)
+        $0.bind(5, copy.changed)
+        $0.bind(6, Int64(bitPattern: copy.device))
+        $0.bind(7, Int64(bitPattern: copy.inode))
+        $0.bind(8, blob: ByteRangeSet(ByteRange(0, copy.size)).encoded)
+      }
+    case .dropped(let id): try run(Queries.dropped, on: connection) { $0.bind(1, id) }
+    case .forgotten(let id):
+      try run(Queries.forgottenInodes, on: connection) { $0.bind(1, id) }
+      try run(Queries.forgotten, on: connection) { $0.bind(1, id) }
+    }
+  }
+
+  private func run(
+    _ sql: SQL, on connection: SQLiteConnection, _ bind: (SQLiteStatement) -> Void
+  ) throws(StoreError) {
+    let statement = try connection.statement(sql)
+    bind(statement)
+    try statement.run()
+  }
+
+  private func learn(_ record: GenerationRecord, on connection: SQLiteConnection) throws(StoreError) {
+    let key = ResourceKeyColumns(record.key)
+    if let current = try currentID(of: key, on: connection), current != record.id {
+      throw StoreError(
+        .invalid, "catalog: generation \(record.id) was learned while \(current) is the resource's; it must supersede it")
+    }
+    try insert(record, on: connection)
+  }
+
+  /// Bytes that a record claims to be stored do not count: they are told as extents.
+  private func insert(_ record: GenerationRecord, on connection: SQLiteConnection) throws(StoreError) {
+    try run(Queries.insert, on: connection) {
+      $0.bind(1, record.id)
+      $0.bind(2, ResourceKeyColumns(record.key))
+      $0.bind(4, record.size)
+      $0.bind(5, record.validators.lastModified)
+      $0.bind(6, record.validators.etag)
+      $0.bind(7, record.validators.etagIsWeak ? 1 : 0)
+      $0.bind(8, record.mediaType)
+      $0.bind(9, record.continues ? 1 : 0)
+    }
+  }
+
+  private func write(
+    _ id: Int64, _ stored: ByteRangeSet, _ synced: ByteRangeSet, on connection: SQLiteConnection
+  ) throws(StoreError) {
+    let isAllSynced = stored == synced
+    try run(Queries.extents, on: connection) {
+      $0.bind(1, id)
+      $0.bind(2, blob: synced.encoded)
+      $0.bind(3, synced.count)
+      $0.bind(4, blob: isAllSynced ? nil : stored.encoded)
+      $0.bind(5, isAllSynced ? 0 : stored.count)
+      $0.bind(6, blob: isAllSynced ? nil : bootID)
+    }
+  }
+
+  private func gain(
+    _ fileExtension: String, _ key: ResourceKey, on connection: SQLiteConnection
+  ) throws(StoreError) {
+    let plain = fileExtension.hasPrefix(".") ? String(fileExtension.dropFirst()) : fileExtension
+    // It becomes a part of a file's name.
+    guard !plain.isEmpty, plain.utf8.count <= 16, plain.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f && $0 != 0x2f }) else {
+      throw StoreError(.invalid, "catalog: this is no file name extension: \(fileExtension.debugDescription)")
+    }
+    let statement = try connection.statement(Queries.gaining)
+    defer { statement.reset() }
+    statement.bind(1, ResourceKeyColumns(key))
+    while try statement.step() {
+      guard statement.withBlob(1, sourceMayGainExtension) else { continue }
+      let entry = statement.integer(0)
+      try run(Queries.gain, on: connection) { $0.bind(1, entry); $0.bind(2, plain) }
+    }
+  }
+
+  private func currentID(of key: ResourceKeyColumns, on connection: SQLiteConnection) throws(StoreError) -> Int64? {
+    let statement = try connection.statement(Queries.currentID)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    return try statement.step() ? statement.integer(0) : nil
+  }
+
+  /// Makes `new` the current generation of `key`, durably. The one until now becomes superseded, and every entry of the key
+  /// gets a new inode: those that are listed are returned. When nothing was known of the resource, `new` is just learned and inodes stay.
+  public func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
+    guard new.key == key else { throw StoreError(.invalid, "catalog: generation \(new.id) is another resource's") }
+    let columns = ResourceKeyColumns(key)
+    return try write(durably: true) { (connection) throws(StoreError) in
+      guard let old = try currentID(of: columns, on: connection) else {
+        try insert(new, on: connection)
+        return []
+      }
+      guard old != new.id else { throw StoreError(.invalid, "catalog: generation \(old) cannot supersede itself") }
+      try run(Queries.supersede, on: connection) { $0.bind(1, old) }
+      try insert(new, on: connection)
+      return try renumber(columns, from: old, on: connection)
+    }
+  }
+
+  private func renumber(
+    _ key: ResourceKeyColumns, from old: Int64, on connection: SQLiteConnection
+  ) throws(StoreError) -> [Renumbered] {
+    // Read to the end before the rows are changed: an UPDATE under a running SELECT may show a row twice.
+    var entries: [(id: Int64, change: Renumbered, isListed: Bool)] = []
+    let statement = try connection.statement(Queries.entries)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    while try statement.step() {
+      let change = Renumbered(
+        parent: Inode(bitPattern: statement.integer(2)), name: statement.text(3),
+        old: Inode(bitPattern: statement.integer(1)), new: 0)
+      entries.append((statement.integer(0), change, statement.integer(4) == 1))
+    }
+    guard !entries.isEmpty else { return [] }
+    var inode = try Self.reserveIDs(Int64(entries.count), on: connection)
+    for index in entries.indices {
+      entries[index].change.new = Inode(bitPattern: inode)
+      let entry = entries[index]
+      try run(Queries.oldInode, on: connection) {
+        $0.bind(1, Int64(bitPattern: entry.change.old))
+        $0.bind(2, entry.id)
+        $0.bind(3, old)
+      }
+      try run(Queries.renumber, on: connection) { $0.bind(1, entry.id); $0.bind(2, inode) }
+      inode += 1
+    }
+    return entries.filter(\.isListed).map(\.change)
+  }
+}

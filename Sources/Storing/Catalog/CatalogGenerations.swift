@@ -1,0 +1,177 @@
+import Base
+import Manifest
+
+// What is known of resources.
+
+/// A partial file that holds something, for eviction.
+public struct StoredPartial: Sendable, Equatable {
+  /// The generation; names the file.
+  public var id: Int64
+  /// Its resource.
+  public var key: ResourceKey
+  /// How many bytes of it are stored.
+  public var storedBytes: Int64
+  /// When it was last read, in seconds since 1970; 0: never.
+  public var usedAt: Int64
+}
+
+private let columns = """
+  SELECT g.id, g.key_high, g.key_low, g.state, g.continues, g.size, g.last_modified, g.etag, g.etag_weak, g.media_type,
+    g.synced, g.recent, g.recent_boot, g.copy_path, g.copy_size, g.copy_modified, g.copy_changed, g.copy_device,
+    g.copy_inode, g.used_at, g.placing
+  FROM generation g
+  """
+
+private enum Queries {
+  static let current = SQL("\(columns) WHERE g.key_high = ? AND g.key_low = ? AND g.state <> 2")
+  static let byID = SQL("\(columns) WHERE g.id = ?")
+  static let continuing = SQL(
+    """
+    \(columns) WHERE g.continues = 1 AND g.state = 0 AND g.id > ? AND EXISTS(
+      SELECT 1 FROM entry e
+      WHERE e.key_high = g.key_high AND e.key_low = g.key_low AND e.kind = 0 AND e.listed = 1)
+    ORDER BY g.id LIMIT ?
+    """)
+  static let superseded = SQL("\(columns) WHERE g.state = 2 AND g.id > ? ORDER BY g.id LIMIT ?")
+  static let placing = SQL("\(columns) WHERE g.placing IS NOT NULL ORDER BY g.id")
+  static let stored = SQL(
+    "\(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) ORDER BY g.used_at, g.id")
+  static let knownAfter = SQL(
+    """
+    SELECT key_high, key_low FROM generation
+    WHERE state <> 2 AND (key_high, key_low) > (?, ?) ORDER BY key_high, key_low LIMIT ?
+    """)
+  static let oldInode = SQL("SELECT entry, generation FROM old_inode WHERE inode = ?")
+}
+
+extension Catalog {
+  /// The current generation of a resource; nil when nothing is known of it.
+  public func generation(current key: ResourceKey) throws(StoreError) -> GenerationRecord? {
+    try read { (connection) throws(StoreError) in try generation(current: ResourceKeyColumns(key), on: connection) }
+  }
+
+  func generation(
+    current key: ResourceKeyColumns, on connection: SQLiteConnection
+  ) throws(StoreError) -> GenerationRecord? {
+    let statement = try connection.statement(Queries.current)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    return try statement.step() ? try record(of: statement, on: connection) : nil
+  }
+
+  /// The generation with that id, current or superseded.
+  public func generation(_ id: Int64) throws(StoreError) -> GenerationRecord? {
+    try read { (connection) throws(StoreError) in try generation(id, on: connection) }
+  }
+
+  private func generation(_ id: Int64, on connection: SQLiteConnection) throws(StoreError) -> GenerationRecord? {
+    let statement = try connection.statement(Queries.byID)
+    defer { statement.reset() }
+    statement.bind(1, id)
+    return try statement.step() ? try record(of: statement, on: connection) : nil
+  }
+
+  /// What an inode stood for before its resource changed: the node (with that inode, and the old size and time) and the old generation.
+  /// Nil when it is a current inode, never was, or its generation was forgotten.
+  public func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)? {
+    try read(snapshot: true) { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.oldInode)
+      defer { statement.reset() }
+      statement.bind(1, Int64(bitPattern: inode))
+      guard try statement.step() else { return nil }
+      guard var node = try Self.node(entry: statement.integer(0), on: connection),
+        let generation = try generation(statement.integer(1), on: connection)
+      else { return nil }
+      node.inode = inode
+      node.size = generation.size
+      node.modified = generation.validators.lastModified
+      return (node, generation)
+    }
+  }
+
+  /// Up to `limit` generations with an id greater than `after`, by id, that are listed, partial, and to be continued.
+  public func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+    try generations(Queries.continuing, after, Int64(limit))
+  }
+
+  /// Up to `limit` superseded generations with an id greater than `after`, by id. At a mount none has a handle any more.
+  public func supersededGenerations(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+    try generations(Queries.superseded, after, Int64(limit))
+  }
+
+  private func generations(_ query: SQL, _ values: Int64...) throws(StoreError) -> [GenerationRecord] {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(query)
+      defer { statement.reset() }
+      for (index, value) in values.enumerated() { statement.bind(Int32(index + 1), value) }
+      var records: [GenerationRecord] = []
+      while try statement.step() { records.append(try record(of: statement, on: connection)) }
+      return records
+    }
+  }
+
+  /// The generations whose placing was begun and not finished, with the path below the library's folder: after a crash.
+  public func placements() throws(StoreError) -> [(generation: GenerationRecord, path: String)] {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.placing)
+      defer { statement.reset() }
+      var found: [(generation: GenerationRecord, path: String)] = []
+      while try statement.step() { found.append((try record(of: statement, on: connection), statement.text(20))) }
+      return found
+    }
+  }
+
+  /// The current partial generations of which something is stored, least recently used first.
+  public func partialsByUse() throws(StoreError) -> [StoredPartial] {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.stored)
+      defer { statement.reset() }
+      var found: [StoredPartial] = []
+      while try statement.step() {
+        let known = try record(of: statement, on: connection)
+        // Nothing, when all of it was recent in an earlier boot.
+        if known.stored.isEmpty { continue }
+        found.append(
+          StoredPartial(id: known.id, key: known.key, storedBytes: known.stored.count, usedAt: statement.integer(19)))
+      }
+      return found
+    }
+  }
+
+  /// The keys behind `key` of which a generation is current, in their order.
+  func knownKeys(
+    after key: ResourceKeyColumns, limit: Int, on connection: SQLiteConnection
+  ) throws(StoreError) -> [ResourceKeyColumns] {
+    let statement = try connection.statement(Queries.knownAfter)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    statement.bind(3, limit)
+    var keys: [ResourceKeyColumns] = []
+    while try statement.step() { keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1))) }
+    return keys
+  }
+
+  /// The record in the current row of a statement with `columns`.
+  private func record(of row: SQLiteStatement, on connection: SQLiteConnection) throws(StoreError) -> GenerationRecord {
+    let id = row.integer(0)
+    let isRecentBelieved = !row.isNull(11) && row.withBlob(12) { $0.elementsEqual(bootID) }
+    let stored = row.withBlob(isRecentBelieved ? 11 : 10) { ByteRangeSet(encoded: $0) }
+    guard let stored, let state = GenerationRecord.State(rawValue: Int(row.integer(3))) else {
+      throw .damaged(connection.path, "generation \(id) cannot be read")
+    }
+    var record = GenerationRecord(
+      id: id, key: ResourceKeyColumns(high: row.integer(1), low: row.integer(2)).key,
+      validators: Validators(
+        etag: row.optionalText(7), etagIsWeak: row.integer(8) != 0, lastModified: row.optionalInteger(6)),
+      size: row.optionalInteger(5), mediaType: row.optionalText(9))
+    record.state = state
+    record.stored = stored
+    record.continues = row.integer(4) != 0
+    if let path = row.optionalText(13) {
+      record.copy = LibraryCopy(
+        path: path, size: row.integer(14), modified: row.integer(15), changed: row.integer(16),
+        device: UInt64(bitPattern: row.integer(17)), inode: UInt64(bitPattern: row.integer(18)))
+    }
+    return record
+  }
+}

@@ -1,0 +1,95 @@
+import Base
+import Manifest
+
+/// What an import gave.
+public struct ImportReport: Sendable, Equatable {
+  /// The epoch that began: 1 for a store's first import.
+  public var epoch: Int64
+  /// Files that are listed now.
+  public var files: Int64
+  /// Folders that are listed now.
+  public var folders: Int64
+  /// Problems reported (errors and warnings, duplicates among them).
+  public var problems: Int
+  /// Lines that gave an entry which an earlier line had given.
+  public var duplicates: Int
+}
+
+extension Catalog {
+  /// Makes a manifest the tree: a new epoch, all of it or nothing. Readers see the old tree until it is done; other writers wait.
+  ///
+  /// Names are given by the rules of docs/STORE-FORMAT.md ("Names"). `fingerprint` is remembered with it, for
+  /// ``importedFingerprint()``. `report` gets each problem, in no certain order of lines; it must not call the catalog. With `strict` a
+  /// problem of severity error ends the import. That, a manifest without a usable line, and one that cannot be read throw
+  /// `.invalid` and change nothing.
+  public func importManifest(
+    _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
+  ) throws(StoreError) -> ImportReport {
+    var reader = reader
+    return try importItems(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
+      do throws(ManifestError) { return try reader.next() } catch { throw StoreError(.invalid, "\(error)") }
+    }
+  }
+
+  /// The fingerprint of the manifest that the tree is of; nil when none was imported. The server skips the import of an equal one.
+  public func importedFingerprint() throws(StoreError) -> [UInt8]? {
+    try read { (connection) throws(StoreError) in try Self.metaBlob("fingerprint", on: connection) }
+  }
+
+  /// The same with the items from anywhere.
+  func importItems(
+    fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
+    next: () throws(StoreError) -> ManifestItem?
+  ) throws(StoreError) -> ImportReport {
+    try withoutActuallyEscaping(report) { (report) throws(StoreError) in
+      try importItems(fingerprint, strict, report, next)
+    }
+  }
+
+  private func importItems(
+    _ fingerprint: [UInt8], _ strict: Bool, _ report: @escaping (ManifestProblem) -> Void,
+    _ next: () throws(StoreError) -> ManifestItem?
+  ) throws(StoreError) -> ImportReport {
+    try withWriter { (connection, isFull) throws(StoreError) in
+      // Synced at its end, so that no inode that the kernel was told is given again after a power loss.
+      try connection.run("PRAGMA synchronous = FULL")
+      isFull = true
+      let isFirst = try connection.integer("SELECT 1 FROM entry LIMIT 1") == nil
+      if isFirst { try prepareBulk(connection) }
+      // 24 MiB of pages while it runs (and as much for sorting an index), without which a large import writes pages again and again.
+      try connection.run("PRAGMA cache_size = -24576")
+      let result: Result<ImportReport, StoreError>
+      do throws(StoreError) {
+        result = .success(
+          try Self.transaction(on: connection) { (connection) throws(StoreError) in
+            var tree = try TreeImport(connection, isFirst: isFirst, report: report)
+            while let item = try next() {
+              switch item {
+              case .problem(let problem): try tree.add(problem, strict: strict)
+              case .entry(let entry): try tree.add(entry, strict: strict)
+              }
+            }
+            return try tree.finish(fingerprint: fingerprint)
+          })
+      } catch {
+        result = .failure(error)
+      }
+      try connection.run("PRAGMA cache_size = -2048; PRAGMA shrink_memory; PRAGMA journal_mode = WAL")
+      if case .success = result { try connection.run("PRAGMA wal_checkpoint(TRUNCATE)") }
+      return try result.get()
+    }
+  }
+
+  /// Lets the first import write pages to their place at once: a rollback journal keeps only pages that were there
+  /// before, while a log would hold all and have them copied. Where somebody else has the catalog open, the log stays.
+  private func prepareBulk(_ connection: SQLiteConnection) throws(StoreError) {
+    closeIdleReaders()
+    do throws(StoreError) {
+      try connection.run("PRAGMA busy_timeout = 0; PRAGMA journal_mode = DELETE")
+    } catch {
+      guard case .busy = error.kind else { throw error }
+      Log.debug("catalog \(path): another program reads it; the import goes through the log")
+    }
+    try connection.run("PRAGMA busy_timeout = 5000")
+  }
+}

@@ -1,0 +1,127 @@
+import Base
+import Manifest
+
+// What `status` shows.
+
+/// A listed file of which something is known.
+public struct TouchedEntry: Sendable {
+  /// Its node.
+  public var node: Node
+  /// Its path in the mount, without a leading slash.
+  public var path: String
+  /// Its current generation, nil when only a problem is known.
+  public var generation: GenerationRecord?
+  /// The last thing that went wrong with it, nil for nothing.
+  public var problem: String?
+}
+
+/// Some of the touched entries.
+public struct TouchedPage: Sendable {
+  /// The entries, by resource.
+  public var entries: [TouchedEntry]
+  /// Where to go on; nil at the end.
+  public var next: ResourceKey?
+}
+
+/// Sums over a store.
+public struct CatalogTotals: Sendable, Equatable {
+  /// Listed files.
+  public var files: Int64
+  /// Resources of which a part is stored, listed or not.
+  public var partial: Int64
+  /// Resources whose copy is in the library, listed or not.
+  public var complete: Int64
+  /// Resources with a problem noted.
+  public var problems: Int64
+  /// Bytes in partial files (superseded ones too).
+  public var partialBytes: Int64
+  /// Bytes of the library's copies.
+  public var completeBytes: Int64
+}
+
+private enum Queries {
+  static let problem = SQL("SELECT message FROM problem WHERE key_high = ? AND key_low = ?")
+  static let problemsAfter = SQL(
+    """
+    SELECT key_high, key_low FROM problem WHERE (key_high, key_low) > (?, ?) ORDER BY key_high, key_low LIMIT ?
+    """)
+  static let totals = SQL(
+    """
+    SELECT total(state = 0 AND bytes > 0), total(state = 1), total(iif(state = 1, 0, bytes)),
+      total(iif(state = 1, size, 0))
+    FROM (SELECT state, size, iif(recent_boot = ?, recent_bytes, synced_bytes) AS bytes FROM generation)
+    """)
+  static let problems = SQL("SELECT count(*) FROM problem")
+}
+
+extension Catalog {
+  /// The last thing that went wrong with a resource; nil when nothing is noted.
+  public func problem(of key: ResourceKey) throws(StoreError) -> String? {
+    try read { (connection) throws(StoreError) in try Self.problem(of: ResourceKeyColumns(key), on: connection) }
+  }
+
+  private static func problem(
+    of key: ResourceKeyColumns, on connection: SQLiteConnection
+  ) throws(StoreError) -> String? {
+    let statement = try connection.statement(Queries.problem)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    return try statement.step() ? statement.text(0) : nil
+  }
+
+  /// The listed files of which something is known: those of up to `limit` resources behind `key` (nil: from the first). Call
+  /// again with the page's `next` until that is nil; a page may be empty before the end.
+  public func touched(after key: ResourceKey?, limit: Int) throws(StoreError) -> TouchedPage {
+    try read(snapshot: true) { (connection) throws(StoreError) in
+      let start = key.map(ResourceKeyColumns.init) ?? ResourceKeyColumns(high: .min, low: .min)
+      // Two ordered lists, each up to `limit` long, become one of up to `limit`.
+      let known = try knownKeys(after: start, limit: limit, on: connection)
+      let failed = try Self.problemKeys(after: start, limit: limit, on: connection)
+      var keys: [ResourceKeyColumns] = []
+      for key in (known + failed).sorted() where key != keys.last { keys.append(key) }
+      let isLast = keys.count <= limit && known.count < limit && failed.count < limit
+      keys = Array(keys.prefix(limit))
+      var entries: [TouchedEntry] = []
+      for key in keys {
+        let nodes = try Self.nodes(of: key, on: connection)
+        if nodes.isEmpty { continue }
+        let generation = try generation(current: key, on: connection)
+        let problem = try Self.problem(of: key, on: connection)
+        for node in nodes {
+          let path = try Self.path(of: node, on: connection).joined(separator: "/")
+          entries.append(TouchedEntry(node: node, path: path, generation: generation, problem: problem))
+        }
+      }
+      return TouchedPage(entries: entries, next: isLast ? nil : keys.last?.key)
+    }
+  }
+
+  private static func problemKeys(
+    after key: ResourceKeyColumns, limit: Int, on connection: SQLiteConnection
+  ) throws(StoreError) -> [ResourceKeyColumns] {
+    let statement = try connection.statement(Queries.problemsAfter)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    statement.bind(3, limit)
+    var keys: [ResourceKeyColumns] = []
+    while try statement.step() { keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1))) }
+    return keys
+  }
+
+  /// Sums over all that is known: one pass over the generations.
+  public func totals() throws(StoreError) -> CatalogTotals {
+    try read(snapshot: true) { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.totals)
+      defer { statement.reset() }
+      statement.bind(1, blob: bootID)
+      guard try statement.step() else { throw .damaged(connection.path, "no totals") }
+      let problems = try connection.statement(Queries.problems)
+      defer { problems.reset() }
+      guard try problems.step() else { throw .damaged(connection.path, "no totals") }
+      return CatalogTotals(
+        files: try Self.meta("files", on: connection) ?? 0, partial: statement.integer(0),
+        complete: statement.integer(1), problems: problems.integer(0), partialBytes: statement.integer(2),
+        completeBytes: statement.integer(3))
+    }
+  }
+}

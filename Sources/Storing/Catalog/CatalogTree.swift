@@ -1,0 +1,243 @@
+import Base
+import Manifest
+
+// The tree as the mount asks for it. A listed entry is visible; a remembered one is found by its inode only, because
+// a handle on it may still be open.
+
+/// How many names a catalog lists.
+public struct CatalogCounts: Sendable, Equatable {
+  /// Files and folders, without the root.
+  public var names: Int64
+  /// Files.
+  public var files: Int64
+}
+
+private let nodeColumns = """
+  SELECT e.id, coalesce(e.inode, e.id), e.parent, e.kind, coalesce(e.name, e.wanted), e.key_high, e.key_low, g.size,
+    g.last_modified
+  FROM entry e LEFT JOIN generation g ON g.key_high = e.key_high AND g.key_low = e.key_low AND g.state <> 2
+  """
+
+private enum Queries {
+  static let byName = SQL("\(nodeColumns) WHERE e.parent = ? AND e.name = ? AND e.listed = 1")
+  static let byAlias = SQL(
+    "\(nodeColumns) WHERE e.id = (SELECT entry FROM alias WHERE parent = ? AND name = ?) AND e.listed = 1")
+  static let byID = SQL("\(nodeColumns) WHERE e.id = ? AND e.inode IS NULL")
+  static let byEntry = SQL("\(nodeColumns) WHERE e.id = ?")
+  static let byInode = SQL("\(nodeColumns) WHERE e.inode = ?")
+  static let listing = SQL("\(nodeColumns) WHERE e.parent = ? AND e.listed = 1 AND e.id > ? ORDER BY e.id LIMIT ?")
+  static let byKey = SQL("\(nodeColumns) WHERE e.key_high = ? AND e.key_low = ? AND e.kind = 0 AND e.listed = 1")
+  static let parent = SQL("SELECT parent FROM entry WHERE id = ? AND kind = 1")
+  static let names = SQL("SELECT parent, coalesce(name, wanted), coalesce(wanted, name) FROM entry WHERE id = ?")
+  static let source = SQL("SELECT line, coalesce(wanted, name), source FROM entry WHERE id = ?")
+  static let meta = SQL("SELECT value FROM meta WHERE name = ?")
+}
+
+extension Catalog {
+  /// The root, which is no row.
+  private static let root = Node(
+    entry: Int64(rootInode), inode: rootInode, parent: rootInode, kind: .folder, name: "",
+    key: ResourceKeyColumns.none.key, size: nil, modified: nil)
+
+  /// What `name` (any bytes) leads to in the folder `parent`: a listed entry, or one that had this name before it gained an
+  /// extension. Nil when there is none.
+  public func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(StoreError) -> Node? {
+    try read { (connection) throws(StoreError) in
+      try Self.lookup(parent: Int64(bitPattern: parent), on: connection) { $0.bind(2, text: name) }
+    }
+  }
+
+  private static func lookup(
+    parent: Int64, on connection: SQLiteConnection, bindName: (SQLiteStatement) -> Void
+  ) throws(StoreError) -> Node? {
+    for query in [Queries.byName, Queries.byAlias] {
+      let statement = try connection.statement(query)
+      statement.bind(1, parent)
+      bindName(statement)
+      if let node = try first(statement) { return node }
+    }
+    return nil
+  }
+
+  /// The node whose current inode this is (also one that is not listed any more, whose handles may be open); the root for 1.
+  /// Nil for an inode that never was or that another took the place of: see ``superseded(inode:)``.
+  public func node(_ inode: Inode) throws(StoreError) -> Node? {
+    try read { (connection) throws(StoreError) in try Self.node(Int64(bitPattern: inode), on: connection) }
+  }
+
+  static func node(_ inode: Int64, on connection: SQLiteConnection) throws(StoreError) -> Node? {
+    if inode == root.entry { return root }
+    for query in [Queries.byID, Queries.byInode] {
+      let statement = try connection.statement(query)
+      statement.bind(1, inode)
+      if let node = try first(statement) { return node }
+    }
+    return nil
+  }
+
+  /// The node of the entry with that id, listed or remembered.
+  static func node(entry: Int64, on connection: SQLiteConnection) throws(StoreError) -> Node? {
+    let statement = try connection.statement(Queries.byEntry)
+    statement.bind(1, entry)
+    return try first(statement)
+  }
+
+  /// Up to `limit` names of `folder` whose entry id (the directory cookie) is greater than `cookie`, in that order. A name
+  /// that is added or goes while someone lists shifts no other.
+  public func list(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [Node] {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.listing)
+      defer { statement.reset() }
+      statement.bind(1, Int64(bitPattern: folder))
+      statement.bind(2, cookie)
+      statement.bind(3, limit)
+      var nodes: [Node] = []
+      while try statement.step() { nodes.append(Self.node(of: statement)) }
+      return nodes
+    }
+  }
+
+  /// The folder that `folder` lies in; the root for the root and for what is no folder.
+  public func parent(of folder: Inode) throws(StoreError) -> Inode {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.parent)
+      defer { statement.reset() }
+      statement.bind(1, Int64(bitPattern: folder))
+      return try statement.step() ? Inode(bitPattern: statement.integer(0)) : rootInode
+    }
+  }
+
+  /// The node at a `/`-separated path below the root (slashes at its ends and doubled ones do not matter); the root for none.
+  public func find(path: String) throws(StoreError) -> Node? {
+    try read(snapshot: true) { (connection) throws(StoreError) in
+      var node = Self.root
+      for name in path.split(separator: "/") {
+        let below = try Self.lookup(parent: node.entry, on: connection) { $0.bind(2, String(name)) }
+        guard let below else { return nil }
+        node = below
+      }
+      return node
+    }
+  }
+
+  /// The path of a node below the root, without a leading slash; nil for an inode that is nobody's current one.
+  public func path(of inode: Inode) throws(StoreError) -> String? {
+    try read(snapshot: true) { (connection) throws(StoreError) in
+      guard let node = try Self.node(Int64(bitPattern: inode), on: connection) else { return nil }
+      return try Self.path(of: node, on: connection).joined(separator: "/")
+    }
+  }
+
+  /// The names from the root down to `node`.
+  static func path(of node: Node, on connection: SQLiteConnection) throws(StoreError) -> [String] {
+    node.inode == rootInode ? [] : try folders(above: node, on: connection).names + [node.name]
+  }
+
+  /// The folders that `node` lies in, from the root: their names in the tree, and those that the manifest gave.
+  private static func folders(
+    above node: Node, on connection: SQLiteConnection
+  ) throws(StoreError) -> (names: [String], wanted: [String]) {
+    var names: [String] = []
+    var wanted: [String] = []
+    var folder = Int64(bitPattern: node.parent)
+    while folder != root.entry {
+      let statement = try connection.statement(Queries.names)
+      defer { statement.reset() }
+      statement.bind(1, folder)
+      // A path is at most 4096 bytes long: more folders than that are a circle.
+      guard try statement.step(), names.count < 4096 else {
+        throw .damaged(connection.path, "entry \(node.entry) lies in no folder")
+      }
+      folder = statement.integer(0)
+      names.append(statement.text(1))
+      wanted.append(statement.text(2))
+    }
+    return (names.reversed(), wanted.reversed())
+  }
+
+  /// How many names are listed.
+  public func counts() throws(StoreError) -> CatalogCounts {
+    try read(snapshot: true) { (connection) throws(StoreError) in
+      CatalogCounts(
+        names: try Self.meta("names", on: connection) ?? 0, files: try Self.meta("files", on: connection) ?? 0)
+    }
+  }
+
+  static func meta(_ name: String, on connection: SQLiteConnection) throws(StoreError) -> Int64? {
+    let statement = try connection.statement(Queries.meta)
+    defer { statement.reset() }
+    statement.bind(1, name)
+    return try statement.step() ? statement.integer(0) : nil
+  }
+
+  static func metaBlob(_ name: String, on connection: SQLiteConnection) throws(StoreError) -> [UInt8]? {
+    let statement = try connection.statement(Queries.meta)
+    defer { statement.reset() }
+    statement.bind(1, name)
+    return try statement.step() ? statement.blob(0) : nil
+  }
+
+  // MARK: - Whole entries
+
+  /// All that is known of the file with that current inode, also when it is not listed any more; nil for folders and
+  /// unknown inodes.
+  public func entry(_ inode: Inode) throws(StoreError) -> EntryRecord? {
+    try read(snapshot: true) { (connection) throws(StoreError) in
+      guard let node = try Self.node(Int64(bitPattern: inode), on: connection), node.kind == .file else { return nil }
+      return try Self.record(of: node, on: connection)
+    }
+  }
+
+  /// The listed entries of a resource, in no certain order.
+  public func entries(of key: ResourceKey) throws(StoreError) -> [EntryRecord] {
+    try read(snapshot: true) { (connection) throws(StoreError) in
+      var records: [EntryRecord] = []
+      for node in try Self.nodes(of: ResourceKeyColumns(key), on: connection) {
+        records.append(try Self.record(of: node, on: connection))
+      }
+      return records
+    }
+  }
+
+  static func nodes(of key: ResourceKeyColumns, on connection: SQLiteConnection) throws(StoreError) -> [Node] {
+    let statement = try connection.statement(Queries.byKey)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    var nodes: [Node] = []
+    while try statement.step() { nodes.append(node(of: statement)) }
+    return nodes
+  }
+
+  private static func record(of node: Node, on connection: SQLiteConnection) throws(StoreError) -> EntryRecord {
+    let (names, wanted) = try folders(above: node, on: connection)
+    let statement = try connection.statement(Queries.source)
+    defer { statement.reset() }
+    statement.bind(1, node.entry)
+    guard try statement.step() else { throw .damaged(connection.path, "entry \(node.entry) is gone") }
+    let line = Int(statement.integer(0))
+    let name = statement.text(1)
+    let source = statement.withBlob(2) { bytes in
+      var reader = BlobReader(bytes)
+      return reader.source(line: line, folder: wanted, name: name, key: node.key)
+    }
+    guard let source else { throw .damaged(connection.path, "the source of entry \(node.entry) cannot be read") }
+    return EntryRecord(node: node, path: (names + [node.name]).joined(separator: "/"), source: source)
+  }
+
+  // MARK: - Rows
+
+  /// The node in the statement's first row, nil without one; resets it.
+  private static func first(_ statement: SQLiteStatement) throws(StoreError) -> Node? {
+    defer { statement.reset() }
+    return try statement.step() ? node(of: statement) : nil
+  }
+
+  /// The node in the current row of a statement with `nodeColumns`.
+  private static func node(of row: SQLiteStatement) -> Node {
+    Node(
+      entry: row.integer(0), inode: Inode(bitPattern: row.integer(1)), parent: Inode(bitPattern: row.integer(2)),
+      kind: row.integer(3) == 1 ? .folder : .file, name: row.text(4),
+      key: ResourceKeyColumns(high: row.integer(5), low: row.integer(6)).key, size: row.optionalInteger(7),
+      modified: row.optionalInteger(8))
+  }
+}

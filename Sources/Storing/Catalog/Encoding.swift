@@ -1,0 +1,127 @@
+import Base
+import Manifest
+
+/// A resource's key as the catalog's two columns: its halves as two's complement.
+struct ResourceKeyColumns: Equatable, Comparable {
+  var high: Int64
+  var low: Int64
+
+  /// Folders have no resource.
+  static let none = ResourceKeyColumns(high: 0, low: 0)
+
+  init(high: Int64, low: Int64) {
+    self.high = high
+    self.low = low
+  }
+
+  init(_ key: ResourceKey) {
+    high = Int64(bitPattern: key.high)
+    low = Int64(bitPattern: key.low)
+  }
+
+  var key: ResourceKey { ResourceKey(high: UInt64(bitPattern: high), low: UInt64(bitPattern: low)) }
+
+  /// The order of the columns' index.
+  static func < (left: ResourceKeyColumns, right: ResourceKeyColumns) -> Bool {
+    (left.high, left.low) < (right.high, right.low)
+  }
+}
+
+/// Writes the catalog's blobs: LEB128 numbers and strings with their length before them (docs/STORE-FORMAT.md).
+struct BlobWriter {
+  private(set) var bytes: [UInt8] = []
+
+  mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
+  mutating func append(byte: UInt8) { bytes.append(byte) }
+
+  /// Precondition: not negative.
+  mutating func append(_ number: Int64) {
+    var rest = UInt64(number)
+    while rest >= 0x80 {
+      bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+      rest >>= 7
+    }
+    bytes.append(UInt8(rest))
+  }
+
+  mutating func append(_ text: String) {
+    append(Int64(text.utf8.count))
+    bytes.append(contentsOf: text.utf8)
+  }
+
+  mutating func append(_ blob: [UInt8]) {
+    append(Int64(blob.count))
+    bytes.append(contentsOf: blob)
+  }
+}
+
+/// Reads what ``BlobWriter`` wrote; nil where the bytes do not make sense.
+struct BlobReader {
+  private let bytes: UnsafeRawBufferPointer
+  private var position = 0
+
+  /// Reads `bytes`, which must stay valid as long as the reader is used.
+  init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+
+  var isAtEnd: Bool { position == bytes.count }
+
+  mutating func byte() -> UInt8? {
+    guard position < bytes.count else { return nil }
+    defer { position += 1 }
+    return bytes[position]
+  }
+
+  mutating func number() -> Int64? {
+    var result: UInt64 = 0
+    var shift: UInt64 = 0
+    while let next = byte() {
+      // Nine groups of seven bits are all that is not negative in 64 bits.
+      guard shift < 63 else { return nil }
+      result |= UInt64(next & 0x7f) << shift
+      if next < 0x80 { return Int64(result) }
+      shift += 7
+    }
+    return nil
+  }
+
+  mutating func blob() -> [UInt8]? {
+    guard let count = number(), count <= bytes.count - position else { return nil }
+    defer { position += Int(count) }
+    return [UInt8](bytes[position..<position + Int(count)])
+  }
+
+  mutating func text() -> String? {
+    guard let count = number(), count <= bytes.count - position else { return nil }
+    defer { position += Int(count) }
+    return String(decoding: bytes[position..<position + Int(count)], as: UTF8.self)
+  }
+}
+
+extension ByteRangeSet {
+  /// As the catalog keeps it: the gaps between the ranges' boundaries.
+  var encoded: [UInt8] {
+    var writer = BlobWriter()
+    var previous: Int64 = 0
+    for range in ranges {
+      writer.append(range.start - previous)
+      writer.append(range.count)
+      previous = range.end
+    }
+    return writer.bytes
+  }
+
+  /// What was ``encoded``; nil when that cannot be.
+  init?(encoded bytes: UnsafeRawBufferPointer) {
+    self.init()
+    var reader = BlobReader(bytes)
+    var position: Int64 = 0
+    while !reader.isAtEnd {
+      guard let gap = reader.number(), let count = reader.number(), count > 0 else { return nil }
+      let (start, overflows) = position.addingReportingOverflow(gap)
+      let (end, overflowsToo) = start.addingReportingOverflow(count)
+      guard !overflows, !overflowsToo else { return nil }
+      insert(ByteRange(start, end))
+      position = end
+    }
+  }
+}

@@ -1,0 +1,75 @@
+/// The ids that an import met, as bits in chunks: an eighth of a byte each, because ids are dense.
+struct IDSet {
+  private static let chunkBits: Int64 = 4096
+  private var chunks: [Int64: [UInt64]] = [:]
+
+  /// Whether `id` was not in it before; it is now.
+  mutating func insert(_ id: Int64) -> Bool {
+    let bit = UInt64(1) << UInt64(id & 63)
+    let word = Int((id % Self.chunkBits) / 64)
+    return update(&chunks[id / Self.chunkBits, default: [UInt64](repeating: 0, count: Int(Self.chunkBits / 64))][word], bit)
+  }
+
+  private func update(_ word: inout UInt64, _ bit: UInt64) -> Bool {
+    defer { word |= bit }
+    return word & bit == 0
+  }
+
+  func contains(_ id: Int64) -> Bool {
+    guard let chunk = chunks[id / Self.chunkBits] else { return false }
+    return chunk[Int((id % Self.chunkBits) / 64)] & (1 << UInt64(id & 63)) != 0
+  }
+}
+
+/// Tells names that are certainly new from those that may have come before, without keeping them: a Bloom filter.
+///
+/// 8 MiB and three bits a name: of a million names fewer than one in ten thousand is taken for an old one by mistake, of ten million
+/// one in fifty; each mistake costs some lookups in an index.
+struct NameFilter {
+  private static let bits: UInt64 = 1 << 26
+  private var words = [UInt64](repeating: 0, count: Int(bits / 64))
+
+  /// Whether this name in this folder certainly did not come before.
+  mutating func insert(_ name: String, in parent: Int64) -> Bool {
+    let hash = Self.hash(name, UInt64(bitPattern: parent))
+    // Kirsch and Mitzenmacher: two hashes give as many as are wanted.
+    var position = hash
+    let step = (hash >> 32) | 1
+    var isNew = false
+    for _ in 0..<3 {
+      let bit = position % Self.bits
+      let mask = UInt64(1) << (bit & 63)
+      if words[Int(bit >> 6)] & mask == 0 {
+        isNew = true
+        words[Int(bit >> 6)] |= mask
+      }
+      position = position &+ step &* 0x9E37_79B9
+    }
+    return isNew
+  }
+
+  /// Mixes eight bytes at a time by a wide multiplication (as wyhash does). Names that collide on purpose only cost time.
+  private static func hash(_ name: String, _ seed: UInt64) -> UInt64 {
+    var name = name
+    return name.withUTF8 { bytes in
+      var state = mix(seed &+ 0x9E37_79B9_7F4A_7C15, UInt64(bytes.count) ^ 0xA076_1D64_78BD_642F)
+      let raw = UnsafeRawBufferPointer(bytes)
+      var offset = 0
+      while offset + 8 <= raw.count {
+        state = mix(state ^ raw.loadUnaligned(fromByteOffset: offset, as: UInt64.self), 0xE703_7ED1_A0B4_28DB)
+        offset += 8
+      }
+      var tail: UInt64 = 0
+      while offset < raw.count {
+        tail = tail << 8 | UInt64(raw[offset])
+        offset += 1
+      }
+      return mix(state ^ tail, 0x8EBC_6AF0_9C88_C6E3)
+    }
+  }
+
+  private static func mix(_ left: UInt64, _ right: UInt64) -> UInt64 {
+    let product = left.multipliedFullWidth(by: right)
+    return product.high ^ product.low
+  }
+}

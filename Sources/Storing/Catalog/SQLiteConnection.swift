@@ -1,0 +1,110 @@
+import Base
+import CSQLite
+
+/// The text of a statement; as an object, so that connections find their prepared statement by its identity.
+final class SQL: Sendable {
+  let text: String
+  init(_ text: String) { self.text = text }
+}
+
+/// A connection to a database, with its prepared statements.
+///
+/// Not for two threads at a time: the catalog hands each to one thread (opened without SQLite's own mutex). A class and
+/// not a noncopyable struct because pools and locks keep it in arrays and optionals; nobody else sees the handle.
+final class SQLiteConnection {
+  /// How a database is opened.
+  enum Mode {
+    /// For reading and writing; it must be there.
+    case readWrite
+    /// For reading.
+    case readOnly
+    /// For reading a file that nobody changes meanwhile: takes no lock and makes no file beside it, and so does not see
+    /// what is only in a write-ahead log.
+    case immutable
+  }
+
+  let path: String
+  private let handle: OpaquePointer
+  private var statements: [ObjectIdentifier: SQLiteStatement] = [:]
+
+  /// sqlite3_open_v2.
+  init(path: String, mode: Mode) throws(StoreError) {
+    var opened: OpaquePointer?
+    let flags = (mode == .readWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX
+    let code =
+      mode == .immutable
+      ? sqlite3_open_v2(Self.uri(of: path) + "?immutable=1", &opened, flags | SQLITE_OPEN_URI, nil)
+      : sqlite3_open_v2(path, &opened, flags, nil)
+    guard let opened else { throw StoreError(.io(Errno(rawValue: 12)), "catalog \(path): no memory to open it") }
+    self.path = path
+    handle = opened
+    sqlite3_extended_result_codes(opened, 1)
+    // Others hold it for moments only: a `status` that reads, or the last one to close that tidies the log up.
+    sqlite3_busy_timeout(opened, 5_000)
+    if code != SQLITE_OK { throw error(code, doing: "open") }
+  }
+
+  deinit {
+    // The statements go first, or the handle would outlive them half-closed.
+    statements.removeAll()
+    sqlite3_close_v2(handle)
+  }
+
+  /// A file's path as a URI, for the options that only those have.
+  private static func uri(of path: String) -> String {
+    var uri = "file:"
+    for byte in path.utf8 {
+      let isPlain = byte < 0x80 && ![UInt8(ascii: "%"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains(byte)
+      uri += isPlain ? String(Unicode.Scalar(byte)) : "%" + String(UInt16(byte) + 0x100, radix: 16).dropFirst()
+    }
+    return uri
+  }
+
+  /// Runs statements whose rows do not matter.
+  func run(_ sql: String) throws(StoreError) {
+    let code = sqlite3_exec(handle, sql, nil, nil, nil)
+    if code != SQLITE_OK { throw error(code, doing: sql.prefix { $0 != "\n" && $0 != "(" }.description) }
+  }
+
+  /// The prepared statement of `sql`, reset and without values; to be reset by its user when done.
+  func statement(_ sql: SQL) throws(StoreError) -> SQLiteStatement {
+    if let known = statements[ObjectIdentifier(sql)] { return known }
+    let made = try prepare(sql.text, kept: true)
+    statements[ObjectIdentifier(sql)] = made
+    return made
+  }
+
+  /// A statement for one use.
+  func prepare(_ text: String, kept: Bool = false) throws(StoreError) -> SQLiteStatement {
+    var prepared: OpaquePointer?
+    let flags = kept ? UInt32(SQLITE_PREPARE_PERSISTENT) : 0
+    let code = sqlite3_prepare_v3(handle, text, -1, flags, &prepared, nil)
+    guard code == SQLITE_OK, let prepared else { throw error(code, doing: "prepare a statement") }
+    return SQLiteStatement(owning: prepared, of: self)
+  }
+
+  /// The first column of the first row, as a number; nil when there is no row or it is null.
+  func integer(_ text: String) throws(StoreError) -> Int64? {
+    let statement = try prepare(text)
+    return try statement.step() && !statement.isNull(0) ? statement.integer(0) : nil
+  }
+
+  /// The first column of the first row, as text; nil when there is no row or it is null.
+  func text(_ text: String) throws(StoreError) -> String? {
+    let statement = try prepare(text)
+    return try statement.step() && !statement.isNull(0) ? statement.text(0) : nil
+  }
+
+  /// How many rows the last statement that changed some has changed.
+  var changes: Int { Int(sqlite3_changes(handle)) }
+
+  /// Whether no transaction is open.
+  var isIdle: Bool { sqlite3_get_autocommit(handle) != 0 }
+
+  /// The error that `code` stands for, with SQLite's latest message.
+  func error(_ code: Int32, doing: String) -> StoreError {
+    .sqlite(
+      code, doing: doing, path: path, detail: String(cString: sqlite3_errmsg(handle)),
+      system: [SQLITE_IOERR, SQLITE_CANTOPEN, SQLITE_FULL].contains(code & 0xff) ? sqlite3_system_errno(handle) : 0)
+  }
+}

@@ -1,0 +1,102 @@
+import Base
+import CSQLite
+
+/// A prepared statement: bind values (from 1), step through rows, read columns (from 0), reset.
+///
+/// A statement that stepped to a row keeps its read transaction until it is reset.
+final class SQLiteStatement {
+  private let handle: OpaquePointer
+  // Unowned: the connection owns the kept statements and is there as long as anyone uses one.
+  private unowned let connection: SQLiteConnection
+
+  init(owning handle: OpaquePointer, of connection: SQLiteConnection) {
+    self.handle = handle
+    self.connection = connection
+  }
+
+  deinit { sqlite3_finalize(handle) }
+
+  // Binding fails only for a bad index or no memory; the step that follows reports what is missing as a constraint.
+  func bind(_ index: Int32, _ value: Int64) { sqlite3_bind_int64(handle, index, value) }
+  func bind(_ index: Int32, _ value: Int) { sqlite3_bind_int64(handle, index, Int64(value)) }
+  func bind(_ index: Int32, _ value: Int64?) {
+    if let value { bind(index, value) } else { bindNull(index) }
+  }
+  func bindNull(_ index: Int32) { sqlite3_bind_null(handle, index) }
+
+  func bind(_ index: Int32, _ value: String?) {
+    guard var value else { return bindNull(index) }
+    value.withUTF8 { bytes in
+      bytes.withMemoryRebound(to: CChar.self) { characters in
+        // An empty string may have no address, and null would bind NULL.
+        _ = csqlite_bind_text(handle, index, characters.baseAddress ?? emptyText, Int32(characters.count))
+      }
+    }
+  }
+
+  /// Text of raw bytes, which may be no UTF-8: then it equals no stored text. Copied.
+  func bind(_ index: Int32, text bytes: UnsafeBufferPointer<UInt8>) {
+    bytes.withMemoryRebound(to: CChar.self) { characters in
+      _ = csqlite_bind_text(handle, index, characters.baseAddress ?? emptyText, Int32(characters.count))
+    }
+  }
+
+  func bind(_ index: Int32, blob bytes: [UInt8]?) {
+    guard let bytes else { return bindNull(index) }
+    bytes.withUnsafeBytes { _ = csqlite_bind_blob(handle, index, $0.baseAddress, Int32($0.count)) }
+  }
+
+  /// Two columns: a key's halves, at `index` and behind it.
+  func bind(_ index: Int32, _ key: ResourceKeyColumns) {
+    bind(index, key.high)
+    bind(index + 1, key.low)
+  }
+
+  /// Whether there is a (further) row.
+  func step() throws(StoreError) -> Bool {
+    let code = sqlite3_step(handle)
+    if code == SQLITE_ROW { return true }
+    if code == SQLITE_DONE { return false }
+    let error = connection.error(code, doing: "use")
+    sqlite3_reset(handle)
+    throw error
+  }
+
+  /// Runs it to its end and makes it ready for the next use.
+  func run() throws(StoreError) {
+    while try step() {}
+    reset()
+  }
+
+  /// Ends it (and its read transaction) and forgets the bound values.
+  func reset() {
+    // The result repeats the last step's error, which was thrown then.
+    sqlite3_reset(handle)
+    sqlite3_clear_bindings(handle)
+  }
+
+  func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
+  func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
+  func optionalInteger(_ column: Int32) -> Int64? { isNull(column) ? nil : integer(column) }
+
+  func text(_ column: Int32) -> String {
+    guard let bytes = sqlite3_column_text(handle, column) else { return "" }
+    let count = Int(sqlite3_column_bytes(handle, column))
+    return String(decoding: UnsafeBufferPointer(start: bytes, count: count), as: UTF8.self)
+  }
+  func optionalText(_ column: Int32) -> String? { isNull(column) ? nil : text(column) }
+
+  /// The column's bytes, valid during the call only.
+  func withBlob<Result>(_ column: Int32, _ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+    let start = sqlite3_column_blob(handle, column)
+    return body(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column))))
+  }
+  func blob(_ column: Int32) -> [UInt8] { withBlob(column) { [UInt8]($0) } }
+}
+
+// Something with an address to stand for text without bytes. Immutable and never freed, so any thread may use it.
+nonisolated(unsafe) private let emptyText: UnsafePointer<CChar> = {
+  let byte = UnsafeMutablePointer<CChar>.allocate(capacity: 1)
+  byte.initialize(to: 0)
+  return UnsafePointer(byte)
+}()

@@ -1,0 +1,58 @@
+/// The catalog's tables (docs/STORE-FORMAT.md has what they mean).
+enum Schema {
+  /// `mdfs`.
+  static let applicationID: Int64 = 0x6D64_6673
+  /// The format this program writes and reads.
+  static let version: Int64 = 1
+
+  /// Indexes over `entry` that a first import makes at its end: sorting a million rows once is several times
+  /// faster than inserting each in its place.
+  static let entryIndexes: [(name: String, definition: String)] = [
+    ("entry_name", "CREATE UNIQUE INDEX entry_name ON entry(parent, name) WHERE name IS NOT NULL"),
+    ("entry_listing", "CREATE INDEX entry_listing ON entry(parent) WHERE listed = 1"),
+    ("entry_key", "CREATE INDEX entry_key ON entry(key_high) WHERE kind = 0"),
+  ]
+
+  static var definition: [String] {
+    [
+      "CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID",
+      """
+      CREATE TABLE entry(
+        id INTEGER PRIMARY KEY, inode INTEGER, parent INTEGER NOT NULL, kind INTEGER NOT NULL, listed INTEGER NOT NULL,
+        name TEXT, wanted TEXT, key_high INTEGER NOT NULL, key_low INTEGER NOT NULL, line INTEGER NOT NULL, source BLOB)
+      """,
+      "CREATE INDEX entry_wanted ON entry(parent, wanted, key_high) WHERE wanted IS NOT NULL",
+      "CREATE UNIQUE INDEX entry_inode ON entry(inode) WHERE inode IS NOT NULL",
+      "CREATE TABLE numbering(parent INTEGER, wanted TEXT, next INTEGER NOT NULL, PRIMARY KEY(parent, wanted)) WITHOUT ROWID",
+      "CREATE TABLE gained(entry INTEGER PRIMARY KEY, extension TEXT NOT NULL, applied INTEGER NOT NULL)",
+      "CREATE INDEX gained_pending ON gained(entry) WHERE applied = 0",
+      "CREATE TABLE alias(parent INTEGER, name TEXT, entry INTEGER NOT NULL, PRIMARY KEY(parent, name)) WITHOUT ROWID",
+      """
+      CREATE TABLE generation(
+        id INTEGER PRIMARY KEY, key_high INTEGER NOT NULL, key_low INTEGER NOT NULL, state INTEGER NOT NULL,
+        continues INTEGER NOT NULL DEFAULT 0, size INTEGER, last_modified INTEGER, etag TEXT,
+        etag_weak INTEGER NOT NULL DEFAULT 0, media_type TEXT, used_at INTEGER NOT NULL DEFAULT 0,
+        synced BLOB NOT NULL DEFAULT x'', synced_bytes INTEGER NOT NULL DEFAULT 0,
+        recent BLOB, recent_bytes INTEGER NOT NULL DEFAULT 0, recent_boot BLOB, placing TEXT,
+        copy_path TEXT, copy_size INTEGER, copy_modified INTEGER, copy_changed INTEGER, copy_device INTEGER,
+        copy_inode INTEGER)
+      """,
+      "CREATE UNIQUE INDEX generation_current ON generation(key_high, key_low) WHERE state <> 2",
+      "CREATE INDEX generation_continuing ON generation(continues) WHERE continues = 1",
+      "CREATE INDEX generation_superseded ON generation(state) WHERE state = 2",
+      "CREATE INDEX generation_placing ON generation(id) WHERE placing IS NOT NULL",
+      "CREATE INDEX generation_stored ON generation(used_at) WHERE state = 0 AND (synced_bytes > 0 OR recent_bytes > 0)",
+      "CREATE TABLE old_inode(inode INTEGER PRIMARY KEY, entry INTEGER NOT NULL, generation INTEGER NOT NULL)",
+      "CREATE INDEX old_inode_generation ON old_inode(generation)",
+      """
+      CREATE TABLE problem(
+        key_high INTEGER, key_low INTEGER, message TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY(key_high, key_low))
+        WITHOUT ROWID
+      """,
+      "INSERT INTO meta VALUES('next_id', 2), ('epoch', 0), ('names', 0), ('files', 0)",
+    ] + entryIndexes.map(\.definition)
+  }
+
+  /// The tables that must be there, for telling damage at once.
+  static let tables = ["meta", "entry", "numbering", "gained", "alias", "generation", "old_inode", "problem"]
+}

@@ -1,0 +1,405 @@
+import Base
+import Manifest
+
+// How a manifest becomes the tree (docs/STORE-FORMAT.md, "Names"):
+//
+// 1. Each line finds its row, or makes one. A row that was there keeps its name. A new one takes the name it wants if
+//    no row has it; otherwise it stays without a name for now.
+// 2. Rows that no line found become unlisted.
+// 3. Those without a name, in their order: whose wanted name is free by now (or an unlisted row's) takes it.
+// 4. The rest get numbers.
+//
+// The first import of a catalog is the same with less to look up: no row can be there before, and a Bloom filter
+// tells which names are certainly new. The indexes are made behind step 1; what the filter is not certain of is
+// settled in steps 3 and 4, lines that are there twice among it.
+
+/// One import, within a transaction of the writing connection.
+struct TreeImport {
+  /// A path may have 4095 bytes (PATH_MAX with its NUL, Linux).
+  private static let maximumPath = 4095
+
+  let connection: SQLiteConnection
+  private let isFirst: Bool
+  private let report: (ManifestProblem) -> Void
+  private let hasAliases: Bool
+  private let hasExtensions: Bool
+  private let epoch: Int64
+
+  private var nextID: Int64
+  private var seen = IDSet()
+  private var filter: NameFilter?
+  private var folders = FolderCache()
+  private var unnamed: [Int64] = []
+  private var source = BlobWriter()
+
+  private var entries = 0
+  private var result: ImportReport
+
+  init(
+    _ connection: SQLiteConnection, isFirst: Bool, report: @escaping (ManifestProblem) -> Void
+  ) throws(StoreError) {
+    self.connection = connection
+    self.isFirst = isFirst
+    self.report = report
+    hasAliases = try connection.integer("SELECT 1 FROM alias LIMIT 1") != nil
+    hasExtensions = try connection.integer("SELECT 1 FROM gained LIMIT 1") != nil
+    epoch = (try connection.integer("SELECT value FROM meta WHERE name = 'epoch'") ?? 0) + 1
+    // What is used of them becomes reserved with the commit; blocks that other threads have lie below.
+    nextID = try Catalog.reserveIDs(0, on: connection)
+    result = ImportReport(epoch: epoch, files: 0, folders: 0, problems: 0, duplicates: 0)
+    if isFirst {
+      filter = NameFilter()
+      for index in Schema.entryIndexes { try connection.run("DROP INDEX \(index.name)") }
+    }
+  }
+
+  // MARK: - Step 1: lines
+
+  mutating func add(_ problem: ManifestProblem, strict: Bool) throws(StoreError) {
+    result.problems += 1
+    report(problem)
+    if strict && problem.severity == .error {
+      throw StoreError(.invalid, "manifest, line \(problem.line): \(problem.message); nothing was changed (--strict)")
+    }
+  }
+
+  mutating func add(_ entry: ManifestEntry, strict: Bool) throws(StoreError) {
+    let length = entry.folder.reduce(entry.name.utf8.count) { $0 + $1.utf8.count + 1 }
+    guard length <= Self.maximumPath else {
+      return try add(
+        ManifestProblem(
+          line: entry.line, severity: .error, message: "its path has \(length) bytes, more than the 4095 that Linux allows"),
+        strict: strict)
+    }
+    let parent = try folder(entry.folder)
+    source.removeAll()
+    source.append(sourceOf: entry)
+    entries += 1
+    if isFirst {
+      let isNew = filter?.insert(entry.name, in: parent) ?? false
+      let id = try insertFile(entry, in: parent, isNamed: isNew)
+      if !isNew { unnamed.append(id) }
+      result.files += 1
+      return
+    }
+    let holder = try row(named: entry.name, in: parent)
+    let key = ResourceKeyColumns(entry.key)
+    guard let known = try knownFile(entry.name, key, in: parent, holder: holder) else {
+      let isFree = try isFree(entry.name, in: parent, holder: holder)
+      let id = try insertFile(entry, in: parent, isNamed: isFree)
+      _ = seen.insert(id)
+      if !isFree { unnamed.append(id) }
+      if hasExtensions && entry.mayGainExtension { try inheritExtension(id, key) }
+      result.files += 1
+      return
+    }
+    guard seen.insert(known.id) else { return reportDuplicate(line: entry.line, first: known.line) }
+    if !known.hasName { unnamed.append(known.id) }
+    result.files += 1
+    try update(known, entry)
+  }
+
+  private mutating func reportDuplicate(line: Int, first: Int) {
+    result.duplicates += 1
+    result.problems += 1
+    report(
+      ManifestProblem(
+        line: line, severity: .warning, message: "the same resource under the same name as on line \(first); used once"))
+  }
+
+  /// The row of the same resource that wanted the same name in the same folder.
+  private func knownFile(
+    _ name: String, _ key: ResourceKeyColumns, in parent: Int64, holder: ImportRow?
+  ) throws(StoreError) -> ImportRow? {
+    if let holder, holder.kind == 0, holder.key == key, holder.wanted == nil { return holder }
+    return try row(wanting: name, key, kind: 0, in: parent, before: .max)
+  }
+
+  private mutating func insertFile(
+    _ entry: ManifestEntry, in parent: Int64, isNamed: Bool
+  ) throws(StoreError) -> Int64 {
+    let statement = try connection.statement(ImportQueries.insert)
+    let id = nextID
+    nextID += 1
+    statement.bind(1, id)
+    statement.bind(2, parent)
+    statement.bind(3, 0)
+    if isNamed { statement.bind(4, entry.name) } else { statement.bind(5, entry.name) }
+    statement.bind(6, ResourceKeyColumns(entry.key))
+    statement.bind(8, entry.line)
+    statement.bind(9, blob: source.bytes)
+    try statement.run()
+    return id
+  }
+
+  /// Writes what the line changed; most lines change nothing.
+  private func update(_ known: ImportRow, _ entry: ManifestEntry) throws(StoreError) {
+    let current = try connection.statement(ImportQueries.source)
+    current.bind(1, known.id)
+    let isSame = try current.step() && current.withBlob(0) { $0.elementsEqual(source.bytes) }
+    current.reset()
+    if isSame && known.line == entry.line && known.isListed { return }
+    let statement = try connection.statement(ImportQueries.update)
+    statement.bind(1, known.id)
+    statement.bind(2, entry.line)
+    statement.bind(3, blob: source.bytes)
+    try statement.run()
+  }
+
+  /// A new name of a resource whose extension is known gets it too, at the next mount.
+  private func inheritExtension(_ id: Int64, _ key: ResourceKeyColumns) throws(StoreError) {
+    let statement = try connection.statement(ImportQueries.inherit)
+    statement.bind(1, id)
+    statement.bind(2, key)
+    try statement.run()
+  }
+
+  // MARK: - Folders
+
+  private mutating func folder(_ path: [String]) throws(StoreError) -> Int64 {
+    if let known = folders.find(path) { return known }
+    var id = Int64(rootInode)
+    for depth in path.indices {
+      let prefix = path[...depth]
+      if let known = folders.find(prefix) {
+        id = known
+      } else {
+        id = try folder(path[depth], in: id)
+        folders.insert(prefix, id)
+      }
+    }
+    return id
+  }
+
+  private mutating func folder(_ name: String, in parent: Int64) throws(StoreError) -> Int64 {
+    if let known = try row(wanting: name, .none, kind: 1, in: parent, before: .max) {
+      guard seen.insert(known.id) else { return known.id }
+      result.folders += 1
+      if !known.hasName { unnamed.append(known.id) }
+      if !known.isListed {
+        let statement = try connection.statement(ImportQueries.list)
+        statement.bind(1, known.id)
+        try statement.run()
+      }
+      return known.id
+    }
+    let isFree: Bool
+    if isFirst {
+      isFree = filter?.insert(name, in: parent) ?? false
+    } else {
+      isFree = try self.isFree(name, in: parent, holder: row(named: name, in: parent))
+    }
+    let id = nextID
+    nextID += 1
+    let statement = try connection.statement(ImportQueries.insert)
+    statement.bind(1, id)
+    statement.bind(2, parent)
+    statement.bind(3, 1)
+    if isFree { statement.bind(4, name) }
+    statement.bind(5, name)
+    statement.bind(6, ResourceKeyColumns.none)
+    statement.bind(8, 0)
+    try statement.run()
+    _ = seen.insert(id)
+    if !isFree { unnamed.append(id) }
+    result.folders += 1
+    return id
+  }
+
+  // MARK: - Steps 2 to 4
+
+  mutating func finish(fingerprint: [UInt8]) throws(StoreError) -> ImportReport {
+    guard entries > 0 else {
+      throw StoreError(.invalid, "the manifest has no usable line; nothing was changed")
+    }
+    if isFirst {
+      for index in Schema.entryIndexes { try connection.run(index.definition) }
+    } else {
+      try unlistTheUnseen()
+    }
+    let names = EntryNames(connection: connection, hasAliases: hasAliases)
+    var toNumber: [Int64] = []
+    for id in unnamed {
+      guard let entry = try row(id: id), let wanted = entry.wanted else {
+        throw .damaged(connection.path, "entry \(id) is gone")
+      }
+      if isFirst, let first = try earlierTwin(of: entry, wanting: wanted) {
+        let statement = try connection.statement(ImportQueries.delete)
+        statement.bind(1, id)
+        try statement.run()
+        result.files -= 1
+        reportDuplicate(line: entry.line, first: first.line)
+      } else if try names.take(wanted, in: entry.parent, for: id) {
+        try names.set(wanted, wanted: entry.kind == 0 ? nil : wanted, for: id)
+      } else {
+        toNumber.append(id)
+      }
+    }
+    for id in toNumber {
+      guard let entry = try row(id: id), let wanted = entry.wanted else {
+        throw .damaged(connection.path, "entry \(id) is gone")
+      }
+      let name = try names.takeNumbered(wanted, in: entry.parent, for: id)
+      try names.set(name, wanted: wanted, for: id)
+    }
+    try remember(fingerprint)
+    return result
+  }
+
+  private func unlistTheUnseen() throws(StoreError) {
+    var unseen: [Int64] = []
+    let listed = try connection.statement(ImportQueries.listed)
+    defer { listed.reset() }
+    while try listed.step() {
+      let id = listed.integer(0)
+      if !seen.contains(id) { unseen.append(id) }
+    }
+    let statement = try connection.statement(ImportQueries.unlist)
+    for id in unseen {
+      statement.bind(1, id)
+      try statement.run()
+    }
+  }
+
+  /// In a first import: the row of an earlier line with the same resource, folder and wanted name.
+  private func earlierTwin(of entry: ImportRow, wanting wanted: String) throws(StoreError) -> ImportRow? {
+    guard entry.kind == 0 else { return nil }
+    if let holder = try row(named: wanted, in: entry.parent), holder.kind == 0, holder.key == entry.key,
+      holder.wanted == nil, holder.id < entry.id
+    {
+      return holder
+    }
+    return try row(wanting: wanted, entry.key, kind: 0, in: entry.parent, before: entry.id)
+  }
+
+  private func remember(_ fingerprint: [UInt8]) throws(StoreError) {
+    let statement = try connection.statement(ImportQueries.remember)
+    for (name, value) in [
+      ("next_id", nextID), ("epoch", epoch), ("names", result.files + result.folders), ("files", result.files),
+    ] {
+      statement.bind(1, name)
+      statement.bind(2, value)
+      try statement.run()
+    }
+    statement.bind(1, "fingerprint")
+    statement.bind(2, blob: fingerprint)
+    try statement.run()
+  }
+
+  // MARK: - Rows
+
+  private func row(named name: String, in parent: Int64) throws(StoreError) -> ImportRow? {
+    let statement = try connection.statement(ImportQueries.byName)
+    statement.bind(1, parent)
+    statement.bind(2, name)
+    return try ImportRow(first: statement)
+  }
+
+  private func row(
+    wanting name: String, _ key: ResourceKeyColumns, kind: Int, in parent: Int64, before id: Int64
+  ) throws(StoreError) -> ImportRow? {
+    let statement = try connection.statement(ImportQueries.byWanted)
+    statement.bind(1, parent)
+    statement.bind(2, name)
+    statement.bind(3, key)
+    statement.bind(5, kind)
+    statement.bind(6, id)
+    return try ImportRow(first: statement)
+  }
+
+  private func row(id: Int64) throws(StoreError) -> ImportRow? {
+    let statement = try connection.statement(ImportQueries.byID)
+    statement.bind(1, id)
+    return try ImportRow(first: statement)
+  }
+
+  /// Whether a new row may take `name`, which `holder` has. An unlisted holder may come back on a later line.
+  private func isFree(_ name: String, in parent: Int64, holder: ImportRow?) throws(StoreError) -> Bool {
+    if holder != nil { return false }
+    guard hasAliases else { return true }
+    return try !EntryNames(connection: connection, hasAliases: true).isAlias(name, in: parent, ofAnotherThan: nil)
+  }
+}
+
+/// What an import looks at of a row of `entry`.
+struct ImportRow {
+  var id: Int64
+  var parent: Int64
+  var kind: Int64
+  var isListed: Bool
+  var hasName: Bool
+  var wanted: String?
+  var key: ResourceKeyColumns
+  var line: Int
+
+  /// The first row of a statement over ``ImportQueries/columns``, nil without one; resets it.
+  init?(first statement: SQLiteStatement) throws(StoreError) {
+    defer { statement.reset() }
+    guard try statement.step() else { return nil }
+    id = statement.integer(0)
+    parent = statement.integer(1)
+    kind = statement.integer(2)
+    isListed = statement.integer(3) == 1
+    hasName = statement.integer(4) == 1
+    wanted = statement.optionalText(5)
+    key = ResourceKeyColumns(high: statement.integer(6), low: statement.integer(7))
+    line = Int(statement.integer(8))
+  }
+}
+
+enum ImportQueries {
+  static let columns = "SELECT id, parent, kind, listed, name IS NOT NULL, wanted, key_high, key_low, line FROM entry"
+  static let byName = SQL("\(columns) WHERE parent = ? AND name = ?")
+  static let byID = SQL("\(columns) WHERE id = ?")
+  // The unary plus keeps SQLite from walking the table in the order of ids.
+  static let byWanted = SQL(
+    """
+    \(columns) WHERE parent = ? AND wanted = ? AND key_high = ? AND key_low = ? AND kind = ?
+      AND +id < ? ORDER BY +id LIMIT 1
+    """)
+  static let source = SQL("SELECT source FROM entry WHERE id = ?")
+  static let insert = SQL(
+    """
+    INSERT INTO entry(id, parent, kind, listed, name, wanted, key_high, key_low, line, source)
+    VALUES(?, ?, ?, 1, ?, ?, ?, ?, ?, ?)
+    """)
+  static let update = SQL("UPDATE entry SET line = ?2, source = ?3, listed = 1 WHERE id = ?1")
+  static let list = SQL("UPDATE entry SET listed = 1 WHERE id = ?")
+  static let listed = SQL("SELECT id FROM entry WHERE listed = 1")
+  static let unlist = SQL("UPDATE entry SET listed = 0 WHERE id = ?")
+  static let delete = SQL("DELETE FROM entry WHERE id = ?")
+  static let remember = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(?, ?)")
+  static let inherit = SQL(
+    """
+    INSERT OR IGNORE INTO gained(entry, extension, applied)
+    SELECT ?1, g.extension, 0 FROM entry e JOIN gained g ON g.entry = e.id
+    WHERE e.key_high = ?2 AND e.key_low = ?3 AND e.kind = 0 LIMIT 1
+    """)
+}
+
+/// Where folders are that came lately: manifests are mostly in folder order. Bounded, so that a million folders fit too.
+struct FolderCache {
+  private static let limit = 8192
+  private var ids: [String: Int64] = [:]
+  private var lastPath: [String] = []
+  private var lastID = Int64(rootInode)
+
+  mutating func find(_ path: [String]) -> Int64? {
+    if path.isEmpty { return Int64(rootInode) }
+    if path == lastPath { return lastID }
+    guard let known = find(path[...]) else { return nil }
+    lastPath = path
+    lastID = known
+    return known
+  }
+
+  func find(_ path: ArraySlice<String>) -> Int64? { ids[Self.joined(path)] }
+
+  mutating func insert(_ path: ArraySlice<String>, _ id: Int64) {
+    // Starting anew is as good as dropping the oldest, where one folder's lines stand together.
+    if ids.count >= Self.limit { ids.removeAll(keepingCapacity: true) }
+    ids[Self.joined(path)] = id
+  }
+
+  private static func joined(_ path: ArraySlice<String>) -> String { path.joined(separator: "/") }
+}

@@ -1,0 +1,65 @@
+import Base
+import Glibc
+
+/// Small things about files that commands need.
+enum Files {
+  /// The bytes of a small file; EFBIG when it has more than `limit`. Pipes are taken too.
+  static func read(_ path: String, limit: Int) throws(Errno) -> [UInt8] {
+    let file = try FileDescriptor.open(path, O_RDONLY)
+    var bytes: [UInt8] = []
+    var piece = [UInt8](repeating: 0, count: 1 << 16)
+    while true {
+      let count = try retrying { Glibc.read(file.rawValue, &piece, piece.count) }
+      if count == 0 { return bytes }
+      bytes += piece[..<count]
+      if bytes.count > limit { throw Errno(rawValue: EFBIG) }
+    }
+  }
+
+  /// The path from the root, with the current folder in front if it is relative. Nothing is resolved.
+  static func absolute(_ path: String) throws(CommandError) -> String {
+    if path.hasPrefix("/") { return path }
+    guard let folder = canonical(".") else { throw .failed("the current folder is gone: give absolute paths") }
+    return folder == "/" ? "/" + path : folder + "/" + path
+  }
+
+  /// realpath(3): absolute, without symbolic links; nil when it cannot be had (``Errno/current`` says why).
+  static func canonical(_ path: String) -> String? {
+    guard let resolved = realpath(path, nil) else { return nil }
+    defer { free(resolved) }
+    return String(cString: resolved)
+  }
+
+  /// As ``canonical(_:)`` for a path whose last parts need not exist: what exists is resolved.
+  static func canonicalWhereItExists(_ path: String) -> String {
+    var parent = path
+    var rest = ""
+    while true {
+      if let resolved = canonical(parent) { return resolved == "/" && !rest.isEmpty ? rest : resolved + rest }
+      let (folder, name) = split(parent)
+      if folder == parent { return path }
+      rest = "/" + name + rest
+      parent = folder
+    }
+  }
+
+  /// An absolute path's folder and last component; slashes at its end do not count.
+  static func split(_ path: String) -> (folder: String, name: String) {
+    var trimmed = path[...]
+    while trimmed.count > 1, trimmed.last == "/" { trimmed.removeLast() }
+    guard let slash = trimmed.lastIndex(of: "/") else { return (".", String(trimmed)) }
+    let folder = trimmed[..<slash]
+    return (folder.isEmpty ? "/" : String(folder), String(trimmed[trimmed.index(after: slash)...]))
+  }
+
+  /// Whether `path` is `folder` or lies in it (both canonical).
+  static func isInside(_ path: String, _ folder: String) -> Bool {
+    path == folder || path.hasPrefix(folder == "/" ? "/" : folder + "/")
+  }
+
+  /// The folder that this program lies in.
+  static func programFolder() -> (program: String, folder: String)? {
+    guard let program = canonical("/proc/self/exe") else { return nil }
+    return (program, split(program).folder)
+  }
+}

@@ -1,0 +1,164 @@
+import Base
+import Glibc
+import Server
+
+/// `mediafs mount`: parses, checks, and becomes the mount helper, which does the rest (mount-helper/PROTOCOL.md).
+enum MountCommand {
+  static let usage = """
+    Usage: mediafs mount MOUNTPOINT --manifest FILE [OPTION...]
+
+    Shows the files that FILE lists at MOUNTPOINT, an empty folder (made if it is missing). Returns once the mount
+    answers, and serves on in the background.
+
+      --manifest FILE        the list: URLs, aria2's input format, or an M3U playlist; - for standard input
+      --store DIR            what is fetched is kept there (default: a folder of its own for each mountpoint in
+                             $XDG_DATA_HOME/mediafs, ~/.local/share/mediafs, or /var/lib/mediafs)
+      --library DIR          completed files go there (default: library, in the store)
+      --continue WHEN        fetch the rest of a file: playing (once it is played; the default), always (once it is
+                             opened), open (while it is open), never
+      --timeout SECONDS      an origin may stall a read that long (default: 30)
+      --max-size SIZE        a bound of what is stored of unfinished files (default: half of what is free)
+      --min-free SIZE        what must stay free on the disk (default: 1G)
+      --limit-rate SIZE      fetch no more than that a second
+      --max-connections N    a bound of HTTP/1.1 connections to a host
+      --header FIELD         send 'Name: value' to the origins of the list's URLs; @FILE reads such lines from FILE,
+                             which keeps secrets off the command line
+      --cacert FILE          trust the certificates in FILE (PEM)
+      --netrc-file FILE      credentials (default: ~/.netrc)
+      --strict               a bad line in the list is an error
+      --foreground           stay, log to stderr, end on SIGINT and SIGTERM
+      --log-file FILE        log there (default in the background: mediafs.log, in the store)
+      -v, --verbose          log more
+      -o OPTIONS             mount options, as in /etc/fstab: allow_other, uid=, gid=, umask=, user=NAME (root only: the
+                             server runs as NAME), nosuid, nodev, noexec, nofail, _netdev, noauto, x-*, and the options
+                             above under their long names (store=DIR). A comma in a value is written \\,
+      -h, --help             print this help
+
+    Sizes are in steps of 1024: 500M, 1.5GiB. Exit codes: 0 mounted (with --foreground: ended cleanly), 1 failed,
+    2 wrong usage.
+    """
+
+  static func run(_ arguments: [String]) -> Int32 {
+    let options = MountOptions.own.map(\.option) + [.value("options", "o"), .flag("sloppy")]
+    return OptionParser.run("mount", arguments, usage: usage, options) { parsed throws(CommandError) in
+      Secrets.hideArguments(parsed.values("header"))
+      let (mount, mountpoint) = try self.options(parsed)
+      return try exec(mount, mountpoint)
+    }
+  }
+
+  /// What was asked for, checked as far as it can be without the server.
+  static func options(_ parsed: ParsedOptions) throws(CommandError) -> (MountOptions, Mountpoint) {
+    var mount = MountOptions()
+    mount.sloppy = parsed.has("sloppy")
+    for (name, value) in parsed.options {
+      if name == "options" {
+        for (name, value) in MountOptions.split(value ?? "") { try mount.take(name, value, isMountOption: true) }
+      } else {
+        try mount.take(name, value, isMountOption: false)
+      }
+    }
+    guard let folder = parsed.operands.first else { throw .usage("the folder to mount at is missing") }
+    if parsed.operands.count > 1 { throw .usage("one folder, please: \(parsed.operands[1]) is too much") }
+    if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: which list of URLs?") }
+    try checkUser(&mount)
+
+    let mountpoint = try Mountpoint(folder)
+    mount.request.mountpoint = mountpoint.path
+    let kept = [
+      ("store", mount.request.store), ("library", mount.request.library), ("log file", mount.request.logFile),
+    ]
+    for (what, path) in kept {
+      guard let path else { continue }
+      if Files.isInside(Files.canonicalWhereItExists(path), mountpoint.path) {
+        throw .failed("the \(what) \(path) would lie inside the mount: choose a place outside of \(mountpoint.path)")
+      }
+    }
+    return (mount, mountpoint)
+  }
+
+  /// `user=` changes something for root alone; mount(8) adds it with the caller's own name to a user's mount.
+  private static func checkUser(_ mount: inout MountOptions) throws(CommandError) {
+    guard let name = mount.user else { return }
+    guard let entry = getpwnam(name) else { throw .failed("user=\(name): there is no such user on this machine") }
+    let uid = entry.pointee.pw_uid
+    if uid == geteuid() {
+      mount.user = nil
+    } else if geteuid() != 0 {
+      throw .failed("user=\(name): only root can mount for another user")
+    }
+  }
+
+  /// Becomes the mount helper; returns only by throwing.
+  private static func exec(_ mount: MountOptions, _ mountpoint: Mountpoint) throws(CommandError) -> Int32 {
+    guard let (program, folder) = Files.programFolder() else {
+      throw .failed("cannot find out where this program is (is /proc mounted?)")
+    }
+    let helper = try findHelper(folder)
+    let input = mount.request.readsStandardInput ? try spoolStandardInput() : nil
+    let options = try memoryFile(of: mount.request)
+    var words = [
+      "mount-helper", "--mountpoint", mountpoint.path, "--server", program, "--options-fd", "\(options.rawValue)",
+      "-o", mount.libfuseOptions,
+    ]
+    if let file = input { words += ["--input-fd", "\(file)"] }
+    if mount.request.foreground { words.append("--foreground") }
+    if let user = mount.user { words += ["--user", user] }
+    if mountpoint.missing > 0 { words += ["--made-folders", "\(mountpoint.missing)"] }
+
+    try mountpoint.make()
+    let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
+    defer { argv.forEach { free($0) } }
+    execv(helper, argv)
+    let error = Errno.current
+    mountpoint.removeMade()
+    throw .failed("cannot run the mount helper \(helper): \(error)")
+  }
+
+  /// The options in a file without a name: arguments would show them to everyone.
+  private static func memoryFile(of request: MountRequest) throws(CommandError) -> FileDescriptor {
+    let bytes = request.encoded()
+    let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
+    defer { copy.deallocate() }
+    copy.copyBytes(from: bytes)
+    do throws(Errno) {
+      let file = try SystemCalls.makeMemoryFile("mediafs options")
+      try file.writeFully(UnsafeRawBufferPointer(copy), at: 0)
+      return file
+    } catch {
+      throw .failed("cannot pass the options on: \(error)")
+    }
+  }
+
+  /// Beside this program, where a build puts it; else where `make install` does.
+  private static func findHelper(_ folder: String) throws(CommandError) -> String {
+    if let named = getenv("MEDIAFS_HELPER") { return String(cString: named) }
+    let places = ["mount-helper", "../libexec/mediafs/mount-helper", "../sbin/mount.mediafs"].map { folder + "/" + $0 }
+    guard let found = places.first(where: { access($0, X_OK) == 0 }) else {
+      throw .failed("the mount helper is missing; looked for \(places.joined(separator: ", "))")
+    }
+    return found
+  }
+
+  /// Standard input in a file without a name, which the server reads with pread(2). Returns its descriptor, to be inherited.
+  private static func spoolStandardInput() throws(CommandError) -> Int32 {
+    let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+    var template = Array("\(folder)/mediafs.XXXXXX".utf8CString)
+    let descriptor = mkstemp(&template)
+    if descriptor < 0 { throw .failed("cannot keep the manifest from standard input in \(folder): \(Errno.current)") }
+    unlink(template)
+    var piece = [UInt8](repeating: 0, count: 1 << 16)
+    do throws(Errno) {
+      while true {
+        let count = try retrying { read(STDIN_FILENO, &piece, piece.count) }
+        if count == 0 { return descriptor }
+        var written = 0
+        while written < count {
+          written += try retrying { write(descriptor, Array(piece[written..<count]), count - written) }
+        }
+      }
+    } catch {
+      throw .failed("cannot read the manifest from standard input: \(error)")
+    }
+  }
+}

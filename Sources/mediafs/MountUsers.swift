@@ -1,0 +1,60 @@
+import Base
+import Glibc
+
+/// A process that uses a mount.
+struct MountUser: CustomStringConvertible, Equatable {
+  let process: Int32
+  let name: String
+  var description: String { "\(name) (\(process))" }
+}
+
+/// Looks through /proc for processes; what may not be read is passed over.
+enum MountUsers {
+  /// Who has its working folder, its root, its program or an open file in the mount at `mountpoint`.
+  static func find(_ mountpoint: String) -> [MountUser] {
+    processes().filter { process in
+      ["cwd", "root", "exe"].contains { isInside("/proc/\(process)/\($0)", mountpoint) }
+        || names(in: "/proc/\(process)/fd").contains { isInside("/proc/\(process)/fd/\($0)", mountpoint) }
+    }.map { MountUser(process: $0, name: firstLine("/proc/\($0)/comm")) }
+  }
+
+  /// The mount helper that holds the mount at `mountpoint`.
+  static func helper(of mountpoint: String) -> Int32? {
+    processes().first { process in
+      guard let bytes = try? Files.read("/proc/\(process)/cmdline", limit: 1 << 20) else { return false }
+      let words = bytes.split(separator: 0, omittingEmptySubsequences: false)
+      guard words.first.map({ String(decoding: $0, as: UTF8.self) }) == "mount-helper",
+        let option = words.firstIndex(of: Array("--mountpoint".utf8)[...]), option + 1 < words.count
+      else { return false }
+      return String(decoding: words[option + 1], as: UTF8.self) == mountpoint
+    }
+  }
+
+  private static func processes() -> [Int32] { names(in: "/proc").compactMap { Int32($0) } }
+
+  private static func names(in folder: String) -> [String] {
+    guard let stream = opendir(folder) else { return [] }
+    defer { closedir(stream) }
+    var names: [String] = []
+    while let entry = readdir(stream) {
+      names.append(
+        withUnsafePointer(to: &entry.pointee.d_name) {
+          // d_name is an array of 256 that ends with a zero.
+          $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+        })
+    }
+    return names
+  }
+
+  private static func isInside(_ link: String, _ mountpoint: String) -> Bool {
+    var target = [CChar](repeating: 0, count: 4096)
+    let count = readlink(link, &target, target.count)
+    guard count > 0 else { return false }
+    return Files.isInside(String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self), mountpoint)
+  }
+
+  private static func firstLine(_ path: String) -> String {
+    guard let bytes = try? Files.read(path, limit: 4096) else { return "?" }
+    return String(decoding: bytes.prefix { $0 != 10 }, as: UTF8.self)
+  }
+}

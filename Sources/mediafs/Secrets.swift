@@ -1,0 +1,74 @@
+import Base
+import Glibc
+
+/// Header fields on the command line, and keeping them out of the process list.
+enum Secrets {
+  /// The fields that a `--header` value names: `Name: value`, or `@FILE` with one such line each. No message shows a value.
+  static func headers(_ text: String) throws(CommandError) -> [HTTPHeader] {
+    guard text.hasPrefix("@") else { return [try header(text, where: "--header")] }
+    let path = String(text.dropFirst())
+    let bytes: [UInt8]
+    do throws(Errno) {
+      bytes = try Files.read(path, limit: 1 << 20)
+    } catch {
+      throw .failed("cannot read the header file \(path): \(error)")
+    }
+    var headers: [HTTPHeader] = []
+    let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
+    for (index, line) in lines.enumerated() {
+      let text = line.last == "\r" ? line.dropLast() : line
+      if text.allSatisfy({ $0 == " " || $0 == "\t" }) { continue }
+      headers.append(try header(String(text), where: "\(path), line \(index + 1)"))
+    }
+    return headers
+  }
+
+  /// One field (RFC 9110, section 5): a token, a colon, a value without control characters.
+  private static func header(_ text: String, where place: String) throws(CommandError) -> HTTPHeader {
+    let bytes = Array(text.utf8)
+    guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), colon > 0, bytes[..<colon].allSatisfy(isToken) else {
+      throw .usage("\(place): a header has the form 'Name: value'")
+    }
+    guard bytes.allSatisfy({ $0 == 9 || ($0 >= 32 && $0 != 127) }) else {
+      throw .usage("\(place): the header has a control character in it")
+    }
+    let isBlank: (UInt8) -> Bool = { $0 == 32 || $0 == 9 }
+    var value = bytes[(colon + 1)...].drop(while: isBlank)
+    while let last = value.last, isBlank(last) { value.removeLast() }
+    return HTTPHeader(
+      name: String(decoding: bytes[..<colon], as: UTF8.self), value: String(decoding: value, as: UTF8.self))
+  }
+
+  private static func isToken(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+      UInt8(ascii: "A")...UInt8(ascii: "Z"):
+      true
+    default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+    }
+  }
+
+  /// Overwrites header values in this process's argument memory, which `ps` shows to everyone: `--header VALUE`,
+  /// `--header=VALUE` (shortened too), and in `-o` everything from `header=` on.
+  static func hideArguments(_ values: [String]) {
+    let hidden = values.filter { !$0.hasPrefix("@") }.map { Array($0.utf8) }
+    for index in 0..<Int(CommandLine.argc) {
+      guard let word = CommandLine.unsafeArgv[index] else { continue }
+      hide(UnsafeMutableBufferPointer(start: word, count: strlen(word)), hidden)
+    }
+  }
+
+  /// As ``hideArguments(_:)``, of one word.
+  static func hide(_ word: UnsafeMutableBufferPointer<CChar>, _ values: [[UInt8]]) {
+    let bytes = word.map { UInt8(bitPattern: $0) }
+    var from = bytes.count
+    for value in values where bytes.count >= value.count && bytes.suffix(value.count) == value[...] {
+      from = min(from, bytes.count - value.count)
+    }
+    let name = Array("header=".utf8)
+    if let start = bytes.indices.first(where: { bytes[$0...].starts(with: name) }) {
+      from = min(from, start + name.count)
+    }
+    for index in from..<bytes.count { word[index] = CChar(UInt8(ascii: "*")) }
+  }
+}

@@ -1,0 +1,87 @@
+import Base
+import Glibc
+import Server
+
+/// `mediafs unmount`.
+enum UnmountCommand {
+  static let usage = """
+    Usage: mediafs unmount MOUNTPOINT [--lazy]
+
+    Takes the mount at MOUNTPOINT away, and returns when its server has saved what it must and ended.
+
+      -l, --lazy    also if it is busy: it vanishes at once, and its server ends with the last program that uses it
+      -h, --help    print this help
+
+    Exit codes: 0 unmounted, 1 failed (busy, or not a mount of mediafs), 2 wrong usage.
+    """
+
+  static func run(_ arguments: [String]) -> Int32 {
+    OptionParser.run("unmount", arguments, usage: usage, [.flag("lazy", "l")]) { parsed throws(CommandError) in
+      guard let path = parsed.operands.first else { throw .usage("the folder to unmount is missing") }
+      if parsed.operands.count > 1 { throw .usage("one folder, please: \(parsed.operands[1]) is too much") }
+      let mountpoint = try find(path)
+      let lazy = parsed.has("lazy")
+      try unmount(mountpoint, lazily: lazy)
+      // Detached while in use, it is served until the last user is gone: not ours to wait for.
+      if !lazy || MountUsers.find(mountpoint).isEmpty { try waitForServerEnd(mountpoint: mountpoint) }
+      return ExitCode.done
+    }
+  }
+
+  /// The mountpoint as the mount table has it. Found in the table before it is touched: it may be dead.
+  private static func find(_ path: String) throws(CommandError) -> String {
+    let absolute = try Files.absolute(path)
+    let (folder, name) = Files.split(absolute)
+    var candidates: [String] = []
+    if let parent = Files.canonical(folder), name != ".", name != ".." {
+      candidates.append(parent == "/" ? "/" + name : parent + "/" + name)
+    }
+    let table: [MountTableEntry]
+    do throws(Errno) { table = try MountTable.read() } catch {
+      throw .failed("cannot read the table of mounts: \(error)")
+    }
+    if !table.contains(where: { candidates.contains($0.mountpoint) }), let resolved = Files.canonical(absolute) {
+      candidates.append(resolved)
+    }
+    guard let entry = table.last(where: { candidates.contains($0.mountpoint) }) else {
+      throw .failed("\(path) is not mounted")
+    }
+    guard entry.isMediafs else {
+      throw .failed("\(path) is not a mount of mediafs but \(entry.type) of \(entry.source): use umount")
+    }
+    return entry.mountpoint
+  }
+
+  private static func unmount(_ mountpoint: String, lazily: Bool) throws(CommandError) {
+    var isBusy = false
+    var why = ""
+    do throws(Errno) {
+      if geteuid() == 0 { return try SystemCalls.unmount(mountpoint, lazily: lazily) }
+      let result = try SystemCalls.run(["fusermount3", lazily ? "-uz" : "-u", "--", mountpoint])
+      if result.status == 0 { return }
+      isBusy = result.messages.contains("busy")  // fusermount3 does not translate its messages
+      why = result.messages.split(separator: "\n").joined(separator: "; ")
+    } catch {
+      isBusy = error == Errno(rawValue: EBUSY)
+      why = error.description
+    }
+    throw isBusy ? busy(mountpoint) : .failed("cannot unmount \(mountpoint): \(why)")
+  }
+
+  private static func busy(_ mountpoint: String) -> CommandError {
+    let users = MountUsers.find(mountpoint)
+    let named = users.isEmpty ? "" : " Used by: \(users.map(\.description).joined(separator: ", "))."
+    return .failed("\(mountpoint) is busy.\(named) Close what uses it, or: mediafs unmount --lazy '\(mountpoint)'")
+  }
+
+  /// Waits until the mount helper of `mountpoint` is gone: it ends after its server, which has then saved everything.
+  static func waitForServerEnd(mountpoint: String) throws(CommandError) {
+    let start = Instant.now
+    while let helper = MountUsers.helper(of: mountpoint) {
+      if Instant.now.seconds(since: start) > 120 {
+        throw .failed("\(mountpoint) is unmounted, but its server (of process \(helper)) has not ended for 2 minutes")
+      }
+      usleep(20_000)
+    }
+  }
+}
