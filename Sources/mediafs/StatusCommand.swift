@@ -74,7 +74,7 @@ enum StatusCommand {
     } catch {
       guard error.kind == .notRunning else { throw error.commandError }
     }
-    return (try CatalogStatus(mount), nil)
+    do throws(ControlFailure) { return (try CatalogStatus(mount), nil) } catch { throw error.commandError }
   }
 
   private static func paths(_ choice: MountSelection.Choice) -> [String]? {
