@@ -90,7 +90,11 @@ public struct CatalogStatus: StatusSource, Sendable {
     let page = try reading { () throws(StoreError) in try catalog.touched(after: after, limit: query.limit) }
     var files: [FileStatus] = []
     for entry in page.entries {
-      files.append(try live(entry.node, entry.path) ?? status(entry.path, entry.generation, entry.problem))
+      if let now = try live(entry.node, entry.path) {
+        files.append(now)
+      } else {
+        files.append(try status(entry.path, entry.generation, entry.problem))
+      }
     }
     return StatusPage(
       files: files, next: page.next.map { "\(String($0.high, radix: 16)),\(String($0.low, radix: 16))" })

@@ -13,19 +13,21 @@ enum ManifestImport {
   static func run(
     _ request: MountRequest, input: borrowing FileDescriptor?, into catalog: Catalog
   ) throws(StoreError) {
+    let file: FileDescriptor
     do throws(Errno) {
-      let file: FileDescriptor
       if request.readsStandardInput {
-        guard let number = input?.rawValue else { throw .invalid }
+        switch input {
         // A new open file description, so that every server reads it from its start.
-        file = try FileDescriptor.open("/proc/self/fd/\(number)", O_RDONLY)
+        case .some(let given): file = try FileDescriptor.open("/proc/self/fd/\(given.rawValue)", O_RDONLY)
+        case .none: throw .invalid
+        }
       } else {
         file = try FileDescriptor.open(request.manifest, O_RDONLY)
       }
-      try run(request, consume file, into: catalog)
-    } catch let error as Errno {
+    } catch {
       throw StoreError(kind: .invalid, message: "the manifest \(name(of: request)) cannot be read: \(error)")
     }
+    try run(request, file, into: catalog)
   }
 
   private static func name(of request: MountRequest) -> String {

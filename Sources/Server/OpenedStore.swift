@@ -16,14 +16,19 @@ struct OpenedStore {
   init(_ request: MountRequest, input: borrowing FileDescriptor?) throws(ServerError) {
     do throws(StoreError) {
       let environment = processEnvironment()
-      let path = try request.store
-        ?? StoreFolder.defaultPath(mountpoint: request.mountpoint, environment: environment, uid: geteuid())
+      let path: String
+      if let named = request.store {
+        path = named
+      } else {
+        path = try StoreFolder.defaultPath(mountpoint: request.mountpoint, environment: environment, uid: geteuid())
+      }
       try Self.refuseInside(request, store: path)
       let folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
       let catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
       let library = try LibraryFolder(request.library ?? folder.defaultLibraryPath)
       access = StoreAccess(catalog: catalog, folder: folder, library: library)
-      maximumSize = try request.maxSize ?? Self.defaultMaximum(catalog, folder)
+      let bound = try Self.defaultMaximum(catalog, folder)
+      maximumSize = request.maxSize ?? bound
       _ = try catalog.applyPendingExtensions()
       try Self.tidy(access)
       try ManifestImport.run(request, input: input, into: catalog)

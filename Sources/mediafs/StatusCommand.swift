@@ -1,4 +1,5 @@
 import Control
+import Server
 import FoundationEssentials
 import Storing
 
