@@ -1,31 +1,34 @@
 import Base
 
-/// Why something about the store failed.
-public struct StoreError: Error, Sendable {
-  /// What to make of it.
+/// Why the store could not do what was asked: what to make of it, and a message for a person.
+public struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
+  /// What a caller can make of an error.
   public enum Kind: Sendable, Equatable {
-    /// Another server holds the store; `holder` says which.
+    /// Another program holds the store; who, as far as it is known (a process id, a mountpoint).
     case busy(holder: String)
-    /// A newer mediafs wrote it: left untouched.
+    /// The store was written by a newer version of this program; nothing in it was touched.
     case newer
-    /// What is stored contradicts itself.
+    /// What is there cannot be a store's file, or is damaged.
     case corrupt
-    /// A call of the operating system failed.
+    /// The operating system refused.
     case io(Errno)
-    /// No space is left, on the disk or in the user's quota.
+    /// No space is left: on the disk, in a quota, or within the store's own limit.
     case full
-    /// What was asked for cannot be done as it stands.
+    /// What was asked makes no sense: a bad argument, or a bad manifest.
     case invalid
   }
 
   /// What to make of it.
   public var kind: Kind
-  /// What failed, on what, why and what to do, for a person.
+  /// What failed, on what, why, and what to do: one line without secrets.
   public var message: String
 
-  /// A failure of that kind.
+  /// An error of that kind.
   public init(kind: Kind, message: String) {
     self.kind = kind
     self.message = message
   }
+
+  /// The message.
+  public var description: String { message }
 }
