@@ -14,7 +14,8 @@ final class TestFolder: Sendable {
     let base = base ?? getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     var template = Array("\(base)/mediafs-test-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else { throw Errno.current }
-    path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    let made = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    path = resolvedPath(made) ?? made
   }
 
   deinit { TestFolder.removeAll(path) }
