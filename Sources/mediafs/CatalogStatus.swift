@@ -1,6 +1,7 @@
 import Base
 import Control
 import Glibc
+import Manifest
 import Storing
 
 /// The state of a mount's files as its store tells it: what `status` answers when no server runs.
