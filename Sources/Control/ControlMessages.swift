@@ -87,7 +87,7 @@ struct ControlReply: Codable, Equatable {
 /// A message as a line: JSON without a newline in it, and one at its end.
 func encodeLine(_ message: some Encodable) throws(ControlFailure) -> [UInt8] {
   let encoder = JSONEncoder()
-  encoder.outputFormatting = [.withoutEscapingSlashes]
+  encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
   let data: Data
   do {
     data = try encoder.encode(message)

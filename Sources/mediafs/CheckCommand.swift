@@ -24,7 +24,9 @@ enum CheckCommand {
       guard options.operands.count == 1 else { throw .usage("one FILE is needed, or - for standard input") }
       let terminal = Terminal()
       let folder: TemporaryFolder
-      do throws(Errno) { folder = try TemporaryFolder() } catch { throw .failed("cannot make a temporary folder: \(error)") }
+      do throws(Errno) { folder = try TemporaryFolder() } catch {
+        throw .failed("cannot make a temporary folder: \(error)")
+      }
       let manifest = try readable(options.operands[0], in: folder)
       // Two passes: the importer hands on problems, not entries.
       var problems = try warnings(manifest)
@@ -73,7 +75,9 @@ enum CheckCommand {
     }
     let name = isInput ? "standard input" : file
     // The name's ending tells a playlist: the copy keeps it.
-    let path = folder.path + (file.hasSuffix(".m3u8") ? "/manifest.m3u8" : file.hasSuffix(".m3u") ? "/manifest.m3u" : "/manifest")
+    let path =
+      folder.path
+      + (file.hasSuffix(".m3u8") ? "/manifest.m3u8" : file.hasSuffix(".m3u") ? "/manifest.m3u" : "/manifest")
     do throws(Errno) {
       let input = isInput ? FileDescriptor(owning: try retrying { dup(STDIN_FILENO) }) : try .open(file, O_RDONLY)
       try copy(input, to: try .open(path, O_WRONLY | O_CREAT | O_EXCL))
@@ -124,7 +128,9 @@ enum CheckCommand {
   private static func print(_ problems: [ManifestProblem], _ name: String) {
     for problem in problems.sorted(by: { $0.line < $1.line }) {
       let severity = problem.severity == .error ? "error" : "warning"
-      OptionParser.complain("\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.message))")
+      // As compilers say it, so that an editor leads to the line.
+      var line = "\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.message))\n"
+      line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
   }
 }

@@ -205,7 +205,7 @@ enum StatusCommand {
 
   private static func encode(_ value: some Encodable) throws(CommandError) -> [UInt8] {
     let encoder = JSONEncoder()
-    encoder.outputFormatting = [.withoutEscapingSlashes]
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     do {
       return Array(try encoder.encode(value))
     } catch {

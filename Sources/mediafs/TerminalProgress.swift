@@ -33,7 +33,8 @@ final class TerminalProgress {
   private func over(_ file: FetchProgress) {
     let path = TerminalText.plain(file.path)
     switch file.state {
-    case .complete: terminal.line("complete  \(TerminalText.padded(TerminalText.size(file.stored), 9, right: true))  \(path)")
+    case .complete:
+      terminal.line("complete  \(TerminalText.padded(TerminalText.size(file.stored), 9, right: true))  \(path)")
     case .modified: terminal.line("modified  \(path): \(file.error ?? "you changed the copy; it is kept as it is")")
     case .failed, .partial, .remote: terminal.line("failed    \(path): \(file.error ?? "no reason is known")")
     }
