@@ -108,18 +108,19 @@ extension [UInt8] {
   /// the others are in upper case. Nothing else is equivalent: `%2F` is not `/`.
   mutating func appendNormalized(_ source: Span<UInt8>, _ range: Range<Int>) {
     var index = range.lowerBound
-    while index < range.upperBound {
-      let byte = source[index]
-      if byte == 0x25, index + 2 < range.upperBound, let high = source[index + 1].hexValue,
-        let low = source[index + 2].hexValue
-      {
-        let value = high << 4 | low
-        if ByteSet.unreserved.contains(value) { append(value) } else { appendEscaped(value) }
-        index += 3
-      } else {
-        append(byte)
-        index += 1
+    while let percent = source.firstIndex(of: 0x25, in: index..<range.upperBound) {
+      append(source, index..<percent)
+      index = percent + 1
+      guard percent + 2 < range.upperBound, let high = source[percent + 1].hexValue,
+        let low = source[percent + 2].hexValue
+      else {
+        append(0x25)
+        continue
       }
+      let value = high << 4 | low
+      if ByteSet.unreserved.contains(value) { append(value) } else { appendEscaped(value) }
+      index = percent + 3
     }
+    append(source, index..<range.upperBound)
   }
 }

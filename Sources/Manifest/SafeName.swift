@@ -27,16 +27,28 @@ public enum SafeName {
 
   /// The folders that `path` leads through, each made safe. `.` and empty parts fall away, `..` goes back one, but never above
   /// the root: as in a chroot. So an absolute path is one from the mount's root.
-  public static func folders(_ path: String) -> [String] {
+  public static func folders(_ path: String) -> [String] { folders(path.utf8.span) }
+
+  /// ``folders(_:)-(String)`` of bytes, in which what is no UTF-8 becomes U+FFFD.
+  static func folders(_ path: Span<UInt8>) -> [String] {
     var folders: [String] = []
-    for part in path.split(separator: "/") where part != "." {
-      if part == ".." {
-        _ = folders.popLast()
-      } else if let name = component(String(part)) {
+    var start = 0
+    while start < path.count {
+      let end = path.firstIndex(of: 0x2F, in: start..<path.count) ?? path.count
+      let part = path.extracting(start..<end)
+      if isDots(part) {
+        if part.count == 2 { _ = folders.popLast() }
+      } else if let name = component(part) {
         folders.append(name)
       }
+      start = end + 1
     }
     return folders
+  }
+
+  /// Whether the bytes are `.` or `..`.
+  static func isDots(_ name: Span<UInt8>) -> Bool {
+    name.count == 1 && name[0] == 0x2E || name.count == 2 && name[0] == 0x2E && name[1] == 0x2E
   }
 
   /// The name of the `number`th of one name: `song (2).mp3`, `film (3).tar.gz`, `README (2)`. It is cut to fit, as others are.
@@ -73,7 +85,7 @@ public enum SafeName {
       let byte = bytes[index]
       if byte < 0x20 || byte >= 0x7F || byte == 0x2F { return false }
     }
-    return !(bytes[0] == 0x2E && (count == 1 || (count == 2 && bytes[1] == 0x2E)))
+    return !isDots(bytes)
   }
 
   private static func replaced(_ text: String) -> String? {
