@@ -30,8 +30,8 @@ struct EntryOptions {
 
   /// How many header fields an entry may have: servers refuse more, and memory stays bounded.
   static let maximumHeaders = 64
-  /// How deep folders may nest, and how long their path may be: with the name it must stay below Linux's 4096 bytes for a
-  /// path, in a library that has a path of its own.
+  /// How deep folders may nest, and how long their path may be: with the name it must stay below Linux's 4096 bytes
+  /// for a path, in a library that has a path of its own.
   static let maximumDepth = 32
   /// See ``maximumDepth``.
   static let maximumFolderBytes = 2048

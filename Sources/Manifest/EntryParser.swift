@@ -51,8 +51,8 @@ struct EntryParser: ~Copyable {
   /// Says that no line follows.
   mutating func finish() { completeEntry() }
 
-  /// Reads a line. ``takeItem()`` is to be asked until it has nothing more, before the next one. Returns true when the line
-  /// shows that this is an HLS stream's playlist.
+  /// Reads a line. ``takeItem()`` is to be asked until it has nothing more, before the next one. Returns true when
+  /// the line shows that this is an HLS stream's playlist.
   mutating func read(_ line: Span<UInt8>, number: Int, isTooLong: Bool) -> Bool {
     var range = 0..<line.count
     if number == 1, line.hasPrefix("\u{FEFF}") { range = 3..<line.count }
@@ -69,7 +69,8 @@ struct EntryParser: ~Copyable {
       let limit = LineReader.maximumLength >> 10
       let isOption = isIndented && !isPlaylist
       if !isOption { refuseLine() }
-      report(number, .error, "the line is longer than \(limit) KiB and is skipped; give fewer mirrors, or a shorter URL")
+      report(
+        number, .error, "the line is longer than \(limit) KiB and is skipped; give fewer mirrors, or a shorter URL")
     } else if isPlaylist {
       readPlaylistURL(text, number)
     } else if isIndented {
@@ -179,8 +180,8 @@ struct EntryParser: ~Copyable {
     if let title { rename(title) }
   }
 
-  /// Gives the current entry a playlist's title as name, with the URL's extension if the title has none that is known: a title
-  /// may well end in `.something`.
+  /// Gives the current entry a playlist's title as name, with the URL's extension if the title has none that is
+  /// known: a title may well end in `.something`.
   private mutating func rename(_ title: String) {
     guard let entry = current else { return }
     let ownExtension = SafeName.fileExtension(title)

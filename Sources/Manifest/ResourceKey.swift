@@ -8,7 +8,8 @@ extension ResourceKey {
     self = KeyDigest().key(of: bytes.span)
   }
 
-  /// The key of an entry without `id=`, of which `url` is the first URL. A text that is no http or https URL is taken as it is.
+  /// The key of an entry without `id=`, of which `url` is the first URL. A text that is no http or https URL is taken
+  /// as it is.
   public init(url: String) {
     var builder = KeyBuilder()
     var parser = URLParser()
@@ -34,7 +35,8 @@ extension ResourceKey {
   }
 }
 
-/// SHA-256 with one OpenSSL context for all keys: making a context costs more than a digest. Not for several threads at once.
+/// SHA-256 with one OpenSSL context for all keys: making a context costs more than a digest. Not for several threads
+/// at once.
 struct KeyDigest: ~Copyable {
   private let context: OpaquePointer
 

@@ -4,14 +4,20 @@ import Testing
 @Suite("Mutated manifests")
 struct FuzzTests {
   private static let seeds = [
-    "https://user:pw@example.com:8080/a%20b/song.mp3?x=1&X-Amz-Signature=2#f\thttp://[::1]/b\n  out=../x/y.mp3\n  dir=/a/../b\n",
-    "\u{FEFF}# c\r\nhttps://example.com/\r\n header=Authorization: x\r\n checksum=md5=d41d8cd98f00b204e9800998ecf8427e\r\n id=7\r\n",
-    "#EXTM3U\n#EXTINF:-1 a=\"b,c\",T\u{202E}itle / é\n../rel/../x.flac\nhttps://h/%2e%2e/%00%FF.mkv?token=abc&expires=1700000000\n",
-    "http://h/\(String(repeating: "é", count: 200)).tar.gz\n out=\(String(repeating: "👩‍👩‍👧", count: 30)).mp3\n user-agent=x\n referer=y\n",
+    "https://user:pw@example.com:8080/a%20b/song.mp3?x=1&X-Amz-Signature=2#f"
+      + "\thttp://[::1]/b\n  out=../x/y.mp3\n  dir=/a/../b\n",
+    "\u{FEFF}# c\r\nhttps://example.com/\r\n header=Authorization: x\r\n"
+      + " checksum=md5=d41d8cd98f00b204e9800998ecf8427e\r\n id=7\r\n",
+    "#EXTM3U\n#EXTINF:-1 a=\"b,c\",T\u{202E}itle / é\n"
+      + "../rel/../x.flac\nhttps://h/%2e%2e/%00%FF.mkv?token=abc&expires=1700000000\n",
+    "http://h/\(String(repeating: "é", count: 200)).tar.gz\n"
+      + " out=\(String(repeating: "👩‍👩‍👧", count: 30)).mp3\n user-agent=x\n referer=y\n",
   ]
   private static let tokens: [String] = [
-    "..", "/", "%", "%00", "%2F", "\t", "\r", "\n", "\n  ", "\0", "http://", "https://", "#", "?", "&", "=", "@", ":", "[", "]",
-    "out=", "dir=", "header=", "checksum=sha-256=", "id=", "#EXTINF:,", "#EXTM3U\n", "\u{202E}", "\u{85}", "é", "e\u{301}",
+    "..", "/", "%", "%00", "%2F", "\t", "\r", "\n", "\n  ", "\0", "http://", "https://", "#", "?", "&", "=", "@", ":",
+    "[", "]",
+    "out=", "dir=", "header=", "checksum=sha-256=", "id=", "#EXTINF:,", "#EXTM3U\n", "\u{202E}", "\u{85}", "é",
+    "e\u{301}",
     " ", ".", "\u{FEFF}", "sig=", "sv=2020-01-01&sig=aaaaaaaaaaaaaaaaaaaaaaaaaaa", "expires=1700000000",
   ]
 
@@ -55,7 +61,8 @@ struct FuzzTests {
       _ = ResourceKey(url: url)
     }
     for header in entry.headers {
-      #expect(!header.name.isEmpty && !(header.name + header.value).utf8.contains { $0 == 13 || $0 == 10 || $0 == 0 }, place)
+      #expect(
+        !header.name.isEmpty && !(header.name + header.value).utf8.contains { $0 == 13 || $0 == 10 || $0 == 0 }, place)
     }
     if let checksum = entry.checksum { #expect(checksum.digest.count == checksum.algorithm.byteCount, place) }
   }
@@ -82,7 +89,8 @@ struct FuzzTests {
     var random = Seeded(state: seed)
     let starts: [[UInt8]] = [
       [0, 0, 0, 24] + Array("ftypmif1".utf8), [0x1A, 0x45, 0xDF, 0xA3], Array("OggS".utf8), Array("RIFF".utf8), [0x47],
-      Array("ID3".utf8), [0xFF, 0xFB, 0x90], [0xFF, 0xF1, 0x50, 0x80], [0x0B, 0x77], Array("PK\u{3}\u{4}".utf8), Array("<?xml".utf8), [],
+      Array("ID3".utf8), [0xFF, 0xFB, 0x90], [0xFF, 0xF1, 0x50, 0x80], [0x0B, 0x77], Array("PK\u{3}\u{4}".utf8),
+      Array("<?xml".utf8), [],
     ]
     for round in 0..<6000 {
       var head = starts[round % starts.count]

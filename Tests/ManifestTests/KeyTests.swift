@@ -39,15 +39,26 @@ struct KeyTests {
       "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=A%2F1%2Fs3&X-Amz-Date=20240101T000000Z&X-Amz-Expires=60"
         + "&X-Amz-SignedHeaders=host&X-Amz-Security-Token=t&versionId=7&X-Amz-Signature=ab", "versionId=7"
     ),
-    ("AWSAccessKeyId=A&Expires=1&Signature=b%3D", ""), ("response-content-type=x&AWSAccessKeyId=A&Expires=1&Signature=b", "response-content-type=x"),
+    ("AWSAccessKeyId=A&Expires=1&Signature=b%3D", ""),
+    ("response-content-type=x&AWSAccessKeyId=A&Expires=1&Signature=b", "response-content-type=x"),
     ("Expires=1700000000&Signature=ab~&Key-Pair-Id=K", ""), ("Policy=ab&Signature=cd&Key-Pair-Id=K&v=2", "v=2"),
-    ("X-Goog-Algorithm=G&X-Goog-Credential=c&X-Goog-Date=d&X-Goog-Expires=9&X-Goog-SignedHeaders=host&X-Goog-Signature=ff&generation=3", "generation=3"),
-    ("GoogleAccessId=a&Expires=1&Signature=s", ""), ("Expires=1700000000&KeyName=k&Signature=abcdefghijklmnopqrstuvwxyz=", ""),
-    ("sv=2022-11-02&sr=b&st=x&se=2024-01-01T00%3A00%3A00Z&sp=r&sig=abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG%3D&snapshot=1", "snapshot=1"),
+    (
+      "X-Goog-Algorithm=G&X-Goog-Credential=c&X-Goog-Date=d"
+        + "&X-Goog-Expires=9&X-Goog-SignedHeaders=host&X-Goog-Signature=ff&generation=3",
+      "generation=3"
+    ),
+    ("GoogleAccessId=a&Expires=1&Signature=s", ""),
+    ("Expires=1700000000&KeyName=k&Signature=abcdefghijklmnopqrstuvwxyz=", ""),
+    (
+      "sv=2022-11-02&sr=b&st=x&se=2024-01-01T00%3A00%3A00Z&sp=r"
+        + "&sig=abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG%3D&snapshot=1",
+      "snapshot=1"
+    ),
     ("OSSAccessKeyId=k&Expires=1&Signature=s&x-oss-process=image/resize,w_10", "x-oss-process=image/resize,w_10"),
     ("x-oss-credential=a&x-oss-date=d&x-oss-expires=1&x-oss-signature=f&x-oss-signature-version=OSS4", ""),
     ("q-sign-algorithm=sha1&q-ak=a&q-sign-time=1;2&q-key-time=1;2&q-header-list=&q-url-param-list=&q-signature=s", ""),
-    ("hdnts=exp=1~acl=/*~hmac=ab", ""), ("ex=6641d2a0&is=66408120&hm=" + String(repeating: "0a", count: 32) + "&width=9", "width=9"),
+    ("hdnts=exp=1~acl=/*~hmac=ab", ""),
+    ("ex=6641d2a0&is=66408120&hm=" + String(repeating: "0a", count: 32) + "&width=9", "width=9"),
     ("id=5&expires=1700000000&signature=0123456789abcdef0123456789abcdef", "id=5"),
     ("token=abcdefghijklmnopqrstuv&expires=1700000000", ""), ("md5=abcdefghijklmnopqrstuv&expires=1700000000", ""),
   ])
@@ -63,7 +74,8 @@ struct KeyTests {
     "https://h/clip.mp4?md5=d41d8cd98f00b204e9800998ecf8427e&expires=1700000000",  // a content hash
     "https://h/clip.mp4?sig=abcdefghijklmnopqrstuvwxyz", "https://h/clip.mp4?sv=2&sig=abcdefghijklmnopqrstuvwxyz",
     "https://h/clip.mp4?Signature=abc&Expires=1", "https://h/clip.mp4?X-Amz-Date=1&X-Amz-Expires=2",
-    "https://h/clip.mp4?Policy=a&Key-Pair-Id=b", "https://h/clip.mp4?ex=1&is=2&hm=3", "https://h/a?Authorization=abcdefghijklmnopqrstuvwxyz",
+    "https://h/clip.mp4?Policy=a&Key-Pair-Id=b", "https://h/clip.mp4?ex=1&is=2&hm=3",
+    "https://h/a?Authorization=abcdefghijklmnopqrstuvwxyz",
     "https://h/clip.mp4?hdnts=1", "https://h/clip.mp4?key=1&auth=2&t=3&e=4&st=5",
     // Given twice, so one of them may mean something.
     "https://h/clip.mp4?signature=aaaaaaaaaaaaaaaaaaaaaaaa&signature=bbbbbbbbbbbbbbbbbbbbbbbb&expires=1700000000",

@@ -22,7 +22,8 @@ struct LineTests {
   }
 
   @Test func byteOrderMarkAndCRLF() throws {
-    let reading = try read("\u{FEFF}https://example.com/a.mp3\r\n\r\n# x\r\nhttps://example.com/b.mp3\r\n  out=c.mp3\r\n")
+    let reading = try read(
+      "\u{FEFF}https://example.com/a.mp3\r\n\r\n# x\r\nhttps://example.com/b.mp3\r\n  out=c.mp3\r\n")
     #expect(reading.problems == [])
     #expect(reading.entries.map(\.line) == [1, 4])
     #expect(reading.paths == ["a.mp3", "c.mp3"])
@@ -93,8 +94,9 @@ struct LineTests {
     // 64 KiB with the URL's first part is the greatest length that is read.
     let start = "https://example.com/"
     let longest = start + String(repeating: "a", count: 65536 - start.utf8.count)
-    for (text, isRead) in [(longest, true), (longest + "a", false), (longest + longest + longest + longest + longest, false)]
-    {
+    for (text, isRead) in [
+      (longest, true), (longest + "a", false), (longest + longest + longest + longest + longest, false),
+    ] {
       let all = "https://example.com/1\n" + text + "\n  out=x\nhttps://example.com/2\n"
       for reading in [try read(all), try throughPipe(all)] {
         #expect(reading.entries.map(\.line) == (isRead ? [1, 2, 4] : [1, 4]))
@@ -155,7 +157,9 @@ struct LineTests {
     let file = folder + "/list.m3u"
     do {
       let descriptor = try FileDescriptor.open(file, O_CREAT | O_WRONLY, mode: 0)
-      try Array("#EXTINF:1,Title\nhttps://example.com/x.mp3\n".utf8).withUnsafeBytes { try descriptor.writeFully($0, at: 0) }
+      try Array("#EXTINF:1,Title\nhttps://example.com/x.mp3\n".utf8).withUnsafeBytes {
+        try descriptor.writeFully($0, at: 0)
+      }
     }
     defer { unlink(file) }
     // root may read anything, so the refusal shows to others only.
@@ -184,7 +188,9 @@ struct LineTests {
     let writer = OwnedThread(name: "writer") {
       var position = 0
       while position < bytes.count {
-        let count = bytes.withUnsafeBytes { write(output, $0.baseAddress! + position, min(4099, bytes.count - position)) }
+        let count = bytes.withUnsafeBytes {
+          write(output, $0.baseAddress! + position, min(4099, bytes.count - position))
+        }
         if count <= 0 { break }
         position += count
       }

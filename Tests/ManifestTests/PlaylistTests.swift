@@ -44,7 +44,8 @@ struct PlaylistTests {
   }
 
   @Test func aTitleIsForOneURL() throws {
-    let reading = try read("#EXTM3U\n#EXTINF:1,One\nftp://h/1.mp3\nhttps://h/2.mp3\n#EXTINF:1,A\n#EXTINF:1,B\nhttps://h/3.mp3")
+    let reading = try read(
+      "#EXTM3U\n#EXTINF:1,One\nftp://h/1.mp3\nhttps://h/2.mp3\n#EXTINF:1,A\n#EXTINF:1,B\nhttps://h/3.mp3")
     #expect(reading.paths == ["2.mp3", "B.mp3"])
     #expect(reading.errors.map(\.line) == [3])
   }
@@ -62,7 +63,8 @@ struct PlaylistTests {
         "https://example.com/lists/a%20b/1.mp3", "https://example.com/2.mp3", "https://example.com/3.mp3",
         "https://other.org/4.mp3", "https://x/5.mp3",
       ])
-    #expect(try read("a.mp3", base: ManifestBase(url: "https://example.com/")).entries.isEmpty)  // not in aria2's format
+    // aria2's format has no relative URLs.
+    #expect(try read("a.mp3", base: ManifestBase(url: "https://example.com/")).entries.isEmpty)
   }
 
   @Test func basesThatAreNone() {
