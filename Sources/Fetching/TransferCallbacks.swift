@@ -20,9 +20,11 @@ extension TransferSlot {
     isAttached = true
   }
 
-  /// Takes the handle back: no callback comes after this. Not to be called from within one.
-  func detach(from multi: UnsafeMutableRawPointer) {
+  /// Takes the handle back, which libcurl is through with if it `isDone`: no callback comes after this. Not to be called from
+  /// within one.
+  func detach(from multi: UnsafeMutableRawPointer, isDone: Bool) {
     guard isAttached else { return }
+    isSpent = !isDone
     curl_multi_remove_handle(multi, easy.raw)
     isAttached = false
     Unmanaged.passUnretained(self).release()  // the retain of `attach`

@@ -27,6 +27,9 @@ final class TransferSlot {
   var easy: EasyHandle
   /// Whether libcurl's multi handle has `easy`; see TransferCallbacks.swift.
   var isAttached = false
+  /// Whether the handle was taken back before libcurl was through with it. Then libcurl 7.88 may still have its buffer of a
+  /// name lookup or a connection that never came, and refuses CURLOPT_BUFFERSIZE: the handle is not used again.
+  var isSpent = false
   /// Set by the loop when the client cancelled: nothing more is handed over.
   var isCancelled = false
   private(set) var id = TransferID(0)
@@ -75,6 +78,10 @@ final class TransferSlot {
   /// Asks the chain's present URL.
   func connect() throws(TransferFailure) {
     guard let chain else { return }
+    if isSpent, let fresh = EasyHandle() {
+      easy = fresh
+      isSpent = false
+    }
     easy.reset()
     phase = .head
     fields = ResponseFields()
