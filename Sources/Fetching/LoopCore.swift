@@ -135,18 +135,18 @@ final class LoopCore: @unchecked Sendable {
       guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle,
         let slot = TransferSlot.of(easy: easy)
       else { continue }
-      conclude(slot, code, isDone: true)
+      conclude(slot, code)
     }
     if discarding.isEmpty { return }
     let now = Instant.now
     for (id, deadline) in discarding where deadline <= now {
-      if let slot = active[id] { conclude(slot, CURLE_OK, isDone: false) }
+      if let slot = active[id] { conclude(slot, nil) }
     }
   }
 
-  private func conclude(_ slot: TransferSlot, _ code: CURLcode, isDone: Bool) {
-    let conclusion = slot.conclude(code)
-    slot.detach(from: multi, isDone: isDone)
+  private func conclude(_ slot: TransferSlot, _ code: CURLcode?) {
+    let conclusion = slot.conclude(code ?? CURLE_OK)
+    slot.detach(from: multi, code)
     discarding[slot.id] = nil
     switch conclusion {
     case .ended(let end): retire(slot, end)
@@ -221,7 +221,7 @@ final class LoopCore: @unchecked Sendable {
   /// Takes a transfer out; its end is told in the next turn.
   private func drop(_ id: TransferID, _ end: TransferEnd) {
     guard let slot = active.removeValue(forKey: id) else { return }
-    slot.detach(from: multi, isDone: false)
+    slot.detach(from: multi, nil)
     discarding[id] = nil
     pool(slot)
     ends.append((id, end))

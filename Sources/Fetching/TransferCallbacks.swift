@@ -20,11 +20,11 @@ extension TransferSlot {
     isAttached = true
   }
 
-  /// Takes the handle back, which libcurl is through with if it `isDone`: no callback comes after this. Not to be called from
-  /// within one.
-  func detach(from multi: UnsafeMutableRawPointer, isDone: Bool) {
+  /// Takes the handle back: no callback comes after this. Not to be called from within one. `code` is libcurl's verdict, nil
+  /// when it was not through.
+  func detach(from multi: UnsafeMutableRawPointer, _ code: CURLcode?) {
     guard isAttached else { return }
-    isSpent = !isDone
+    isSpent = code != CURLE_OK
     curl_multi_remove_handle(multi, easy.raw)
     isAttached = false
     Unmanaged.passUnretained(self).release()  // the retain of `attach`

@@ -27,8 +27,8 @@ final class TransferSlot {
   var easy: EasyHandle
   /// Whether libcurl's multi handle has `easy`; see TransferCallbacks.swift.
   var isAttached = false
-  /// Whether the handle was taken back before libcurl was through with it. Then libcurl 7.88 may still have its buffer of a
-  /// name lookup or a connection that never came, and refuses CURLOPT_BUFFERSIZE: the handle is not used again.
+  /// Whether the handle's last request did not end well. After a name that did not resolve, or was not waited for, libcurl 7.88
+  /// still has the handle's buffer and refuses CURLOPT_BUFFERSIZE (seen): such a handle is not used again.
   var isSpent = false
   /// Set by the loop when the client cancelled: nothing more is handed over.
   var isCancelled = false
