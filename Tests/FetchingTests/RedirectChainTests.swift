@@ -111,7 +111,9 @@ struct RedirectChainTests {
 
   @Test(
     "Fields that would smuggle others",
-    arguments: [("X", "a\r\nEvil: b"), ("X", "a\nb"), ("X\u{0}", "a"), ("X", "\u{0}"), ("X:", "a"), ("", "a"), ("X Y", "a")])
+    arguments: [
+      ("X", "a\r\nEvil: b"), ("X", "a\nb"), ("X\u{0}", "a"), ("X", "\u{0}"), ("X:", "a"), ("", "a"), ("X Y", "a"),
+    ])
   func smuggling(name: String, value: String) {
     let failure = #expect(throws: TransferFailure.self) {
       _ = try chain("http://h/") { $0.headers = [HTTPHeader(name: name, value: value)] }

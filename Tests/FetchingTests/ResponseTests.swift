@@ -78,7 +78,8 @@ struct ResponseTests {
       ["200", "Content-Length: 99999999999999999999"],
       ["200", "Content-Range: bytes 100-199/1000", "Content-Length: 100"],
       ["200", "Content-Range: bytes 0-4/5", "Content-Length: 6"],
-      ["204"], ["205"], ["202"], ["226"], ["304"], ["412"], ["300"], ["302"], ["301", "Location:"], ["101"], ["600"], ["0"],
+      ["204"], ["205"], ["202"], ["226"], ["304"], ["412"], ["300"], ["302"], ["301", "Location:"], ["101"], ["600"],
+      ["0"],
     ])
   func refuses(lines: [String]) {
     let failure = failure(judge(["HTTP/1.1 \(lines[0]) x"] + lines.dropFirst()))
@@ -129,7 +130,9 @@ struct ResponseTests {
 
   @Test("A Location is taken byte for byte") func location() {
     var fields = ResponseFields()
-    let lines: [[UInt8]] = [Array("HTTP/1.1 302 x\r\n".utf8), Array("Location: /a b".utf8) + [0xE9, 0x0D, 0x0A], [0x0D, 0x0A]]
+    let lines: [[UInt8]] = [
+      Array("HTTP/1.1 302 x\r\n".utf8), Array("Location: /a b".utf8) + [0xE9, 0x0D, 0x0A], [0x0D, 0x0A],
+    ]
     for line in lines { _ = line.withUnsafeBytes { fields.add(line: $0) } }
     #expect(fields[.location] == "/a%20b%E9")
   }
@@ -180,7 +183,8 @@ struct ResponseTests {
   @Test(
     "libcurl's codes",
     arguments: [
-      (CURLE_COULDNT_RESOLVE_HOST, .transient), (CURLE_COULDNT_CONNECT, .transient), (CURLE_OPERATION_TIMEDOUT, .transient),
+      (CURLE_COULDNT_RESOLVE_HOST, .transient), (CURLE_COULDNT_CONNECT, .transient),
+      (CURLE_OPERATION_TIMEDOUT, .transient),
       (CURLE_RECV_ERROR, .transient), (CURLE_SEND_ERROR, .transient), (CURLE_GOT_NOTHING, .transient),
       (CURLE_HTTP2, .transient), (CURLE_HTTP2_STREAM, .transient), (CURLE_PARTIAL_FILE, .transient),
       (CURLE_SSL_CONNECT_ERROR, .transient), (CURLE_PEER_FAILED_VERIFICATION, .permanent),

@@ -27,7 +27,9 @@ struct ServerConnection: Sendable {
   func send(_ bytes: [UInt8]) -> Bool {
     var sent = 0
     while sent < bytes.count {
-      let count = bytes.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL)) }
+      let count = bytes.withUnsafeBytes {
+        Glibc.send(descriptor, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL))
+      }
       if count <= 0 { return false }
       sent += count
     }
@@ -88,7 +90,8 @@ final class ScriptedServer: Sendable {
     let listener = listener
     let bound = withUnsafeMutablePointer(to: &address) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-        bind(listener, address, length) == 0 && listen(listener, 256) == 0 && getsockname(listener, address, &length) == 0
+        bind(listener, address, length) == 0 && listen(listener, 256) == 0
+          && getsockname(listener, address, &length) == 0
       }
     }
     precondition(bound, "no server socket: \(Errno.current)")

@@ -19,7 +19,8 @@ struct TransferLoopTests {
   }
 
   @Test("Ranges over one kept connection") func keepsConnections() throws {
-    try with({ serveRange($0, $1, size: 100_000, extra: ["ETag: \"v\"", "Content-Type: Audio/FLAC; x=y"]) }) { client, server in
+    try with({ serveRange($0, $1, size: 100_000, extra: ["ETag: \"v\"", "Content-Type: Audio/FLAC; x=y"]) }) {
+      client, server in
       for step in 0..<5 {
         let start = Int64(step * 1000)
         let record = client.get(server.url("/a"), start..<start + 500) { $0.ifRange = "\"v\"" }
@@ -88,8 +89,11 @@ struct TransferLoopTests {
     let target = other.url("/real?sig=1")
     try with({ request, connection in
       switch request.path {
-      case "/start": connection.send(["HTTP/1.1 301 x", "Location: step", "Content-Length: 4"], body: Array("gone".utf8))
-      default: connection.send(["HTTP/1.1 302 x", "Location: \(target)", "Transfer-Encoding: chunked"], body: Array("0\r\n\r\n".utf8))
+      case "/start":
+        connection.send(["HTTP/1.1 301 x", "Location: step", "Content-Length: 4"], body: Array("gone".utf8))
+      default:
+        connection.send(
+          ["HTTP/1.1 302 x", "Location: \(target)", "Transfer-Encoding: chunked"], body: Array("0\r\n\r\n".utf8))
       }
     }) { client, server in
       let home = "http://user:pass@127.0.0.1:\(server.port)/start"
@@ -162,8 +166,12 @@ struct TransferLoopTests {
   @Test("Answers that must not be believed") func wrongAnswers() throws {
     try with({ request, connection in
       switch request.path {
-      case "/shifted": return connection.send(["HTTP/1.1 206 x", "Content-Range: bytes 1-10/50", "Content-Length: 10"], body: pattern(1..<11))
-      case "/gzip": return connection.send(["HTTP/1.1 200 x", "Content-Encoding: gzip", "Content-Length: 10"], body: pattern(0..<10))
+      case "/shifted":
+        return connection.send(
+          ["HTTP/1.1 206 x", "Content-Range: bytes 1-10/50", "Content-Length: 10"], body: pattern(1..<11))
+      case "/gzip":
+        return connection.send(
+          ["HTTP/1.1 200 x", "Content-Encoding: gzip", "Content-Length: 10"], body: pattern(0..<10))
       case "/none": return connection.send(["HTTP/1.1 206 x", "Content-Length: 10"], body: pattern(0..<10))
       case "/garbage":
         connection.send("this is not HTTP\r\n\r\nat all\r\n")
@@ -259,6 +267,37 @@ struct TransferLoopTests {
     #expect(client.get("nonsense", 0..<1).failure?.kind == .permanent)
   }
 
+  @Test("A connection that does not come is given up in time") func connectTimeout() throws {
+    // A listener whose queue is full: the kernel drops what else wants to connect.
+    let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(listener) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    var fillers: [Int32] = []
+    defer { for descriptor in fillers { close(descriptor) } }
+    withUnsafeMutablePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+        #expect(bind(listener, address, length) == 0 && listen(listener, 0) == 0)
+        #expect(getsockname(listener, address, &length) == 0)
+        for _ in 0..<4 {
+          let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0)
+          fillers.append(descriptor)
+          _ = connect(descriptor, address, length)
+        }
+      }
+    }
+    var options = TransferOptions()
+    options.connectTimeout = 0.2
+    let client = try RecordingClient(options)
+    defer { client.loop.stop() }
+    let failure = client.get("http://127.0.0.1:\(UInt16(bigEndian: address.sin_port))/?key=secret", 0..<1).failure
+    #expect(failure?.kind == .transient)
+    #expect(failure?.message.contains("no connection in time") == true)
+    #expect(failure?.message.contains("secret") == false)
+  }
+
   @Test("A name that does not resolve holds up nobody") func slowName() throws {
     try with({ serveRange($0, $1, size: 100) }) { client, server in
       let stuck = client.start("http://nonexistent.invalid/secret?key=1", 0..<10)
@@ -271,7 +310,9 @@ struct TransferLoopTests {
     }
   }
 
-  @Test("Cancelled from within a callback, by the client and by another transfer's bytes") func cancelsInCallback() throws {
+  @Test("Cancelled from within a callback, by the client and by another transfer's bytes") func cancelsInCallback()
+    throws
+  {
     try with({ request, connection in
       if request.path == "/short" { return serveRange(request, connection, size: 100) }
       connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000000"])
@@ -459,7 +500,9 @@ struct TransferLoopTests {
     }
   }
 
-  @Test("The time of the first byte leaves out the connecting, and the loop waits rather than turns") func timing() throws {
+  @Test("The time of the first byte leaves out the connecting, and the loop waits rather than turns") func timing()
+    throws
+  {
     try with({ request, connection in
       usleep(200_000)
       return serveRange(request, connection, size: 100)
