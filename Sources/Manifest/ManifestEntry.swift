@@ -22,6 +22,24 @@ public struct ManifestEntry: Sendable, Equatable {
   public var checksum: Checksum?
   /// What identifies the resource (``ResourceKey``).
   public var key: ResourceKey
+
+  /// An entry with those values.
+  public init(
+    line: Int, urls: [String], folder: [String] = [], name: String, mayGainExtension: Bool = false,
+    headers: [HTTPHeader] = [], userAgent: String? = nil, referer: String? = nil, checksum: Checksum? = nil,
+    key: ResourceKey
+  ) {
+    self.line = line
+    self.urls = urls
+    self.folder = folder
+    self.name = name
+    self.mayGainExtension = mayGainExtension
+    self.headers = headers
+    self.userAgent = userAgent
+    self.referer = referer
+    self.checksum = checksum
+    self.key = key
+  }
 }
 
 /// A digest that the whole resource must have.
