@@ -61,6 +61,12 @@ extension Signatures {
     return has(head, "FORM") && (has(head, "AIFF", at: 8) || has(head, "AIFC", at: 8)) ? "aiff" : nil
   }
 
+  /// Windows bitmaps: two letters are little, so the size of the second header, which tells its version, must fit too.
+  static func bitmap(_ head: [UInt8]) -> String? {
+    guard has(head, "BM"), head.count >= 18, head[6..<10].allSatisfy({ $0 == 0 }) else { return nil }
+    return [12, 40, 52, 56, 64, 108, 124].contains(head[14]) && head[15..<18].allSatisfy { $0 == 0 } ? "bmp" : nil
+  }
+
   /// ZIP archives, some of which say more by their first member.
   static func zip(_ head: [UInt8]) -> String? {
     guard has(head, [0x50, 0x4B, 3, 4], at: 0) || has(head, [0x50, 0x4B, 5, 6], at: 0) else { return nil }

@@ -5,7 +5,7 @@ enum Signatures {
     if let found = isoMedia(head) ?? ebml(head) ?? ogg(head) ?? riff(head) ?? zip(head) ?? asf(head) { return found }
     for (offset, magic, fileExtension) in fixed where has(head, magic, at: offset) { return fileExtension }
     // What has few fixed bits comes last, and needs several of them in a row.
-    return transportStream(head) ?? id3(head) ?? mpegAudio(head) ?? text(head)
+    return bitmap(head) ?? transportStream(head) ?? id3(head) ?? mpegAudio(head) ?? text(head)
   }
 
   /// Whether `magic` stands at `offset`.

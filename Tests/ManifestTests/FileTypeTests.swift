@@ -81,6 +81,7 @@ struct FileTypeTests {
     [], [0x47], [0xFF, 0xFB], [0xFF, 0xFB, 0x90, 0x00], mp3Frame + zeros(10), adtsFrame + zeros(16), packets(2, 188, 0),
     bytes("hello, world"),
     [0xFF, 0xFE, 0x68, 0x00, 0x74, 0x00, 0x74, 0x00], bytes("move to mdat in a text"), zeros(4096), bytes("ftyp"),
+    bytes("BMW and other cars, a text"),
     bytes("RIFFxxxxABCD"),
     bytes("https://example.com/a.mp4\n"),
   ])

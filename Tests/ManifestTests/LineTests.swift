@@ -133,6 +133,23 @@ struct LineTests {
     #expect(reading.entries == (try read(text)).entries)
   }
 
+  /// A regular file fills the buffer of 262,144 bytes to its end: with lines of 512 bytes a LF is its last byte, with
+  /// lines of 481 or 545, which divide 262,145, it is the first byte of the next read.
+  @Test(arguments: [480, 481, 482, 512, 545])
+  func lineEndsAtTheBuffersEnd(_ length: Int) throws {
+    let line = "https://example.com/" + String(repeating: "x", count: length - 21) + "\n"
+    let path = temporaryPath()
+    defer { unlink(path) }
+    do {
+      let bytes = Array(String(repeating: line, count: 2000).utf8)
+      let file = try FileDescriptor.open(path, O_CREAT | O_WRONLY)
+      try bytes.withUnsafeBytes { try file.writeFully($0, at: 0) }
+    }
+    let reading = try readAll(ManifestReader(path: path))
+    #expect(reading.problems == [] && reading.entries.map(\.line) == Array(1...2000))
+    #expect(reading.entries.allSatisfy { $0.urls == [String(line.dropLast())] })
+  }
+
   @Test func otherFilesAreTold() throws {
     func error(_ bytes: [UInt8], _ name: String = "x.txt") -> ManifestError? {
       do {
@@ -149,7 +166,7 @@ struct LineTests {
   }
 
   @Test func pathsThatCannotBeRead() throws {
-    let folder = "/tmp/manifest-tests-\(getpid())-\(UInt32.random(in: 0 ... .max))"
+    let folder = temporaryPath()
     #expect(mkdir(folder, 0o700) == 0)
     defer { rmdir(folder) }
     #expect(throws: ManifestError.isFolder(path: folder)) { _ = try ManifestReader(path: folder) }
@@ -177,6 +194,12 @@ struct LineTests {
     ]
     for error in errors { #expect("\(error)".hasPrefix("manifest p")) }
     #expect(Set(errors.map(\.description)).count == errors.count)
+  }
+
+  /// A path in the system's folder for temporary files that nothing has.
+  private func temporaryPath() -> String {
+    let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+    return folder + "/manifest-tests-\(getpid())-\(UInt32.random(in: 0 ... .max))"
   }
 
   /// Reads `text` from a pipe that a thread fills in pieces of odd sizes.
