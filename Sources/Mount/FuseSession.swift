@@ -19,8 +19,8 @@ public final class FuseSession: Sendable {
 
   /// Serves until the mount is gone or ``stop()`` is called. To be called once, on a thread that may wait.
   ///
-  /// `ready` is called once on this thread, after INIT was answered, with the raw bytes of the INIT request: a helper keeps
-  /// them, to restart a server under a live mount. It is not called when the mount ends before.
+  /// `ready` is called once on this thread, after INIT was answered, with the raw bytes of the INIT request: a helper
+  /// keeps them, to restart a server under a live mount. It is not called when the mount ends before.
   public func run(ready: @escaping @Sendable ([UInt8]) -> Void) throws(MountError) {
     try session.run(ready: ready)
   }

@@ -3,9 +3,9 @@ import CFuse
 import Glibc
 import Reading
 
-// The threads. `run`'s own thread answers INIT, starts the others and waits for their end; `threads` loop threads block in
-// read(2) on the device, which measured half the latency of waiting in epoll (one wake-up instead of one for all, and no
-// second call). What blocks there is woken for `stop` by a signal whose handler does nothing.
+// The threads. `run`'s own thread answers INIT, starts the others and waits for their end; `threads` loop threads block
+// in read(2) on the device, which measured half the latency of waiting in epoll (one wake-up instead of one for all,
+// and no second call). What blocks there is woken for `stop` by a signal whose handler does nothing.
 
 /// How the loop threads ended.
 struct Endings {

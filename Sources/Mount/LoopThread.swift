@@ -1,7 +1,8 @@
 import Glibc
 import Reading
 
-/// What a loop thread owns: made on it, used on it alone, found again by C callbacks through the thread's specific value.
+/// What a loop thread owns: made on it, used on it alone, found again by C callbacks through the thread's specific
+/// value.
 final class LoopThread {
   /// Where requests are read. The kernel wants room for a WRITE of the largest size, though none is taken.
   let request: UnsafeMutableRawBufferPointer

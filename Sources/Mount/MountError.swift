@@ -1,4 +1,5 @@
 import Base
+import Glibc
 
 /// Why a mount is not, or no longer, served.
 public enum MountError: Error, Equatable, CustomStringConvertible {
@@ -14,7 +15,7 @@ public enum MountError: Error, Equatable, CustomStringConvertible {
     switch self {
     case .session(let step, let error):
       return "libfuse refused to \(step)" + (error.map { ": \($0)" } ?? "; its own message is above")
-    case .device(let call, let error) where error.rawValue == 1:  // EPERM
+    case .device(let call, let error) where error.rawValue == EPERM:
       return "\(call) on /dev/fuse failed: \(error). The descriptor belongs to no mount; mount first, then hand it over"
     case .device(let call, let error):
       return "\(call) on /dev/fuse failed: \(error)"

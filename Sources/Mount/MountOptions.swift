@@ -13,7 +13,8 @@ public struct MountOptions: Sendable {
   /// When the mount was made, in seconds since 1970: every node's access time. Modification and change time are the
   /// entry's own, so that a backup does not take each mount for a change of every file.
   public var mountedAt: Int64
-  /// How many threads take requests, at least 1. None of them waits for the network, so few are enough.
+  /// How many threads take requests, at least 1. None of them waits for the network, only for the store's disk, so few
+  /// are enough. More than one, as a lone one measured twice the latency.
   public var threads: Int
   /// The longest READ the kernel is to send, in bytes; a multiple of the page size. The helper mounts with the same
   /// `max_read=`. Each READ is answered whole, so a larger one is answered later on a slow line.
@@ -23,7 +24,7 @@ public struct MountOptions: Sendable {
 
   /// Those options; the ones left out are as measured in `docs/decisions`.
   public init(
-    uid: uid_t? = nil, gid: gid_t? = nil, umask: mode_t? = nil, mountedAt: Int64, threads: Int = 2,
+    uid: uid_t? = nil, gid: gid_t? = nil, umask: mode_t? = nil, mountedAt: Int64, threads: Int = 4,
     maxRead: Int = 128 << 10, maxReadahead: Int = 1 << 20
   ) {
     self.uid = uid

@@ -1,5 +1,6 @@
 import Base
 import CFuse
+import Glibc
 import Reading
 
 // A thread that owns nothing else: the kernel may hold a notification until a request on the same inode is answered.
@@ -51,7 +52,7 @@ extension Session {
       fuse_lowlevel_notify_inval_entry(handle, name.parent, bytes, name.name.utf8.count)
     }
     switch -result {
-    case 0, 2, 19: return  // done; ENOENT: the kernel knew no such name; ENODEV: the mount is gone
+    case 0, ENOENT, ENODEV: return  // done; the kernel knew no such name; the mount is gone
     case let error:
       Log.warning("the kernel did not forget the name “\(name.name)”: \(Errno(rawValue: error))")
     }

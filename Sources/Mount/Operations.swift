@@ -3,8 +3,8 @@ import CFuse
 import Glibc
 import Reading
 
-// What libfuse calls, one plain function an operation (a closure formed in main-actor code would trap on these threads).
-// Each finds the session and passes on.
+// What libfuse calls, one plain function an operation (a closure formed in main-actor code would trap on these
+// threads). Each finds the session and passes on.
 //
 // Left out, so that the kernel does it alone and, after one ENOSYS, asks no more: flush, fsync, fsyncdir (nothing is
 // written), getlk, setlk, flock (locks between local processes), lseek (SEEK_DATA, SEEK_HOLE: a file without holes),
@@ -58,8 +58,8 @@ private func refuseWrites(_ table: inout fuse_lowlevel_ops) {
   table.copy_file_range = { request, _, _, _, _, _, _, _, _ in refuse(request!, .readOnly) }
 }
 
-/// Calls `body` with the session of `request`, without touching its reference count: `run`'s caller holds it as long as a
-/// loop thread lives.
+/// Calls `body` with the session of `request`, without touching its reference count: `run`'s caller holds it as long as
+/// a loop thread lives.
 @inline(__always)
 private func withSession(_ request: OpaquePointer?, _ body: (OpaquePointer, Session) -> Void) {
   guard let request, let userdata = fuse_req_userdata(request) else { return }
@@ -75,7 +75,8 @@ private func onInit(_ userdata: UnsafeMutableRawPointer?, _ connection: UnsafeMu
   connection.pointee.max_write = UInt32(max(session.options.maxRead, 4096))
   connection.pointee.max_readahead = min(connection.pointee.max_readahead, UInt32(session.options.maxReadahead))
   // Parked read-ahead counts as background. 12, the default, is used up by one reader that waits, and then readers of
-  // stored files wait too. A megabyte of read-ahead is 8 READs, twice (the window in use and the next): 64 such readers.
+  // stored files wait too. A megabyte of read-ahead is 8 READs, twice (the window in use and the next): 64 such
+  // readers.
   connection.pointee.max_background = 1024
   connection.pointee.congestion_threshold = 1024
   session.isInitialised = true

@@ -3,8 +3,8 @@ import Glibc
 
 /// Whether the thread `process` is being killed, or is gone: nobody waits for its answer any more.
 ///
-/// From the pending masks in /proc/PID/status (proc(5)). A signal that kills, whichever it is, is put there as SIGKILL for
-/// every thread of the process. False for 0 (a caller outside our pid namespace) and when /proc cannot be read: the
+/// From the pending masks in /proc/PID/status (proc(5)). A signal that kills, whichever it is, is put there as SIGKILL
+/// for every thread of the process. False for 0 (a caller outside our pid namespace) and when /proc cannot be read: the
 /// request's own deadline ends it then.
 func isKilled(process: Int32) -> Bool {
   guard process > 0 else { return false }

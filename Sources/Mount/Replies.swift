@@ -3,13 +3,13 @@ import CFuse
 import Glibc
 import Reading
 
-// The ways back to the kernel. A reply can fail: the request was interrupted (ENOENT) or the mount is gone (ENODEV). Only
-// an open has to know, as its release will not come; for the others nobody is left to be told.
+// The ways back to the kernel. A reply can fail: the request was interrupted (ENOENT) or the mount is gone (ENODEV).
+// Only an open has to know, as its release will not come; for the others nobody is left to be told.
 
 /// Answers with an error; nil: with success and nothing else.
 ///
-/// This is the one errno table: the kernel takes 1 to 511, and drops a reply with anything else, so that its caller would
-/// wait for ever; that becomes EIO.
+/// This is the one errno table: the kernel takes 1 to 511, and drops a reply with anything else, so that its caller
+/// would wait for ever; that becomes EIO.
 @inline(__always)
 func refuse(_ request: OpaquePointer, _ error: Errno?) {
   guard let error else {
@@ -24,13 +24,13 @@ extension Errno {
   static let unsupported = Errno(rawValue: ENOSYS)
 }
 
-/// How long the kernel may keep what cannot change while an inode lives, in seconds: 30 days. What does change (a name that
-/// leads to another inode) is taken back by ``Session/invalidate(parent:name:)``.
+/// How long the kernel may keep what cannot change while an inode lives, in seconds: 30 days. What does change (a name
+/// that leads to another inode) is taken back by ``Session/invalidate(parent:name:)``.
 let foreverSeconds = 30.0 * 86_400
 
 /// How long the kernel may believe that a name does not exist, in seconds. Players and media servers ask for the same
-/// missing neighbours (subtitles, folder.jpg) again and again within a second; a name that a reload adds is taken back as
-/// well, but an old name that begins to resolve is not always announced, so not much longer.
+/// missing neighbours (subtitles, folder.jpg) again and again within a second; a name that a reload adds is taken back
+/// as well, but an old name that begins to resolve is not always announced, so not much longer.
 let missingSeconds = 1.0
 
 extension Session {

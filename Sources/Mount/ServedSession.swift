@@ -49,7 +49,8 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     if mask & W_OK != 0 { return refuse(request, .readOnly) }
     if mask & X_OK == 0 { return refuse(request, nil) }
     do throws(Errno) {
-      try fileSystem.list(inode, after: .max) { _ in false }  // never waits, where attributes may: only a folder has a list
+      // Only a folder has a list, and asking for it never waits, as asking for the attributes might.
+      try fileSystem.list(inode, after: .max) { _ in false }
       refuse(request, nil)
     } catch {
       refuse(request, error == .notDirectory ? .accessDenied : error)

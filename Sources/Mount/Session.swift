@@ -8,10 +8,11 @@ import Reading
 /// C callbacks find it through libfuse's userdata; the operations are overridden by ``ServedSession``, as a C function
 /// cannot be generic. By itself it knows no operation (ENOSYS).
 ///
-/// Locks: `requests`, `invalidations`, `endings`; none is held while another is taken, nor over a call that leaves the room.
+/// Locks: `requests`, `invalidations`, `endings`; none is held while another is taken, nor over a call that leaves the
+/// room.
 class Session: ReplyPort, @unchecked Sendable {
-  // @unchecked: `handle` and `isInitialised` are written before a second thread exists (init, and the INIT request, which
-  // `run` handles alone); `descriptor` is a number. All else is constant or in a lock.
+  // @unchecked: `handle` and `isInitialised` are written before a second thread exists (init, and the INIT request,
+  // which `run` handles alone); `descriptor` is a number. All else is constant or in a lock.
 
   let options: MountOptions
   let uid: uid_t
@@ -86,6 +87,7 @@ class Session: ReplyPort, @unchecked Sendable {
 
 /// A second number for the same open file, close-on-exec.
 private func duplicate(_ descriptor: Int32) throws(Errno) -> Int32 {
-  // Behind the standard three: libfuse gives 0 to 2 a meaning of their own nowhere, but a message must not go to a device.
+  // Behind the standard three: libfuse gives 0 to 2 a meaning of their own nowhere, but a message must not go to a
+  // device.
   try retrying { fcntl(descriptor, F_DUPFD_CLOEXEC, 3) }
 }

@@ -3,8 +3,8 @@ import CFuse
 import Reading
 
 extension Session {
-  /// Gives `request` a ticket, and has libfuse say when the kernel interrupts it: before the filesystem is asked, as another
-  /// thread may answer, and so free, the request before the call returns.
+  /// Gives `request` a ticket, and has libfuse say when the kernel interrupts it: before the filesystem is asked, as
+  /// another thread may answer, and so free, the request before the call returns.
   @inline(__always)
   func begin(_ request: OpaquePointer) -> (Ticket, Caller) {
     let process = fuse_req_ctx(request)?.pointee.pid ?? 0
@@ -21,8 +21,8 @@ extension Session {
   /// The filesystem keeps the ticket: the request is not ours to touch any more.
   func park(_ ticket: Ticket) { deliver(requests.withLock { $0.settle(ticket, parked: true) }, ticket) }
 
-  /// Calls `body` with `size` bytes to make a reply in: this thread's own, or for a request larger than was agreed on some
-  /// that are allocated for it, as a short answer to READ would be taken for the end of the file.
+  /// Calls `body` with `size` bytes to make a reply in: this thread's own, or for a request larger than was agreed on
+  /// some that are allocated for it, as a short answer to READ would be taken for the end of the file.
   @inline(__always)
   func withReplyBuffer(_ size: Int, _ body: (UnsafeMutableRawBufferPointer) -> Void) {
     guard let thread = LoopThread.current else { return }

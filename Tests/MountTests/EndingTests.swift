@@ -41,8 +41,8 @@ extension Tests {
     func killedLater() throws {
       let mount = try RealMount(Tree.unsound)
       defer { mount.end() }
-      let program = try Program.start(
-        "exec python3 -c 'import os,signal; signal.signal(signal.SIGUSR1, lambda *_: 0); os.stat(\"\(mount.path)/stuck.stat\")'")
+      let script = "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: 0); os.stat('\(mount.path)/stuck.stat')"
+      let program = try Program.start("exec python3 -c \"\(script)\"")
       #expect(eventually { parkedCount(mount) == 1 })
       kill(program.pid, SIGUSR1)
       #expect(eventually { mount.fileSystem.state.withLock { $0.interrupts.map(\.isKilled) } == [false] })

@@ -8,6 +8,8 @@ struct Program: ~Copyable {
     var status: Int32
     /// Standard output and error.
     var output: String
+    /// Its lines.
+    var lines: [String] { output.split(separator: "\n").map(String.init) }
   }
 
   let pid: pid_t

@@ -19,7 +19,8 @@ enum Tree {
   static let denied = Node(inode: 10, parent: 1, name: "denied", size: 9, behaviour: .failsToOpen(.accessDenied))
   static let broken = Node(inode: 11, parent: 1, name: "broken", size: 9, behaviour: .failsToRead(.io))
   static let tooLate = Node(inode: 12, parent: 1, name: "too late", size: 9, behaviour: .failsToRead(.timedOut))
-  static let odd = Node(inode: 13, parent: 1, name: "odd errno", size: 9, behaviour: .failsToRead(Errno(rawValue: 4711)))
+  static let odd = Node(
+    inode: 13, parent: 1, name: "odd errno", size: 9, behaviour: .failsToRead(Errno(rawValue: 4711)))
   static let folder = Node(inode: 100, parent: 1, name: "folder", isFolder: true)
   static let inner = Node(inode: 101, parent: 100, name: "Ünder café.txt", size: 12)
   static let many = Node(inode: 200, parent: 1, name: "many", isFolder: true)

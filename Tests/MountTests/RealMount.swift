@@ -49,7 +49,9 @@ final class RealMount: Sendable {
     session.stop()  // a server that stopped is unmounted as well as one that did not
     umount(force: true)
     fileSystem.state.withLock { $0.isEnding = true }
-    for thread in server.withLock({ threads in defer { threads = [] }; return threads }) { thread.join() }
+    for thread in server.withLock({ threads in
+      defer { threads = [] }; return threads
+    }) { thread.join() }
     rmdir(path)
     _ = Program.run("rm -r \(folder)")
   }
@@ -63,7 +65,9 @@ final class RealMount: Sendable {
   }
 
   /// Runs a shell script in the mount; `REF` is the scratch folder.
-  func sh(_ script: String) -> Program.Result { Program.run("export LC_ALL=C REF=\(folder); cd \(path) && { \(script)\n}") }
+  func sh(_ script: String) -> Program.Result {
+    Program.run("export LC_ALL=C REF=\(folder); cd \(path) && { \(script)\n}")
+  }
 
   /// Writes what `node` should hold to `name` in the scratch folder.
   func writeReference(_ node: SyntheticFileSystem.Node, _ name: String) throws {

@@ -98,7 +98,8 @@ struct ProcessStateTests {
   func masks() {
     #expect(hasPendingKill(status: "Name:\tx\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n"))
     #expect(hasPendingKill(status: "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n"))
-    #expect(!hasPendingKill(status: "SigPnd:\t0000000000000200\nShdPnd:\t0000000000000080\nSigBlk:\t0000000000000100\n"))
+    #expect(
+      !hasPendingKill(status: "SigPnd:\t0000000000000200\nShdPnd:\t0000000000000080\nSigBlk:\t0000000000000100\n"))
     #expect(!hasPendingKill(status: ""))
     #expect(!hasPendingKill(status: "SigPnd:\tzz\n"))
   }

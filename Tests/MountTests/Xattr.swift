@@ -7,7 +7,8 @@ private func symbol<Function>(_ name: String, as type: Function.Type) -> Functio
 }
 
 let getxattr = symbol(
-  "getxattr", as: (@convention(c) (UnsafePointer<CChar>, UnsafePointer<CChar>, UnsafeMutableRawPointer?, Int) -> Int).self)
+  "getxattr",
+  as: (@convention(c) (UnsafePointer<CChar>, UnsafePointer<CChar>, UnsafeMutableRawPointer?, Int) -> Int).self)
 let listxattr = symbol(
   "listxattr", as: (@convention(c) (UnsafePointer<CChar>, UnsafeMutablePointer<CChar>?, Int) -> Int).self)
 let setxattr = symbol(
