@@ -20,8 +20,9 @@ public final class TransferLoop: Sendable {
     core = try LoopCore(options: options)
   }
 
-  /// The thread ends soon after; it is not waited for (this may be running on it).
-  deinit { core.waker.stop() }
+  /// As ``stop()``. On the loop's own thread, where the client may have held the last reference, nobody is waited for:
+  /// pthread_join refuses that (EDEADLK), and the thread ends by itself.
+  deinit { stop() }
 
   /// Starts the thread. `client` is kept until ``stop()``. To be called once.
   public func run(client: any TransferClient) {

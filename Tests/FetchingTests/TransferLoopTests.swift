@@ -316,7 +316,8 @@ struct TransferLoopTests {
     try with({ request, connection in
       if request.path == "/short" { return serveRange(request, connection, size: 100) }
       connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000000"])
-      while connection.send(pattern(0..<65536)) {}
+      let block = pattern(0..<65536)
+      while connection.send(block) {}
       return false
     }) { client, server in
       client.onBytes { _, _ in false }
@@ -380,7 +381,8 @@ struct TransferLoopTests {
         let record = client.wait(id)
         #expect(record.isFinished)
         #expect(record.misplaced == 0)
-        #expect(record.bytes == pattern(index * 1000..<index * 1000 + 50_000))
+        let isRight = record.bytes == pattern(index * 1000..<index * 1000 + 50_000)
+        #expect(isRight)
       }
       // Kept connections, as many as the options say, are used again.
       let before = server.connections
@@ -430,7 +432,8 @@ struct TransferLoopTests {
   @Test("Stopped during transfers, and while clients start more") func stops() throws {
     let server = ScriptedServer { request, connection in
       connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000000"])
-      while connection.send(pattern(0..<65536)) {}
+      let block = pattern(0..<65536)
+      while connection.send(block) {}
       return false
     }
     defer { server.stop() }
