@@ -127,9 +127,9 @@ final class Engine: @unchecked Sendable {
     for source in sources.values {
       source.content.guarded.withLock { $0.state.restartWaits(now) }
       source.retry.progressed()
-      for running in source.transfers { cancel(running.active.id, of: source) }
       dirty.insert(source.key)
     }
+    service.dropConnections()
     for host in hosts.keys { hosts[host]?.downUntil = nil }
   }
 
@@ -154,11 +154,13 @@ final class Engine: @unchecked Sendable {
     case .opened(let content):
       let source = source(of: content)
       if source.failure != nil { forgive(source) }
+      source.retry.hurry()
       if options.continuation == .always { arm(source) }
       dirty.insert(source.key)
     case .fetch(let content):
       let source = source(of: content)
       if source.failure != nil { forgive(source) }
+      source.retry.hurry()
       source.isRequested = true
       arm(source)
       dirty.insert(source.key)

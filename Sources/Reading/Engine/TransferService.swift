@@ -10,6 +10,8 @@ public protocol TransferService: AnyObject, Sendable {
   func start(_ request: TransferRequest)
   /// Ends a transfer; `ended` with `.cancelled` follows in a later turn. Nothing happens if it is over.
   func cancel(_ id: TransferID)
+  /// Drops every connection; running transfers fail as transient. On the transfer thread.
+  func dropConnections()
   /// Makes the loop turn soon. From any thread.
   func wake()
 }

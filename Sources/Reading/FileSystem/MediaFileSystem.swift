@@ -59,6 +59,9 @@ public final class MediaFileSystem: Sendable {
   /// The names of `folder` behind `cookie` (0: from the first), until `visit` returns false or there are no more. `.` and
   /// `..` are not among them.
   public func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno) {
+    // An empty page is also what a file has: it must not pass for an empty folder.
+    guard let node = try engine.io({ () throws(StoreError) in try store.catalog.node(folder) }) else { throw .stale }
+    if node.kind != .folder { throw .notDirectory }
     var position = cookie
     while true {
       let from = position

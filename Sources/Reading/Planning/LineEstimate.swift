@@ -7,6 +7,9 @@ struct LineEstimate: Sendable {
   private static let assumedRoundTrip = 0.1
   /// How long a slice is over which the rate is taken.
   private static let slice = 0.1
+  /// From this on a part of a slice can raise the rate, if this much came: not just what a socket's buffer held.
+  private static let shortest = 0.004
+  private static let significant: Int64 = 512 << 10
 
   private var recentTrips: [Double] = []
   private var nextTrip = 0
@@ -40,7 +43,14 @@ struct LineEstimate: Sendable {
     }
     let elapsed = now.seconds(since: start)
     sliceBytes += Int64(count)
-    guard elapsed >= Self.slice else { return }
+    guard elapsed >= Self.slice else {
+      // A fast line must not be asked for small windows until a slice is over.
+      if elapsed >= Self.shortest, sliceBytes >= Self.significant {
+        let sample = Double(sliceBytes) / elapsed
+        if sample > 2 * rate { measuredRate = sample / 2 }
+      }
+      return
+    }
     let sample = Double(sliceBytes) / elapsed
     // Up at once half the way, down slowly: a window that is somewhat too large costs less than a line left idle.
     if let old = measuredRate {

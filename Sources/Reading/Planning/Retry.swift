@@ -8,8 +8,8 @@ import Fetching
 struct Retry: Sendable, Equatable {
   /// The first pause, in seconds.
   static let firstPause = 0.25
-  /// The longest pause without Retry-After while a reader waits: it is answered at its deadline anyhow.
-  static let longestWithReader = 5.0
+  /// The longest pause without Retry-After while a reader waits: an origin that is back is noticed soon.
+  static let longestWithReader = 1.0
   /// The longest without one.
   static let longest = 300.0
   /// The longest Retry-After that is believed.
@@ -27,6 +27,11 @@ struct Retry: Sendable, Equatable {
     failures = 0
     notBefore = nil
     isAsked = false
+  }
+
+  /// Someone new wants it: an attempt is worth making now, unless the origin itself named a time.
+  mutating func hurry() {
+    if !isAsked { progressed() }
   }
 
   /// An attempt failed. `random` is in 0..<1.
