@@ -14,7 +14,8 @@ import Testing
     #expect(Pattern.check(file.standardOutput, name: "/f2", offset: 5) == nil && file.standardOutput.count == 10)
     let wrong = try await curl(["-X", "POST", "\(url)/.origin/fault?kind=nonsense"])
     #expect(wrong.output.contains("no fault is called nonsense"))
-    #expect(try await curl(["-X", "POST", "\(url)/.origin/fault?kind=status&status=503&next=1&path=/f1"]).output == "ok\n")
+    #expect(
+      try await curl(["-X", "POST", "\(url)/.origin/fault?kind=status&status=503&next=1&path=/f1"]).output == "ok\n")
     let status = ["-o", "/dev/null", "-w", "%{http_code}", "\(url)/f1"]
     #expect(try await curl(status).output == "503")
     #expect(try await curl(status).output == "200")
@@ -71,7 +72,9 @@ import Testing
         var settings = NginxSettings(.origin(origin))
         settings.certificate = certificate
         try withNginx(settings) { nginx in
-          let curl = ["curl", "-sS", "--cacert", certificate.authority, "-w", "%{stderr}%{http_version}", nginx.url("/a")]
+          let curl = [
+            "curl", "-sS", "--cacert", certificate.authority, "-w", "%{stderr}%{http_version}", nginx.url("/a"),
+          ]
           let result = try Command.run(curl)
           #expect(result.errors == "2" && Pattern.check(result.standardOutput, name: "/a", offset: 0) == nil)
           #expect(result.standardOutput.count == 100_000)

@@ -58,7 +58,8 @@ import Testing
 
   @Test func setsEnvironmentAndFolder() async throws {
     let result = try await Command.run(
-      ["sh", "-c", "echo $A-${HOME:-none}; pwd; ls /proc/self/fd"], environment: ["A": "b", "HOME": nil], folder: "/usr")
+      ["sh", "-c", "echo $A-${HOME:-none}; pwd; ls /proc/self/fd"], environment: ["A": "b", "HOME": nil], folder: "/usr"
+    )
     #expect(result.output.hasPrefix("b-none\n/usr\n0\n1\n2\n3\n"), "no descriptor of ours: \(result.output)")
     #expect(result.output.split(separator: "\n").count == 6)
   }
@@ -110,6 +111,22 @@ import Testing
 }
 
 @Suite struct WatchdogTests {
+  @Test func endsAHangWithItsBacktraces() async throws {
+    let result = try await Command.run([builtProduct("test-origin"), "--hang"], timeout: 120)
+    #expect(result.status == 128 + SIGABRT)
+    #expect(result.errors.contains("a hang on purpose has not ended within 0.5 s"))
+    #expect(result.errors.contains("sleep 1004"), "a process that was started is told of: \(result.errors)")
+    #expect(result.errors.contains("watchdog"), "the threads are told of: \(result.errors)")
+    if Command.exists("gdb") {
+      #expect(result.errors.contains("clock_nanosleep") && result.errors.contains("withWatchdog"), "\(result.errors)")
+    }
+    let child = try #require(
+      result.errors.firstRange(of: "process ").flatMap { range in
+        pid_t(result.errors[range.upperBound...].prefix { $0.isNumber })
+      })
+    #expect(eventually { kill(child, 0) != 0 }, "and killed")
+  }
+
   @Test func letsThroughWhatEndsInTime() async throws {
     #expect(withWatchdog(30) { 5 } == 5)
     #expect(try await withWatchdog(30) { try await Command.run(["true"]).status } == 0)

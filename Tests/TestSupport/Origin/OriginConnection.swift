@@ -82,7 +82,8 @@ struct OriginConnection {
       { id, indexOfPath, time in
         OriginRequest(
           id: id, connection: self.id, indexOnConnection: requests, indexOfPath: indexOfPath, time: time,
-          method: head.method, target: head.target, path: path, version: head.version, headers: head.headers, range: nil)
+          method: head.method, target: head.target, path: path, version: head.version, headers: head.headers, range: nil
+        )
       }, path: path)
     do throws(OriginGone) {
       let keeps = try respond(to: request)

@@ -77,7 +77,9 @@ public enum MediaFactory {
     let right = "0.3*sin(2*PI*(300+30*t)*t)+0.2*(random(1)-0.5)"
     let tone = ["-f", "lavfi", "-i", "aevalsrc=\(left)|\(right):s=44100:d=\(seconds)"]
     let picture = ["-f", "lavfi", "-i", "testsrc2=s=480x270:r=25:d=\(seconds),noise=alls=12:allf=t"]
-    let film = ["-c:v", "libx264", "-preset", "ultrafast", "-b:v", "2M", "-pix_fmt", "yuv420p", "-g", "50", "-c:a", "aac"]
+    let film = [
+      "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "2M", "-pix_fmt", "yuv420p", "-g", "50", "-c:a", "aac",
+    ]
     let tags = ["-metadata", "title=A tone", "-metadata", "artist=mediafs"]
     switch kind {
     case .mp4IndexFirst: return picture + tone + film + ["-movflags", "+faststart"]
