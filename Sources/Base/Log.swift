@@ -78,18 +78,28 @@ public enum Log {
   }
 
   /// A URL without what may be secret: userinfo, query and fragment are gone (`https://host/path`, `?…` where a query was).
+  ///
+  /// Made for bad URLs too, which are those that get into messages: what could be userinfo goes, also without a scheme and
+  /// with a slash in the password.
   public static func redacted(url: String) -> String {
     var rest = Substring(url)
-    var prefix = ""
-    if let scheme = rest.firstRange(of: "://") {
-      prefix = String(rest[..<scheme.upperBound])
-      rest = rest[scheme.upperBound...]
-    }
     let query = rest.firstIndex { $0 == "?" || $0 == "#" } ?? rest.endIndex
-    let hadQuery = query < rest.endIndex
+    let suffix = query < rest.endIndex ? "?…" : ""
     rest = rest[..<query]
-    let authority = rest[..<(rest.firstIndex(of: "/") ?? rest.endIndex)]
+    var prefix = ""
+    if let slashes = rest.firstRange(of: "//"),
+      rest[..<slashes.lowerBound].allSatisfy({ $0.isLetter || $0.isNumber || "+-.:".contains($0) })
+    {
+      prefix = String(rest[..<slashes.upperBound])
+      rest = rest[slashes.upperBound...]
+    }
+    var authority = rest[..<(rest.firstIndex(of: "/") ?? rest.endIndex)]
+    if !authority.contains("@"), let colon = authority.lastIndex(of: ":"),
+      !authority[colon...].dropFirst().allSatisfy(\.isNumber)
+    {
+      authority = rest  // what follows the colon is no port: a password with a slash in it
+    }
     if let at = authority.lastIndex(of: "@") { rest = rest[rest.index(after: at)...] }
-    return prefix + rest + (hadQuery ? "?…" : "")
+    return prefix + rest + suffix
   }
 }

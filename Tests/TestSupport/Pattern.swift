@@ -108,7 +108,8 @@ public enum Pattern {
   }
 
   /// Only wrapping operators, which are transparent: gigabytes a second in debug builds too, where the tests run.
-  private static func fillBlocks(_ target: UnsafeMutablePointer<UInt64>, _ count: Int, _ seed: UInt64, _ index: UInt64) {
+  private static func fillBlocks(_ target: UnsafeMutablePointer<UInt64>, _ count: Int, _ seed: UInt64, _ index: UInt64)
+  {
     var sum = seed &+ index &* gamma
     var next = target
     let end = target + count

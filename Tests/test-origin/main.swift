@@ -25,6 +25,12 @@ while let flag = arguments.popFirst() {
     print(usage)
     exit(0)
   }
+  if flag == "--hang" {
+    // For the test of the watchdog, which ends the process it runs in.
+    let child = try BackgroundProcess(["sleep", "1004"])
+    withWatchdog(0.5, "a hang on purpose") { sleep(seconds: 1000) }
+    child.terminate()
+  }
   guard flag.hasPrefix("--") else { fail("unexpected \(flag)") }
   let name = String(flag.dropFirst(2))
   // A command without values may stand before the next flag.
@@ -54,7 +60,9 @@ pthread_sigmask(SIG_BLOCK, &ending, nil)
 do {
   let origin = try Origin(settings)
   for command in commands {
-    do { try OriginCommand.apply(command.name, command.values, to: origin) } catch { fail("--\(command.name): \(error)") }
+    do { try OriginCommand.apply(command.name, command.values, to: origin) } catch {
+      fail("--\(command.name): \(error)")
+    }
   }
   print(origin.url())
   fflush(nil)

@@ -35,7 +35,8 @@ public enum Mounts {
   static func entry(of line: Substring) -> Entry? {
     // Behind the sixth field stand optional ones, up to a lone `-`.
     let fields = line.split(separator: " ", omittingEmptySubsequences: false)
-    guard fields.count > 6, let id = Int(fields[0]), let dash = fields[6...].firstIndex(of: "-"), fields.count > dash + 3
+    guard fields.count > 6, let id = Int(fields[0]), let dash = fields[6...].firstIndex(of: "-"),
+      fields.count > dash + 3
     else { return nil }
     return Entry(
       id: id, device: String(fields[2]), mountpoint: unescaped(fields[4]), options: list(fields[5]),

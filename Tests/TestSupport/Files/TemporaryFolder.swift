@@ -60,7 +60,9 @@ public final class TemporaryFolder: Sendable {
   /// throw, and nothing is removed across it. Does nothing when it is gone already.
   public func remove() throws {
     Self.unmount(below: path)
-    if let mount = Mounts.below(path).first { throw RemovalFailure(description: "\(mount.mountpoint) is still mounted") }
+    if let mount = Mounts.below(path).first {
+      throw RemovalFailure(description: "\(mount.mountpoint) is still mounted")
+    }
     var status = stat()
     if lstat(path, &status) == 0 { try Self.removeTree(path, device: status.st_dev) }
     Self.all.withLock { [path] in _ = $0.remove(path) }
@@ -99,7 +101,8 @@ public struct RemovalFailure: Error, CustomStringConvertible {
 }
 
 /// Lends a temporary folder and removes it afterwards; a removal that fails is an error too.
-public func withTemporaryFolder<Result>(open: Bool = false, _ body: (TemporaryFolder) throws -> Result) throws -> Result {
+public func withTemporaryFolder<Result>(open: Bool = false, _ body: (TemporaryFolder) throws -> Result) throws -> Result
+{
   let folder = try TemporaryFolder(open: open)
   let result: Result
   do { result = try body(folder) } catch {

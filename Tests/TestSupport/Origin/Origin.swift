@@ -144,9 +144,8 @@ public final class Origin: Sendable {
   public func dropConnections(reset: Bool = true) {
     state.withLock { state in
       for descriptor in state.connections.values {
-        if reset { OriginSocket.resetAtClose(descriptor) }
-        // Under the lock that the owner takes before it closes the socket. shutdown(2) does not wait.
-        shutdown(descriptor, Int32(SHUT_RDWR))
+        // Under the lock that the owner takes before it closes the socket; neither call waits.
+        if reset { OriginSocket.reset(descriptor) } else { shutdown(descriptor, Int32(SHUT_RDWR)) }
       }
     }
   }

@@ -17,9 +17,9 @@ extension Origin {
       close(descriptor)
       return
     }
-    if !isAbove { log.connectionOpened() }
+    let madePeak = isAbove ? false : log.connectionOpened()
     startDetachedThread(name: "origin-\(id)") { [self] in
-      var connection = OriginConnection(self, id: id, descriptor: descriptor, isTurnedAway: isAbove)
+      var connection = OriginConnection(self, id: id, descriptor: descriptor, isTurnedAway: isAbove, madePeak: madePeak)
       connection.run()
       if connection.isCounted { log.connectionClosed() }
       // Out of the list first: who drops connections must not meet a descriptor that was closed and given anew. But not
@@ -41,10 +41,12 @@ struct OriginConnection {
   let ownLine = OriginLine()
   /// Whether the log counts it as open.
   private(set) var isCounted: Bool
+  private let madePeak: Bool
   private var requests = 0
   private var space: UnsafeMutableRawBufferPointer?
 
-  init(_ origin: Origin, id: Int, descriptor: Int32, isTurnedAway: Bool) {
+  init(_ origin: Origin, id: Int, descriptor: Int32, isTurnedAway: Bool, madePeak: Bool) {
+    self.madePeak = madePeak
     self.origin = origin
     self.id = id
     socket = OriginSocket(descriptor, stopSignal: origin.stopSignal.rawValue)
@@ -80,7 +82,8 @@ struct OriginConnection {
       { id, indexOfPath, time in
         OriginRequest(
           id: id, connection: self.id, indexOnConnection: requests, indexOfPath: indexOfPath, time: time,
-          method: head.method, target: head.target, path: path, version: head.version, headers: head.headers, range: nil)
+          method: head.method, target: head.target, path: path, version: head.version, headers: head.headers, range: nil
+        )
       }, path: path)
     do throws(OriginGone) {
       let keeps = try respond(to: request)
@@ -195,7 +198,7 @@ struct OriginConnection {
   ) throws(OriginGone) -> Bool {
     if requests == 0, isCounted {
       isCounted = false
-      origin.log.connectionIsControl()
+      origin.log.connectionIsControl(madePeak: madePeak)
     }
     let (status, type, body) = OriginControl.answer(head.method, path: path, query: query, of: origin)
     let bytes = Array(body.utf8)

@@ -125,20 +125,22 @@ public final class OriginLog: Sendable {
 
   // MARK: Written by the connections
 
-  func connectionOpened() {
+  /// Gives whether that made a new peak.
+  func connectionOpened() -> Bool {
     state.withLock { state in
       state.totals.connections += 1
       state.totals.openConnections += 1
-      state.totals.peakConnections = max(state.totals.peakConnections, state.totals.openConnections)
+      let isPeak = state.totals.openConnections > state.totals.peakConnections
+      if isPeak { state.totals.peakConnections = state.totals.openConnections }
+      return isPeak
     }
   }
 
-  /// A connection turned out to serve the control commands: it is not to be counted.
-  func connectionIsControl() {
+  /// A connection, which may have made a peak, turned out to serve the control commands: it is not to be counted.
+  func connectionIsControl(madePeak: Bool) {
     state.withLock { state in
       state.totals.connections -= 1
-      // If it made the peak, nothing else was opened since.
-      if state.totals.peakConnections == state.totals.openConnections { state.totals.peakConnections -= 1 }
+      if madePeak { state.totals.peakConnections -= 1 }
       state.totals.openConnections -= 1
     }
   }

@@ -50,7 +50,8 @@ struct OriginPlan {
 
   /// The status line and the fields, with the empty line.
   func head(of request: OriginRequest) -> String {
-    var text = "\(version) \(status) \(reasonPhrase(status))\r\nServer: test-origin\r\nDate: \(httpDate(currentSeconds()))\r\n"
+    var text =
+      "\(version) \(status) \(reasonPhrase(status))\r\nServer: test-origin\r\nDate: \(httpDate(currentSeconds()))\r\n"
     for field in fields { text += "\(field.name): \(field.value)\r\n" }
     switch framing {
     case .length: text += "Content-Length: \(max(0, (body?.length ?? 0) + lengthOff))\r\n"

@@ -38,6 +38,14 @@ struct OriginSocket {
     setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<linger>.size))
   }
 
+  /// Sends a reset at once, without closing the descriptor: its owner meets an error.
+  static func reset(_ descriptor: Int32) {
+    // connect(2) to no address dissolves a connection; Linux does that by a reset. A shutdown would end it in order.
+    var none = sockaddr_in()
+    none.sin_family = sa_family_t(AF_UNSPEC)
+    _ = withSocketAddress(&none) { connect(descriptor, $0, $1) }
+  }
+
   /// Waits until what was sent has arrived, at most a second: a reset would throw away what has not.
   func waitUntilDelivered() throws(OriginGone) {
     let deadline = Instant.now.adding(seconds: 1)

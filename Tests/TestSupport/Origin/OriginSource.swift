@@ -71,7 +71,9 @@ struct OriginSource {
       return true
     case .bytes(let all):
       guard offset + Int64(buffer.count) <= all.count else { return false }
-      all.withUnsafeBytes { buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[Int(offset)...].prefix(buffer.count))) }
+      all.withUnsafeBytes {
+        buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[Int(offset)...].prefix(buffer.count)))
+      }
       return true
     case .file(let file):
       do throws(Errno) { return try file.descriptor.readFully(at: offset, into: buffer) == buffer.count } catch {

@@ -108,7 +108,8 @@ public enum Command {
   /// Where PATH (and the folders of the system's own programs, which an ordinary user's PATH lacks) has `name`.
   public static func path(of name: String) -> String? {
     let path = getenv("PATH").map { String(cString: $0) } ?? ""
-    let folders = path.split(separator: ":").map(String.init) + ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"]
+    let folders =
+      path.split(separator: ":").map(String.init) + ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"]
     return folders.lazy.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
   }
 }

@@ -39,14 +39,19 @@ public enum ProcessReport {
   /// gdb's `thread apply all bt`; empty when there is no gdb, or a thread is in uninterruptible sleep (gdb would wait too).
   public static func backtraces(_ processID: pid_t) -> String {
     guard processID != getpid(), Command.exists("gdb"), !isUninterruptible(processID) else { return "" }
-    let arguments = ["timeout", "-s", "KILL", "30", "gdb", "-nx", "-batch", "-p", String(processID)]
     do {
-      let process = try BackgroundProcess(arguments + ["-ex", "thread apply all bt"])
+      let process = try BackgroundProcess(backtraceCommand(processID, seconds: 30))
       let result = process.wait(timeout: 35)
       return (result?.output ?? process.standardOutputSoFar) + "\n"
     } catch {
       return "no backtrace: \(error)\n"
     }
+  }
+
+  /// What prints the backtraces of a process, or gives up after some seconds.
+  static func backtraceCommand(_ processID: pid_t, seconds: Int) -> [String] {
+    ["timeout", "-s", "KILL", String(seconds), "gdb", "-nx", "-batch", "-iex", "set complaints 0"]
+      + ["-p", String(processID), "-ex", "thread apply all bt"]
   }
 
   /// Whether a thread of it is in D state.

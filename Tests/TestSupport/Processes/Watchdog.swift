@@ -58,10 +58,9 @@ private func expire(_ seconds: Double, _ what: String, _ children: [pid_t]) -> N
     // Straight to our stderr, and timed by a program of its own: gdb stops this process, the threads that would read a
     // pipe or watch a clock among them. Allow it where the kernel lets only parents trace.
     GNUCalls.allowAnyTracer()
-    let line = ["timeout", "-s", "KILL", "60", "gdb", "-nx", "-batch", "-p", String(getpid())]
     do {
       let gdb = try Spawn.start(
-        line + ["-ex", "thread apply all bt"], environment: [:], folder: nil, hasInput: false,
+        ProcessReport.backtraceCommand(getpid(), seconds: 60), environment: [:], folder: nil, hasInput: false,
         directOutput: STDERR_FILENO)
       waitpid(gdb.processID, nil, 0)
     } catch {
@@ -71,6 +70,7 @@ private func expire(_ seconds: Double, _ what: String, _ children: [pid_t]) -> N
   // The processes first: they may hold the mounts that are taken away then.
   for process in live { killpg(process, SIGKILL) }
   TemporaryFolder.abandonMounts()
+  signal(SIGABRT, SIG_DFL)  // Swift's own backtracer has nothing to add, and stumbles over threads that block signals
   abort()
 }
 

@@ -73,9 +73,13 @@ public enum MediaFactory {
   }
 
   private static func arguments(_ kind: Kind) -> [String] {
-    let tone = ["-f", "lavfi", "-i", "aevalsrc=0.3*sin(2*PI*(200+40*t)*t)|0.3*sin(2*PI*(300+30*t)*t):s=44100:d=\(seconds)"]
+    let left = "0.3*sin(2*PI*(200+40*t)*t)+0.2*(random(0)-0.5)"
+    let right = "0.3*sin(2*PI*(300+30*t)*t)+0.2*(random(1)-0.5)"
+    let tone = ["-f", "lavfi", "-i", "aevalsrc=\(left)|\(right):s=44100:d=\(seconds)"]
     let picture = ["-f", "lavfi", "-i", "testsrc2=s=480x270:r=25:d=\(seconds),noise=alls=12:allf=t"]
-    let film = ["-c:v", "libx264", "-preset", "ultrafast", "-b:v", "2M", "-pix_fmt", "yuv420p", "-g", "50", "-c:a", "aac"]
+    let film = [
+      "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "2M", "-pix_fmt", "yuv420p", "-g", "50", "-c:a", "aac",
+    ]
     let tags = ["-metadata", "title=A tone", "-metadata", "artist=mediafs"]
     switch kind {
     case .mp4IndexFirst: return picture + tone + film + ["-movflags", "+faststart"]

@@ -73,6 +73,7 @@ public final class Nginx: Sendable {
   /// Starts one and waits until it listens.
   public init(_ settings: NginxSettings) throws {
     folder = try TemporaryFolder(open: true)
+    if let user = settings.user, chown(folder.path, user.userID, user.groupID) != 0 { throw Errno.current }
     scheme = settings.certificate == nil ? "http" : "https"
     var attempt = 0
     while true {

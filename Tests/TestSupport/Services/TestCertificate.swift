@@ -70,7 +70,8 @@ public struct TestCertificate: Sendable {
       kind == .expired ? ["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"] : ["-days", "30"]
     try Command.succeed(
       [
-        "openssl", "ca", "-batch", "-notext", "-config", "\(base)/ca.conf", "-in", request, "-out", certificate, "-cert",
+        "openssl", "ca", "-batch", "-notext", "-config", "\(base)/ca.conf", "-in", request, "-out", certificate,
+        "-cert",
         authority, "-keyfile", authorityKey,
       ] + dates)
   }
