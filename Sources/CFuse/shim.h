@@ -35,6 +35,8 @@ static inline void cfuse_choose_features(struct fuse_conn_info *connection) {
   unsigned int unwanted = FUSE_CAP_AUTO_INVAL_DATA;
   // Replies are copied: splicing was measured and is no faster.
   unwanted |= FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE;
+  // A large O_DIRECT read is not split into concurrent ones: the kernel would wait for those where no kill reaches it.
+  unwanted |= FUSE_CAP_ASYNC_DIO;
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
   fuse_unset_feature_flag(connection, unwanted);
 #else

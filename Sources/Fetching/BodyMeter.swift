@@ -7,7 +7,8 @@ struct BodyMeter: Equatable {
 
   init(expected: Int64?) { self.expected = expected }
 
-  /// How many of the next `count` bytes belong to the body: fewer than `count` when the origin sends more than it announced.
+  /// How many of the next `count` bytes belong to the body: fewer than `count` when the origin sends more than it
+  /// announced.
   mutating func take(_ count: Int) -> Int {
     let usable = expected.map { Int(min(Int64(count), $0 - received)) } ?? count
     received += Int64(usable)

@@ -38,7 +38,8 @@ private func parameters(of text: String) -> [(name: String, value: String)] {
   return result
 }
 
-/// Takes a quoted string off the front of `rest`: backslash escapes the next character. One that does not end runs to the end.
+/// Takes a quoted string off the front of `rest`: backslash escapes the next character. One that does not end runs to
+/// the end.
 private func takeQuoted(_ rest: inout Substring) -> String {
   var value = ""
   rest = rest.dropFirst()
@@ -53,8 +54,8 @@ private func takeQuoted(_ rest: inout Substring) -> String {
   return value
 }
 
-/// An extended value (RFC 8187): `charset'language'percent-encoded`. UTF-8 and ISO-8859-1; nil for other charsets, for bad
-/// encoding and for what is not UTF-8.
+/// An extended value (RFC 8187): `charset'language'percent-encoded`. UTF-8 and ISO-8859-1; nil for other charsets, for
+/// bad encoding and for what is not UTF-8.
 private func extendedValue(_ text: String) -> String? {
   let parts = text.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
   guard parts.count == 3, let bytes = percentDecoded(parts[2]) else { return nil }

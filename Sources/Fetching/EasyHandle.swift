@@ -5,7 +5,7 @@ import Glibc
 /// An owned libcurl easy handle and what it points to.
 struct EasyHandle: ~Copyable {
   /// The size of libcurl's receive buffer, which is how much one recv(2) can bring. docs/decisions has the measurement.
-  static let bufferSize = 256 << 10
+  static let bufferSize = 128 << 10
 
   /// Valid as long as this value lives.
   let raw: UnsafeMutableRawPointer
@@ -49,8 +49,9 @@ struct EasyHandle: ~Copyable {
     // early, else removing one that is stuck in DNS would block the loop for seconds.
     try set(1, CURLOPT_NOSIGNAL)
     try set(1, CURLOPT_QUICK_EXIT)
-    // HTTP/2 where TLS offers it, else HTTP/1.1; never by upgrade. Waiting for a connection that is being made, to share it,
-    // pays where it may turn out to be HTTP/2; on plain http it would put requests behind each other's handshakes for nothing.
+    // HTTP/2 where TLS offers it, else HTTP/1.1; never by upgrade. Waiting for a connection that is being made, to
+    // share it, pays where it may turn out to be HTTP/2; on plain http it would put requests behind each other's
+    // handshakes for nothing.
     try set(Int(CURL_HTTP_VERSION_2TLS), CURLOPT_HTTP_VERSION)
     try set(chain.url.origin.scheme == "https" ? 1 : 0, CURLOPT_PIPEWAIT)
     try set(Self.bufferSize, CURLOPT_BUFFERSIZE)
@@ -127,9 +128,9 @@ struct CurlError: Error {
 struct TrustStore {
   /// The file of `--cacert`, nil for libcurl's own.
   let file: String?
-  /// Whether the file is all, and libcurl's certificate folder is left out. So it is for a file of the user's, who means that one;
-  /// and also for the system's if that is there: libcurl keeps a parsed file for all connections, but only if there is no folder,
-  /// and reading 140 certificates at each handshake would hold up the loop.
+  /// Whether the file is all, and libcurl's certificate folder is left out. So it is for a file of the user's, who
+  /// means that one; and also for the system's if that is there: libcurl keeps a parsed file for all connections, but
+  /// only if there is no folder, and reading 140 certificates at each handshake would hold up the loop.
   let fileAlone: Bool
 
   init(file: String?) throws(FetchError) {

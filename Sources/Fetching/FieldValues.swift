@@ -47,8 +47,8 @@ func trimmed(_ text: some StringProtocol) -> String {
 
 /// ETag and Last-Modified as validators.
 ///
-/// A tag without quotes breaks the grammar: it still tells versions apart, but counts as weak, since an If-Range with it
-/// could be taken for a date.
+/// A tag without quotes breaks the grammar: it still tells versions apart, but counts as weak, since an If-Range with
+/// it could be taken for a date.
 func validators(etag: String?, lastModified: String?) -> Validators {
   var result = Validators()
   if var tag = etag, !tag.isEmpty {
@@ -70,8 +70,8 @@ func httpDate(_ text: String) -> Int64? {
   return seconds < 0 ? nil : Int64(seconds)
 }
 
-/// Seconds that a Retry-After asks to wait, from `now` (seconds since 1970); at most a day, so that no origin can park a
-/// file for good.
+/// Seconds that a Retry-After asks to wait, from `now` (seconds since 1970); at most a day, so that no origin can park
+/// a file for good.
 func retryAfter(_ text: String, now: Int64) -> Double? {
   let day: Int64 = 86_400
   if !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) { return Double(min(decimal(text) ?? day, day)) }

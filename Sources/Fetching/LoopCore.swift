@@ -15,8 +15,8 @@ import Glibc
 /// Starts and cancels are always queued: libcurl forbids adding and removing handles from within its callbacks, and one
 /// rule for all places is simpler to reason about. Nothing is ever waited for but in the last step.
 ///
-/// `@unchecked Sendable`: made by one thread, then handed to the loop's, which alone touches everything here that is not `let`;
-/// `start`, `cancel` and `dropConnections` are documented as callable there only, and check it.
+/// `@unchecked Sendable`: made by one thread, then handed to the loop's, which alone touches everything here that is
+/// not `let`; `start`, `cancel` and `dropConnections` are documented as callable there only, and check it.
 final class LoopCore: @unchecked Sendable {
   private enum Command {
     case start(TransferRequest)
@@ -140,13 +140,13 @@ final class LoopCore: @unchecked Sendable {
     if discarding.isEmpty { return }
     let now = Instant.now
     for (id, deadline) in discarding where deadline <= now {
-      if let slot = active[id] { conclude(slot, CURLE_OK) }
+      if let slot = active[id] { conclude(slot, nil) }
     }
   }
 
-  private func conclude(_ slot: TransferSlot, _ code: CURLcode) {
-    let conclusion = slot.conclude(code)
-    slot.detach(from: multi)
+  private func conclude(_ slot: TransferSlot, _ code: CURLcode?) {
+    let conclusion = slot.conclude(code ?? CURLE_OK)
+    slot.detach(from: multi, code)
     discarding[slot.id] = nil
     switch conclusion {
     case .ended(let end): retire(slot, end)
@@ -170,7 +170,7 @@ final class LoopCore: @unchecked Sendable {
 
   private func pool(_ slot: TransferSlot) {
     slot.end()
-    if idle.count < Self.pooledSlots { idle.append(slot) }
+    if !slot.isSpent && idle.count < Self.pooledSlots { idle.append(slot) }
   }
 
   private func tell(_ id: TransferID, _ end: TransferEnd) {
@@ -221,7 +221,7 @@ final class LoopCore: @unchecked Sendable {
   /// Takes a transfer out; its end is told in the next turn.
   private func drop(_ id: TransferID, _ end: TransferEnd) {
     guard let slot = active.removeValue(forKey: id) else { return }
-    slot.detach(from: multi)
+    slot.detach(from: multi, nil)
     discarding[id] = nil
     pool(slot)
     ends.append((id, end))
@@ -246,8 +246,8 @@ final class LoopCore: @unchecked Sendable {
   private func wait(until deadline: Instant) {
     let next = discarding.values.reduce(deadline, min)
     let nanoseconds = next.nanoseconds.subtractingReportingOverflow(Instant.now.nanoseconds)
-    // Rounded up, so as not to turn several times within the last millisecond; at least one, so that a deadline which has
-    // passed can never make the loop spin.
+    // Rounded up, so as not to turn several times within the last millisecond; at least one, so that a deadline which
+    // has passed can never make the loop spin.
     let left = nanoseconds.overflow ? Int64.max : nanoseconds.partialValue
     let milliseconds = Int32(clamping: max(1, left / 1_000_000 + 1))
     var extra = curl_waitfd(fd: waker.descriptor, events: Int16(CURL_WAIT_POLLIN), revents: 0)

@@ -5,8 +5,8 @@ import Synchronization
 
 /// What other threads may do to the loop: wake it, and tell it to stop.
 ///
-/// An eventfd of our own among the descriptors of curl_multi_poll, rather than curl_multi_wakeup: it outlives the multi handle
-/// (which is replaced when connections are dropped), and wakes that come close together cost one write.
+/// An eventfd of our own among the descriptors of curl_multi_poll, rather than curl_multi_wakeup: it outlives the multi
+/// handle (which is replaced when connections are dropped), and wakes that come close together cost one write.
 final class LoopWaker: Sendable {
   private let event: FileDescriptor
   /// Whether a wake is on its way that the loop has not seen: then nobody needs to write.
@@ -37,7 +37,8 @@ final class LoopWaker: Sendable {
     wake()
   }
 
-  /// Takes the wake that poll reported. From the loop, before it asks the client: what is put down after this wakes again.
+  /// Takes the wake that poll reported. From the loop, before it asks the client: what is put down after this wakes
+  /// again.
   func clear() {
     var count: eventfd_t = 0
     _ = eventfd_read(event.rawValue, &count)

@@ -2,9 +2,10 @@ import Base
 
 /// The URLs that one transfer asks, one behind the other, and what may be sent to each. Pure.
 ///
-/// Redirects are followed here, not by libcurl, which would forward custom fields and the Referer to any host. The rules
-/// (docs/decisions has the reasons): ten redirects, no URL twice, http and https only, from https to http too; what the
-/// entry brings (userinfo, fields, Referer) goes to the origin of its own URL alone; userinfo in a Location is dropped.
+/// Redirects are followed here, not by libcurl, which would forward custom fields and the Referer to any host. The
+/// rules (docs/decisions has the reasons): ten redirects, no URL twice, http and https only, from https to http too;
+/// what the entry brings (userinfo, fields, Referer) goes to the origin of its own URL alone; userinfo in a Location is
+/// dropped.
 struct RedirectChain {
   /// The most redirects of one transfer (wget has 20, curl 30 to 50; a media link has 1 to 3).
   static let limit = 10
@@ -70,8 +71,8 @@ struct RedirectChain {
     url = next
   }
 
-  /// The login for the present URL, nil for none. At home the URL's own comes first. Elsewhere only what netrc has under that
-  /// very host's name (not under `default`), and not on http when the entry is on https.
+  /// The login for the present URL, nil for none. At home the URL's own comes first. Elsewhere only what netrc has
+  /// under that very host's name (not under `default`), and not on http when the entry is on https.
   func credentials(_ netrc: Netrc?) -> WebURL.Credentials? {
     let host = url.origin.host
     if isHome {

@@ -121,7 +121,8 @@ private struct ResponseCheck {
     }
   }
 
-  /// The announced length of the body; nil when there is none, or when the framing says otherwise (RFC 9112, section 6.3).
+  /// The announced length of the body; nil when there is none, or when the framing says otherwise (RFC 9112, section
+  /// 6.3).
   private func contentLength() throws(TransferFailure) -> Int64? {
     if !fields.all(.transferEncoding).isEmpty { return nil }
     // One value, or the same one again (RFC 9110, section 8.6).

@@ -1,7 +1,7 @@
 /// A response's head as it comes in, line by line; only the fields that are used are kept.
 ///
-/// Transitions: `line` until it returns true (the blank line was there); `line` after that begins a new head if the one that
-/// ended was interim (1xx), else it is a trailer and ignored by the caller.
+/// `add(line:)` takes lines until it returns true (the blank line was there). If the head that ended was interim (1xx),
+/// the next line begins a new one; behind a final head come trailers only, which go to `skip(line:)`.
 struct ResponseFields: Sendable {
   /// The most bytes a head may have, its interim responses included. Real ones have 1 to 8 KiB.
   static let limit = 256 << 10

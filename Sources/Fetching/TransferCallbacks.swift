@@ -1,9 +1,9 @@
 import CCurl
 import Glibc
 
-// Where libcurl calls in. The context pointer of every callback is a retained `TransferSlot`: boxed in `attach`, released in
-// `detach`, both here and nowhere else; in between libcurl's multi handle has the easy handle. The callbacks are plain
-// functions: a closure formed in isolated code would trap on the loop's thread.
+// Where libcurl calls in. The context pointer of every callback is a retained `TransferSlot`: boxed in `attach`,
+// released in `detach`, both here and nowhere else; in between libcurl's multi handle has the easy handle. The
+// callbacks are plain functions: a closure formed in isolated code would trap on the loop's thread.
 
 extension TransferSlot {
   /// Hands the prepared handle to `multi`, which calls back from now on.
@@ -20,9 +20,11 @@ extension TransferSlot {
     isAttached = true
   }
 
-  /// Takes the handle back: no callback comes after this. Not to be called from within one.
-  func detach(from multi: UnsafeMutableRawPointer) {
+  /// Takes the handle back: no callback comes after this. Not to be called from within one. `code` is libcurl's
+  /// verdict, nil when it was not through.
+  func detach(from multi: UnsafeMutableRawPointer, _ code: CURLcode?) {
     guard isAttached else { return }
+    isSpent = code != CURLE_OK
     curl_multi_remove_handle(multi, easy.raw)
     isAttached = false
     Unmanaged.passUnretained(self).release()  // the retain of `attach`

@@ -2,9 +2,10 @@ import Base
 
 /// Makes transfers over HTTP: one thread with libcurl's multi handle, every connection and every transfer.
 ///
-/// The ``TransferClient`` is called on that thread alone. It starts and cancels transfers from within those calls; others
-/// leave word with the client and ``wake()`` the loop. What one transfer does, and what is done at each turn, is described
-/// in `LoopCore`; which answers are accepted, in `ResponseCheck.swift`; what is sent where, in `RedirectChain`.
+/// The ``TransferClient`` is called on that thread alone. It starts and cancels transfers from within those calls;
+/// others leave word with the client and ``wake()`` the loop. What one transfer does, and what is done at each turn, is
+/// described in `LoopCore`; which answers are accepted, in `ResponseCheck.swift`; what is sent where, in
+/// `RedirectChain`.
 ///
 /// A transfer that is stuck is not judged here, except while it connects: the client sees the bytes and cancels.
 public final class TransferLoop: Sendable {
@@ -13,7 +14,8 @@ public final class TransferLoop: Sendable {
 
   /// Checks the options' files and sets up libcurl; nothing runs yet.
   ///
-  /// - Throws: `FetchError.unreadable` for a certificate or netrc file that cannot be read, `.library` when libcurl cannot start.
+  /// - Throws: `FetchError.unreadable` for a certificate or netrc file that cannot be read, `.library` when libcurl
+  /// cannot start.
   public init(options: TransferOptions) throws(FetchError) {
     core = try LoopCore(options: options)
   }
@@ -39,8 +41,8 @@ public final class TransferLoop: Sendable {
     thread.withLock { $0.take() }?.join()
   }
 
-  /// Makes the loop call ``TransferClient/turn(now:)`` soon. From any thread, never blocks; wakes that come before the loop got to
-  /// the first are one.
+  /// Makes the loop call ``TransferClient/turn(now:)`` soon. From any thread, never blocks; wakes that come before the
+  /// loop got to the first are one.
   public func wake() { core.waker.wake() }
 
   /// Begins a transfer. Its client hears of it until `ended`, also when it cannot even start.
@@ -54,8 +56,9 @@ public final class TransferLoop: Sendable {
   /// On the loop's thread only, from within the client's calls.
   public func cancel(_ id: TransferID) { core.cancel(id) }
 
-  /// Closes every connection, the idle ones too, and forgets resolved names: for after a suspend or a change of network, when kept
-  /// connections are dead without anyone having said so. Transfers under way end as `.failed`, `.transient`, in a later turn.
+  /// Closes every connection, the idle ones too, and forgets resolved names: for after a suspend or a change of
+  /// network, when kept connections are dead without anyone having said so. Transfers under way end as `.failed`,
+  /// `.transient`, in a later turn.
   ///
   /// On the loop's thread only, from within the client's calls.
   public func dropConnections() { core.dropConnections() }

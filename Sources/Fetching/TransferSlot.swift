@@ -6,8 +6,8 @@ import Glibc
 ///
 /// Everything in it is the loop thread's alone.
 ///
-/// Phases: `head` until a final response's head is complete; then `body` (accepted), or `discarding` (a redirect or a refusal,
-/// whose short body is read so that the connection can be kept); after a redirect `head` again.
+/// Phases: `head` until a final response's head is complete; then `body` (accepted), or `discarding` (a redirect or a
+/// refusal, whose short body is read so that the connection can be kept); after a redirect `head` again.
 final class TransferSlot {
   /// What `conclude` found.
   enum Conclusion {
@@ -27,6 +27,9 @@ final class TransferSlot {
   var easy: EasyHandle
   /// Whether libcurl's multi handle has `easy`; see TransferCallbacks.swift.
   var isAttached = false
+  /// Whether the handle's last request did not end well. After a name that did not resolve, or was not waited for,
+  /// libcurl 7.88 still has the handle's buffer and refuses CURLOPT_BUFFERSIZE (seen): such a handle is not used again.
+  var isSpent = false
   /// Set by the loop when the client cancelled: nothing more is handed over.
   var isCancelled = false
   private(set) var id = TransferID(0)
@@ -75,6 +78,10 @@ final class TransferSlot {
   /// Asks the chain's present URL.
   func connect() throws(TransferFailure) {
     guard let chain else { return }
+    if isSpent, let fresh = EasyHandle() {
+      easy = fresh
+      isSpent = false
+    }
     easy.reset()
     phase = .head
     fields = ResponseFields()
@@ -199,7 +206,8 @@ final class TransferSlot {
 
   // MARK: The end
 
-  /// What came of the request, once libcurl is through with it (`code`) or the loop does not want to wait for that (CURLE_OK).
+  /// What came of the request, once libcurl is through with it (`code`) or the loop does not want to wait for that
+  /// (CURLE_OK).
   func conclude(_ code: CURLcode) -> Conclusion {
     if isCancelled { return .ended(.cancelled) }
     if let outcome { return .ended(outcome) }

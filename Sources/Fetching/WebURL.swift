@@ -39,7 +39,8 @@ struct WebURL: Hashable, Sendable {
     return (try WebURL(handle), credentials)
   }
 
-  /// What `reference`, relative or absolute, means in a response from this URL (RFC 3986, section 5). Userinfo in it is dropped.
+  /// What `reference`, relative or absolute, means in a response from this URL (RFC 3986, section 5). Userinfo in it is
+  /// dropped.
   func resolving(_ reference: String) throws(Problem) -> WebURL {
     let handle = try URLHandle()
     try handle.set(text)

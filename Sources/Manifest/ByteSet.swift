@@ -1,3 +1,5 @@
+import Glibc
+
 /// A set of ASCII bytes: one bit a byte, so that asking costs a shift.
 struct ByteSet: Sendable {
   private var low: UInt64 = 0
@@ -83,8 +85,11 @@ extension Span where Element == UInt8 {
 
   /// Where `byte` first is in `range`.
   func firstIndex(of byte: UInt8, in range: Range<Int>) -> Int? {
-    for index in range where self[index] == byte { return index }
-    return nil
+    // memchr is several times as fast as a loop; its pointers stay within the closure.
+    extracting(range).withUnsafeBytes { bytes in
+      guard let base = bytes.baseAddress, let found = memchr(base, Int32(byte), bytes.count) else { return nil }
+      return range.lowerBound + (UnsafeRawPointer(found) - base)
+    }
   }
 
   /// The bytes of `range` as text, with U+FFFD for what is no UTF-8.

@@ -41,7 +41,8 @@ extension Signatures {
     guard has(head, "OggS"), head.count > 27 else { return nil }
     let packet = 27 + Int(head[26])
     if has(head, "OpusHead", at: packet) { return "opus" }
-    if has(head, "\u{1}video", at: packet) || contains(head[...], "\u{80}theora".unicodeScalars.map { UInt8($0.value) }) {
+    if has(head, "\u{1}video", at: packet) || contains(head[...], "\u{80}theora".unicodeScalars.map { UInt8($0.value) })
+    {
       return "ogv"
     }
     if has(head, [0x7F] + Array("FLAC".utf8), at: packet) { return "oga" }
@@ -79,7 +80,8 @@ extension Signatures {
     return contains(head[...], audio) && !contains(head[...], video) ? "wma" : "wmv"
   }
 
-  /// MPEG transport streams: a sync byte each 188 bytes (each 192, behind a time stamp, on Blu-ray), at least three times.
+  /// MPEG transport streams: a sync byte each 188 bytes (each 192, behind a time stamp, on Blu-ray), at least three
+  /// times.
   static func transportStream(_ head: [UInt8]) -> String? {
     func synchronized(_ first: Int, _ distance: Int) -> Bool {
       first + 2 * distance < head.count
@@ -98,8 +100,8 @@ extension Signatures {
     return has(audio, "fLaC") ? "flac" : mpegAudio(audio) ?? "mp3"
   }
 
-  /// MPEG audio frames (ISO/IEC 11172-3, section 2.4.2) and AAC in ADTS (ISO/IEC 13818-7, section 6.2), AC-3 (ATSC A/52, section
-  /// 5.3): a sync word is short, so a second one must stand where the first frame's length puts it.
+  /// MPEG audio frames (ISO/IEC 11172-3, section 2.4.2) and AAC in ADTS (ISO/IEC 13818-7, section 6.2), AC-3 (ATSC
+  /// A/52, section 5.3): a sync word is short, so a second one must stand where the first frame's length puts it.
   static func mpegAudio(_ head: [UInt8]) -> String? {
     if let length = layerFrame(head, at: 0) {
       guard length.bytes > 0, layerFrame(head, at: length.bytes)?.layer == length.layer else { return nil }

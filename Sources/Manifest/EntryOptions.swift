@@ -9,12 +9,29 @@ struct EntryOptions {
   }
 
   /// The options there are.
-  static let names: Set<String> = ["out", "dir", "header", "user-agent", "referer", "checksum", "id"]
+  enum Option: String, CaseIterable {
+    case out, dir, header, referer, checksum, id
+    case userAgent = "user-agent"
+
+    /// The option of that name, the case of letters apart.
+    init?(_ name: Span<UInt8>) {
+      switch name.count {
+      case 2 where name.hasPrefix("id"): self = .id
+      case 3 where name.hasPrefix("out"): self = .out
+      case 3 where name.hasPrefix("dir"): self = .dir
+      case 6 where name.hasPrefix("header"): self = .header
+      case 7 where name.hasPrefix("referer"): self = .referer
+      case 8 where name.hasPrefix("checksum"): self = .checksum
+      case 10 where name.hasPrefix("user-agent"): self = .userAgent
+      default: return nil
+      }
+    }
+  }
 
   /// How many header fields an entry may have: servers refuse more, and memory stays bounded.
   static let maximumHeaders = 64
-  /// How deep folders may nest, and how long their path may be: with the name it must stay below Linux's 4096 bytes for a
-  /// path, in a library that has a path of its own.
+  /// How deep folders may nest, and how long their path may be: with the name it must stay below Linux's 4096 bytes
+  /// for a path, in a library that has a path of its own.
   static let maximumDepth = 32
   /// See ``maximumDepth``.
   static let maximumFolderBytes = 2048
@@ -31,7 +48,7 @@ struct EntryOptions {
   private var userAgent: String?
   private var referer: String?
   private var checksum: Checksum?
-  private var seen: Set<String> = []
+  private var seen: Set<Option> = []
 
   /// Sets what was read.
   func apply(to entry: inout ManifestEntry) {
@@ -39,7 +56,7 @@ struct EntryOptions {
       entry.name = name
       entry.mayGainExtension = false
     }
-    entry.folder = folders + foldersOfName
+    entry.folder = foldersOfName.isEmpty ? folders : folders + foldersOfName
     entry.headers = headers
     entry.userAgent = userAgent
     entry.referer = referer
@@ -52,62 +69,65 @@ struct EntryOptions {
     guard let equals = text.firstIndex(of: 0x3D, in: 0..<text.count) else {
       return [.error("an option line must be name=value; it is skipped")]
     }
-    let option = text.text(text.trimmedRange(0..<equals)).lowercased()
-    guard Self.names.contains(option) else {
+    let nameRange = text.trimmedRange(0..<equals)
+    guard let option = Option(text.extracting(nameRange)) else {
       // Only what looks like a name is repeated: anything else may be a secret.
-      let isName = option.utf8.count <= 40 && option.utf8.allSatisfy { $0.isLetter || $0.isDigit || $0 == 0x2D }
-      let shown = isName && !option.isEmpty ? "the option \(option)= does" : "this option does"
+      var isName = (1...40).contains(nameRange.count)
+      for index in nameRange where !(0x61...0x7A).contains(text[index]) && text[index] != 0x2D { isName = false }
+      let shown = isName ? "the option \(text.text(nameRange))= does" : "this option does"
       return [.warning("\(shown) not exist here and is ignored")]
     }
     let value = text.extracting(text.trimmedRange(equals + 1..<text.count))
     var findings: [Finding] = []
-    if option != "header", !seen.insert(option).inserted {
-      findings.append(.warning("\(option)= was given before for this entry; this one counts"))
+    if option != .header, !seen.insert(option).inserted {
+      findings.append(.warning("\(option.rawValue)= was given before for this entry; this one counts"))
     }
-    if value.isEmpty { return findings + [.error("\(option)= has no value and is skipped")] }
+    if value.isEmpty { return findings + [.error("\(option.rawValue)= has no value and is skipped")] }
     if let finding = set(option, value) { findings.append(finding) }
     return findings
   }
 
-  private mutating func set(_ option: String, _ value: Span<UInt8>) -> Finding? {
+  private mutating func set(_ option: Option, _ value: Span<UInt8>) -> Finding? {
     switch option {
-    case "out": return setName(value.text(0..<value.count))
-    case "dir": return setFolders(SafeName.folders(value.text(0..<value.count)), foldersOfName)
-    case "checksum": return setChecksum(value.text(0..<value.count))
-    case "header": return addHeader(value)
-    default: break
+    case .out: return setName(value)
+    case .dir: return setFolders(SafeName.folders(value), foldersOfName)
+    case .checksum: return setChecksum(value.text(0..<value.count))
+    case .header: return addHeader(value)
+    case .userAgent, .referer, .id: break
     }
-    // What is left is taken as it is: two become header values, which must be one line.
+    // These are taken as they are; the first two become header values, which must be one line.
     for index in value.indices where value[index].isControl {
-      return .error("\(option)= has a control character and is skipped")
+      return .error("\(option.rawValue)= has a control character and is skipped")
     }
     let text = value.text(0..<value.count)
     switch option {
-    case "user-agent": userAgent = text
-    case "referer": referer = text
+    case .userAgent: userAgent = text
+    case .referer: referer = text
     default: id = text
     }
     return nil
   }
 
-  private mutating func setName(_ path: String) -> Finding? {
+  private mutating func setName(_ path: Span<UInt8>) -> Finding? {
     // As in aria2, it is a path below dir=, of which the last part is the name.
-    let parts = path.split(separator: "/", omittingEmptySubsequences: false)
-    let last = parts.last.map(String.init) ?? ""
-    guard last != ".", last != "..", let safe = SafeName.component(last) else {
+    let start = path.indices.last { path[$0] == 0x2F }.map { $0 + 1 } ?? 0
+    let last = path.extracting(start..<path.count)
+    guard !SafeName.isDots(last), let safe = SafeName.component(last) else {
       return .error("out= names no file and is skipped")
     }
-    if let problem = setFolders(folders, SafeName.folders(parts.dropLast().joined(separator: "/"))) { return problem }
+    if start > 0 || !foldersOfName.isEmpty {
+      if let finding = setFolders(folders, SafeName.folders(path.extracting(0..<start))) { return finding }
+    }
     name = safe
     return nil
   }
 
   private mutating func setFolders(_ folders: [String], _ foldersOfName: [String]) -> Finding? {
-    let all = folders + foldersOfName
-    if all.count > Self.maximumDepth {
+    if folders.count + foldersOfName.count > Self.maximumDepth {
       return .error("the folders nest deeper than \(Self.maximumDepth); the option is skipped")
     }
-    if all.reduce(0, { $0 + $1.utf8.count + 1 }) > Self.maximumFolderBytes {
+    let bytes = folders.reduce(0) { $0 + $1.utf8.count + 1 } + foldersOfName.reduce(0) { $0 + $1.utf8.count + 1 }
+    if bytes > Self.maximumFolderBytes {
       return .error("the folders' path is longer than \(Self.maximumFolderBytes) bytes; the option is skipped")
     }
     self.folders = folders

@@ -51,8 +51,8 @@ struct EntryParser: ~Copyable {
   /// Says that no line follows.
   mutating func finish() { completeEntry() }
 
-  /// Reads a line. ``takeItem()`` is to be asked until it has nothing more, before the next one. Returns true when the line
-  /// shows that this is an HLS stream's playlist.
+  /// Reads a line. ``takeItem()`` is to be asked until it has nothing more, before the next one. Returns true when
+  /// the line shows that this is an HLS stream's playlist.
   mutating func read(_ line: Span<UInt8>, number: Int, isTooLong: Bool) -> Bool {
     var range = 0..<line.count
     if number == 1, line.hasPrefix("\u{FEFF}") { range = 3..<line.count }
@@ -69,7 +69,8 @@ struct EntryParser: ~Copyable {
       let limit = LineReader.maximumLength >> 10
       let isOption = isIndented && !isPlaylist
       if !isOption { refuseLine() }
-      report(number, .error, "the line is longer than \(limit) KiB and is skipped; give fewer mirrors, or a shorter URL")
+      report(
+        number, .error, "the line is longer than \(limit) KiB and is skipped; give fewer mirrors, or a shorter URL")
     } else if isPlaylist {
       readPlaylistURL(text, number)
     } else if isIndented {
@@ -123,9 +124,8 @@ struct EntryParser: ~Copyable {
   /// What to say instead of "not a URL" where the mistake shows.
   private static func hint(_ text: Span<UInt8>) -> String? {
     guard let equals = text.firstIndex(of: 0x3D, in: 0..<min(text.count, 32)) else { return nil }
-    let name = text.text(0..<equals)
-    guard EntryOptions.names.contains(name) else { return nil }
-    return "not a URL: an option line (\(name)=) must begin with white space"
+    guard let option = EntryOptions.Option(text.extracting(0..<equals)) else { return nil }
+    return "not a URL: an option line (\(option.rawValue)=) must begin with white space"
   }
 
   private mutating func readOption(_ text: Span<UInt8>, _ number: Int) {
@@ -180,8 +180,8 @@ struct EntryParser: ~Copyable {
     if let title { rename(title) }
   }
 
-  /// Gives the current entry a playlist's title as name, with the URL's extension if the title has none that is known: a title
-  /// may well end in `.something`.
+  /// Gives the current entry a playlist's title as name, with the URL's extension if the title has none that is
+  /// known: a title may well end in `.something`.
   private mutating func rename(_ title: String) {
     guard let entry = current else { return }
     let ownExtension = SafeName.fileExtension(title)
@@ -254,16 +254,17 @@ extension [UInt8] {
   /// Appends `source` with its escapes (`%XX`) undone.
   fileprivate mutating func appendDecoded(_ source: Span<UInt8>) {
     var index = 0
-    while index < source.count {
-      if source[index] == 0x25, index + 2 < source.count, let high = source[index + 1].hexValue,
-        let low = source[index + 2].hexValue
-      {
-        append(high << 4 | low)
-        index += 3
-      } else {
-        append(source[index])
-        index += 1
+    while let percent = source.firstIndex(of: 0x25, in: index..<source.count) {
+      append(source, index..<percent)
+      index = percent + 1
+      guard percent + 2 < source.count, let high = source[percent + 1].hexValue, let low = source[percent + 2].hexValue
+      else {
+        append(0x25)
+        continue
       }
+      append(high << 4 | low)
+      index = percent + 3
     }
+    append(source, index..<source.count)
   }
 }

@@ -1,7 +1,7 @@
 /// A kind of file: the extension players choose by, and its media type.
 ///
-/// Some kinds share their first bytes (every office document is a ZIP archive): then the kind is the general one, and a name
-/// may say it more precisely.
+/// Some kinds share their first bytes (every office document is a ZIP archive): then the kind is the general one, and
+/// a name may say it more precisely.
 public struct FileType: Sendable, Equatable {
   /// The usual extension, in lower case, without a dot.
   public let fileExtension: String
@@ -24,8 +24,9 @@ public struct FileType: Sendable, Equatable {
   /// The extension (lower case, no dot) for a file that begins with `head` (up to 4 KiB of it), which the origin calls
   /// `suggestedName` (Content-Disposition) and whose Content-Type is `mediaType`; nil when nothing tells.
   ///
-  /// In this order: the first bytes, which cannot lie; the suggested name, if its extension is 1 to 8 letters and digits; the
-  /// media type, unless it is one that servers send for want of a better (`application/octet-stream`, `text/plain`).
+  /// In this order: the first bytes, which cannot lie; the suggested name, if its extension is 1 to 8 letters and
+  /// digits; the media type, unless it is one that servers send for want of a better (`application/octet-stream`,
+  /// `text/plain`).
   public static func fileExtension(
     head: UnsafeRawBufferPointer, suggestedName: String?, mediaType: String?
   ) -> String? {
@@ -44,7 +45,8 @@ public struct FileType: Sendable, Equatable {
     return byExtension[key.hasPrefix(".") ? String(key.dropFirst()) : key]
   }
 
-  /// The extension for a Content-Type, whose parameters do not matter; nil for types that say nothing, or are not known.
+  /// The extension for a Content-Type, whose parameters do not matter; nil for types that say nothing, or are not
+  /// known.
   public static func fileExtension(forMediaType mediaType: String) -> String? {
     let end = mediaType.firstIndex(of: ";") ?? mediaType.endIndex
     return byMediaType[mediaType[..<end].filter { !$0.isWhitespace }.lowercased()]
@@ -53,7 +55,8 @@ public struct FileType: Sendable, Equatable {
   /// What may stand behind the same first bytes: if the name or the media type says one of these, it is believed.
   private static let refinements: [String: Set<String>] = [
     "zip": [
-      "cbz", "docx", "xlsx", "pptx", "odt", "ods", "odp", "odg", "jar", "apk", "kmz", "usdz", "xpi", "epub", "whl", "npz",
+      "cbz", "docx", "xlsx", "pptx", "odt", "ods", "odp", "odg", "jar", "apk", "kmz", "usdz", "xpi", "epub", "whl",
+      "npz",
     ],
     "mp4": ["m4v", "m4a", "m4b", "m4s", "mov", "f4v"],
     "m4a": ["m4b"],

@@ -3,7 +3,8 @@ import Glibc
 
 /// Cuts a file, a pipe or bytes in memory into lines, in one buffer of fixed size.
 ///
-/// A line ends with LF, or with the file. What is longer than ``maximumLength`` is read over, of which only the start is kept.
+/// A line ends with LF, or with the file. What is longer than ``maximumLength`` is read over, of which only the start
+/// is kept.
 struct LineReader: ~Copyable {
   /// How many bytes a line may have, its end not counted. Signed URLs have 1 to 2 KiB; a line may have several.
   static let maximumLength = 64 << 10

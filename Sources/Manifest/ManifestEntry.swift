@@ -4,7 +4,8 @@ import Base
 public struct ManifestEntry: Sendable, Equatable {
   /// The line its URL stands on, from 1.
   public var line: Int
-  /// Where the bytes are, the first to be asked first; never empty. Absolute http or https, without fragment; userinfo as given.
+  /// Where the bytes are, the first to be asked first; never empty. Absolute http or https, without fragment;
+  /// userinfo as given.
   public var urls: [String]
   /// The folders it lies in, from the root; each made safe (docs/MANIFEST.md, "Names").
   public var folder: [String]
@@ -68,8 +69,8 @@ public struct Checksum: Hashable, Sendable {
   }
 }
 
-/// What stays the same when a link is signed anew or an entry renamed: the first 16 bytes of the SHA-256 of `id:` and the
-/// entry's `id=`, else of `url:` and its first URL without userinfo, fragment and the known signing parameters.
+/// What stays the same when a link is signed anew or an entry renamed: the first 16 bytes of the SHA-256 of `id:` and
+/// the entry's `id=`, else of `url:` and its first URL without userinfo, fragment and the known signing parameters.
 public struct ResourceKey: Hashable, Sendable {
   /// The first eight bytes, big-endian.
   public var high: UInt64

@@ -37,8 +37,8 @@ extension ManifestError: CustomStringConvertible {
     case .notAList(let name, let what):
       "manifest \(name): this is a file of type \(what), not a list; give a text file with one URL a line"
     case .streamPlaylist(let name, let line):
-      "manifest \(name), line \(line): this is an HLS stream's playlist: its lines are pieces of one stream, not files; "
-        + "play its URL directly, or list files"
+      "manifest \(name), line \(line): this is an HLS stream's playlist: its lines are pieces of one stream, "
+        + "not files; play its URL directly, or list files"
     case .badBase(let reason):
       "base URL: \(reason)"
     }

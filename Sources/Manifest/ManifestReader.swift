@@ -21,8 +21,8 @@ public struct ManifestBase: Sendable {
 
 /// Reads a manifest (docs/MANIFEST.md) entry by entry, in memory that does not grow with it.
 ///
-/// Two formats, told apart by the first line and the name: aria2's input format, and M3U. Entries come in their order, each
-/// right behind the problems with its options. Not for several threads at once.
+/// Two formats, told apart by the first line and the name: aria2's input format, and M3U. Entries come in their
+/// order, each right behind the problems with its options. Not for several threads at once.
 public struct ManifestReader: ~Copyable {
   private var lines: LineReader
   private var parser: EntryParser
@@ -42,8 +42,8 @@ public struct ManifestReader: ~Copyable {
     try self.init(descriptor: descriptor, name: path, base: base)
   }
 
-  /// Reads from `descriptor`, which may be a pipe, and closes it in the end (give a duplicate of standard input). `name` is for
-  /// messages, and tells an M3U playlist by `.m3u` or `.m3u8`.
+  /// Reads from `descriptor`, which may be a pipe, and closes it in the end (give a duplicate of standard input).
+  /// `name` is for messages, and tells an M3U playlist by `.m3u` or `.m3u8`.
   public init(
     descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none
   ) throws(ManifestError) {

@@ -1,7 +1,7 @@
 /// What to say of an entry that can be fetched but will not play as a file, nil when nothing is to be said.
 ///
-/// HLS and DASH streams are described by a small text that names thousands of pieces: as a file it is that text. Told by the
-/// extension of the name or of a URL's path; the reader of manifests does not report it by itself.
+/// HLS and DASH streams are described by a small text that names thousands of pieces: as a file it is that text. Told
+/// by the extension of the name or of a URL's path; the reader of manifests does not report it by itself.
 public func playlistWarning(for entry: ManifestEntry) -> String? {
   let name = SafeName.fileExtension(entry.name)
   for ending in [name] + entry.urls.map(pathExtension) {

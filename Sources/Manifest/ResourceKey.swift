@@ -8,7 +8,8 @@ extension ResourceKey {
     self = KeyDigest().key(of: bytes.span)
   }
 
-  /// The key of an entry without `id=`, of which `url` is the first URL. A text that is no http or https URL is taken as it is.
+  /// The key of an entry without `id=`, of which `url` is the first URL. A text that is no http or https URL is taken
+  /// as it is.
   public init(url: String) {
     var builder = KeyBuilder()
     var parser = URLParser()
@@ -34,7 +35,8 @@ extension ResourceKey {
   }
 }
 
-/// SHA-256 with one OpenSSL context for all keys: making a context costs more than a digest. Not for several threads at once.
+/// SHA-256 with one OpenSSL context for all keys: making a context costs more than a digest. Not for several threads
+/// at once.
 struct KeyDigest: ~Copyable {
   private let context: OpaquePointer
 
@@ -108,18 +110,19 @@ extension [UInt8] {
   /// the others are in upper case. Nothing else is equivalent: `%2F` is not `/`.
   mutating func appendNormalized(_ source: Span<UInt8>, _ range: Range<Int>) {
     var index = range.lowerBound
-    while index < range.upperBound {
-      let byte = source[index]
-      if byte == 0x25, index + 2 < range.upperBound, let high = source[index + 1].hexValue,
-        let low = source[index + 2].hexValue
-      {
-        let value = high << 4 | low
-        if ByteSet.unreserved.contains(value) { append(value) } else { appendEscaped(value) }
-        index += 3
-      } else {
-        append(byte)
-        index += 1
+    while let percent = source.firstIndex(of: 0x25, in: index..<range.upperBound) {
+      append(source, index..<percent)
+      index = percent + 1
+      guard percent + 2 < range.upperBound, let high = source[percent + 1].hexValue,
+        let low = source[percent + 2].hexValue
+      else {
+        append(0x25)
+        continue
       }
+      let value = high << 4 | low
+      if ByteSet.unreserved.contains(value) { append(value) } else { appendEscaped(value) }
+      index = percent + 3
     }
+    append(source, index..<range.upperBound)
   }
 }

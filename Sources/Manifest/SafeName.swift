@@ -25,28 +25,41 @@ public enum SafeName {
     return safe.utf8.elementsEqual(name.utf8)  // not ==, which takes canonically equivalent texts for equal
   }
 
-  /// The folders that `path` leads through, each made safe. `.` and empty parts fall away, `..` goes back one, but never above
-  /// the root: as in a chroot. So an absolute path is one from the mount's root.
-  public static func folders(_ path: String) -> [String] {
+  /// The folders that `path` leads through, each made safe. `.` and empty parts fall away, `..` goes back one, but
+  /// never above the root: as in a chroot. So an absolute path is one from the mount's root.
+  public static func folders(_ path: String) -> [String] { folders(path.utf8.span) }
+
+  /// ``folders(_:)-(String)`` of bytes, in which what is no UTF-8 becomes U+FFFD.
+  static func folders(_ path: Span<UInt8>) -> [String] {
     var folders: [String] = []
-    for part in path.split(separator: "/") where part != "." {
-      if part == ".." {
-        _ = folders.popLast()
-      } else if let name = component(String(part)) {
+    var start = 0
+    while start < path.count {
+      let end = path.firstIndex(of: 0x2F, in: start..<path.count) ?? path.count
+      let part = path.extracting(start..<end)
+      if isDots(part) {
+        if part.count == 2 { _ = folders.popLast() }
+      } else if let name = component(part) {
         folders.append(name)
       }
+      start = end + 1
     }
     return folders
   }
 
-  /// The name of the `number`th of one name: `song (2).mp3`, `film (3).tar.gz`, `README (2)`. It is cut to fit, as others are.
+  /// Whether the bytes are `.` or `..`.
+  static func isDots(_ name: Span<UInt8>) -> Bool {
+    name.count == 1 && name[0] == 0x2E || name.count == 2 && name[0] == 0x2E && name[1] == 0x2E
+  }
+
+  /// The name of the `number`th of one name: `song (2).mp3`, `film (3).tar.gz`, `README (2)`. It is cut to fit, as
+  /// others are.
   public static func numbered(_ name: String, _ number: Int) -> String {
     let (stem, ending) = split(name)
     return fitted(stem, before: " (\(number))" + ending)
   }
 
-  /// Whether `name` has an extension: 1 to 8 ASCII letters and digits, at least one letter among them, behind the last dot,
-  /// which is not the name's first character.
+  /// Whether `name` has an extension: 1 to 8 ASCII letters and digits, at least one letter among them, behind the
+  /// last dot, which is not the name's first character.
   public static func hasExtension(_ name: String) -> Bool { dotOfExtension(name.utf8.span) != nil }
 
   /// The extension of `name` in lower case, without its dot; nil when it has none.
@@ -73,7 +86,7 @@ public enum SafeName {
       let byte = bytes[index]
       if byte < 0x20 || byte >= 0x7F || byte == 0x2F { return false }
     }
-    return !(bytes[0] == 0x2E && (count == 1 || (count == 2 && bytes[1] == 0x2E)))
+    return !isDots(bytes)
   }
 
   private static func replaced(_ text: String) -> String? {
@@ -92,7 +105,8 @@ public enum SafeName {
     case 0..<0x20, 0x7F..<0xA0: true  // C0, DEL, C1
     case 0x2F: true  // /
     case 0x2028, 0x2029: true  // line and paragraph separator
-    case 0x202A...0x202E, 0x2066...0x2069: true  // embeddings, overrides, isolates: `gpj.exe` would be shown as `exe.jpg`
+    // Embeddings, overrides, isolates: with one, `gpj.exe` is shown as `exe.jpg`.
+    case 0x202A...0x202E, 0x2066...0x2069: true
     default: false
     }
   }
@@ -114,8 +128,8 @@ public enum SafeName {
     return cut(stem, to: room) + ending
   }
 
-  /// The longest start of `text` of at most `limit` bytes that ends between characters. A character may be longer than the
-  /// limit (a letter with a hundred accents): it is cut between Unicode scalars.
+  /// The longest start of `text` of at most `limit` bytes that ends between characters. A character may be longer
+  /// than the limit (a letter with a hundred accents): it is cut between Unicode scalars.
   private static func cut(_ text: String, to limit: Int) -> String {
     var end = text.startIndex
     var count = 0

@@ -1,10 +1,10 @@
 /// The query parameters that sign a link: they change each time the link is handed out, what it leads to does not.
 ///
-/// They are left out of ``ResourceKey``. A name alone is never enough: `token` may well be what tells two files apart, and two
-/// resources under one key would be wrong bytes, while a signature that is not known costs a download at worst (and `id=`
-/// is there for it). So each scheme is known by a set of parameters that occur together, each once, and those of common names
-/// also by the shape of their values. What is no part of a matching scheme stays, in its order: `versionId`, `partNumber`,
-/// `x-oss-process`, `snapshot` choose other bytes.
+/// They are left out of ``ResourceKey``. A name alone is never enough: `token` may well be what tells two files
+/// apart, and two resources under one key would be wrong bytes, while a signature that is not known costs a download
+/// at worst (and `id=` is there for it). So each scheme is known by a set of parameters that occur together, each
+/// once, and those of common names also by the shape of their values. What is no part of a matching scheme stays, in
+/// its order: `versionId`, `partNumber`, `x-oss-process`, `snapshot` choose other bytes.
 enum SigningParameters {
   /// Something that must hold besides the parameters' presence.
   private enum Check: Sendable {
@@ -65,7 +65,8 @@ enum SigningParameters {
       with: ["x-goog-algorithm", "x-goog-expires", "x-goog-signedheaders"])
     table.add(["googleaccessid", "signature", "expires"])
     table.add(["keyname", "signature", "expires"], with: ["urlprefix"], [expiry, .length("signature", atLeast: 20)])
-    // Azure Storage: `sv` is the API version, a date. `snapshot`, `versionid` and the `rsc*` headers are not the signature's.
+    // Azure Storage: `sv` is the API version, a date. `snapshot`, `versionid` and the `rsc*` headers are not the
+    // signature's.
     table.add(
       ["sig", "sv"],
       with: [

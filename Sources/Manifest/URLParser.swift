@@ -18,7 +18,8 @@ enum URLFault: Error, Equatable {
     case .noScheme: "not a URL: it must begin with http:// or https://"
     case .otherScheme(let scheme): "\(scheme): URLs cannot be fetched; only http and https can"
     case .emptyHost: "the URL has no host"
-    case .hostCharacter: "the URL's host has a character that no host name has; percent-encode what belongs to a password"
+    case .hostCharacter:
+      "the URL's host has a character that no host name has; percent-encode what belongs to a password"
     case .hostEncoding: "the URL's host is not UTF-8"
     case .unclosedBracket: "the URL's host begins with [ and has no ] at its end"
     case .badIPv6: "the brackets in the URL hold no IPv6 address"
@@ -30,9 +31,9 @@ enum URLFault: Error, Equatable {
 
 /// Checks http and https URLs (RFC 3986) and brings them into the form that is requested.
 ///
-/// That form: scheme and host in lower case, no fragment, no default port, at least `/` as path, dot segments resolved (as
-/// libcurl would), spaces and bytes that no URL may hold percent-encoded. Escapes stay as they were written: some
-/// signatures cover them. A parser is used again and again, so that a URL costs no allocation.
+/// That form: scheme and host in lower case, no fragment, no default port, at least `/` as path, dot segments
+/// resolved (as libcurl would), spaces and bytes that no URL may hold percent-encoded. Escapes stay as they were
+/// written: some signatures cover them. A parser is used again and again, so that a URL costs no allocation.
 struct URLParser {
   /// The URL in the form that is requested.
   private(set) var bytes: [UInt8] = []
@@ -177,7 +178,10 @@ struct URLParser {
     guard let close = text.firstIndex(of: 0x5D, in: range) else { throw .unclosedBracket }
     let inside = range.lowerBound + 1..<close
     let zone = text.firstIndex(of: 0x25, in: inside) ?? close
-    guard zone - inside.lowerBound <= 45 else { throw .badIPv6 }
+    // inet_pton stops at a NUL, so what it is given must have none.
+    for index in inside.lowerBound..<zone where text[index].hexValue == nil {
+      guard text[index] == 0x3A || text[index] == 0x2E else { throw .badIPv6 }
+    }
     var address = in6_addr()
     guard inet_pton(AF_INET6, text.text(inside.lowerBound..<zone), &address) == 1 else { throw .badIPv6 }
     if zone < close {

@@ -15,7 +15,7 @@ func operationTable() -> fuse_lowlevel_ops {
   table.`init` = onInit
   table.lookup = { request, parent, name in withSession(request) { $1.lookup($0, parent, name!) } }
   table.getattr = { request, inode, _ in withSession(request) { $1.attributes($0, inode) } }
-  table.access = { request, _, mask in refuse(request!, mask & W_OK != 0 ? .readOnly : nil) }
+  table.access = { request, inode, mask in withSession(request) { $1.access($0, inode, mask: mask) } }
   table.readlink = { request, _ in refuse(request!, .invalid) }  // there are no links
   table.opendir = { request, _, _ in _ = cfuse_reply_opendir(request) }
   table.readdir = { request, folder, size, offset, _ in

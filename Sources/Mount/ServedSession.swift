@@ -44,6 +44,18 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
+  /// access(2) and chdir(2), where the mount has no `default_permissions`: who may come in at all may read.
+  override func access(_ request: OpaquePointer, _ inode: Inode, mask: Int32) {
+    if mask & W_OK != 0 { return refuse(request, .readOnly) }
+    if mask & X_OK == 0 { return refuse(request, nil) }
+    do throws(Errno) {
+      try fileSystem.list(inode, after: .max) { _ in false }  // never waits, where attributes may: only a folder has a list
+      refuse(request, nil)
+    } catch {
+      refuse(request, error == .notDirectory ? .accessDenied : error)
+    }
+  }
+
   override func open(_ request: OpaquePointer, _ inode: Inode, flags: Int32) {
     if flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 { return refuse(request, .readOnly) }
     let (ticket, caller) = begin(request)

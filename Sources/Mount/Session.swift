@@ -69,6 +69,7 @@ class Session: ReplyPort, @unchecked Sendable {
 
   func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) { refuse(request, .unsupported) }
   func attributes(_ request: OpaquePointer, _ inode: Inode) { refuse(request, .unsupported) }
+  func access(_ request: OpaquePointer, _ inode: Inode, mask: Int32) { refuse(request, .unsupported) }
   func list(_ request: OpaquePointer, _ folder: Inode, _ size: Int, _ offset: Int64, _ style: ListingStyle) {
     refuse(request, .unsupported)
   }

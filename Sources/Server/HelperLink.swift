@@ -25,6 +25,9 @@ public final class HelperLink: Sendable {
     public let deviceNumber: UInt32
     /// The INIT request that an earlier server read; empty for a new mount, where the kernel sends it.
     public let savedInit: [UInt8]
+
+    /// The device, for who serves it.
+    consuming func takeDevice() -> FileDescriptor { device }
   }
 
   private struct State {

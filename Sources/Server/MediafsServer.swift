@@ -1,5 +1,10 @@
 import Base
+import Control
+import Fetching
 import Glibc
+import Mount
+import Reading
+import Storing
 
 /// The server process: everything behind `mediafs serve`.
 public enum MediafsServer {
@@ -22,49 +27,106 @@ public enum MediafsServer {
     let start = try link.receiveStart()
     let request = start.request
     Log.set(level: request.verbosity > 0 ? .debug : .info)
-    var ends: [Int32] = [-1, -1]
-    guard pipe(&ends) == 0 else { throw .failed("cannot make a pipe: \(Errno.current)") }
-    let (stopped, wake) = (ends[0], ends[1])
-    let isMounted = Lock(false)
+    let session = Lock<FuseSession?>(nil)
     StopSignals.watch { _ in
-      if !isMounted.withLock({ $0 }) { _exit(1) }  // nothing is mounted, and the store is safe against any end
-      _ = write(wake, [0], 1)
+      // Before there is a mount nothing can be lost: the store is safe against any end.
+      guard let running = session.withLock({ $0 }) else { _exit(1) }
+      running.stop()
     }
-    try check(manifest: start)
-    var log: LogFile?
-    let ownLog = request.foreground ? nil : request.store.map { $0 + "/mediafs.log" } ?? "/dev/null"
-    if let path = request.logFile ?? ownLog { log = try LogFile(path: path) }
+
+    let store = try OpenedStore(request, input: start.input)
+    let loop: TransferLoop
+    let fileSystem: MediaFileSystem
+    do {
+      loop = try TransferLoop(options: transferOptions(request))
+      fileSystem = try MediaFileSystem(store: store.access, options: readingOptions(request, store))
+    } catch {
+      throw .failed("\(error)")
+    }
+    let log = try logFile(request, store)
     try link.prepared()
 
     let mounted = try link.receiveMount()
-    isMounted.withLock { $0 = true }
+    let number = mounted.deviceNumber
+    let fuse: FuseSession
+    do {
+      fuse = try FuseSession(
+        device: mounted.takeDevice(), fileSystem: fileSystem,
+        options: Mount.MountOptions(
+          uid: request.uid, gid: request.gid, umask: request.umask, mountedAt: Int64(time(nil))))
+    } catch {
+      throw .failed("the mount cannot be served: \(error)")
+    }
+    session.withLock { $0 = fuse }
     link.watch {
       do throws(ServerError) { try link.unmountLazily() } catch { Log.error(error.description) }
-      _ = write(wake, [0], 1)
+      fuse.stop()
     }
-    do throws(Errno) {
-      var tree = EmptyTree(device: mounted.device.rawValue)
-      let request = try tree.initialize()
-      if let log {
+    fileSystem.start(service: loop)
+    loop.run(client: fileSystem.client)
+    ReadAhead.raise(device: number)
+    let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
+    let failure = Lock<ServerError?>(nil)
+    do throws(MountError) {
+      try fuse.run { initRequest in
         do throws(ServerError) {
-          try log.takeOver()
-          try link.sendLog(STDERR_FILENO)
-        } catch { Log.warning(error.description) }
+          if let log {
+            try log.takeOver()
+            try link.sendLog(STDERR_FILENO)
+          }
+          try link.ready(initRequest: initRequest)
+          Log.info("mounted at \(request.mountpoint)")
+          fileSystem.resume()
+        } catch {
+          failure.withLock { $0 = error }
+          fuse.stop()
+        }
       }
-      do throws(ServerError) { try link.ready(initRequest: request) } catch { throw .io }
-      Log.info("mounted at \(start.request.mountpoint)")
-      try tree.serve(until: stopped)
     } catch {
-      throw .failed("cannot serve: \(error)")
+      failure.withLock { $0 = .failed("the mount cannot be served: \(error)") }
     }
+    control.stop()
+    loop.stop()
+    fileSystem.stop()
+    do throws(StoreError) { try store.access.catalog.close() } catch { Log.error(error.message) }
     link.close()
+    if let failure = failure.withLock({ $0 }) { throw failure }
+    Log.info("unmounted \(request.mountpoint)")
   }
 
-  private static func check(manifest start: borrowing HelperLink.Start) throws(ServerError) {
-    do throws(Errno) {
-      if start.input == nil { _ = try FileDescriptor.open(start.request.manifest, O_RDONLY) }
+  private static func transferOptions(_ request: MountRequest) -> TransferOptions {
+    var options = TransferOptions()
+    options.headers = request.headers
+    options.certificateFile = request.certificateFile
+    options.netrcFile = request.netrcFile
+    return options
+  }
+
+  private static func readingOptions(_ request: MountRequest, _ store: OpenedStore) -> ReadingOptions {
+    var options = ReadingOptions()
+    options.continuation = ContinuationPolicy(rawValue: request.continuation.rawValue) ?? .playing
+    options.timeout = request.timeout
+    options.maximumSize = store.maximumSize
+    options.minimumFree = request.minFree
+    return options
+  }
+
+  /// The log of a server in the background: what was asked for, else `mediafs.log` in the store.
+  private static func logFile(_ request: MountRequest, _ store: OpenedStore) throws(ServerError) -> LogFile? {
+    if let path = request.logFile { return try LogFile(path: path) }
+    if request.foreground { return nil }
+    return try LogFile(path: store.access.folder.path + "/mediafs.log")
+  }
+
+  private static func listen(
+    _ request: MountRequest, _ store: OpenedStore, _ fileSystem: MediaFileSystem, stop: @escaping @Sendable () -> Void
+  ) throws(ServerError) -> ControlListener {
+    let identity = ServerIdentity(pid: getpid(), mountpoint: request.mountpoint, program: "mediafs \(mediafsVersion)")
+    let service = ControlService(fileSystem: fileSystem, store: store.access, stop: stop)
+    do throws(ControlFailure) {
+      return try ControlListener(store: store.access.folder.path, identity: identity, handler: service)
     } catch {
-      throw .failed("cannot read the manifest \(start.request.manifest): \(error)")
+      throw .failed(error.message)
     }
   }
 }

@@ -1,4 +1,5 @@
 import Control
+import Server
 import FoundationEssentials
 import Storing
 
@@ -74,7 +75,7 @@ enum StatusCommand {
     } catch {
       guard error.kind == .notRunning else { throw error.commandError }
     }
-    return (try CatalogStatus(mount), nil)
+    do throws(ControlFailure) { return (try CatalogStatus(mount), nil) } catch { throw error.commandError }
   }
 
   private static func paths(_ choice: MountSelection.Choice) -> [String]? {

@@ -82,10 +82,9 @@ final class Engine: @unchecked Sendable {
 
   deinit { scratch.deallocate() }
 
-  func connect(port: any ReplyPort, service: any TransferService) {
-    self.port = port
-    self.service = service
-  }
+  func connect(port: any ReplyPort) { self.port = port }
+
+  func connect(service: any TransferService) { self.service = service }
 
   /// Hands a command to the transfer thread. From any thread.
   func post(_ command: Command) {

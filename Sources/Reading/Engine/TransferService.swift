@@ -13,3 +13,5 @@ public protocol TransferService: AnyObject, Sendable {
   /// Makes the loop turn soon. From any thread.
   func wake()
 }
+
+extension TransferLoop: TransferService {}

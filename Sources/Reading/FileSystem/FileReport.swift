@@ -37,12 +37,16 @@ public struct FileReport: Sendable {
 }
 
 extension MediaFileSystem {
+  /// The state of a file that is in memory; nil when only the catalog knows it.
+  public func liveReport(on node: Node, path: String) throws(Errno) -> FileReport? {
+    guard let content = engine.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
+    return try report(on: content, path: path)
+  }
+
   /// The state of a file of the tree.
   public func report(on node: Node) throws(Errno) -> FileReport {
     let path = try engine.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
-    if let content = engine.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) {
-      return try report(on: content, path: path)
-    }
+    if let live = try liveReport(on: node, path: path) { return live }
     let generation = try engine.io { () throws(StoreError) in try store.catalog.generation(current: node.key) }
     let problem = try engine.io { () throws(StoreError) in try store.catalog.problem(of: node.key) }
     return try engine.io { () throws(StoreError) in

@@ -22,10 +22,13 @@ public final class MediaFileSystem: Sendable {
   /// Who is to be called by the transfers.
   public var client: any TransferClient { engine }
 
-  /// Says where late answers go and who brings bytes, and starts its threads. To be called once, before the first request;
-  /// the service's loop starts after it.
-  public func start(port: any ReplyPort, service: any TransferService) {
-    engine.connect(port: port, service: service)
+  /// Says where late answers go. To be called once, before ``start(service:)``.
+  public func connect(_ port: any ReplyPort) { engine.connect(port: port) }
+
+  /// Says who brings bytes, and starts its threads. To be called once, before the first request; the service's loop starts
+  /// after it.
+  public func start(service: any TransferService) {
+    engine.connect(service: service)
     engine.keeper.start()
     engine.finisher.start()
   }

@@ -31,6 +31,7 @@ private enum Queries {
   static let names = SQL("SELECT parent, coalesce(name, wanted), coalesce(wanted, name) FROM entry WHERE id = ?")
   static let source = SQL("SELECT line, coalesce(wanted, name), source FROM entry WHERE id = ?")
   static let meta = SQL("SELECT value FROM meta WHERE name = ?")
+  static let remember = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)")
 }
 
 extension Catalog {
@@ -160,6 +161,22 @@ extension Catalog {
     try read(snapshot: true) { (connection) throws(StoreError) in
       CatalogCounts(
         names: try Self.meta("names", on: connection) ?? 0, files: try Self.meta("files", on: connection) ?? 0)
+    }
+  }
+
+  /// A number that was remembered for the whole store by ``remember(_:_:)``; nil when none was.
+  public func remembered(_ name: String) throws(StoreError) -> Int64? {
+    try read { (connection) throws(StoreError) in try Self.meta(name, on: connection) }
+  }
+
+  /// Remembers a number for the whole store. The names are listed in docs/STORE-FORMAT.md.
+  public func remember(_ name: String, _ value: Int64) throws(StoreError) {
+    try write(durably: false) { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.remember)
+      defer { statement.reset() }
+      statement.bind(1, name)
+      statement.bind(2, value)
+      _ = try statement.step()
     }
   }
 

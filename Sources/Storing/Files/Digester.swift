@@ -45,8 +45,9 @@ public struct Digester: ~Copyable {
     return digest
   }
 
-  /// The digest of the first `size` bytes of an open file, read in pieces of 1 MiB; nil when `isCancelled` (asked before
-  /// each piece) said so. Throws when the file is shorter or cannot be read. Blocks: not for a thread that serves others.
+  /// The digest of the first `size` bytes of an open file, read in pieces of 1 MiB; nil when `isCancelled` (asked
+  /// before each piece) said so. Throws when the file is shorter or cannot be read. Blocks: not for a thread that
+  /// serves others.
   public static func digest(
     of descriptor: Int32, size: Int64, _ algorithm: Checksum.Algorithm, isCancelled: () -> Bool = { false }
   ) throws(StoreError) -> [UInt8]? {
@@ -80,8 +81,8 @@ struct PieceBuffer: ~Copyable {
 
   deinit { memory.deallocate() }
 
-  /// The bytes at `position`, as many as fit and lie before `limit`; valid until the next call. Throws `.corrupt` when the
-  /// file ends before.
+  /// The bytes at `position`, as many as fit and lie before `limit`; valid until the next call. Throws `.corrupt` when
+  /// the file ends before.
   func read(_ descriptor: Int32, at position: Int64, limit: Int64) throws(StoreError) -> UnsafeRawBufferPointer {
     let wanted = Int(min(Int64(PieceBuffer.size), limit - position))
     var filled = 0

@@ -2,8 +2,8 @@ import Base
 import CSystem
 import Glibc
 
-/// An open folder. What is done below it goes by its descriptor, so that renaming or replacing a folder further up cannot
-/// lead a call astray, and no call follows a symbolic link at the name it is given.
+/// An open folder. What is done below it goes by its descriptor, so that renaming or replacing a folder further up
+/// cannot lead a call astray, and no call follows a symbolic link at the name it is given.
 struct Folder: ~Copyable, Sendable {
   let descriptor: FileDescriptor
 
@@ -95,7 +95,7 @@ struct Folder: ~Copyable, Sendable {
   @discardableResult
   static func makeAll(_ path: String, mode: mode_t) throws(Errno) -> Bool {
     if mkdir(path, mode) == 0 {
-      try Folder.open(parent(of: path)).sync()
+      try syncParent(of: path)
       return true
     }
     let error = Errno.current
@@ -107,7 +107,7 @@ struct Folder: ~Copyable, Sendable {
       try makeAll(parent, mode: mode)
       // A second ENOENT is final: the path leads through a dangling link, or its parent was just removed.
       if mkdir(path, mode) == 0 {
-        try Folder.open(parent).sync()
+        try syncParent(of: path)
         return true
       }
       if Errno.current == .exists { return false }
@@ -116,14 +116,32 @@ struct Folder: ~Copyable, Sendable {
     }
   }
 
+  private static func syncParent(of path: String) throws(Errno) {
+    do throws(Errno) {
+      try Folder.open(parent(of: path)).sync()
+    } catch .accessDenied {
+      // It may be written and not read, so it cannot be synced: a power loss may cost the new name, which is made
+      // again.
+    }
+  }
+
   /// The path of the folder that `path` lies in, by its text alone.
   static func parent(of path: String) -> String {
-    let parts = path.split(separator: "/", omittingEmptySubsequences: true)
-    let start = path.hasPrefix("/") ? "/" : ""
+    let parts = pathComponents(path).filter { !$0.isEmpty }
+    let start = isAbsolutePath(path) ? "/" : ""
     if parts.count <= 1 { return start.isEmpty ? "." : "/" }
     return start + parts.dropLast().joined(separator: "/")
   }
 }
+
+/// What stands between the slashes of a path, empty where two meet. By bytes: to a String, a slash with a combining
+/// accent behind it is another character than a slash; to the kernel it is not.
+func pathComponents(_ path: String) -> [String] {
+  path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { String(Substring($0)) }
+}
+
+/// Whether it begins with a slash (by bytes, likewise).
+func isAbsolutePath(_ path: String) -> Bool { path.utf8.first == UInt8(ascii: "/") }
 
 extension stat {
   /// Whether it is a plain file.

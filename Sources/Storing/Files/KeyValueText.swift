@@ -1,5 +1,5 @@
-/// The form of the small text files: a first line `mediafs KIND VERSION`, then `key=value` lines. In a value, `\\` stands for
-/// a backslash and `\n` for a line feed, which a path may have.
+/// The form of the small text files: a first line `mediafs KIND VERSION`, then `key=value` lines. In a value, `\\`
+/// stands for a backslash and `\n` for a line feed, which a path may have.
 enum KeyValueText {
   /// What a text turned out to be.
   enum Content: Equatable {
@@ -14,15 +14,14 @@ enum KeyValueText {
   /// The text of `fields`.
   static func encode(kind: String, version: Int, fields: [(key: String, value: String)]) -> String {
     var text = "mediafs \(kind) \(version)\n"
-    for (key, value) in fields {
-      text += key + "=" + value.replacing("\\", with: "\\\\").replacing("\n", with: "\\n") + "\n"
-    }
+    for (key, value) in fields { text += key + "=" + escaped(value) + "\n" }
     return text
   }
 
   /// What `text` says, if it is of that kind and version. What stands behind an unfinished last line is ignored.
   static func decode(_ text: String, kind: String, version: Int) -> Content {
-    var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    // By scalars: to a String, CR and LF are one character, and a path may end in CR.
+    var lines = text.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false).map { Substring($0) }
     guard lines.count > 1, lines[0].hasPrefix("mediafs \(kind) ") else { return .damaged }
     let found = lines[0].dropFirst("mediafs \(kind) ".count)
     guard found == "\(version)" else { return .unknownVersion(String(found)) }
@@ -30,16 +29,29 @@ enum KeyValueText {
     lines.removeLast()  // behind the last line feed: nothing, or a line that was cut short
     var fields: [String: String] = [:]
     for line in lines {
-      guard let equals = line.firstIndex(of: "=") else { return .damaged }
-      fields[String(line[..<equals])] = unescaped(line[line.index(after: equals)...])
+      let scalars = line.unicodeScalars
+      guard let equals = scalars.firstIndex(of: "=") else { return .damaged }
+      fields[String(scalars[..<equals])] = unescaped(scalars[scalars.index(after: equals)...])
     }
     return .fields(fields)
   }
 
-  private static func unescaped(_ value: Substring) -> String {
+  private static func escaped(_ value: String) -> String {
+    var result = ""
+    for scalar in value.unicodeScalars {
+      switch scalar {
+      case "\\": result += "\\\\"
+      case "\n": result += "\\n"
+      default: result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+
+  private static func unescaped(_ value: Substring.UnicodeScalarView) -> String {
     var result = ""
     var escaped = false
-    for scalar in value.unicodeScalars {
+    for scalar in value {
       if escaped {
         result.unicodeScalars.append(scalar == "n" ? "\n" : scalar)
         escaped = false

@@ -24,8 +24,9 @@ public struct MountRecord: Sendable, Equatable {
 
 /// The mounts of a user, remembered so that a mountpoint is enough to find its store when no server runs.
 ///
-/// One file for each mountpoint in the folder `mounts` beside the stores (``StoreFolder/defaultPath(mountpoint:environment:uid:)``),
-/// of mode 0600, replaced as a whole. Several processes may work on it at the same time.
+/// One file for each mountpoint in the folder `mounts` beside the stores
+/// (``StoreFolder/defaultPath(mountpoint:environment:uid:)``), of mode 0600, replaced as a whole. Several processes may
+/// work on it at the same time.
 public struct MountRegistry: Sendable {
   private static let kind = "mount"
   private static let version = 1
@@ -79,8 +80,8 @@ public struct MountRegistry: Sendable {
     throw failure
   }
 
-  /// What is remembered of `mountpoint` (which need not exist any more, nor answer); nil when nothing is. Throws `.newer`
-  /// for a file that a newer mediafs wrote, `.corrupt` for one that is damaged.
+  /// What is remembered of `mountpoint` (which need not exist any more, nor answer); nil when nothing is. Throws
+  /// `.newer` for a file that a newer mediafs wrote, `.corrupt` for one that is damaged.
   public func find(mountpoint: String) throws(StoreError) -> MountRecord? {
     let path = MountpointName.absolute(mountpoint)
     let name = try MountpointName.fileName(for: path)

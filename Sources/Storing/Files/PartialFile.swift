@@ -2,11 +2,12 @@ import Base
 import CCrypto
 import Glibc
 
-/// The stored bytes of one generation: a sparse file `partial/ID` in the store, in which every byte is at its own offset.
+/// The stored bytes of one generation: a sparse file `partial/ID` in the store, in which every byte is at its own
+/// offset.
 ///
-/// What of it is real the catalog says; a hole reads as zeros. All calls may come from any thread, at the same time; they
-/// go to the disk and may block. The descriptor lives as long as the object, also after ``remove()`` or after the library
-/// took the file over: readers go on with it.
+/// What of it is real the catalog says; a hole reads as zeros. All calls may come from any thread, at the same time;
+/// they go to the disk and may block. The descriptor lives as long as the object, also after ``remove()`` or after the
+/// library took the file over: readers go on with it.
 public final class PartialFile: Sendable {
   /// Syncing's memory, behind `syncing`, which is not held over a call.
   private struct Syncing {
@@ -60,8 +61,8 @@ public final class PartialFile: Sendable {
     return try folder.directory.file(name, O_RDWR | O_CREAT)
   }
 
-  /// pread(2) until the buffer is full or the file ends: how many bytes came. Fewer than the catalog's extents promise mean
-  /// that the file was cut by another hand: they are not stored.
+  /// pread(2) until the buffer is full or the file ends: how many bytes came. Fewer than the catalog's extents promise
+  /// mean that the file was cut by another hand: they are not stored.
   public func read(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     try descriptor.readFully(at: offset, into: buffer)
   }
@@ -73,8 +74,9 @@ public final class PartialFile: Sendable {
 
   /// fdatasync(2); and, the first time for a new file, fsync(2) of the folder, or a power loss could take the name.
   ///
-  /// Once it failed, each later call throws the same: the kernel reports a failed write-back once and may drop the pages, so
-  /// a second try that succeeds proves nothing. Nothing written since the last success may be claimed; open the file anew.
+  /// Once it failed, each later call throws the same: the kernel reports a failed write-back once and may drop the
+  /// pages, so a second try that succeeds proves nothing. Nothing written since the last success may be claimed; open
+  /// the file anew.
   public func syncData() throws(Errno) {
     let (nameIsDurable, failure) = syncing.withLock { ($0.nameIsDurable, $0.failure) }
     if let failure { throw failure }
@@ -89,8 +91,8 @@ public final class PartialFile: Sendable {
   }
 
   /// Gives the space of `range` back (fallocate(2), FALLOC_FL_PUNCH_HOLE); its bytes read as zeros then. False when the
-  /// filesystem has no holes (EOPNOTSUPP): the bytes and their space stay, until the file is removed. Either way they must
-  /// not be claimed any more, and the catalog must have said so durably before.
+  /// filesystem has no holes (EOPNOTSUPP): the bytes and their space stay, until the file is removed. Either way they
+  /// must not be claimed any more, and the catalog must have said so durably before.
   @discardableResult
   public func punch(_ range: ByteRange) throws(Errno) -> Bool {
     if range.isEmpty { return true }  // fallocate calls a length of 0 invalid
@@ -122,9 +124,10 @@ public final class PartialFile: Sendable {
   /// Bytes it takes on the disk (st_blocks).
   public func allocatedBytes() throws(Errno) -> Int64 { Int64(try descriptor.status().st_blocks) * 512 }
 
-  /// Where the filesystem keeps data for it (lseek(2), SEEK_DATA and SEEK_HOLE), in whole blocks: what the catalog claims
-  /// beyond that is not there. A filesystem without holes calls all of it data; one that stores zeros as holes (ZFS when it
-  /// compresses) also calls stored zeros a hole, so that they would be fetched again: wasteful, never wrong.
+  /// Where the filesystem keeps data for it (lseek(2), SEEK_DATA and SEEK_HOLE), in whole blocks: what the catalog
+  /// claims beyond that is not there. A filesystem without holes calls all of it data; one that stores zeros as holes
+  /// (ZFS when it compresses) also calls stored zeros a hole, so that they would be fetched again: wasteful, never
+  /// wrong.
   public func dataRanges() throws(Errno) -> ByteRangeSet {
     var found = ByteRangeSet()
     var position: Int64 = 0

@@ -38,8 +38,8 @@ public final class StoreFolder: Sendable {
 
   /// Opens the store at `path`, made (with the folders it lies in) when it is missing, and takes its lock.
   ///
-  /// Throws `.busy` when another server has it, after up to `wait` seconds in which that one may be ending; `.invalid` when
-  /// the folder belongs to another user, is open to others and not plainly a store, or is no folder.
+  /// Throws `.busy` when another server has it, after up to `wait` seconds in which that one may be ending; `.invalid`
+  /// when the folder belongs to another user, is open to others and not plainly a store, or is no folder.
   public static func open(_ path: String, mountpoint: String, wait: Double) throws(StoreError) -> StoreFolder {
     let folder: Folder
     do throws(Errno) {
@@ -63,8 +63,8 @@ public final class StoreFolder: Sendable {
     return StoreFolder(path: resolved, mountpoint: mountpoint, directory: folder, lock: lock)
   }
 
-  /// Who serves from the store at `path`; nil when nobody does, or there is no store. It is the lock that tells, not the
-  /// text beside it, which a killed server leaves behind.
+  /// Who serves from the store at `path`; nil when nobody does, or there is no store. It is the lock that tells, not
+  /// the text beside it, which a killed server leaves behind.
   public static func holder(of path: String) throws(StoreError) -> StoreHolder? {
     let folder: Folder
     do throws(Errno) {

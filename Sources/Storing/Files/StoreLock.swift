@@ -42,7 +42,9 @@ struct StoreLock: ~Copyable, Sendable {
         _ = try retrying { storing_lock(descriptor.rawValue) }
         break
       } catch {
-        guard error.rawValue == EAGAIN || error == .accessDenied else { throw .file(error, "cannot lock the store \(path)") }
+        guard error.rawValue == EAGAIN || error == .accessDenied else {
+          throw .file(error, "cannot lock the store \(path)")
+        }
       }
       if Instant.now >= deadline {
         let holder = read(descriptor).name
@@ -81,13 +83,15 @@ struct StoreLock: ~Copyable, Sendable {
     } catch {
       if error == .invalid || error == .isDirectory || error.rawValue == ELOOP {
         throw StoreError(
-          kind: .invalid, message: "\(path)/\(name) is no plain file: is \(path) a store? Remove it or choose another --store")
+          kind: .invalid,
+          message: "\(path)/\(name) is no plain file: is \(path) a store? Remove it or choose another --store")
       }
       throw .file(error, "cannot open the lock of the store \(path)")
     }
   }
 
-  /// The lock holds whether or not its text could be written: a full disk must not keep what is stored from being played.
+  /// The lock holds whether or not its text could be written: a full disk must not keep what is stored from being
+  /// played.
   private static func write(_ holder: StoreHolder, to descriptor: borrowing FileDescriptor, path: String) {
     var text = KeyValueText.encode(
       kind: "lock", version: version,

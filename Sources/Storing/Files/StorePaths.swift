@@ -5,8 +5,8 @@ extension StoreFolder {
   /// The store of a mountpoint when none is named: a folder of its own under the user's data folder.
   ///
   /// That is `$XDG_DATA_HOME/mediafs/NAME`, else `~/.local/share/mediafs/NAME`, else (root without a home)
-  /// `/var/lib/mediafs/NAME`, where NAME is the mountpoint's last component, made plain, and a hash of its absolute path.
-  /// Throws `.invalid` for a user without a home.
+  /// `/var/lib/mediafs/NAME`, where NAME is the mountpoint's last component, made plain, and a hash of its absolute
+  /// path. Throws `.invalid` for a user without a home.
   public static func defaultPath(
     mountpoint: String, environment: [String: String], uid: uid_t
   ) throws(StoreError) -> String {
@@ -28,8 +28,8 @@ enum DataFolders {
     all(environment: environment, uid: uid).first
   }
 
-  /// Those to look in. A shell, a service and /etc/fstab differ in what environment they give: root's mount from fstab has
-  /// no HOME, and root asks about it from a shell that has.
+  /// Those to look in. A shell, a service and /etc/fstab differ in what environment they give: root's mount from fstab
+  /// has no HOME, and root asks about it from a shell that has.
   static func all(environment: [String: String], uid: uid_t) -> [String] {
     var folders: [String] = []
     if let data = absolute(environment["XDG_DATA_HOME"]) { folders.append(data + "/mediafs") }
@@ -40,9 +40,8 @@ enum DataFolders {
   }
 
   private static func absolute(_ path: String?) -> String? {
-    guard var path, path.hasPrefix("/") else { return nil }
-    while path.count > 1 && path.hasSuffix("/") { path.removeLast() }
-    return path == "/" ? "" : path
+    guard let path, isAbsolutePath(path) else { return nil }
+    return pathComponents(path).filter { !$0.isEmpty }.map { "/" + $0 }.joined()
   }
 
   /// The home folder that the user database gives (getpwuid_r(3)).
@@ -60,22 +59,22 @@ enum DataFolders {
 
 /// How mountpoints are told apart.
 public enum MountpointName {
-  /// The absolute path of a mountpoint, so that each way to write it gives the same: symbolic links are resolved, also one
-  /// at its end, but the folder itself is never asked anything, because a dead mount may be on it.
+  /// The absolute path of a mountpoint, so that each way to write it gives the same: symbolic links are resolved, also
+  /// one at its end, but the folder itself is never asked anything, because a dead mount may be on it.
   public static func absolute(_ mountpoint: String) -> String {
-    var path = mountpoint.hasPrefix("/") ? mountpoint : (resolvedPath(".") ?? "") + "/" + mountpoint
+    var path = isAbsolutePath(mountpoint) ? mountpoint : (resolvedPath(".") ?? "") + "/" + mountpoint
     // readlink(2) on a mountpoint answers EINVAL from the name cache; the mounted filesystem does not hear of it.
     for _ in 0..<40 {  // as many links as the kernel follows (ELOOP)
       path = resolvingParent(path)
       guard let target = linkTarget(path) else { return path }
-      path = target.hasPrefix("/") ? target : Folder.parent(of: path) + "/" + target
+      path = isAbsolutePath(target) ? target : Folder.parent(of: path) + "/" + target
     }
     return path
   }
 
   /// The plain name for files about the mountpoint at that absolute path: readable, and never two mountpoints' at once.
   static func fileName(for path: String) throws(StoreError) -> String {
-    let last = path.split(separator: "/").last.map(String.init) ?? "root"
+    let last = pathComponents(path).last { !$0.isEmpty } ?? "root"
     var slug = ""
     for scalar in last.unicodeScalars.prefix(40) {
       let isPlain = scalar.isASCII && (scalar.properties.isAlphabetic || scalar.properties.numericType != nil)
@@ -92,13 +91,13 @@ public enum MountpointName {
     return slug + "-" + hexadecimal(hash)
   }
 
-  /// The path with its last component as it is and the rest resolved; by its text alone where the rest leads nowhere.
+  /// The path with its last component as it is and the rest resolved; by its text alone as far as it leads nowhere.
   private static func resolvingParent(_ path: String) -> String {
-    var parts = path.split(separator: "/").filter { $0 != "." }
+    var parts = pathComponents(path).filter { !$0.isEmpty && $0 != "." }
     guard let last = parts.popLast() else { return "/" }
     let text = "/" + parts.joined(separator: "/")
     if last == ".." { return Folder.parent(of: resolvingParent(text)) }
-    let parent = resolvedPath(text) ?? text
+    let parent = resolvedPath(text) ?? resolvingParent(text)
     return parent == "/" ? "/" + last : parent + "/" + last
   }
 

@@ -39,7 +39,8 @@ public struct StoreSpace: Sendable, Equatable {
     // f_frsize is the unit of the counts; filesystems that leave it 0 mean f_bsize.
     let unit = UInt64(status.f_frsize == 0 ? status.f_bsize : status.f_frsize)
     func bytes(_ blocks: UInt64) -> UInt64 {
-      let (product, overflow) = blocks.multipliedReportingOverflow(by: unit)  // network filesystems report "no limit" so
+      // Network filesystems report "no limit" as the largest number.
+      let (product, overflow) = blocks.multipliedReportingOverflow(by: unit)
       return overflow ? .max : product
     }
     total = bytes(UInt64(status.f_blocks))

@@ -15,10 +15,10 @@ public enum CopyState: Sendable, Equatable {
 
 /// The folder of completed copies: plain files of the user's, readable without mediafs.
 ///
-/// Other programs and the user work in it at the same time. So nothing is remembered but its path and its device; each call
-/// walks from its folder down, one component at a time, and follows no symbolic link on the way: the library cannot be made
-/// to lead elsewhere. Calls may come from any thread; they go to the disk and may block. Why it is as it is:
-/// docs/decisions, “The library”.
+/// Other programs and the user work in it at the same time. So nothing is remembered but its path and its device; each
+/// call walks from its folder down, one component at a time, and follows no symbolic link on the way: the library
+/// cannot be made to lead elsewhere. Calls may come from any thread; they go to the disk and may block. Why it is as it
+/// is: docs/decisions, “The library”.
 public struct LibraryFolder: Sendable {
   /// Where a copy from another filesystem grows, hidden, until it is complete.
   static let incoming = ".mediafs-incoming"
@@ -65,7 +65,8 @@ public struct LibraryFolder: Sendable {
     return try state(of: copy, in: folder, as: name.name)
   }
 
-  private func state(of copy: LibraryCopy, in folder: borrowing Folder, as name: String) throws(StoreError) -> CopyState {
+  private func state(of copy: LibraryCopy, in folder: borrowing Folder, as name: String) throws(StoreError) -> CopyState
+  {
     try calling("cannot look at \(path)/\(copy.path)") { () throws(Errno) in
       guard let status = try folder.status(of: name) else { return .missing }
       return looksLike(copy, status, on: folder.descriptor.rawValue) ? .intact : .modified
@@ -91,9 +92,9 @@ public struct LibraryFolder: Sendable {
     throw touched
   }
 
-  /// Whether `status` is what was seen when the copy was placed. The device is not compared: its number is given anew at
-  /// each mount (btrfs, NFS, the order of disks). Where inode and ctime are as fleeting (FAT, exFAT, FUSE, SMB), size and
-  /// mtime have to do.
+  /// Whether `status` is what was seen when the copy was placed. The device is not compared: its number is given anew
+  /// at each mount (btrfs, NFS, the order of disks). Where inode and ctime are as fleeting (FAT, exFAT, FUSE, SMB),
+  /// size and mtime have to do.
   private func looksLike(_ copy: LibraryCopy, _ status: stat, on descriptor: Int32) -> Bool {
     guard status.isPlainFile, Int64(status.st_size) == copy.size, status.modifiedNanoseconds == copy.modified else {
       return false
@@ -147,8 +148,9 @@ public struct LibraryFolder: Sendable {
     return folder
   }
 
-  /// Opens the library's folder. When the user removed it, it is missing, or made anew if `create` says so. When its disk is
-  /// not mounted any more, that is an error: the copies are not gone, and nothing may be placed under the mountpoint.
+  /// Opens the library's folder. When the user removed it, it is missing, or made anew if `create` says so. When its
+  /// disk is not mounted any more, that is an error: the copies are not gone, and nothing may be placed under the
+  /// mountpoint.
   private func root(create: Bool) throws(WalkFailure) -> Folder {
     func other() -> WalkFailure { .failed("", Errno(rawValue: ENODEV)) }
     do throws(Errno) {
@@ -159,14 +161,18 @@ public struct LibraryFolder: Sendable {
       if error == .stale { throw other() }
       guard error == .notFound else { throw .failed("", error) }
     }
+    let parentDevice: UInt64
     do throws(Errno) {
-      guard UInt64(try Folder.open(Folder.parent(of: path)).descriptor.status().st_dev) == device else { throw .stale }
-      guard create else { throw .notFound }
+      parentDevice = UInt64(try Folder.open(Folder.parent(of: path)).descriptor.status().st_dev)
+    } catch {
+      throw .failed("", error)
+    }
+    guard parentDevice == device else { throw other() }
+    guard create else { throw .missing }
+    do throws(Errno) {
       try Folder.makeAll(path, mode: 0o755)
       return try Folder.open(path)
     } catch {
-      if error == .stale { throw other() }
-      if error == .notFound && !create { throw .missing }
       throw .failed("", error)
     }
   }
@@ -188,20 +194,23 @@ enum WalkFailure: Error {
     case .blocked(let path, let status):
       return StoreError(
         kind: .invalid,
-        message: "\(library.path)/\(path) is \(status.kindName), and a folder of that name is needed there: move it away")
+        message:
+          "\(library.path)/\(path) is \(status.kindName), and a folder of that name is needed there: move it away")
     case .failed(let path, let error):
       if path.isEmpty, error.rawValue == ENODEV {
         return StoreError(
-          kind: .io(error), message: "the library \(library.path) is on another filesystem than before: is its disk mounted?")
+          kind: .io(error),
+          message: "the library \(library.path) is on another filesystem than before: is its disk mounted?")
       }
-      return .file(error, path.isEmpty ? "cannot open the library \(library.path)" : "cannot open \(library.path)/\(path)")
+      return .file(
+        error, path.isEmpty ? "cannot open the library \(library.path)" : "cannot open \(library.path)/\(path)")
     }
   }
 }
 
 extension stat {
-  /// st_mtim in nanoseconds since 1970, modulo 2^64 (filesystems know years beyond what 64 bits of nanoseconds do): to be
-  /// compared for equality only.
+  /// st_mtim in nanoseconds since 1970, modulo 2^64 (filesystems know years beyond what 64 bits of nanoseconds do): to
+  /// be compared for equality only.
   var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(st_mtim.tv_nsec) }
   /// st_ctim likewise.
   var changedNanoseconds: Int64 { Int64(st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(st_ctim.tv_nsec) }
@@ -214,8 +223,8 @@ extension stat {
   }
 }
 
-/// The umask of this process (proc(5), status, “Umask”). Not umask(2), which can only read it by changing it under the feet
-/// of other threads. Without /proc the strictest usual one.
+/// The umask of this process (proc(5), status, “Umask”). Not umask(2), which can only read it by changing it under the
+/// feet of other threads. Without /proc the strictest usual one.
 func processUmask() -> mode_t {
   let strict: mode_t = 0o077
   do throws(Errno) {

@@ -7,7 +7,7 @@ struct LibraryPath: Equatable {
 
   /// Throws `.invalid` for a path that is absolute or empty, or has a component that is empty, `.`, `..` or has a NUL.
   init(_ path: String) throws(StoreError) {
-    folders = path.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+    folders = pathComponents(path)
     let isSafe = folders.allSatisfy { component in
       !component.isEmpty && component != "." && component != ".." && !component.utf8.contains(0)
     }
@@ -47,7 +47,8 @@ func numbered(_ name: String, _ number: Int) -> String {
 
 private func isLetterOrDigit(_ byte: UInt8) -> Bool {
   switch byte {
-  case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"):
+  case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+    UInt8(ascii: "A")...UInt8(ascii: "Z"):
     true
   default: false
   }

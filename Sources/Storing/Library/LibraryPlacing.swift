@@ -26,13 +26,13 @@ extension LibraryFolder {
   /// Places a complete, verified and synced partial file at `relativePath`, replacing nothing.
   ///
   /// An identical file that is there is adopted; another one, of whatever kind, makes ours ` (2)`, ` (3)`. `modified`
-  /// (seconds since 1970) becomes its mtime. `recordIntent` gets the path before each attempt and must make it durable; when
-  /// it throws, nothing was placed. Afterwards the caller commits the copy and calls ``PartialFile/remove()``.
+  /// (seconds since 1970) becomes its mtime. `recordIntent` gets the path before each attempt and must make it durable;
+  /// when it throws, nothing was placed. Afterwards the caller commits the copy and calls ``PartialFile/remove()``.
   ///
   /// Throws `.full` when the library's disk is full, `.invalid` when the path cannot be had (something else is where a
-  /// folder must be, or the filesystem does not take the name), `.corrupt` when the partial file is not of that size, and
-  /// `.io` otherwise (ECANCELED when `isCancelled`, asked between pieces of long work, said so). After an error the intent
-  /// stands: ask ``recover(intent:size:modified:partialExists:)`` before placing again.
+  /// folder must be, or the filesystem does not take the name), `.corrupt` when the partial file is not of that size,
+  /// and `.io` otherwise (ECANCELED when `isCancelled`, asked between pieces of long work, said so). After an error the
+  /// intent stands: ask ``recover(intent:size:modified:partialExists:)`` before placing again.
   public func place(
     _ partial: PartialFile, as relativePath: String, size: Int64, modified: Int64?,
     isCancelled: () -> Bool = { false }, recordIntent: (String) throws(StoreError) -> Void
@@ -70,7 +70,9 @@ extension LibraryFolder {
         guard incoming == nil else {
           throw StoreError(
             kind: .invalid,
-            message: "\(self.path)/\(path) is on another filesystem than the library's folder: choose a library that is on one")
+            message:
+              "\(self.path)/\(path) is on another filesystem than the library's folder: choose a library that is on one"
+          )
         }
         let copy = try IncomingCopy(for: partial, in: self)
         incoming = copy
@@ -79,15 +81,17 @@ extension LibraryFolder {
         source = MoveSource(folder: copy.folder.descriptor.rawValue, name: copy.name)
       }
     }
-    throw StoreError(kind: .invalid, message: "\(self.path)/\(relativePath) and every numbered name beside it are taken")
+    throw StoreError(
+      kind: .invalid, message: "\(self.path)/\(relativePath) and every numbered name beside it are taken")
   }
 
   /// After a crash between intent and commit: the copy at the noted path, if it is the file that was being placed.
   ///
-  /// `partialExists`: whether the partial file is still there. Then nil is returned, for the rename did not happen (or was a
-  /// copy): place it again, which finds and adopts what is there already. Without it, the rename took it away; a plain file
-  /// of that size, and of that mtime if `modified` was given to ``place(_:as:size:modified:isCancelled:recordIntent:)``, is
-  /// it. With a checksum at hand, the caller should compare it too.
+  /// `partialExists`: whether the partial file is still there. Then nil is returned, for the rename did not happen (or
+  /// was a copy): place it again, which finds and adopts what is there already. Without it, the rename took it away; a
+  /// plain file of that size, and of that mtime if `modified` was given to
+  /// ``place(_:as:size:modified:isCancelled:recordIntent:)``, is it. With a checksum at hand, the caller should compare
+  /// it too.
   public func recover(
     intent path: String, size: Int64, modified: Int64?, partialExists: Bool
   ) throws(StoreError) -> LibraryCopy? {
@@ -95,7 +99,9 @@ extension LibraryFolder {
     let name = try LibraryPath(path)
     guard let folder = try existing(name.folders) else { return nil }
     return try calling("cannot look at \(self.path)/\(path)") { () throws(Errno) in
-      guard let seen = try folder.status(of: name.name), seen.isPlainFile, Int64(seen.st_size) == size else { return nil }
+      guard let seen = try folder.status(of: name.name), seen.isPlainFile, Int64(seen.st_size) == size else {
+        return nil
+      }
       // FAT keeps even seconds only.
       if let modified, abs(Int64(seen.st_mtim.tv_sec) &- modified) > 1 { return nil }
       let file = try folder.file(name.name, O_RDONLY)
@@ -148,7 +154,9 @@ extension LibraryFolder {
     }
   }
 
-  private func settle(_ partial: PartialFile, _ target: borrowing Folder, _ path: String) throws(StoreError) -> LibraryCopy {
+  private func settle(_ partial: PartialFile, _ target: borrowing Folder, _ path: String) throws(StoreError)
+    -> LibraryCopy
+  {
     try calling("cannot sync \(self.path)/\(path)") { () throws(Errno) in
       try target.sync()
       try partial.folder.syncPartials()
@@ -156,7 +164,9 @@ extension LibraryFolder {
     }
   }
 
-  private func settle(_ copy: IncomingCopy, _ target: borrowing Folder, _ path: String) throws(StoreError) -> LibraryCopy {
+  private func settle(_ copy: IncomingCopy, _ target: borrowing Folder, _ path: String) throws(StoreError)
+    -> LibraryCopy
+  {
     try calling("cannot sync \(self.path)/\(path)") { () throws(Errno) in
       try target.sync()
       try copy.folder.sync()

@@ -7,7 +7,7 @@ import Storing
 /// The state of a mount's files as its store tells it: what `status` answers when no server runs.
 ///
 /// Every page is read anew from the catalog and nothing is kept between two, so a mount of any size takes the same memory.
-struct CatalogStatus: StatusSource {
+public struct CatalogStatus: StatusSource, Sendable {
   /// Asked for at once in a folder: enough to make a query cheap, little to ask in vain when folders come in between.
   private static let step = 64
 
@@ -15,23 +15,38 @@ struct CatalogStatus: StatusSource {
   /// Nil when its folder is not there: nothing can be said of the copies then.
   private let library: LibraryFolder?
   private let libraryPath: String
+  /// What a running server knows better than the catalog: the file at a path, nil when the catalog's word is the last.
+  private let live: @Sendable (Node, String) throws(ControlFailure) -> FileStatus?
 
-  /// Opens the catalog of a mount for reading.
-  init(_ mount: MountRecord) throws(CommandError) {
+  /// Of a running server.
+  init(
+    catalog: Catalog, library: LibraryFolder,
+    live: @escaping @Sendable (Node, String) throws(ControlFailure) -> FileStatus?
+  ) {
+    self.catalog = catalog
+    self.library = library
+    libraryPath = library.path
+    self.live = live
+  }
+
+  /// Opens the catalog of a mount for reading, when no server has it.
+  public init(_ mount: MountRecord) throws(ControlFailure) {
     libraryPath = mount.library
+    live = { (_, _) throws(ControlFailure) in nil }
     do throws(StoreError) {
       catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readOnly)
       // Opening a library makes its folder, which looking must not do.
       var status = stat()
       library = stat(mount.library, &status) == 0 ? try LibraryFolder(mount.library) : nil
     } catch {
-      throw .failed(error.message)
+      throw ControlFailure(.failed, error.message)
     }
   }
 
   // MARK: - StatusSource
 
-  func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
+  /// Sums over the whole mount, or over what the paths name.
+  public func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
     var sums = StatusTotals()
     var rest = query
     rest.after = nil
@@ -57,7 +72,8 @@ struct CatalogStatus: StatusSource {
     return sums
   }
 
-  func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+  /// The next page.
+  public func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     query.all || query.paths != nil ? try walk(query) : try touched(query)
   }
 
@@ -73,7 +89,13 @@ struct CatalogStatus: StatusSource {
     }
     let page = try reading { () throws(StoreError) in try catalog.touched(after: after, limit: query.limit) }
     var files: [FileStatus] = []
-    for entry in page.entries { files.append(try status(entry.path, entry.generation, entry.problem)) }
+    for entry in page.entries {
+      if let now = try live(entry.node, entry.path) {
+        files.append(now)
+      } else {
+        files.append(try status(entry.path, entry.generation, entry.problem))
+      }
+    }
     return StatusPage(
       files: files, next: page.next.map { "\(String($0.high, radix: 16)),\(String($0.low, radix: 16))" })
   }
@@ -153,6 +175,7 @@ struct CatalogStatus: StatusSource {
   // MARK: - One file
 
   private func status(of node: Node, path: String) throws(ControlFailure) -> FileStatus {
+    if let now = try live(node, path) { return now }
     let (generation, problem) = try reading { () throws(StoreError) in
       (try catalog.generation(current: node.key), try catalog.problem(of: node.key))
     }

@@ -1,0 +1,39 @@
+import Base
+import Glibc
+import Storing
+
+/// What a user asks for besides reading: fetch this now, drop that.
+extension MediaFileSystem {
+  /// Completes these files, now and over restarts; whatever of them failed is tried again.
+  public func fetch(_ inodes: [Inode]) {
+    // On the keeper's thread: a folder of many files is loaded there, a few milliseconds each, without holding up a client.
+    engine.keeper.perform { [engine] in
+      for inode in inodes {
+        do throws(Errno) {
+          let content = try engine.content(of: inode)
+          if content.guarded.withLock({ $0.phase == .complete }) {
+            try engine.recheck(content)
+            if content.guarded.withLock({ $0.phase == .complete }) { continue }
+          }
+          engine.post(.fetch(content))
+        } catch {
+          Log.error("inode \(inode) cannot be fetched: \(error)")
+        }
+      }
+    }
+  }
+
+  /// Drops what is stored of a file, its completed copy too, and returns when that is done. False when nothing was stored.
+  /// Blocks for the disk: not for a thread that serves the kernel.
+  public func clear(_ node: Node) throws(Errno) -> Bool {
+    let generation = try engine.io { () throws(StoreError) in try store.catalog.generation(current: node.key) }
+    let isInMemory = engine.table.withLock { $0.current[node.key] != nil }
+    guard generation != nil || isInMemory else { return false }
+    let content = try engine.content(of: node.inode)
+    let hadBytes = content.guarded.withLock { !$0.state.stored.isEmpty }
+    let done = Signal()
+    engine.clear(content) { done.raise() }
+    done.wait()
+    return hadBytes
+  }
+}

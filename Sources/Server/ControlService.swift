@@ -1,0 +1,130 @@
+import Base
+import Control
+import Manifest
+import Reading
+import Storing
+
+/// What the control socket asks, answered from the running file system.
+final class ControlService: ControlHandler {
+  private let fileSystem: MediaFileSystem
+  private let store: StoreAccess
+  private let status: CatalogStatus
+  private let end: @Sendable () -> Void
+
+  init(fileSystem: MediaFileSystem, store: StoreAccess, stop: @escaping @Sendable () -> Void) {
+    self.fileSystem = fileSystem
+    self.store = store
+    end = stop
+    status = CatalogStatus(catalog: store.catalog, library: store.library) { (node, path) throws(ControlFailure) in
+      do throws(Errno) {
+        return try fileSystem.liveReport(on: node, path: path).map(FileStatus.init)
+      } catch {
+        throw ControlFailure(.failed, "the state of \(path) cannot be told: \(error)")
+      }
+    }
+  }
+
+  func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals { try status.totals(query) }
+  func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage { try status.page(query) }
+  func stop() { end() }
+
+  func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget] {
+    var targets: [FetchTarget] = []
+    for path in paths {
+      try forEachFile(at: path) { (node, path) throws(ControlFailure) in
+        targets.append(FetchTarget(id: node.entry, path: path))
+      }
+    }
+    fileSystem.fetch(try nodes(of: targets))
+    return targets
+  }
+
+  private func nodes(of targets: [FetchTarget]) throws(ControlFailure) -> [Inode] {
+    var inodes: [Inode] = []
+    for target in targets {
+      if let node = try reading({ () throws(StoreError) in try store.catalog.find(path: target.path) }) {
+        inodes.append(node.inode)
+      }
+    }
+    return inodes
+  }
+
+  func progress(of targets: [FetchTarget]) -> [FetchProgress] {
+    targets.map { target in
+      do {
+        guard let node = try store.catalog.find(path: target.path) else {
+          return FetchProgress(path: target.path, state: .failed, stored: 0, error: "it is not in the mount any more")
+        }
+        let file = FileStatus(try fileSystem.report(on: node))
+        return FetchProgress(
+          path: target.path, state: file.state, stored: file.stored, size: file.size, rate: file.rate,
+          error: file.error, advice: file.advice)
+      } catch {
+        return FetchProgress(path: target.path, state: .failed, stored: 0, error: "\(error)")
+      }
+    }
+  }
+
+  func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
+    var report = ClearReport()
+    for path in paths ?? [""] {
+      try forEachFile(at: path) { (node, path) throws(ControlFailure) in
+        do throws(Errno) {
+          let before = try fileSystem.report(on: node)
+          if before.state == .modified {
+            report.keptFiles += 1
+            report.kept.append(.init(path: path, reason: "a user changed its copy in the library"))
+            return
+          }
+          guard try fileSystem.clear(node) else { return }
+          report.files += 1
+          report.bytes += before.stored
+        } catch {
+          throw ControlFailure(.failed, "\(path) cannot be cleared: \(error)")
+        }
+      }
+    }
+    return report
+  }
+
+  /// Every file at or below a path, folder by folder, a page of names at a time.
+  private func forEachFile(
+    at path: String, _ body: (Node, String) throws(ControlFailure) -> Void
+  ) throws(ControlFailure) {
+    guard let first = try reading({ () throws(StoreError) in try store.catalog.find(path: path) }) else {
+      throw ControlFailure(.notFound, "there is no \(path) in the mount")
+    }
+    if first.kind == .file { return try body(first, path) }
+    var folders = [(inode: first.inode, path: path)]
+    while let folder = folders.popLast() {
+      var cookie: Int64 = 0
+      while true {
+        let after = cookie
+        let nodes = try reading { () throws(StoreError) in
+          try store.catalog.list(folder.inode, after: after, limit: 256)
+        }
+        for node in nodes {
+          let path = folder.path.isEmpty ? node.name : "\(folder.path)/\(node.name)"
+          if node.kind == .folder { folders.append((node.inode, path)) } else { try body(node, path) }
+          cookie = node.entry
+        }
+        if nodes.isEmpty { break }
+      }
+    }
+  }
+
+  private func reading<Value>(_ body: () throws(StoreError) -> Value) throws(ControlFailure) -> Value {
+    do throws(StoreError) { return try body() } catch { throw ControlFailure(.failed, error.message) }
+  }
+}
+
+extension FileStatus {
+  /// The file system's word for it.
+  init(_ report: FileReport) {
+    self.init(
+      path: report.path, state: FileState(rawValue: report.state.rawValue) ?? .failed, stored: report.stored,
+      size: report.size, ranges: report.ranges.ranges.map { [$0.start, $0.end] }, rate: report.rate,
+      transfers: report.transfers, error: report.error,
+      advice: report.error == nil ? nil : report.state == .failed ? "open the file or fetch it, to try again" : nil)
+  }
+}

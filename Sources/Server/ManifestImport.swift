@@ -1,0 +1,101 @@
+import Base
+import Glibc
+import Manifest
+import Storing
+
+/// Makes the manifest the tree, unless it is the one that the tree is of already.
+enum ManifestImport {
+  /// Problems beyond this many are counted, not listed.
+  private static let listed = 100
+  /// A file that changed so lately may change again without its time showing it (seconds).
+  private static let settling: Int64 = 2
+
+  static func run(
+    _ request: MountRequest, input: borrowing FileDescriptor?, into catalog: Catalog
+  ) throws(StoreError) {
+    let file: FileDescriptor
+    do throws(Errno) {
+      if request.readsStandardInput {
+        switch input {
+        // A new open file description, so that every server reads it from its start.
+        case .some(let given): file = try FileDescriptor.open("/proc/self/fd/\(given.rawValue)", O_RDONLY)
+        case .none: throw .invalid
+        }
+      } else {
+        file = try FileDescriptor.open(request.manifest, O_RDONLY)
+      }
+    } catch {
+      throw StoreError(kind: .invalid, message: "the manifest \(name(of: request)) cannot be read: \(error)")
+    }
+    try run(request, file, into: catalog)
+  }
+
+  private static func name(of request: MountRequest) -> String {
+    request.readsStandardInput ? "standard input" : request.manifest
+  }
+
+  private static func run(
+    _ request: MountRequest, _ file: consuming FileDescriptor, into catalog: Catalog
+  ) throws(StoreError) {
+    let name = name(of: request)
+    let fingerprint = try fingerprint(of: file, request)
+    if !fingerprint.isEmpty, try catalog.importedFingerprint() == fingerprint {
+      Log.debug("the manifest is unchanged")
+      return
+    }
+    let reader: ManifestReader
+    do throws(ManifestError) {
+      reader = try ManifestReader(descriptor: file, name: name)
+    } catch {
+      throw StoreError(kind: .invalid, message: "\(error)")
+    }
+    var problems = 0
+    let report = try catalog.importManifest(reader, fingerprint: fingerprint, strict: request.strict) { problem in
+      problems += 1
+      guard problems <= listed else { return }
+      Log.warning("\(name):\(problem.line): \(problem.message)")
+    }
+    if problems > listed {
+      Log.warning("\(name): \(problems - listed) more problems; `mediafs check` lists them all")
+    }
+    Log.debug("\(name): \(report.files) files in \(report.folders) folders")
+  }
+
+  /// What tells this state of the manifest from others; empty when that cannot be told yet.
+  private static func fingerprint(
+    of file: borrowing FileDescriptor, _ request: MountRequest
+  ) throws(StoreError) -> [UInt8] {
+    let status: stat
+    do throws(Errno) {
+      status = try file.status()
+    } catch {
+      throw StoreError(kind: .invalid, message: "the manifest \(name(of: request)) cannot be read: \(error)")
+    }
+    if request.readsStandardInput {
+      let digest = try Digester.digest(of: file.rawValue, size: Int64(status.st_size), .sha256) ?? []
+      return tagged("stdin", request, digest)
+    }
+    guard status.st_mode & S_IFMT == S_IFREG, Int64(time(nil)) - Int64(status.st_mtim.tv_sec) > settling else {
+      return []
+    }
+    let numbers = [
+      Int64(status.st_dev), Int64(status.st_ino), Int64(status.st_size), Int64(status.st_mtim.tv_sec),
+      Int64(status.st_mtim.tv_nsec), Int64(status.st_ctim.tv_sec), Int64(status.st_ctim.tv_nsec),
+    ]
+    return tagged("file", request, Array("\(numbers) \(request.manifest)".utf8))
+  }
+
+  /// The version of the importer and what changes its outcome are part of the fingerprint.
+  private static func tagged(_ kind: String, _ request: MountRequest, _ rest: [UInt8]) -> [UInt8] {
+    Array("1 \(kind) \(request.strict) ".utf8) + rest
+  }
+}
+
+/// The process's environment.
+func processEnvironment() -> [String: String] {
+  var result: [String: String] = [:]
+  for name in ["HOME", "XDG_DATA_HOME", "USER"] {
+    if let value = getenv(name) { result[name] = String(cString: value) }
+  }
+  return result
+}

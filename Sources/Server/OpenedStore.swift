@@ -1,0 +1,97 @@
+import Base
+import Glibc
+import Manifest
+import Reading
+import Storing
+
+/// The store of a mount, opened for serving: locked, its manifest imported, what a crash left tidied.
+struct OpenedStore {
+  let access: StoreAccess
+  /// The bound of the partial files in bytes.
+  let maximumSize: Int64
+
+  /// Opens (or makes) everything. Waits a moment for a server of the same store that is just ending.
+  ///
+  /// `input`: what came on standard input when that is the manifest.
+  init(_ request: MountRequest, input: borrowing FileDescriptor?) throws(ServerError) {
+    do throws(StoreError) {
+      let environment = processEnvironment()
+      let path: String
+      if let named = request.store {
+        path = named
+      } else {
+        path = try StoreFolder.defaultPath(mountpoint: request.mountpoint, environment: environment, uid: geteuid())
+      }
+      try Self.refuseInside(request, store: path)
+      let folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
+      let catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
+      let library = try LibraryFolder(request.library ?? folder.defaultLibraryPath)
+      access = StoreAccess(catalog: catalog, folder: folder, library: library)
+      let bound = try Self.defaultMaximum(catalog, folder)
+      maximumSize = request.maxSize ?? bound
+      _ = try catalog.applyPendingExtensions()
+      try Self.tidy(access)
+      try ManifestImport.run(request, input: input, into: catalog)
+      let registry = try MountRegistry(environment: environment, uid: geteuid())
+      try registry.remember(
+        MountRecord(
+          mountpoint: request.mountpoint, store: folder.path, library: library.path, manifest: request.manifest))
+    } catch {
+      throw .failed(error.message)
+    }
+  }
+
+  /// How long to wait for the lock, in seconds: a server whose mount was just taken away may still be saving.
+  private static let patience = 5.0
+
+  /// A store, library or manifest inside the mount would be read through the mount itself.
+  private static func refuseInside(_ request: MountRequest, store: String) throws(StoreError) {
+    let places = [("store", store), ("library", request.library), ("manifest", request.manifest)]
+    for (what, path) in places {
+      guard let path, path.hasPrefix("/") else { continue }
+      if (path + "/").hasPrefix(request.mountpoint + "/") {
+        throw StoreError(
+          kind: .invalid,
+          message: "the \(what) \(path) lies inside the mountpoint \(request.mountpoint): choose a place outside")
+      }
+    }
+  }
+
+  /// Half of what is free when the store is made, remembered from then on.
+  private static func defaultMaximum(_ catalog: Catalog, _ folder: StoreFolder) throws(StoreError) -> Int64 {
+    if let remembered = try catalog.remembered("maximum_size") { return remembered }
+    let maximum = Int64(clamping: try folder.space().available / 2)
+    try catalog.remember("maximum_size", maximum)
+    return maximum
+  }
+
+  /// Finishes or takes back what a crash cut short (docs/STORE-FORMAT.md, "Order of writing").
+  private static func tidy(_ store: StoreAccess) throws(StoreError) {
+    try store.library.cleanTemporaries(of: store.folder)
+    let there = Set(try store.folder.partialIDs())
+    for (generation, path) in try store.catalog.placements() {
+      let copy = try store.library.recover(
+        intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified,
+        partialExists: there.contains(generation.id))
+      if let copy {
+        try store.catalog.apply([.placed(generation: generation.id, copy)], durably: true)
+      } else if there.contains(generation.id) {
+        try store.catalog.apply([.continues(generation: generation.id, true)], durably: true)
+      } else {
+        try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
+      }
+    }
+    // No handle is left on what was superseded.
+    var last: Int64 = 0
+    while true {
+      let old = try store.catalog.supersededGenerations(limit: 256, after: last)
+      guard let end = old.last else { break }
+      try store.catalog.apply(old.map { .forgotten(generation: $0.id) }, durably: true)
+      last = end.id
+    }
+    for id in there {
+      let generation = try store.catalog.generation(id)
+      if generation == nil || generation?.state == .complete { _ = try PartialFile.remove(id, in: store.folder) }
+    }
+  }
+}

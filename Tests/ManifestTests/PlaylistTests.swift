@@ -1,0 +1,98 @@
+import Manifest
+import Testing
+
+@Suite("M3U playlists")
+struct PlaylistTests {
+  @Test func titlesAsNames() throws {
+    let reading = try read(
+      """
+      #EXTM3U
+      #EXTINF:123,Artist - Song
+      https://example.com/1.mp3
+      # a comment
+      #EXTINF:-1 tvg-id="a,b" group-title="News, and more",Channel / One.flac
+      https://example.com/2.flac?x=1
+      https://example.com/3.ogg
+      #EXTINF:5,Mr. Smith vs. St.Anger
+      https://example.com/4.opus
+      #EXTINF:5,No extension anywhere
+      https://example.com/5
+      #EXTINF:5,Own.mkv
+      https://example.com/6
+      #EXTINF:5,
+      https://example.com/7.mp3
+      #EXTINF:5,..
+        https://example.com/8.mp3
+      """)
+    #expect(reading.problems == [])
+    #expect(
+      reading.paths == [
+        "Artist - Song.mp3", "Channel _ One.flac", "3.ogg", "Mr. Smith vs. St.Anger.opus", "No extension anywhere",
+        "Own.mkv", "7.mp3", "__.mp3",
+      ])
+    #expect(reading.entries.map(\.mayGainExtension) == [false, false, false, false, true, false, false, false])
+    #expect(reading.entries.map(\.line) == [3, 6, 7, 9, 11, 13, 15, 17])
+  }
+
+  @Test func toldByNameOrFirstLine() throws {
+    let text = "#EXTINF:1,Title\nhttps://example.com/a.mp3\n"
+    for name in ["x.m3u", "/a/b.M3U8", "x.m3u8"] { #expect(try read(text, name: name).paths == ["Title.mp3"]) }
+    for name in ["x.txt", "m3u", "-", "a.m3u/x"] { #expect(try read(text, name: name).paths == ["a.mp3"]) }
+    #expect(try read("\u{FEFF}#EXTM3U\r\n" + text).paths == ["Title.mp3"])
+    #expect(try read("\n#EXTM3U url-tvg=\"x\"\n" + text).paths == ["Title.mp3"])
+    #expect(try read("# hello\n#EXTM3U\n" + text).paths == ["a.mp3"])
+  }
+
+  @Test func aTitleIsForOneURL() throws {
+    let reading = try read(
+      "#EXTM3U\n#EXTINF:1,One\nftp://h/1.mp3\nhttps://h/2.mp3\n#EXTINF:1,A\n#EXTINF:1,B\nhttps://h/3.mp3")
+    #expect(reading.paths == ["2.mp3", "B.mp3"])
+    #expect(reading.errors.map(\.line) == [3])
+  }
+
+  @Test func relativeURLs() throws {
+    let text = "#EXTM3U\na b/1.mp3\n../2.mp3\n/3.mp3\n//other.org/4.mp3\nhttps://x/5.mp3\n"
+    let without = try read(text)
+    #expect(without.entries.map(\.urls) == [["https://x/5.mp3"]])
+    #expect(without.errors.map(\.line) == [2, 3, 4, 5])
+    #expect(without.errors.allSatisfy { $0.message.contains("base") })
+    let with = try read(text, base: ManifestBase(url: "https://example.com/lists/today.m3u?x=1"))
+    #expect(with.problems == [])
+    #expect(
+      with.entries.map { $0.urls[0] } == [
+        "https://example.com/lists/a%20b/1.mp3", "https://example.com/2.mp3", "https://example.com/3.mp3",
+        "https://other.org/4.mp3", "https://x/5.mp3",
+      ])
+    // aria2's format has no relative URLs.
+    #expect(try read("a.mp3", base: ManifestBase(url: "https://example.com/")).entries.isEmpty)
+  }
+
+  @Test func basesThatAreNone() {
+    for url in ["", "example.com", "ftp://example.com/", "https://"] {
+      #expect(throws: ManifestError.self) { try ManifestBase(url: url) }
+    }
+  }
+
+  @Test func aStreamsPlaylist() {
+    for tag in ["#EXT-X-TARGETDURATION:10", "#EXT-X-STREAM-INF:BANDWIDTH=1"] {
+      #expect(throws: ManifestError.streamPlaylist(name: "x.txt", line: 3)) {
+        try read("#EXTM3U\n#EXT-X-VERSION:3\n\(tag)\n1.ts\n", name: "x.txt")
+      }
+    }
+  }
+
+  @Test func whatCannotPlayAsAFile() throws {
+    let lines = [
+      ("https://h/live.m3u8?token=geheim", true), ("https://h/live.M3U8", true), ("https://h/x.mpd", true),
+      ("https://h/a.ism/Manifest", true), ("https://h/a.mp4", false), ("https://h/m3u8", false),
+      ("https://h/a.mp4\thttps://h/b.mpd", true), ("https://h/a.mp4?x=.m3u8", false),
+    ]
+    for (line, isWarned) in lines {
+      let entry = try #require(try read(line).entries.first)
+      let warning = playlistWarning(for: entry)
+      #expect((warning != nil) == isWarned, "\(line)")
+      #expect(warning?.contains("geheim") != true)
+    }
+    #expect(playlistWarning(for: try entry("out=live.m3u8")) != nil)
+  }
+}

@@ -1,0 +1,56 @@
+import Manifest
+import Testing
+
+/// What a manifest gave.
+struct Reading {
+  var entries: [ManifestEntry] = []
+  var problems: [ManifestProblem] = []
+  var errors: [ManifestProblem] { problems.filter { $0.severity == .error } }
+  /// The paths of the entries.
+  var paths: [String] { entries.map { ($0.folder + [$0.name]).joined(separator: "/") } }
+}
+
+/// Reads everything of `reader`.
+func readAll(_ reader: consuming ManifestReader) throws -> Reading {
+  var reader = reader
+  var reading = Reading()
+  while let item = try reader.next() {
+    switch item {
+    case .entry(let entry): reading.entries.append(entry)
+    case .problem(let problem): reading.problems.append(problem)
+    }
+  }
+  return reading
+}
+
+/// Reads `text`.
+func read(_ text: String, name: String = "urls.txt", base: ManifestBase = .none) throws -> Reading {
+  try readAll(ManifestReader(bytes: Array(text.utf8), name: name, base: base))
+}
+
+/// The entry of `options` (lines without their white space) below one URL.
+func entry(_ options: String..., url: String = "https://example.com/a.mp4") throws -> ManifestEntry {
+  let reading = try read(url + "\n" + options.map { "  \($0)\n" }.joined())
+  #expect(reading.problems == [])
+  return try #require(reading.entries.first)
+}
+
+/// The one problem with `option` below a good URL, whose entry must be there all the same.
+func problem(_ option: String) throws -> ManifestProblem {
+  let reading = try read("https://example.com/a.mp4\n " + option + "\n")
+  #expect(reading.entries.count == 1)
+  #expect(reading.problems.count == 1)
+  return try #require(reading.problems.first)
+}
+
+/// Random numbers that can be had again: SplitMix64 (Steele, Lea, Flood, 2014).
+struct Seeded: RandomNumberGenerator {
+  var state: UInt64
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var value = state
+    value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
+    return value ^ (value >> 31)
+  }
+}

@@ -1,0 +1,108 @@
+import Base
+import CSystem
+import Glibc
+import Reading
+
+@testable import Mount
+
+/// A synthetic filesystem on a real mount, with a scratch folder beside it. `end` takes both away.
+final class RealMount: Sendable {
+  let folder: String
+  let path: String
+  let fileSystem: SyntheticFileSystem
+  let session: ServedSession<SyntheticFileSystem>
+  /// The INIT request's bytes, once served.
+  let initRequest = Lock<[UInt8]?>(nil)
+  /// How `run` ended, once it did.
+  let ending = Lock<Result<Void, MountError>?>(nil)
+  private let server = Lock<[OwnedThread]>([])
+
+  init(_ nodes: [SyntheticFileSystem.Node], change: (inout MountOptions) -> Void = { _ in }) throws {
+    var template = Array("\(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")/mediafs-mount-XXXXXX".utf8CString)
+    guard mkdtemp(&template) != nil else { throw Errno.current }
+    folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    path = folder + "/mnt"
+    guard mkdir(path, 0o755) == 0 else { throw Errno.current }
+    var options = MountOptions(mountedAt: 1_700_000_000)
+    change(&options)
+    fileSystem = SyntheticFileSystem(nodes)
+    session = try ServedSession(device: mountFuse(at: path), fileSystem: fileSystem, options: options)
+    let serving = OwnedThread(name: "test-serve") {
+      let result: Result<Void, MountError>
+      do throws(MountError) {
+        try self.session.run { bytes in self.initRequest.withLock { $0 = bytes } }
+        result = .success(())
+      } catch { result = .failure(error) }
+      self.ending.withLock { $0 = result }
+    }
+    let answering = OwnedThread(name: "test-answer") {
+      while !self.fileSystem.state.withLock({ $0.isEnding }) {
+        self.fileSystem.answerParked()
+        usleep(2000)
+      }
+    }
+    server.withLock { $0 = [serving, answering] }
+  }
+
+  /// Unmounts, whatever is open or parked, and waits for the threads.
+  func end() {
+    session.stop()  // a server that stopped is unmounted as well as one that did not
+    umount(force: true)
+    fileSystem.state.withLock { $0.isEnding = true }
+    for thread in server.withLock({ threads in defer { threads = [] }; return threads }) { thread.join() }
+    rmdir(path)
+    _ = Program.run("rm -r \(folder)")
+  }
+
+  func umount(force: Bool) {
+    if geteuid() == 0 {
+      umount2(path, force ? Int32(MNT_FORCE | MNT_DETACH) : 0)
+    } else {
+      _ = Program.run("fusermount3 -u \(force ? "-z" : "") \(path)")
+    }
+  }
+
+  /// Runs a shell script in the mount; `REF` is the scratch folder.
+  func sh(_ script: String) -> Program.Result { Program.run("export LC_ALL=C REF=\(folder); cd \(path) && { \(script)\n}") }
+
+  /// Writes what `node` should hold to `name` in the scratch folder.
+  func writeReference(_ node: SyntheticFileSystem.Node, _ name: String) throws {
+    let file = try FileDescriptor.open("\(folder)/\(name)", O_RDWR | O_CREAT)
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(node.size), alignment: 16)
+    defer { buffer.deallocate() }
+    fill(buffer, node.inode, at: 0)
+    try file.writeFully(UnsafeRawBufferPointer(buffer), at: 0)
+  }
+}
+
+/// Mounts as a helper would and returns the descriptor: by mount(2) for root, else through fusermount3.
+private func mountFuse(at path: String) throws -> FileDescriptor {
+  if geteuid() == 0 {
+    let device = try FileDescriptor.open("/dev/fuse", O_RDWR)
+    let options = "fd=\(device.rawValue),rootmode=40000,user_id=0,group_id=0,allow_other,max_read=131072"
+    // 6: MS_NOSUID and MS_NODEV, which two modules give in different types.
+    guard mount("mediafs-test", path, "fuse", 6, options) == 0 else {
+      throw Errno.current
+    }
+    return device
+  }
+  var pair: [Int32] = [-1, -1]
+  guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0 else { throw Errno.current }
+  let ours = FileDescriptor(owning: pair[0])
+  let theirs = FileDescriptor(owning: pair[1])
+  let result = Program.run("_FUSE_COMMFD=\(theirs.rawValue) fusermount3 -o max_read=131072 -- \(path)")
+  guard result.status == 0 else { throw Errno.accessDenied }
+  var byte: UInt8 = 0
+  var device: Int32 = -1
+  guard csystem_receive_descriptor(ours.rawValue, &byte, 1, &device) > 0, device >= 0 else { throw Errno.io }
+  return FileDescriptor(owning: device)
+}
+
+/// Waits until `condition` holds; false when it does not within 20 seconds (a bound for a broken run, no measure).
+func eventually(_ condition: () -> Bool) -> Bool {
+  for _ in 0..<4000 {
+    if condition() { return true }
+    usleep(5000)
+  }
+  return condition()
+}

@@ -1,0 +1,151 @@
+import Base
+import Glibc
+import Reading
+import Testing
+
+@testable import Mount
+
+/// The tests on a real mount, one after the other.
+@Suite(.serialized) struct Tests {}
+
+extension Tests {
+  @Suite("The tree seen through a real mount")
+  struct Tree_ {
+    @Test("ls, find and stat")
+    func programs() throws {
+      let mount = try RealMount(Tree.sound) {
+        $0.uid = 1234
+        $0.gid = 4321
+      }
+      defer { mount.end() }
+      #expect(mount.sh("ls | sort").output == """
+        big.bin\nempty\nfolder\nlate.bin\nmany\nplain.bin\nsizeless.bin\nstream.bin\n
+        """)
+      #expect(mount.sh("find . -type f | wc -l; find folder many -type f | wc -l").output == "3007\n3001\n")
+      #expect(mount.sh("ls -lR . | grep -c '^-r--r--r-- 1 1234 4321'; ls many | sort -u | wc -l").output == "3007\n3000\n")
+      #expect(mount.sh("stat -c '%a %u %g %s %b %Y %Z %X %h %i' plain.bin folder empty").output == """
+        444 1234 4321 5243003 10241 1000000000 1000000000 1700000000 1 2
+        555 1234 4321 0 0 1000000000 1000000000 1700000000 1 100
+        444 1234 4321 0 0 1000000000 1000000000 1700000000 1 4\n
+        """)
+      #expect(mount.sh("ls -ai folder | sort -n").output.split(separator: "\n").map { $0.drop { $0 == " " } } == [
+        "1 ..", "100 .", "101 'Ünder café.txt'"].map { $0[...] } || mount.sh("ls -ai folder").output.contains("Ünder"))
+      #expect(mount.sh("cat 'folder/Ünder café.txt' | wc -c; cat folder/../empty plain.bin/x").output.hasSuffix("Not a directory\n"))
+      #expect(mount.sh("stat -f -c '%S %b %f %a %c %l' .").output == "4096 1000 500 400 77 255\n")
+      #expect(mount.sh("test -r plain.bin && test ! -w plain.bin && test ! -x plain.bin && test -x folder").status == 0)
+    }
+
+    @Test("the umask is taken from files and folders")
+    func umask() throws {
+      let mount = try RealMount(Tree.sound) { $0.umask = 0o027 }
+      defer { mount.end() }
+      #expect(mount.sh("stat -c %a plain.bin folder .").output == "440\n550\n550\n")
+    }
+
+    @Test("telldir, seekdir and rewinddir in a folder of many buffers")
+    func seeking() throws {
+      let mount = try RealMount(Tree.sound)
+      defer { mount.end() }
+      let folder = try #require(opendir("\(mount.path)/many"))
+      defer { closedir(folder) }
+      func rest() -> [(position: Int, name: String)] {
+        var names: [(Int, String)] = []
+        while true {
+          let position = telldir(folder)
+          guard let entry = readdir(folder) else { return names }
+          let name = withUnsafePointer(to: &entry.pointee.d_name) {
+            String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+          }
+          names.append((position, name))
+        }
+      }
+      let all = rest()
+      #expect(all.count == 3002 && Set(all.map(\.name)).count == 3002)
+      #expect(all.prefix(3).map(\.name) == [".", "..", "file 0"])
+      for index in [0, 1, 2, 3, 57, 1500, 3001] {
+        seekdir(folder, all[index].position)
+        #expect(rest().map(\.name) == all[index...].map(\.name))
+      }
+      rewinddir(folder)
+      #expect(rest().map(\.name) == all.map(\.name))
+      #expect(Set(all.map(\.position)).count == 3002)
+    }
+
+    @Test("a listing that is read again comes from the kernel's cache, and is the same")
+    func listedTwice() throws {
+      let mount = try RealMount(Tree.sound)
+      defer { mount.end() }
+      let first = mount.sh("ls -f many | sort")
+      #expect(mount.sh("ls -f many | sort") == first)
+      #expect(first.output.split(separator: "\n").count == 3002)
+    }
+
+    @Test("extended attributes, with the protocol of sizes")
+    func extendedAttributes() throws {
+      let mount = try RealMount(Tree.sound)
+      defer { mount.end() }
+      let path = "\(mount.path)/plain.bin"
+      var value = [UInt8](repeating: 0, count: 10)
+      #expect(getxattr(path, "user.mime_type", nil, 0) == 10)
+      #expect(getxattr(path, "user.mime_type", &value, 10) == 10)
+      #expect(value == Array("audio/flac".utf8))
+      #expect(getxattr(path, "user.mime_type", &value, 9) == -1 && errno == ERANGE)
+      #expect(getxattr(path, "user.empty", &value, 10) == 0)
+      #expect(getxattr(path, "user.none", &value, 10) == -1 && errno == ENODATA)
+      #expect(getxattr(path, "security.capability", &value, 10) == -1 && errno == ENODATA)
+      #expect(getxattr(path, "trusted.x", &value, 10) == -1 && errno == ENODATA)
+      #expect(getxattr(path, "system.posix_acl_access", &value, 10) == -1 && errno == EOPNOTSUPP)
+      var names = [CChar](repeating: 0, count: 26)
+      #expect(listxattr(path, nil, 0) == 26)
+      #expect(listxattr(path, &names, 26) == 26)
+      #expect(names == "user.empty\0user.mime_type\0".utf8.map { CChar(bitPattern: $0) })
+      #expect(listxattr(path, &names, 25) == -1 && errno == ERANGE)
+    }
+
+    @Test("whatever would write is EROFS")
+    func writes() throws {
+      let mount = try RealMount(Tree.sound)
+      defer { mount.end() }
+      let (file, new) = ("\(mount.path)/plain.bin", "\(mount.path)/new")
+      let calls: [(String, () -> Int32)] = [
+        ("open for writing", { open(file, O_WRONLY) }), ("open for both", { open(file, O_RDWR) }),
+        ("open and truncate", { open(file, O_RDONLY | O_TRUNC) }), ("create", { creat(new, 0o644) }),
+        ("truncate", { truncate(file, 0) }), ("chmod", { chmod(file, 0o777) }), ("chown", { chown(file, 1, 1) }),
+        ("utimes", { utimes(file, nil) }), ("mkdir", { mkdir(new, 0o755) }), ("rmdir", { rmdir("\(mount.path)/folder") }),
+        ("unlink", { unlink(file) }), ("rename", { rename(file, new) }), ("link", { link(file, new) }),
+        ("symlink", { symlink(file, new) }), ("mknod", { mknod(new, S_IFIFO | 0o644, 0) }),
+        ("setxattr", { setxattr(file, "user.x", "x", 1, 0) }), ("removexattr", { removexattr(file, "user.mime_type") }),
+        ("access", { access(file, W_OK) }),
+      ]
+      for (name, call) in calls {
+        errno = 0
+        let result = call()
+        #expect(result == -1 && errno == EROFS, "\(name): \(result), \(Errno.current)")
+      }
+      #expect(mount.sh("touch new; mv plain.bin x; rm -f empty; chmod 600 empty; echo >>empty").output
+        .split(separator: "\n").allSatisfy { $0.hasSuffix("Read-only file system") })
+    }
+
+    @Test("a name that leads elsewhere is looked up again after it was invalidated")
+    func invalidation() throws {
+      let mount = try RealMount(Tree.sound)
+      defer { mount.end() }
+      #expect(mount.sh("stat -c '%i %s' plain.bin; stat -c %i plain.bin; ls -i many | wc -l").output == "2 5243003\n2\n3000\n")
+      let old = open("\(mount.path)/plain.bin", O_RDONLY)
+      defer { close(old) }
+      mount.fileSystem.state.withLock { state in
+        state.nodes[2]?.parent = 0
+        state.nodes[20_000] = .init(inode: 20_000, parent: 1, name: "plain.bin", size: 77)
+        state.nodes[20_001] = .init(inode: 20_001, parent: 1, name: "added", size: 78)
+      }
+      #expect(mount.sh("stat -c '%i %s' plain.bin").output == "2 5243003\n")  // kept by the kernel
+      for name in ["plain.bin", "plain.bin", "added", "never known"] {
+        mount.session.invalidate(parent: rootInode, name: name)
+      }
+      #expect(eventually { mount.sh("stat -c '%i %s' plain.bin added").output == "20000 77\n20001 78\n" })
+      #expect(mount.sh("ls -i | grep plain").output.contains("20000"))
+      var byte: UInt8 = 0
+      #expect(pread(old, &byte, 1, 5_000_000) == 1 && byte == pattern(2, 5_000_000))
+    }
+  }
+}

@@ -1,0 +1,150 @@
+import Base
+import Glibc
+import Testing
+
+@testable import Storing
+
+@Suite struct LibraryRecoveryTests {
+  let bytes = sampleBytes(2_500_000)
+  var size: Int64 { Int64(bytes.count) }
+
+  @Test func aCrashBetweenIntentAndRename() throws {
+    let fixture = try LibraryFixture()
+    let partial = try fixture.partial(1, bytes)
+    let crash = StoreError(kind: .full, message: "the intent could not be noted")
+    let thrown = failure { () throws(StoreError) in
+      _ = try fixture.library.place(partial, as: "a/b.mp3", size: size, modified: 5) { _ throws(StoreError) in
+        throw crash
+      }
+    }
+    #expect(thrown?.kind == .full)
+    #expect(try Folder.open(fixture.library.path + "/a").names().isEmpty)
+    let recovered = try fixture.library.recover(intent: "a/b.mp3", size: size, modified: 5, partialExists: true)
+    #expect(recovered == nil)
+    #expect(try fixture.place(partial, as: "a/b.mp3", size: bytes.count).copy.path == "a/b.mp3")
+  }
+
+  @Test func aCrashBetweenRenameAndCommit() throws {
+    let fixture = try LibraryFixture()
+    let placed = try fixture.place(fixture.partial(1, bytes), as: "a/b.mp3", size: bytes.count, modified: 5)
+    let recovered = try fixture.library.recover(intent: "a/b.mp3", size: size, modified: 5, partialExists: false)
+    #expect(recovered == placed.copy)
+    #expect(
+      try fixture.library.recover(intent: "a/b.mp3", size: size, modified: nil, partialExists: false) == placed.copy)
+    // Neither another file nor another place is taken for ours.
+    #expect(try fixture.library.recover(intent: "a/b.mp3", size: size - 1, modified: 5, partialExists: false) == nil)
+    #expect(try fixture.library.recover(intent: "a/b.mp3", size: size, modified: 9, partialExists: false) == nil)
+    #expect(try fixture.library.recover(intent: "a/c.mp3", size: size, modified: 5, partialExists: false) == nil)
+    #expect(try fixture.library.recover(intent: "b/b.mp3", size: size, modified: 5, partialExists: false) == nil)
+    #expect(try fixture.library.recover(intent: "a", size: 4096, modified: nil, partialExists: false) == nil)
+  }
+
+  @Test func aCrashBetweenLinkAndUnlink() throws {
+    let fixture = try LibraryFixture()
+    let partial = try fixture.partial(1, bytes)
+    try #require(link(fixture.store.path + "/partial/1", fixture.library.path + "/b.mp3") == 0)
+    let placed = try fixture.place(partial, as: "b.mp3", size: bytes.count)
+    #expect(placed.copy.path == "b.mp3" && !placed.adopted)
+    #expect(try fixture.store.partialIDs().isEmpty)
+    try partial.remove()
+    #expect(try fixture.library.check(placed.copy) == .intact)
+    #expect(try fixture.names() == ["b.mp3"])
+  }
+
+  @Test func placingTwiceIsPlacingOnce() throws {
+    let fixture = try LibraryFixture()
+    let partial = try fixture.partial(1, bytes)
+    let first = try fixture.place(partial, as: "b.mp3", size: bytes.count)
+    let second = try fixture.place(partial, as: "b.mp3", size: bytes.count)
+    #expect(first.copy.inode == second.copy.inode && first.copy.path == second.copy.path)
+    #expect(try fixture.library.check(second.copy) == .intact)
+  }
+
+  @Test func anotherFilesystemGetsACopy() throws {
+    try withOtherFilesystem { other in
+      let fixture = try LibraryFixture(across: other)
+      let partial = try fixture.partial(1, bytes)
+      let placed = try fixture.place(partial, as: "a/b.mp3", size: bytes.count)
+      #expect(!placed.adopted && fixture.bytes("a/b.mp3") == bytes)
+      #expect(placed.copy.modified == 1_700_000_001_000_000_000)
+      #expect(other.status("library/a/b.mp3")?.st_mode == S_IFREG | (0o644 & ~processUmask()))
+      #expect(try fixture.library.check(placed.copy) == .intact)
+      #expect(try fixture.store.partialIDs() == [1], "the caller removes it once the copy is committed")
+      // A crash before the commit: the next start finds the copy.
+      #expect(try fixture.library.recover(intent: "a/b.mp3", size: size, modified: nil, partialExists: true) == nil)
+      let again = try fixture.place(partial, as: "a/b.mp3", size: bytes.count)
+      #expect(again.adopted && again.copy.inode == placed.copy.inode)
+      try fixture.library.cleanTemporaries(of: fixture.store)
+      #expect(try fixture.names() == ["a"])
+    }
+  }
+
+  @Test func aCopyThatIsBrokenOffLeavesNothing() throws {
+    try withOtherFilesystem { other in
+      let fixture = try LibraryFixture(across: other)
+      let partial = try fixture.partial(1, bytes)
+      var asked = 0
+      let ended = failure { () throws(StoreError) in
+        _ = try fixture.library.place(
+          partial, as: "b.mp3", size: size, modified: nil,
+          isCancelled: {
+            asked += 1
+            return asked == 2
+          }, recordIntent: { _ in })
+      }
+      #expect(ended?.kind == .io(Errno(rawValue: ECANCELED)))
+      #expect(try fixture.names() == [LibraryFolder.incoming])
+      #expect(try Folder.open(fixture.library.path + "/" + LibraryFolder.incoming).names().isEmpty)
+    }
+  }
+
+  @Test func whatACrashLeftOfACopyIsCleaned() throws {
+    try withOtherFilesystem { other in
+      let fixture = try LibraryFixture(across: other)
+      let folder = fixture.library.path + "/" + LibraryFolder.incoming
+      mkdir(folder, 0o755)
+      let ours = try IncomingCopy.tag(of: fixture.store) + "1"
+      try fixture.occupy(LibraryFolder.incoming + "/" + ours, [1, 2])
+      try fixture.occupy(LibraryFolder.incoming + "/0123456789ab-1", [1, 2])
+      // Placing goes over what is left of an earlier attempt.
+      let placed = try fixture.place(fixture.partial(1, bytes), as: "b.mp3", size: bytes.count)
+      #expect(fixture.bytes("b.mp3") == bytes && !placed.adopted)
+      try fixture.occupy(LibraryFolder.incoming + "/" + ours, [1, 2])
+      try fixture.library.cleanTemporaries(of: fixture.store)
+      #expect(try Folder.open(folder).names() == ["0123456789ab-1"], "another store's stays")
+      unlink(folder + "/0123456789ab-1")
+      try fixture.library.cleanTemporaries(of: fixture.store)
+      try fixture.library.cleanTemporaries(of: fixture.store)
+      #expect(try fixture.names() == ["b.mp3"])
+    }
+  }
+
+  @Test func aCopyIsNumberedToo() throws {
+    try withOtherFilesystem { other in
+      let fixture = try LibraryFixture(across: other)
+      let partial = try fixture.partial(1, bytes)
+      // The name is taken while the copy is made: between the first attempt and the second.
+      var intents: [String] = []
+      let placed = try fixture.library.place(partial, as: "b.mp3", size: size, modified: nil) { path in
+        intents.append(path)
+        guard intents.count == 2 else { return }
+        do { try fixture.occupy("b.mp3", [9]) } catch { Issue.record(error) }
+      }
+      #expect(placed.copy.path == "b (2).mp3" && intents == ["b.mp3", "b.mp3", "b (2).mp3"])
+      #expect(fixture.bytes("b.mp3") == [9] && fixture.bytes("b (2).mp3") == bytes)
+    }
+  }
+
+  @Test func aCopyThatCannotFitIsNotBegun() throws {
+    try withOtherFilesystem { other in
+      let fixture = try LibraryFixture(across: other)
+      let partial = try PartialFile(in: fixture.store, id: 1, create: true)
+      // Sparse, and larger than any free space.
+      let size = Int64(clamping: try StoreSpace.measure(other.path).available) + (1 << 30)
+      try partial.put([1], at: size - 1)
+      let refused = failure { () throws(StoreError) in _ = try fixture.place(partial, as: "a", size: Int(size)) }
+      #expect(refused?.kind == .full)
+      #expect(try Folder.open(fixture.library.path + "/" + LibraryFolder.incoming).names().isEmpty)
+    }
+  }
+}
