@@ -75,7 +75,9 @@ struct ControlSession {
         throw ControlFailure(.malformed, "clear takes either \"paths\" or \"all\": true")
       }
       var reply = ControlReply(.cleared)
-      reply.cleared = try handler.clear(everything ? nil : try some(paths))
+      var report = try handler.clear(everything ? nil : try some(paths))
+      report.kept = Array(report.kept.prefix(ControlLimits.shown))
+      reply.cleared = report
       try put(reply)
       try put(ControlReply(.done))
     case .stop:
@@ -125,10 +127,16 @@ struct ControlSession {
     try put(ControlReply(.done))
   }
 
+  /// Says a report, in several when many files are over at once: a message has room for so many paths only.
   private mutating func put(_ report: FetchReport) throws(ControlFailure) {
     var reply = ControlReply(.report)
     reply.report = report
-    try put(reply)
+    var rest = report.changes[...]
+    repeat {
+      reply.report?.changes = Array(rest.prefix(ControlLimits.shown))
+      rest = rest.dropFirst(ControlLimits.shown)
+      try put(reply)
+    } while !rest.isEmpty
   }
 
   /// Queues one line; what has come together is sent in pieces, not line by line.

@@ -106,6 +106,18 @@ import Testing
     #expect(last.changes.map(\.path) == ["d/a"])
   }
 
+  @Test func manyFilesOverAtOnceFitTheMessages() throws {
+    let paths = (0..<900).map { String(repeating: "\"", count: 4000) + "\($0)" }
+    let server = try RunningServer(paths.map { FileStatus(path: $0) })
+    server.handler.state.withLock { state in
+      for path in paths { state.steps[path] = [FetchProgress(path: path, state: .complete, stored: 1, size: 1)] }
+    }
+    var seen: [String] = []
+    let last = try server.connect().fetch([""], wait: true) { seen += $0.changes.map(\.path) }
+    #expect(seen == paths)
+    #expect(last.complete == 900)
+  }
+
   @Test func aFetchNeedNotBeWaitedFor() throws {
     let server = try RunningServer([FileStatus(path: "a")])
     let report = try server.connect().fetch(["a"], wait: false)
