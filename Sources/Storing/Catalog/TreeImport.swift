@@ -313,11 +313,12 @@ struct TreeImport {
     return try ImportRow(first: statement)
   }
 
-  /// Whether a new row may take `name`, which `holder` has. An unlisted holder may come back on a later line.
+  /// Whether a new row may take `name`, which `holder` has, at once. An unlisted holder, or the unlisted entry of an alias, may
+  /// come back on a later line: that is known in step 3.
   private func isFree(_ name: String, in parent: Int64, holder: ImportRow?) throws(StoreError) -> Bool {
     if holder != nil { return false }
     guard hasAliases else { return true }
-    return try !EntryNames(connection: connection, hasAliases: true).isAlias(name, in: parent, ofAnotherThan: nil)
+    return try !EntryNames(connection: connection, hasAliases: true).isAlias(name, in: parent)
   }
 }
 
@@ -351,11 +352,12 @@ enum ImportQueries {
   static let columns = "SELECT id, parent, kind, listed, name IS NOT NULL, wanted, key_high, key_low, line FROM entry"
   static let byName = SQL("\(columns) WHERE parent = ? AND name = ?")
   static let byID = SQL("\(columns) WHERE id = ?")
-  // The unary plus keeps SQLite from walking the table in the order of ids.
+  // At most one: an earlier twin's own twin is gone by then. The plus before `id` keeps SQLite from walking the table; the one
+  // before `kind` from asking whether entry_key's `kind = 0` fits the bound value: it would prepare the statement anew for each.
   static let byWanted = SQL(
     """
-    \(columns) WHERE parent = ? AND wanted = ? AND key_high = ? AND key_low = ? AND kind = ?
-      AND +id < ? ORDER BY +id LIMIT 1
+    \(columns) WHERE parent = ? AND wanted = ? AND key_high = ? AND key_low = ? AND +kind = ?
+      AND +id < ? LIMIT 1
     """)
   static let source = SQL("SELECT source FROM entry WHERE id = ?")
   static let insert = SQL(
