@@ -5,7 +5,7 @@ import Testing
 
 @testable import Storing
 
-/// A temporary folder that is removed at its end.
+/// A temporary folder that is removed when the process ends: catalogs in it may outlive this object.
 final class CatalogFolder {
   let path: String
 
@@ -16,11 +16,12 @@ final class CatalogFolder {
     }
     precondition(mkdtemp(&template) != nil, "mkdtemp: \(Errno.current)")
     path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-  }
-
-  deinit {
-    for name in files() { unlink(path + "/" + name) }
-    rmdir(path)
+    let made = path
+    let isFirst = foldersToRemove.withLock { folders in
+      folders.append(made)
+      return folders.count == 1
+    }
+    if isFirst { atexit(removeFolders) }
   }
 
   var catalog: String { path + "/catalog.sqlite" }
@@ -29,18 +30,7 @@ final class CatalogFolder {
     try Catalog.open(path: catalog, access: access, bootID: Array(boot.utf8))
   }
 
-  func files() -> [String] {
-    guard let folder = opendir(path) else { return [] }
-    defer { closedir(folder) }
-    var names: [String] = []
-    while let item = readdir(folder) {
-      let name = withUnsafePointer(to: &item.pointee.d_name) { pointer in
-        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      if name != "." && name != ".." { names.append(name) }
-    }
-    return names.sorted()
-  }
+  func files() -> [String] { fileNames(in: path) }
 
   func contents(_ name: String) throws -> [UInt8] {
     let descriptor = try FileDescriptor.open(path + "/" + name, O_RDONLY)
@@ -67,6 +57,29 @@ final class CatalogFolder {
     for name in files() where !name.hasSuffix("-shm") { try copy.write(contents(name), to: name) }
     return copy
   }
+}
+
+private let foldersToRemove = Lock<[String]>([])
+
+// A plain function, for atexit(3).
+private func removeFolders() {
+  for folder in foldersToRemove.withLock({ $0 }) {
+    for name in fileNames(in: folder) { unlink(folder + "/" + name) }
+    rmdir(folder)
+  }
+}
+
+private func fileNames(in path: String) -> [String] {
+  guard let folder = opendir(path) else { return [] }
+  defer { closedir(folder) }
+  var names: [String] = []
+  while let item = readdir(folder) {
+    let name = withUnsafePointer(to: &item.pointee.d_name) { pointer in
+      pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+    }
+    if name != "." && name != ".." { names.append(name) }
+  }
+  return names.sorted()
 }
 
 /// The error that `body` throws; nil when it throws none.
