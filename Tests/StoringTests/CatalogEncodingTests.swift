@@ -34,7 +34,9 @@ import Testing
     // Whatever comes: an answer, not a crash.
     var generator = Seeded(name: "noise")
     for _ in 0..<2000 {
-      let bytes = (0..<Int.random(in: 0...40, using: &generator)).map { _ in UInt8.random(in: 0...255, using: &generator) }
+      let bytes = (0..<Int.random(in: 0...40, using: &generator)).map { _ in
+        UInt8.random(in: 0...255, using: &generator)
+      }
       bytes.withUnsafeBytes {
         _ = ByteRangeSet(encoded: $0)
         var reader = BlobReader($0)

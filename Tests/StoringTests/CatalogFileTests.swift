@@ -128,6 +128,34 @@ import Testing
     #expect(try fresh.problem(of: key(1)) == nil)
   }
 
+  @Test func aFirstImportThatCrashesLeavesNothing() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    // Long sources, so that pages are written before the import is done.
+    var entries = (1...3000).map { line("a \($0)", $0) }
+    for index in entries.indices {
+      entries[index].urls.append("https://example.com/" + String(repeating: "x", count: 12_000))
+    }
+    var rest = entries[...]
+    var left: CatalogFolder?
+    _ = try catalog.importItems(fingerprint: [1], strict: false, report: { _ in }) { () throws(StoreError) in
+      if let next = rest.popFirst() { return .entry(next) }
+      do { left = try folder.crashed() } catch { throw StoreError(.invalid, "\(error)") }
+      return nil
+    }
+    #expect(try catalog.counts().files == 3000)
+    let crashed = try #require(left)
+    #expect(crashed.files() == ["catalog.sqlite", "catalog.sqlite-journal"])
+    #expect(try crashed.contents("catalog.sqlite").count > 4 << 20)
+    // Who only looks cannot roll it back.
+    #expect(storeError { _ = try crashed.open(.readOnly).counts() } != nil)
+    let later = try crashed.open()
+    #expect(try later.tree().isEmpty)
+    #expect(try later.importedFingerprint() == nil)
+    try later.load([line("b", 1)])
+    #expect(try Set(later.tree().keys) == ["b"])
+  }
+
   @Test func pathsWithOddCharactersWork() throws {
     let folder = CatalogFolder()
     let path = folder.path + "/100% ä?#.sqlite"

@@ -7,12 +7,14 @@ import Testing
 @Suite struct CatalogGenerationTests {
   private func record(_ id: Int64, _ number: UInt64, size: Int64? = 1000) -> GenerationRecord {
     GenerationRecord(
-      id: id, key: key(number), validators: Validators(etag: "\"\(id)\"", etagIsWeak: false, lastModified: 1_700_000_000 + id),
+      id: id, key: key(number),
+      validators: Validators(etag: "\"\(id)\"", etagIsWeak: false, lastModified: 1_700_000_000 + id),
       size: size, mediaType: "video/mp4")
   }
 
   private let copy = LibraryCopy(
-    path: "a", size: 1000, modified: 1_700_000_000_123_456_789, changed: 1_700_000_001_000_000_000, device: .max, inode: 77)
+    path: "a", size: 1000, modified: 1_700_000_000_123_456_789, changed: 1_700_000_001_000_000_000, device: .max,
+    inode: 77)
 
   @Test func aGenerationIsRememberedOverReopening() throws {
     let folder = CatalogFolder()
@@ -65,8 +67,10 @@ import Testing
       #expect(try later.generation(100)?.stored == [0..<300])
       #expect(try later.generation(101)?.stored == [])
       #expect(try later.partialsByUse().map(\.storedBytes) == [300])
-      #expect(try later.totals() == CatalogTotals(
-        files: 2, partial: 1, complete: 0, problems: 0, partialBytes: 300, completeBytes: 0))
+      #expect(
+        try later.totals()
+          == CatalogTotals(
+            files: 2, partial: 1, complete: 0, problems: 0, partialBytes: 300, completeBytes: 0))
       guard access == .readWrite else { continue }
       // A third boot believes only what the second wrote as synced.
       try later.apply([.extents(generation: 100, stored: [0..<400], synced: [0..<350])], durably: false)
@@ -98,7 +102,12 @@ import Testing
     #expect(try catalog.problem(of: key(1)) == "y")
     try catalog.apply([.problem(key(1), nil)], durably: true)
     #expect(try catalog.problem(of: key(1)) == nil)
+    // Nothing new, but what came before is to be synced: SQLite does that only with a commit that writes.
+    let log = try folder.contents("catalog.sqlite-wal")
+    try catalog.apply([], durably: false)
+    #expect(try folder.contents("catalog.sqlite-wal") == log)
     try catalog.apply([], durably: true)
+    #expect(try folder.contents("catalog.sqlite-wal") != log)
   }
 
   @Test func aNewGenerationGetsNewInodes() throws {
@@ -152,7 +161,8 @@ import Testing
     let catalog = try folder.open()
     try catalog.load([line("a", 1)])
     try catalog.apply(
-      [.learned(record(100, 1)), .continues(generation: 100, true), .placing(generation: 100, path: "x/ä")], durably: true)
+      [.learned(record(100, 1)), .continues(generation: 100, true), .placing(generation: 100, path: "x/ä")],
+      durably: true)
     let left = try folder.crashed().open()
     #expect(try left.placements().map(\.path) == ["x/ä"])
     #expect(try left.placements().first?.generation.id == 100)
@@ -164,8 +174,10 @@ import Testing
     #expect(placed.stored == [0..<1000])
     #expect(!placed.continues)
     #expect(try left.partialsByUse().isEmpty)
-    #expect(try left.totals() == CatalogTotals(
-      files: 1, partial: 0, complete: 1, problems: 0, partialBytes: 0, completeBytes: 1000))
+    #expect(
+      try left.totals()
+        == CatalogTotals(
+          files: 1, partial: 0, complete: 1, problems: 0, partialBytes: 0, completeBytes: 1000))
     // Deleted by its user: remote again, and what is known stays known.
     try left.apply([.dropped(generation: 100)], durably: true)
     #expect(try left.generation(100) == record(100, 1))
@@ -177,7 +189,8 @@ import Testing
     try catalog.load([line("a", 1), line("b", 2), line("c", 3), line("d", 4)])
     for number in 1...4 as ClosedRange<Int64> {
       try catalog.apply(
-        [.learned(record(100 + number, UInt64(number))), .continues(generation: 100 + number, number != 2)], durably: false)
+        [.learned(record(100 + number, UInt64(number))), .continues(generation: 100 + number, number != 2)],
+        durably: false)
     }
     try catalog.apply([.placed(generation: 104, copy)], durably: false)
     #expect(try catalog.continuing(limit: 9, after: 0).map(\.id) == [101, 103])
@@ -199,10 +212,11 @@ import Testing
         ], durably: false)
     }
     try catalog.apply([.dropped(generation: 104)], durably: false)
-    #expect(try catalog.partialsByUse() == [
-      StoredPartial(id: 102, key: key(2), storedBytes: 2, usedAt: 48),
-      StoredPartial(id: 101, key: key(1), storedBytes: 1, usedAt: 49),
-    ])
+    #expect(
+      try catalog.partialsByUse() == [
+        StoredPartial(id: 102, key: key(2), storedBytes: 2, usedAt: 48),
+        StoredPartial(id: 101, key: key(1), storedBytes: 1, usedAt: 49),
+      ])
   }
 
   @Test func allThatIsTouchedIsPagedThrough() throws {
@@ -213,7 +227,9 @@ import Testing
     for number in stride(from: 1, through: 70, by: 2) as StrideThrough<Int64> {
       changes.append(.learned(record(1000 + number, UInt64(number))))
     }
-    for number in stride(from: 1, through: 70, by: 3) as StrideThrough<UInt64> { changes.append(.problem(key(number), "p\(number)")) }
+    for number in stride(from: 1, through: 70, by: 3) as StrideThrough<UInt64> {
+      changes.append(.problem(key(number), "p\(number)"))
+    }
     try catalog.apply(changes, durably: false)
     for limit in [1, 2, 7, 1000] {
       var found: [String: (Int64?, String?)] = [:]
@@ -241,6 +257,7 @@ import Testing
 }
 
 extension ByteRangeSet: ExpressibleByArrayLiteral {
+  /// The set of those ranges: `[0..<10, 20..<30]`.
   public init(arrayLiteral ranges: Range<Int64>...) {
     self.init()
     for range in ranges { insert(ByteRange(range.lowerBound, range.upperBound)) }

@@ -13,7 +13,9 @@ import Testing
   @Test func aTreeIsLookedUpAndListed() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()
-    let report = try catalog.load([line("b.mp3", 1), line("music/a/x.flac", 2), line("music/y.flac", 3), line("a.mp3", 1)])
+    let report = try catalog.load([
+      line("b.mp3", 1), line("music/a/x.flac", 2), line("music/y.flac", 3), line("a.mp3", 1),
+    ])
     #expect(report == ImportReport(epoch: 1, files: 4, folders: 2, problems: 0, duplicates: 0))
     #expect(try catalog.counts() == CatalogCounts(names: 6, files: 4))
     // The manifest's order, by id.
@@ -116,7 +118,8 @@ import Testing
       let fingerprint = try catalog.importedFingerprint()
       #expect(storeError { _ = try load([], strict: false) }?.kind == .invalid)
       #expect(storeError { _ = try load([problem], strict: false) }?.kind == .invalid)
-      #expect(storeError { _ = try load([.entry(line("z", 9)), problem], strict: true) }?.message.contains("line 2") == true)
+      #expect(
+        storeError { _ = try load([.entry(line("z", 9)), problem], strict: true) }?.message.contains("line 2") == true)
       #expect(try catalog.tree() == before)
       #expect(try catalog.importedFingerprint() == fingerprint)
       try catalog.load([line("a", 1)], fingerprint: [1])
@@ -191,7 +194,8 @@ import Testing
     let folder = CatalogFolder()
     var catalog = try folder.open()
     let entries = [
-      line("talk", 1, mayGain: true), line("talk", 2, mayGain: true), line("fixed", 1), line("x/talk", 1, mayGain: true),
+      line("talk", 1, mayGain: true), line("talk", 2, mayGain: true), line("fixed", 1),
+      line("x/talk", 1, mayGain: true),
       line("talk.mp4", 3),
     ]
     try catalog.load(entries)

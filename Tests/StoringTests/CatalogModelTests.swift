@@ -45,7 +45,9 @@ private struct NameModel {
   private mutating func row(
     _ parent: Int?, _ isFolder: Bool, _ wanted: String, _ key: UInt64, _ mayGain: Bool, _ found: inout [Int]
   ) -> Int {
-    let known = rows.firstIndex { $0.parent == parent && $0.isFolder == isFolder && $0.wanted == wanted && $0.key == key }
+    let known = rows.firstIndex {
+      $0.parent == parent && $0.isFolder == isFolder && $0.wanted == wanted && $0.key == key
+    }
     if let known {
       if !found.contains(known) { found.append(known) }
       return known

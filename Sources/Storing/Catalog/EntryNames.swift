@@ -6,8 +6,8 @@ struct EntryNames {
   let connection: SQLiteConnection
   let hasAliases: Bool
 
-  /// Makes `name` free for `entry` if no listed entry has it and no alias leads by it to another listed one: whether it is
-  /// free now. An unlisted entry that has it loses it.
+  /// Makes `name` free for `entry` if no listed entry has it and no alias leads by it to another listed one: whether it
+  /// is free now. An unlisted entry that has it loses it.
   func take(_ name: String, in parent: Int64, for entry: Int64) throws(StoreError) -> Bool {
     if hasAliases, try isAlias(name, in: parent, ofAnotherThan: entry) { return false }
     let holder = try connection.statement(NameQueries.holder)
@@ -96,8 +96,8 @@ private enum NameQueries {
 }
 
 extension Catalog {
-  /// Puts the extensions that were learned into the names of their entries, and keeps the names until now as aliases. To be
-  /// called before a mount, never under one: a listed name does not change there. Returns how many names changed.
+  /// Puts the extensions that were learned into the names of their entries, and keeps the names until now as aliases.
+  /// To be called before a mount, never under one: a listed name does not change there. Returns how many names changed.
   public func applyPendingExtensions() throws(StoreError) -> Int {
     // Most mounts have none, and need not write.
     let isAny = try read { (connection) throws(StoreError) in
