@@ -1,4 +1,5 @@
 #pragma once
+#include <malloc.h>
 #include <sqlite3.h>
 
 // SQLITE_TRANSIENT is a cast that Swift cannot import: SQLite copies the bytes during the call.

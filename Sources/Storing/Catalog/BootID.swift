@@ -2,7 +2,8 @@ import Base
 import CSystem
 import Glibc
 
-/// Names the time from one start of the machine to the next: bytes that were written and not synced are only there within it.
+/// Names the time from one start of the machine to the next: bytes that were written and not synced are only there
+/// within it.
 enum BootID {
   /// random(4), `/proc/sys/kernel/random/boot_id`, as it stands. Where it cannot be read, bytes that no other run has:
   /// then nothing recent is believed.

@@ -3,9 +3,9 @@ import Base
 /// The durable index of a store: the tree of names, what is known of each resource, and which of its bytes are stored
 /// (docs/STORE-FORMAT.md).
 ///
-/// Any thread may call anything. Reads use connections of their own, one for each thread that reads at the same time, and
-/// never wait for a write (SQLite's write-ahead log). Writes wait for one another: a write is a short transaction, except
-/// an import. All errors are ``StoreError``.
+/// Any thread may call anything. Reads use connections of their own, one for each thread that reads at the same time,
+/// and never wait for a write (SQLite's write-ahead log). Writes wait for one another: a write is a short transaction,
+/// except an import. All errors are ``StoreError``.
 ///
 /// Locks: `ids`, `pool` and `writer` are taken one at a time. `writer` alone is held over file operations:
 /// being the only one who writes is its purpose, and no read needs it.
@@ -33,7 +33,8 @@ public final class Catalog: Sendable {
     var end: Int64 = 0
   }
 
-  /// How many idle read connections are kept: as many as there are threads that answer the kernel, at 2 MiB at most each.
+  /// How many idle read connections are kept: as many as there are threads that answer the kernel, at 2 MiB at most
+  /// each.
   private static let keptConnections = 8
   /// How many ids are reserved at once: one sync of the log for that many, and as many are lost at a crash.
   private static let idBlock: Int64 = 1024

@@ -4,10 +4,11 @@ import Manifest
 
 // What the reading room learns, written in short transactions.
 
-/// One thing to be remembered. A change about a generation that the catalog does not know does nothing: it was forgotten.
+/// One thing to be remembered. A change about a generation that the catalog does not know does nothing: it was
+/// forgotten.
 public enum CatalogChange: Sendable {
-  /// The first generation of a resource (nothing stored of it yet), or the size, type and validators of a known id. Another
-  /// generation of the same resource that is current makes it an error: see ``Catalog/supersede(_:by:)``.
+  /// The first generation of a resource (nothing stored of it yet), or the size, type and validators of a known id.
+  /// Another generation of the same resource that is current makes it an error: see ``Catalog/supersede(_:by:)``.
   case learned(GenerationRecord)
   /// All of its bytes that are written (`stored`), and those of them that are synced to disk, so that a power loss
   /// leaves them.
@@ -27,7 +28,8 @@ public enum CatalogChange: Sendable {
   case placed(generation: Int64, LibraryCopy)
   /// Nothing of it is stored any more; size and validators stay known. To be applied durably before bytes are removed.
   case dropped(generation: Int64)
-  /// Its row and old inodes go: a superseded one after its last handle was closed. (A current one: nothing is known then.)
+  /// Its row and old inodes go: a superseded one after its last handle was closed. (A current one: nothing is known
+  /// then.)
   case forgotten(generation: Int64)
 }
 
@@ -78,7 +80,7 @@ private enum Queries {
     """)
   static let forgotten = SQL("DELETE FROM generation WHERE id = ?")
   static let forgottenInodes = SQL("DELETE FROM old_inode WHERE generation = ?")
-  static let touch = SQL("UPDATE meta SET value = value WHERE name = 'epoch'")
+  static let countSync = SQL("UPDATE meta SET value = value + 1 WHERE name = 'syncs'")
 
   static let currentID = SQL("SELECT id FROM generation WHERE key_high = ? AND key_low = ? AND state <> 2")
   static let supersede = SQL("UPDATE generation SET state = 2, continues = 0, placing = NULL WHERE id = ?")
@@ -92,14 +94,14 @@ private enum Queries {
 }
 
 extension Catalog {
-  /// Remembers the changes, in their order, in one transaction: all of them or, when it throws, none. With `durably` they (and all
-  /// that was applied before) are on the disk when it returns: a power loss leaves them.
+  /// Remembers the changes, in their order, in one transaction: all of them or, when it throws, none. With `durably`
+  /// they (and all that was applied before) are on the disk when it returns: a power loss leaves them.
   public func apply(_ changes: [CatalogChange], durably: Bool) throws(StoreError) {
     if changes.isEmpty && !durably { return }
     try write(durably: durably) { (connection) throws(StoreError) in
       for change in changes { try apply(change, on: connection) }
-      // SQLite syncs its log only with a commit that wrote something.
-      if durably { try connection.statement(Queries.touch).run() }
+      // SQLite syncs its log only with a commit that changed a page.
+      if durably { try connection.statement(Queries.countSync).run() }
     }
   }
 
@@ -108,9 +110,13 @@ extension Catalog {
     case .learned(let record): try learn(record, on: connection)
     case .extents(let id, let stored, let synced): try write(id, stored, synced, on: connection)
     case .continues(let id, let continues):
-      try run(Queries.continues, on: connection) { $0.bind(1, id); $0.bind(2, continues ? 1 : 0) }
+      try run(Queries.continues, on: connection) {
+        $0.bind(1, id); $0.bind(2, continues ? 1 : 0)
+      }
     case .used(let id, let at):
-      try run(Queries.used, on: connection) { $0.bind(1, id); $0.bind(2, at) }
+      try run(Queries.used, on: connection) {
+        $0.bind(1, id); $0.bind(2, at)
+      }
     case .problem(let key, let message?):
       try run(Queries.problem, on: connection) {
         $0.bind(1, ResourceKeyColumns(key))
@@ -121,7 +127,9 @@ extension Catalog {
       try run(Queries.noProblem, on: connection) { $0.bind(1, ResourceKeyColumns(key)) }
     case .gainedExtension(let key, let fileExtension): try gain(fileExtension, key, on: connection)
     case .placing(let id, let path):
-      try run(Queries.placing, on: connection) { $0.bind(1, id); $0.bind(2, path) }
+      try run(Queries.placing, on: connection) {
+        $0.bind(1, id); $0.bind(2, path)
+      }
     case .placed(let id, let copy):
       guard copy.size >= 0 else { throw StoreError(.invalid, "catalog: a copy of \(copy.size) bytes cannot be") }
       try run(Queries.placed, on: connection) {
@@ -153,7 +161,8 @@ extension Catalog {
     let key = ResourceKeyColumns(record.key)
     if let current = try currentID(of: key, on: connection), current != record.id {
       throw StoreError(
-        .invalid, "catalog: generation \(record.id) was learned while \(current) is the resource's; it must supersede it")
+        .invalid,
+        "catalog: generation \(record.id) was learned while \(current) is the resource's; it must supersede it")
     }
     try insert(record, on: connection)
   }
@@ -200,7 +209,9 @@ extension Catalog {
     while try statement.step() {
       guard statement.withBlob(1, sourceMayGainExtension) else { continue }
       let entry = statement.integer(0)
-      try run(Queries.gain, on: connection) { $0.bind(1, entry); $0.bind(2, plain) }
+      try run(Queries.gain, on: connection) {
+        $0.bind(1, entry); $0.bind(2, plain)
+      }
     }
   }
 
@@ -211,8 +222,9 @@ extension Catalog {
     return try statement.step() ? statement.integer(0) : nil
   }
 
-  /// Makes `new` the current generation of `key`, durably. The one until now becomes superseded, and every entry of the key
-  /// gets a new inode: those that are listed are returned. When nothing was known of the resource, `new` is just learned and inodes stay.
+  /// Makes `new` the current generation of `key`, durably. The one until now becomes superseded, and every entry of the
+  /// key gets a new inode: those that are listed are returned. When nothing was known of the resource, `new` is just
+  /// learned and inodes stay.
   public func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
     guard new.key == key else { throw StoreError(.invalid, "catalog: generation \(new.id) is another resource's") }
     let columns = ResourceKeyColumns(key)
@@ -252,7 +264,9 @@ extension Catalog {
         $0.bind(2, entry.id)
         $0.bind(3, old)
       }
-      try run(Queries.renumber, on: connection) { $0.bind(1, entry.id); $0.bind(2, inode) }
+      try run(Queries.renumber, on: connection) {
+        $0.bind(1, entry.id); $0.bind(2, inode)
+      }
       inode += 1
     }
     return entries.filter(\.isListed).map(\.change)

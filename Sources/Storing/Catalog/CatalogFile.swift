@@ -13,8 +13,7 @@ enum CatalogFile {
     try checkHeader(path)
     let connection = try SQLiteConnection(path: path, mode: .readWrite)
     try checkTables(connection)
-    // A database that was left in rollback-journal mode by an import that crashed becomes one with a log again.
-    try connection.run("PRAGMA journal_mode = WAL")
+    try useLog(connection)
     try configure(connection)
     try connection.run(
       """
@@ -22,6 +21,17 @@ enum CatalogFile {
       PRAGMA wal_autocheckpoint = 1000
       """)
     return connection
+  }
+
+  /// Switches to the write-ahead log, which a first import turns off. While somebody reads that cannot be done: then
+  /// the next open does it, and until then all works, except that reads and writes wait for one another.
+  static func useLog(_ connection: SQLiteConnection) throws(StoreError) {
+    do throws(StoreError) {
+      try connection.run("PRAGMA journal_mode = WAL")
+    } catch {
+      guard case .busy = error.kind else { throw error }
+      Log.warning("catalog \(connection.path): another program reads it, so it is slower until the next mount")
+    }
   }
 
   /// Opens a catalog that is there for reading, whether a server has it open or not.
@@ -33,8 +43,11 @@ enum CatalogFile {
       try configure(connection)
       return connection
     } catch {
-      // On a filesystem that is read-only the log's index cannot be made; then nobody writes either.
-      guard case .io = error.kind, access(path + "-wal", F_OK) != 0 else { throw error }
+      // On a filesystem that is read-only the log's index cannot be made; then nobody writes either. With a log or a
+      // journal beside it, the file alone is not the whole truth.
+      guard case .io = error.kind, access(path + "-wal", F_OK) != 0, access(path + "-journal", F_OK) != 0 else {
+        throw error
+      }
       let connection = try SQLiteConnection(path: path, mode: .immutable)
       try checkTables(connection)
       try configure(connection)
@@ -114,7 +127,8 @@ enum CatalogFile {
 
   private static func checkTables(_ connection: SQLiteConnection) throws(StoreError) {
     for table in Schema.tables {
-      let count = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '\(table)'")
+      let count = try connection.integer(
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '\(table)'")
       guard count == 1 else { throw .damaged(connection.path, "its table \(table) is missing") }
     }
   }

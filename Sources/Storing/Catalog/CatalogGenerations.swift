@@ -71,8 +71,8 @@ extension Catalog {
     return try statement.step() ? try record(of: statement, on: connection) : nil
   }
 
-  /// What an inode stood for before its resource changed: the node (with that inode, and the old size and time) and the old generation.
-  /// Nil when it is a current inode, never was, or its generation was forgotten.
+  /// What an inode stood for before its resource changed: the node (with that inode, and the old size and time) and the
+  /// old generation. Nil when it is a current inode, never was, or its generation was forgotten.
   public func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)? {
     try read(snapshot: true) { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.oldInode)
@@ -94,7 +94,8 @@ extension Catalog {
     try generations(Queries.continuing, after, Int64(limit))
   }
 
-  /// Up to `limit` superseded generations with an id greater than `after`, by id. At a mount none has a handle any more.
+  /// Up to `limit` superseded generations with an id greater than `after`, by id. At a mount none has a handle any
+  /// more.
   public func supersededGenerations(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.superseded, after, Int64(limit))
   }
@@ -147,7 +148,9 @@ extension Catalog {
     statement.bind(1, key)
     statement.bind(3, limit)
     var keys: [ResourceKeyColumns] = []
-    while try statement.step() { keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1))) }
+    while try statement.step() {
+      keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1)))
+    }
     return keys
   }
 

@@ -1,4 +1,5 @@
 import Base
+import CSQLite
 import Manifest
 
 /// What an import gave.
@@ -16,12 +17,13 @@ public struct ImportReport: Sendable, Equatable {
 }
 
 extension Catalog {
-  /// Makes a manifest the tree: a new epoch, all of it or nothing. Readers see the old tree until it is done; other writers wait.
+  /// Makes a manifest the tree: a new epoch, all of it or nothing. Readers see the old tree until it is done; other
+  /// writers wait.
   ///
   /// Names are given by the rules of docs/STORE-FORMAT.md ("Names"). `fingerprint` is remembered with it, for
-  /// ``importedFingerprint()``. `report` gets each problem, in no certain order of lines; it must not call the catalog. With `strict` a
-  /// problem of severity error ends the import. That, a manifest without a usable line, and one that cannot be read throw
-  /// `.invalid` and change nothing.
+  /// ``importedFingerprint()``. `report` gets each problem, in no certain order of lines; it must not call the catalog.
+  /// With `strict` a problem of severity error ends the import. That, a manifest without a usable line, and one that
+  /// cannot be read throw `.invalid` and change nothing.
   public func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
   ) throws(StoreError) -> ImportReport {
@@ -31,7 +33,8 @@ extension Catalog {
     }
   }
 
-  /// The fingerprint of the manifest that the tree is of; nil when none was imported. The server skips the import of an equal one.
+  /// The fingerprint of the manifest that the tree is of; nil when none was imported. The server skips the import of an
+  /// equal one.
   public func importedFingerprint() throws(StoreError) -> [UInt8]? {
     try read { (connection) throws(StoreError) in try Self.metaBlob("fingerprint", on: connection) }
   }
@@ -56,7 +59,8 @@ extension Catalog {
       isFull = true
       let isFirst = try connection.integer("SELECT 1 FROM entry LIMIT 1") == nil
       if isFirst { try prepareBulk(connection) }
-      // 24 MiB of pages while it runs (and as much for sorting an index), without which a large import writes pages again and again.
+      // 24 MiB of pages while it runs (and as much for sorting an index), without which a large import writes pages
+      // again and again.
       try connection.run("PRAGMA cache_size = -24576")
       let result: Result<ImportReport, StoreError>
       do throws(StoreError) {
@@ -74,7 +78,10 @@ extension Catalog {
       } catch {
         result = .failure(error)
       }
-      try connection.run("PRAGMA cache_size = -2048; PRAGMA shrink_memory; PRAGMA journal_mode = WAL")
+      try connection.run("PRAGMA cache_size = -2048; PRAGMA shrink_memory")
+      // The pages came from the heap in small pieces, which glibc keeps: 50 MiB after a million lines.
+      malloc_trim(0)
+      try CatalogFile.useLog(connection)
       if case .success = result { try connection.run("PRAGMA wal_checkpoint(TRUNCATE)") }
       return try result.get()
     }

@@ -69,8 +69,8 @@ extension Catalog {
     return try statement.step() ? statement.text(0) : nil
   }
 
-  /// The listed files of which something is known: those of up to `limit` resources behind `key` (nil: from the first). Call
-  /// again with the page's `next` until that is nil; a page may be empty before the end.
+  /// The listed files of which something is known: those of up to `limit` resources behind `key` (nil: from the first).
+  /// Call again with the page's `next` until that is nil; a page may be empty before the end.
   public func touched(after key: ResourceKey?, limit: Int) throws(StoreError) -> TouchedPage {
     try read(snapshot: true) { (connection) throws(StoreError) in
       let start = key.map(ResourceKeyColumns.init) ?? ResourceKeyColumns(high: .min, low: .min)
@@ -104,7 +104,9 @@ extension Catalog {
     statement.bind(1, key)
     statement.bind(3, limit)
     var keys: [ResourceKeyColumns] = []
-    while try statement.step() { keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1))) }
+    while try statement.step() {
+      keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1)))
+    }
     return keys
   }
 

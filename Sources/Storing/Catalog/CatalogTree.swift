@@ -40,8 +40,8 @@ extension Catalog {
     entry: Int64(rootInode), inode: rootInode, parent: rootInode, kind: .folder, name: "",
     key: ResourceKeyColumns.none.key, size: nil, modified: nil)
 
-  /// What `name` (any bytes) leads to in the folder `parent`: a listed entry, or one that had this name before it gained an
-  /// extension. Nil when there is none.
+  /// What `name` (any bytes) leads to in the folder `parent`: a listed entry, or one that had this name before it
+  /// gained an extension. Nil when there is none.
   public func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(StoreError) -> Node? {
     try read { (connection) throws(StoreError) in
       try Self.lookup(parent: Int64(bitPattern: parent), on: connection) { $0.bind(2, text: name) }
@@ -60,8 +60,8 @@ extension Catalog {
     return nil
   }
 
-  /// The node whose current inode this is (also one that is not listed any more, whose handles may be open); the root for 1.
-  /// Nil for an inode that never was or that another took the place of: see ``superseded(inode:)``.
+  /// The node whose current inode this is (also one that is not listed any more, whose handles may be open); the root
+  /// for 1. Nil for an inode that never was or that another took the place of: see ``superseded(inode:)``.
   public func node(_ inode: Inode) throws(StoreError) -> Node? {
     try read { (connection) throws(StoreError) in try Self.node(Int64(bitPattern: inode), on: connection) }
   }
@@ -83,8 +83,8 @@ extension Catalog {
     return try first(statement)
   }
 
-  /// Up to `limit` names of `folder` whose entry id (the directory cookie) is greater than `cookie`, in that order. A name
-  /// that is added or goes while someone lists shifts no other.
+  /// Up to `limit` names of `folder` whose entry id (the directory cookie) is greater than `cookie`, in that order. A
+  /// name that is added or goes while someone lists shifts no other.
   public func list(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [Node] {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.listing)
@@ -108,7 +108,8 @@ extension Catalog {
     }
   }
 
-  /// The node at a `/`-separated path below the root (slashes at its ends and doubled ones do not matter); the root for none.
+  /// The node at a `/`-separated path below the root (slashes at its ends and doubled ones do not matter); the root for
+  /// none.
   public func find(path: String) throws(StoreError) -> Node? {
     try read(snapshot: true) { (connection) throws(StoreError) in
       var node = Self.root

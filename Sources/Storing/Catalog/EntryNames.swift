@@ -6,8 +6,8 @@ struct EntryNames {
   let connection: SQLiteConnection
   let hasAliases: Bool
 
-  /// Makes `name` free for `entry` if no listed entry has it and no alias leads by it to another listed one: whether it is
-  /// free now. An unlisted entry that has it loses it.
+  /// Makes `name` free for `entry` if no listed entry has it and no alias leads by it to another listed one: whether it
+  /// is free now. An unlisted entry that has it loses it.
   func take(_ name: String, in parent: Int64, for entry: Int64) throws(StoreError) -> Bool {
     if hasAliases, try isAlias(name, in: parent, ofAnotherThan: entry) { return false }
     let holder = try connection.statement(NameQueries.holder)
@@ -54,12 +54,21 @@ struct EntryNames {
   }
 
   /// Whether `name` is an old name by which a listed entry, another than `entry`, is still found.
-  func isAlias(_ name: String, in parent: Int64, ofAnotherThan entry: Int64?) throws(StoreError) -> Bool {
+  private func isAlias(_ name: String, in parent: Int64, ofAnotherThan entry: Int64) throws(StoreError) -> Bool {
+    let statement = try connection.statement(NameQueries.listedAlias)
+    defer { statement.reset() }
+    statement.bind(1, parent)
+    statement.bind(2, name)
+    statement.bind(3, entry)
+    return try statement.step()
+  }
+
+  /// Whether `name` is an old name of any entry, listed or not.
+  func isAlias(_ name: String, in parent: Int64) throws(StoreError) -> Bool {
     let statement = try connection.statement(NameQueries.alias)
     defer { statement.reset() }
     statement.bind(1, parent)
     statement.bind(2, name)
-    statement.bind(3, entry ?? 0)
     return try statement.step()
   }
 }
@@ -70,7 +79,8 @@ private enum NameQueries {
   static let set = SQL("UPDATE entry SET name = ?2, wanted = ?3 WHERE id = ?1")
   static let number = SQL("SELECT next FROM numbering WHERE parent = ? AND wanted = ?")
   static let setNumber = SQL("INSERT OR REPLACE INTO numbering(parent, wanted, next) VALUES(?, ?, ?)")
-  static let alias = SQL(
+  static let alias = SQL("SELECT 1 FROM alias WHERE parent = ? AND name = ?")
+  static let listedAlias = SQL(
     """
     SELECT 1 FROM alias a JOIN entry e ON e.id = a.entry
     WHERE a.parent = ? AND a.name = ? AND e.listed = 1 AND e.id <> ?
@@ -86,8 +96,8 @@ private enum NameQueries {
 }
 
 extension Catalog {
-  /// Puts the extensions that were learned into the names of their entries, and keeps the names until now as aliases. To be
-  /// called before a mount, never under one: a listed name does not change there. Returns how many names changed.
+  /// Puts the extensions that were learned into the names of their entries, and keeps the names until now as aliases.
+  /// To be called before a mount, never under one: a listed name does not change there. Returns how many names changed.
   public func applyPendingExtensions() throws(StoreError) -> Int {
     // Most mounts have none, and need not write.
     let isAny = try read { (connection) throws(StoreError) in
@@ -102,7 +112,9 @@ extension Catalog {
       for entry in waiting {
         let full = SafeName.appendingExtension(entry.name, entry.fileExtension)
         let isFree = try names.take(full, in: entry.parent, for: entry.id)
-        let name = isFree ? full : try names.takeNumbered(full, in: entry.parent, for: entry.id)
+        // `talk (2)` becomes `talk (2).mp4`, and if that is another's, the next of `talk.mp4`.
+        let plain = SafeName.appendingExtension(entry.wanted, entry.fileExtension)
+        let name = isFree ? full : try names.takeNumbered(plain, in: entry.parent, for: entry.id)
         try names.set(name, wanted: entry.wanted, for: entry.id)
         let alias = try connection.statement(NameQueries.addAlias)
         alias.bind(1, entry.parent)

@@ -1,3 +1,5 @@
+import Base
+
 /// The ids that an import met, as bits in chunks: an eighth of a byte each, because ids are dense.
 struct IDSet {
   private static let chunkBits: Int64 = 4096
@@ -7,7 +9,8 @@ struct IDSet {
   mutating func insert(_ id: Int64) -> Bool {
     let bit = UInt64(1) << UInt64(id & 63)
     let word = Int((id % Self.chunkBits) / 64)
-    return update(&chunks[id / Self.chunkBits, default: [UInt64](repeating: 0, count: Int(Self.chunkBits / 64))][word], bit)
+    return update(
+      &chunks[id / Self.chunkBits, default: [UInt64](repeating: 0, count: Int(Self.chunkBits / 64))][word], bit)
   }
 
   private func update(_ word: inout UInt64, _ bit: UInt64) -> Bool {
@@ -23,8 +26,8 @@ struct IDSet {
 
 /// Tells names that are certainly new from those that may have come before, without keeping them: a Bloom filter.
 ///
-/// 8 MiB and three bits a name: of a million names fewer than one in ten thousand is taken for an old one by mistake, of ten million
-/// one in fifty; each mistake costs some lookups in an index.
+/// 8 MiB and three bits a name: of a million names fewer than one in ten thousand is taken for an old one by mistake,
+/// of ten million one in fifty; each mistake costs some lookups in an index.
 struct NameFilter {
   private static let bits: UInt64 = 1 << 26
   private var words = [UInt64](repeating: 0, count: Int(bits / 64))
@@ -48,7 +51,8 @@ struct NameFilter {
     return isNew
   }
 
-  /// Mixes eight bytes at a time by a wide multiplication (as wyhash does). Names that collide on purpose only cost time.
+  /// Mixes eight bytes at a time by a wide multiplication (as wyhash does). Names that collide on purpose only cost
+  /// time.
   private static func hash(_ name: String, _ seed: UInt64) -> UInt64 {
     var name = name
     return name.withUTF8 { bytes in
@@ -72,4 +76,32 @@ struct NameFilter {
     let product = left.multipliedFullWidth(by: right)
     return product.high ^ product.low
   }
+}
+
+/// Where folders are that came lately: manifests are mostly in folder order. Bounded, so that a million folders fit
+/// too.
+struct FolderCache {
+  private static let limit = 8192
+  private var ids: [String: Int64] = [:]
+  private var lastPath: [String] = []
+  private var lastID = Int64(rootInode)
+
+  mutating func find(_ path: [String]) -> Int64? {
+    if path.isEmpty { return Int64(rootInode) }
+    if path == lastPath { return lastID }
+    guard let known = find(path[...]) else { return nil }
+    lastPath = path
+    lastID = known
+    return known
+  }
+
+  func find(_ path: ArraySlice<String>) -> Int64? { ids[Self.joined(path)] }
+
+  mutating func insert(_ path: ArraySlice<String>, _ id: Int64) {
+    // Starting anew is as good as dropping the oldest, where one folder's lines stand together.
+    if ids.count >= Self.limit { ids.removeAll(keepingCapacity: true) }
+    ids[Self.joined(path)] = id
+  }
+
+  private static func joined(_ path: ArraySlice<String>) -> String { path.joined(separator: "/") }
 }

@@ -5,7 +5,8 @@ extension StoreError {
   /// Without the labels: there are many.
   init(_ kind: Kind, _ message: String) { self.init(kind: kind, message: message) }
 
-  /// What SQLite's `code` means for the store. `doing` and `path` say what failed and where, `detail` is SQLite's message.
+  /// What SQLite's `code` means for the store. `doing` and `path` say what failed and where, `detail` is SQLite's
+  /// message.
   static func sqlite(_ code: Int32, doing: String, path: String, detail: String, system: Int32) -> StoreError {
     let what = "catalog \(path): \(doing): \(detail)"
     switch code & 0xff {

@@ -23,7 +23,10 @@ enum Schema {
       """,
       "CREATE INDEX entry_wanted ON entry(parent, wanted, key_high) WHERE wanted IS NOT NULL",
       "CREATE UNIQUE INDEX entry_inode ON entry(inode) WHERE inode IS NOT NULL",
-      "CREATE TABLE numbering(parent INTEGER, wanted TEXT, next INTEGER NOT NULL, PRIMARY KEY(parent, wanted)) WITHOUT ROWID",
+      """
+      CREATE TABLE numbering(parent INTEGER, wanted TEXT, next INTEGER NOT NULL, PRIMARY KEY(parent, wanted))
+        WITHOUT ROWID
+      """,
       "CREATE TABLE gained(entry INTEGER PRIMARY KEY, extension TEXT NOT NULL, applied INTEGER NOT NULL)",
       "CREATE INDEX gained_pending ON gained(entry) WHERE applied = 0",
       "CREATE TABLE alias(parent INTEGER, name TEXT, entry INTEGER NOT NULL, PRIMARY KEY(parent, name)) WITHOUT ROWID",
@@ -41,7 +44,10 @@ enum Schema {
       "CREATE INDEX generation_continuing ON generation(continues) WHERE continues = 1",
       "CREATE INDEX generation_superseded ON generation(state) WHERE state = 2",
       "CREATE INDEX generation_placing ON generation(id) WHERE placing IS NOT NULL",
-      "CREATE INDEX generation_stored ON generation(used_at) WHERE state = 0 AND (synced_bytes > 0 OR recent_bytes > 0)",
+      """
+      CREATE INDEX generation_stored ON generation(used_at)
+        WHERE state = 0 AND (synced_bytes > 0 OR recent_bytes > 0)
+      """,
       "CREATE TABLE old_inode(inode INTEGER PRIMARY KEY, entry INTEGER NOT NULL, generation INTEGER NOT NULL)",
       "CREATE INDEX old_inode_generation ON old_inode(generation)",
       """
@@ -49,7 +55,7 @@ enum Schema {
         key_high INTEGER, key_low INTEGER, message TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY(key_high, key_low))
         WITHOUT ROWID
       """,
-      "INSERT INTO meta VALUES('next_id', 2), ('epoch', 0), ('names', 0), ('files', 0)",
+      "INSERT INTO meta VALUES('next_id', 2), ('epoch', 0), ('names', 0), ('files', 0), ('syncs', 0)",
     ] + entryIndexes.map(\.definition)
   }
 

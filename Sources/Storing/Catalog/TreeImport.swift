@@ -68,7 +68,8 @@ struct TreeImport {
     guard length <= Self.maximumPath else {
       return try add(
         ManifestProblem(
-          line: entry.line, severity: .error, message: "its path has \(length) bytes, more than the 4095 that Linux allows"),
+          line: entry.line, severity: .error,
+          message: "its path has \(length) bytes, more than the 4095 that Linux allows"),
         strict: strict)
     }
     let parent = try folder(entry.folder)
@@ -104,7 +105,8 @@ struct TreeImport {
     result.problems += 1
     report(
       ManifestProblem(
-        line: line, severity: .warning, message: "the same resource under the same name as on line \(first); used once"))
+        line: line, severity: .warning, message: "the same resource under the same name as on line \(first); used once")
+    )
   }
 
   /// The row of the same resource that wanted the same name in the same folder.
@@ -313,93 +315,11 @@ struct TreeImport {
     return try ImportRow(first: statement)
   }
 
-  /// Whether a new row may take `name`, which `holder` has. An unlisted holder may come back on a later line.
+  /// Whether a new row may take `name`, which `holder` has, at once. An unlisted holder, or the unlisted entry of an
+  /// alias, may come back on a later line: that is known in step 3.
   private func isFree(_ name: String, in parent: Int64, holder: ImportRow?) throws(StoreError) -> Bool {
     if holder != nil { return false }
     guard hasAliases else { return true }
-    return try !EntryNames(connection: connection, hasAliases: true).isAlias(name, in: parent, ofAnotherThan: nil)
+    return try !EntryNames(connection: connection, hasAliases: true).isAlias(name, in: parent)
   }
-}
-
-/// What an import looks at of a row of `entry`.
-struct ImportRow {
-  var id: Int64
-  var parent: Int64
-  var kind: Int64
-  var isListed: Bool
-  var hasName: Bool
-  var wanted: String?
-  var key: ResourceKeyColumns
-  var line: Int
-
-  /// The first row of a statement over ``ImportQueries/columns``, nil without one; resets it.
-  init?(first statement: SQLiteStatement) throws(StoreError) {
-    defer { statement.reset() }
-    guard try statement.step() else { return nil }
-    id = statement.integer(0)
-    parent = statement.integer(1)
-    kind = statement.integer(2)
-    isListed = statement.integer(3) == 1
-    hasName = statement.integer(4) == 1
-    wanted = statement.optionalText(5)
-    key = ResourceKeyColumns(high: statement.integer(6), low: statement.integer(7))
-    line = Int(statement.integer(8))
-  }
-}
-
-enum ImportQueries {
-  static let columns = "SELECT id, parent, kind, listed, name IS NOT NULL, wanted, key_high, key_low, line FROM entry"
-  static let byName = SQL("\(columns) WHERE parent = ? AND name = ?")
-  static let byID = SQL("\(columns) WHERE id = ?")
-  // The unary plus keeps SQLite from walking the table in the order of ids.
-  static let byWanted = SQL(
-    """
-    \(columns) WHERE parent = ? AND wanted = ? AND key_high = ? AND key_low = ? AND kind = ?
-      AND +id < ? ORDER BY +id LIMIT 1
-    """)
-  static let source = SQL("SELECT source FROM entry WHERE id = ?")
-  static let insert = SQL(
-    """
-    INSERT INTO entry(id, parent, kind, listed, name, wanted, key_high, key_low, line, source)
-    VALUES(?, ?, ?, 1, ?, ?, ?, ?, ?, ?)
-    """)
-  static let update = SQL("UPDATE entry SET line = ?2, source = ?3, listed = 1 WHERE id = ?1")
-  static let list = SQL("UPDATE entry SET listed = 1 WHERE id = ?")
-  static let listed = SQL("SELECT id FROM entry WHERE listed = 1")
-  static let unlist = SQL("UPDATE entry SET listed = 0 WHERE id = ?")
-  static let delete = SQL("DELETE FROM entry WHERE id = ?")
-  static let remember = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(?, ?)")
-  static let inherit = SQL(
-    """
-    INSERT OR IGNORE INTO gained(entry, extension, applied)
-    SELECT ?1, g.extension, 0 FROM entry e JOIN gained g ON g.entry = e.id
-    WHERE e.key_high = ?2 AND e.key_low = ?3 AND e.kind = 0 LIMIT 1
-    """)
-}
-
-/// Where folders are that came lately: manifests are mostly in folder order. Bounded, so that a million folders fit too.
-struct FolderCache {
-  private static let limit = 8192
-  private var ids: [String: Int64] = [:]
-  private var lastPath: [String] = []
-  private var lastID = Int64(rootInode)
-
-  mutating func find(_ path: [String]) -> Int64? {
-    if path.isEmpty { return Int64(rootInode) }
-    if path == lastPath { return lastID }
-    guard let known = find(path[...]) else { return nil }
-    lastPath = path
-    lastID = known
-    return known
-  }
-
-  func find(_ path: ArraySlice<String>) -> Int64? { ids[Self.joined(path)] }
-
-  mutating func insert(_ path: ArraySlice<String>, _ id: Int64) {
-    // Starting anew is as good as dropping the oldest, where one folder's lines stand together.
-    if ids.count >= Self.limit { ids.removeAll(keepingCapacity: true) }
-    ids[Self.joined(path)] = id
-  }
-
-  private static func joined(_ path: ArraySlice<String>) -> String { path.joined(separator: "/") }
 }

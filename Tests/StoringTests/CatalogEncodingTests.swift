@@ -1,0 +1,86 @@
+import Base
+import Manifest
+import Testing
+
+@testable import Storing
+
+@Suite struct CatalogEncodingTests {
+  @Test func extentsAreAsTheFormatSays() {
+    var set = ByteRangeSet(ByteRange(0, 100))
+    set.insert(ByteRange(150, 200))
+    #expect(set.encoded == [0, 100, 50, 50])
+    #expect(ByteRangeSet().encoded == [])
+    #expect(ByteRangeSet(ByteRange(300, 301)).encoded == [0xac, 0x02, 1])
+  }
+
+  @Test func extentsRoundTrip() {
+    var generator = Seeded(name: "extents")
+    for _ in 0..<200 {
+      var set = ByteRangeSet()
+      for _ in 0..<Int.random(in: 0...20, using: &generator) {
+        let start = Int64.random(in: 0...(1 << Int64.random(in: 0...62, using: &generator)), using: &generator)
+        set.insert(ByteRange(start, min(.max, start + .random(in: 1...1_000_000, using: &generator))))
+      }
+      #expect(set.encoded.withUnsafeBytes { ByteRangeSet(encoded: $0) } == set)
+    }
+  }
+
+  @Test func noiseIsNoExtents() {
+    let tooLong = [UInt8](repeating: 0xff, count: 12)
+    let beyond: [UInt8] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1]
+    for bytes in [[5], [0, 0], [0x80], tooLong, beyond] as [[UInt8]] {
+      #expect(bytes.withUnsafeBytes { ByteRangeSet(encoded: $0) } == nil)
+    }
+    // Whatever comes: an answer, not a crash.
+    var generator = Seeded(name: "noise")
+    for _ in 0..<2000 {
+      let bytes = (0..<Int.random(in: 0...40, using: &generator)).map { _ in
+        UInt8.random(in: 0...255, using: &generator)
+      }
+      bytes.withUnsafeBytes {
+        _ = ByteRangeSet(encoded: $0)
+        var reader = BlobReader($0)
+        _ = reader.source(line: 1, folder: [], name: "a", key: key(1))
+      }
+    }
+  }
+
+  @Test func aWholeEntryComesBack() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    let full = ManifestEntry(
+      line: 7, urls: ["https://a.example/ä?token=1", "http://b.example/x"], folder: ["films", "été"], name: "film.mkv",
+      mayGainExtension: true, headers: [HTTPHeader(name: "X-A", value: "1"), HTTPHeader(name: "X-B", value: "")],
+      userAgent: "agent", referer: "https://r.example/",
+      checksum: Checksum(algorithm: .md5, digest: (0..<16).map { UInt8($0) }), key: key(1))
+    var plain = line("song.mp3", 2)
+    plain.line = 9
+    try catalog.load([full, plain])
+    let record = try #require(try catalog.entries(of: key(1)).first)
+    #expect(record.source == full)
+    #expect(record.path == "films/été/film.mkv")
+    #expect(try catalog.entry(record.node.inode)?.source == full)
+    #expect(try catalog.entries(of: key(2)).first?.source == plain)
+    #expect(try catalog.entry(record.node.parent) == nil)
+  }
+}
+
+/// A generator of its seed, which it prints; `MEDIAFS_SEED` repeats a run.
+struct Seeded: RandomNumberGenerator {
+  private var state: UInt64
+
+  init(name: String) {
+    let given = ProcessEnvironment.value("MEDIAFS_SEED").flatMap { UInt64($0) }
+    state = given ?? UInt64.random(in: 0...UInt64.max)
+    print("\(name): MEDIAFS_SEED=\(state)")
+  }
+
+  // SplitMix64 (Steele, Lea, Flood 2014).
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return mixed ^ (mixed >> 31)
+  }
+}

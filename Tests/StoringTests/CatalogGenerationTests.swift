@@ -1,0 +1,265 @@
+import Base
+import Manifest
+import Testing
+
+@testable import Storing
+
+@Suite struct CatalogGenerationTests {
+  private func record(_ id: Int64, _ number: UInt64, size: Int64? = 1000) -> GenerationRecord {
+    GenerationRecord(
+      id: id, key: key(number),
+      validators: Validators(etag: "\"\(id)\"", etagIsWeak: false, lastModified: 1_700_000_000 + id),
+      size: size, mediaType: "video/mp4")
+  }
+
+  private let copy = LibraryCopy(
+    path: "a", size: 1000, modified: 1_700_000_000_123_456_789, changed: 1_700_000_001_000_000_000, device: .max,
+    inode: 77)
+
+  @Test func aGenerationIsRememberedOverReopening() throws {
+    let folder = CatalogFolder()
+    var catalog = try folder.open()
+    try catalog.load([line("a", 1)])
+    let id = try catalog.nextID()
+    var known = record(id, 1)
+    known.validators.etagIsWeak = true
+    known.continues = true
+    try catalog.apply([.learned(known)], durably: true)
+    try catalog.close()
+    catalog = try folder.open()
+    #expect(try catalog.generation(current: key(1)) == known)
+    #expect(try catalog.generation(id) == known)
+    #expect(try catalog.generation(current: key(2)) == nil)
+    let node = try #require(try catalog.look("a"))
+    #expect(node.size == 1000)
+    #expect(node.modified == 1_700_000_000 + id)
+    #expect(try catalog.list(rootInode, after: 0, limit: 9) == [node])
+
+    // Learned anew under its id: what it is, not what is stored of it.
+    try catalog.apply([.extents(generation: id, stored: [0..<10], synced: [0..<10])], durably: false)
+    var changed = record(id, 1, size: nil)
+    changed.mediaType = nil
+    try catalog.apply([.learned(changed)], durably: false)
+    changed.stored = [0..<10]
+    changed.continues = true
+    #expect(try catalog.generation(id) == changed)
+    #expect(storeError { try catalog.apply([.learned(record(id + 1, 1))], durably: false) }?.kind == .invalid)
+  }
+
+  @Test func whatIsNotSyncedIsBelievedInItsBootOnly() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open(boot: "boot 1")
+    try catalog.load([line("a", 1), line("b", 2)])
+    try catalog.apply(
+      [
+        .learned(record(100, 1)), .extents(generation: 100, stored: [0..<500, 700..<800], synced: [0..<300]),
+        .learned(record(101, 2)), .extents(generation: 101, stored: [0..<10], synced: []),
+      ], durably: false)
+    // A crash of the server: the same boot.
+    let killed = try folder.crashed().open(boot: "boot 1")
+    #expect(try killed.generation(100)?.stored == [0..<500, 700..<800])
+    #expect(try killed.partialsByUse().map(\.storedBytes) == [600, 10])
+    #expect(try killed.totals().partialBytes == 610)
+    // A power loss, looked at and served.
+    for access in [Catalog.Access.readOnly, .readWrite] {
+      let left = try folder.crashed()
+      let later = try left.open(access, boot: "boot 2")
+      #expect(try later.generation(100)?.stored == [0..<300])
+      #expect(try later.generation(101)?.stored == [])
+      #expect(try later.partialsByUse().map(\.storedBytes) == [300])
+      #expect(
+        try later.totals()
+          == CatalogTotals(
+            files: 2, partial: 1, complete: 0, problems: 0, partialBytes: 300, completeBytes: 0))
+      guard access == .readWrite else { continue }
+      // A third boot believes only what the second wrote as synced.
+      try later.apply([.extents(generation: 100, stored: [0..<400], synced: [0..<350])], durably: false)
+      #expect(try later.generation(100)?.stored == [0..<400])
+      #expect(try left.crashed().open(boot: "boot 1").generation(100)?.stored == [0..<350])
+    }
+    // When all is synced nothing recent is left.
+    try catalog.apply([.extents(generation: 100, stored: [0..<5], synced: [0..<5])], durably: true)
+    #expect(try folder.crashed().open(boot: "boot 9").generation(100)?.stored == [0..<5])
+  }
+
+  @Test func theMachinesBootIDStaysTheSame() {
+    #expect(BootID.current() == BootID.current())
+    #expect(BootID.current().count >= 32)
+  }
+
+  @Test func aFailedChangeUndoesAllOfItsBatch() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.apply([.learned(record(100, 1))], durably: false)
+    let error = storeError {
+      try catalog.apply(
+        [.problem(key(1), "x"), .continues(generation: 100, true), .learned(record(101, 1))], durably: false)
+    }
+    #expect(error?.kind == .invalid)
+    #expect(try catalog.problem(of: key(1)) == nil)
+    #expect(try catalog.generation(100)?.continues == false)
+    try catalog.apply([.problem(key(1), "y")], durably: true)
+    #expect(try catalog.problem(of: key(1)) == "y")
+    try catalog.apply([.problem(key(1), nil)], durably: true)
+    #expect(try catalog.problem(of: key(1)) == nil)
+    // Nothing new, but what came before is to be synced: SQLite does that only with a commit that writes.
+    let log = try folder.contents("catalog.sqlite-wal")
+    try catalog.apply([], durably: false)
+    #expect(try folder.contents("catalog.sqlite-wal") == log)
+    try catalog.apply([], durably: true)
+    #expect(try folder.contents("catalog.sqlite-wal") != log)
+  }
+
+  @Test func aNewGenerationGetsNewInodes() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a", 1), line("gone", 1), line("x/b", 1), line("c", 2)])
+    try catalog.load([line("a", 1), line("x/b", 1), line("c", 2)])
+    let before = try catalog.tree()
+    // The first one changes no inode.
+    #expect(try catalog.supersede(key(1), by: record(100, 1)) == [])
+    try catalog.apply([.continues(generation: 100, true)], durably: false)
+    let after = try catalog.supersede(key(1), by: record(101, 1, size: 2000))
+    #expect(after.map(\.name) == ["a", "b"])
+    let a = try #require(try catalog.look("a"))
+    #expect(after.first == Renumbered(parent: rootInode, name: "a", old: before["a"]?.inode ?? 0, new: a.inode))
+    #expect(a.entry == before["a"]?.entry)
+    #expect(a.size == 2000)
+    #expect(Set(after.map(\.new)).isDisjoint(with: before.values.map(\.inode)))
+    #expect(try catalog.look("c") == before["c"])
+    #expect(try catalog.node(a.inode) == a)
+    #expect(try catalog.entry(a.inode)?.path == "a")
+    // The old inode is nobody's, and known.
+    let old = try #require(before["a"]?.inode)
+    #expect(try catalog.node(old) == nil)
+    let (node, generation) = try #require(try catalog.superseded(inode: old))
+    #expect(node.inode == old && node.name == "a" && node.size == 1000)
+    #expect(generation.id == 100 && generation.state == .superseded && !generation.continues)
+    #expect(try catalog.superseded(inode: a.inode) == nil)
+    // One that is listed again has left the old inode too.
+    try catalog.load([line("gone", 1), line("a", 1)])
+    let gone = try #require(try catalog.look("gone"))
+    #expect(gone.size == 2000)
+    #expect(try catalog.superseded(inode: gone.inode) == nil)
+    // Again, over a crash.
+    _ = try catalog.supersede(key(1), by: record(102, 1))
+    let later = try folder.crashed().open()
+    #expect(try later.supersededGenerations(limit: 9, after: 0).map(\.id) == [100, 101])
+    #expect(try later.supersededGenerations(limit: 1, after: 100).map(\.id) == [101])
+    #expect(try later.superseded(inode: a.inode)?.1.id == 101)
+    try later.apply([.forgotten(generation: 100)], durably: true)
+    #expect(try later.superseded(inode: old) == nil)
+    #expect(try later.generation(100) == nil)
+    #expect(try later.superseded(inode: a.inode)?.1.id == 101)
+    #expect(storeError { _ = try later.supersede(key(1), by: record(102, 1)) }?.kind == .invalid)
+    #expect(storeError { _ = try later.supersede(key(2), by: record(103, 1)) }?.kind == .invalid)
+    #expect(try later.generation(current: key(1))?.id == 102)
+  }
+
+  @Test func placingIsAnIntentUntilItIsPlaced() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a", 1)])
+    try catalog.apply(
+      [.learned(record(100, 1)), .continues(generation: 100, true), .placing(generation: 100, path: "x/ä")],
+      durably: true)
+    let left = try folder.crashed().open()
+    #expect(try left.placements().map(\.path) == ["x/ä"])
+    #expect(try left.placements().first?.generation.id == 100)
+    try left.apply([.placed(generation: 100, copy)], durably: true)
+    #expect(try left.placements().isEmpty)
+    let placed = try #require(try left.generation(100))
+    #expect(placed.state == .complete)
+    #expect(placed.copy == copy)
+    #expect(placed.stored == [0..<1000])
+    #expect(!placed.continues)
+    #expect(try left.partialsByUse().isEmpty)
+    #expect(
+      try left.totals()
+        == CatalogTotals(
+          files: 1, partial: 0, complete: 1, problems: 0, partialBytes: 0, completeBytes: 1000))
+    // Deleted by its user: remote again, and what is known stays known.
+    try left.apply([.dropped(generation: 100)], durably: true)
+    #expect(try left.generation(100) == record(100, 1))
+  }
+
+  @Test func continuationsOfListedResourcesAreFound() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a", 1), line("b", 2), line("c", 3), line("d", 4)])
+    for number in 1...4 as ClosedRange<Int64> {
+      try catalog.apply(
+        [.learned(record(100 + number, UInt64(number))), .continues(generation: 100 + number, number != 2)],
+        durably: false)
+    }
+    try catalog.apply([.placed(generation: 104, copy)], durably: false)
+    #expect(try catalog.continuing(limit: 9, after: 0).map(\.id) == [101, 103])
+    #expect(try catalog.continuing(limit: 1, after: 0).map(\.id) == [101])
+    #expect(try catalog.continuing(limit: 9, after: 101).map(\.id) == [103])
+    try catalog.load([line("a", 1), line("b", 2)])
+    #expect(try catalog.continuing(limit: 9, after: 0).map(\.id) == [101])
+  }
+
+  @Test func theLeastRecentlyUsedComesFirst() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    for number in 1...4 as ClosedRange<Int64> {
+      try catalog.apply(
+        [
+          .learned(record(100 + number, UInt64(number))),
+          .extents(generation: 100 + number, stored: number == 3 ? [] : [0..<number], synced: []),
+          .used(generation: 100 + number, at: 50 - number),
+        ], durably: false)
+    }
+    try catalog.apply([.dropped(generation: 104)], durably: false)
+    #expect(
+      try catalog.partialsByUse() == [
+        StoredPartial(id: 102, key: key(2), storedBytes: 2, usedAt: 48),
+        StoredPartial(id: 101, key: key(1), storedBytes: 1, usedAt: 49),
+      ])
+  }
+
+  @Test func allThatIsTouchedIsPagedThrough() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load((1...60).map { line("f/\($0)", $0) } + (1...60).map { line("g/\($0)", $0) })
+    var changes: [CatalogChange] = []
+    for number in stride(from: 1, through: 70, by: 2) as StrideThrough<Int64> {
+      changes.append(.learned(record(1000 + number, UInt64(number))))
+    }
+    for number in stride(from: 1, through: 70, by: 3) as StrideThrough<UInt64> {
+      changes.append(.problem(key(number), "p\(number)"))
+    }
+    try catalog.apply(changes, durably: false)
+    for limit in [1, 2, 7, 1000] {
+      var found: [String: (Int64?, String?)] = [:]
+      var next: ResourceKey?
+      repeat {
+        let page = try catalog.touched(after: next, limit: limit)
+        for entry in page.entries {
+          #expect(found.updateValue((entry.generation?.id, entry.problem), forKey: entry.path) == nil)
+          #expect(try catalog.path(of: entry.node.inode) == entry.path)
+        }
+        next = page.next
+      } while next != nil
+      for number in 1...60 {
+        let isKnown = number % 2 == 1
+        let isFailed = number % 3 == 1
+        for folder in ["f", "g"] {
+          let entry = found["\(folder)/\(number)"]
+          #expect((entry != nil) == (isKnown || isFailed))
+          #expect(entry?.0 == (isKnown ? Int64(1000 + number) : nil))
+          #expect(entry?.1 == (isFailed ? "p\(number)" : nil))
+        }
+      }
+    }
+  }
+}
+
+extension ByteRangeSet: ExpressibleByArrayLiteral {
+  /// The set of those ranges: `[0..<10, 20..<30]`.
+  public init(arrayLiteral ranges: Range<Int64>...) {
+    self.init()
+    for range in ranges { insert(ByteRange(range.lowerBound, range.upperBound)) }
+  }
+}

@@ -1,0 +1,240 @@
+import Base
+import Glibc
+import Manifest
+import Testing
+
+@testable import Storing
+
+@Suite struct CatalogImportTests {
+  private func names(_ catalog: Catalog) throws -> [String: UInt64] {
+    try catalog.tree().filter { $0.value.kind == .file }.mapValues { $0.key.low }
+  }
+
+  @Test func aTreeIsLookedUpAndListed() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    let report = try catalog.load([
+      line("b.mp3", 1), line("music/a/x.flac", 2), line("music/y.flac", 3), line("a.mp3", 1),
+    ])
+    #expect(report == ImportReport(epoch: 1, files: 4, folders: 2, problems: 0, duplicates: 0))
+    #expect(try catalog.counts() == CatalogCounts(names: 6, files: 4))
+    // The manifest's order, by id.
+    #expect(try catalog.list(rootInode, after: 0, limit: 10).map(\.name) == ["b.mp3", "music", "a.mp3"])
+    let music = try #require(try catalog.look("music"))
+    #expect(music.kind == .folder)
+    #expect(Int64(music.inode) == music.entry)
+    #expect(try catalog.parent(of: music.inode) == rootInode)
+    let inner = try #require(try catalog.look("a", in: music.inode))
+    #expect(try catalog.parent(of: inner.inode) == music.inode)
+    let x = try #require(try catalog.find(path: "/music//a/x.flac"))
+    #expect(x.parent == inner.inode)
+    #expect(try catalog.path(of: x.inode) == "music/a/x.flac")
+    #expect(try catalog.path(of: rootInode) == "")
+    #expect(try catalog.node(rootInode)?.kind == .folder)
+    #expect(try catalog.node(x.inode) == x)
+    #expect(try catalog.node(999) == nil)
+    #expect(try catalog.find(path: "music/b.mp3") == nil)
+    #expect(try catalog.look("") == nil)
+    let noText: [UInt8] = [0xff, 0xfe]
+    #expect(try noText.withUnsafeBufferPointer { try catalog.lookup(parent: rootInode, name: $0) } == nil)
+    #expect(try catalog.entries(of: key(1)).map(\.path).sorted() == ["a.mp3", "b.mp3"])
+  }
+
+  @Test func entriesOfOneNameAreNumberedAndRemembered() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a.mp3", 1), line("a.mp3", 2), line("a (2).mp3", 3), line("a.mp3", 4)])
+    let first = try catalog.tree()
+    #expect(try names(catalog) == ["a.mp3": 1, "a (3).mp3": 2, "a (2).mp3": 3, "a (4).mp3": 4])
+    // Another order, one gone, one new: names stay with their resource, and its inode too.
+    try catalog.load([line("a.mp3", 5), line("a.mp3", 4), line("a.mp3", 2)])
+    #expect(try names(catalog) == ["a.mp3": 5, "a (3).mp3": 2, "a (4).mp3": 4])
+    #expect(try catalog.tree()["a (3).mp3"]?.inode == first["a (3).mp3"]?.inode)
+    // The first one comes back, and its name is taken; the numbers given are not given again.
+    try catalog.load([line("a.mp3", 1), line("a.mp3", 5)])
+    #expect(try names(catalog) == ["a.mp3": 5, "a (5).mp3": 1])
+    #expect(try catalog.tree()["a (5).mp3"]?.entry == first["a.mp3"]?.entry)
+  }
+
+  @Test func whoWentAndComesBackIsTheSame() throws {
+    let folder = CatalogFolder()
+    var catalog = try folder.open()
+    try catalog.load([line("f/a", 1), line("f/a", 2), line("b", 3)])
+    let before = try catalog.tree()
+    try catalog.load([line("b", 3)])
+    #expect(try Set(catalog.tree().keys) == ["b"])
+    #expect(try catalog.counts() == CatalogCounts(names: 1, files: 1))
+    // A handle that is open still has its node.
+    let inode = try #require(before["f/a"]?.inode)
+    #expect(try catalog.node(inode)?.name == "a")
+    try catalog.close()
+    catalog = try folder.open()
+    try catalog.load([line("f/a", 2), line("b", 3), line("f/a", 1)])
+    #expect(try catalog.tree() == before)
+  }
+
+  @Test func fileAndFolderOfOneName() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a", 1), line("a/x", 2), line("b/x", 3), line("b", 4)])
+    let tree = try catalog.tree()
+    #expect(Set(tree.keys) == ["a", "a (2)", "a (2)/x", "b", "b/x", "b (2)"])
+    #expect(tree["a"]?.kind == .file && tree["a (2)"]?.kind == .folder)
+    #expect(tree["b"]?.kind == .folder && tree["b (2)"]?.key == key(4))
+    // What the manifest said is told apart from what is shown.
+    #expect(try catalog.entries(of: key(2)).first?.source.folder == ["a"])
+    #expect(try catalog.entries(of: key(2)).first?.path == "a (2)/x")
+    try catalog.load([line("a/x", 2), line("b", 4), line("a", 1), line("b/x", 3)])
+    #expect(try catalog.tree() == tree)
+  }
+
+  @Test func aLineTwiceIsOneEntry() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    let entries = [line("a", 1), line("a", 2), line("a", 1), line("a", 2), line("b", 1), line("a", 2)]
+    for _ in 0..<2 {
+      var reported: [(Int, String)] = []
+      let report = try catalog.load(entries) { reported.append(($0.line, $0.message)) }
+      #expect(report.duplicates == 3)
+      #expect(report.problems == 3)
+      #expect(reported.map(\.0).sorted() == [3, 4, 6])
+      for (line, message) in reported { #expect(message.contains(line == 3 ? "line 1;" : "line 2;")) }
+      #expect(try names(catalog) == ["a": 1, "a (2)": 2, "b": 1])
+      #expect(try catalog.counts() == CatalogCounts(names: 3, files: 3))
+    }
+  }
+
+  @Test func aFailedImportChangesNothing() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    let problem = ManifestItem.problem(ManifestProblem(line: 2, severity: .error, message: "no URL"))
+    let warning = ManifestItem.problem(ManifestProblem(line: 3, severity: .warning, message: "a playlist"))
+    func load(_ items: [ManifestItem], strict: Bool) throws -> ImportReport {
+      var rest = items[...]
+      return try catalog.importItems(fingerprint: [9], strict: strict, report: { _ in }) { rest.popFirst() }
+    }
+    for _ in 0..<2 {  // an empty catalog, then one that is not
+      let before = try catalog.tree()
+      let fingerprint = try catalog.importedFingerprint()
+      #expect(storeError { _ = try load([], strict: false) }?.kind == .invalid)
+      #expect(storeError { _ = try load([problem], strict: false) }?.kind == .invalid)
+      #expect(
+        storeError { _ = try load([.entry(line("z", 9)), problem], strict: true) }?.message.contains("line 2") == true)
+      #expect(try catalog.tree() == before)
+      #expect(try catalog.importedFingerprint() == fingerprint)
+      try catalog.load([line("a", 1)], fingerprint: [1])
+    }
+    #expect(try load([.entry(line("z", 9, line: 1)), warning], strict: true).problems == 1)
+    #expect(try load([.entry(line("z", 9, line: 1)), problem], strict: false).problems == 1)
+    #expect(try catalog.importedFingerprint() == [9])
+    #expect(try Set(catalog.tree().keys) == ["z"])
+  }
+
+  @Test func aPathThatLinuxCannotHaveIsAProblem() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    let deep = String(repeating: "0123456789/", count: 372)
+    var problems: [ManifestProblem] = []
+    let report = try catalog.load([line(deep + "abc", 1), line(deep + "abcd", 2), line("b", 3)]) { problems.append($0) }
+    #expect(report.files == 2)
+    #expect(problems.map(\.line) == [2])
+    #expect(problems.first?.severity == .error)
+    let node = try #require(try catalog.find(path: deep + "abc"))
+    #expect(try catalog.path(of: node.inode)?.utf8.count == 4095)
+  }
+
+  @Test func aRealManifestIsImported() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    let text = "# list\nhttps://example.com/a.mp3\n\tnonsense\nhttps://example.com/b.mp3\n  dir=x\n  out=c.mp3\n"
+    let report = try catalog.importManifest(
+      ManifestReader(bytes: Array(text.utf8), name: "test"), fingerprint: [7], strict: false, report: { _ in })
+    #expect(report.files == 2)
+    #expect(try catalog.find(path: "x/c.mp3") != nil)
+    try catalog.close()
+    #expect(try folder.open().importedFingerprint() == [7])
+  }
+
+  @Test func aHundredThousandOfOneName() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    let entries = (1...100_000).map { line("talk.mp4", $0) }
+    #expect(try catalog.load(entries).files == 100_000)
+    #expect(try catalog.look("talk (100000).mp4")?.key == key(100_000))
+    #expect(try catalog.load(entries + [line("talk.mp4", 200_000)]).files == 100_001)
+    #expect(try catalog.look("talk (100001).mp4")?.key == key(200_000))
+  }
+
+  @Test func readersSeeTheOldTreeOrTheNewOne() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    let old = (1...500).map { line("old \($0)", $0) }
+    let new = (1...700).map { line("new \($0)", $0) }
+    try catalog.load(old)
+    let isDone = Lock(false)
+    let seen = Lock<Set<Int>>([])
+    let reader = OwnedThread(name: "reader") {
+      while !isDone.withLock({ $0 }) {
+        let count = (try? catalog.list(rootInode, after: 0, limit: 10_000).count) ?? -1
+        seen.withLock { _ = $0.insert(count) }
+      }
+    }
+    for _ in 0..<5 {
+      try catalog.load(new)
+      try catalog.load(old)
+    }
+    isDone.withLock { $0 = true }
+    reader.join()
+    #expect(seen.withLock { $0 }.isSubset(of: [500, 700]))
+  }
+
+  // MARK: - Extensions
+
+  @Test func anExtensionShowsFromTheNextMountOn() throws {
+    let folder = CatalogFolder()
+    var catalog = try folder.open()
+    let entries = [
+      line("talk", 1, mayGain: true), line("talk", 2, mayGain: true), line("fixed", 1),
+      line("x/talk", 1, mayGain: true),
+      line("talk.mp4", 3),
+    ]
+    try catalog.load(entries)
+    let before = try catalog.tree()
+    try catalog.apply([.gainedExtension(key(1), ".mp4"), .gainedExtension(key(2), "mp4")], durably: false)
+    try catalog.load(entries)
+    #expect(try catalog.tree() == before)  // never under a mount, a reload included
+    try catalog.close()
+    catalog = try folder.open()
+    #expect(try catalog.applyPendingExtensions() == 3)
+    let shown: [String: UInt64] = ["talk (2).mp4": 1, "talk (3).mp4": 2, "fixed": 1, "x/talk.mp4": 1, "talk.mp4": 3]
+    #expect(try names(catalog) == shown)
+    // The old names lead to the same inodes.
+    #expect(try catalog.find(path: "talk")?.inode == before["talk"]?.inode)
+    #expect(try catalog.find(path: "talk")?.name == "talk (2).mp4")
+    #expect(try catalog.find(path: "talk (2)")?.key == key(2))
+    #expect(try catalog.find(path: "x/talk")?.name == "talk.mp4")
+    #expect(try catalog.applyPendingExtensions() == 0)
+    // Learned again, or imported again: nothing is gained twice.
+    try catalog.apply([.gainedExtension(key(1), "mp4")], durably: false)
+    #expect(try catalog.applyPendingExtensions() == 0)
+    try catalog.load(entries)
+    #expect(try names(catalog) == shown)
+    // Another resource does not take a name by which one is still found, until that one is gone.
+    try catalog.load(entries + [line("talk", 4)])
+    #expect(try catalog.find(path: "talk")?.key == key(1))
+    #expect(try catalog.entries(of: key(4)).first?.path == "talk (3)")
+    try catalog.load([line("talk", 5)])
+    #expect(try catalog.find(path: "talk")?.key == key(5))
+  }
+
+  @Test func aNewNameOfAKnownResourceGainsItsExtensionToo() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a", 1, mayGain: true)])
+    try catalog.apply([.gainedExtension(key(1), "ogg")], durably: false)
+    try catalog.load([line("b", 1, mayGain: true)])
+    #expect(try catalog.applyPendingExtensions() == 1)
+    #expect(try Set(catalog.tree().keys) == ["b.ogg"])
+    #expect(storeError { try catalog.apply([.gainedExtension(key(1), "a/b")], durably: false) }?.kind == .invalid)
+  }
+}
