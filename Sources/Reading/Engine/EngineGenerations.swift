@@ -53,10 +53,8 @@ extension Engine {
 
   /// The entry's name promises media and a page of HTML came: a login page, an error page that says 200.
   private func isUnpromised(_ mediaType: String?, _ source: Source) -> Bool {
-    guard let mediaType, GenerationCheck.isPage(mediaType), let dot = source.content.source.name.lastIndex(of: ".") else {
-      return false
-    }
     let name = source.content.source.name
+    guard let mediaType, GenerationCheck.isPage(mediaType), let dot = name.lastIndex(of: ".") else { return false }
     guard let promised = FileType.mediaType(forExtension: String(name[name.index(after: dot)...])) else { return false }
     return promised.hasPrefix("video/") || promised.hasPrefix("audio/") || promised.hasPrefix("image/")
   }
