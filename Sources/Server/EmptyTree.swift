@@ -43,7 +43,7 @@ struct EmptyTree: ~Copyable {
   /// Answers requests until the mount is gone or `stop` is readable.
   mutating func serve(until stop: Int32) throws(Errno) {
     while true {
-      var events = [pollfd(fd: device, events: Int16(POLLIN), revents: 0), pollfd(fd: stop, events: Int16(POLLIN), revents: 0)]
+      var events = [device, stop].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
       _ = try retrying { poll(&events, 2, -1) }
       if events[1].revents != 0 { return }
       do throws(Errno) {
