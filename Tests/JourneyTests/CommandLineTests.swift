@@ -7,7 +7,9 @@ import Testing
 
 /// Reading the command line, without a mount.
 @Suite struct CommandLineTests {
-  private let known: [Option] = [.value("store"), .value("strict-level"), .flag("strict"), .flag("verbose", "v"), .value("options", "o")]
+  private let known: [Option] = [
+    .value("store"), .value("strict-level"), .flag("strict"), .flag("verbose", "v"), .value("options", "o"),
+  ]
 
   @Test func gnuHabits() throws {
     let parsed = try OptionParser.parse(
@@ -185,7 +187,9 @@ import Testing
         #expect(help.status == 0 && help.text == command.usage + "\n", "\(arguments)")
       }
     }
-    for wrong in [[], ["nonsense"], ["--nonsense"], ["mount"], ["mount", "/x"], ["unmount"], ["serve"], ["help", "x"]] {
+    for wrong in [
+      [], ["nonsense"], ["--nonsense"], ["mount"], ["mount", "/x"], ["unmount"], ["serve"], ["help", "x"],
+    ] {
       let answer = try place.wait(place.start([place.mediafs] + wrong))
       #expect(answer.status == 2 && answer.text.hasPrefix("mediafs: "), "\(wrong): \(answer)")
     }

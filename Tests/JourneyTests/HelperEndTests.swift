@@ -25,7 +25,8 @@ struct HelperEndTests {
     let folder = try #require(opendir(place.mountpoint))
     defer { closedir(folder) }
     let refused = try place.run("unmount", place.mountpoint)
-    #expect(refused.status == 1 && refused.text.contains("--lazy") && refused.text.contains("(\(getpid()))"), "\(refused)")
+    #expect(
+      refused.status == 1 && refused.text.contains("--lazy") && refused.text.contains("(\(getpid()))"), "\(refused)")
     kill(running.process, SIGTERM)
     #expect(try place.wait(running).status == 0)
     #expect(!place.isMounted)
@@ -109,9 +110,11 @@ struct HelperEndTests {
     let running = try place.startForeground("-o", "user=nobody")
     let device = try #require(place.entry?.device)
     let control = "/sys/fs/fuse/connections/\(device)/abort"
-    if access(control, W_OK) != 0 {
+    let isMissing = access(control, W_OK) != 0
+    if isMissing {
       #expect(try SystemCalls.run(["mount", "-t", "fusectl", "none", "/sys/fs/fuse/connections"]).status == 0)
     }
+    defer { if isMissing { _ = try? SystemCalls.run(["umount", "/sys/fs/fuse/connections"]) } }
     try place.write("1", to: control)
     #expect(try place.wait(running).status == 0)
     #expect(!place.isMounted)

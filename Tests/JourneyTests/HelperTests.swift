@@ -178,7 +178,9 @@ struct HelperTests {
     #expect(environment.contains("USER=nobody") && environment.contains("LOGNAME=nobody"))
     #expect(environment.contains("HOME=/nonexistent") && !environment.contains { $0.hasPrefix("XDG_") })
     // It is nobody's: nobody may use it, and the helper's end leaves no mount although the server is not root.
-    #expect(try SystemCalls.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls", place.mountpoint]).status == 0)
+    #expect(
+      try SystemCalls.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls", place.mountpoint])
+        .status == 0)
     kill(helper, SIGKILL)
     #expect(place.isGone(server: server))
   }
