@@ -60,6 +60,8 @@ final class Engine: @unchecked Sendable {
   var hungry: Set<ResourceKey> = []
   var starts: [PendingStart] = []
   var lastTransfer: UInt64 = 0
+  /// Files that are open, as of the last look.
+  var openFiles = 0
   /// Where the list of what was being fetched before this mount goes on; nil at its end.
   private var resumeCursor: Int64?
   private var nextTick = Instant.never
@@ -202,6 +204,7 @@ final class Engine: @unchecked Sendable {
     var lively = false
     let sweeping = now >= nextSweep
     if sweeping { nextSweep = now.adding(seconds: Self.sweep) }
+    openFiles = sources.values.count { $0.content.guarded.withLock { $0.state.opens > 0 } }
     for source in Array(sources.values) {
       if watch(source, now) {
         lively = true

@@ -28,7 +28,11 @@ extension Engine {
       )
     }
     let waits = !reads.isEmpty || hasProbes
-    if waits != (source.waitsOn != nil) { setWaits(source, waits) }
+    defer {
+      let isHungry = waits || source.isBehind
+      if isHungry != (source.waitsOn != nil) { setWaits(source, isHungry) }
+    }
+    source.isBehind = false
     guard !isFrozen, phase == .partial, source.failure == nil else { return }
     let continues = mayContinue(source)
     if source.suspect != nil {
@@ -64,8 +68,12 @@ extension Engine {
         active.rate = running.meter.rate
         return active
       }
+      input.lanes = source.lanes.lanes
+      input.isQuiet = openFiles == 0
       input.continues = continues
       input.continuationStart = runs.latest
+      input.wantsTail = wantsTail(source, input)
+      source.isBehind = input.readers.contains { Planner.isBehind($0, input) }
       for step in Planner.plan(input) {
         switch step {
         case .start(let range, let purpose):
@@ -74,6 +82,21 @@ extension Engine {
         }
       }
     }
+  }
+
+  /// Whether the end of a file is worth asking for, once: it was opened by something that is no looker, and has an end of
+  /// the kind that players look at.
+  private func wantsTail(_ source: Source, _ input: PlanInput) -> Bool {
+    guard !source.tailDone else { return false }
+    guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return false }
+    // Once the head is read, or found not to be one: whoever starts in the middle knows its way.
+    guard reader.position <= Planner.headLength else {
+      source.tailDone = true
+      return false
+    }
+    guard options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty else { return false }
+    source.tailDone = true
+    return MediaKind.hasTail(source.content.path)
   }
 
   /// What a stat among many asks for: enough to know the type by.

@@ -52,6 +52,7 @@ extension Engine: TransferClient {
     source.transfers[index].lastByte = now
     source.transfers[index].meter.received(count, now: now)
     source.meter.received(count, now: now)
+    source.lanes.received(count)
     source.lastBytes = now
     source.progress.add(Int64(count), now: now)
     hosts[source.transfers[index].host]?.line.received(count, now: now)
