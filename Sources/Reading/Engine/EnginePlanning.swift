@@ -127,13 +127,15 @@ extension Engine {
   private func admit(_ start: PendingStart, _ now: Instant) {
     let (url, isResolved) = start.source.target
     let host = HostState.key(of: url)
-    guard hosts[host, default: HostState()].admits(start.purpose) else {
+    let outstanding = owners.isEmpty ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
+    guard hosts[host, default: newHost].admits(start.purpose), allowance.admits(outstanding: outstanding, now: now)
+    else {
       hungry.insert(start.source.key)
       return
     }
     let isBackground = start.purpose >= .index
-    hosts[host, default: HostState()].active += 1
-    if isBackground { hosts[host, default: HostState()].background += 1 }
+    hosts[host, default: newHost].active += 1
+    if isBackground { hosts[host, default: newHost].background += 1 }
     lastTransfer += 1
     let id = TransferID(lastTransfer)
     let source = start.source
@@ -172,12 +174,12 @@ extension Engine {
   /// Notes whether readers of a resource wait: continuations of the same line stand back meanwhile.
   func setWaits(_ source: Source, _ waits: Bool) {
     if let host = source.waitsOn {
-      hosts[host, default: HostState()].waiting -= 1
+      hosts[host, default: newHost].waiting -= 1
       source.waitsOn = nil
     }
     if waits {
       let host = HostState.key(of: source.target.url)
-      hosts[host, default: HostState()].waiting += 1
+      hosts[host, default: newHost].waiting += 1
       source.waitsOn = host
     } else {
       feedHungry()

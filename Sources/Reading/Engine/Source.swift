@@ -114,6 +114,11 @@ final class Source {
     progress = ProgressRing(length: Int(timeout.rounded(.up)))
   }
 
+  /// Bytes that were asked for in windows and have not come yet.
+  var outstanding: Int64 {
+    transfers.reduce(0) { $0 + ($1.active.isStream || $1.active.end == .max ? 0 : $1.active.rest.count) }
+  }
+
   /// The URL to ask now.
   var target: (url: String, isResolved: Bool) {
     let mirror = mirrors[self.mirror]
