@@ -108,9 +108,8 @@ final class Content: Sendable {
 
   /// A read; `.parked` means that the planner must be woken.
   func read(
-    at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32
+    at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32, now: Instant
   ) -> Answer<Int> {
-    let now = Instant.now
     var file: ServedFile?
     let decision = guarded.withLock { guarded in
       let decision = guarded.state.read(

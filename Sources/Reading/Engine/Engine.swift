@@ -41,6 +41,7 @@ final class Engine: @unchecked Sendable {
 
   let store: StoreAccess
   let options: ReadingOptions
+  let clock: Clock
   /// Shown as the time of what has none of its own, in seconds since 1970.
   let mountedAt: Int64
   /// Generations from this id on began in this mount.
@@ -69,17 +70,19 @@ final class Engine: @unchecked Sendable {
   private var nextTick = Instant.never
   private var nextSweep = Instant(nanoseconds: 0)
   private var lastTurn: Instant?
-  var random = SystemRandomNumberGenerator()
+  /// The jitter of retries, in 0..<1; a test gives its own.
+  var jitter: @Sendable () -> Double = { Double.random(in: 0..<1) }
   /// Replies are read into this: as long as the longest READ.
   let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
 
-  init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
+  init(store: StoreAccess, options: ReadingOptions, clock: Clock = .system) throws(StoreError) {
     self.store = store
     self.options = options
+    self.clock = clock
     mountedAt = Int64(time(nil))
     firstIDOfMount = try store.catalog.nextID()
     allowance = RateAllowance(limit: options.rateLimit)
-    keeper = Keeper(store: store, options: options)
+    keeper = Keeper(store: store, options: options, clock: clock)
     finisher = Finisher(store: store)
     keeper.engine = self
     finisher.engine = self

@@ -13,9 +13,13 @@ public final class MediaFileSystem: Sendable {
   let store: StoreAccess
 
   /// A filesystem over an open store whose manifest is imported.
-  public init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
+  public convenience init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
+    try self.init(store: store, options: options, clock: .system)
+  }
+
+  init(store: StoreAccess, options: ReadingOptions, clock: Clock) throws(StoreError) {
     self.store = store
-    engine = try Engine(store: store, options: options)
+    engine = try Engine(store: store, options: options, clock: clock)
     siblings = SiblingProbe(engine: engine)
   }
 
@@ -127,7 +131,7 @@ public final class MediaFileSystem: Sendable {
   private func probe(_ content: Content, _ inode: Inode, _ ticket: Ticket, _ caller: Caller) -> Answer<Attributes> {
     let known = engine.attributes(of: content, inode: inode)
     if known.isFinal { return .now(known) }
-    let now = Instant.now
+    let now = engine.clock.now
     // A body without a length goes on without one: a stat that waited for its end would wait for the whole download.
     let decision = content.guarded.withLock { guarded -> ContentState.ReadDecision? in
       guard case .unknown = guarded.state.length else { return nil }
@@ -153,7 +157,7 @@ public final class MediaFileSystem: Sendable {
         isCounted = false
         throw error
       }
-      let now = Instant.now
+      let now = engine.clock.now
       let (answer, isComplete) = content.guarded.withLock { guarded -> (Answer<OpenMode>, Bool) in
         if guarded.state.isSuperseded { return (.failed(.stale), false) }
         switch guarded.state.length {
@@ -190,7 +194,8 @@ public final class MediaFileSystem: Sendable {
         return .failed(error)
       }
     }
-    let answer = content.read(at: offset, into: buffer, ticket: ticket, process: caller.process)
+    let answer = content.read(
+      at: offset, into: buffer, ticket: ticket, process: caller.process, now: engine.clock.now)
     if case .parked = answer { engine.post(.touched(content)) }
     return answer
   }
