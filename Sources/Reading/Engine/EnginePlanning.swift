@@ -61,7 +61,7 @@ extension Engine {
         let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
         return ReaderView(
           position: run.position, length: run.length, rate: Double(run.length) / seconds,
-          isLooker: isLooker(run.process, source))
+          isFresh: now.seconds(since: run.lastRead) < 2, isLooker: isLooker(run.process, source))
       }
       input.transfers = source.transfers.filter { !$0.isCancelled }.map { running in
         var active = running.active

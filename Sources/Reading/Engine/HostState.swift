@@ -34,7 +34,8 @@ struct HostState {
     if active >= limit { return false }
     switch purpose {
     case .demand: return true
-    case .playAhead, .index: return active < max(1, limit * 3 / 4)
+    case .playAhead: return active < max(1, limit * 3 / 4)
+    case .index: return background < min(Self.backgroundLimit, max(1, limit / 2))
     case .continuation: return waiting == 0 && background < min(Self.backgroundLimit, max(1, limit / 2))
     }
   }

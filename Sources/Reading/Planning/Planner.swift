@@ -60,9 +60,10 @@ enum Planner {
     return min(max(lookAhead, reader.length / 2), min(wanted, largestAhead))
   }
 
-  /// Whether `reader` may soon have to wait: it has less than ``behindSeconds`` before it, and the file goes on there.
+  /// Whether `reader` may soon have to wait: it reads in sequence, has less than ``behindSeconds`` before it, and the file
+  /// goes on there. (One that jumps about is nobody's stream: it matters when it waits.)
   static func isBehind(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    if reader.isLooker { return false }
+    if reader.isLooker || !reader.isFresh || reader.length < provenLength { return false }
     let there = input.available.runEnd(from: reader.position)
     return there < input.size && Double(there - reader.position) < reader.rate * behindSeconds
   }
