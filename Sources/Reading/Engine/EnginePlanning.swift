@@ -128,7 +128,7 @@ extension Engine {
     let (url, isResolved) = start.source.target
     let host = HostState.key(of: url)
     let outstanding = owners.isEmpty ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
-    guard hosts[host, default: newHost].admits(start.purpose), allowance.admits(outstanding: outstanding, now: now)
+    guard hosts[host, default: newHost].admits(start.purpose, now: now), allowance.admits(outstanding: outstanding, now: now)
     else {
       hungry.insert(start.source.key)
       return
@@ -175,6 +175,7 @@ extension Engine {
   func setWaits(_ source: Source, _ waits: Bool) {
     if let host = source.waitsOn {
       hosts[host, default: newHost].waiting -= 1
+      hosts[host]?.lastWait = Instant.now
       source.waitsOn = nil
     }
     if waits {
