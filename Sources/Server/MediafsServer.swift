@@ -67,6 +67,13 @@ public enum MediafsServer {
     ReadAhead.raise(device: number)
     let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
+    let housekeeper = try Housekeeper(
+      reconnect: { fileSystem.reconnect() },
+      everyRound: {
+        do throws(ServerError) {
+          if let log, try log.rotateIfFull() { try link.sendLog(STDERR_FILENO) }
+        } catch { Log.warning(error.description) }
+      })
     do throws(MountError) {
       try fuse.run { initRequest in
         do throws(ServerError) {
@@ -85,6 +92,7 @@ public enum MediafsServer {
     } catch {
       failure.withLock { $0 = .failed("the mount cannot be served: \(error)") }
     }
+    housekeeper.stop()
     control.stop()
     loop.stop()
     fileSystem.stop()
