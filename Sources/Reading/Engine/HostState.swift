@@ -4,8 +4,10 @@ import Base
 struct HostState {
   /// Connections for what nobody waits for.
   static let backgroundLimit = 6
-  /// Connections in all.
+  /// Connections in all, unless the user says otherwise.
   static let demandLimit = 32
+  /// Streams on the one connection that HTTP/2 uses.
+  static let streamLimit = 64
 
   var line = LineEstimate()
   /// Transfers under way.
@@ -14,10 +16,18 @@ struct HostState {
   var background = 0
   /// Resources with a waiting reader.
   var waiting = 0
-  /// The limits as the origin's 429 and 503 shrank them.
-  var limit = HostState.demandLimit
+  /// The most transfers at once.
+  private(set) var most: Int
+  /// `most`, as the origin's 429 and 503 shrank it.
+  private(set) var limit: Int
   /// Stats are not worth a wait until then: nothing there answers.
   var downUntil: Instant?
+
+  /// A line that allows so many connections.
+  init(connections: Int) {
+    most = connections
+    limit = connections
+  }
 
   /// Whether another transfer for `purpose` may start.
   func admits(_ purpose: Purpose) -> Bool {
@@ -34,7 +44,14 @@ struct HostState {
   /// It answered well: the limit grows back, slowly.
   mutating func answered() {
     downUntil = nil
-    if limit < Self.demandLimit { limit += 1 }
+    if limit < most { limit += 1 }
+  }
+
+  /// The origin speaks HTTP/2: streams of one connection are counted from now on.
+  mutating func multiplexes() {
+    guard most < Self.streamLimit else { return }
+    most = Self.streamLimit
+    limit = Self.streamLimit
   }
 
   /// The key of a URL's line: its scheme, host and port.
