@@ -29,6 +29,8 @@ final class Engine: @unchecked Sendable {
     case freeze(Content, then: @Sendable () -> Void)
     /// Its bytes are gone; it can be fetched again.
     case thaw(Content)
+    /// Its inode cannot be opened any more: give it another one, and answer the open, which is counted, with ESTALE.
+    case renew(Content, Ticket)
     /// It is verified and in the library.
     case completed(Content)
     /// It is whole, but not what it should be, or it cannot be placed.
@@ -133,7 +135,7 @@ final class Engine: @unchecked Sendable {
   }
 
   /// The source of a content; made when there is none, taken over when the content is a newer object of the same resource.
-  private func source(of content: Content) -> Source {
+  func source(of content: Content) -> Source {
     if let source = sources[content.key] {
       let isCurrent = table.withLock { $0.current[content.key] === content }
       if source.content !== content && isCurrent { source.content = content }
@@ -183,6 +185,7 @@ final class Engine: @unchecked Sendable {
     case .thaw(let content):
       content.guarded.withLock { $0.isFrozen = false }
       dirty.insert(source(of: content).key)
+    case .renew(let content, let ticket): renew(content, ticket)
     case .completed(let content):
       let source = source(of: content)
       source.continues = false
