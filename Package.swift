@@ -54,6 +54,8 @@ let package = Package(
     tests("ReadingTests", ["Reading", "Storing", "Fetching", "Manifest"]),
     tests("MountTests", ["Mount", "Reading"]),
     tests("ControlTests", ["Control"]),
+    tests(
+      "AttackTests", ["Manifest", "Storing", "Fetching", "Control", "Server", "CSystem", "mediafs", "mount-helper"]),
     tests("JourneyTests", ["mediafs", "mount-helper"]),
   ],
   swiftLanguageModes: [.v6]

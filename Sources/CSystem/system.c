@@ -6,9 +6,11 @@
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 int64_t csystem_boottime_nanoseconds(void) {
   struct timespec now;
@@ -53,14 +55,21 @@ ssize_t csystem_receive_descriptor(int socket, void *bytes, size_t length, int *
     struct cmsghdr align;
   } control;
   struct iovec part = {.iov_base = bytes, .iov_len = length};
+  // Not the whole space: its padding would have room for a second descriptor, which nobody would close.
   struct msghdr message = {
-      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = CMSG_LEN(sizeof(int))};
   *descriptor = -1;
   ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (count < 0) return count;
   for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
     if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
       memcpy(descriptor, CMSG_DATA(header), sizeof(int));
+  if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+    if (*descriptor >= 0) close(*descriptor);
+    *descriptor = -1;
+    errno = EPROTO;
+    return -1;
+  }
   return count;
 }
 
