@@ -14,6 +14,8 @@ public struct StoreVerification {
   let libraryPath: String
   let repairs: Bool
   var report = StoreVerificationReport()
+  /// Where copies were being placed when the server was killed.
+  private var placing: [Int64: String] = [:]
 
   /// Verifies the store at `path`, which must exist, with its library at `library`.
   ///
@@ -52,6 +54,9 @@ public struct StoreVerification {
         .catalog, folder.catalogPath,
         "\(problem); move the catalog away and mount again: copies in the library stay, the rest is fetched again")
     }
+    // Before a repair: what a crash cut short is finished, not taken for damage.
+    if repairs, let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
+    for (generation, path) in try catalog.placements() { placing[generation.id] = path }
     var known: Set<Int64> = []
     var last: Int64 = 0
     while true {
@@ -76,6 +81,7 @@ public struct StoreVerification {
     }
     switch generation.state {
     case .partial:
+      if let path = placing[id], let library, try isPlaced(generation, at: path, in: library) { return true }
       try verifyPartial(generation)
       return true
     case .superseded: return true  // the next mount removes it
@@ -83,6 +89,18 @@ public struct StoreVerification {
       try verifyCopy(generation)
       return false
     }
+  }
+
+  /// Whether a copy that was being placed has arrived: the next mount notes that.
+  private func isPlaced(
+    _ generation: GenerationRecord, at path: String, in library: LibraryFolder
+  ) throws(StoreError) -> Bool {
+    let isThere = try calling("cannot look at the partial file \(generation.id)") { () throws(Errno) in
+      try folder.directory.status(of: "\(StoreFolder.partials)/\(generation.id)") != nil
+    }
+    return try library.recover(
+      intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified, partialExists: isThere)
+      != nil
   }
 
   // MARK: - What is done about it
