@@ -232,7 +232,7 @@ final class Engine: @unchecked Sendable {
       let idle = content.guarded.withLock { guarded in
         // What is not synced yet keeps it: the keeper commits from this object, and a second one would know less.
         guarded.state.opens == 0 && !guarded.state.hasWaiters && !guarded.state.isDirty && guarded.unsynced == 0
-          && guarded.phase != .completing && !guarded.isFrozen
+          && guarded.phase != .completing && !guarded.isFrozen && !guarded.isCommitting
       }
       if idle { table.remove(content) }
       return idle
