@@ -81,7 +81,7 @@ extension Journey {
   /// Each byte was sent, and but for what was in flight when a transfer ended, once.
   func expectSentOnce(_ origin: Origin, _ path: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
     let size = try #require(origin.resource(path).flatMap { resource -> Int64? in
-      if case .file(let file) = resource.content { return fileSize(file) }
+      if case .file(let file) = resource.content { return sizeOfFile(file) }
       return resource.size
     })
     let coverage = origin.log.coverage(of: path)
@@ -93,7 +93,8 @@ extension Journey {
   }
 }
 
-private func fileSize(_ path: String) -> Int64? {
+/// The size of a file of the disk.
+func sizeOfFile(_ path: String) -> Int64? {
   var status = stat()
   return stat(path, &status) == 0 ? Int64(status.st_size) : nil
 }
