@@ -17,7 +17,7 @@ import Testing
       let original = try MediaFactory.file(film)
       let folder = try journey.folder.makeFolder("origin")
       let odd = Int64(9 << 20) + 77
-      try journey.succeed(["cp", original, "\(folder)/film.mp4"])
+      try journey.folder.write(try MediaFactory.bytes(film), to: "origin/film.mp4")
       try journey.folder.write(Pattern.bytes(name: "rest", offset: 0, count: Int(odd)), to: "origin/some data.bin")
 
       var settings = NginxSettings(.folder(folder))
@@ -25,7 +25,6 @@ import Testing
       let certificate = transport == .plain ? nil : try TestCertificate(in: journey.folder)
       settings.certificate = certificate
       settings.http2 = transport == .http2
-      settings.user = journey.user
       try withNginx(settings) { nginx in
         let options = certificate.map { ["--cacert", $0.authority] } ?? []
         try journey.list("\(nginx.url("/film.mp4"))\n\(nginx.url("/some%20data.bin"))\n")
