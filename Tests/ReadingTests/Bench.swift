@@ -98,15 +98,20 @@ final class Bench {
   func run(_ seconds: Double, step: Double = 0.01) {
     var left = seconds
     while left > 0 {
-      let now = time.withLock { time in
-        time = time.adding(seconds: step)
-        return time
-      }
-      service.move(to: now)
-      _ = engine.keeper.turn()
-      while engine.finisher.turn() {}
+      move(step)
       left -= step
     }
+  }
+
+  /// One turn of every thread, `step` seconds later. Without `finishing` the finisher is held back, as by a long checksum.
+  func move(_ step: Double, finishing: Bool = true) {
+    let now = time.withLock { time in
+      time = time.adding(seconds: step)
+      return time
+    }
+    service.move(to: now)
+    _ = engine.keeper.turn()
+    while finishing, engine.finisher.turn() {}
   }
 
   /// Lets time go by until `condition` holds; false when it does not within `seconds` of it.
@@ -151,7 +156,7 @@ final class Bench {
   func open(_ inode: Inode) -> Ticket {
     let ticket = ticket()
     switch system.open(inode, ticket: ticket, caller: Caller(process: 0)) {
-    case .now(let mode): port.put(ticket, .opened(mode))
+    case .now(let mode): port.put(ticket, .opened(directIO: mode.directIO))
     case .failed(let error): port.put(ticket, .error(error))
     case .parked: break
     }

@@ -7,7 +7,7 @@ import Testing
 enum Reply: Equatable {
   case data([UInt8])
   case attributes(Attributes)
-  case opened(OpenMode)
+  case opened(directIO: Bool)
   case error(Errno)
 }
 
@@ -41,7 +41,7 @@ final class FakePort: ReplyPort, @unchecked Sendable {
   func reply(_ ticket: Ticket, attributes: Attributes) { put(ticket, .attributes(attributes)) }
   func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
     if unwanted.withLock({ $0.contains(ticket) }) { return false }
-    put(ticket, .opened(mode))
+    put(ticket, .opened(directIO: mode.directIO))
     return true
   }
   func reply(_ ticket: Ticket, error: Errno) { put(ticket, .error(error)) }
