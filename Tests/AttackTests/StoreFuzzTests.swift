@@ -64,7 +64,9 @@ struct StoreFuzzTests {
       let words = tokens("\n", "=", "\\", "\\n", "mountpoint=", "mediafs mount 2\n", "\0", "\u{301}", "/..", "store=", "\r")
       try Fuzzing("mounts", cases: 500).run { random, place in
         try folder.write(random.mutated(good, tokens: words), to: "mediafs/mounts/\(name)")
-        for record in try registry.all() { #expect(!record.mountpoint.utf8.contains(0) || !record.store.isEmpty, "\(place)") }
+        for record in try registry.all() {
+          #expect(!record.mountpoint.utf8.contains(0) || !record.store.isEmpty, "\(place)")
+        }
         do throws(StoreError) {
           if let found = try registry.find(mountpoint: "/mnt/a\nb\\") {
             #expect(found.mountpoint.utf8.elementsEqual("/mnt/a\nb\\".utf8), "\(place)")
