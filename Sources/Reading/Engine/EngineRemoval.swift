@@ -17,6 +17,7 @@ extension Engine {
           guarded.file = nil
           guarded.state.stored = ByteRangeSet()
           guarded.state.isDirty = false
+          guarded.isCommitting = false
           guarded.synced = ByteRangeSet()
           guarded.unsynced = 0
           guarded.unsyncedSince = nil

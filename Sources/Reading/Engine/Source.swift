@@ -17,7 +17,13 @@ struct Running {
   var lastByte: Instant
   var meter = RateMeter()
   var bytes: Int64 = 0
+  /// Of those, the ones that were not stored before.
+  var fresh: Int64 = 0
   var responded = false
+  /// Whether the answer is the whole where another version would be.
+  var sentIfRange = false
+  /// Why the rest of the body was not taken; nil: it was.
+  var misfit: String?
   /// Why it was cancelled, when it was for being too slow: then it counts as a failed attempt.
   var stalled = false
   var isCancelled = false
@@ -32,34 +38,15 @@ struct Mirror {
   var refusal: TransferFailure?
 }
 
-/// Bytes that came in each of the last seconds: what a stall is judged by (P2).
-struct ProgressRing {
-  private var seconds: [Int64]
-  private var current: Int64 = 0
-  init(length: Int) { seconds = [Int64](repeating: 0, count: max(1, length)) }
-
-  private mutating func advance(to now: Instant) {
-    let second = now.nanoseconds / 1_000_000_000
-    if second - current >= Int64(seconds.count) {
-      for index in seconds.indices { seconds[index] = 0 }
-      current = second
-    }
-    while current < second {
-      current += 1
-      seconds[Int(current % Int64(seconds.count))] = 0
-    }
-  }
-
-  mutating func add(_ bytes: Int64, now: Instant) {
-    advance(to: now)
-    seconds[Int(current % Int64(seconds.count))] += bytes
-  }
-
-  /// The bytes of as many seconds as the ring is long.
-  mutating func total(now: Instant) -> Int64 {
-    advance(to: now)
-    return seconds.reduce(0, +)
-  }
+/// Whether an origin gives ranges.
+enum RangeSupport: Equatable {
+  /// It does, as far as is known.
+  case assumed
+  /// It answered with the whole. It is asked for a range all the same, one at a time: a range that comes after all is worth
+  /// much, and the whole comes no later.
+  case ignored
+  /// It answered with what cannot be used. Until that time it is asked for the whole.
+  case unusable(until: Instant)
 }
 
 /// One resource on the transfer thread: where its bytes come from and what is under way. Owned by that thread alone.
@@ -71,13 +58,13 @@ final class Source {
   var mirror = 0
   /// The mirror that the current generation came from; nil before the first response of this mount.
   var generationMirror: Int?
-  /// The origin answered a ranged request with the whole: asking for ranges again would fetch everything each time.
-  var knowsNoRanges = false
+  var ranges = RangeSupport.assumed
+  /// It answers If-Range with the whole of the very version that was named: the answer's own validators must do.
+  var omitsIfRange = false
   /// Answers in a row that could not be used.
   var unusable = 0
   var transfers: [Running] = []
   var retry = Retry()
-  var progress: ProgressRing
   var meter = RateMeter()
   var lastBytes = Instant(nanoseconds: 0)
   /// Why nothing more is asked for, until someone opens the file again.
@@ -87,6 +74,15 @@ final class Source {
   /// A generation that one response spoke of; a second must agree before it is believed.
   var suspect: GenerationCheck.Identity?
   var suspectAnswers = 0
+  /// Since when, and how many more answers must agree in a row.
+  var suspectedAt = Instant(nanoseconds: 0)
+  var agreeing = 0
+  /// Versions that were given up of late: two servers that take turns are not to be followed back and forth.
+  var former: [GenerationCheck.Identity: Instant] = [:]
+  /// How often a body came back with other bytes, from an origin that gives no validators to tell that from.
+  var mismatches = 0
+  /// Commands that wait until the finisher is through with it.
+  var postponed: [Engine.Command] = []
   /// The rest of the file is wanted: it was played, or the policy or a user says so.
   var continues = false
   /// A user asked for it by name: policies do not stop it.
@@ -107,17 +103,28 @@ final class Source {
   /// It failed its checksum once and was fetched again.
   var checksumRetried = false
 
-  init(content: Content, timeout: Double) {
+  init(content: Content) {
     key = content.key
     self.content = content
     mirrors = content.source.urls.map { Mirror(url: $0) }
-    progress = ProgressRing(length: Int(timeout.rounded(.up)))
   }
 
   /// Bytes that were asked for in windows and have not come yet.
   var outstanding: Int64 {
     transfers.reduce(0) { $0 + ($1.active.isStream || $1.active.end == .max ? 0 : $1.active.rest.count) }
   }
+
+  /// Whether it is asked for everything at once.
+  var knowsNoRanges: Bool { ranges != .assumed }
+
+  /// Whether a request may have a Range.
+  func asksForRanges(_ now: Instant) -> Bool {
+    if case .unusable(let until) = ranges { return now >= until }
+    return true
+  }
+
+  /// Ranges do not work: not tried again for a while.
+  func gaveUpRanges(_ now: Instant) { ranges = .unusable(until: now.adding(seconds: 60)) }
 
   /// The URL to ask now.
   var target: (url: String, isResolved: Bool) {

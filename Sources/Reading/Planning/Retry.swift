@@ -19,6 +19,8 @@ struct Retry: Sendable, Equatable {
   private(set) var failures = 0
   /// Not before this.
   private(set) var notBefore: Instant?
+  /// The same while a reader waits.
+  private var readerNotBefore: Instant?
   /// Whether the origin itself named that time.
   private(set) var isAsked = false
 
@@ -26,7 +28,15 @@ struct Retry: Sendable, Equatable {
   mutating func progressed() {
     failures = 0
     notBefore = nil
+    readerNotBefore = nil
     isAsked = false
+  }
+
+  /// Another mirror is there to be asked at once; the count goes on, so that mirrors that all fail are not asked in a storm.
+  mutating func skipPause() {
+    if isAsked { return }
+    notBefore = nil
+    readerNotBefore = nil
   }
 
   /// Someone new wants it: an attempt is worth making now, unless the origin itself named a time.
@@ -42,21 +52,16 @@ struct Retry: Sendable, Equatable {
       isAsked = true
       return
     }
+    let jitter = 0.5 + random / 2
     let step = min(Self.firstPause * Double(1 << min(failures - 1, 16)), Self.longest)
-    notBefore = now.adding(seconds: step * (0.5 + random / 2))
+    notBefore = now.adding(seconds: step * jitter)
+    readerNotBefore = now.adding(seconds: min(step, Self.longestWithReader) * jitter)
     isAsked = false
   }
 
   /// Whether an attempt may be made now, for a waiting reader or for nobody in particular.
   func permits(_ now: Instant, readerWaits: Bool) -> Bool { due(readerWaits: readerWaits).map { $0 <= now } ?? true }
 
-  /// When the next attempt may be made; nil: now. A reader waits no longer than `longestWithReader` of backoff, counted from
-  /// the end of the pause, but the origin's own word is kept.
-  func due(readerWaits: Bool) -> Instant? {
-    guard let notBefore else { return nil }
-    if !readerWaits || isAsked { return notBefore }
-    let step = min(Self.firstPause * Double(1 << min(max(failures - 1, 0), 16)), Self.longest)
-    let excess = max(0, step - Self.longestWithReader)
-    return notBefore.adding(seconds: -excess)
-  }
+  /// When the next attempt may be made; nil: now. The origin's own word is kept, also when a reader waits.
+  func due(readerWaits: Bool) -> Instant? { readerWaits && !isAsked ? readerNotBefore : notBefore }
 }
