@@ -47,7 +47,7 @@ import Testing
         }
         try journey.mount(faults.map { origin.url("/\($0.0)") + "\n" }.joined())
         for (name, _) in faults {
-          let (copy, original) = (journey.folder.file("copy"), journey.folder.file("originals/\(name)"))
+          let (copy, original) = (journey.folder.file("copy of \(name)"), journey.folder.file("originals/\(name)"))
           if name == "cat.bin" {
             try journey.shell(#"cat "$1" >"$2""#, journey.at(name), copy)
           } else {
