@@ -14,7 +14,7 @@ import Testing
           other.add("/moved.mp4", size: 1000)
           origin.fault(.redirect(to: other.url("/moved.mp4?signature=hunter2-location")), path: "/moves.mp4")
           let authority = "127.0.0.1:\(origin.port)"
-          try journey.folder.write("machine 127.0.0.1 login anna password hunter2-netrc\n", to: ".netrc", mode: 0o600)
+          try journey.folder.write("machine localhost login anna password hunter2-netrc\n", to: ".netrc", mode: 0o600)
           try journey.folder.write("X-Key: hunter2-file\n", to: "headers", mode: 0o600)
           if let user = journey.user {
             for name in [".netrc", "headers"] {
@@ -27,10 +27,10 @@ import Testing
             http://\(authority)/token.mp4?token=hunter2-token
             http://\(authority)/entry.mp4
               header=X-Entry: hunter2-entry
-            http://\(authority)/netrc.mp4
+            http://localhost:\(origin.port)/netrc.mp4
             http://bob:hunter2-userinfo@\(authority)/denied.mp4?token=hunter2-token
               header=X-Entry: hunter2-entry
-            http://\(authority)/moves.mp4
+            http://bob:hunter2-userinfo@\(authority)/moves.mp4
 
             """)
           let process = try journey.start(

@@ -6,7 +6,8 @@ import Testing
 /// As a system mounts: mount(8) and fstab(5), through mount.mediafs, by root. In a mount namespace of its own, whose /sbin has
 /// the helper and whose /var/lib is empty: nothing of the machine is changed.
 @Suite struct SystemMountTests {
-  @Test(.enabled(if: TestUser.canSwitch)) func mountAndFstab() throws {
+  @Test func mountAndFstab() throws {
+    guard TestUser.canSwitch else { return }  // mount(8) is root's
     try withJourney { journey in
       try withOrigin { origin in
         origin.add("/a.mp4", size: 100_000)
