@@ -5,7 +5,7 @@ import Storing
 /// What transfers bring: from a response's head to stored bytes and answered reads.
 extension Engine: TransferClient {
   func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
-    let now = Instant.now
+    let now = clock.now
     guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
       return false
     }
@@ -45,7 +45,7 @@ extension Engine: TransferClient {
     guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
       return false
     }
-    let now = Instant.now
+    let now = clock.now
     let count = bytes.count
     let start = source.transfers[index].active.position
     source.transfers[index].active.position = start + Int64(count)
@@ -149,7 +149,7 @@ extension Engine: TransferClient {
   }
 
   func transfer(_ id: TransferID, ended end: TransferEnd) {
-    let now = Instant.now
+    let now = clock.now
     guard let source = owners.removeValue(forKey: id),
       let index = source.transfers.firstIndex(where: { $0.active.id == id })
     else { return }
