@@ -55,6 +55,7 @@ let package = Package(
     tests("MountTests", ["Mount", "Reading"]),
     tests("ControlTests", ["Control"]),
     tests("JourneyTests", ["mediafs", "mount-helper"]),
+    tests("FaultTests", ["mediafs", "mount-helper"]),
   ],
   swiftLanguageModes: [.v6]
 )
