@@ -35,7 +35,7 @@ package enum MountTable {
 
   /// The topmost mount at `path`, nil when none is there. `path` is absolute and without symbolic links.
   package static func entry(at path: String) throws(Errno) -> MountTableEntry? {
-    try read().last { $0.mountpoint == path }
+    try read().last { $0.mountpoint.utf8.elementsEqual(path.utf8) }
   }
 
   /// The entries in the text of a mountinfo file; lines that are none are left out.
@@ -60,8 +60,8 @@ package enum MountTable {
     var rest = field
     while let byte = rest.popFirst() {
       let digits = rest.prefix(3)
-      if byte == UInt8(ascii: "\\"), digits.count == 3, let code = UInt8(String(decoding: digits, as: UTF8.self), radix: 8)
-      {
+      let code = digits.count == 3 ? UInt8(String(decoding: digits, as: UTF8.self), radix: 8) : nil
+      if byte == UInt8(ascii: "\\"), let code {
         bytes.append(code)
         rest.removeFirst(3)
       } else {

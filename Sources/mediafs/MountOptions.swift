@@ -90,8 +90,8 @@ struct MountOptions {
   }
 
   private func size(_ name: String, _ value: String) throws(CommandError) -> Int64 {
-    guard let bytes = ByteSize.parse(value) else { throw .usage("--\(name) is a size such as 500M or 1.5GiB, not \(value)") }
-    return bytes
+    if let bytes = ByteSize.parse(value) { return bytes }
+    throw .usage("--\(name) is a size such as 500M or 1.5GiB, not \(value)")
   }
 
   private mutating func takeMountOption(_ name: String, _ value: String?) throws(CommandError) {
@@ -151,9 +151,14 @@ struct MountOptions {
     }
   }
 
-  /// A value as it stands in a `-o` list.
+  /// A value as it stands in a `-o` list. By scalars: a comma with a combining accent behind it is a comma to libfuse.
   static func escaped(_ value: String) -> String {
-    value.replacing("\\", with: "\\\\").replacing(",", with: "\\,")
+    var result = String.UnicodeScalarView()
+    for scalar in value.unicodeScalars {
+      if scalar == "\\" || scalar == "," { result.append("\\") }
+      result.append(scalar)
+    }
+    return String(result)
   }
 
   /// What libfuse gets.

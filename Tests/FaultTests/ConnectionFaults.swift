@@ -20,8 +20,7 @@ enum ConnectionFaults {
     .faults("stalled after 400 kB of each answer", [.stallAfter(400_000)], .bytes),
     FaultCase("stalled for ever at 300000", .errors([ETIMEDOUT])) { stage in
       stage.origin.decide { request in
-        let start = request.range?.start ?? 0
-        return start < 300_000 ? [.stallAfter(300_000 - start)] : [.stallBeforeHeaders]
+        request.firstByte < 300_000 ? [.stallAfter(300_000 - request.firstByte)] : [.stallBeforeHeaders]
       }
     },
   ]

@@ -29,6 +29,8 @@ final class Engine: @unchecked Sendable {
     case freeze(Content, then: @Sendable () -> Void)
     /// Its bytes are gone; it can be fetched again.
     case thaw(Content)
+    /// Its inode cannot be opened any more: give it another one, and answer the open, which is counted, with ESTALE.
+    case renew(Content, Ticket)
     /// It is verified and in the library.
     case completed(Content)
     /// It is whole, but not what it should be, or it cannot be placed.
@@ -60,11 +62,14 @@ final class Engine: @unchecked Sendable {
   var hungry: Set<ResourceKey> = []
   var starts: [PendingStart] = []
   var lastTransfer: UInt64 = 0
+  /// What `--limit-rate` leaves.
+  var allowance: RateAllowance
+  /// Files that are open, as of the last look.
+  var openFiles = 0
   /// Where the list of what was being fetched before this mount goes on; nil at its end.
   private var resumeCursor: Int64?
   private var nextTick = Instant.never
   private var nextSweep = Instant(nanoseconds: 0)
-  private var lastTurn: Instant?
   var random = SystemRandomNumberGenerator()
   /// Replies are read into this: as long as the longest READ.
   let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
@@ -74,6 +79,7 @@ final class Engine: @unchecked Sendable {
     self.options = options
     mountedAt = Int64(time(nil))
     firstIDOfMount = try store.catalog.nextID()
+    allowance = RateAllowance(limit: options.rateLimit)
     keeper = Keeper(store: store, options: options)
     finisher = Finisher(store: store)
     keeper.engine = self
@@ -81,6 +87,9 @@ final class Engine: @unchecked Sendable {
   }
 
   deinit { scratch.deallocate() }
+
+  /// A line of which nothing is known yet.
+  var newHost: HostState { HostState(connections: options.connections) }
 
   func connect(port: any ReplyPort) { self.port = port }
 
@@ -103,7 +112,6 @@ final class Engine: @unchecked Sendable {
   private static let sweep = 5.0
 
   func turn(now: Instant) -> Instant {
-    noticeSleep(now)
     let commands = inbox.withLock { inbox in
       let commands = inbox
       inbox.removeAll(keepingCapacity: true)
@@ -115,14 +123,7 @@ final class Engine: @unchecked Sendable {
     return nextTick
   }
 
-  /// A machine that slept has dead connections: nobody is judged by the time it slept.
-  private func noticeSleep(_ now: Instant) {
-    defer { lastTurn = now }
-    guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
-    Log.info("asleep for \(Int(now.seconds(since: lastTurn))) s: connections are made anew")
-    reconnect(now)
-  }
-
+  /// Dead connections are dropped, and nobody is judged by the time that was lost.
   private func reconnect(_ now: Instant) {
     for source in sources.values {
       source.content.guarded.withLock { $0.state.restartWaits(now) }
@@ -134,7 +135,7 @@ final class Engine: @unchecked Sendable {
   }
 
   /// The source of a content; made when there is none, taken over when the content is a newer object of the same resource.
-  private func source(of content: Content) -> Source {
+  func source(of content: Content) -> Source {
     if let source = sources[content.key] {
       let isCurrent = table.withLock { $0.current[content.key] === content }
       if source.content !== content && isCurrent { source.content = content }
@@ -184,6 +185,7 @@ final class Engine: @unchecked Sendable {
     case .thaw(let content):
       content.guarded.withLock { $0.isFrozen = false }
       dirty.insert(source(of: content).key)
+    case .renew(let content, let ticket): renew(content, ticket)
     case .completed(let content):
       let source = source(of: content)
       source.continues = false
@@ -202,6 +204,7 @@ final class Engine: @unchecked Sendable {
     var lively = false
     let sweeping = now >= nextSweep
     if sweeping { nextSweep = now.adding(seconds: Self.sweep) }
+    openFiles = sources.values.count { $0.content.guarded.withLock { $0.state.opens > 0 } }
     for source in Array(sources.values) {
       if watch(source, now) {
         lively = true
@@ -229,7 +232,7 @@ final class Engine: @unchecked Sendable {
       let idle = content.guarded.withLock { guarded in
         // What is not synced yet keeps it: the keeper commits from this object, and a second one would know less.
         guarded.state.opens == 0 && !guarded.state.hasWaiters && !guarded.state.isDirty && guarded.unsynced == 0
-          && guarded.phase != .completing && !guarded.isFrozen
+          && guarded.phase != .completing && !guarded.isFrozen && !guarded.isCommitting
       }
       if idle { table.remove(content) }
       return idle

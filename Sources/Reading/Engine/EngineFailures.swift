@@ -25,7 +25,10 @@ extension Engine {
       refuse(running.mirror, of: source, failure)
     case .transient:
       source.retry.failed(failure, now: now, random: Double.random(in: 0..<1, using: &random))
-      if failure.status == 429 || failure.status == 503 { hosts[running.host]?.pushedBack() }
+      if failure.status == 429 || failure.status == 503 {
+        hosts[running.host]?.pushedBack()
+        source.lanes.pushedBack(now: now)
+      }
       if !running.responded {
         if failure.status == nil { hosts[running.host]?.downUntil = now.adding(seconds: Self.downSeconds) }
         source.mirrors[running.mirror].resolved = nil
@@ -133,6 +136,8 @@ extension Engine {
       releaseGone(content, processes)
     }
     dropStalled(source, hasWaiters, now)
+    let trip = hosts[HostState.key(of: source.target.url)]?.line.roundTrip ?? 0
+    source.lanes.look(isHungry: hasWaiters || source.isBehind, roundTrip: trip, now: now)
     if !source.continues, let size, options.continuation == .playing || options.continuation == .open,
       let player = runs.player(size: size), !isLooker(player, source)
     {
@@ -173,8 +178,12 @@ extension Engine {
   /// A transfer that brings nothing is ended and made anew: sooner when somebody waits.
   private func dropStalled(_ source: Source, _ hasWaiters: Bool, _ now: Instant) {
     let patience = hasWaiters ? max(2, min(10, options.timeout / 3)) : max(10, options.timeout)
+    // With nobody waiting nobody's deadline ends a trickle: less than 1 KiB/s is a stall here too.
+    let trickles = !hasWaiters && source.progress.total(now: now) < Int64(options.timeout * 1024)
     for index in source.transfers.indices where !source.transfers[index].isCancelled {
-      guard now.seconds(since: source.transfers[index].lastByte) > patience else { continue }
+      let running = source.transfers[index]
+      let isSilent = now.seconds(since: running.lastByte) > patience
+      guard isSilent || (trickles && now.seconds(since: running.started) > patience) else { continue }
       source.transfers[index].stalled = true
       cancel(source.transfers[index].active.id, of: source)
     }
