@@ -178,8 +178,12 @@ extension Engine {
   /// A transfer that brings nothing is ended and made anew: sooner when somebody waits.
   private func dropStalled(_ source: Source, _ hasWaiters: Bool, _ now: Instant) {
     let patience = hasWaiters ? max(2, min(10, options.timeout / 3)) : max(10, options.timeout)
+    // With nobody waiting nobody's deadline ends a trickle: less than 1 KiB/s is a stall here too.
+    let trickles = !hasWaiters && source.progress.total(now: now) < Int64(options.timeout * 1024)
     for index in source.transfers.indices where !source.transfers[index].isCancelled {
-      guard now.seconds(since: source.transfers[index].lastByte) > patience else { continue }
+      let running = source.transfers[index]
+      let isSilent = now.seconds(since: running.lastByte) > patience
+      guard isSilent || (trickles && now.seconds(since: running.started) > patience) else { continue }
       source.transfers[index].stalled = true
       cancel(source.transfers[index].active.id, of: source)
     }

@@ -35,7 +35,6 @@ extension Engine {
     switch GenerationCheck.compare(found, with: known) {
     case .same where !isOtherMirror || source.content.source.checksum != nil || !hasStored(source):
       source.suspect = nil
-      source.suspectAnswers = 0
       source.generationMirror = running.mirror
       return .accepted
     case .same, .different:
@@ -142,11 +141,12 @@ extension Engine {
     }
     source.suspectAnswers += 1
     if source.suspect == found {
+      // What was asked for before the doubt is no second opinion.
+      guard running.kind == .confirm else { return .refused }
       return supersede(source, by: found, running) ? .accepted : .refused
     }
     if source.suspectAnswers > Self.mostSuspects {
       source.suspect = nil
-      source.suspectAnswers = 0
       let failure = TransferFailure(
         kind: .transient, status: 200, message: "the origin gives another version of the file with every answer")
       failed(source, running, failure, now)
