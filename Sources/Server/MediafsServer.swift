@@ -67,6 +67,13 @@ public enum MediafsServer {
     loop.run(client: fileSystem.client)
     let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
+    let housekeeper = try Housekeeper(
+      reconnect: { fileSystem.reconnect() },
+      everyRound: {
+        do throws(ServerError) {
+          if let log, try log.rotateIfFull() { try link.sendLog(STDERR_FILENO) }
+        } catch { Log.warning(error.description) }
+      })
     do throws(MountError) {
       try fuse.run { initRequest in
         ReadAhead.raise(device: number)
@@ -86,6 +93,7 @@ public enum MediafsServer {
     } catch {
       failure.withLock { $0 = .failed("the mount cannot be served: \(error)") }
     }
+    housekeeper.stop()
     control.stop()
     loop.stop()
     fileSystem.stop()

@@ -79,6 +79,8 @@ final class Content: Sendable {
     /// Bytes written since, and when that began.
     var unsynced: Int64 = 0
     var unsyncedSince: Instant?
+    /// Whether its extents are on the way into the catalog.
+    var isCommitting = false
     /// Whether its file is being taken away: nothing may be written until that is done.
     var isFrozen = false
     var activity = Activity()

@@ -70,7 +70,6 @@ final class Engine: @unchecked Sendable {
   private var resumeCursor: Int64?
   private var nextTick = Instant.never
   private var nextSweep = Instant(nanoseconds: 0)
-  private var lastTurn: Instant?
   var random = SystemRandomNumberGenerator()
   /// Replies are read into this: as long as the longest READ.
   let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
@@ -113,7 +112,6 @@ final class Engine: @unchecked Sendable {
   private static let sweep = 5.0
 
   func turn(now: Instant) -> Instant {
-    noticeSleep(now)
     let commands = inbox.withLock { inbox in
       let commands = inbox
       inbox.removeAll(keepingCapacity: true)
@@ -125,14 +123,7 @@ final class Engine: @unchecked Sendable {
     return nextTick
   }
 
-  /// A machine that slept has dead connections: nobody is judged by the time it slept.
-  private func noticeSleep(_ now: Instant) {
-    defer { lastTurn = now }
-    guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
-    Log.info("asleep for \(Int(now.seconds(since: lastTurn))) s: connections are made anew")
-    reconnect(now)
-  }
-
+  /// Dead connections are dropped, and nobody is judged by the time that was lost.
   private func reconnect(_ now: Instant) {
     for source in sources.values {
       source.content.guarded.withLock { $0.state.restartWaits(now) }
@@ -241,7 +232,7 @@ final class Engine: @unchecked Sendable {
       let idle = content.guarded.withLock { guarded in
         // What is not synced yet keeps it: the keeper commits from this object, and a second one would know less.
         guarded.state.opens == 0 && !guarded.state.hasWaiters && !guarded.state.isDirty && guarded.unsynced == 0
-          && guarded.phase != .completing && !guarded.isFrozen
+          && guarded.phase != .completing && !guarded.isFrozen && !guarded.isCommitting
       }
       if idle { table.remove(content) }
       return idle

@@ -61,7 +61,7 @@ extension Engine {
         let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
         return ReaderView(
           position: run.position, length: run.length, rate: Double(run.length) / seconds,
-          isLooker: isLooker(run.process, source))
+          isFresh: now.seconds(since: run.lastRead) < 2, isLooker: isLooker(run.process, source))
       }
       input.transfers = source.transfers.filter { !$0.isCancelled }.map { running in
         var active = running.active
@@ -127,8 +127,9 @@ extension Engine {
   private func admit(_ start: PendingStart, _ now: Instant) {
     let (url, isResolved) = start.source.target
     let host = HostState.key(of: url)
-    let outstanding = owners.isEmpty ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
-    guard hosts[host, default: newHost].admits(start.purpose), allowance.admits(outstanding: outstanding, now: now)
+    let outstanding = options.rateLimit == nil ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
+    guard hosts[host, default: newHost].admits(start.purpose, now: now),
+      allowance.admits(outstanding: outstanding, now: now)
     else {
       hungry.insert(start.source.key)
       return
@@ -175,6 +176,7 @@ extension Engine {
   func setWaits(_ source: Source, _ waits: Bool) {
     if let host = source.waitsOn {
       hosts[host, default: newHost].waiting -= 1
+      hosts[host]?.lastWait = Instant.now
       source.waitsOn = nil
     }
     if waits {
