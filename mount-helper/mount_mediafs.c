@@ -13,8 +13,8 @@
 
 #include "settings.h"
 
-// Where mediafs is: beside the helper, where an installation puts it, else in the usual places. mount(8) may be called with
-// an empty environment, so PATH does not count.
+// Where mediafs is: beside the helper, where an installation puts it, else in the usual places. mount(8) may be called
+// with an empty environment, so PATH does not count.
 static bool find_mediafs(char *path, size_t space) {
   static const char *const beside[] = {"mediafs", "../bin/mediafs", "../../bin/mediafs"};
   static const char *const usual[] = {"/usr/local/bin/mediafs", "/usr/bin/mediafs", "/bin/mediafs"};

@@ -12,6 +12,6 @@ struct mount {
 // Mounts. 0, or -1 when stderr says why.
 int mount_filesystem(const struct settings *settings, struct mount *mount);
 
-// Takes the mount away if it is still there, lazily if it is busy, and closes /dev/fuse: who still waits for an answer gets
-// ENOTCONN. Never another's mount.
+// Takes the mount away if it is still there, lazily if it is busy, and closes /dev/fuse: who still waits for an answer
+// gets ENOTCONN. Never another's mount.
 void unmount_filesystem(const struct settings *settings, struct mount *mount);

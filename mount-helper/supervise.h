@@ -2,8 +2,8 @@
 #pragma once
 #include "settings.h"
 
-// Starts the server, mounts, and stays until both are gone; returns the exit status. `announce` is a descriptor that gets
-// one byte, 0 once the mount answers or 1 when it failed; -1 in the foreground. The signals must be blocked already
+// Starts the server, mounts, and stays until both are gone; returns the exit status. `announce` is a descriptor that
+// gets one byte, 0 once the mount answers or 1 when it failed; -1 in the foreground. The signals must be blocked already
 // (block_signals).
 int supervise(const struct settings *settings, int announce);
 

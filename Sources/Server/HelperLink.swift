@@ -146,7 +146,8 @@ extension HelperLink {
     do throws(Errno) {
       count = try retrying { csystem_receive_descriptor(socket.rawValue, &packet, packet.count, &descriptor) }
     } catch {
-      throw error == Errno(rawValue: ECONNRESET) ? .helperGone : .protocolBroken("the link to the mount helper: \(error)")
+      throw error == Errno(rawValue: ECONNRESET)
+        ? .helperGone : .protocolBroken("the link to the mount helper: \(error)")
     }
     let file = descriptor >= 0 ? FileDescriptor(owning: descriptor) : nil
     if count == 0 { throw .helperGone }

@@ -12,12 +12,19 @@ public final class LogFile: Sendable {
 
   private let path: String
   private let limit: Int64
+  private let target: Int32
   private let file: FileDescriptor
 
   /// Opens (mode 0600), or makes, the file; its folder must exist.
-  public init(path: String, limit: Int64 = LogFile.limit) throws(ServerError) {
+  public convenience init(path: String) throws(ServerError) {
+    try self.init(path: path, limit: Self.limit, target: STDERR_FILENO)
+  }
+
+  /// `target` is the descriptor that the file becomes (for tests: stderr is the test runner's).
+  init(path: String, limit: Int64, target: Int32) throws(ServerError) {
     self.path = path
     self.limit = limit
+    self.target = target
     file = try Self.open(path)
   }
 
@@ -35,11 +42,16 @@ public final class LogFile: Sendable {
       let null = try FileDescriptor.open("/dev/null", O_RDWR)
       _ = try retrying { dup2(null.rawValue, STDIN_FILENO) }
       _ = try retrying { dup2(null.rawValue, STDOUT_FILENO) }
-      _ = try retrying { dup2(file.rawValue, STDERR_FILENO) }
     } catch {
       throw .failed("cannot leave the terminal: \(error)")
     }
-    Log.set(descriptor: STDERR_FILENO, stamps: true)
+    try attach()
+    Log.set(descriptor: target, stamps: true)
+  }
+
+  /// Makes the file what `target` is.
+  func attach() throws(ServerError) {
+    guard dup2(file.rawValue, target) >= 0 else { throw .failed("cannot log to \(path): \(Errno.current)") }
   }
 
   /// Puts the file aside as `PATH.1` (in place of an older one) if it has reached the limit, and goes on in a new one.
@@ -47,13 +59,13 @@ public final class LogFile: Sendable {
   /// after ``takeOver()``; a file that is not a regular one, or that cannot be moved, just goes on.
   public func rotateIfFull() throws(ServerError) -> Bool {
     var status = stat()
-    guard fstat(STDERR_FILENO, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size >= limit else {
+    guard fstat(target, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size >= limit else {
       return false
     }
     guard rename(path, path + ".1") == 0 else { throw .failed("cannot rotate the log file \(path): \(Errno.current)") }
     let next = try Self.open(path)
     // dup2 changes what stderr is in one step: no line of another thread is lost between the two files.
-    guard dup2(next.rawValue, STDERR_FILENO) >= 0 else {
+    guard dup2(next.rawValue, target) >= 0 else {
       throw .failed("cannot go on in a new log file: \(Errno.current)")
     }
     return true

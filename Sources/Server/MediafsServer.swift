@@ -99,6 +99,7 @@ public enum MediafsServer {
     options.headers = request.headers
     options.certificateFile = request.certificateFile
     options.netrcFile = request.netrcFile
+    options.maximumRate = request.limitRate
     return options
   }
 
@@ -108,6 +109,8 @@ public enum MediafsServer {
     options.timeout = request.timeout
     options.maximumSize = store.maximumSize
     options.minimumFree = request.minFree
+    options.rateLimit = request.limitRate
+    if let connections = request.maxConnections { options.connections = connections }
     return options
   }
 

@@ -60,8 +60,8 @@ package enum MountTable {
     var rest = field
     while let byte = rest.popFirst() {
       let digits = rest.prefix(3)
-      if byte == UInt8(ascii: "\\"), digits.count == 3, let code = UInt8(String(decoding: digits, as: UTF8.self), radix: 8)
-      {
+      let code = digits.count == 3 ? UInt8(String(decoding: digits, as: UTF8.self), radix: 8) : nil
+      if byte == UInt8(ascii: "\\"), let code {
         bytes.append(code)
         rest.removeFirst(3)
       } else {

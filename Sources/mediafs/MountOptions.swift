@@ -90,8 +90,8 @@ struct MountOptions {
   }
 
   private func size(_ name: String, _ value: String) throws(CommandError) -> Int64 {
-    guard let bytes = ByteSize.parse(value) else { throw .usage("--\(name) is a size such as 500M or 1.5GiB, not \(value)") }
-    return bytes
+    if let bytes = ByteSize.parse(value) { return bytes }
+    throw .usage("--\(name) is a size such as 500M or 1.5GiB, not \(value)")
   }
 
   private mutating func takeMountOption(_ name: String, _ value: String?) throws(CommandError) {

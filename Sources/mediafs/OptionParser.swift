@@ -1,4 +1,5 @@
-// getopt keeps its state in C globals (optarg, optind); they are used only in `OptionParser.parse`, on the main thread.
+import Base
+// getopt keeps its state in C globals (optarg, optind); they are used only in `OptionParser.parse`, under its lock.
 @preconcurrency import CSystem
 import Glibc
 
@@ -96,8 +97,17 @@ enum OptionParser {
       if option.argument == .required { letters.append(":") }
     }
 
+    return try getoptState.withLock { _ throws(CommandError) in try scan(&argv, letters, table, options) }
+  }
+
+  /// getopt's C globals belong to one parse at a time.
+  private static let getoptState = Lock(())
+
+  private static func scan(
+    _ argv: inout [UnsafeMutablePointer<CChar>?], _ letters: String, _ table: [CSystem.option], _ options: [Option]
+  ) throws(CommandError) -> ParsedOptions {
     var result = ParsedOptions()
-    let count = Int32(arguments.count + 1)
+    let count = Int32(argv.count - 1)  // without the nil at its end
     optind = 0  // glibc: start over, whatever was parsed before
     opterr = 0  // the messages are ours: getopt's own would show values
     while true {

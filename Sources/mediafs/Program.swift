@@ -29,8 +29,10 @@ enum Program {
       names: ["status"], summary: "show what is stored, and what is being fetched", usage: StatusCommand.usage,
       run: StatusCommand.run),
     Command(names: ["fetch"], summary: "complete files now", usage: FetchCommand.usage, run: FetchCommand.run),
-    Command(names: ["clear"], summary: "drop what is stored of files", usage: ClearCommand.usage, run: ClearCommand.run),
-    Command(names: ["check"], summary: "look for mistakes in a manifest", usage: CheckCommand.usage, run: CheckCommand.run),
+    Command(
+      names: ["clear"], summary: "drop what is stored of files", usage: ClearCommand.usage, run: ClearCommand.run),
+    Command(
+      names: ["check"], summary: "look for mistakes in a manifest", usage: CheckCommand.usage, run: CheckCommand.run),
     Command(names: ["serve"], summary: nil, usage: ServeCommand.usage, run: ServeCommand.run),
   ]
 

@@ -14,11 +14,12 @@ enum Secrets {
       throw .failed("cannot read the header file \(path): \(error)")
     }
     var headers: [HTTPHeader] = []
-    let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
+    // By bytes: as a Character, CR LF is one and no line end.
+    let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
     for (index, line) in lines.enumerated() {
-      let text = line.last == "\r" ? line.dropLast() : line
-      if text.allSatisfy({ $0 == " " || $0 == "\t" }) { continue }
-      headers.append(try header(String(text), where: "\(path), line \(index + 1)"))
+      let text = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
+      if text.allSatisfy({ $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }) { continue }
+      headers.append(try header(String(decoding: text, as: UTF8.self), where: "\(path), line \(index + 1)"))
     }
     return headers
   }

@@ -21,9 +21,11 @@ enum UnmountCommand {
       if parsed.operands.count > 1 { throw .usage("one folder, please: \(parsed.operands[1]) is too much") }
       let mountpoint = try find(path)
       let lazy = parsed.has("lazy")
+      // Detached while in use, it is served until the last user is gone: not ours to wait for. Asked before: what is
+      // detached has no path any more.
+      let isUsed = lazy && !MountUsers.find(mountpoint).isEmpty
       try unmount(mountpoint, lazily: lazy)
-      // Detached while in use, it is served until the last user is gone: not ours to wait for.
-      if !lazy || MountUsers.find(mountpoint).isEmpty { try waitForServerEnd(mountpoint: mountpoint) }
+      if !isUsed { try waitForServerEnd(mountpoint: mountpoint) }
       return ExitCode.done
     }
   }

@@ -60,6 +60,10 @@ final class Engine: @unchecked Sendable {
   var hungry: Set<ResourceKey> = []
   var starts: [PendingStart] = []
   var lastTransfer: UInt64 = 0
+  /// What `--limit-rate` leaves.
+  var allowance: RateAllowance
+  /// Files that are open, as of the last look.
+  var openFiles = 0
   /// Where the list of what was being fetched before this mount goes on; nil at its end.
   private var resumeCursor: Int64?
   private var nextTick = Instant.never
@@ -74,6 +78,7 @@ final class Engine: @unchecked Sendable {
     self.options = options
     mountedAt = Int64(time(nil))
     firstIDOfMount = try store.catalog.nextID()
+    allowance = RateAllowance(limit: options.rateLimit)
     keeper = Keeper(store: store, options: options)
     finisher = Finisher(store: store)
     keeper.engine = self
@@ -81,6 +86,9 @@ final class Engine: @unchecked Sendable {
   }
 
   deinit { scratch.deallocate() }
+
+  /// A line of which nothing is known yet.
+  var newHost: HostState { HostState(connections: options.connections) }
 
   func connect(port: any ReplyPort) { self.port = port }
 
@@ -202,6 +210,7 @@ final class Engine: @unchecked Sendable {
     var lively = false
     let sweeping = now >= nextSweep
     if sweeping { nextSweep = now.adding(seconds: Self.sweep) }
+    openFiles = sources.values.count { $0.content.guarded.withLock { $0.state.opens > 0 } }
     for source in Array(sources.values) {
       if watch(source, now) {
         lively = true

@@ -25,7 +25,10 @@ extension Engine {
       refuse(running.mirror, of: source, failure)
     case .transient:
       source.retry.failed(failure, now: now, random: Double.random(in: 0..<1, using: &random))
-      if failure.status == 429 || failure.status == 503 { hosts[running.host]?.pushedBack() }
+      if failure.status == 429 || failure.status == 503 {
+        hosts[running.host]?.pushedBack()
+        source.lanes.pushedBack(now: now)
+      }
       if !running.responded {
         if failure.status == nil { hosts[running.host]?.downUntil = now.adding(seconds: Self.downSeconds) }
         source.mirrors[running.mirror].resolved = nil
@@ -133,6 +136,8 @@ extension Engine {
       releaseGone(content, processes)
     }
     dropStalled(source, hasWaiters, now)
+    let trip = hosts[HostState.key(of: source.target.url)]?.line.roundTrip ?? 0
+    source.lanes.look(isHungry: hasWaiters || source.isBehind, roundTrip: trip, now: now)
     if !source.continues, let size, options.continuation == .playing || options.continuation == .open,
       let player = runs.player(size: size), !isLooker(player, source)
     {

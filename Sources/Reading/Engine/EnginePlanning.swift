@@ -28,7 +28,11 @@ extension Engine {
       )
     }
     let waits = !reads.isEmpty || hasProbes
-    if waits != (source.waitsOn != nil) { setWaits(source, waits) }
+    defer {
+      let isHungry = waits || source.isBehind
+      if isHungry != (source.waitsOn != nil) { setWaits(source, isHungry) }
+    }
+    source.isBehind = false
     guard !isFrozen, phase == .partial, source.failure == nil else { return }
     let continues = mayContinue(source)
     if source.suspect != nil {
@@ -57,15 +61,19 @@ extension Engine {
         let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
         return ReaderView(
           position: run.position, length: run.length, rate: Double(run.length) / seconds,
-          isLooker: isLooker(run.process, source))
+          isFresh: now.seconds(since: run.lastRead) < 2, isLooker: isLooker(run.process, source))
       }
       input.transfers = source.transfers.filter { !$0.isCancelled }.map { running in
         var active = running.active
         active.rate = running.meter.rate
         return active
       }
+      input.lanes = source.lanes.lanes
+      input.isQuiet = openFiles == 0
       input.continues = continues
       input.continuationStart = runs.latest
+      input.wantsTail = wantsTail(source, input)
+      source.isBehind = input.readers.contains { Planner.isBehind($0, input) }
       for step in Planner.plan(input) {
         switch step {
         case .start(let range, let purpose):
@@ -74,6 +82,21 @@ extension Engine {
         }
       }
     }
+  }
+
+  /// Whether the end of a file is worth asking for, once: it was opened by something that is no looker, and has an end of
+  /// the kind that players look at.
+  private func wantsTail(_ source: Source, _ input: PlanInput) -> Bool {
+    guard !source.tailDone else { return false }
+    guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return false }
+    // Once the head is read, or found not to be one: whoever starts in the middle knows its way.
+    guard reader.position <= Planner.headLength else {
+      source.tailDone = true
+      return false
+    }
+    guard options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty else { return false }
+    source.tailDone = true
+    return MediaKind.hasTail(source.content.path)
   }
 
   /// What a stat among many asks for: enough to know the type by.
@@ -104,13 +127,15 @@ extension Engine {
   private func admit(_ start: PendingStart, _ now: Instant) {
     let (url, isResolved) = start.source.target
     let host = HostState.key(of: url)
-    guard hosts[host, default: HostState()].admits(start.purpose) else {
+    let outstanding = owners.isEmpty ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
+    guard hosts[host, default: newHost].admits(start.purpose, now: now), allowance.admits(outstanding: outstanding, now: now)
+    else {
       hungry.insert(start.source.key)
       return
     }
     let isBackground = start.purpose >= .index
-    hosts[host, default: HostState()].active += 1
-    if isBackground { hosts[host, default: HostState()].background += 1 }
+    hosts[host, default: newHost].active += 1
+    if isBackground { hosts[host, default: newHost].background += 1 }
     lastTransfer += 1
     let id = TransferID(lastTransfer)
     let source = start.source
@@ -149,12 +174,13 @@ extension Engine {
   /// Notes whether readers of a resource wait: continuations of the same line stand back meanwhile.
   func setWaits(_ source: Source, _ waits: Bool) {
     if let host = source.waitsOn {
-      hosts[host, default: HostState()].waiting -= 1
+      hosts[host, default: newHost].waiting -= 1
+      hosts[host]?.lastWait = Instant.now
       source.waitsOn = nil
     }
     if waits {
       let host = HostState.key(of: source.target.url)
-      hosts[host, default: HostState()].waiting += 1
+      hosts[host, default: newHost].waiting += 1
       source.waitsOn = host
     } else {
       feedHungry()

@@ -13,8 +13,9 @@ extension Engine: TransferClient {
     source.transfers[index].responded = true
     source.transfers[index].lastByte = now
     let running = source.transfers[index]
-    hosts[running.host, default: HostState()].line.responded(after: head.firstByteSeconds)
-    hosts[running.host, default: HostState()].answered()
+    hosts[running.host, default: newHost].line.responded(after: head.firstByteSeconds)
+    hosts[running.host, default: newHost].answered()
+    if head.httpVersion == 20 { hosts[running.host]?.multiplexes() }
     if let name = head.suggestedName { source.suggestedName = name }
     if head.isRedirected { source.mirrors[running.mirror].resolved = head.url }
     let asked = running.active.isStream ? nil : running.active.rest
@@ -52,6 +53,8 @@ extension Engine: TransferClient {
     source.transfers[index].lastByte = now
     source.transfers[index].meter.received(count, now: now)
     source.meter.received(count, now: now)
+    source.lanes.received(count)
+    allowance.took(Int64(count))
     source.lastBytes = now
     source.progress.add(Int64(count), now: now)
     hosts[source.transfers[index].host]?.line.received(count, now: now)

@@ -95,8 +95,13 @@ final class Source {
   var wantsHead = false
   /// Processes whose reads were judged: looker or not.
   var judged: [Int32: Bool] = [:]
-  /// The line on which its readers wait, as counted there; nil while nobody waits.
+  /// The line on which its readers wait or are behind, as counted there; nil while none does.
   var waitsOn: String?
+  /// Whether a reader is behind: counted with those that wait.
+  var isBehind = false
+  var lanes = LaneControl()
+  /// Its tail was asked for, or is not worth it.
+  var tailDone = false
   /// The file name that Content-Disposition gave.
   var suggestedName: String?
   /// It failed its checksum once and was fetched again.
@@ -107,6 +112,11 @@ final class Source {
     self.content = content
     mirrors = content.source.urls.map { Mirror(url: $0) }
     progress = ProgressRing(length: Int(timeout.rounded(.up)))
+  }
+
+  /// Bytes that were asked for in windows and have not come yet.
+  var outstanding: Int64 {
+    transfers.reduce(0) { $0 + ($1.active.isStream || $1.active.end == .max ? 0 : $1.active.rest.count) }
   }
 
   /// The URL to ask now.

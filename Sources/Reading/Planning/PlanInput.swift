@@ -40,6 +40,8 @@ struct ReaderView: Sendable, Equatable {
   var length: Int64
   /// How fast it reads, in bytes a second.
   var rate: Double
+  /// Whether it read within the last seconds; a player that is paused, or sits before a full buffer, did not.
+  var isFresh = true
   /// A program that looks at many files and plays none.
   var isLooker = false
 }
@@ -56,6 +58,12 @@ struct PlanInput: Sendable {
   var transfers: [ActiveTransfer] = []
   /// Whether the rest of the file is to be fetched now.
   var continues = false
+  /// Whether the end of the file is likely to be asked for soon.
+  var wantsTail = false
+  /// How many windows a waiting reader may have under way.
+  var lanes = LaneControl.least
+  /// Whether no file on this line is open: nobody can come to wait without an open before.
+  var isQuiet = false
   /// Where the continuation begins to look for holes: it follows the reader, then wraps around.
   var continuationStart: Int64 = 0
   /// Seconds from asking to the first byte.

@@ -8,12 +8,14 @@ import Fetching
 ///    transfer reaches that byte sooner than a new request would answer, wait for it. Else ask at the hole; a transfer that
 ///    would bring the same byte later is ended, so that no byte comes twice.
 /// 2. Each reader gets play-ahead, the more the longer it has read in sequence, so that a look stays cheap and a player or a
-///    copy soon has the whole line.
-/// 3. With nobody waiting, the continuation asks for the next window of the holes.
+///    copy soon has the whole line. Several windows at once when one connection is the limit (``LaneControl``).
+/// 3. The tail of a file that was opened to be played: indexes are there, and players ask for them next.
+/// 4. With nobody waiting or behind, the continuation asks for the next window of the holes.
 ///
-/// All requests are closed ranges, windows of about a quarter second of the line: yielding to a reader is then just not
-/// asking for the next one, and nothing that was asked for is thrown away. A run's next window is asked for when half of
-/// the one before has come, which hides the round trip.
+/// All requests are closed ranges, so that yielding to a reader is just not asking for the next one, and nothing that was
+/// asked for is thrown away. What nobody waits for is asked for in short windows, several at a time, that together bring a
+/// round trip's bytes: that fills four fifths of the line, and when a reader comes along, what was asked for before has run
+/// out about when its first byte arrives.
 enum Planner {
   /// The least a window has: below it, the cost of a request outweighs what it brings.
   static let smallestWindow: Int64 = 128 << 10
@@ -21,40 +23,67 @@ enum Planner {
   static let largestWindow: Int64 = 8 << 20
   /// What is asked for at the first touch: enough for most headers, so that stat, open and the first read are one request.
   static let headLength: Int64 = 256 << 10
+  /// The end of a file, where MP4's moov, MKV's cues and ID3v1 are; the longer ones are read on from there.
+  static let tailLength: Int64 = 128 << 10
   /// How far ahead of a reader that has proved nothing yet.
   static let lookAhead: Int64 = 256 << 10
   /// From this many bytes in sequence on a reader's play-ahead grows with what it has read.
   static let provenLength: Int64 = 1 << 20
   /// The most play-ahead; the continuation fills what lies behind it.
-  static let largestAhead: Int64 = 16 << 20
-  /// How many windows of one sequence are under way at most.
-  static let lanes = 2
+  static let largestAhead: Int64 = 32 << 20
+  /// A reader with less than this many seconds of its own rate before it is behind: nothing may compete with it.
+  static let behindSeconds = 3.0
+  /// From this many bytes in sequence on a run is a stream that may fall behind, not a jump.
+  static let streamLength: Int64 = 512 << 10
+  /// A reader with more than this many seconds before it can do with windows that yield.
+  static let easySeconds = 1.0
+  /// How many windows of what nobody waits for are under way.
+  static let backgroundLanes = 4
 
-  /// A quarter second of the line, within the bounds.
-  static func window(lineRate: Double) -> Int64 {
-    min(max(Int64(lineRate / 4), smallestWindow), largestWindow)
+  /// A window for a reader that waits: a quarter second of the line, shared among `lanes` of them.
+  static func readerWindow(_ input: PlanInput) -> Int64 {
+    clamped(input.lineRate / 4 * 2 / Double(max(2, input.lanes)))
+  }
+
+  /// A window that nobody waits for: with all lanes' a round trip of the line, so that what was asked for before a reader
+  /// comes has run out when its first byte arrives. On a near origin at least 5 ms of the line, and while no file is open
+  /// four times as much: requests cost the processor's time.
+  static func backgroundWindow(_ input: PlanInput) -> Int64 {
+    let seconds = max(input.roundTrip / Double(backgroundLanes), 0.005)
+    return clamped(input.lineRate * (input.isQuiet ? 4 * seconds : seconds))
+  }
+
+  private static func clamped(_ bytes: Double) -> Int64 {
+    min(max(Int64(min(bytes, 1e15)), smallestWindow), largestWindow)
   }
 
   /// How far ahead of `reader` bytes are worth asking for.
-  static func allowance(of reader: ReaderView, lineRate: Double) -> Int64 {
+  static func allowance(of reader: ReaderView, _ input: PlanInput) -> Int64 {
     if reader.isLooker || reader.length < provenLength { return lookAhead }
-    // Ten seconds of what it plays, or two windows for one that takes all it gets (a copy).
-    let wanted = max(Int64(reader.rate * 10), 2 * window(lineRate: lineRate))
+    // Ten seconds of what it plays, or every lane's window for one that takes all it gets (a copy).
+    let wanted = max(Int64(min(reader.rate, 1e12) * 10), Int64(input.lanes) * readerWindow(input))
     return min(max(lookAhead, reader.length / 2), min(wanted, largestAhead))
+  }
+
+  /// Whether `reader` may soon have to wait: it reads in sequence, has less than ``behindSeconds`` before it, and the file
+  /// goes on there. (One that jumps about is nobody's stream: it matters when it waits.)
+  static func isBehind(_ reader: ReaderView, _ input: PlanInput) -> Bool {
+    if reader.isLooker || !reader.isFresh || reader.length < streamLength { return false }
+    let there = input.available.runEnd(from: reader.position)
+    return there < input.size && Double(there - reader.position) < reader.rate * behindSeconds
   }
 
   /// The steps to take now; the first matter most.
   static func plan(_ input: PlanInput) -> [PlanStep] {
-    var steps: [PlanStep] = []
-    var transfers = input.transfers
-    for demand in runs(input.demands) {
-      serve(demand, input, &transfers, &steps)
+    var draft = PlanDraft(input: input)
+    for demand in runs(input.demands) { serve(demand, &draft) }
+    for reader in input.readers { lead(reader, &draft) }
+    if !input.demands.isEmpty || draft.hasStream { return draft.steps }
+    if input.wantsTail, input.size > tailLength + headLength, draft.transfers.isEmpty {
+      draft.ask(from: input.size - tailLength, length: tailLength, .index)
     }
-    for reader in input.readers {
-      lead(reader, input, &transfers, &steps)
-    }
-    if input.continues && input.demands.isEmpty { fill(input, &transfers, &steps) }
-    return steps
+    if input.continues, !input.readers.contains(where: { isBehind($0, input) }) { fill(&draft) }
+    return draft.steps
   }
 
   /// Joins parked reads that follow closely on each other: one reader's and its kernel's read-ahead.
@@ -70,72 +99,97 @@ enum Planner {
     return result
   }
 
-  private static func serve(
-    _ demand: ByteRange, _ input: PlanInput, _ transfers: inout [ActiveTransfer], _ steps: inout [PlanStep]
-  ) {
+  private static func serve(_ demand: ByteRange, _ draft: inout PlanDraft) {
+    let input = draft.input
     let bounds = ByteRange(min(demand.start, input.size), min(demand.end, input.size))
     guard let gap = input.available.firstGap(in: bounds) else { return }
-    if let index = transfers.firstIndex(where: { $0.rest.contains(gap.start) }) {
-      let running = transfers[index]
+    if let index = draft.transfers.firstIndex(where: { $0.rest.contains(gap.start) }) {
+      let running = draft.transfers[index]
       if running.isStream { return }
       let distance = gap.start - running.position
       let rate = running.rate ?? input.lineRate
       // A new request answers after a round trip; what lies before the byte must come sooner to be worth waiting for.
       if distance <= smallestWindow / 2 || Double(distance) < rate * input.roundTrip { return }
-      steps.append(.cancel(running.id))
-      transfers.remove(at: index)
-    } else if transfers.contains(where: \.isStream) {
+      draft.cancel(index)
+    } else if draft.hasStream {
       return  // behind a stream's position: it is asked for anew when the stream has ended
     }
     let reader = input.readers.first { abs($0.position - demand.start) <= demand.count + lookAhead }
-    let ahead = reader.map { allowance(of: $0, lineRate: input.lineRate) } ?? lookAhead
-    let length = max(min(ahead, window(lineRate: input.lineRate)), min(demand.end - gap.start, largestWindow))
-    ask(from: gap.start, length: length, .demand, input, &transfers, &steps)
+    let ahead = reader.map { allowance(of: $0, input) } ?? lookAhead
+    let length = max(min(ahead, readerWindow(input)), min(demand.end - gap.start, largestWindow))
+    draft.ask(from: gap.start, length: length, .demand)
   }
 
-  private static func lead(
-    _ reader: ReaderView, _ input: PlanInput, _ transfers: inout [ActiveTransfer], _ steps: inout [PlanStep]
-  ) {
-    guard reader.position < input.size, !transfers.contains(where: \.isStream) else { return }
-    let goal = min(input.size, reader.position + allowance(of: reader, lineRate: input.lineRate))
-    var covered = input.available
-    for transfer in transfers { covered.insert(transfer.rest) }
-    let frontier = covered.runEnd(from: reader.position)
-    guard frontier < goal else { return }
-    // Of this sequence at most `lanes` are under way, and the next only when half of the last has come.
-    let ahead = transfers.filter { $0.end > reader.position && $0.position <= frontier }
-    guard ahead.count < lanes else { return }
-    let window = window(lineRate: input.lineRate)
-    if let last = ahead.last(where: { $0.end == frontier }), last.rest.count > window / 2 { return }
-    // In whole windows, not in the few bytes that each read frees: a request a read would be all head and no body.
-    guard goal - frontier >= min(window, lookAhead) / 2 || goal == input.size else { return }
-    ask(from: frontier, length: min(window, goal - frontier), .playAhead, input, &transfers, &steps)
-  }
-
-  private static func fill(_ input: PlanInput, _ transfers: inout [ActiveTransfer], _ steps: inout [PlanStep]) {
-    guard !transfers.contains(where: \.isStream) else { return }
-    while transfers.count < lanes {
-      var covered = input.available
-      for transfer in transfers { covered.insert(transfer.rest) }
-      let start = min(input.continuationStart, input.size)
-      guard
-        let gap = covered.firstGap(in: ByteRange(start, input.size)) ?? covered.firstGap(in: ByteRange(0, start))
-      else { return }
-      ask(from: gap.start, length: window(lineRate: input.lineRate), .continuation, input, &transfers, &steps)
+  private static func lead(_ reader: ReaderView, _ draft: inout PlanDraft) {
+    let input = draft.input
+    guard reader.position < input.size, !draft.hasStream else { return }
+    let goal = min(input.size, reader.position + allowance(of: reader, input))
+    let there = input.available.runEnd(from: reader.position)
+    let isEasy = Double(there - reader.position) >= reader.rate * easySeconds && there > reader.position
+    let window = isEasy ? backgroundWindow(input) : readerWindow(input)
+    let lanes = isEasy ? backgroundLanes : max(2, input.lanes)
+    while true {
+      let frontier = draft.covered.runEnd(from: reader.position)
+      guard frontier < goal else { return }
+      let ahead = draft.transfers.filter { $0.end > reader.position && $0.position <= frontier }
+      guard ahead.count < lanes else { return }
+      // Two lanes hide the round trip when the second is asked for as half of the first has come; more lanes are for
+      // origins that hold each connection back, and all run at once.
+      if lanes == 2, let last = ahead.last(where: { $0.end == frontier }), last.rest.count > window / 2 { return }
+      // In whole windows, not in the few bytes that each read frees: a request a read would be all head and no body.
+      guard goal - frontier >= min(window, lookAhead) / 2 || goal == input.size else { return }
+      let before = draft.steps.count
+      draft.ask(from: frontier, length: min(window, goal - frontier), .playAhead)
+      if draft.steps.count == before { return }
     }
   }
 
-  /// Asks for at most `length` bytes from `start`, up to what is stored or already asked for.
-  private static func ask(
-    from start: Int64, length: Int64, _ purpose: Purpose, _ input: PlanInput,
-    _ transfers: inout [ActiveTransfer], _ steps: inout [PlanStep]
-  ) {
-    var covered = input.available
+  private static func fill(_ draft: inout PlanDraft) {
+    let input = draft.input
+    let start = min(input.continuationStart, input.size)
+    while draft.transfers.count < backgroundLanes {
+      guard
+        let gap = draft.covered.firstGap(in: ByteRange(start, input.size))
+          ?? draft.covered.firstGap(in: ByteRange(0, start))
+      else { return }
+      draft.ask(from: gap.start, length: backgroundWindow(input), .continuation)
+    }
+  }
+}
+
+/// A plan in the making: what is under way, with what the plan has asked for so far.
+struct PlanDraft {
+  let input: PlanInput
+  var transfers: [ActiveTransfer]
+  var steps: [PlanStep] = []
+  /// What is stored or will come without another request.
+  private(set) var covered: ByteRangeSet
+
+  init(input: PlanInput) {
+    self.input = input
+    transfers = input.transfers
+    covered = input.available
     for transfer in transfers { covered.insert(transfer.rest) }
-    guard let gap = covered.firstGap(in: ByteRange(start, max(start, min(input.size, start + length)))) else { return }
+  }
+
+  /// Whether a body from start to end is under way: nothing else can be asked for beside it.
+  var hasStream: Bool { transfers.contains { $0.isStream } }
+
+  /// Ends a transfer; what it would have brought is a hole again.
+  mutating func cancel(_ index: Int) {
+    steps.append(.cancel(transfers[index].id))
+    transfers.remove(at: index)
+    covered = input.available
+    for transfer in transfers { covered.insert(transfer.rest) }
+  }
+
+  /// Asks for at most `length` bytes from `start`, up to what is stored or already asked for.
+  mutating func ask(from start: Int64, length: Int64, _ purpose: Purpose) {
+    let bounds = ByteRange(start, max(start, min(input.size, start + length)))
+    guard let gap = covered.firstGap(in: bounds) else { return }
     steps.append(.start(gap, purpose))
+    covered.insert(gap)
     transfers.append(
-      ActiveTransfer(
-        id: TransferID(.max), position: gap.start, end: gap.end, purpose: purpose, rate: nil))
+      ActiveTransfer(id: TransferID(.max), position: gap.start, end: gap.end, purpose: purpose, rate: nil))
   }
 }

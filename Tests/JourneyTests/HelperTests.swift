@@ -1,0 +1,204 @@
+import Base
+import Glibc
+import Testing
+
+@testable import Server
+@testable import mediafs
+
+/// The mount helper, end to end: real mounts. Needs root, as CI has it.
+@Suite(.serialized)
+struct HelperTests {
+  @Test func mountsAndUnmounts() throws {
+    let place = try MountPlace()
+    let mounted = try place.run("mount", place.mountpoint, "--manifest", place.manifest)
+    #expect(mounted.status == 0 && mounted.text.isEmpty, "\(mounted)")
+    let entry = try #require(place.entry)
+    #expect(entry.type == "fuse.mediafs" && entry.source == place.manifest)
+    #expect(entry.options.contains("max_read=131072") && entry.options.contains("default_permissions"))
+    #expect(try SystemCalls.run(["ls", "-la", place.mountpoint]).status == 0)
+    #expect(mkdir(place.mountpoint + "/new", 0o755) == -1 && Errno.current == .readOnly)
+    let server = try #require(place.server)
+    let unmounted = try place.run("unmount", place.mountpoint)
+    #expect(unmounted.status == 0 && unmounted.text.isEmpty, "\(unmounted)")
+    // `unmount` waits: nothing to wait for here.
+    #expect(!place.isMounted && place.helper == nil && !Processes.isAlive(server))
+  }
+
+  @Test func anOrdinaryUserMountsThroughFusermount() throws {
+    try withFuseForEveryone {
+      let place = try MountPlace()
+      try #require(mkdir(place.mountpoint, 0o755) == 0 && chown(place.mountpoint, 65534, 65534) == 0)
+      let mounted = try place.run("mount", place.mountpoint, "--manifest", place.manifest, user: true)
+      #expect(mounted.status == 0, "\(mounted)")
+      #expect(place.entry?.options.contains("user_id=65534") == true)
+      let server = try #require(place.server)
+      #expect(Processes.text(server, "status").contains("Uid:\t65534\t65534\t65534\t65534"))
+      let unmounted = try place.run("unmount", place.mountpoint, user: true)
+      #expect(unmounted.status == 0, "\(unmounted)")
+      #expect(!place.isMounted && place.helper == nil && !Processes.isAlive(server))
+    }
+  }
+
+  @Test func anOrdinaryUsersMountEndsWithItsHelper() throws {
+    try withFuseForEveryone {
+      let place = try MountPlace()
+      try #require(mkdir(place.mountpoint, 0o755) == 0 && chown(place.mountpoint, 65534, 65534) == 0)
+      #expect(try place.run("mount", place.mountpoint, "--manifest", place.manifest, user: true).status == 0)
+      let (helper, server) = (try #require(place.helper), try #require(place.server))
+      kill(helper, SIGKILL)
+      #expect(place.isGone(server: server))
+      #expect(try place.run("mount", place.mountpoint, "--manifest", place.manifest, user: true).status == 0)
+      let next = try #require(place.server)
+      kill(next, SIGKILL)
+      #expect(place.isGone(server: next))
+    }
+  }
+
+  @Test func aFailureLeavesNothing() throws {
+    let place = try MountPlace()
+    let deep = place.mountpoint + "/made/for/it"
+    let failed = try place.run("mount", deep, "--manifest", place.folder + "/no-such-file")
+    #expect(failed.status == 1)
+    #expect(failed.text.contains("cannot read the manifest") && failed.text.contains("no-such-file"), "\(failed.text)")
+    #expect(access(place.mountpoint, F_OK) != 0, "the folders that were made are gone again")
+    #expect(MountUsers.helper(of: deep) == nil)
+    #expect(try MountTable.entry(at: deep) == nil)
+    try #require(mkdir(place.mountpoint, 0o755) == 0)
+    #expect(try place.run("mount", place.mountpoint, "--manifest", place.folder + "/no-such-file").status == 1)
+    #expect(access(place.mountpoint, F_OK) == 0, "a folder that was there stays")
+  }
+
+  @Test func whatTheKernelRefusesLeavesNothing() throws {
+    let place = try MountPlace()
+    // SELinux labels mean nothing here: mount(2) refuses them, after the server has prepared.
+    let failed = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "context=nonsense")
+    #expect(failed.status == 1 && failed.text.contains("cannot mount at"), "\(failed)")
+    #expect(place.isGone(server: nil) && access(place.mountpoint, F_OK) != 0)
+  }
+
+  @Test func interruptedWhilePreparing() throws {
+    let place = try MountPlace()
+    // A manifest that nobody writes: the server waits in open(2).
+    try #require(mkfifo(place.folder + "/fifo", 0o644) == 0)
+    let running = try place.start([place.mediafs, "mount", place.mountpoint, "--manifest", place.folder + "/fifo"])
+    try #require(eventually { place.server != nil })
+    let server = try #require(place.server)
+    // Only a server that has taken its signal thread up ends by itself; before that the signal just kills it.
+    kill(running.process, SIGINT)
+    #expect(try place.wait(running).status == 1)
+    #expect(place.isGone(server: server) && access(place.mountpoint, F_OK) != 0)
+  }
+
+  @Test func unsuitableFolders() throws {
+    let place = try MountPlace()
+    let file = try place.run("mount", place.manifest, "--manifest", place.manifest)
+    #expect(file.status == 1 && file.text.contains("is not a folder"), "\(file)")
+    let full = try place.run("mount", place.folder, "--manifest", place.manifest)
+    #expect(full.status == 1 && full.text.contains("is not empty"), "\(full)")
+    let store = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "--store", place.mountpoint + "/store")
+    #expect(store.status == 1 && store.text.contains("inside the mount"), "\(store)")
+    #expect(access(place.mountpoint, F_OK) != 0)
+  }
+
+  @Test func aDeadMountIsToldHowToClear() throws {
+    let place = try MountPlace()
+    #expect(try place.run("mount", place.mountpoint, "--manifest", place.manifest).status == 0)
+    let twice = try place.run("mount", place.mountpoint, "--manifest", place.manifest)
+    #expect(twice.status == 1 && twice.text.contains("is mounted already"), "\(twice)")
+    let (helper, server) = (try #require(place.helper), try #require(place.server))
+    kill(server, SIGSTOP)  // so that it cannot clean up behind the helper
+    kill(helper, SIGKILL)
+    kill(server, SIGKILL)
+    try #require(eventually { !Processes.isAlive(server) })
+    let dead = try place.run("mount", place.mountpoint, "--manifest", place.manifest)
+    #expect(dead.status == 1 && dead.text.contains("fusermount3 -uz '\(place.mountpoint)'"), "\(dead)")
+    #expect(try SystemCalls.run(["fusermount3", "-uz", place.mountpoint]).status == 0)
+    #expect(try place.run("mount", place.mountpoint, "--manifest", place.manifest).status == 0)
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
+  @Test func aDeadMountCanBeUnmounted() throws {
+    let place = try MountPlace()
+    #expect(try place.run("mount", place.mountpoint, "--manifest", place.manifest).status == 0)
+    let (helper, server) = (try #require(place.helper), try #require(place.server))
+    kill(server, SIGSTOP)
+    kill(helper, SIGKILL)
+    kill(server, SIGKILL)
+    try #require(eventually { !Processes.isAlive(server) })
+    let unmounted = try place.run("unmount", place.mountpoint + "/")
+    #expect(unmounted.status == 0 && !place.isMounted, "\(unmounted)")
+  }
+
+  @Test func theManifestFromStandardInput() throws {
+    let place = try MountPlace()
+    let running = try place.start(
+      [place.mediafs, "mount", place.mountpoint, "--manifest", "-"], input: place.manifest)
+    let mounted = try place.wait(running)
+    #expect(mounted.status == 0 && place.entry?.source == "mediafs", "\(mounted)")
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
+  @Test func mountCallsItWithNoEnvironment() throws {
+    let place = try MountPlace()
+    try #require(mkdir(place.mountpoint, 0o755) == 0)
+    let running = try place.start([
+      "-i", place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-o",
+      "rw,nofail,_netdev,noatime,x-systemd.automount,allow_other,uid=1000,umask=022",
+    ])
+    let mounted = try place.wait(running)
+    #expect(mounted.status == 0 && mounted.text.isEmpty, "\(mounted)")
+    #expect(place.entry?.options.contains("allow_other") == true)
+    #expect(try place.run("umount", place.mountpoint).status == 0)
+    let fake = try place.wait(
+      place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-f"]))
+    #expect(fake.status == 0 && !place.isMounted)
+    let wrong = try place.wait(
+      place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-o", "nonsense"]))
+    #expect(wrong.status == 2 && wrong.text.contains("nonsense") && !place.isMounted, "\(wrong)")
+    let sloppy = try place.wait(
+      place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-s", "-o", "nonsense"]))
+    #expect(sloppy.status == 0 && place.isMounted, "\(sloppy)")
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
+  @Test func rootMountsForAnotherUser() throws {
+    let place = try MountPlace()
+    let mounted = try place.run("mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody")
+    #expect(mounted.status == 0, "\(mounted)")
+    let options = try #require(place.entry?.options)
+    #expect(options.contains("user_id=65534") && options.contains("group_id=65534"), "\(options)")
+    let (helper, server) = (try #require(place.helper), try #require(place.server))
+    #expect(Processes.text(helper, "status").contains("Uid:\t0\t0\t0\t0"))
+    let status = Processes.text(server, "status")
+    #expect(status.contains("Uid:\t65534\t65534\t65534\t65534") && status.contains("Gid:\t65534\t65534\t65534\t65534"))
+    #expect(status.contains("Groups:\t65534 \n") && status.contains("CapEff:\t0000000000000000"), "\(status)")
+    let environment = Processes.text(server, "environ").split(separator: "\0")
+    #expect(environment.contains("USER=nobody") && environment.contains("LOGNAME=nobody"))
+    #expect(environment.contains("HOME=/nonexistent") && !environment.contains { $0.hasPrefix("XDG_") })
+    // It is nobody's: nobody may use it, and the helper's end leaves no mount although the server is not root.
+    #expect(
+      try SystemCalls.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls", place.mountpoint])
+        .status == 0)
+    kill(helper, SIGKILL)
+    #expect(place.isGone(server: server))
+  }
+
+  @Test func secretsAreNotInAnyProcessList() throws {
+    let place = try MountPlace()
+    let token = "planted-\(UInt64.random(in: 0 ... .max))"
+    try place.write("X-From-File: \(token)\n", to: place.folder + "/headers")
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "--header", "Authorization: Bearer \(token)",
+      "--head=Cookie: \(token)", "-o", "header=X-Token: \(token)", "--header", "@\(place.folder)/headers")
+    #expect(mounted.status == 0, "\(mounted)")
+    for process in Processes.all() {
+      #expect(!Processes.text(process, "cmdline").contains(token), "process \(process)")
+    }
+    let server = try #require(place.server)
+    #expect(Processes.text(server, "cmdline") == "mediafs\0serve\0--helper-fd\u{0}3\0")
+    // Not dumpable: what belongs to such a process in /proc is root's.
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+}
