@@ -80,6 +80,7 @@ final class SyntheticFileSystem: Served {
     var reads = 0
     var opens = 0
     var releases = 0
+    var renewals = 0
     var isEnding = false
   }
 
@@ -202,6 +203,15 @@ final class SyntheticFileSystem: Served {
     if parks { return .parked }
     fill(UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]), inode, at: offset)
     return .now(count)
+  }
+
+  func renew(_ inode: Inode, ticket: Ticket) {
+    let port = state.withLock { state in
+      state.renewals += 1
+      state.opens -= 1
+      return state.port
+    }
+    port?.reply(ticket, error: .stale)
   }
 
   func release(_ inode: Inode) { state.withLock { $0.releases += 1 } }

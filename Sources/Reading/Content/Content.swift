@@ -4,12 +4,12 @@ import Manifest
 import Storing
 
 /// The file that reads of a content are answered from: the partial file while it grows, the library's copy once complete.
-final class ServedFile: Sendable {
+public final class ServedFile: Sendable {
   /// The partial file, nil when this is a completed copy.
   let partial: PartialFile?
   private let copy: FileDescriptor?
   /// For pread(2); valid as long as this object.
-  let number: Int32
+  public let number: Int32
 
   init(partial: PartialFile) {
     self.partial = partial
@@ -17,7 +17,8 @@ final class ServedFile: Sendable {
     number = partial.fileDescriptor
   }
 
-  init(copy: consuming FileDescriptor) {
+  /// A completed copy, open for reading.
+  public init(copy: consuming FileDescriptor) {
     partial = nil
     number = copy.rawValue
     self.copy = consume copy
@@ -78,6 +79,8 @@ final class Content: Sendable {
     /// Bytes written since, and when that began.
     var unsynced: Int64 = 0
     var unsyncedSince: Instant?
+    /// Whether its extents are on the way into the catalog.
+    var isCommitting = false
     /// Whether its file is being taken away: nothing may be written until that is done.
     var isFrozen = false
     var activity = Activity()

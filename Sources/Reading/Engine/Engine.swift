@@ -29,6 +29,8 @@ final class Engine: @unchecked Sendable {
     case freeze(Content, then: @Sendable () -> Void)
     /// Its bytes are gone; it can be fetched again.
     case thaw(Content)
+    /// Its inode cannot be opened any more: give it another one, and answer the open, which is counted, with ESTALE.
+    case renew(Content, Ticket)
     /// It is verified and in the library.
     case completed(Content)
     /// It is whole, but not what it should be, or it cannot be placed.
@@ -68,7 +70,6 @@ final class Engine: @unchecked Sendable {
   private var resumeCursor: Int64?
   private var nextTick = Instant.never
   private var nextSweep = Instant(nanoseconds: 0)
-  private var lastTurn: Instant?
   var random = SystemRandomNumberGenerator()
   /// Replies are read into this: as long as the longest READ.
   let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
@@ -111,7 +112,6 @@ final class Engine: @unchecked Sendable {
   private static let sweep = 5.0
 
   func turn(now: Instant) -> Instant {
-    noticeSleep(now)
     let commands = inbox.withLock { inbox in
       let commands = inbox
       inbox.removeAll(keepingCapacity: true)
@@ -123,14 +123,7 @@ final class Engine: @unchecked Sendable {
     return nextTick
   }
 
-  /// A machine that slept has dead connections: nobody is judged by the time it slept.
-  private func noticeSleep(_ now: Instant) {
-    defer { lastTurn = now }
-    guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
-    Log.info("asleep for \(Int(now.seconds(since: lastTurn))) s: connections are made anew")
-    reconnect(now)
-  }
-
+  /// Dead connections are dropped, and nobody is judged by the time that was lost.
   private func reconnect(_ now: Instant) {
     for source in sources.values {
       source.content.guarded.withLock { $0.state.restartWaits(now) }
@@ -142,7 +135,7 @@ final class Engine: @unchecked Sendable {
   }
 
   /// The source of a content; made when there is none, taken over when the content is a newer object of the same resource.
-  private func source(of content: Content) -> Source {
+  func source(of content: Content) -> Source {
     if let source = sources[content.key] {
       let isCurrent = table.withLock { $0.current[content.key] === content }
       if source.content !== content && isCurrent { source.content = content }
@@ -192,6 +185,7 @@ final class Engine: @unchecked Sendable {
     case .thaw(let content):
       content.guarded.withLock { $0.isFrozen = false }
       dirty.insert(source(of: content).key)
+    case .renew(let content, let ticket): renew(content, ticket)
     case .completed(let content):
       let source = source(of: content)
       source.continues = false
@@ -238,7 +232,7 @@ final class Engine: @unchecked Sendable {
       let idle = content.guarded.withLock { guarded in
         // What is not synced yet keeps it: the keeper commits from this object, and a second one would know less.
         guarded.state.opens == 0 && !guarded.state.hasWaiters && !guarded.state.isDirty && guarded.unsynced == 0
-          && guarded.phase != .completing && !guarded.isFrozen
+          && guarded.phase != .completing && !guarded.isFrozen && !guarded.isCommitting
       }
       if idle { table.remove(content) }
       return idle

@@ -27,7 +27,10 @@ extension Engine {
         if opening { content.guarded.withLock { $0.state.opens += 1 } }
         return content
       }
-      if let content { return content }
+      guard let content else { continue }
+      // What an earlier server left unsynced is to be synced, too.
+      if content === loaded, content.guarded.withLock({ $0.unsynced > 0 }) { keeper.markDirty(content) }
+      return content
     }
   }
 
@@ -72,8 +75,11 @@ extension Engine {
       _ = try PartialFile.remove(generation.id, in: store.folder)
     } else {
       guarded.state.stored = try present(generation)
+      // Of what a killed server left, only what was synced is known to survive a power loss.
+      guarded.synced = guarded.state.stored.intersection(generation.synced)
+      guarded.unsynced = guarded.state.stored.count - guarded.synced.count
+      if guarded.unsynced > 0 { guarded.unsyncedSince = Instant.now }
     }
-    guarded.synced = guarded.state.stored
     guarded.file = ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true))
   }
 
@@ -88,6 +94,7 @@ extension Engine {
     } catch {
       Log.warning(
         "generation \(generation.id): its partial file is missing; \(generation.stored.count) bytes are fetched again")
+      try forget(generation, except: ByteRangeSet())
       return ByteRangeSet()
     }
     let there: ByteRangeSet
@@ -96,17 +103,19 @@ extension Engine {
     } catch {
       throw StoreError(kind: .io(error), message: "looking at partial file \(generation.id): \(error)")
     }
-    var kept = ByteRangeSet()
-    for claim in generation.stored.ranges {
-      for data in there.ranges {
-        if let both = claim.intersection(data) { kept.insert(both) }
-      }
-    }
+    let kept = generation.stored.intersection(there)
     if kept != generation.stored {
       let lost = generation.stored.count - kept.count
       Log.warning("generation \(generation.id): \(lost) bytes are not in its partial file and are fetched again")
+      try forget(generation, except: kept)
     }
     return kept
+  }
+
+  /// Before the file is written to again: what is written behind a lost range would make that look stored.
+  private func forget(_ generation: GenerationRecord, except kept: ByteRangeSet) throws(StoreError) {
+    let synced = kept.intersection(generation.synced)
+    try store.catalog.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
   }
 
   /// A completed copy that a user changed or removed: it is theirs; the entry is remote again.

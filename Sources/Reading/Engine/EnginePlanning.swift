@@ -127,8 +127,9 @@ extension Engine {
   private func admit(_ start: PendingStart, _ now: Instant) {
     let (url, isResolved) = start.source.target
     let host = HostState.key(of: url)
-    let outstanding = owners.isEmpty ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
-    guard hosts[host, default: newHost].admits(start.purpose, now: now), allowance.admits(outstanding: outstanding, now: now)
+    let outstanding = options.rateLimit == nil ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
+    guard hosts[host, default: newHost].admits(start.purpose, now: now),
+      allowance.admits(outstanding: outstanding, now: now)
     else {
       hungry.insert(start.source.key)
       return

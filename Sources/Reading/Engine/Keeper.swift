@@ -131,10 +131,14 @@ final class Keeper: @unchecked Sendable {
     var changes = recorded
     for content in dirty where !unsynced.contains(where: { $0 === content }) { unsynced.append(content) }
     var stillUnsynced: [Content] = []
+    var committing: [Content] = []
     for content in unsynced {
       let isDirty = dirty.contains { $0 === content }
       guard let extents = snapshot(content, isDirty: isDirty, syncing: everything, now) else { continue }
-      if let change = extents.change { changes.append(change) }
+      if let change = extents.change {
+        changes.append(change)
+        committing.append(content)
+      }
       if !extents.isSynced { stillUnsynced.append(content) }
     }
     unsynced = stillUnsynced
@@ -142,13 +146,14 @@ final class Keeper: @unchecked Sendable {
     do {
       try store.catalog.apply(changes, durably: everything)
       lastError = nil
+      for content in committing { content.guarded.withLock { $0.isCommitting = false } }
     } catch {
       // Kept for the next try: what is stored must not be forgotten because a commit failed.
       if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
       lastError = error.message
       pending.withLock { pending in
         pending.changes = recorded + pending.changes
-        pending.dirty += dirty
+        pending.dirty += committing
       }
     }
   }
@@ -160,6 +165,8 @@ final class Keeper: @unchecked Sendable {
     let taken = content.guarded.withLock { guarded -> (Int64, ByteRangeSet, ServedFile, Bool)? in
       guard !guarded.isFrozen, let generation = guarded.generation, let file = guarded.file else { return nil }
       guarded.state.isDirty = false
+      // Until the catalog has it, the content may not be put away: it would be loaded again with less.
+      if isDirty { guarded.isCommitting = true }
       let isOld = guarded.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
       let isDue = syncing || isOld || guarded.unsynced >= Self.syncBytes
       return (generation.id, guarded.state.stored, file, isDue && guarded.unsynced > 0)
@@ -177,6 +184,7 @@ final class Keeper: @unchecked Sendable {
     let (synced, isSynced, isSame) = content.guarded.withLock { guarded -> (ByteRangeSet, Bool, Bool) in
       guard guarded.file === file, !guarded.isFrozen else { return (ByteRangeSet(), true, false) }
       if didSync {
+        guarded.isCommitting = true
         guarded.synced = stored
         guarded.unsynced = guarded.state.stored.count - stored.count
         guarded.unsyncedSince = guarded.unsynced > 0 ? now : nil
@@ -184,7 +192,10 @@ final class Keeper: @unchecked Sendable {
       return (guarded.synced, guarded.unsynced == 0, true)
     }
     // A completed or cleared file's extents are the finisher's, or gone.
-    guard isSame, file.partial != nil else { return (nil, true) }
+    guard isSame, file.partial != nil else {
+      content.guarded.withLock { $0.isCommitting = false }
+      return (nil, true)
+    }
     let change: CatalogChange? =
       isDirty || didSync ? .extents(generation: id, stored: stored, synced: synced) : nil
     return (change, isSynced)

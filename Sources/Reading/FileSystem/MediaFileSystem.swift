@@ -157,7 +157,11 @@ public final class MediaFileSystem: Sendable {
       let (answer, isComplete) = content.guarded.withLock { guarded -> (Answer<OpenMode>, Bool) in
         if guarded.state.isSuperseded { return (.failed(.stale), false) }
         switch guarded.state.length {
-        case .known: return (.now(OpenMode(directIO: false)), guarded.phase == .complete)
+        case .known:
+          let isComplete = guarded.phase == .complete
+          // One whose bytes are being taken away is read through us: its copy will not do for the next open.
+          let copy = isComplete && !guarded.isFrozen ? guarded.file : nil
+          return (.now(OpenMode(directIO: false, copy: copy)), isComplete)
         case .growing: return (.now(OpenMode(directIO: true)), false)
         case .unknown:
           guarded.state.clearRefusal()
@@ -174,6 +178,16 @@ public final class MediaFileSystem: Sendable {
     } catch {
       return .failed(error)
     }
+  }
+
+  /// Answers `ticket`, of an open that was answered here, with ESTALE, once the file has another inode: the kernel then
+  /// looks its name up again and opens that. For a file whose open handles the kernel reads from a copy that is not the
+  /// origin's any more, or is gone, so that it could give new ones nothing else either.
+  public func renew(_ inode: Inode, ticket: Ticket) {
+    guard let content = engine.table.withLock({ $0.contents[inode] }) else {
+      return engine.port.reply(ticket, error: .stale)
+    }
+    engine.post(.renew(content, ticket))
   }
 
   /// Reads into `buffer` (as long as the request): `.now(count)` bytes are there, fewer than asked only at the end.
