@@ -159,7 +159,7 @@ final class Engine: @unchecked Sendable {
     }
     // The command may be older than a new generation of its resource.
     let current = table.withLock { $0.current[content.key] } ?? content
-    let source = Source(content: current)
+    let source = Source(content: current, timeout: options.timeout)
     sources[content.key] = source
     return source
   }

@@ -196,14 +196,17 @@ extension Engine {
   private func dropStalled(_ source: Source, _ hasWaiters: Bool, _ now: Instant) {
     let most = max(10, options.timeout)
     let patience = hasWaiters ? max(2, min(10, options.timeout / 3)) : most
+    // With nobody waiting nobody's deadline ends a trickle: less than 1 KiB/s is a stall here too.
+    let trickles = !hasWaiters && source.progress.total(now: now) < Int64(options.timeout * 1024)
     for index in source.transfers.indices where !source.transfers[index].isCancelled {
       let running = source.transfers[index]
-      var patience = patience
+      var longest = patience
       if !running.responded {
         let trip = hosts[running.host]?.line.roundTrip ?? 0
-        patience = min(most, max(patience * Double(1 << min(source.retry.failures, 4)), 3 * trip))
+        longest = min(most, max(patience * Double(1 << min(source.retry.failures, 4)), 3 * trip))
       }
-      guard now.seconds(since: running.lastByte) > patience else { continue }
+      let isSilent = now.seconds(since: running.lastByte) > longest
+      guard isSilent || (trickles && now.seconds(since: running.started) > longest) else { continue }
       source.transfers[index].stalled = true
       cancel(running.active.id, of: source)
     }

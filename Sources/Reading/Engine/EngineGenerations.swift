@@ -40,7 +40,6 @@ extension Engine {
     let maySplice = source.content.source.checksum != nil && found.size == known.size && found.size != nil
     if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
       source.suspect = nil
-      source.suspectAnswers = 0
       source.generationMirror = running.mirror
       return .accepted
     }
@@ -146,8 +145,8 @@ extension Engine {
     }
     source.suspectAnswers += 1
     if source.suspect == found {
-      // Answers to what was asked before the first of them say nothing more: the same odd server gave both.
-      guard running.started >= source.suspectedAt || running.kind == .confirm else { return .refused }
+      // What was asked for before the doubt is no second opinion.
+      guard running.kind == .confirm else { return .refused }
       source.agreeing -= 1
       if source.agreeing > 0 { return .refused }
       if supersede(source, by: found, running) {
@@ -159,7 +158,6 @@ extension Engine {
     }
     if source.suspectAnswers > Self.mostSuspects {
       source.suspect = nil
-      source.suspectAnswers = 0
       let failure = TransferFailure(
         kind: .transient, status: 200, message: "the origin gives another version of the file with every answer")
       failed(source, running, failure, now)
@@ -167,7 +165,6 @@ extension Engine {
     }
     Log.info("\(source.content.path): the origin seems to have another version; asking once more")
     source.suspect = found
-    source.suspectedAt = now
     let isFormer = source.former[found].map { now.seconds(since: $0) < Self.formerSeconds } ?? false
     source.agreeing = isFormer ? Self.agreeingWhenFormer : 1
     return .refused

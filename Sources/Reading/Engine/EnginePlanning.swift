@@ -36,7 +36,7 @@ extension Engine {
     guard !isFrozen, phase == .partial, source.failure == nil else { return }
     let continues = mayContinue(source)
     if source.suspect != nil {
-      if waits || continues { want(source, range: ByteRange(0, Planner.headLength), .confirm, waits, now) }
+      if waits || continues { want(source, range: confirmation(source, reads, stored), .confirm, waits, now) }
       return
     }
     switch length {
@@ -85,6 +85,18 @@ extension Engine {
         }
       }
     }
+  }
+
+  /// What to ask for a second opinion: what is missing, so that one answer of an origin with two minds is of use; every
+  /// second time the head, which a shorter generation has too.
+  private func confirmation(_ source: Source, _ reads: [ByteRange], _ stored: ByteRangeSet) -> ByteRange {
+    let head = ByteRange(0, Planner.headLength)
+    guard let size = source.content.guarded.withLock({ $0.state.size }), source.confirmations % 2 == 0 else {
+      return head
+    }
+    let start = reads.map(\.start).min() ?? 0
+    guard let gap = stored.firstGap(in: ByteRange(min(start, size), size)) else { return head }
+    return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
   }
 
   /// Whether the end of a file is worth asking for, once: it was opened by something that is no looker, and has an end of
@@ -162,6 +174,7 @@ extension Engine {
       lastByte: now)
     running.sentIfRange = request.ifRange != nil
     source.transfers.append(running)
+    if start.kind == .confirm { source.confirmations += 1 }
     source.wantsHead = false
     owners[id] = source
     Log.debug("transfer \(id.rawValue): \(start.purpose) \(range) of \(source.content.path)")

@@ -28,10 +28,11 @@ extension Engine: TransferClient {
     guard let index = source.transfers.firstIndex(where: { $0.active.id == id }) else { return false }
     switch head.body {
     case .part(let range, _):
+      source.ranges = .assumed
+      noteLength(range, asked: asked, source)
       source.transfers[index].active.position = range.start
       source.transfers[index].active.end = range.end
       source.transfers[index].active.isStream = false
-      source.ranges = .assumed
     case .whole(let length):
       // The origin ignores ranges: this is all of it, from its start, and the only way to get at any of it.
       if let asked {
@@ -49,6 +50,16 @@ extension Engine: TransferClient {
       for other in source.transfers where other.active.id != id { cancel(other.active.id, of: source) }
     }
     return true
+  }
+
+  /// An origin may send less than was asked for. One that sends next to nothing each time is asked for the whole.
+  private func noteLength(_ range: ByteRange, asked: ByteRange?, _ source: Source) {
+    guard let asked, range.end < asked.end, range.count < Planner.smallestWindow / 2 else {
+      source.shortAnswers = 0
+      return
+    }
+    source.shortAnswers += 1
+    if source.shortAnswers >= 4 { source.gaveUpRanges(clock.now) }
   }
 
   func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool {
@@ -83,31 +94,38 @@ extension Engine: TransferClient {
     }
     let running = source.transfers[index]
     if running.active.isStream, !hasValidators, before > 0, !agrees(wanted, at: start, source, running) { return false }
+    let stored = source.freshBytes
     guard land(wanted, at: start, source) else { return false }
-    let fresh = Int64(wanted.count) - before
-    source.transfers[index].fresh += max(0, fresh)
-    // The same bytes over and over are no progress.
-    if fresh > 0 || source.retry.failures < Self.patienceWithRepeats {
+    let fresh = source.freshBytes - stored
+    if fresh > 0 {
+      source.transfers[index].fresh += fresh
+      source.fruitless = 0
+      source.suspectAnswers = 0
+    }
+    // A stream runs over what is stored before it comes to what is missing: progress, unless it never gets there.
+    if fresh > 0 || source.fruitless < 2 {
+      source.progress.add(Int64(count), now: now)
       let rest = running.active.rest
       source.content.guarded.withLock {
         $0.state.progressed(Int64(count), from: rest.start, to: rest.end, now: now)
       }
     }
     if running.misfit != nil { return false }
-    return !running.active.isStream || isWanted(running, source)
+    // A look at an origin without ranges takes the head and no more.
+    return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(source, now)
   }
 
-  /// How often an attempt may bring nothing new before what it brings counts as nothing.
-  private static let patienceWithRepeats = 3
-
-  /// Whether a body that cannot be had in part is to go on. A look takes the head and no more; whoever reads on slowly must
-  /// not make it start again and again: it may run ahead as far as they have come.
-  private func isWanted(_ running: Running, _ source: Source) -> Bool {
+  /// Whether a body that can only be had from its start is to go on. Breaking it off means all of it anew for the next read,
+  /// and a reader waits only now and then: whoever has it open, or read of it just now, is still reading.
+  private func isWorthGoingOn(_ source: Source, _ now: Instant) -> Bool {
     if source.continues { return true }
-    return source.content.guarded.withLock { guarded in
-      let read = guarded.state.runs.runs.reduce(Int64(0)) { max($0, $1.position) }
-      return guarded.state.hasWaiters || running.active.position < Planner.headLength + 2 * read
+    let (waits, readers) = source.content.guarded.withLock { guarded in
+      let recent = guarded.state.runs.runs.filter {
+        guarded.state.opens > 0 || now.seconds(since: $0.lastRead) < ReaderRuns.longestPause
+      }
+      return (guarded.state.hasWaiters, recent.map(\.process))
     }
+    return waits || readers.contains { !isLooker($0, source) }
   }
 
   /// Without validators a body that begins anew may be another one: where it was stored before, it must be the same (P1).
@@ -170,6 +188,7 @@ extension Engine: TransferClient {
         let wasClean = !guarded.state.isDirty
         return (guarded.state.landed(gap), wasClean)
       }
+      source.freshBytes += gap.count
       if wasClean { keeper.markDirty(content) }
       if let file { for read in released { answer(read, from: file, content) } }
       position = gap.end
@@ -223,8 +242,12 @@ extension Engine: TransferClient {
     if hosts[running.host]?.active == 0 { hosts[running.host]?.line.wentIdle() }
     dirty.insert(source.key)
     feedHungry()
-    if running.fresh > 0 { source.retry.progressed() }
-    if running.bytes > 0 { source.unusable = 0 }
+    if running.fresh > 0 {
+      source.retry.progressed()
+      source.unusable = 0
+    } else if running.bytes > 0 {
+      source.fruitless += 1
+    }
     if running.kind == .head || running.active.isStream { learnExtension(source) }
     switch end {
     case .finished:

@@ -87,6 +87,16 @@ final class Keeper: @unchecked Sendable {
     signal.raise()
   }
 
+  /// Returns when what was recorded before is in the catalog (not durably), or after two seconds. Not on the keeper's thread.
+  func flush() {
+    let done = Signal()
+    perform { [self] in
+      commit(everything: false, .now)
+      done.raise()
+    }
+    done.wait(seconds: 2)
+  }
+
   /// A write failed: until room is found again nothing is stored for a continuation.
   func storeFailed(_ error: Errno) {
     pending.withLock { $0.isFull = true }

@@ -17,7 +17,7 @@ struct Running {
   var lastByte: Instant
   var meter = RateMeter()
   var bytes: Int64 = 0
-  /// Of those, the ones that were not stored before.
+  /// Of those, the ones that were not stored yet.
   var fresh: Int64 = 0
   var responded = false
   /// Whether the answer is the whole where another version would be.
@@ -36,6 +36,36 @@ struct Mirror {
   var resolved: String?
   /// Why it cannot be used, for a person; nil while it can.
   var refusal: TransferFailure?
+}
+
+/// Bytes that came in each of the last seconds: what a trickle is judged by.
+struct ProgressRing {
+  private var seconds: [Int64]
+  private var current: Int64 = 0
+  init(length: Int) { seconds = [Int64](repeating: 0, count: max(1, length)) }
+
+  private mutating func advance(to now: Instant) {
+    let second = now.nanoseconds / 1_000_000_000
+    if second - current >= Int64(seconds.count) {
+      for index in seconds.indices { seconds[index] = 0 }
+      current = second
+    }
+    while current < second {
+      current += 1
+      seconds[Int(current % Int64(seconds.count))] = 0
+    }
+  }
+
+  mutating func add(_ bytes: Int64, now: Instant) {
+    advance(to: now)
+    seconds[Int(current % Int64(seconds.count))] += bytes
+  }
+
+  /// The bytes of as many seconds as the ring is long.
+  mutating func total(now: Instant) -> Int64 {
+    advance(to: now)
+    return seconds.reduce(0, +)
+  }
 }
 
 /// Whether an origin gives ranges.
@@ -63,8 +93,16 @@ final class Source {
   var omitsIfRange = false
   /// Answers in a row that could not be used.
   var unusable = 0
+  /// Transfers in a row that brought bytes and none that was missing: an origin without ranges that breaks off at the same
+  /// place each time. What they bring is no progress.
+  var fruitless = 0
+  /// Bytes that were stored so far in this mount.
+  var freshBytes: Int64 = 0
+  /// Answers in a row that were far shorter than what was asked for.
+  var shortAnswers = 0
   var transfers: [Running] = []
   var retry = Retry()
+  var progress: ProgressRing
   var meter = RateMeter()
   var lastBytes = Instant(nanoseconds: 0)
   /// Why nothing more is asked for, until someone opens the file again.
@@ -73,9 +111,9 @@ final class Source {
   var lastMessage: String?
   /// A generation that one response spoke of; a second must agree before it is believed.
   var suspect: GenerationCheck.Identity?
+  /// Answers of another generation since the last byte that was missing.
   var suspectAnswers = 0
-  /// Since when, and how many more answers must agree in a row.
-  var suspectedAt = Instant(nanoseconds: 0)
+  /// How many more answers must agree in a row.
   var agreeing = 0
   /// Versions that were given up of late: two servers that take turns are not to be followed back and forth.
   var former: [GenerationCheck.Identity: Instant] = [:]
@@ -83,6 +121,8 @@ final class Source {
   var mismatches = 0
   /// Commands that wait until the finisher is through with it.
   var postponed: [Engine.Command] = []
+  /// How often a second opinion was asked for.
+  var confirmations = 0
   /// The rest of the file is wanted: it was played, or the policy or a user says so.
   var continues = false
   /// A user asked for it by name: policies do not stop it.
@@ -103,10 +143,11 @@ final class Source {
   /// It failed its checksum once and was fetched again.
   var checksumRetried = false
 
-  init(content: Content) {
+  init(content: Content, timeout: Double) {
     key = content.key
     self.content = content
     mirrors = content.source.urls.map { Mirror(url: $0) }
+    progress = ProgressRing(length: Int(timeout.rounded(.up)))
   }
 
   /// Bytes that were asked for in windows and have not come yet.

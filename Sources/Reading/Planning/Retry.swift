@@ -17,18 +17,21 @@ struct Retry: Sendable, Equatable {
 
   /// How many attempts in a row failed without a byte.
   private(set) var failures = 0
+  /// When the first of them failed.
+  private var firstFailure: Instant?
+  /// As ``notBefore``, while a reader waits.
+  private var notBeforeWithReader: Instant?
   /// Not before this.
   private(set) var notBefore: Instant?
-  /// The same while a reader waits.
-  private var readerNotBefore: Instant?
   /// Whether the origin itself named that time.
   private(set) var isAsked = false
 
   /// A byte came: whatever went wrong before is over.
   mutating func progressed() {
     failures = 0
+    firstFailure = nil
     notBefore = nil
-    readerNotBefore = nil
+    notBeforeWithReader = nil
     isAsked = false
   }
 
@@ -36,7 +39,7 @@ struct Retry: Sendable, Equatable {
   mutating func skipPause() {
     if isAsked { return }
     notBefore = nil
-    readerNotBefore = nil
+    notBeforeWithReader = nil
   }
 
   /// Someone new wants it: an attempt is worth making now, unless the origin itself named a time.
@@ -52,16 +55,22 @@ struct Retry: Sendable, Equatable {
       isAsked = true
       return
     }
+    let begun = firstFailure ?? now
+    firstFailure = begun
+    // No longer than twice what it has lasted so far: the many attempts of a waiting reader must not keep the continuation
+    // from an origin that was away for some seconds.
+    let lasted = max(Self.longestWithReader, 2 * now.seconds(since: begun))
+    let step = min(Self.firstPause * Double(1 << min(failures - 1, 16)), Self.longest, lasted)
     let jitter = 0.5 + random / 2
-    let step = min(Self.firstPause * Double(1 << min(failures - 1, 16)), Self.longest)
     notBefore = now.adding(seconds: step * jitter)
-    readerNotBefore = now.adding(seconds: min(step, Self.longestWithReader) * jitter)
+    notBeforeWithReader = now.adding(seconds: min(step, Self.longestWithReader) * jitter)
     isAsked = false
   }
 
   /// Whether an attempt may be made now, for a waiting reader or for nobody in particular.
   func permits(_ now: Instant, readerWaits: Bool) -> Bool { due(readerWaits: readerWaits).map { $0 <= now } ?? true }
 
-  /// When the next attempt may be made; nil: now. The origin's own word is kept, also when a reader waits.
-  func due(readerWaits: Bool) -> Instant? { readerWaits && !isAsked ? readerNotBefore : notBefore }
+  /// When the next attempt may be made; nil: now. A reader waits no longer than `longestWithReader` of backoff, but the
+  /// origin's own word is kept.
+  func due(readerWaits: Bool) -> Instant? { readerWaits && !isAsked ? notBeforeWithReader : notBefore }
 }
