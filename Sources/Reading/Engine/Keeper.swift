@@ -247,7 +247,7 @@ final class Keeper: @unchecked Sendable {
   }
 
   /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first, never one
-  /// that is in memory (open, waited for, being fetched).
+  /// that is open, waited for or being fetched.
   private func makeRoom(_ now: Instant) {
     guard now >= nextSpaceCheck, let engine else { return }
     nextSpaceCheck = now.adding(seconds: Self.spaceInterval)
@@ -257,7 +257,9 @@ final class Keeper: @unchecked Sendable {
       var lacking = options.minimumFree - Int64(clamping: try StoreSpace.measure(store.folder.path).available)
       for partial in partials {
         if total <= options.maximumSize && lacking <= 0 { break }
-        guard partial.storedBytes > 0, engine.evict(partial.key, generation: partial.id) else { continue }
+        guard partial.storedBytes > 0,
+          engine.evict(partial.key, generation: partial.id) || engine.evictFromMemory(partial.key)
+        else { continue }
         total -= partial.storedBytes
         lacking -= partial.storedBytes
       }
