@@ -23,11 +23,12 @@ import Testing
   }
 
   /// Starts a program that has the file open and mapped, and has read all of it; it reads again once `name` is there.
-  private func hold(_ journey: Journey, until name: String) throws -> BackgroundProcess {
+  /// `late`: it only opens the file, and reads it, with nothing of it in the mount's cache, and maps it then.
+  private func hold(_ journey: Journey, until name: String, _ late: String = "") throws -> BackgroundProcess {
     let holder = try journey.start(
       [
         "/usr/bin/python3", "-u", "-c", holder, journey.at("film.bin"), journey.folder.file("originals/film.bin"),
-        journey.folder.file(name),
+        journey.folder.file(name), late,
       ])
     return holder
   }
@@ -41,14 +42,23 @@ import Testing
       try compare(journey)
       try journey.wait(for: "complete", "film.bin")
       let server = try #require(try journey.status().pid)
-      let holder = try hold(journey, until: "go")
+      let holder = try hold(journey, until: "go", "late")
       defer { holder.terminate() }
       try #require(holder.waitForOutput("holding", timeout: 100))
       #expect(kill(server, SIGSTOP) == 0)
       defer { kill(server, SIGCONT) }
       try journey.folder.write("", to: "go")
-      // Nothing of it can come from the mount's own cache: passthrough has none.
       #expect(holder.waitForOutput("same", timeout: 60), "\(holder.standardErrorSoFar)")
+    }
+  }
+
+  @Test(.enabled(if: TestUser.canSwitch)) func readAheadIsRaisedAndReadsStaySmall() throws {
+    try withFile(.root) { journey, _ in
+      let mount = try #require(Mounts.current().first { $0.mountpoint == journey.mountpoint })
+      #expect(mount.superOptions.contains("max_read=131072"))
+      let setting = "/sys/class/bdi/\(mount.device)/read_ahead_kb"
+      // Where it may not be written (a container), the mount does without.
+      if access(setting, W_OK) == 0 { #expect(readText(setting) == "1024\n") }
     }
   }
 
@@ -125,9 +135,10 @@ private let kernelHasPassthrough: Bool = {
 
 private let holder = """
   import mmap, os, sys, time
-  path, original, signal = sys.argv[1:]
+  path, original, signal, late = sys.argv[1:]
   right = open(original, 'rb').read()
   file = os.open(path, os.O_RDONLY)
+  memory = None
   def check():
       assert os.fstat(file).st_size == len(right), 'size'
       at = 0
@@ -135,11 +146,13 @@ private let holder = """
           piece = os.pread(file, 100_003, at)
           assert piece and piece == right[at:at + len(piece)], at
           at += len(piece)
+      global memory
+      if not memory: memory = mmap.mmap(file, 0, prot=mmap.PROT_READ)
       assert memory[:] == right, 'map'
-  memory = mmap.mmap(file, 0, prot=mmap.PROT_READ)
-  check()
+  if not late: check()
   print('holding')
   while not os.path.exists(signal): time.sleep(0.02)
+  if late: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
   check()
   print('same')
   time.sleep(1000)
