@@ -17,6 +17,9 @@ final class Keeper: @unchecked Sendable {
   /// How often the room is measured while something is being stored, in seconds.
   static let spaceInterval = 2.0
 
+  /// Beyond so many changes that cannot be committed, those that only say when and what for are dropped.
+  static let mostChanges = 4096
+
   private struct Pending: Sendable {
     var changes: [CatalogChange] = []
     var dirty: [Content] = []
@@ -29,16 +32,20 @@ final class Keeper: @unchecked Sendable {
   weak var engine: Engine?
   private let store: StoreAccess
   private let options: ReadingOptions
+  private let clock: Clock
   private let pending = Lock(Pending())
   private let signal = Signal()
   private let thread = Lock<OwnedThread?>(nil)
   private var unsynced: [Content] = []
+  /// When the next commit is due; nil while there is nothing to commit.
+  private var due: Instant?
   private var nextSpaceCheck = Instant(nanoseconds: 0)
   private var lastError: String?
 
-  init(store: StoreAccess, options: ReadingOptions) {
+  init(store: StoreAccess, options: ReadingOptions, clock: Clock) {
     self.store = store
     self.options = options
+    self.clock = clock
   }
 
   /// Whether nothing may be stored for a continuation: the store or its disk is at its limit.
@@ -80,6 +87,16 @@ final class Keeper: @unchecked Sendable {
     signal.raise()
   }
 
+  /// Returns when what was recorded before is in the catalog (not durably), or after two seconds. Not on the keeper's thread.
+  func flush() {
+    let done = Signal()
+    perform { [self] in
+      commit(everything: false, .now)
+      done.raise()
+    }
+    done.wait(seconds: 2)
+  }
+
   /// A write failed: until room is found again nothing is stored for a continuation.
   func storeFailed(_ error: Errno) {
     pending.withLock { $0.isFull = true }
@@ -89,35 +106,38 @@ final class Keeper: @unchecked Sendable {
   // MARK: The keeper's thread
 
   private func run() {
-    var due: Instant?
     while true {
-      let now = Instant.now
-      let pause = due.map { max(0, $0.seconds(since: now)) }
-      signal.wait(seconds: pause)
-      let (jobs, isPrompt, isStopping, hasWork) = pending.withLock { pending in
-        let jobs = pending.jobs
-        pending.jobs = []
-        let isPrompt = pending.isPrompt
-        pending.isPrompt = false
-        return (
-          jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull
-        )
-      }
-      for job in jobs { job() }
-      let after = Instant.now
-      if isStopping {
-        commit(everything: true, after)
-        return
-      }
-      if isPrompt || due.map({ $0 <= after }) ?? false {
-        commit(everything: false, after)
-        makeRoom(after)
-        let more = pending.withLock { !$0.changes.isEmpty || !$0.dirty.isEmpty || $0.isFull }
-        due = more || !unsynced.isEmpty ? after.adding(seconds: Self.interval) : nil
-      } else if due == nil, hasWork {
-        due = after.adding(seconds: Self.interval)
-      }
+      signal.wait(seconds: due.map { max(0, $0.seconds(since: clock.now)) })
+      if !turn() { return }
     }
+  }
+
+  /// Does what is to be done now; false when that was the last of it.
+  func turn() -> Bool {
+    let (jobs, isPrompt, isStopping, hasWork) = pending.withLock { pending in
+      let jobs = pending.jobs
+      pending.jobs = []
+      let isPrompt = pending.isPrompt
+      pending.isPrompt = false
+      return (
+        jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull
+      )
+    }
+    for job in jobs { job() }
+    let now = clock.now
+    if isStopping {
+      commit(everything: true, now)
+      return false
+    }
+    if isPrompt || due.map({ $0 <= now }) ?? false {
+      commit(everything: false, now)
+      makeRoom(now)
+      let more = pending.withLock { !$0.changes.isEmpty || !$0.dirty.isEmpty || $0.isFull }
+      due = more || !unsynced.isEmpty ? now.adding(seconds: Self.interval) : nil
+    } else if due == nil, hasWork {
+      due = now.adding(seconds: Self.interval)
+    }
+    return true
   }
 
   private func commit(everything: Bool, _ now: Instant) {
@@ -148,14 +168,39 @@ final class Keeper: @unchecked Sendable {
       lastError = nil
       for content in committing { content.guarded.withLock { $0.isCommitting = false } }
     } catch {
+      if error.kind == .invalid, changes.count > 1 {
+        // One of them makes no sense. It must not keep the others from being committed for ever.
+        return commitSingly(changes, committing)
+      }
+      if error.kind == .invalid {
+        Log.error("the catalog refuses what was learned: \(error.message)")
+        for content in committing { content.guarded.withLock { $0.isCommitting = false } }
+        return
+      }
       // Kept for the next try: what is stored must not be forgotten because a commit failed.
       if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
       lastError = error.message
       pending.withLock { pending in
         pending.changes = recorded + pending.changes
         pending.dirty += committing
+        if pending.changes.count > Self.mostChanges { pending.changes.removeAll(where: \.isIncidental) }
       }
     }
+  }
+
+  private func commitSingly(_ changes: [CatalogChange], _ committing: [Content]) {
+    for change in changes {
+      do {
+        try store.catalog.apply([change], durably: false)
+      } catch {
+        if error.kind == .invalid {
+          Log.error("the catalog refuses what was learned: \(error.message)")
+        } else {
+          pending.withLock { $0.changes.append(change) }
+        }
+      }
+    }
+    for content in committing { content.guarded.withLock { $0.isCommitting = false } }
   }
 
   /// What to commit of one content; syncs its file when that is due. nil when its bytes are being taken away.
@@ -228,6 +273,16 @@ final class Keeper: @unchecked Sendable {
       if was && !isFull { Log.info("the store has room again") }
     } catch {
       Log.error("the store's room cannot be measured: \(error.message)")
+    }
+  }
+}
+
+extension CatalogChange {
+  /// Whether nothing that is stored depends on it.
+  var isIncidental: Bool {
+    switch self {
+    case .used, .problem, .gainedExtension: true
+    default: false
     }
   }
 }
