@@ -18,6 +18,7 @@ let package = Package(
     .executable(name: "mediafs", targets: ["mediafs"]),
     .executable(name: "mount-helper", targets: ["mount-helper"]),
     .executable(name: "test-origin", targets: ["test-origin"]),
+    .library(name: "disk-shim", type: .dynamic, targets: ["DiskShim"]),
   ],
   targets: [
     // The C libraries, each used by the one room that wraps it.
@@ -47,6 +48,10 @@ let package = Package(
     .executableTarget(
       name: "test-origin", dependencies: ["Base", "TestSupport"], path: "Tests/test-origin", swiftSettings: strict),
 
+    // Stands between a server and the disk, to kill it in the middle of a write, to let the disk fail, to record.
+    .target(
+      name: "DiskShim", path: "Tests/DiskShim", cSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Werror", "-O1"])]),
+
     tests("BaseTests", []),
     tests("ManifestTests", ["Manifest"]),
     tests("StoringTests", ["Storing", "Manifest"]),
@@ -57,6 +62,8 @@ let package = Package(
     tests(
       "AttackTests", ["Manifest", "Storing", "Fetching", "Control", "Server", "CSystem", "mediafs", "mount-helper"]),
     tests("JourneyTests", ["mediafs", "mount-helper"]),
+    tests("CrashTests", ["mediafs", "mount-helper", "Server", "Storing", "Manifest"]),
+    tests("FaultTests", ["mediafs", "mount-helper"]),
   ],
   swiftLanguageModes: [.v6]
 )

@@ -109,6 +109,17 @@ public struct ByteRangeSet: Hashable, Sendable {
     if first < last { ranges.replaceSubrange(first..<last, with: kept) }
   }
 
+  /// The bytes that are in both.
+  public func intersection(_ other: ByteRangeSet) -> ByteRangeSet {
+    var both = ByteRangeSet()
+    var (mine, theirs) = (0, 0)
+    while mine < ranges.count, theirs < other.ranges.count {
+      if let part = ranges[mine].intersection(other.ranges[theirs]) { both.insert(part) }
+      if ranges[mine].end < other.ranges[theirs].end { mine += 1 } else { theirs += 1 }
+    }
+    return both
+  }
+
   /// Adds every byte of `other`.
   public mutating func formUnion(_ other: ByteRangeSet) {
     for range in other.ranges { insert(range) }

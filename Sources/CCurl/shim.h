@@ -9,6 +9,9 @@ static inline CURLcode ccurl_set_long(CURL *easy, CURLoption option, long value)
   return curl_easy_setopt(easy, option, value);
 }
 /// NULL resets the option to none.
+static inline CURLcode ccurl_set_offset(CURL *easy, CURLoption option, curl_off_t value) {
+  return curl_easy_setopt(easy, option, value);
+}
 static inline CURLcode ccurl_set_string(CURL *easy, CURLoption option, const char *value) {
   return curl_easy_setopt(easy, option, value);
 }

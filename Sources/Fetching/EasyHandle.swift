@@ -56,6 +56,7 @@ struct EasyHandle: ~Copyable {
     try set(chain.url.origin.scheme == "https" ? 1 : 0, CURLOPT_PIPEWAIT)
     try set(Self.bufferSize, CURLOPT_BUFFERSIZE)
     try set(max(1, Int(min(options.connectTimeout, 86_400) * 1000)), CURLOPT_CONNECTTIMEOUT_MS)
+    if let rate = options.maximumRate { try set(offset: rate, CURLOPT_MAX_RECV_SPEED_LARGE) }
     // A silent peer is asked for a sign of life, so that one that vanished is noticed within about a minute.
     try set(1, CURLOPT_TCP_KEEPALIVE)
     try set(20, CURLOPT_TCP_KEEPIDLE)
@@ -103,6 +104,10 @@ struct EasyHandle: ~Copyable {
 
   private func set(_ value: Int, _ option: CURLoption) throws(CurlError) {
     try check(ccurl_set_long(raw, option, value))
+  }
+
+  private func set(offset value: Int64, _ option: CURLoption) throws(CurlError) {
+    try check(ccurl_set_offset(raw, option, curl_off_t(value)))
   }
 
   private func set(_ value: String, _ option: CURLoption) throws(CurlError) {

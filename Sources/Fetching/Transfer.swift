@@ -155,6 +155,8 @@ public struct TransferOptions: Sendable {
   public var connectTimeout: Double = 10
   /// How many idle connections are kept in all.
   public var keptConnections: Int = 64
+  /// The most bytes a second that one transfer may bring, nil for no limit.
+  public var maximumRate: Int64?
   /// The User-Agent of entries that name none.
   public var userAgent: String = "mediafs"
 

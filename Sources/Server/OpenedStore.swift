@@ -30,7 +30,7 @@ struct OpenedStore {
       let bound = try Self.defaultMaximum(catalog, folder)
       maximumSize = request.maxSize ?? bound
       _ = try catalog.applyPendingExtensions()
-      try Self.tidy(access)
+      try StoreRecovery.run(catalog: catalog, folder: folder, library: library)
       try ManifestImport.run(request, input: input, into: catalog)
       let registry = try MountRegistry(environment: environment, uid: geteuid())
       try registry.remember(
@@ -63,35 +63,5 @@ struct OpenedStore {
     let maximum = Int64(clamping: try folder.space().available / 2)
     try catalog.remember("maximum_size", maximum)
     return maximum
-  }
-
-  /// Finishes or takes back what a crash cut short (docs/STORE-FORMAT.md, "Order of writing").
-  private static func tidy(_ store: StoreAccess) throws(StoreError) {
-    try store.library.cleanTemporaries(of: store.folder)
-    let there = Set(try store.folder.partialIDs())
-    for (generation, path) in try store.catalog.placements() {
-      let copy = try store.library.recover(
-        intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified,
-        partialExists: there.contains(generation.id))
-      if let copy {
-        try store.catalog.apply([.placed(generation: generation.id, copy)], durably: true)
-      } else if there.contains(generation.id) {
-        try store.catalog.apply([.continues(generation: generation.id, true)], durably: true)
-      } else {
-        try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
-      }
-    }
-    // No handle is left on what was superseded.
-    var last: Int64 = 0
-    while true {
-      let old = try store.catalog.supersededGenerations(limit: 256, after: last)
-      guard let end = old.last else { break }
-      try store.catalog.apply(old.map { .forgotten(generation: $0.id) }, durably: true)
-      last = end.id
-    }
-    for id in there {
-      let generation = try store.catalog.generation(id)
-      if generation == nil || generation?.state == .complete { _ = try PartialFile.remove(id, in: store.folder) }
-    }
   }
 }

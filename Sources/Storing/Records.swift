@@ -55,6 +55,8 @@ public struct GenerationRecord: Sendable, Equatable {
   public var state: State
   /// Which bytes are stored, as far as the catalog may be believed.
   public var stored: ByteRangeSet
+  /// Those of them that were synced to disk: what a power loss leaves.
+  public var synced: ByteRangeSet
   /// Whether the continuation is to go on (also at the next mount).
   public var continues: Bool
   /// Where its completed copy is, when it is complete.
@@ -69,6 +71,7 @@ public struct GenerationRecord: Sendable, Equatable {
     self.mediaType = mediaType
     state = .partial
     stored = ByteRangeSet()
+    synced = ByteRangeSet()
     continues = false
   }
 }

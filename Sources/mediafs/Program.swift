@@ -32,6 +32,9 @@ enum Program {
     Command(
       names: ["clear"], summary: "drop what is stored of files", usage: ClearCommand.usage, run: ClearCommand.run),
     Command(
+      names: ["verify"], summary: "read back what is stored, and repair it", usage: VerifyCommand.usage,
+      run: VerifyCommand.run),
+    Command(
       names: ["check"], summary: "look for mistakes in a manifest", usage: CheckCommand.usage, run: CheckCommand.run),
     Command(names: ["serve"], summary: nil, usage: ServeCommand.usage, run: ServeCommand.run),
   ]

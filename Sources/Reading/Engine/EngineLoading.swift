@@ -9,7 +9,8 @@ extension Engine {
   /// it is not put away in between. ESTALE for a generation that another took the place of.
   func content(of inode: Inode, opening: Bool = false) throws(Errno) -> Content {
     while true {
-      if let content = inMemory(inode, opening: opening) { return content }
+      let (there, departures) = inMemory(inode, opening: opening)
+      if let there { return there }
       guard let entry = try io({ () throws(StoreError) in try store.catalog.entry(inode) }) else {
         let isOld = try io { () throws(StoreError) in try store.catalog.superseded(inode: inode) } != nil
         throw isOld ? .stale : .notFound
@@ -22,20 +23,24 @@ extension Engine {
       }
       let loaded = try load(entry)
       let content = table.withLock { table -> Content? in
-        if table.leaving.contains(entry.node.key) { return nil }
+        // What was read of the catalog may be of before a clearing, an eviction or another generation.
+        if table.leaving.contains(entry.node.key) || table.departures != departures { return nil }
         let content = table.insert(loaded, inode: inode)
         if opening { content.guarded.withLock { $0.state.opens += 1 } }
         return content
       }
-      if let content { return content }
+      guard let content else { continue }
+      // What an earlier server left unsynced is to be synced, too.
+      if content === loaded, content.guarded.withLock({ $0.unsynced > 0 }) { keeper.markDirty(content) }
+      return content
     }
   }
 
-  private func inMemory(_ inode: Inode, opening: Bool) -> Content? {
+  private func inMemory(_ inode: Inode, opening: Bool) -> (Content?, departures: UInt64) {
     table.withLock { table in
-      guard let content = table.contents[inode] else { return nil }
+      guard let content = table.contents[inode] else { return (nil, table.departures) }
       if opening { content.guarded.withLock { $0.state.opens += 1 } }
-      return content
+      return (content, table.departures)
     }
   }
 
@@ -63,7 +68,8 @@ extension Engine {
       guarded.generation?.state = .partial
       guarded.generation?.copy = nil
     } else if generation.size == nil {
-      // Without a length nothing says what is missing: it is fetched anew, from its start.
+      // Without a length nothing says what is missing: it is fetched anew, from its start, as another generation.
+      guarded.abandoned = generation.id
       guarded.generation = nil
       return
     } else if generation.validators.isEmpty, !keptThisMount(generation) {
@@ -72,8 +78,11 @@ extension Engine {
       _ = try PartialFile.remove(generation.id, in: store.folder)
     } else {
       guarded.state.stored = try present(generation)
+      // Of what a killed server left, only what was synced is known to survive a power loss.
+      guarded.synced = guarded.state.stored.intersection(generation.synced)
+      guarded.unsynced = guarded.state.stored.count - guarded.synced.count
+      if guarded.unsynced > 0 { guarded.unsyncedSince = clock.now }
     }
-    guarded.synced = guarded.state.stored
     guarded.file = ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true))
   }
 
@@ -88,6 +97,7 @@ extension Engine {
     } catch {
       Log.warning(
         "generation \(generation.id): its partial file is missing; \(generation.stored.count) bytes are fetched again")
+      try forget(generation, except: ByteRangeSet())
       return ByteRangeSet()
     }
     let there: ByteRangeSet
@@ -96,17 +106,19 @@ extension Engine {
     } catch {
       throw StoreError(kind: .io(error), message: "looking at partial file \(generation.id): \(error)")
     }
-    var kept = ByteRangeSet()
-    for claim in generation.stored.ranges {
-      for data in there.ranges {
-        if let both = claim.intersection(data) { kept.insert(both) }
-      }
-    }
+    let kept = generation.stored.intersection(there)
     if kept != generation.stored {
       let lost = generation.stored.count - kept.count
       Log.warning("generation \(generation.id): \(lost) bytes are not in its partial file and are fetched again")
+      try forget(generation, except: kept)
     }
     return kept
+  }
+
+  /// Before the file is written to again: what is written behind a lost range would make that look stored.
+  private func forget(_ generation: GenerationRecord, except kept: ByteRangeSet) throws(StoreError) {
+    let synced = kept.intersection(generation.synced)
+    try store.catalog.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
   }
 
   /// A completed copy that a user changed or removed: it is theirs; the entry is remote again.

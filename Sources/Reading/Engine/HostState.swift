@@ -4,8 +4,10 @@ import Base
 struct HostState {
   /// Connections for what nobody waits for.
   static let backgroundLimit = 6
-  /// Connections in all.
+  /// Connections in all, unless the user says otherwise.
   static let demandLimit = 32
+  /// Streams on the one connection that HTTP/2 uses.
+  static let streamLimit = 64
 
   var line = LineEstimate()
   /// Transfers under way.
@@ -14,18 +16,33 @@ struct HostState {
   var background = 0
   /// Resources with a waiting reader.
   var waiting = 0
-  /// The limits as the origin's 429 and 503 shrank them.
-  var limit = HostState.demandLimit
+  /// When a reader waited last: what comes behind it is likely to be wanted next, so that continuations stand back a little
+  /// longer than the wait itself.
+  var lastWait: Instant?
+  /// The most transfers at once.
+  private(set) var most: Int
+  /// `most`, as the origin's 429 and 503 shrank it.
+  private(set) var limit: Int
   /// Stats are not worth a wait until then: nothing there answers.
   var downUntil: Instant?
 
+  /// A line that allows so many connections.
+  init(connections: Int) {
+    most = connections
+    limit = connections
+  }
+
   /// Whether another transfer for `purpose` may start.
-  func admits(_ purpose: Purpose) -> Bool {
+  func admits(_ purpose: Purpose, now: Instant) -> Bool {
     if active >= limit { return false }
     switch purpose {
     case .demand: return true
-    case .playAhead, .index: return active < max(1, limit * 3 / 4)
-    case .continuation: return waiting == 0 && background < min(Self.backgroundLimit, max(1, limit / 2))
+    case .playAhead: return active < max(1, limit * 3 / 4)
+    case .index: return background < min(Self.backgroundLimit, max(1, limit / 2))
+    case .continuation:
+      if waiting > 0 { return false }
+      if let lastWait, now.seconds(since: lastWait) < 2 * line.roundTrip { return false }
+      return background < min(Self.backgroundLimit, max(1, limit / 2))
     }
   }
 
@@ -34,7 +51,14 @@ struct HostState {
   /// It answered well: the limit grows back, slowly.
   mutating func answered() {
     downUntil = nil
-    if limit < Self.demandLimit { limit += 1 }
+    if limit < most { limit += 1 }
+  }
+
+  /// The origin speaks HTTP/2: streams of one connection are counted from now on.
+  mutating func multiplexes() {
+    guard most < Self.streamLimit else { return }
+    most = Self.streamLimit
+    limit = Self.streamLimit
   }
 
   /// The key of a URL's line: its scheme, host and port.

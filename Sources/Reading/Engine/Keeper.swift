@@ -29,16 +29,20 @@ final class Keeper: @unchecked Sendable {
   weak var engine: Engine?
   private let store: StoreAccess
   private let options: ReadingOptions
+  private let clock: Clock
   private let pending = Lock(Pending())
   private let signal = Signal()
   private let thread = Lock<OwnedThread?>(nil)
   private var unsynced: [Content] = []
+  /// When the next commit is due; nil while there is nothing to commit.
+  private var due: Instant?
   private var nextSpaceCheck = Instant(nanoseconds: 0)
   private var lastError: String?
 
-  init(store: StoreAccess, options: ReadingOptions) {
+  init(store: StoreAccess, options: ReadingOptions, clock: Clock) {
     self.store = store
     self.options = options
+    self.clock = clock
   }
 
   /// Whether nothing may be stored for a continuation: the store or its disk is at its limit.
@@ -80,6 +84,16 @@ final class Keeper: @unchecked Sendable {
     signal.raise()
   }
 
+  /// Returns when what was recorded before is in the catalog (not durably), or after two seconds. Not on the keeper's thread.
+  func flush() {
+    let done = Signal()
+    perform { [self] in
+      commit(everything: false, .now)
+      done.raise()
+    }
+    done.wait(seconds: 2)
+  }
+
   /// A write failed: until room is found again nothing is stored for a continuation.
   func storeFailed(_ error: Errno) {
     pending.withLock { $0.isFull = true }
@@ -89,35 +103,38 @@ final class Keeper: @unchecked Sendable {
   // MARK: The keeper's thread
 
   private func run() {
-    var due: Instant?
     while true {
-      let now = Instant.now
-      let pause = due.map { max(0, $0.seconds(since: now)) }
-      signal.wait(seconds: pause)
-      let (jobs, isPrompt, isStopping, hasWork) = pending.withLock { pending in
-        let jobs = pending.jobs
-        pending.jobs = []
-        let isPrompt = pending.isPrompt
-        pending.isPrompt = false
-        return (
-          jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull
-        )
-      }
-      for job in jobs { job() }
-      let after = Instant.now
-      if isStopping {
-        commit(everything: true, after)
-        return
-      }
-      if isPrompt || due.map({ $0 <= after }) ?? false {
-        commit(everything: false, after)
-        makeRoom(after)
-        let more = pending.withLock { !$0.changes.isEmpty || !$0.dirty.isEmpty || $0.isFull }
-        due = more || !unsynced.isEmpty ? after.adding(seconds: Self.interval) : nil
-      } else if due == nil, hasWork {
-        due = after.adding(seconds: Self.interval)
-      }
+      signal.wait(seconds: due.map { max(0, $0.seconds(since: clock.now)) })
+      if !turn() { return }
     }
+  }
+
+  /// Does what is to be done now; false when that was the last of it.
+  func turn() -> Bool {
+    let (jobs, isPrompt, isStopping, hasWork) = pending.withLock { pending in
+      let jobs = pending.jobs
+      pending.jobs = []
+      let isPrompt = pending.isPrompt
+      pending.isPrompt = false
+      return (
+        jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull
+      )
+    }
+    for job in jobs { job() }
+    let now = clock.now
+    if isStopping {
+      commit(everything: true, now)
+      return false
+    }
+    if isPrompt || due.map({ $0 <= now }) ?? false {
+      commit(everything: false, now)
+      makeRoom(now)
+      let more = pending.withLock { !$0.changes.isEmpty || !$0.dirty.isEmpty || $0.isFull }
+      due = more || !unsynced.isEmpty ? now.adding(seconds: Self.interval) : nil
+    } else if due == nil, hasWork {
+      due = now.adding(seconds: Self.interval)
+    }
+    return true
   }
 
   private func commit(everything: Bool, _ now: Instant) {
@@ -131,10 +148,14 @@ final class Keeper: @unchecked Sendable {
     var changes = recorded
     for content in dirty where !unsynced.contains(where: { $0 === content }) { unsynced.append(content) }
     var stillUnsynced: [Content] = []
+    var committing: [Content] = []
     for content in unsynced {
       let isDirty = dirty.contains { $0 === content }
       guard let extents = snapshot(content, isDirty: isDirty, syncing: everything, now) else { continue }
-      if let change = extents.change { changes.append(change) }
+      if let change = extents.change {
+        changes.append(change)
+        committing.append(content)
+      }
       if !extents.isSynced { stillUnsynced.append(content) }
     }
     unsynced = stillUnsynced
@@ -142,13 +163,14 @@ final class Keeper: @unchecked Sendable {
     do {
       try store.catalog.apply(changes, durably: everything)
       lastError = nil
+      for content in committing { content.guarded.withLock { $0.isCommitting = false } }
     } catch {
       // Kept for the next try: what is stored must not be forgotten because a commit failed.
       if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
       lastError = error.message
       pending.withLock { pending in
         pending.changes = recorded + pending.changes
-        pending.dirty += dirty
+        pending.dirty += committing
       }
     }
   }
@@ -160,6 +182,8 @@ final class Keeper: @unchecked Sendable {
     let taken = content.guarded.withLock { guarded -> (Int64, ByteRangeSet, ServedFile, Bool)? in
       guard !guarded.isFrozen, let generation = guarded.generation, let file = guarded.file else { return nil }
       guarded.state.isDirty = false
+      // Until the catalog has it, the content may not be put away: it would be loaded again with less.
+      if isDirty { guarded.isCommitting = true }
       let isOld = guarded.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
       let isDue = syncing || isOld || guarded.unsynced >= Self.syncBytes
       return (generation.id, guarded.state.stored, file, isDue && guarded.unsynced > 0)
@@ -177,6 +201,7 @@ final class Keeper: @unchecked Sendable {
     let (synced, isSynced, isSame) = content.guarded.withLock { guarded -> (ByteRangeSet, Bool, Bool) in
       guard guarded.file === file, !guarded.isFrozen else { return (ByteRangeSet(), true, false) }
       if didSync {
+        guarded.isCommitting = true
         guarded.synced = stored
         guarded.unsynced = guarded.state.stored.count - stored.count
         guarded.unsyncedSince = guarded.unsynced > 0 ? now : nil
@@ -184,7 +209,10 @@ final class Keeper: @unchecked Sendable {
       return (guarded.synced, guarded.unsynced == 0, true)
     }
     // A completed or cleared file's extents are the finisher's, or gone.
-    guard isSame, file.partial != nil else { return (nil, true) }
+    guard isSame, file.partial != nil else {
+      content.guarded.withLock { $0.isCommitting = false }
+      return (nil, true)
+    }
     let change: CatalogChange? =
       isDirty || didSync ? .extents(generation: id, stored: stored, synced: synced) : nil
     return (change, isSynced)

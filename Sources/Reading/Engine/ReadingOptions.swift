@@ -20,6 +20,11 @@ public struct ReadingOptions: Sendable {
   public var maximumSize: Int64 = .max
   /// What must stay free on the store's filesystem, in bytes.
   public var minimumFree: Int64 = 1 << 30
-  /// Header fields that the user gave for every entry's own origin are the fetching room's; here only what steers reading.
+  /// The most that is fetched, in bytes a second over all; nil for no limit.
+  public var rateLimit: Int64?
+  /// The most connections to one origin (HTTP/2 has one, with many streams).
+  public var connections = HostState.demandLimit
+
+  /// The defaults.
   public init() {}
 }

@@ -41,6 +41,7 @@ private enum Queries {
     SELECT key_high, key_low FROM generation
     WHERE state <> 2 AND (key_high, key_low) > (?, ?) ORDER BY key_high, key_low LIMIT ?
     """)
+  static let ids = SQL("SELECT id FROM generation WHERE id > ? ORDER BY id LIMIT ?")
   static let oldInode = SQL("SELECT entry, generation FROM old_inode WHERE inode = ?")
 }
 
@@ -98,6 +99,19 @@ extension Catalog {
   /// more.
   public func supersededGenerations(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.superseded, after, Int64(limit))
+  }
+
+  /// The ids of up to `limit` generations behind `after`, by id, whatever their state.
+  public func generationIDs(limit: Int, after: Int64) throws(StoreError) -> [Int64] {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.ids)
+      defer { statement.reset() }
+      statement.bind(1, after)
+      statement.bind(2, limit)
+      var ids: [Int64] = []
+      while try statement.step() { ids.append(statement.integer(0)) }
+      return ids
+    }
   }
 
   private func generations(_ query: SQL, _ values: Int64...) throws(StoreError) -> [GenerationRecord] {
@@ -158,8 +172,9 @@ extension Catalog {
   private func record(of row: SQLiteStatement, on connection: SQLiteConnection) throws(StoreError) -> GenerationRecord {
     let id = row.integer(0)
     let isRecentBelieved = !row.isNull(11) && row.withBlob(12) { $0.elementsEqual(bootID) }
-    let stored = row.withBlob(isRecentBelieved ? 11 : 10) { ByteRangeSet(encoded: $0) }
-    guard let stored, let state = GenerationRecord.State(rawValue: Int(row.integer(3))) else {
+    let synced = row.withBlob(10) { ByteRangeSet(encoded: $0) }
+    let stored = isRecentBelieved ? row.withBlob(11) { ByteRangeSet(encoded: $0) } : synced
+    guard let stored, let synced, let state = GenerationRecord.State(rawValue: Int(row.integer(3))) else {
       throw .damaged(connection.path, "generation \(id) cannot be read")
     }
     var record = GenerationRecord(
@@ -169,6 +184,7 @@ extension Catalog {
       size: row.optionalInteger(5), mediaType: row.optionalText(9))
     record.state = state
     record.stored = stored
+    record.synced = synced
     record.continues = row.integer(4) != 0
     if let path = row.optionalText(13) {
       record.copy = LibraryCopy(

@@ -1,0 +1,39 @@
+import Base
+
+/// Finishes or takes back what a crash cut short (docs/STORE-FORMAT.md, "Order of writing").
+///
+/// For whoever holds the store's lock, before anything else is done with it. It may itself be cut short at any point, and
+/// done again.
+public enum StoreRecovery {
+  /// Recovers the store. Throws when the disk fails; what was done until then stands.
+  public static func run(
+    catalog: Catalog, folder: StoreFolder, library: LibraryFolder
+  ) throws(StoreError) {
+    try library.cleanTemporaries(of: folder)
+    let there = Set(try folder.partialIDs())
+    for (generation, path) in try catalog.placements() {
+      let copy = try library.recover(
+        intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified,
+        partialExists: there.contains(generation.id))
+      if let copy {
+        try catalog.apply([.placed(generation: generation.id, copy)], durably: true)
+      } else if there.contains(generation.id) {
+        try catalog.apply([.continues(generation: generation.id, true)], durably: true)
+      } else {
+        try catalog.apply([.dropped(generation: generation.id)], durably: true)
+      }
+    }
+    // No handle is left on what was superseded.
+    var last: Int64 = 0
+    while true {
+      let old = try catalog.supersededGenerations(limit: 256, after: last)
+      guard let end = old.last else { break }
+      try catalog.apply(old.map { .forgotten(generation: $0.id) }, durably: true)
+      last = end.id
+    }
+    for id in there {
+      let generation = try catalog.generation(id)
+      if generation == nil || generation?.state == .complete { _ = try PartialFile.remove(id, in: folder) }
+    }
+  }
+}

@@ -1,0 +1,173 @@
+import Base
+import Glibc
+import Manifest
+
+/// Reads a whole store back and compares it with what its catalog claims; repairs it, if asked to.
+///
+/// For a store that no server has: whoever verifies holds its lock. A repair drops what is wrong from the catalog first,
+/// durably, and touches files only then. It deletes partial files that belong to nothing, and never a file of the library.
+public struct StoreVerification {
+  let catalog: Catalog
+  let folder: StoreFolder
+  /// Nil when it is not there: nothing is said or repaired of the copies then.
+  let library: LibraryFolder?
+  let libraryPath: String
+  let repairs: Bool
+  var report = StoreVerificationReport()
+  /// Where copies were being placed when the server was killed.
+  private var placing: [Int64: String] = [:]
+
+  /// Verifies the store at `path`, which must exist, with its library at `library`.
+  ///
+  /// Throws `.busy` while a server (named in the message) has it, `.corrupt` for a catalog that cannot be opened, `.newer`
+  /// for one of a newer version.
+  public static func run(
+    store path: String, mountpoint: String, library: String, repairs: Bool
+  ) throws(StoreError) -> StoreVerificationReport {
+    var status = stat()
+    guard stat(path + "/catalog.sqlite", &status) == 0 else {
+      throw .file(.current, "there is no store at \(path)")
+    }
+    let folder = try StoreFolder.open(path, mountpoint: mountpoint, wait: 0)
+    let catalog = try Catalog.open(path: folder.catalogPath, access: repairs ? .readWrite : .readOnly)
+    // Opening a library makes its folder, which a look must not do.
+    let isThere = stat(library, &status) == 0
+    var verification = StoreVerification(
+      catalog: catalog, folder: folder, library: isThere ? try LibraryFolder(library) : nil, libraryPath: library,
+      repairs: repairs)
+    try verification.verify()
+    try catalog.close()
+    return verification.report
+  }
+
+  private init(catalog: Catalog, folder: StoreFolder, library: LibraryFolder?, libraryPath: String, repairs: Bool) {
+    self.catalog = catalog
+    self.folder = folder
+    self.library = library
+    self.libraryPath = libraryPath
+    self.repairs = repairs
+  }
+
+  private mutating func verify() throws(StoreError) {
+    for problem in try catalog.integrityProblems(limit: 20) {
+      find(
+        .catalog, folder.catalogPath,
+        "\(problem); move the catalog away and mount again: copies in the library stay, the rest is fetched again")
+    }
+    // Before a repair: what a crash cut short is finished, not taken for damage.
+    if repairs, let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
+    for (generation, path) in try catalog.placements() { placing[generation.id] = path }
+    var known: Set<Int64> = []
+    var last: Int64 = 0
+    while true {
+      let ids = try catalog.generationIDs(limit: 256, after: last)
+      guard let end = ids.last else { break }
+      for id in ids { if try verify(generation: id) { known.insert(id) } }
+      last = end
+    }
+    try findOrphans(known)
+  }
+
+  /// Verifies one generation; whether its partial file may be there.
+  private mutating func verify(generation id: Int64) throws(StoreError) -> Bool {
+    let generation: GenerationRecord
+    do throws(StoreError) {
+      guard let found = try catalog.generation(id) else { return false }
+      generation = found
+    } catch {
+      guard error.kind == .corrupt else { throw error }
+      find(.catalog, folder.catalogPath, error.message, repair: try drop(id))
+      return true
+    }
+    switch generation.state {
+    case .partial:
+      if let path = placing[id], let library, try isPlaced(generation, at: path, in: library) { return true }
+      try verifyPartial(generation)
+      return true
+    case .superseded: return true  // the next mount removes it
+    case .complete:
+      try verifyCopy(generation)
+      return false
+    }
+  }
+
+  /// Whether a copy that was being placed has arrived: the next mount notes that.
+  private func isPlaced(
+    _ generation: GenerationRecord, at path: String, in library: LibraryFolder
+  ) throws(StoreError) -> Bool {
+    let isThere = try calling("cannot look at the partial file \(generation.id)") { () throws(Errno) in
+      try folder.directory.status(of: "\(StoreFolder.partials)/\(generation.id)") != nil
+    }
+    return try library.recover(
+      intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified, partialExists: isThere)
+      != nil
+  }
+
+  // MARK: - What is done about it
+
+  /// Notes a finding.
+  mutating func find(_ kind: StoreFinding.Kind, _ subject: String, _ message: String, repair: String? = nil) {
+    report.findings.append(StoreFinding(kind: kind, subject: subject, message: message, repair: repair))
+  }
+
+  /// Makes the catalog forget what is stored of a generation, durably, if this is a repair.
+  func drop(_ id: Int64) throws(StoreError) -> String? {
+    guard repairs else { return nil }
+    try catalog.apply([.dropped(generation: id)], durably: true)
+    return "forgotten: it is fetched again when it is read"
+  }
+
+  /// The path in the mount, else the one in the store.
+  func subject(_ generation: GenerationRecord, else path: String) throws(StoreError) -> String {
+    try catalog.entries(of: generation.key).map(\.path).min() ?? path
+  }
+
+  private mutating func findOrphans(_ known: Set<Int64>) throws(StoreError) {
+    for name in try folder.partialNames().sorted() {
+      if let id = Int64(name), "\(id)" == name, known.contains(id) { continue }
+      let path = "\(folder.path)/\(StoreFolder.partials)/\(name)"
+      let isOurs = Int64(name).map { $0 > 0 && "\($0)" == name } ?? false
+      guard isOurs else {
+        find(.orphan, path, "is no partial file: it is not mediafs's, and left alone")
+        continue
+      }
+      var repair: String?
+      if repairs {
+        do throws(Errno) {
+          try folder.directory.remove("\(StoreFolder.partials)/\(name)")
+          repair = "removed"
+        } catch {
+          repair = "could not be removed: \(error)"
+        }
+      }
+      find(.orphan, path, "belongs to no resource that the catalog knows", repair: repair)
+    }
+  }
+}
+
+extension Catalog {
+  /// What SQLite finds wrong with the catalog's file (PRAGMA integrity_check), up to `limit` lines; empty when all is well.
+  /// Reads the whole file.
+  public func integrityProblems(limit: Int) throws(StoreError) -> [String] {
+    try read { (connection) throws(StoreError) in
+      do throws(StoreError) {
+        let statement = try connection.prepare("PRAGMA integrity_check(\(limit))")
+        var lines: [String] = []
+        while try statement.step() { lines.append(statement.text(0)) }
+        return lines == ["ok"] ? [] : lines
+      } catch {
+        guard error.kind == .corrupt else { throw error }
+        return [error.message]
+      }
+    }
+  }
+}
+
+extension StoreFolder {
+  /// Every name among the partial files.
+  func partialNames() throws(StoreError) -> [String] {
+    try calling("cannot list \(path)/\(StoreFolder.partials)") { () throws(Errno) in
+      try directory.folder(StoreFolder.partials).names()
+    }
+  }
+}

@@ -1,0 +1,217 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// One store whose server is killed again and again.
+struct KilledStore {
+  private let store: ServedStore
+  private var shelf: Shelf
+  private var random: SeededRandom
+  private var audit = StoreAudit()
+  private var counts = KillCounts()
+  /// What is listed at present.
+  private var listed: [Int] = []
+  private var round = 0
+
+  static func run(kills: Int, random: SeededRandom) throws -> KillCounts {
+    var settings = OriginSettings()
+    settings.lineRate = 8_388_608
+    settings.latency = 0.002
+    return try withOrigin(settings) { origin in
+      try withServedStore { store in
+        var killed = KilledStore(store: store, shelf: Shelf(origin: origin), random: random)
+        for _ in 0..<kills { try killed.kill() }
+        try killed.finish()
+        return killed.counts
+      }
+    }
+  }
+
+  private init(store: ServedStore, shelf: Shelf, random: SeededRandom) {
+    self.store = store
+    self.shelf = shelf
+    self.random = random
+  }
+
+  /// Another manifest: some files go, new ones come, old ones are brought back.
+  private mutating func changeManifest() throws {
+    listed = listed.filter { _ in random.oneIn(2) }
+    for _ in 0..<6 {
+      listed.append(shelf.add(size: random.oneIn(8) ? 0 : Int64.random(in: 1...900_000, using: &random)))
+    }
+    for _ in 0..<2 {
+      let old = Int.random(in: 0..<shelf.sizes.count, using: &random)
+      if !listed.contains(old) { listed.append(old) }
+    }
+    try store.list(listed.map { shelf.line($0) })
+  }
+
+  /// Starts a server, lets readers read, kills it somewhere, and looks at what it left.
+  private mutating func kill() throws {
+    if round % 2 == 0 { try changeManifest() }
+    round += 1
+    let shim = store.shim
+    shim.clear()
+    let isAimed = !random.oneIn(3)
+    if isAimed { aim() }
+    let lifetime = Double.random(in: 0.02...1.6, using: &random)
+    let isReady = try store.start(["--continue", "always"])
+    if !isReady, !shim.hasKilled { throw CrashFailure(description: "the server did not start: \(store.errors)") }
+    if isReady {
+      let readers = Readers(store: store, shelf: shelf, listed: listed, random: &random)
+      let end = Instant.now.adding(seconds: isAimed ? 2.5 : lifetime)
+      while Instant.now < end, !shim.hasKilled {
+        if random.oneIn(40), let changed = listed.randomElement(using: &random) {
+          shelf.origin.nextGeneration(Shelf.path(changed))
+        }
+        sleep(seconds: 0.01)
+      }
+      store.kill()
+      readers.stop()
+      counts.read += readers.bytes
+      for problem in readers.problems { Issue.record("\(problem) (round \(round), seed \(random.seed))") }
+    }
+    try store.waitForEnd()
+    count(isReady)
+    try audit.look(at: store.store)
+    for problem in audit.problems { Issue.record("\(problem) (round \(round), seed \(random.seed))\n\(store.errors)") }
+    try #require(audit.problems.isEmpty)
+  }
+
+  /// Chooses where the server dies, unless its time is up before.
+  private mutating func aim() {
+    let choices: [(DiskShim.Kind, Int)] = [
+      (.log, 120), (.log, 20), (.rename, 4), (.partial, 60), (.partial, 10), (.sync, 40), (.unlink, 3), (.database, 6),
+    ]
+    let (kind, most) = choices[Int.random(in: 0..<choices.count, using: &random)]
+    let phase: DiskShim.Phase
+    switch kind {
+    case .partial: phase = DiskShim.Phase.allCases[Int.random(in: 0..<3, using: &random)]
+    // A commit is over with its last write: only what comes before is within.
+    case .log, .database: phase = random.oneIn(2) ? .before : .half
+    default: phase = random.oneIn(2) ? .before : .after
+    }
+    store.shim.kill(in: kind, after: Int.random(in: 0..<most, using: &random), phase)
+  }
+
+  private mutating func count(_ isReady: Bool) {
+    let shim = store.shim
+    counts.kills += 1
+    if !isReady { counts.starts += 1 }
+    var isWithin = false
+    for (kind, path) in [
+      (DiskShim.Kind.log, \KillCounts.commits), (.rename, \.renames), (.partial, \.writes), (.sync, \.syncs),
+      (.unlink, \.removals),
+    ] where shim.wasWithin(kind) {
+      counts[keyPath: path] += 1
+      isWithin = true
+    }
+    if !isWithin { counts.anywhere += 1 }
+  }
+
+  /// Serves once more, unharmed: everything is read through the mount, and the store is found clean.
+  private mutating func finish() throws {
+    store.shim.clear()
+    listed = Array(shelf.sizes.indices)
+    try store.list(listed.map { shelf.line($0) })
+    try #require(try store.start(["--continue", "always"]), "\(store.errors)")
+    for index in listed {
+      let bytes = try store.read(Shelf.name(index))
+      counts.read += Int64(bytes.count)
+      if Int64(bytes.count) != shelf.sizes[index] || !shelf.isRight(bytes, index, at: 0) {
+        Issue.record("\(Shelf.name(index)) has \(bytes.count) bytes, some of them wrong (seed \(random.seed))")
+      }
+    }
+    try store.unmount()
+    try audit.look(at: store.store, everything: true)
+    #expect(audit.problems == [])
+    let verified = try store.verify()
+    #expect(verified.succeeded, "\(verified.output)\(verified.errors)")
+    counts.compared = audit.compared
+    counts.completed = audit.complete.count
+    for index in listed {
+      counts.sent += shelf.origin.log.bytesSent(of: Shelf.path(index))
+      counts.needed += shelf.sizes[index] * Int64(shelf.origin.resource(Shelf.path(index))?.generation ?? 1)
+    }
+  }
+}
+
+/// Threads that read at random through a mount, until it goes away.
+private final class Readers: Sendable {
+  private struct State {
+    var isStopping = false
+    var running = 0
+    var bytes: Int64 = 0
+    var problems: [String] = []
+  }
+
+  private let store: ServedStore
+  private let shelf: Shelf
+  private let listed: [Int]
+  private let state = Lock(State())
+
+  var bytes: Int64 { state.withLock { $0.bytes } }
+  var problems: [String] { state.withLock { $0.problems } }
+
+  init(store: ServedStore, shelf: Shelf, listed: [Int], random: inout SeededRandom) {
+    self.store = store
+    self.shelf = shelf
+    self.listed = listed
+    let seeds = (0..<3).map { _ in random.fork() }
+    state.withLock { $0.running = seeds.count }
+    for seed in seeds {
+      // Waited for in stop().
+      _ = OwnedThread(name: "reader") { [self] in
+        pthread_detach(pthread_self())
+        var random = seed
+        while !state.withLock({ $0.isStopping }) {
+          do throws(Errno) { try readOne(&random) } catch {
+            // The server is gone, or the file changed under the handle: what matters is that no byte was wrong.
+            sleep(seconds: 0.005)
+          }
+        }
+        state.withLock { $0.running -= 1 }
+      }
+    }
+  }
+
+  /// Ends the threads; the mount must be going, or they could wait for the origin.
+  func stop() {
+    state.withLock { $0.isStopping = true }
+    if !eventually(timeout: 120, { state.withLock { $0.running == 0 } }) {
+      state.withLock { $0.problems.append("readers hang: \(ProcessReport.kernelState(getpid()))") }
+    }
+  }
+
+  private func readOne(_ random: inout SeededRandom) throws(Errno) {
+    guard let index = listed.randomElement(using: &random) else { return }
+    let file = try FileDescriptor.open("\(store.mountpoint)/\(Shelf.name(index))", O_RDONLY)
+    let size = shelf.sizes[index]
+    if random.oneIn(2) {
+      var position: Int64 = 0
+      while position < size, !state.withLock({ $0.isStopping }) {
+        position += try readPart(of: file, index, at: position, 1 << 16)
+      }
+    } else {
+      for _ in 0..<4 where size > 0 {
+        let offset = Int64.random(in: 0..<size, using: &random)
+        _ = try readPart(of: file, index, at: offset, Int.random(in: 1...50_000, using: &random))
+      }
+    }
+  }
+
+  private func readPart(
+    of file: borrowing FileDescriptor, _ index: Int, at offset: Int64, _ count: Int
+  ) throws(Errno) -> Int64 {
+    let bytes = try CrashTests.readPart(file, at: offset, count: count)
+    let isRight = shelf.isRight(bytes, index, at: offset)
+    let isWhole = bytes.count == Int(min(Int64(count), shelf.sizes[index] - offset))
+    state.withLock { state in
+      state.bytes += Int64(bytes.count)
+      if !isRight { state.problems.append("\(Shelf.name(index)) at \(offset): wrong bytes were read") }
+      if !isWhole { state.problems.append("\(Shelf.name(index)) at \(offset): \(bytes.count) of \(count) bytes") }
+    }
+    return Int64(max(1, bytes.count))
+  }
+}
