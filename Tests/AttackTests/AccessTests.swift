@@ -106,4 +106,20 @@ struct AccessTests {
       #expect(try mount(open + "/store").succeeded)
     }
   }
+
+  /// A process of another user that calls itself our mount helper: nobody waits for its end.
+  @Test func anotherUsersProcessIsNotOurHelper() throws {
+    guard TestUser.canSwitch, let nobody = TestUser(named: "nobody") else { return }
+    try withVictim { victim in
+      _ = try victim.mount("http://127.0.0.1:1/a\n")
+      let line = #"exec { "/bin/sh" } "mount-helper", "-c", "sleep 300; :", "--mountpoint", $ARGV[0]"#
+      let impostor = try BackgroundProcess(["perl", "-e", line, victim.mountpoint], user: nobody)
+      defer { impostor.terminate(grace: 0) }
+      try waitUntil(timeout: 60, "the impostor") {
+        try contents(of: "/proc/\(impostor.processID)/cmdline").starts(with: "mount-helper".utf8)
+      }
+      let result = try victim.run(["unmount", victim.mountpoint])
+      #expect(result.succeeded, "\(result.errors)")
+    }
+  }
 }
