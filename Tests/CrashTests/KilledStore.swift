@@ -110,6 +110,16 @@ struct KilledStore {
     if !isWithin { counts.anywhere += 1 }
   }
 
+  /// Reads a whole file; opened anew when the origin's new version takes the place of the one that is being read.
+  private func readFollowing(_ index: Int) throws -> [UInt8] {
+    for _ in 0..<5 {
+      do throws(Errno) { return try store.read(Shelf.name(index)) } catch {
+        guard error == .stale else { throw error }
+      }
+    }
+    return try store.read(Shelf.name(index))
+  }
+
   /// Serves once more, unharmed: everything is read through the mount, and the store is found clean.
   private mutating func finish() throws {
     store.shim.clear()
@@ -117,7 +127,7 @@ struct KilledStore {
     try store.list(listed.map { shelf.line($0) })
     try #require(try store.start(["--continue", "always"]), "\(store.errors)")
     for index in listed {
-      let bytes = try store.read(Shelf.name(index))
+      let bytes = try readFollowing(index)
       counts.read += Int64(bytes.count)
       if Int64(bytes.count) != shelf.sizes[index] || !shelf.isRight(bytes, index, at: 0) {
         Issue.record("\(Shelf.name(index)) has \(bytes.count) bytes, some of them wrong (seed \(random.seed))")
