@@ -59,8 +59,11 @@ let package = Package(
     tests("ReadingTests", ["Reading", "Storing", "Fetching", "Manifest"]),
     tests("MountTests", ["Mount", "Reading"]),
     tests("ControlTests", ["Control"]),
+    tests(
+      "AttackTests", ["Manifest", "Storing", "Fetching", "Control", "Server", "CSystem", "mediafs", "mount-helper"]),
     tests("JourneyTests", ["mediafs", "mount-helper"]),
     tests("CrashTests", ["mediafs", "mount-helper", "Server", "Storing", "Manifest"]),
+    tests("FaultTests", ["mediafs", "mount-helper"]),
   ],
   swiftLanguageModes: [.v6]
 )

@@ -37,7 +37,10 @@ int link_receive(int link, struct message *message) {
   struct iovec parts[2] = {{head, sizeof head}, {message->payload, sizeof message->payload}};
   union control control;
   struct msghdr packet = {
-      .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.space, .msg_controllen = sizeof control.space};
+      .msg_iov = parts,
+      .msg_iovlen = 2,
+      .msg_control = control.space,
+      .msg_controllen = CMSG_LEN(sizeof(int))};  // its padding would have room for a second descriptor
   message->descriptor = -1;
   ssize_t count;
   do {

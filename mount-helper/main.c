@@ -46,6 +46,21 @@ static int number(const char *text) {
   return (int)value;
 }
 
+// What the caller's shell or service happens to have open is not to stay open with us, for days perhaps: a pipe that waits
+// for its end, a lock, a file of somebody with more rights.
+static void close_others(int options, int input) {
+  const int low = input < 0 || options < input ? options : input;
+  const int high = options > input ? options : input;
+  unsigned from = STDERR_FILENO + 1;
+  const int kept[2] = {low, high};
+  for (int i = 0; i < 2; i++) {
+    if (kept[i] < (int)from) continue;
+    if ((unsigned)kept[i] > from) close_range(from, (unsigned)kept[i] - 1, 0);
+    from = (unsigned)kept[i] + 1;
+  }
+  close_range(from, ~0U, 0);  // cannot fail with such arguments
+}
+
 static void find_user(struct settings *settings, const char *name) {
   if (geteuid() != 0) {
     complain("only root can mount for another user");
@@ -94,6 +109,7 @@ static void parse(int argc, char **argv, struct settings *settings) {
     complain("this is the mount helper; mounts are made by `mediafs mount`");
     exit(2);
   }
+  close_others(settings->options_fd, settings->input_fd);
   // Not the server's by inheritance: it gets them through the link.
   if (fcntl(settings->options_fd, F_SETFD, FD_CLOEXEC) != 0 ||
       (settings->input_fd >= 0 && fcntl(settings->input_fd, F_SETFD, FD_CLOEXEC) != 0)) {

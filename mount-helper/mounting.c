@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "mount_table.h"
+#include "places.h"
 
 // libfuse names getuid() and getgid() as the mount's owner. Changing only the real ids names another and keeps root's
 // capabilities, which go with the effective id.
@@ -25,10 +27,38 @@ static int set_real_ids(uid_t uid, gid_t gid) {
   return 0;
 }
 
+// The mountpoint of a user for whom root mounts may lie in a folder of that user's, who may put a link in its place at any
+// time: the folder is opened once, without following links, and mounted at through that descriptor. `path` gets its name.
+static int hold_mountpoint(const struct settings *settings, char *path, size_t space) {
+  int place = open_place(settings->mountpoint);
+  if (place < 0) {
+    complain("cannot mount at %s: %s%s", settings->mountpoint, strerror(errno),
+             errno == ELOOP ? " (its path has a symbolic link in it now)" : "");
+    return -1;
+  }
+  snprintf(path, space, "/proc/self/fd/%d", place);
+  return place;
+}
+
+// Takes away what was just mounted, wherever its folder is by now.
+static void undo_mount(struct fuse_session *session, int place) {
+  if (place < 0) {
+    fuse_session_unmount(session);
+    return;
+  }
+  char link[32], path[PATH_MAX];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", place);
+  ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length <= 0) return;
+  path[length] = 0;
+  if (mounted_device(path) != 0) umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH);
+}
+
 int mount_filesystem(const struct settings *settings, struct mount *mount) {
   static const struct fuse_lowlevel_ops none;  // the server has its own session; this one only mounts
   struct fuse_args arguments = FUSE_ARGS_INIT(0, NULL);
   int result = -1;
+  int place = -1;
   mount->device_fd = -1;
   struct fuse_session *session = NULL;
   if (fuse_opt_add_arg(&arguments, "mediafs") != 0 || fuse_opt_add_arg(&arguments, "-o") != 0 ||
@@ -42,27 +72,29 @@ int mount_filesystem(const struct settings *settings, struct mount *mount) {
     goto done;
   }
   const bool other = settings->user != NULL;
+  char held[32];
+  if (other && (place = hold_mountpoint(settings, held, sizeof held)) < 0) goto done;
   if (other && set_real_ids(settings->uid, settings->gid) != 0) goto done;
-  const int mounted = fuse_session_mount(session, settings->mountpoint);
+  const int mounted = fuse_session_mount(session, other ? held : settings->mountpoint);
   const int restored = other ? set_real_ids(0, 0) : 0;
   if (mounted != 0) {
     complain("cannot mount at %s", settings->mountpoint);
     goto done;
   }
   if (restored != 0) {
-    fuse_session_unmount(session);
+    undo_mount(session, place);
     goto done;
   }
   mount->device = mounted_device(settings->mountpoint);
   if (mount->device == 0) {
     complain("cannot find the mount at %s in /proc/self/mountinfo", settings->mountpoint);
-    fuse_session_unmount(session);
+    undo_mount(session, place);
     goto done;
   }
   mount->device_fd = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, 10);
   if (mount->device_fd < 0) {
     complain("cannot keep /dev/fuse open: %s", strerror(errno));
-    fuse_session_unmount(session);
+    undo_mount(session, place);
     goto done;
   }
   result = 0;
@@ -70,6 +102,7 @@ int mount_filesystem(const struct settings *settings, struct mount *mount) {
 done:
   if (session) fuse_session_destroy(session);  // closes its own descriptor; ours keeps the connection
   fuse_opt_free_args(&arguments);
+  if (place >= 0) close(place);
   return result;
 }
 
@@ -124,13 +157,27 @@ static bool is_ours(const struct settings *settings, const struct mount *mount) 
   return connected(mount->device_fd) || is_dead(settings);
 }
 
+// From within its parent, reached without following links: a user who may rename that cannot lead root to another mount.
+static int unmount_as_root(const char *mountpoint) {
+  const char *name;
+  int parent = open_parent(mountpoint, &name);
+  if (parent < 0) return -1;
+  int result = fchdir(parent);
+  if (result == 0) result = umount2(name, UMOUNT_NOFOLLOW);
+  if (result != 0 && errno == EBUSY) result = umount2(name, UMOUNT_NOFOLLOW | MNT_DETACH);
+  const int error = errno;
+  close(parent);
+  if (chdir("/") != 0) complain("cannot leave the current folder: %s", strerror(errno));
+  errno = error;
+  return result;
+}
+
 void unmount_filesystem(const struct settings *settings, struct mount *mount) {
   if (mount->device_fd < 0) return;
   if (is_ours(settings, mount)) {
     int result;
     if (geteuid() == 0) {
-      result = umount2(settings->mountpoint, UMOUNT_NOFOLLOW);
-      if (result != 0 && errno == EBUSY) result = umount2(settings->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH);
+      result = unmount_as_root(settings->mountpoint);
       if (result != 0) complain("cannot unmount %s: %s", settings->mountpoint, strerror(errno));
     } else {
       result = run_fusermount("-uq", settings->mountpoint);

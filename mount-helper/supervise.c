@@ -15,6 +15,7 @@
 
 #include "link.h"
 #include "mounting.h"
+#include "places.h"
 #include "server.h"
 
 // How long a server may go on after a second signal, or after the helper gave the mount up: in milliseconds.
@@ -208,7 +209,11 @@ static int judge(const struct helper *helper) {
 static void remove_made_folders(const struct settings *settings) {
   char *path = strdup(settings->mountpoint);
   for (int i = 0; path && i < settings->made_folders; i++) {
-    if (rmdir(path) != 0) break;  // someone uses it by now: theirs to keep
+    const char *name;
+    int parent = open_parent(path, &name);
+    int result = parent < 0 ? -1 : unlinkat(parent, name, AT_REMOVEDIR);
+    if (parent >= 0) close(parent);
+    if (result != 0) break;  // someone uses it by now: theirs to keep
     char *slash = strrchr(path, '/');
     if (!slash || slash == path) break;
     *slash = 0;

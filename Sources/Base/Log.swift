@@ -59,10 +59,20 @@ public enum Log {
     case .warning: line += "warning: "
     case .error: line += "error: "
     }
-    line += message().replacing("\n", with: " ")
+    line += plain(message())
     line += "\n"
     // One write a line, so that lines of several threads do not mix. A log that cannot be written has nowhere to say so.
     line.withUTF8 { bytes in _ = Glibc.write(descriptor, bytes.baseAddress, bytes.count) }
+  }
+
+  /// One line without what a terminal would obey: names and servers' words are in messages.
+  private static func plain(_ message: String) -> String {
+    func isControl(_ scalar: Unicode.Scalar) -> Bool {
+      scalar.value < 0x20 || (0x7F..<0xA0).contains(scalar.value) || (0x2028...0x202E).contains(scalar.value)
+        || (0x2066...0x2069).contains(scalar.value)
+    }
+    guard message.unicodeScalars.contains(where: isControl) else { return message }
+    return String(String.UnicodeScalarView(message.unicodeScalars.map { isControl($0) ? " " : $0 }))
   }
 
   /// Local time as `2026-01-31T12:00:00.123 `.
@@ -82,24 +92,32 @@ public enum Log {
   /// Made for bad URLs too, which are those that get into messages: what could be userinfo goes, also without a scheme and
   /// with a slash in the password.
   public static func redacted(url: String) -> String {
-    var rest = Substring(url)
+    // By scalars: to a String, an `@` or `?` with a combining accent behind it is another character.
+    var rest = url.unicodeScalars[...]
     let query = rest.firstIndex { $0 == "?" || $0 == "#" } ?? rest.endIndex
     let suffix = query < rest.endIndex ? "?…" : ""
     rest = rest[..<query]
     var prefix = ""
-    if let slashes = rest.firstRange(of: "//"),
-      rest[..<slashes.lowerBound].allSatisfy({ $0.isLetter || $0.isNumber || "+-.:".contains($0) })
+    if let slashes = firstDoubleSlash(rest),
+      rest[..<slashes].allSatisfy({ $0.properties.isAlphabetic || isDigit($0) || $0 == "+" || $0 == "-" || $0 == "." || $0 == ":" })
     {
-      prefix = String(rest[..<slashes.upperBound])
-      rest = rest[slashes.upperBound...]
+      let host = rest.index(slashes, offsetBy: 2)
+      prefix = String(rest[..<host])
+      rest = rest[host...]
     }
     var authority = rest[..<(rest.firstIndex(of: "/") ?? rest.endIndex)]
     if !authority.contains("@"), let colon = authority.lastIndex(of: ":"),
-      !authority[colon...].dropFirst().allSatisfy(\.isNumber)
+      !authority[colon...].dropFirst().allSatisfy(isDigit)
     {
       authority = rest  // what follows the colon is no port: a password with a slash in it
     }
     if let at = authority.lastIndex(of: "@") { rest = rest[rest.index(after: at)...] }
-    return prefix + rest + suffix
+    return prefix + String(rest) + suffix
   }
+
+  private static func firstDoubleSlash(_ text: Substring.UnicodeScalarView) -> String.Index? {
+    text.indices.first { text[$0...].starts(with: ["/", "/"]) }
+  }
+
+  private static func isDigit(_ scalar: Unicode.Scalar) -> Bool { ("0"..."9").contains(scalar) }
 }

@@ -3,9 +3,12 @@
 #pragma once
 #define FUSE_USE_VERSION 314
 #include <fuse3/fuse_lowlevel.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 
 typedef ssize_t (*cfuse_read_function)(int fd, void *buffer, size_t length, void *userdata);
@@ -48,6 +51,59 @@ static inline void cfuse_choose_features(struct fuse_conn_info *connection) {
 static inline int cfuse_reply_open(fuse_req_t request, uint64_t handle, bool direct_io) {
   struct fuse_file_info info = {.fh = handle, .direct_io = direct_io, .keep_cache = !direct_io, .noflush = true};
   return fuse_reply_open(request, &info);
+}
+
+// Passthrough (linux/fuse.h 7.40, Linux 6.9), which the headers of this machine may not know: names of our own.
+
+struct cfuse_backing_map {
+  int32_t fd;
+  uint32_t flags;
+  uint64_t padding;
+};
+
+/// Asks for passthrough to files on a filesystem that is stacked `depth - 1` times. False where this libfuse has no
+/// interface for it: the reply to INIT is then to be changed by hand.
+static inline bool cfuse_want_passthrough(struct fuse_conn_info *connection, uint32_t depth) {
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+  if (fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH)) connection->max_backing_stack_depth = depth - 1;
+  return true;
+#else
+  (void)connection;
+  (void)depth;
+  return false;
+#endif
+}
+
+/// Makes the open file `fd` a backing file of the mount behind `device`: its id, or a negated errno. By ioctl also where
+/// libfuse has a function: that one needs a request at hand, and prints its failures.
+static inline int cfuse_backing_open(int device, int fd) {
+  struct cfuse_backing_map map = {.fd = fd};
+  int id = ioctl(device, _IOW(229, 1, struct cfuse_backing_map), &map);
+  return id > 0 ? id : id == 0 ? -EIO : -errno;
+}
+
+/// Forgets a backing id, for new opens; open handles go on with the file. 0, or a negated errno: for an id that is gone,
+/// as all are when the mount is.
+static inline int cfuse_backing_close(int device, int32_t id) {
+  uint32_t number = (uint32_t)id;
+  return ioctl(device, _IOW(229, 2, uint32_t), &number) == 0 ? 0 : -errno;
+}
+
+/// Answers an open of a file that the kernel reads from the backing file `id`: 0, or a negated errno. The page cache is
+/// that file's own; to keep ours with it is an error.
+static inline int cfuse_reply_open_passthrough(fuse_req_t request, uint64_t handle, int32_t id) {
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+  struct fuse_file_info info = {.fh = handle, .backing_id = id, .noflush = true};
+  return fuse_reply_open(request, &info);
+#else
+  // struct fuse_open_out, with what was padding as the id; FOPEN_NOFLUSH and FOPEN_PASSTHROUGH.
+  const struct {
+    uint64_t handle;
+    uint32_t flags;
+    int32_t backing;
+  } reply = {handle, 1u << 5 | 1u << 7, id};
+  return fuse_reply_buf(request, (const char *)&reply, sizeof reply);
+#endif
 }
 
 /// Answers an open of a folder, whose listing the kernel may keep: 0, or a negated errno.

@@ -1,8 +1,16 @@
 #define _GNU_SOURCE
 #include "CSystem.h"
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 int64_t csystem_boottime_nanoseconds(void) {
   struct timespec now;
@@ -47,14 +55,21 @@ ssize_t csystem_receive_descriptor(int socket, void *bytes, size_t length, int *
     struct cmsghdr align;
   } control;
   struct iovec part = {.iov_base = bytes, .iov_len = length};
+  // Not the whole space: its padding would have room for a second descriptor, which nobody would close.
   struct msghdr message = {
-      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = CMSG_LEN(sizeof(int))};
   *descriptor = -1;
   ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (count < 0) return count;
   for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
     if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
       memcpy(descriptor, CMSG_DATA(header), sizeof(int));
+  if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+    if (*descriptor >= 0) close(*descriptor);
+    *descriptor = -1;
+    errno = EPROTO;
+    return -1;
+  }
   return count;
 }
 
@@ -63,4 +78,47 @@ int64_t csystem_peer_uid(int socket) {
   socklen_t length = sizeof credentials;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return -1;
   return (int64_t)credentials.uid;
+}
+
+int64_t csystem_monotonic_nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int csystem_open_address_watch(void) {
+  int watch = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+  if (watch < 0) return -1;
+  struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+  if (bind(watch, (struct sockaddr *)&address, sizeof address) != 0) {
+    int error = errno;
+    close(watch);
+    errno = error;
+    return -1;
+  }
+  return watch;
+}
+
+ssize_t csystem_local_addresses(char *text, size_t length) {
+  struct ifaddrs *first;
+  if (getifaddrs(&first) != 0) return -1;
+  size_t used = 0;
+  for (struct ifaddrs *one = first; one; one = one->ifa_next) {
+    if (!one->ifa_addr || (one->ifa_flags & IFF_LOOPBACK) || !(one->ifa_flags & IFF_UP)) continue;
+    const void *bytes;
+    if (one->ifa_addr->sa_family == AF_INET)
+      bytes = &((struct sockaddr_in *)one->ifa_addr)->sin_addr;
+    else if (one->ifa_addr->sa_family == AF_INET6)
+      bytes = &((struct sockaddr_in6 *)one->ifa_addr)->sin6_addr;
+    else
+      continue;
+    char line[INET6_ADDRSTRLEN + IF_NAMESIZE + 2], address[INET6_ADDRSTRLEN];
+    if (!inet_ntop(one->ifa_addr->sa_family, bytes, address, sizeof address)) continue;
+    int count = snprintf(line, sizeof line, "%s %s\n", one->ifa_name, address);
+    if (count < 0 || (size_t)count >= sizeof line || used + (size_t)count > length) continue;
+    memcpy(text + used, line, (size_t)count);
+    used += (size_t)count;
+  }
+  freeifaddrs(first);
+  return (ssize_t)used;
 }

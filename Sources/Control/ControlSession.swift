@@ -164,7 +164,7 @@ private func normalized(_ paths: [String]) throws(ControlFailure) -> [String] {
   }
   var result: [String] = []
   for path in paths {
-    let parts = path.split(separator: "/").filter { $0 != "." }
+    let parts = pathParts(path)
     guard !parts.contains(".."), !path.utf8.contains(0) else {
       throw ControlFailure(.malformed, "a path with \"..\" or NUL in it")
     }

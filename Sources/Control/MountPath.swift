@@ -24,12 +24,14 @@ public struct MountPath: Sendable, Equatable {
     _ argument: String, from folder: String, mountpoints: [String], readLink: (String) -> String?
   ) -> MountPath? {
     let absolute = argument.hasPrefix("/") ? argument : folder + "/" + argument
-    let mounts = mountpoints.map { (whole: $0, parts: parts($0)) }.sorted { $0.parts.count > $1.parts.count }
+    let mounts = mountpoints.map { (whole: $0, parts: pathParts($0)) }.sorted { $0.parts.count > $1.parts.count }
     func mount(of path: [Substring]) -> (whole: String, parts: [Substring])? {
-      mounts.first { path.starts(with: $0.parts) }  // the deepest comes first
+      mounts.first { mount in
+        path.starts(with: mount.parts) { $0.utf8.elementsEqual($1.utf8) }
+      }  // the deepest comes first
     }
 
-    var waiting = Array(parts(absolute).reversed())
+    var waiting = Array(pathParts(absolute).reversed())
     var resolved: [Substring] = []
     var links = 0
     while let part = waiting.popLast() {
@@ -43,7 +45,7 @@ public struct MountPath: Sendable, Equatable {
         links += 1
         resolved.removeLast()
         if target.hasPrefix("/") { resolved = [] }
-        waiting += parts(target).reversed()
+        waiting += pathParts(target).reversed()
       }
     }
     guard let found = mount(of: resolved) else { return nil }
@@ -54,7 +56,7 @@ public struct MountPath: Sendable, Equatable {
   /// A path argument that is relative to a mount, made normal; nil when it leads out of it.
   public static func relative(_ argument: String) -> String? {
     var kept: [Substring] = []
-    for part in parts(argument) {
+    for part in pathParts(argument) {
       if part == ".." {
         guard kept.popLast() != nil else { return nil }
       } else {
@@ -63,7 +65,10 @@ public struct MountPath: Sendable, Equatable {
     }
     return kept.joined(separator: "/")
   }
+}
 
-  /// The components, without empty ones and `.`.
-  private static func parts(_ path: String) -> [Substring] { path.split(separator: "/").filter { $0 != "." } }
+/// A path's components, without empty ones and `.`. By bytes: to a String, a slash with a combining accent behind it is
+/// another character than a slash; to the kernel it is not.
+func pathParts(_ path: String) -> [Substring] {
+  path.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }.filter { $0 != "." }
 }

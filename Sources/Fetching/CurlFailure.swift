@@ -8,7 +8,9 @@ import CCurl
 ///   - url: the URL asked, redacted.
 ///   - progress: how much of an accepted body had come, nil before one was accepted.
 func failure(of code: CURLcode, detail: String, url: String, progress: String?) -> TransferFailure {
-  let words = detail.isEmpty ? String(cString: curl_easy_strerror(code)) : detail
+  // Of a proxy that cannot be used libcurl's words name the whole URL, with its login.
+  let isPlain = !detail.isEmpty && !detail.utf8.contains(UInt8(ascii: "@")) && !detail.contains("://")
+  let words = isPlain ? detail : String(cString: curl_easy_strerror(code))
   if let progress, code != CURLE_OPERATION_TIMEDOUT {
     return TransferFailure(kind: .transient, message: "\(url): closed after \(progress) (\(words))")
   }

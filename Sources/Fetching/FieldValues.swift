@@ -48,7 +48,8 @@ func trimmed(_ text: some StringProtocol) -> String {
 /// ETag and Last-Modified as validators.
 ///
 /// A tag without quotes breaks the grammar: it still tells versions apart, but counts as weak, since an If-Range with
-/// it could be taken for a date.
+/// it could be taken for a date. So does one that could not be sent back as it came: with a control character, a space
+/// or a byte beyond ASCII (its charset is not known) in it, or longer than a request has room for.
 func validators(etag: String?, lastModified: String?) -> Validators {
   var result = Validators()
   if var tag = etag, !tag.isEmpty {
@@ -56,8 +57,9 @@ func validators(etag: String?, lastModified: String?) -> Validators {
       tag.removeFirst(2)
       result.etagIsWeak = true
     }
-    let isQuoted = tag.utf8.count >= 2 && tag.hasPrefix("\"") && tag.hasSuffix("\"")
-    if !isQuoted { result.etagIsWeak = true }
+    let bytes = tag.utf8
+    let isQuoted = bytes.count >= 2 && bytes.first == UInt8(ascii: "\"") && bytes.last == UInt8(ascii: "\"")
+    if !isQuoted || bytes.count > 1024 || !bytes.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) { result.etagIsWeak = true }
     if tag.isEmpty { result.etagIsWeak = false } else { result.etag = tag }
   }
   if let lastModified { result.lastModified = httpDate(lastModified) }
@@ -79,8 +81,9 @@ func retryAfter(_ text: String, now: Int64) -> Double? {
   return Double(min(max(date - now, 0), day))
 }
 
-/// A Content-Type's type and subtype in lower case, nil when there is none.
+/// A Content-Type's type and subtype in lower case; nil when there is none, or what stands there cannot be one (RFC 6838,
+/// section 4.2: at most 127 ASCII characters each).
 func mediaType(_ text: String) -> String? {
   let type = trimmed(text.prefix { $0 != ";" && $0 != "," }).lowercased()
-  return type.isEmpty ? nil : type
+  return (1...255).contains(type.utf8.count) && type.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } ? type : nil
 }

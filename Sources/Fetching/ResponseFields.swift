@@ -53,9 +53,9 @@ struct ResponseFields: Sendable {
       return false
     }
     if line.first == 0x20 || line.first == 0x09 {  // obsolete line folding: goes on with the field before
-      if let last, var lines = values[last], let before = lines.popLast() {
-        lines.append(before + " " + text(of: line, for: last))
-        values[last] = lines
+      if let last, let index = values[last]?.indices.last {
+        let more = text(of: line, for: last)
+        values[last]?[index] += " " + more  // in place: there may be a hundred thousand
       }
       return false
     }

@@ -21,7 +21,12 @@ func deviceRead(
   _ descriptor: Int32, _ buffer: UnsafeMutableRawPointer?, _ length: Int, _ userdata: UnsafeMutableRawPointer?
 ) -> Int { Glibc.read(descriptor, buffer, length) }
 
-/// Sends one reply or notification: writev(2), to which /dev/fuse answers all or an error.
+/// Sends one reply or notification: writev(2), to which /dev/fuse answers all or an error. The reply to INIT gets what
+/// this libfuse cannot put there.
 func deviceWrite(
   _ descriptor: Int32, _ parts: UnsafeMutablePointer<iovec>?, _ count: Int32, _ userdata: UnsafeMutableRawPointer?
-) -> Int { Glibc.writev(descriptor, parts, count) }
+) -> Int {
+  guard let userdata, let parts else { return Glibc.writev(descriptor, parts, count) }
+  Unmanaged<Session>.fromOpaque(userdata)._withUnsafeGuaranteedRef { $0.amend(parts, Int(count)) }
+  return Glibc.writev(descriptor, parts, count)
+}

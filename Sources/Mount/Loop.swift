@@ -62,6 +62,7 @@ extension Session {
       case .request(let bytes):
         guard operation(of: bytes) == initOperation else { throw .handshake }
         let copy = Array(bytes)
+        isOfferedPassthrough = offersPassthrough(bytes)
         process(bytes, thread)
         if fuse_session_exited(handle) != 0 { throw .handshake }
         if isInitialised { ready(copy) }

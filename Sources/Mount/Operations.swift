@@ -79,6 +79,7 @@ private func onInit(_ userdata: UnsafeMutableRawPointer?, _ connection: UnsafeMu
   // readers.
   connection.pointee.max_background = 1024
   connection.pointee.congestion_threshold = 1024
+  session.askForPassthrough(connection)
   session.isInitialised = true
 }
 

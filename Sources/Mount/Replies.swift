@@ -85,7 +85,14 @@ extension Session {
 
   func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
     guard let request = take(ticket) else { return false }
-    return cfuse_reply_open(request, inode, mode.directIO) == 0
+    guard let way = counted(inode, mode) else {
+      // It became known only now, and yet open handles read from a copy: of a time before it was forgotten.
+      refuse(request, .stale)
+      return false
+    }
+    if send(way, mode, to: request, inode) { return true }
+    uncount(inode)
+    return false
   }
 
   func reply(_ ticket: Ticket, error: Errno) {

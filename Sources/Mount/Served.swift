@@ -14,6 +14,7 @@ protocol Served: AnyObject, Sendable {
   func read(
     _ inode: Inode, at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, caller: Caller
   ) -> Answer<Int>
+  func renew(_ inode: Inode, ticket: Ticket)
   func release(_ inode: Inode)
   func interrupt(_ ticket: Ticket, isKilled: Bool)
   func capacity() throws(Errno) -> Capacity

@@ -62,9 +62,15 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     let (ticket, caller) = begin(request)
     switch fileSystem.open(inode, ticket: ticket, caller: caller) {
     case .now(let mode):
+      guard let way = counted(inode, mode) else {
+        fileSystem.renew(inode, ticket: ticket)
+        return park(ticket)
+      }
       settle(ticket)
+      if send(way, mode, to: request, inode) { return }
       // Interrupted: the kernel drops the handle and sends no release for it.
-      if cfuse_reply_open(request, inode, mode.directIO) != 0 { fileSystem.release(inode) }
+      uncount(inode)
+      fileSystem.release(inode)
     case .failed(let error):
       settle(ticket)
       refuse(request, error)
@@ -89,6 +95,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
   }
 
   override func release(_ request: OpaquePointer, _ inode: Inode) {
+    uncount(inode)
     fileSystem.release(inode)
     refuse(request, nil)
   }

@@ -8,11 +8,11 @@ import Reading
 /// C callbacks find it through libfuse's userdata; the operations are overridden by ``ServedSession``, as a C function
 /// cannot be generic. By itself it knows no operation (ENOSYS).
 ///
-/// Locks: `requests`, `invalidations`, `endings`; none is held while another is taken, nor over a call that leaves the
+/// Locks: `requests`, `invalidations`, `endings`, `openFiles`, `passthroughRefused`; none is held while another is taken, nor over a call that leaves the
 /// room.
 class Session: ReplyPort, @unchecked Sendable {
-  // @unchecked: `handle` and `isInitialised` are written before a second thread exists (init, and the INIT request,
-  // which `run` handles alone); `descriptor` is a number. All else is constant or in a lock.
+  // @unchecked: `handle`, `isInitialised` and what says whether there is passthrough are written before a second thread
+  // exists (init, and the INIT request, which `run` handles alone); `descriptor` is a number. All else is constant or in a lock.
 
   let options: MountOptions
   let uid: uid_t
@@ -24,6 +24,12 @@ class Session: ReplyPort, @unchecked Sendable {
   private(set) var handle: OpaquePointer?
   /// Whether libfuse's `init` was called: the kernel's INIT fits.
   var isInitialised = false
+  /// Whether the kernel's INIT offers passthrough.
+  var isOfferedPassthrough = false
+  /// Whether the reply to INIT, the next one, is to ask for passthrough.
+  private var amendsReply = false
+  /// Whether passthrough was asked for, and so may be used.
+  private(set) var hasPassthrough = false
   /// The device's number. libfuse owns it; once serving ended it is /dev/null under the same number.
   let descriptor: Int32
   /// Wakes `run`: a thread ended, or `stop` was called.
@@ -34,6 +40,9 @@ class Session: ReplyPort, @unchecked Sendable {
   let requests = Lock(RequestTable())
   let invalidations = Lock(InvalidationQueue())
   let endings = Lock(Endings())
+  let openFiles = Lock(OpenFiles())
+  /// Whether the kernel said that we may not: then it is not asked again.
+  let passthroughRefused = Lock(false)
 
   init(device: consuming FileDescriptor, options: MountOptions) throws(MountError) {
     self.options = options
@@ -64,6 +73,23 @@ class Session: ReplyPort, @unchecked Sendable {
   deinit {
     // No thread of ours is left (`run` joined them) and nobody else has the object. It closes the descriptor.
     if let handle { fuse_session_destroy(handle) }
+  }
+
+  /// Asks the kernel for passthrough, if it offers that. While INIT is answered.
+  func askForPassthrough(_ connection: UnsafeMutablePointer<fuse_conn_info>) {
+    guard options.passthroughDepth > 0, isOfferedPassthrough else { return }
+    hasPassthrough = cfuse_want_passthrough(connection, options.passthroughDepth)
+    amendsReply = !hasPassthrough
+  }
+
+  /// Changes what is about to be sent: the reply to INIT, which is a header and a body.
+  @inline(__always)
+  func amend(_ parts: UnsafeMutablePointer<iovec>, _ count: Int) {
+    if !amendsReply { return }
+    amendsReply = false
+    guard count == 2 else { return }
+    let body = UnsafeMutableRawBufferPointer(start: parts[1].iov_base, count: parts[1].iov_len)
+    hasPassthrough = acceptPassthrough(in: body, depth: options.passthroughDepth)
   }
 
   // MARK: Operations, overridden

@@ -53,7 +53,8 @@ public enum MediafsServer {
       fuse = try FuseSession(
         device: mounted.takeDevice(), fileSystem: fileSystem,
         options: Mount.MountOptions(
-          uid: request.uid, gid: request.gid, umask: request.umask, mountedAt: Int64(time(nil))))
+          uid: request.uid, gid: request.gid, umask: request.umask, mountedAt: Int64(time(nil)),
+          passthroughDepth: store.access.library.isStacked ? 2 : 1))
     } catch {
       throw .failed("the mount cannot be served: \(error)")
     }
@@ -64,11 +65,18 @@ public enum MediafsServer {
     }
     fileSystem.start(service: loop)
     loop.run(client: fileSystem.client)
-    ReadAhead.raise(device: number)
     let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
+    let housekeeper = try Housekeeper(
+      reconnect: { fileSystem.reconnect() },
+      everyRound: {
+        do throws(ServerError) {
+          if let log, try log.rotateIfFull() { try link.sendLog(STDERR_FILENO) }
+        } catch { Log.warning(error.description) }
+      })
     do throws(MountError) {
       try fuse.run { initRequest in
+        ReadAhead.raise(device: number)
         do throws(ServerError) {
           if let log {
             try log.takeOver()
@@ -85,6 +93,7 @@ public enum MediafsServer {
     } catch {
       failure.withLock { $0 = .failed("the mount cannot be served: \(error)") }
     }
+    housekeeper.stop()
     control.stop()
     loop.stop()
     fileSystem.stop()

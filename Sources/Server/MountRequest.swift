@@ -112,8 +112,8 @@ extension MountRequest {
     var reader = Reader(rest: bytes[Self.magic.count...])
     var seen: Set<String> = []
     while let (key, value) = try reader.next() {
-      if !seen.insert(key).inserted, key != "header" { throw .badRequest("the option \(key) came twice") }
       try take(key, value)
+      if !seen.insert(key).inserted, key != "header" { throw .badRequest("the option \(key) came twice") }
     }
     guard mountpoint.hasPrefix("/"), manifest.hasPrefix("/") || manifest == "-" else {
       throw .badRequest("the server's options lack the mountpoint or the manifest")
@@ -130,8 +130,8 @@ extension MountRequest {
     case "timeout": timeout = try Self.known(key, Double(value))
     case "header":
       guard let colon = value.utf8.firstIndex(of: UInt8(ascii: ":")) else { throw .badRequest("a header has no colon") }
-      let text = value[value.utf8.index(after: colon)...].drop { $0 == " " }
-      headers.append(HTTPHeader(name: String(value[..<colon]), value: String(text)))
+      let text = value.utf8[value.utf8.index(after: colon)...].drop { $0 == UInt8(ascii: " ") }
+      headers.append(HTTPHeader(name: String(value[..<colon]), value: String(Substring(text))))
     case "cacert": certificateFile = value
     case "netrc-file": netrcFile = value
     case "log-file": logFile = value
@@ -146,7 +146,10 @@ extension MountRequest {
     case "gid": gid = try Self.known(key, UInt32(value))
     case "umask": umask = try Self.known(key, UInt32(value))
     case "allow_other": allowOther = true
-    default: throw .badRequest("the option \(key) is not known to this server")
+    default:
+      // A file that is not ours may have anything there.
+      let isName = key.utf8.count <= 32 && key.utf8.allSatisfy { $0 == 0x2D || $0 == 0x5F || (0x61...0x7A).contains($0) }
+      throw .badRequest("the option \(isName ? key : "“?”") is not known to this server")
     }
   }
 

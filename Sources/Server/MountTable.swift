@@ -35,7 +35,7 @@ package enum MountTable {
 
   /// The topmost mount at `path`, nil when none is there. `path` is absolute and without symbolic links.
   package static func entry(at path: String) throws(Errno) -> MountTableEntry? {
-    try read().last { $0.mountpoint == path }
+    try read().last { $0.mountpoint.utf8.elementsEqual(path.utf8) }
   }
 
   /// The entries in the text of a mountinfo file; lines that are none are left out.

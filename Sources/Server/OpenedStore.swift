@@ -49,7 +49,7 @@ struct OpenedStore {
     let places = [("store", store), ("library", request.library), ("manifest", request.manifest)]
     for (what, path) in places {
       guard let path, path.hasPrefix("/") else { continue }
-      if (path + "/").hasPrefix(request.mountpoint + "/") {
+      if (path + "/").utf8.starts(with: (request.mountpoint + "/").utf8) {
         throw StoreError(
           kind: .invalid,
           message: "the \(what) \(path) lies inside the mountpoint \(request.mountpoint): choose a place outside")

@@ -6,7 +6,8 @@ import Glibc
 enum ReadAhead {
   private static let kibibytes = 1024
 
-  /// `device`: the mount's device number (minor; the major is 0).
+  /// `device`: the mount's device number (minor; the major is 0). To be called once INIT was answered: the kernel then
+  /// takes the smaller one of what the mount has and what the answer says, and had offered no more than its default.
   static func raise(device: UInt32) {
     guard geteuid() == 0, device != 0 else { return }
     let path = "/sys/class/bdi/0:\(device)/read_ahead_kb"

@@ -7,6 +7,7 @@ import Base
 package enum SystemCalls {
   private typealias Unmount = @convention(c) (UnsafePointer<CChar>, Int32) -> Int32
   private typealias ProcessControl = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
+  private typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
   private typealias MakeMemoryFile = @convention(c) (UnsafePointer<CChar>, UInt32) -> Int32
 
   /// prctl(2), PR_SET_DUMPABLE 0. It cannot fail: 0 is a value that it takes.
@@ -59,8 +60,13 @@ package enum SystemCalls {
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
     posix_spawn_file_actions_adddup2(&actions, standardError.rawValue, STDERR_FILENO)
-    posix_spawn_file_actions_addclose(&actions, standardError.rawValue)
-    posix_spawn_file_actions_addclose(&actions, unwanted)
+    // fusermount3 is setuid root, and other threads may have opened something without close-on-exec (libraries do).
+    if let address = dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") {
+      _ = unsafeBitCast(address, to: CloseFrom.self)(&actions, STDERR_FILENO + 1)  // its type in <spawn.h>, glibc 2.34
+    } else {
+      posix_spawn_file_actions_addclose(&actions, standardError.rawValue)
+      posix_spawn_file_actions_addclose(&actions, unwanted)
+    }
     var attributes = posix_spawnattr_t()
     posix_spawnattr_init(&attributes)
     defer { posix_spawnattr_destroy(&attributes) }

@@ -18,7 +18,7 @@ enum Files {
 
   /// The path from the root, with the current folder in front if it is relative. Nothing is resolved.
   static func absolute(_ path: String) throws(CommandError) -> String {
-    if path.hasPrefix("/") { return path }
+    if path.utf8.first == UInt8(ascii: "/") { return path }
     guard let folder = canonical(".") else { throw .failed("the current folder is gone: give absolute paths") }
     return folder == "/" ? "/" + path : folder + "/" + path
   }
@@ -45,7 +45,8 @@ enum Files {
 
   /// An absolute path's folder and last component; slashes at its end do not count.
   static func split(_ path: String) -> (folder: String, name: String) {
-    var trimmed = path[...]
+    // By scalars: to a String, a slash with a combining accent behind it is another character; to the kernel it is not.
+    var trimmed = path.unicodeScalars[...]
     while trimmed.count > 1, trimmed.last == "/" { trimmed.removeLast() }
     guard let slash = trimmed.lastIndex(of: "/") else { return (".", String(trimmed)) }
     let folder = trimmed[..<slash]
@@ -54,7 +55,7 @@ enum Files {
 
   /// Whether `path` is `folder` or lies in it (both canonical).
   static func isInside(_ path: String, _ folder: String) -> Bool {
-    path == folder || path.hasPrefix(folder == "/" ? "/" : folder + "/")
+    path.utf8.elementsEqual(folder.utf8) || path.utf8.starts(with: (folder == "/" ? "/" : folder + "/").utf8)
   }
 
   /// The folder that this program lies in.

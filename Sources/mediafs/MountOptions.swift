@@ -151,9 +151,14 @@ struct MountOptions {
     }
   }
 
-  /// A value as it stands in a `-o` list.
+  /// A value as it stands in a `-o` list. By scalars: a comma with a combining accent behind it is a comma to libfuse.
   static func escaped(_ value: String) -> String {
-    value.replacing("\\", with: "\\\\").replacing(",", with: "\\,")
+    var result = String.UnicodeScalarView()
+    for scalar in value.unicodeScalars {
+      if scalar == "\\" || scalar == "," { result.append("\\") }
+      result.append(scalar)
+    }
+    return String(result)
   }
 
   /// What libfuse gets.

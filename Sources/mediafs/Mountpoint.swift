@@ -1,4 +1,5 @@
 import Base
+import CSystem
 import Glibc
 import Server
 
@@ -82,26 +83,51 @@ struct Mountpoint {
   }
 
   /// Makes the missing folders, the outermost first. When one cannot be made, those that were go again.
+  ///
+  /// No symbolic link is followed: root may mount into a folder of another user, who could put one there meanwhile.
   func make() throws(CommandError) {
-    var folders: [String] = []
-    var part = path
-    for _ in 0..<missing {
-      folders.insert(part, at: 0)
-      part = Files.split(part).folder
-    }
-    for (index, folder) in folders.enumerated() where mkdir(folder, 0o777) != 0 {
-      let error = Errno.current
-      for made in folders[..<index].reversed() { rmdir(made) }
-      throw .failed("cannot make the folder \(folder): \(error)")
+    let parts = Self.parts(path)
+    var made = 0
+    var reached = ""
+    do throws(Errno) {
+      var folder = try FileDescriptor.open("/", Self.look)
+      for (index, part) in parts.enumerated() {
+        reached += "/" + part
+        if index >= parts.count - missing {
+          _ = try retrying { mkdirat(folder.rawValue, part, 0o777) }
+          made += 1
+        }
+        folder = FileDescriptor(owning: try retrying { csystem_openat(folder.rawValue, part, Self.look, 0) })
+      }
+    } catch {
+      remove(parts, made)
+      throw .failed("cannot make the folder \(path): \(reached): \(error)")
     }
   }
 
   /// Takes away what ``make()`` made.
-  func removeMade() {
-    var part = path
-    for _ in 0..<missing {
-      rmdir(part)
-      part = Files.split(part).folder
+  func removeMade() { remove(Self.parts(path), missing) }
+
+  /// Removes the last `count` of the parts that were made, which are the innermost of those that are there.
+  private func remove(_ parts: [String], _ count: Int) {
+    let first = parts.count - missing
+    for last in (first..<first + count).reversed() {
+      do throws(Errno) {
+        var folder = try FileDescriptor.open("/", Self.look)
+        for part in parts[..<last] {
+          folder = FileDescriptor(owning: try retrying { csystem_openat(folder.rawValue, part, Self.look, 0) })
+        }
+        _ = try retrying { unlinkat(folder.rawValue, parts[last], AT_REMOVEDIR) }
+      } catch {
+        return  // someone uses it by now: theirs to keep
+      }
     }
+  }
+
+  /// Enough to go on from there; 0x200000 is O_PATH, which needs no right to list a folder on the way.
+  private static let look: Int32 = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | 0x20_0000
+
+  private static func parts(_ path: String) -> [String] {
+    path.utf8.split(separator: UInt8(ascii: "/")).map { String(Substring($0)) }
   }
 }

@@ -71,6 +71,8 @@ final class SyntheticFileSystem: Served {
     var port: (any ReplyPort)?
     var nodes: [Inode: Node] = [:]
     var sizeKnown: Set<Inode> = []
+    /// Files that are complete.
+    var copies: [Inode: ServedFile] = [:]
     var parked: [Ticket: Parked] = [:]
     /// Tickets that the replier leaves alone.
     var held: Set<Ticket> = []
@@ -80,6 +82,7 @@ final class SyntheticFileSystem: Served {
     var reads = 0
     var opens = 0
     var releases = 0
+    var renewals = 0
     var isEnding = false
   }
 
@@ -180,7 +183,7 @@ final class SyntheticFileSystem: Served {
         return .parked
       default:
         state.opens += 1
-        return .now(OpenMode(directIO: node.behaviour == .stream))
+        return .now(OpenMode(directIO: node.behaviour == .stream, copy: state.copies[inode]))
       }
     }
   }
@@ -202,6 +205,20 @@ final class SyntheticFileSystem: Served {
     if parks { return .parked }
     fill(UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]), inode, at: offset)
     return .now(count)
+  }
+
+  func renew(_ inode: Inode, ticket: Ticket) {
+    let port = state.withLock { state in
+      state.renewals += 1
+      state.opens -= 1
+      if var node = state.nodes[inode] {
+        state.nodes[inode]?.name = ""  // open handles still ask for its attributes
+        node.inode += 1_000_000
+        state.nodes[node.inode] = node
+      }
+      return state.port
+    }
+    port?.reply(ticket, error: .stale)
   }
 
   func release(_ inode: Inode) { state.withLock { $0.releases += 1 } }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -37,3 +38,11 @@ ssize_t csystem_send_descriptor(int socket, const void *bytes, size_t length, in
 ssize_t csystem_receive_descriptor(int socket, void *bytes, size_t length, int *descriptor);
 /// The user id of a Unix socket's peer, or -1.
 int64_t csystem_peer_uid(int socket);
+/// A netlink socket (non-blocking, close-on-exec) that becomes readable when an address of this machine comes or goes; -1 and
+/// errno when there is none.
+int csystem_open_address_watch(void);
+/// Writes the addresses of this machine that can reach others (not loopback, not of interfaces that are down), a line each,
+/// sorted by no rule, into `text`; returns how many bytes, cut to `length`, or -1.
+ssize_t csystem_local_addresses(char *text, size_t length);
+/// Nanoseconds of CLOCK_MONOTONIC, which stands still while the machine sleeps.
+int64_t csystem_monotonic_nanoseconds(void);

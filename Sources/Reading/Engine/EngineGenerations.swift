@@ -35,7 +35,6 @@ extension Engine {
     switch GenerationCheck.compare(found, with: known) {
     case .same where !isOtherMirror || source.content.source.checksum != nil || !hasStored(source):
       source.suspect = nil
-      source.suspectAnswers = 0
       source.generationMirror = running.mirror
       return .accepted
     case .same, .different:
@@ -80,12 +79,18 @@ extension Engine {
       source.generationMirror = running.mirror
       let length: Length = found.size.map { .known($0) } ?? .growing(0)
       let generation = record
-      let released = content.guarded.withLock { guarded in
+      let (released, abandoned) = content.guarded.withLock { guarded in
+        let abandoned = guarded.abandoned
+        guarded.abandoned = nil
         guarded.generation = generation
         guarded.file = file
         let released = guarded.state.identified(length)
         guarded.state.opens += released.probes.count { $0.kind == .open }
-        return released
+        return (released, abandoned)
+      }
+      if let abandoned {
+        keeper.record(.forgotten(generation: abandoned))
+        _ = try PartialFile.remove(abandoned, in: store.folder)
       }
       keeper.record(.learned(record), promptly: true)
       for probe in released.probes { answer(probe, content) }
@@ -136,11 +141,12 @@ extension Engine {
     }
     source.suspectAnswers += 1
     if source.suspect == found {
+      // What was asked for before the doubt is no second opinion.
+      guard running.kind == .confirm else { return .refused }
       return supersede(source, by: found, running) ? .accepted : .refused
     }
     if source.suspectAnswers > Self.mostSuspects {
       source.suspect = nil
-      source.suspectAnswers = 0
       let failure = TransferFailure(
         kind: .transient, status: 200, message: "the origin gives another version of the file with every answer")
       failed(source, running, failure, now)
@@ -152,7 +158,7 @@ extension Engine {
   }
 
   /// A new generation takes the old one's place: new inodes, the old bytes stay until their last handle is closed.
-  private func supersede(_ source: Source, by found: GenerationCheck.Identity, _ running: Running) -> Bool {
+  private func supersede(_ source: Source, by found: GenerationCheck.Identity, _ running: Running?) -> Bool {
     let old = source.content
     source.suspect = nil
     source.suspectAnswers = 0
@@ -169,11 +175,12 @@ extension Engine {
       guarded.state.length = found.size.map { .known($0) } ?? .growing(0)
       let new = Content(replacing: old, guarded: guarded)
       table.withLock { table in
+        table.departures += 1
         table.current[source.key] = new
         for change in renumbered { table.contents[change.new] = new }
       }
       source.content = new
-      source.generationMirror = running.mirror
+      source.generationMirror = running?.mirror
       let (waiting, oldID) = old.guarded.withLock { guarded in
         guarded.state.isSuperseded = true
         return (guarded.state.takeAll(), guarded.generation?.id)
@@ -181,8 +188,9 @@ extension Engine {
       for read in waiting.reads { port.reply(read.ticket, error: .stale) }
       for probe in waiting.probes { port.reply(probe.ticket, error: .stale) }
       for change in renumbered { port.invalidate(parent: change.parent, name: change.name) }
-      for other in source.transfers where other.active.id != running.active.id { cancel(other.active.id, of: source) }
-      Log.info("\(old.path): a new version at the origin (generation \(record.id) after \(oldID ?? 0))")
+      for other in source.transfers where other.active.id != running?.active.id { cancel(other.active.id, of: source) }
+      let reason = running == nil ? "a new inode, as open handles keep a copy that was touched" : "a new version at the origin"
+      Log.info("\(old.path): \(reason) (generation \(record.id) after \(oldID ?? 0))")
       dropIfUnused(old)
       return true
     } catch {
@@ -190,6 +198,24 @@ extension Engine {
       fail(source, .io, error.message)
       return false
     }
+  }
+
+  /// Gives a content that is open from a copy that will not do any more new inodes, under which it is fetched again. An
+  /// open of the old one is uncounted and answered with ESTALE: the kernel then looks the name up again.
+  func renew(_ content: Content, _ ticket: Ticket) {
+    let source = source(of: content)
+    let (isOld, generation) = content.guarded.withLock { guarded in
+      guarded.state.opens -= 1
+      return (guarded.state.isSuperseded, guarded.generation)
+    }
+    if !isOld, source.content === content, let generation {
+      let same = GenerationCheck.Identity(
+        validators: generation.validators, size: generation.size, mediaType: generation.mediaType)
+      _ = supersede(source, by: same, nil)  // where it fails it has told why; the open fails all the same
+    } else {
+      dropIfUnused(content)
+    }
+    port.reply(ticket, error: .stale)
   }
 
   /// Gives a name its extension, from the next mount on: players choose by it.

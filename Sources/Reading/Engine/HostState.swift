@@ -16,6 +16,9 @@ struct HostState {
   var background = 0
   /// Resources with a waiting reader.
   var waiting = 0
+  /// When a reader waited last: what comes behind it is likely to be wanted next, so that continuations stand back a little
+  /// longer than the wait itself.
+  var lastWait: Instant?
   /// The most transfers at once.
   private(set) var most: Int
   /// `most`, as the origin's 429 and 503 shrank it.
@@ -30,12 +33,16 @@ struct HostState {
   }
 
   /// Whether another transfer for `purpose` may start.
-  func admits(_ purpose: Purpose) -> Bool {
+  func admits(_ purpose: Purpose, now: Instant) -> Bool {
     if active >= limit { return false }
     switch purpose {
     case .demand: return true
-    case .playAhead, .index: return active < max(1, limit * 3 / 4)
-    case .continuation: return waiting == 0 && background < min(Self.backgroundLimit, max(1, limit / 2))
+    case .playAhead: return active < max(1, limit * 3 / 4)
+    case .index: return background < min(Self.backgroundLimit, max(1, limit / 2))
+    case .continuation:
+      if waiting > 0 { return false }
+      if let lastWait, now.seconds(since: lastWait) < 2 * line.roundTrip { return false }
+      return background < min(Self.backgroundLimit, max(1, limit / 2))
     }
   }
 

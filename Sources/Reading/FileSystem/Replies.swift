@@ -32,11 +32,17 @@ public struct Attributes: Sendable, Equatable {
 }
 
 /// How an opened file is to be read.
-public struct OpenMode: Sendable, Equatable {
+public struct OpenMode: Sendable {
   /// Past the page cache, until a read returns nothing: the length is not known.
   public var directIO: Bool
+  /// The whole file, as it was when it was opened: its reads may be answered from there without asking. nil while bytes
+  /// are missing.
+  public var copy: ServedFile?
   /// That mode.
-  public init(directIO: Bool) { self.directIO = directIO }
+  public init(directIO: Bool, copy: ServedFile? = nil) {
+    self.directIO = directIO
+    self.copy = copy
+  }
 }
 
 /// An answer that is there now, one that comes later through the ``ReplyPort``, or none.

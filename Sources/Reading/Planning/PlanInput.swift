@@ -40,6 +40,8 @@ struct ReaderView: Sendable, Equatable {
   var length: Int64
   /// How fast it reads, in bytes a second.
   var rate: Double
+  /// Whether it read within the last seconds; a player that is paused, or sits before a full buffer, did not.
+  var isFresh = true
   /// A program that looks at many files and plays none.
   var isLooker = false
 }

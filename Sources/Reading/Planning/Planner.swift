@@ -13,9 +13,9 @@ import Fetching
 /// 4. With nobody waiting or behind, the continuation asks for the next window of the holes.
 ///
 /// All requests are closed ranges, so that yielding to a reader is just not asking for the next one, and nothing that was
-/// asked for is thrown away. What nobody waits for is asked for in windows that bring about half a round trip's bytes,
-/// three at a time: that keeps the line full, and when a reader comes along, what was asked for before has run out about when
-/// its first byte arrives.
+/// asked for is thrown away. What nobody waits for is asked for in short windows, several at a time, that together bring a
+/// round trip's bytes: that fills four fifths of the line, and when a reader comes along, what was asked for before has run
+/// out about when its first byte arrives.
 enum Planner {
   /// The least a window has: below it, the cost of a request outweighs what it brings.
   static let smallestWindow: Int64 = 128 << 10
@@ -33,19 +33,24 @@ enum Planner {
   static let largestAhead: Int64 = 32 << 20
   /// A reader with less than this many seconds of its own rate before it is behind: nothing may compete with it.
   static let behindSeconds = 3.0
+  /// From this many bytes in sequence on a run is a stream that may fall behind, not a jump.
+  static let streamLength: Int64 = 512 << 10
+  /// A reader with more than this many seconds before it can do with windows that yield.
+  static let easySeconds = 1.0
   /// How many windows of what nobody waits for are under way.
-  static let backgroundLanes = 3
+  static let backgroundLanes = 4
 
   /// A window for a reader that waits: a quarter second of the line, shared among `lanes` of them.
   static func readerWindow(_ input: PlanInput) -> Int64 {
     clamped(input.lineRate / 4 * 2 / Double(max(2, input.lanes)))
   }
 
-  /// A window that nobody waits for: half a round trip of the line. On a near origin at least 10 ms of it, four times that
-  /// while no file is open at all: requests cost the processor's time.
+  /// A window that nobody waits for: with all lanes' a round trip of the line, so that what was asked for before a reader
+  /// comes has run out when its first byte arrives. On a near origin at least 5 ms of the line, and while no file is open
+  /// four times as much: requests cost the processor's time.
   static func backgroundWindow(_ input: PlanInput) -> Int64 {
-    let seconds = max(input.roundTrip / 2, 0.01)
-    return clamped(input.lineRate * (input.isQuiet ? max(seconds, 0.04) : seconds))
+    let seconds = max(input.roundTrip / Double(backgroundLanes), 0.005)
+    return clamped(input.lineRate * (input.isQuiet ? 4 * seconds : seconds))
   }
 
   private static func clamped(_ bytes: Double) -> Int64 {
@@ -60,9 +65,10 @@ enum Planner {
     return min(max(lookAhead, reader.length / 2), min(wanted, largestAhead))
   }
 
-  /// Whether `reader` may soon have to wait: it has less than ``behindSeconds`` before it, and the file goes on there.
+  /// Whether `reader` may soon have to wait: it reads in sequence, has less than ``behindSeconds`` before it, and the file
+  /// goes on there. (One that jumps about is nobody's stream: it matters when it waits.)
   static func isBehind(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    if reader.isLooker { return false }
+    if reader.isLooker || !reader.isFresh || reader.length < streamLength { return false }
     let there = input.available.runEnd(from: reader.position)
     return there < input.size && Double(there - reader.position) < reader.rate * behindSeconds
   }
@@ -118,9 +124,10 @@ enum Planner {
     let input = draft.input
     guard reader.position < input.size, !draft.hasStream else { return }
     let goal = min(input.size, reader.position + allowance(of: reader, input))
-    let isBehind = isBehind(reader, input)
-    let window = isBehind ? readerWindow(input) : backgroundWindow(input)
-    let lanes = isBehind ? max(2, input.lanes) : backgroundLanes
+    let there = input.available.runEnd(from: reader.position)
+    let isEasy = Double(there - reader.position) >= reader.rate * easySeconds && there > reader.position
+    let window = isEasy ? backgroundWindow(input) : readerWindow(input)
+    let lanes = isEasy ? backgroundLanes : max(2, input.lanes)
     while true {
       let frontier = draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }

@@ -113,8 +113,8 @@ extension Catalog {
   public func find(path: String) throws(StoreError) -> Node? {
     try read(snapshot: true) { (connection) throws(StoreError) in
       var node = Self.root
-      for name in path.split(separator: "/") {
-        let below = try Self.lookup(parent: node.entry, on: connection) { $0.bind(2, String(name)) }
+      for name in pathComponents(path) where !name.isEmpty {
+        let below = try Self.lookup(parent: node.entry, on: connection) { $0.bind(2, name) }
         guard let below else { return nil }
         node = below
       }

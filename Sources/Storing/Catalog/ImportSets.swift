@@ -82,13 +82,14 @@ struct NameFilter {
 /// too.
 struct FolderCache {
   private static let limit = 8192
-  private var ids: [String: Int64] = [:]
+  /// By bytes: to a String, names that differ only in their normalisation are equal.
+  private var ids: [[UInt8]: Int64] = [:]
   private var lastPath: [String] = []
   private var lastID = Int64(rootInode)
 
   mutating func find(_ path: [String]) -> Int64? {
     if path.isEmpty { return Int64(rootInode) }
-    if path == lastPath { return lastID }
+    if path.elementsEqual(lastPath, by: { $0.utf8.elementsEqual($1.utf8) }) { return lastID }
     guard let known = find(path[...]) else { return nil }
     lastPath = path
     lastID = known
@@ -103,5 +104,12 @@ struct FolderCache {
     ids[Self.joined(path)] = id
   }
 
-  private static func joined(_ path: ArraySlice<String>) -> String { path.joined(separator: "/") }
+  private static func joined(_ path: ArraySlice<String>) -> [UInt8] {
+    var bytes: [UInt8] = []
+    for name in path {
+      bytes += name.utf8
+      bytes.append(UInt8(ascii: "/"))
+    }
+    return bytes
+  }
 }

@@ -86,14 +86,16 @@ public struct MountRegistry: Sendable {
     let path = MountpointName.absolute(mountpoint)
     let name = try MountpointName.fileName(for: path)
     for folder in folders {
-      if let record = try MountRegistry.read(name, in: folder), record.mountpoint == path { return record }
+      if let record = try MountRegistry.read(name, in: folder), record.mountpoint.utf8.elementsEqual(path.utf8) {
+        return record
+      }
     }
     return nil
   }
 
   /// All that is remembered, by mountpoint. A file that cannot be understood is left out, with a warning in the log.
   public func all() throws(StoreError) -> [MountRecord] {
-    var records: [String: MountRecord] = [:]
+    var records: [[UInt8]: MountRecord] = [:]  // by bytes: names that differ in their normalisation are different
     for path in folders {
       let names: [String]
       do throws(Errno) {
@@ -105,7 +107,8 @@ public struct MountRegistry: Sendable {
       for name in names.sorted() where !name.hasPrefix(".") {
         do throws(StoreError) {
           guard let record = try MountRegistry.read(name, in: path) else { continue }
-          if records[record.mountpoint] == nil { records[record.mountpoint] = record }
+          let name = Array(record.mountpoint.utf8)
+          if records[name] == nil { records[name] = record }
         } catch {
           Log.warning(error.message)
         }

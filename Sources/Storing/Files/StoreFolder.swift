@@ -90,6 +90,7 @@ public final class StoreFolder: Sendable {
     guard status.st_uid == geteuid() else {
       throw invalid("belongs to another user (id \(status.st_uid)): choose another folder with --store")
     }
+    try secureParents(of: resolvedPath(path) ?? path)
     if status.st_mode & 0o077 == 0 { return }
     // `--store /tmp` or `--store ~` must not close a folder that others or other programs live in.
     guard names.isEmpty || names.contains("catalog.sqlite"), status.st_mode & S_ISVTX == 0 else {
@@ -105,6 +106,23 @@ public final class StoreFolder: Sendable {
       throw invalid(
         "lies on a filesystem without permissions, where others could read links and passwords: choose another place "
           + "with --store (the library may lie there: --library)")
+    }
+  }
+
+  /// Refuses a store below a folder in which everyone may rename what is another's (open to all, without the sticky bit that
+  /// /tmp has): the catalog and the control socket could be changed for others at any time.
+  private static func secureParents(of path: String) throws(StoreError) {
+    var folder = path
+    while folder != "/" {
+      folder = Folder.parent(of: folder)
+      var status = stat()
+      guard stat(folder, &status) == 0 else { continue }  // the store itself could be opened: nothing to be seen here
+      if status.st_mode & S_IWOTH != 0, status.st_mode & S_ISVTX == 0 {
+        throw StoreError(
+          kind: .invalid,
+          message: "the store \(path) lies in \(folder), where every user may replace it: take their right to write there "
+            + "away (chmod o-w '\(folder)'), or choose another folder with --store")
+      }
     }
   }
 

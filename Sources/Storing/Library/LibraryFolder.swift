@@ -92,6 +92,17 @@ public struct LibraryFolder: Sendable {
     throw touched
   }
 
+  /// Whether its filesystem is stacked on another, as an overlay in a container is: what is stacked on it in turn has to
+  /// ask for more. False also when it cannot be looked at.
+  public var isStacked: Bool {
+    do throws(Errno) {
+      let folder = try FileDescriptor.open(path, O_RDONLY | O_DIRECTORY)
+      return [0x794c_7630, 0xf15f].contains(storing_filesystem_type(folder.rawValue))  // overlayfs, ecryptfs
+    } catch {
+      return false
+    }
+  }
+
   /// Whether `status` is what was seen when the copy was placed. The device is not compared: its number is given anew
   /// at each mount (btrfs, NFS, the order of disks). Where inode and ctime are as fleeting (FAT, exFAT, FUSE, SMB),
   /// size and mtime have to do.

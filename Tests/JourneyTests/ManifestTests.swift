@@ -1,0 +1,70 @@
+import TestSupport
+import Testing
+
+/// Lists as people write them.
+@Suite struct ManifestTests {
+  @Test func playlistsAndStandardInput() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        origin.add("/first.mp3", size: 1000)
+        origin.add("/second", size: 2000)
+        let playlist = """
+          #EXTM3U
+          #EXTINF:123 tvg-id="x",An artist - The first
+          \(origin.url("/first.mp3"))
+          #EXTINF:-1,What / is this?
+          \(origin.url("/second"))
+
+          """
+        try journey.folder.write(playlist, to: "list.m3u8")
+        let command = try journey.mountCommand()
+        let listed = { try journey.succeed(["ls", journey.mountpoint]) }
+        try journey.succeed(command.map { $0 == journey.manifest ? journey.folder.file("list.m3u8") : $0 })
+        #expect(try listed() == "An artist - The first.mp3\nWhat _ is this?\n")
+        #expect(try journey.succeed(["wc", "-c", journey.at("An artist - The first.mp3")]).hasPrefix("1000 "))
+        try journey.unmount()
+
+        try journey.succeed(command.map { $0 == journey.manifest ? "-" : $0 }, input: Array(playlist.utf8))
+        #expect(try listed() == "An artist - The first.mp3\nWhat _ is this?\n")
+        #expect(try journey.succeed(["cat", journey.at("What _ is this?")]).utf8.count > 0)
+        try journey.unmount()
+
+        try journey.succeed(
+          command.map { $0 == journey.manifest ? "-" : $0 }, input: Array((origin.url("/x.mp4") + "\n").utf8))
+        #expect(try listed() == "x.mp4\n")
+      }
+    }
+  }
+
+  @Test func badLinesAreReportedAndSkipped() throws {
+    try withJourney { journey in
+      let text = "http://127.0.0.1:9/good.mp4\r\nftp://127.0.0.1/bad.mp4\n# fine\n\n  what=is this\nhttp://[half/\n"
+      try journey.list(text)
+      let mounted = try journey.run(try journey.mountCommand())
+      #expect(mounted.status == 0, "\(mounted.errors)")
+      #expect(mounted.errors.contains("2") && mounted.errors.contains("6"), "\(mounted.errors)")
+      #expect(try journey.succeed(["ls", journey.mountpoint]) == "good.mp4\n")
+      try journey.unmount()
+
+      let strict = try journey.run(try journey.mountCommand(["--strict"]))
+      #expect(strict.status == 1 && strict.errors.contains("2"), "\(strict.errors)")
+      #expect(!Mounts.isMounted(journey.mountpoint))
+
+      let checked = try journey.mediafs("check", journey.manifest)
+      #expect(checked.status == 1 && checked.output.contains("good.mp4"), "\(checked.output)\(checked.errors)")
+      for line in ["2", "6"] { #expect(checked.errors.contains(":\(line):"), "\(checked.errors)") }
+    }
+  }
+
+  @Test(arguments: ["", "# nothing\n\n", "ftp://x/y\nnonsense\n", "<!DOCTYPE html><html></html>\n"])
+  func aListOfNothingIsAnError(_ text: String) throws {
+    try withJourney { journey in
+      try journey.list(text)
+      let result = try journey.run(try journey.mountCommand())
+      #expect(result.status == 1 && !result.errors.isEmpty)
+      #expect(!Mounts.isMounted(journey.mountpoint))
+      let processes = try journey.succeed(["ps", "-eo", "args"])
+      #expect(!processes.contains(journey.mountpoint), "nothing is left running")
+    }
+  }
+}

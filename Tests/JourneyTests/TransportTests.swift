@@ -1,0 +1,82 @@
+import Base
+import TestSupport
+import Testing
+
+/// The whole way with a real web server, over each kind of connection.
+@Suite struct TransportTests {
+  enum Transport: String, Sendable, CaseIterable {
+    case plain = "HTTP/1.1"
+    case encrypted = "HTTP/1.1 over TLS"
+    case http2 = "HTTP/2"
+  }
+
+  @Test(arguments: Traveller.all, Transport.allCases)
+  func aJourney(_ traveller: Traveller, _ transport: Transport) throws {
+    try withJourney(traveller) { journey in
+      let film = MediaFactory.Kind.mp4IndexLast
+      let original = try MediaFactory.file(film)
+      let folder = try journey.folder.makeFolder("origin")
+      let odd = Int64(9 << 20) + 77
+      try journey.folder.write(try MediaFactory.bytes(film), to: "origin/film.mp4")
+      try journey.folder.write(Pattern.bytes(name: "rest", offset: 0, count: Int(odd)), to: "origin/some data.bin")
+
+      var settings = NginxSettings(.folder(folder))
+      settings.limitRate = 3_000_000
+      let certificate = transport == .plain ? nil : try TestCertificate(in: journey.folder)
+      settings.certificate = certificate
+      settings.http2 = transport == .http2
+      try withNginx(settings) { nginx in
+        let options = certificate.map { ["--cacert", $0.authority] } ?? []
+        try journey.list("\(nginx.url("/film.mp4"))\n\(nginx.url("/some%20data.bin"))\n")
+        try journey.succeed(try journey.mountCommand(options))
+        #expect(try journey.decode(journey.at("film.mp4")) == journey.decode(original))
+        // The middle first, then what is around it.
+        try journey.shell(
+          #"cmp <(tail -c +5000001 "$1" | head -c 70000) <(tail -c +5000001 "$2" | head -c 70000)"#,
+          journey.at("some data.bin"), "\(folder)/some data.bin")
+        try journey.succeed(["cp", journey.at("some data.bin"), journey.folder.file("copy")])
+        try journey.succeed(["cmp", journey.folder.file("copy"), "\(folder)/some data.bin"])
+        for name in ["film.mp4", "some data.bin"] {
+          try journey.wait(for: "complete", name)
+          try journey.succeed(["cmp", journey.kept(name), "\(folder)/\(name)"])
+        }
+
+        // A response is logged when it has ended.
+        #expect(eventually(timeout: 20) { nginx.accesses.reduce(0) { $0 + $1.bodyBytes } >= odd })
+        let accesses = nginx.accesses
+        let version = transport == .http2 ? "HTTP/2.0" : "HTTP/1.1"
+        #expect(accesses.allSatisfy { $0.version == version }, "\(Set(accesses.map(\.version)))")
+        #expect(accesses.allSatisfy { $0.status == 206 && $0.method == "GET" })
+        for (target, size) in [("/film.mp4", try #require(sizeOfFile(original))), ("/some%20data.bin", odd)] {
+          let sent = accesses.filter { $0.target == target }.reduce(0) { $0 + $1.bodyBytes }
+          #expect(sent >= size && Double(sent) <= Double(size) * 1.01, "\(target): \(sent) sent of \(size)")
+        }
+        if transport == .http2 { #expect(Set(accesses.map(\.connection)).count == 1, "one connection is enough") }
+        nginx.kill()
+        try journey.succeed(["cmp", journey.at("film.mp4"), original])
+        try journey.unmount()
+        try journey.succeed(try journey.mountCommand(options))
+        try journey.succeed(["cmp", journey.at("some data.bin"), "\(folder)/some data.bin"])
+      }
+    }
+  }
+
+  @Test func anUnknownCertificateIsRefused() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        origin.add("/a.mp4", size: 100_000)
+        var settings = NginxSettings(.origin(origin))
+        settings.certificate = try TestCertificate(in: journey.folder)
+        try withNginx(settings) { nginx in
+          try journey.mount(nginx.url("/a.mp4") + "\n")
+          let result = try journey.run(["cat", journey.at("a.mp4")])
+          #expect(!result.succeeded && result.output.isEmpty)
+          #expect(!result.errors.contains("No such file"), "a listed file never seems to be absent: \(result.errors)")
+          let file = try journey.status().file("a.mp4")
+          #expect(file.state == "failed" && file.error?.contains("ertificate") == true, "\(file)")
+          #expect(origin.log.totals.requests == 0)
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,28 @@
+#include "places.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int open_place(const char *path) {
+  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
+  return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+int open_parent(const char *path, const char **name) {
+  const char *slash = strrchr(path, '/');
+  char parent[PATH_MAX];
+  size_t length = slash ? (size_t)(slash - path) : 0;
+  if (!slash || length >= sizeof parent) {
+    errno = EINVAL;
+    return -1;
+  }
+  memcpy(parent, path, length);
+  parent[length] = 0;
+  *name = slash + 1;
+  return open_place(length == 0 ? "/" : parent);
+}
