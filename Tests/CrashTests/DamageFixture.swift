@@ -67,6 +67,13 @@ struct DamageFixture {
     #expect(isRight(bytes, name, at: 0), sourceLocation: location)
   }
 
+  /// No byte came from the origin that was stored already (others may: the end of a file is looked at early).
+  func expectNothingSentTwice(_ location: SourceLocation = #_sourceLocation) {
+    for name in Self.sizes.keys {
+      #expect(origin.log.sentMoreThanOnce(of: "/\(name)").isEmpty, "\(name)", sourceLocation: location)
+    }
+  }
+
   /// The one partial file that holds something.
   func partialFile() throws -> String {
     let folder = store.store + "/partial"

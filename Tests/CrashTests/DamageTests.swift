@@ -180,7 +180,6 @@ import Testing
   /// What is stored belongs to the resource, whatever its name is.
   @Test func renamedPathsKeepWhatIsStored() throws {
     try DamageFixture.lend { fixture in
-      let sent = fixture.origin.log.totals.bytesSent
       try fixture.list(renamed: [DamageFixture.whole: "moved/other name.mp4", DamageFixture.part: "half.mp4"])
       try fixture.start()
       try fixture.expectRight(DamageFixture.whole, as: "moved/other name.mp4")
@@ -197,7 +196,7 @@ import Testing
         try fixture.isRight(
           fixture.store.read(DamageFixture.part, at: 1_500_000, count: 50_000), DamageFixture.part, at: 1_500_000))
       try fixture.store.unmount()
-      #expect(fixture.origin.log.totals.bytesSent == sent)
+      fixture.expectNothingSentTwice()
       #expect(try fixture.store.verify().succeeded)
     }
   }
@@ -211,15 +210,14 @@ import Testing
       ])
       fixture.store.shim.bootID = try fixture.store.folder.write(
         "00000000-1111-2222-3333-444444444444\n", to: "boot")
-      let sent = fixture.origin.log.totals.bytesSent
       try fixture.start()
       try fixture.expectRight(DamageFixture.whole)
       for offset: Int64 in [0, 1_500_000] {
-        let bytes = try fixture.store.read(DamageFixture.part, at: offset, count: 100_000)
+        let bytes = try fixture.store.read(DamageFixture.part, at: offset, count: 50_000)
         #expect(fixture.isRight(bytes, DamageFixture.part, at: offset))
       }
       try fixture.store.unmount()
-      #expect(fixture.origin.log.totals.bytesSent == sent)
+      fixture.expectNothingSentTwice()
       let verified = try fixture.store.verify()
       #expect(verified.succeeded, "\(verified.output)")
     }

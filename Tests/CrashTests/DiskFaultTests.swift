@@ -138,7 +138,7 @@ import Testing
         origin.add("/\(Self.name)", size: Self.size)
         try withServedStore { store in
           try store.folder.makeFolder("store")
-          try Command.succeed(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "none", store.store])
+          try Command.succeed(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", store.store])
           defer { umount2(store.store, Int32(MNT_DETACH)) }
           try store.list([(Self.name, origin.url("/\(Self.name)"))])
           try #require(
