@@ -160,6 +160,16 @@ import Testing
     }
   }
 
+  @Test func verifyIsACommand() throws {
+    try withServedStore { store in
+      #expect(try store.verify(["too much"]).status == 2)
+      let unknown = try store.verify()
+      #expect(unknown.status == 1 && unknown.errors.contains(store.mountpoint), "\(unknown.errors)")
+      let help = try Command.run([builtProduct("mediafs"), "help", "verify"], environment: store.environment)
+      #expect(help.succeeded && help.output.contains("--repair"))
+    }
+  }
+
   @Test func twoServersDoNotShareAStore() throws {
     try DamageFixture.lend { fixture in
       try fixture.start()
