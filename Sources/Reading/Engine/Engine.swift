@@ -63,6 +63,8 @@ final class Engine: @unchecked Sendable {
   var hungry: Set<ResourceKey> = []
   var starts: [PendingStart] = []
   var lastTransfer: UInt64 = 0
+  /// The store takes no more: what readers wait for is kept in memory for a while (P9). As of this turn.
+  var isFull = false
   /// What `--limit-rate` leaves.
   var allowance: RateAllowance
   /// Files that are open, as of the last look.
@@ -117,6 +119,7 @@ final class Engine: @unchecked Sendable {
 
   func turn(now: Instant) -> Instant {
     noticeGap(now)
+    isFull = keeper.isFull
     let commands = inbox.withLock { inbox in
       let commands = inbox
       inbox.removeAll(keepingCapacity: true)
