@@ -75,6 +75,9 @@ final class Bench {
   /// Ends the server: tidily, or as `kill -9` does (the catalog forgets nothing that was committed).
   func stop(killed: Bool = false) {
     if killed {
+      // What is still to be carried out refers to the engine, which would then never go.
+      move(0)
+      move(0)
       service.client = nil
       service.stop()
     } else {
