@@ -110,6 +110,13 @@ final class Engine: @unchecked Sendable {
     if wasEmpty { service.wake() }
   }
 
+  /// Drops what was still to be done: it refers back to this object. When every thread has ended.
+  func abandon() {
+    inbox.withLock { $0 = [] }
+    sources = [:]
+    owners = [:]
+  }
+
   // MARK: The transfer thread
 
   /// How often a resource with something going on is looked at, in seconds: fast enough for play-ahead to follow a reader.
