@@ -65,6 +65,8 @@ final class Engine: @unchecked Sendable {
   var hungry: Set<ResourceKey> = []
   var starts: [PendingStart] = []
   var lastTransfer: UInt64 = 0
+  /// The store takes no more: what readers wait for is kept in memory for a while (P9). As of this turn.
+  var isFull = false
   /// What `--limit-rate` leaves.
   var allowance: RateAllowance
   /// Files that are open, as of the last look.
@@ -110,6 +112,13 @@ final class Engine: @unchecked Sendable {
     if wasEmpty { service.wake() }
   }
 
+  /// Drops what was still to be done: it refers back to this object. When every thread has ended.
+  func abandon() {
+    inbox.withLock { $0 = [] }
+    sources = [:]
+    owners = [:]
+  }
+
   // MARK: The transfer thread
 
   /// How often a resource with something going on is looked at, in seconds: fast enough for play-ahead to follow a reader.
@@ -119,6 +128,7 @@ final class Engine: @unchecked Sendable {
 
   func turn(now: Instant) -> Instant {
     noticeGap(now)
+    isFull = keeper.isFull
     let commands = inbox.withLock { inbox in
       let commands = inbox
       inbox.removeAll(keepingCapacity: true)

@@ -21,6 +21,7 @@ extension Engine {
         defer {
           guarded.file = nil
           guarded.state.stored = ByteRangeSet()
+          guarded.state.memory = MemoryWindow()
           guarded.state.isDirty = false
           guarded.isCommitting = false
           guarded.state.runs = ReaderRuns()  // who read before is not read ahead for: it would all come back at once
