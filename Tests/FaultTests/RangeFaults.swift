@@ -35,7 +35,7 @@ enum RangeFaults {
       stage.origin.decide { $0.header("Range") != nil ? [.rangeNotSatisfiable()] : [] }
     },
     .faults("416 for everything", [.rangeNotSatisfiable(total: 1 << 20)], timeout: 60, .errors([EIO]), .opened),
-    .from(512 << 10, "416 in the middle", [.rangeNotSatisfiable(total: 1 << 20)], .bytes),
+    .from(1, "416 in the middle", [.rangeNotSatisfiable(total: 1 << 20)], .bytes),
     FaultCase("416 once, in the middle", .bytes) { stage in
       stage.origin.decide { $0.indexOfPath == 2 ? [.rangeNotSatisfiable(total: 100)] : [] }
     },

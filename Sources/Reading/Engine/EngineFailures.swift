@@ -36,6 +36,8 @@ extension Engine {
       answerStats(source)
       if source.mirrors.count > 1, running.bytes == 0, source.nextMirror() { source.retry.progressed() }
     case .unusable:
+      // Asked for before ranges were given up: that says nothing new.
+      if source.knowsNoRanges, !running.active.isStream { return }
       source.unusable += 1
       // Twice a wrong answer to a range: ask for the whole instead. Twice more: this origin is of no use.
       if source.unusable == 2, !source.knowsNoRanges {
