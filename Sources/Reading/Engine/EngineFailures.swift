@@ -24,7 +24,7 @@ extension Engine {
       }
       refuse(running.mirror, of: source, failure)
     case .transient:
-      source.retry.failed(failure, now: now, random: Double.random(in: 0..<1, using: &random))
+      source.retry.failed(failure, now: now, random: jitter())
       if failure.status == 429 || failure.status == 503 {
         hosts[running.host]?.pushedBack()
         source.lanes.pushedBack(now: now)
@@ -46,7 +46,7 @@ extension Engine {
         source.unusable = 0
         refuse(running.mirror, of: source, failure)
       } else {
-        source.retry.failed(failure, now: now, random: Double.random(in: 0..<1, using: &random))
+        source.retry.failed(failure, now: now, random: jitter())
       }
     case .unsatisfiable(let total):
       unsatisfiable(source, running, total: total, failure, now)
@@ -79,7 +79,7 @@ extension Engine {
 
   /// Nothing more is asked for; who waits is told.
   func fail(_ source: Source, _ error: Errno, _ message: String) {
-    let now = Instant.now
+    let now = clock.now
     source.failure = (error, message)
     source.lastMessage = message
     Log.warning("\(source.content.path): \(message)")

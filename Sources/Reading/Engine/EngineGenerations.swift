@@ -79,12 +79,18 @@ extension Engine {
       source.generationMirror = running.mirror
       let length: Length = found.size.map { .known($0) } ?? .growing(0)
       let generation = record
-      let released = content.guarded.withLock { guarded in
+      let (released, abandoned) = content.guarded.withLock { guarded in
+        let abandoned = guarded.abandoned
+        guarded.abandoned = nil
         guarded.generation = generation
         guarded.file = file
         let released = guarded.state.identified(length)
         guarded.state.opens += released.probes.count { $0.kind == .open }
-        return released
+        return (released, abandoned)
+      }
+      if let abandoned {
+        keeper.record(.forgotten(generation: abandoned))
+        _ = try PartialFile.remove(abandoned, in: store.folder)
       }
       keeper.record(.learned(record), promptly: true)
       for probe in released.probes { answer(probe, content) }
@@ -169,6 +175,7 @@ extension Engine {
       guarded.state.length = found.size.map { .known($0) } ?? .growing(0)
       let new = Content(replacing: old, guarded: guarded)
       table.withLock { table in
+        table.departures += 1
         table.current[source.key] = new
         for change in renumbered { table.contents[change.new] = new }
       }

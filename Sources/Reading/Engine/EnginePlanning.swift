@@ -188,7 +188,7 @@ extension Engine {
   func setWaits(_ source: Source, _ waits: Bool) {
     if let host = source.waitsOn {
       hosts[host, default: newHost].waiting -= 1
-      hosts[host]?.lastWait = Instant.now
+      hosts[host]?.lastWait = clock.now
       source.waitsOn = nil
     }
     if waits {

@@ -5,7 +5,7 @@ import Storing
 /// What transfers bring: from a response's head to stored bytes and answered reads.
 extension Engine: TransferClient {
   func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
-    let now = Instant.now
+    let now = clock.now
     guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
       return false
     }
@@ -56,7 +56,7 @@ extension Engine: TransferClient {
     guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
       return false
     }
-    let now = Instant.now
+    let now = clock.now
     let count = bytes.count
     let start = source.transfers[index].active.position
     source.transfers[index].active.position = start + Int64(count)
@@ -81,12 +81,20 @@ extension Engine: TransferClient {
     if fresh > 0 || source.fruitless < 2 { source.progress.add(Int64(count), now: now) }
     let running = source.transfers[index]
     // A look at an origin without ranges takes the head and no more.
-    if running.active.isStream, running.active.position >= Planner.headLength, !source.continues,
-      !source.content.guarded.withLock({ $0.state.hasWaiters })
-    {
-      return false
+    return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(source, now)
+  }
+
+  /// Whether a body that can only be had from its start is to go on. Breaking it off means all of it anew for the next read,
+  /// and a reader waits only now and then: whoever has it open, or read of it just now, is still reading.
+  private func isWorthGoingOn(_ source: Source, _ now: Instant) -> Bool {
+    if source.continues { return true }
+    let (waits, readers) = source.content.guarded.withLock { guarded in
+      let recent = guarded.state.runs.runs.filter {
+        guarded.state.opens > 0 || now.seconds(since: $0.lastRead) < ReaderRuns.longestPause
+      }
+      return (guarded.state.hasWaiters, recent.map(\.process))
     }
-    return true
+    return waits || readers.contains { !isLooker($0, source) }
   }
 
   /// Writes what is not stored yet and answers the reads that are whole with it. False when it cannot be kept.
@@ -161,7 +169,7 @@ extension Engine: TransferClient {
   }
 
   func transfer(_ id: TransferID, ended end: TransferEnd) {
-    let now = Instant.now
+    let now = clock.now
     guard let source = owners.removeValue(forKey: id),
       let index = source.transfers.firstIndex(where: { $0.active.id == id })
     else { return }
