@@ -22,14 +22,17 @@ struct ChangeTests {
       var second = Scene(stage: scene.stage, mount: again)
       let old = second.read()
       second.expect(
-        old?.wrongAt == nil && (old?.error.map { $0.code == ESTALE } ?? false), "the old one: \(old.map { "\($0)" } ?? "")")
+        old?.wrongAt == nil && (old?.error.map { $0.code == ESTALE } ?? false),
+        "the old one: \(old.map { "\($0)" } ?? "")")
       second.readUntilWhole(size: Self.size - 5000, generation: 2)
       if let problem = try again.unmount() { second.expect(false, problem) }
       for problem in second.problems { scene.expect(false, problem) }
     }
   }
 
-  @Test("while it is open", arguments: ["a strong tag", "the same tag, another length", "If-Range ignored", "Last-Modified"])
+  @Test(
+    "while it is open",
+    arguments: ["a strong tag", "the same tag, another length", "If-Range ignored", "Last-Modified"])
   func whileOpen(validator: String) async {
     await onMount(size: Self.size, options: Self.never) { stage in
       switch validator {
@@ -132,13 +135,15 @@ struct ChangeTests {
       }
       for result in Reader.sideBySide(timeout: FaultRun.bound, bodies) {
         guard let result else {
-          scene.expect(false, "a reader hangs: " + ProcessReport.describe(scene.mount.process.processID, withGroup: true))
+          let report = ProcessReport.describe(scene.mount.process.processID, withGroup: true)
+          scene.expect(false, "a reader hangs: " + report)
           continue
         }
         for problem in result { scene.expect(false, problem) }
       }
       let last = newest.withLock { $0 }
-      scene.readUntilWhole(size: origin.resource(FaultStage.path)?.size ?? 0, generation: last)
+      let size = origin.resource(FaultStage.path)?.size ?? 0
+      scene.readUntilWhole(size: size, generation: last)
     }
   }
 }

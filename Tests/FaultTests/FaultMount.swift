@@ -126,7 +126,8 @@ enum Reader {
 
   /// Opens `path` and reads `ranges` in their order (each up to its end or the file's).
   static func read(
-    _ path: String, _ ranges: [ByteRange] = [ByteRange(0, .max)], pattern: String, generations: ClosedRange<UInt64> = 1...1
+    _ path: String, _ ranges: [ByteRange] = [ByteRange(0, .max)], pattern: String,
+    generations: ClosedRange<UInt64> = 1...1
   ) -> ReadOutcome {
     var outcome = ReadOutcome()
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)

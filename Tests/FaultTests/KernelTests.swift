@@ -23,7 +23,8 @@ struct KernelTests {
       stage.origin.decide { $0.firstByte > 0 ? [.resetBeforeHeaders] : [] }
     } _: { scene in
       // Unreaped, it stays as a zombie below a parent that does not look after it.
-      let reader = isReaped ? ["cat", scene.file] : ["sh", "-c", "cat \"$1\" & echo $!; exec sleep 1000", "sh", scene.file]
+      let reader =
+        isReaped ? ["cat", scene.file] : ["sh", "-c", "cat \"$1\" & echo $!; exec sleep 1000", "sh", scene.file]
       let process = try BackgroundProcess(reader)
       defer { process.terminate(grace: 0) }
       let origin = scene.origin
@@ -135,7 +136,8 @@ struct KernelTests {
         Reader.read(mount.file("\(number).bin"), pattern: "/\(number).bin")
       }
       let stored = Reader.sideBySide(timeout: FaultRun.bound, (0..<200).map { number in { read(number) } })
-      scene.expect(stored.allSatisfy { $0?.bytes == 128 << 10 }, "the first time: \(stored.filter { $0?.bytes != 128 << 10 })")
+      scene.expect(
+        stored.allSatisfy { $0?.bytes == 128 << 10 }, "the first time: \(stored.filter { $0?.bytes != 128 << 10 })")
       for number in 0..<200 {  // out of the page cache: the server is to answer
         let descriptor = open(mount.file("\(number).bin"), O_RDONLY | O_CLOEXEC)
         posix_fadvise(descriptor, 0, 0, Int32(POSIX_FADV_DONTNEED))
@@ -147,7 +149,8 @@ struct KernelTests {
       _ = eventually(timeout: 60) { origin.log.entries.filter { $0.status == nil }.count >= 12 }
       let hits = Reader.sideBySide(timeout: FaultRun.bound, (0..<200).map { number in { read(number) } })
       scene.expect(
-        hits.allSatisfy { $0?.bytes == 128 << 10 && $0?.wrongAt == nil }, "hits: \(hits.filter { $0?.bytes != 128 << 10 })")
+        hits.allSatisfy { $0?.bytes == 128 << 10 && $0?.wrongAt == nil },
+        "hits: \(hits.filter { $0?.bytes != 128 << 10 })")
       scene.expect(stalled.allSatisfy(\.isRunning), "a stalled reader has ended")
     }
   }
@@ -162,8 +165,19 @@ struct KernelTests {
         ("open to truncate", { open(path, O_RDWR | O_TRUNC | O_CLOEXEC) }),
         ("create", { open(folder + "/new", O_WRONLY | O_CREAT | O_CLOEXEC, 0o644) }),
         ("truncate", { truncate(path, 5) }), ("chmod", { chmod(path, 0o600) }), ("chown", { chown(path, 0, 0) }),
-        ("unlink", { unlink(path) }), ("rename", { rename(path, path + "2") }), ("mkdir", { mkdir(folder + "/new", 0o755) }),
-        ("rmdir", { rmdir(folder + "/nothing") == 0 ? 0 : errno == ENOENT ? { errno = EROFS; return -1 }() : -1 }),
+        ("unlink", { unlink(path) }), ("rename", { rename(path, path + "2") }),
+        ("mkdir", { mkdir(folder + "/new", 0o755) }),
+        (
+          "rmdir",
+          {
+            rmdir(folder + "/nothing") == 0
+              ? 0
+              : errno == ENOENT
+                ? {
+                  errno = EROFS; return -1
+                }() : -1
+          }
+        ),
         ("link", { link(path, folder + "/new") }), ("symlink", { symlink("to", folder + "/new") }),
         ("mknod", { mknod(folder + "/new", S_IFREG | 0o644, 0) }),
         ("utimes", { utimes(path, nil) }),
@@ -194,7 +208,9 @@ struct KernelTests {
           if descriptor < 0 { failed += 1 } else { close(descriptor) }
         }
         var status = stat()
-        for index in 0..<4000 where stat("\(folder)/none-\(number)-\(index)", &status) == 0 || errno != ENOENT { failed += 1 }
+        for index in 0..<4000 where stat("\(folder)/none-\(number)-\(index)", &status) == 0 || errno != ENOENT {
+          failed += 1
+        }
         return failed
       }
       scene.expect(scene.bounded("the first round") { round(0) } == 0, "opens or lookups failed")
@@ -233,7 +249,8 @@ struct KernelTests {
       let bad = outcomes.filter { $0?.bytes != 64 << 10 || $0?.wrongAt != nil }
       scene.expect(outcomes.allSatisfy { $0 != nil && $0?.wrongAt == nil }, "hang or wrong: \(bad)")
       let log = mount.process.standardErrorSoFar
-      scene.expect(bad.isEmpty || log.contains("open files"), "\(bad.count) failed: \(bad.prefix(3)); \(log.suffix(500))")
+      scene.expect(
+        bad.isEmpty || log.contains("open files"), "\(bad.count) failed: \(bad.prefix(3)); \(log.suffix(500))")
     }
   }
 }

@@ -89,7 +89,8 @@ struct MirrorTests {
       let file = try scene.mount.status(of: FaultStage.name)
       scene.expect(file.error?.contains("sha-256") ?? false, "the reason: \(file.error ?? "none")")
       scene.expect(access(scene.mount.copy(FaultStage.name), F_OK) != 0, "it is in the library")
-      let sent = scene.stage.origin.log.bytesSent(of: FaultStage.path) + scene.stage.others[0].log.bytesSent(of: FaultStage.path)
+      let sent =
+        scene.stage.origin.log.bytesSent(of: FaultStage.path) + scene.stage.others[0].log.bytesSent(of: FaultStage.path)
       scene.expect(sent <= 2 * Self.size + (256 << 10), "\(sent) bytes were sent")
     }
   }
@@ -99,7 +100,8 @@ struct MirrorTests {
     await onMount { stage in
       let other = try stage.addOrigin(size: Self.size)
       let url = stage.origin.url(FaultStage.path).dropFirst("http://".count)
-      stage.manifest = "http://planted-user:planted-word@\(url)?token=planted-token\n  out=film.mp4\n"
+      stage.manifest =
+        "http://planted-user:planted-word@\(url)?token=planted-token\n  out=film.mp4\n"
         + "  header=X-Key: planted-key\n  header=Cookie: planted-cookie\n  referer=http://planted.example/"
       stage.origin.fault(.redirect(302, to: other.url(FaultStage.path)))
     } _: { scene in
@@ -108,7 +110,9 @@ struct MirrorTests {
       scene.expect(
         home.contains { $0.request.header("Authorization") != nil && $0.request.header("X-Key") == "planted-key" },
         "the entry's own host got no login or field")
-      let leaked = scene.stage.others[0].log.entries.filter { "\($0.request)".contains("planted") || $0.request.header("Authorization") != nil }
+      let leaked = scene.stage.others[0].log.entries.filter {
+        "\($0.request)".contains("planted") || $0.request.header("Authorization") != nil
+      }
       scene.expect(leaked.isEmpty, "leaked: \(leaked.map(\.request))")
       let shown = "\(try scene.mount.status())" + scene.mount.process.standardErrorSoFar
       scene.expect(!shown.contains("planted-"), "shown: \(shown)")

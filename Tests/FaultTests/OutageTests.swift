@@ -27,7 +27,8 @@ struct OutageTests {
       // Not all may get their turn while the answers stall: what is stored is counted.
       let heads = Reader.sideBySide(timeout: FaultRun.bound, openers)
       let stored = heads.indices.filter { heads[$0]?.bytes == 16 << 10 }
-      scene.expect(heads.allSatisfy { $0 != nil && $0?.wrongAt == nil }, "heads: \(heads.filter { $0 == nil }.count) hang")
+      scene.expect(
+        heads.allSatisfy { $0 != nil && $0?.wrongAt == nil }, "heads: \(heads.filter { $0 == nil }.count) hang")
       scene.expect(!stored.isEmpty, "no head was read")
 
       try scene.origin.setUp(false)

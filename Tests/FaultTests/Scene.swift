@@ -12,8 +12,8 @@ struct Scene {
   var origin: Origin { stage.origin }
   var file: String { mount.file(FaultStage.name) }
 
-  mutating func expect(_ holds: Bool, _ what: @autoclosure () -> String) {
-    if !holds { problems.append(what()) }
+  mutating func expect(_ holds: Bool, _ what: String) {
+    if !holds { problems.append(what) }
   }
 
   /// Runs `body` on a thread of its own; nil (and a problem) when it hangs.
@@ -84,7 +84,9 @@ func onMount(
       if scene.problems.isEmpty, mount.process.isRunning, let problem = try mount.unmount() {
         scene.problems.append(problem)
       }
-      if !scene.problems.isEmpty { scene.problems.append("log: " + String(mount.process.standardErrorSoFar.suffix(3000))) }
+      if !scene.problems.isEmpty {
+        scene.problems.append("log: " + String(mount.process.standardErrorSoFar.suffix(3000)))
+      }
       return scene.problems
     }
   }

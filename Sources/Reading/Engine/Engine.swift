@@ -218,7 +218,9 @@ final class Engine: @unchecked Sendable {
         putAway(source)
       }
     }
-    if sweeping, let cursor = resumeCursor, sources.values.count(where: { $0.continues && $0.failure == nil }) < Self.resumed {
+    if sweeping, let cursor = resumeCursor,
+      sources.values.count(where: { $0.continues && $0.failure == nil }) < Self.resumed
+    {
       resumeCursor = nil
       keeper.perform { [self] in resumeMore(after: cursor) }
     }

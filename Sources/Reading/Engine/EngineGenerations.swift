@@ -34,6 +34,7 @@ extension Engine {
     let isOtherMirror = source.generationMirror.map { $0 != running.mirror } ?? false
     switch GenerationCheck.compare(found, with: known) {
     case .same where !isOtherMirror || source.content.source.checksum != nil || !hasStored(source):
+      if source.suspect != nil { source.refutations += 1 }
       source.suspect = nil
       source.generationMirror = running.mirror
       return .accepted
@@ -143,6 +144,9 @@ extension Engine {
     if source.suspect == found {
       // What was asked for before the doubt is no second opinion.
       guard running.kind == .confirm else { return .refused }
+      // An origin whose answers were contradicted before has to agree with itself more often.
+      source.agreements += 1
+      guard source.agreements > min(source.refutations, 2) else { return .refused }
       return supersede(source, by: found, running) ? .accepted : .refused
     }
     if source.suspectAnswers > Self.mostSuspects {
@@ -154,6 +158,7 @@ extension Engine {
     }
     Log.info("\(source.content.path): the origin seems to have another version; asking once more")
     source.suspect = found
+    source.agreements = 0
     return .refused
   }
 
@@ -189,7 +194,8 @@ extension Engine {
       for probe in waiting.probes { port.reply(probe.ticket, error: .stale) }
       for change in renumbered { port.invalidate(parent: change.parent, name: change.name) }
       for other in source.transfers where other.active.id != running?.active.id { cancel(other.active.id, of: source) }
-      let reason = running == nil ? "a new inode, as open handles keep a copy that was touched" : "a new version at the origin"
+      let reason =
+        running == nil ? "a new inode, as open handles keep a copy that was touched" : "a new version at the origin"
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(oldID ?? 0))")
       dropIfUnused(old)
       return true

@@ -89,7 +89,9 @@ extension Engine {
   private func confirmation(_ source: Source, _ reads: [ByteRange], _ stored: ByteRangeSet) -> ByteRange? {
     if source.knowsNoRanges { return nil }
     let head = ByteRange(0, Planner.headLength)
-    guard let size = source.content.guarded.withLock({ $0.state.size }), source.confirmations % 2 == 0 else { return head }
+    guard let size = source.content.guarded.withLock({ $0.state.size }), source.confirmations % 2 == 0 else {
+      return head
+    }
     let start = reads.map(\.start).min() ?? 0
     guard let gap = stored.firstGap(in: ByteRange(min(start, size), size)) else { return head }
     return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))

@@ -97,6 +97,10 @@ final class Source {
   var suspect: GenerationCheck.Identity?
   /// Answers of another generation since the last byte that was missing.
   var suspectAnswers = 0
+  /// Answers that agreed with the suspect, asked for on its account.
+  var agreements = 0
+  /// How often a suspect was contradicted by an answer of the known generation.
+  var refutations = 0
   /// How often a second opinion was asked for.
   var confirmations = 0
   /// The rest of the file is wanted: it was played, or the policy or a user says so.
