@@ -75,11 +75,6 @@ final class FaultMount: Sendable {
       [builtProduct("mediafs"), "fetch", file(name)], environment: environment, timeout: 120)
   }
 
-  /// Drops what is stored of a file.
-  func clear(_ name: String) throws {
-    _ = try Command.run([builtProduct("mediafs"), "clear", file(name)], environment: environment, timeout: 120)
-  }
-
   /// Unmounts in order: what is wrong about how that went, nil for nothing.
   func unmount() throws -> String? {
     let result = try Command.run(

@@ -35,10 +35,12 @@ struct Scene {
   }
 
   /// Opens and reads the file until a reader gets all of it, in one generation.
-  mutating func readUntilWhole(size: Int64, pattern: String = FaultStage.path, generation: UInt64 = 1) {
+  mutating func readUntilWhole(
+    _ ranges: [ByteRange] = [ByteRange(0, .max)], size: Int64, pattern: String = FaultStage.path, generation: UInt64 = 1
+  ) {
     var last: ReadOutcome?
     let isWhole = eventually(timeout: FaultRun.bound, interval: 0.2) {
-      last = read(pattern: pattern, generations: generation...generation)
+      last = read(ranges, pattern: pattern, generations: generation...generation)
       return last == nil || last?.error == nil && last?.wrongAt == nil && last?.bytes == size
     }
     expect(isWhole, "never whole: \(last.map { "\($0)" } ?? "")")
