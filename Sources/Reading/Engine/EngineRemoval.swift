@@ -44,6 +44,7 @@ extension Engine {
     let isFree = table.withLock { table -> Bool in
       guard table.current[key] == nil else { return false }
       table.leaving.insert(key)
+      table.departures += 1
       return true
     }
     guard isFree else { return false }

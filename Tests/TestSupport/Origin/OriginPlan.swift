@@ -97,7 +97,9 @@ extension Origin {
     guard let prefix = folders.keys.filter({ path.hasPrefix($0) }).max(by: { $0.utf8.count < $1.utf8.count }),
       let folder = folders[prefix], !path.split(separator: "/").contains("..")
     else { return nil }
-    return OriginResource(file: folder + "/" + path.dropFirst(prefix.count))
+    // As web servers do: what stands for a folder is its index page.
+    let file = folder + "/" + path.dropFirst(prefix.count)
+    return OriginResource(file: path.hasSuffix("/") ? file + "index.html" : file)
   }
 
   private func plan(

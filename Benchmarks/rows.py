@@ -1,0 +1,57 @@
+"""Rows of the table, and the samples they are made of."""
+
+import statistics
+import threading
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+
+@dataclass
+class Row:
+    """One figure. `limit`: what physics allows. `goal`: the most (with `more`: the least) that it may be, as a multiple of
+    the limit, or of the system `of`, or (`absolute`, or a limit of 0) as it is."""
+    id: str
+    title: str
+    unit: str
+    limit: Optional[float] = None
+    goal: Optional[float] = None
+    of: Optional[str] = None
+    more: bool = False
+    absolute: bool = False
+    how: str = ""
+    measure: Optional[Callable] = None
+
+
+class Results:
+    """Samples by row and system."""
+
+    def __init__(self, kinds):
+        self.kinds = kinds
+        self.samples = {}
+        self.notes = {}
+        self.lock = threading.Lock()
+
+    def add(self, row, system, value, note=None):
+        name = system if isinstance(system, str) else system.name
+        with self.lock:
+            self.samples.setdefault(row, {}).setdefault(name, []).append(value)
+            if note:
+                self.notes.setdefault(row, {}).setdefault(name, []).append(note)
+
+    def of(self, row, system):
+        return self.samples.get(row, {}).get(system, [])
+
+    def median(self, row, system):
+        values = self.of(row, system)
+        return statistics.median(values) if values else None
+
+
+def systems(results, purpose=None):
+    """A new one of each kind that is compared, tuned for a purpose ("copy") where it can be."""
+    return [kind(purpose) for kind in results.kinds]
+
+
+def percentile(values, share):
+    """The smallest value that `share` of all values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -(-len(ordered) * share // 1) - 1).__int__())]
