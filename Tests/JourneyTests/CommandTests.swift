@@ -71,7 +71,7 @@ import Testing
         for name in ["whole", "old", "middle", "new"] { origin.add("/\(name).bin", size: size) }
         try journey.mount(
           ["whole", "old", "middle", "new"].map { origin.url("/\($0).bin") + "\n" }.joined(), "--continue", "never",
-          "--max-size", "5M")
+          "--max-size", "5M", "-v")
         #expect(try journey.mediafs("fetch", "--wait", journey.at("whole.bin")).status == 0)
         for name in ["old", "middle", "new"] {
           try journey.python(reader, journey.at("\(name).bin"), "0:2000000")
@@ -80,7 +80,7 @@ import Testing
         }
         try journey.wait(for: "remote", "old.bin")
         let status = try journey.status()
-        #expect(try status.file("new.bin").stored >= 2_000_000)
+        #expect(try status.file("new.bin").stored >= 2_000_000, "\(status.files)\n\(journey.log)")
         #expect(try status.file("whole.bin").state == "complete", "completed copies never go by themselves")
         #expect(status.files.filter { $0.state == "partial" }.reduce(0) { $0 + $1.stored } <= 5 << 20)
         try journey.succeed(["cmp", journey.at("old.bin"), try journey.original("old.bin", size: size)])
