@@ -214,13 +214,16 @@ final class Keeper: @unchecked Sendable {
   private func snapshot(
     _ content: Content, isDirty: Bool, syncing: Bool, _ now: Instant
   ) -> (change: CatalogChange?, isSynced: Bool)? {
+    let isFull = self.isFull
     let taken = content.guarded.withLock { guarded -> (Int64, ByteRangeSet, ServedFile, Bool)? in
       guard !guarded.isFrozen, let generation = guarded.generation, let file = guarded.file else { return nil }
       guarded.state.isDirty = false
       // Until the catalog has it, the content may not be put away: it would be loaded again with less.
       if isDirty { guarded.isCommitting = true }
       let isOld = guarded.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
-      let isDue = syncing || isOld || guarded.unsynced >= Self.syncBytes
+      // At a limit what nobody has open is synced at once: only then it can be put away, and evicted.
+      let isWanted = isFull && guarded.state.opens == 0
+      let isDue = syncing || isOld || isWanted || guarded.unsynced >= Self.syncBytes
       return (generation.id, guarded.state.stored, file, isDue && guarded.unsynced > 0)
     }
     guard let (id, stored, file, mustSync) = taken else { return nil }
