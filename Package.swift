@@ -63,6 +63,7 @@ let package = Package(
       "AttackTests", ["Manifest", "Storing", "Fetching", "Control", "Server", "CSystem", "mediafs", "mount-helper"]),
     tests("JourneyTests", ["mediafs", "mount-helper"]),
     tests("CrashTests", ["mediafs", "mount-helper", "Server", "Storing", "Manifest"]),
+    tests("FaultTests", ["mediafs", "mount-helper"]),
   ],
   swiftLanguageModes: [.v6]
 )

@@ -82,10 +82,11 @@ static inline int cfuse_backing_open(int device, int fd) {
   return id > 0 ? id : id == 0 ? -EIO : -errno;
 }
 
-/// Forgets a backing id; open handles go on with the file. It fails only for an id that is gone, as when the mount is.
-static inline void cfuse_backing_close(int device, int32_t id) {
+/// Forgets a backing id, for new opens; open handles go on with the file. 0, or a negated errno: for an id that is gone,
+/// as all are when the mount is.
+static inline int cfuse_backing_close(int device, int32_t id) {
   uint32_t number = (uint32_t)id;
-  ioctl(device, _IOW(229, 2, uint32_t), &number);
+  return ioctl(device, _IOW(229, 2, uint32_t), &number) == 0 ? 0 : -errno;
 }
 
 /// Answers an open of a file that the kernel reads from the backing file `id`: 0, or a negated errno. The page cache is

@@ -14,7 +14,7 @@ extension Session {
     while true {
       let decision = openFiles.withLock { $0.count(inode, copy: copy, backing: backing) }
       if let backing, backing > 0, decision != .open(.passthrough(backing: backing)) {
-        cfuse_backing_close(descriptor, backing)  // another open was faster
+        closeBacking(backing)  // another open was faster
       }
       switch decision {
       case .open(let way): return way
@@ -26,7 +26,15 @@ extension Session {
 
   /// Takes back what ``counted(_:_:)`` counted.
   func uncount(_ inode: Inode) {
-    if let backing = openFiles.withLock({ $0.release(inode) }) { cfuse_backing_close(descriptor, backing) }
+    if let backing = openFiles.withLock({ $0.release(inode) }) { closeBacking(backing) }
+  }
+
+  private func closeBacking(_ backing: Int32) {
+    let result = cfuse_backing_close(descriptor, backing)
+    // ENOTTY: serving has ended, and the device is /dev/null.
+    if result != 0 && result != -ENOTTY {
+      Log.debug("backing file \(backing) is not closed: \(Errno(rawValue: -result))")
+    }
   }
 
   /// Answers an open that is counted. False when the kernel does not want it any more.

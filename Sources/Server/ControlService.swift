@@ -24,8 +24,14 @@ final class ControlService: ControlHandler {
     }
   }
 
-  func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals { try status.totals(query) }
-  func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage { try status.page(query) }
+  func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
+    fileSystem.commit()  // a file that failed just now counts
+    return try status.totals(query)
+  }
+  func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+    if query.after == nil { fileSystem.commit() }
+    return try status.page(query)
+  }
   func stop() { end() }
 
   func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget] {
@@ -121,10 +127,16 @@ final class ControlService: ControlHandler {
 extension FileStatus {
   /// The file system's word for it.
   init(_ report: FileReport) {
+    let advice: String? =
+      switch report.state {
+      case .failed: "open the file or fetch it, to try again"
+      case .modified: "move the copy elsewhere to have the original fetched again"
+      default: nil
+      }
     self.init(
       path: report.path, state: FileState(rawValue: report.state.rawValue) ?? .failed, stored: report.stored,
       size: report.size, ranges: report.ranges.ranges.map { [$0.start, $0.end] }, rate: report.rate,
       transfers: report.transfers, error: report.error,
-      advice: report.error == nil ? nil : report.state == .failed ? "open the file or fetch it, to try again" : nil)
+      advice: report.error == nil ? nil : advice)
   }
 }

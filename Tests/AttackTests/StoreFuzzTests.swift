@@ -19,7 +19,8 @@ struct StoreFuzzTests {
       }
       let kept = set.encoded.withUnsafeBytes { ByteRangeSet(encoded: $0) }
       #expect(kept == set, "\(place)")
-      let bytes = random.oneIn(3) ? random.bytes(60) : random.mutated(set.encoded, tokens: [[0xFF], [0x80, 0x80], [0x7F]])
+      let bytes =
+        random.oneIn(3) ? random.bytes(60) : random.mutated(set.encoded, tokens: [[0xFF], [0x80, 0x80], [0x7F]])
       guard let found = bytes.withUnsafeBytes({ ByteRangeSet(encoded: $0) }) else { return }
       read += 1
       var end: Int64 = -1
@@ -36,7 +37,8 @@ struct StoreFuzzTests {
     let key = ResourceKey(url: "http://h/")
     Fuzzing("source", cases: 6000).run { random, place in
       var entry = ManifestEntry(
-        line: 1, urls: ["http://h/a", "http://i/b"], folder: [], name: "a", mayGainExtension: random.oneIn(2), headers: [],
+        line: 1, urls: ["http://h/a", "http://i/b"], folder: [], name: "a", mayGainExtension: random.oneIn(2),
+        headers: [],
         userAgent: random.oneIn(2) ? "x" : nil, referer: nil,
         checksum: random.oneIn(2) ? Checksum(algorithm: .md5, digest: Array(repeating: 7, count: 16)) : nil, key: key)
       if random.oneIn(2) { entry.headers = [HTTPHeader(name: "a", value: "b")] }
@@ -61,10 +63,13 @@ struct StoreFuzzTests {
       let mounts = folder.file("mediafs/mounts")
       let name = try #require(try names(in: mounts).first)
       let good = try contents(of: "\(mounts)/\(name)")
-      let words = tokens("\n", "=", "\\", "\\n", "mountpoint=", "mediafs mount 2\n", "\0", "\u{301}", "/..", "store=", "\r")
+      let words = tokens(
+        "\n", "=", "\\", "\\n", "mountpoint=", "mediafs mount 2\n", "\0", "\u{301}", "/..", "store=", "\r")
       try Fuzzing("mounts", cases: 500).run { random, place in
         try folder.write(random.mutated(good, tokens: words), to: "mediafs/mounts/\(name)")
-        for record in try registry.all() { #expect(!record.mountpoint.utf8.contains(0) || !record.store.isEmpty, "\(place)") }
+        for record in try registry.all() {
+          #expect(!record.mountpoint.utf8.contains(0) || !record.store.isEmpty, "\(place)")
+        }
         do throws(StoreError) {
           if let found = try registry.find(mountpoint: "/mnt/a\nb\\") {
             #expect(found.mountpoint.utf8.elementsEqual("/mnt/a\nb\\".utf8), "\(place)")

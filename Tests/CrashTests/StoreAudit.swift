@@ -16,6 +16,9 @@ struct StoreAudit {
   /// What is wrong.
   private(set) var problems: [String] = []
 
+  /// Begins; the copies of those generations must be whole.
+  init(complete: Set<Int64> = []) { self.complete = complete }
+
   /// Looks at the store at `path`. `boot`: as in another boot, nil for this one. `stamps`: whether the library's copies
   /// must look as when they were placed, or only have the right bytes.
   mutating func look(at path: String, boot: String? = nil, stamps: Bool = true, everything: Bool = false) throws {

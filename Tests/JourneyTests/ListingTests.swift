@@ -34,8 +34,10 @@ import Testing
 
   @Test(arguments: Traveller.all) func bodiesWithoutALengthAreReadToTheirEnd(_ traveller: Traveller) throws {
     try withJourney(traveller) { journey in
-      try withOrigin { origin in
-        let size = Int64(2 << 20) + 4321
+      var settings = OriginSettings()
+      settings.lineRate = 40e6  // a shaped line has small buffers: little is sent that nobody read
+      try withOrigin(settings) { origin in
+        let size = Int64(8 << 20) + 4321
         let faults: [(String, [OriginFault])] = [
           ("chunked.bin", [.ignoreRange(), .chunked()]), ("close.bin", [.ignoreRange(), .noContentLength]),
           ("old.bin", [.ignoreRange(), .noContentLength, .http10]), ("cat.bin", [.ignoreRange(), .chunked(trailers: true)]),
@@ -47,7 +49,7 @@ import Testing
         }
         try journey.mount(faults.map { origin.url("/\($0.0)") + "\n" }.joined())
         for (name, _) in faults {
-          let (copy, original) = (journey.folder.file("copy"), journey.folder.file("originals/\(name)"))
+          let (copy, original) = (journey.folder.file("copy of \(name)"), journey.folder.file("originals/\(name)"))
           if name == "cat.bin" {
             try journey.shell(#"cat "$1" >"$2""#, journey.at(name), copy)
           } else {
@@ -57,7 +59,9 @@ import Testing
           try journey.wait(for: "complete", name)
           try journey.succeed(["cmp", journey.kept(name), original])
           #expect(try journey.succeed(["stat", "-c", "%s", journey.at(name)]) == "\(size)\n")
-          #expect(origin.log.bytesSent(of: "/\(name)") == size, "\(name) was sent once")
+          // Once, but for looks at its head that were broken off.
+          let sent = origin.log.bytesSent(of: "/\(name)")
+          #expect(sent >= size && sent <= size + 2 << 20, "\(name): \(sent) bytes were sent")
         }
       }
     }

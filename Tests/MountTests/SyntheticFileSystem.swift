@@ -71,6 +71,8 @@ final class SyntheticFileSystem: Served {
     var port: (any ReplyPort)?
     var nodes: [Inode: Node] = [:]
     var sizeKnown: Set<Inode> = []
+    /// Files that are complete.
+    var copies: [Inode: ServedFile] = [:]
     var parked: [Ticket: Parked] = [:]
     /// Tickets that the replier leaves alone.
     var held: Set<Ticket> = []
@@ -181,7 +183,7 @@ final class SyntheticFileSystem: Served {
         return .parked
       default:
         state.opens += 1
-        return .now(OpenMode(directIO: node.behaviour == .stream))
+        return .now(OpenMode(directIO: node.behaviour == .stream, copy: state.copies[inode]))
       }
     }
   }
@@ -209,6 +211,11 @@ final class SyntheticFileSystem: Served {
     let port = state.withLock { state in
       state.renewals += 1
       state.opens -= 1
+      if var node = state.nodes[inode] {
+        state.nodes[inode]?.name = ""  // open handles still ask for its attributes
+        node.inode += 1_000_000
+        state.nodes[node.inode] = node
+      }
       return state.port
     }
     port?.reply(ticket, error: .stale)

@@ -73,6 +73,8 @@ final class Content: Sendable {
     var file: ServedFile?
     /// nil until the origin answered for the first time.
     var generation: GenerationRecord?
+    /// The catalog's generation, when that is of no use any more: forgotten once another is known.
+    var abandoned: Int64?
     var phase = Phase.partial
     /// The part of `state.stored` that is known to be on disk.
     var synced = ByteRangeSet()
@@ -83,6 +85,8 @@ final class Content: Sendable {
     var isCommitting = false
     /// Whether its file is being taken away: nothing may be written until that is done.
     var isFrozen = false
+    /// Whether it was put away: whoever still holds it is to ask for the resource again. What is parked here would be lost.
+    var isAway = false
     var activity = Activity()
   }
 
@@ -109,19 +113,20 @@ final class Content: Sendable {
     self.guarded = Lock(guarded)
   }
 
-  /// A read; `.parked` means that the planner must be woken.
+  /// A read; `.parked` means that the planner must be woken. nil when the content was put away meanwhile.
   func read(
-    at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32
-  ) -> Answer<Int> {
-    let now = Instant.now
+    at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32, now: Instant
+  ) -> Answer<Int>? {
     var file: ServedFile?
-    let decision = guarded.withLock { guarded in
+    let decision = guarded.withLock { guarded -> ContentState.ReadDecision? in
+      if guarded.isAway { return nil }
       let decision = guarded.state.read(
         at: offset, count: buffer.count, ticket: ticket, process: process, now: now)
       if case .hit(let count) = decision, count > 0 { file = guarded.file }
       return decision
     }
     switch decision {
+    case nil: return nil
     case .hit(0): return .now(0)
     case .hit(let count):
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])

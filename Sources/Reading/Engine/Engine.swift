@@ -43,6 +43,7 @@ final class Engine: @unchecked Sendable {
 
   let store: StoreAccess
   let options: ReadingOptions
+  let clock: Clock
   /// Shown as the time of what has none of its own, in seconds since 1970.
   let mountedAt: Int64
   /// Generations from this id on began in this mount.
@@ -70,17 +71,19 @@ final class Engine: @unchecked Sendable {
   private var resumeCursor: Int64?
   private var nextTick = Instant.never
   private var nextSweep = Instant(nanoseconds: 0)
-  var random = SystemRandomNumberGenerator()
+  /// The jitter of retries, in 0..<1; a test gives its own.
+  var jitter: @Sendable () -> Double = { Double.random(in: 0..<1) }
   /// Replies are read into this: as long as the longest READ.
   let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
 
-  init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
+  init(store: StoreAccess, options: ReadingOptions, clock: Clock = .system) throws(StoreError) {
     self.store = store
     self.options = options
+    self.clock = clock
     mountedAt = Int64(time(nil))
     firstIDOfMount = try store.catalog.nextID()
     allowance = RateAllowance(limit: options.rateLimit)
-    keeper = Keeper(store: store, options: options)
+    keeper = Keeper(store: store, options: options, clock: clock)
     finisher = Finisher(store: store)
     keeper.engine = self
     finisher.engine = self
@@ -141,7 +144,9 @@ final class Engine: @unchecked Sendable {
       if source.content !== content && isCurrent { source.content = content }
       return source
     }
-    let source = Source(content: content, timeout: options.timeout)
+    // The command may be older than a new generation of its resource.
+    let current = table.withLock { $0.current[content.key] } ?? content
+    let source = Source(content: current, timeout: options.timeout)
     sources[content.key] = source
     return source
   }
@@ -213,7 +218,7 @@ final class Engine: @unchecked Sendable {
         putAway(source)
       }
     }
-    if sweeping, let cursor = resumeCursor, sources.values.count(where: { $0.continues }) < Self.resumed {
+    if sweeping, let cursor = resumeCursor, sources.values.count(where: { $0.continues && $0.failure == nil }) < Self.resumed {
       resumeCursor = nil
       keeper.perform { [self] in resumeMore(after: cursor) }
     }
@@ -226,13 +231,16 @@ final class Engine: @unchecked Sendable {
 
   /// Forgets a resource that nobody uses; the catalog knows all that is worth knowing.
   private func putAway(_ source: Source) {
-    guard source.transfers.isEmpty, !source.continues else { return }
+    guard source.transfers.isEmpty, !source.continues || source.failure != nil else { return }
     let content = source.content
     let isIdle = table.withLock { table -> Bool in
-      let idle = content.guarded.withLock { guarded in
+      let idle = content.guarded.withLock { guarded -> Bool in
         // What is not synced yet keeps it: the keeper commits from this object, and a second one would know less.
-        guarded.state.opens == 0 && !guarded.state.hasWaiters && !guarded.state.isDirty && guarded.unsynced == 0
+        let idle =
+          guarded.state.opens == 0 && !guarded.state.hasWaiters && !guarded.state.isDirty && guarded.unsynced == 0
           && guarded.phase != .completing && !guarded.isFrozen && !guarded.isCommitting
+        guarded.isAway = idle  // nothing can be parked in it from here on
+        return idle
       }
       if idle { table.remove(content) }
       return idle

@@ -24,7 +24,7 @@ extension Engine {
       }
       refuse(running.mirror, of: source, failure)
     case .transient:
-      source.retry.failed(failure, now: now, random: Double.random(in: 0..<1, using: &random))
+      source.retry.failed(failure, now: now, random: jitter())
       if failure.status == 429 || failure.status == 503 {
         hosts[running.host]?.pushedBack()
         source.lanes.pushedBack(now: now)
@@ -44,7 +44,7 @@ extension Engine {
         source.unusable = 0
         refuse(running.mirror, of: source, failure)
       } else {
-        source.retry.failed(failure, now: now, random: Double.random(in: 0..<1, using: &random))
+        source.retry.failed(failure, now: now, random: jitter())
       }
     case .unsatisfiable(let total):
       unsatisfiable(source, running, total: total, failure, now)
@@ -77,7 +77,7 @@ extension Engine {
 
   /// Nothing more is asked for; who waits is told.
   func fail(_ source: Source, _ error: Errno, _ message: String) {
-    let now = Instant.now
+    let now = clock.now
     source.failure = (error, message)
     source.lastMessage = message
     Log.warning("\(source.content.path): \(message)")
@@ -178,8 +178,12 @@ extension Engine {
   /// A transfer that brings nothing is ended and made anew: sooner when somebody waits.
   private func dropStalled(_ source: Source, _ hasWaiters: Bool, _ now: Instant) {
     let patience = hasWaiters ? max(2, min(10, options.timeout / 3)) : max(10, options.timeout)
+    // With nobody waiting nobody's deadline ends a trickle: less than 1 KiB/s is a stall here too.
+    let trickles = !hasWaiters && source.progress.total(now: now) < Int64(options.timeout * 1024)
     for index in source.transfers.indices where !source.transfers[index].isCancelled {
-      guard now.seconds(since: source.transfers[index].lastByte) > patience else { continue }
+      let running = source.transfers[index]
+      let isSilent = now.seconds(since: running.lastByte) > patience
+      guard isSilent || (trickles && now.seconds(since: running.started) > patience) else { continue }
       source.transfers[index].stalled = true
       cancel(source.transfers[index].active.id, of: source)
     }

@@ -35,7 +35,6 @@ extension Engine {
     switch GenerationCheck.compare(found, with: known) {
     case .same where !isOtherMirror || source.content.source.checksum != nil || !hasStored(source):
       source.suspect = nil
-      source.suspectAnswers = 0
       source.generationMirror = running.mirror
       return .accepted
     case .same, .different:
@@ -80,12 +79,18 @@ extension Engine {
       source.generationMirror = running.mirror
       let length: Length = found.size.map { .known($0) } ?? .growing(0)
       let generation = record
-      let released = content.guarded.withLock { guarded in
+      let (released, abandoned) = content.guarded.withLock { guarded in
+        let abandoned = guarded.abandoned
+        guarded.abandoned = nil
         guarded.generation = generation
         guarded.file = file
         let released = guarded.state.identified(length)
         guarded.state.opens += released.probes.count { $0.kind == .open }
-        return released
+        return (released, abandoned)
+      }
+      if let abandoned {
+        keeper.record(.forgotten(generation: abandoned))
+        _ = try PartialFile.remove(abandoned, in: store.folder)
       }
       keeper.record(.learned(record), promptly: true)
       for probe in released.probes { answer(probe, content) }
@@ -136,11 +141,12 @@ extension Engine {
     }
     source.suspectAnswers += 1
     if source.suspect == found {
+      // What was asked for before the doubt is no second opinion.
+      guard running.kind == .confirm else { return .refused }
       return supersede(source, by: found, running) ? .accepted : .refused
     }
     if source.suspectAnswers > Self.mostSuspects {
       source.suspect = nil
-      source.suspectAnswers = 0
       let failure = TransferFailure(
         kind: .transient, status: 200, message: "the origin gives another version of the file with every answer")
       failed(source, running, failure, now)
@@ -169,6 +175,7 @@ extension Engine {
       guarded.state.length = found.size.map { .known($0) } ?? .growing(0)
       let new = Content(replacing: old, guarded: guarded)
       table.withLock { table in
+        table.departures += 1
         table.current[source.key] = new
         for change in renumbered { table.contents[change.new] = new }
       }

@@ -9,7 +9,8 @@ extension Engine {
   /// it is not put away in between. ESTALE for a generation that another took the place of.
   func content(of inode: Inode, opening: Bool = false) throws(Errno) -> Content {
     while true {
-      if let content = inMemory(inode, opening: opening) { return content }
+      let (there, departures) = inMemory(inode, opening: opening)
+      if let there { return there }
       guard let entry = try io({ () throws(StoreError) in try store.catalog.entry(inode) }) else {
         let isOld = try io { () throws(StoreError) in try store.catalog.superseded(inode: inode) } != nil
         throw isOld ? .stale : .notFound
@@ -22,7 +23,8 @@ extension Engine {
       }
       let loaded = try load(entry)
       let content = table.withLock { table -> Content? in
-        if table.leaving.contains(entry.node.key) { return nil }
+        // What was read of the catalog may be of before a clearing, an eviction or another generation.
+        if table.leaving.contains(entry.node.key) || table.departures != departures { return nil }
         let content = table.insert(loaded, inode: inode)
         if opening { content.guarded.withLock { $0.state.opens += 1 } }
         return content
@@ -34,11 +36,11 @@ extension Engine {
     }
   }
 
-  private func inMemory(_ inode: Inode, opening: Bool) -> Content? {
+  private func inMemory(_ inode: Inode, opening: Bool) -> (Content?, departures: UInt64) {
     table.withLock { table in
-      guard let content = table.contents[inode] else { return nil }
+      guard let content = table.contents[inode] else { return (nil, table.departures) }
       if opening { content.guarded.withLock { $0.state.opens += 1 } }
-      return content
+      return (content, table.departures)
     }
   }
 
@@ -66,7 +68,8 @@ extension Engine {
       guarded.generation?.state = .partial
       guarded.generation?.copy = nil
     } else if generation.size == nil {
-      // Without a length nothing says what is missing: it is fetched anew, from its start.
+      // Without a length nothing says what is missing: it is fetched anew, from its start, as another generation.
+      guarded.abandoned = generation.id
       guarded.generation = nil
       return
     } else if generation.validators.isEmpty, !keptThisMount(generation) {
@@ -78,7 +81,7 @@ extension Engine {
       // Of what a killed server left, only what was synced is known to survive a power loss.
       guarded.synced = guarded.state.stored.intersection(generation.synced)
       guarded.unsynced = guarded.state.stored.count - guarded.synced.count
-      if guarded.unsynced > 0 { guarded.unsyncedSince = Instant.now }
+      if guarded.unsynced > 0 { guarded.unsyncedSince = clock.now }
     }
     guarded.file = ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true))
   }

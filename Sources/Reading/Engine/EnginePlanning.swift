@@ -36,7 +36,7 @@ extension Engine {
     guard !isFrozen, phase == .partial, source.failure == nil else { return }
     let continues = mayContinue(source)
     if source.suspect != nil {
-      if waits || continues { want(source, range: ByteRange(0, Planner.headLength), .confirm, waits, now) }
+      if waits || continues { want(source, range: confirmation(source, reads, stored), .confirm, waits, now) }
       return
     }
     switch length {
@@ -82,6 +82,16 @@ extension Engine {
         }
       }
     }
+  }
+
+  /// What to ask for a second opinion: what is missing, so that one answer of an origin with two minds is of use; every
+  /// second time the head, which a shorter generation has too.
+  private func confirmation(_ source: Source, _ reads: [ByteRange], _ stored: ByteRangeSet) -> ByteRange {
+    let head = ByteRange(0, Planner.headLength)
+    guard let size = source.content.guarded.withLock({ $0.state.size }), source.confirmations % 2 == 0 else { return head }
+    let start = reads.map(\.start).min() ?? 0
+    guard let gap = stored.firstGap(in: ByteRange(min(start, size), size)) else { return head }
+    return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
   }
 
   /// Whether the end of a file is worth asking for, once: it was opened by something that is no looker, and has an end of
@@ -158,6 +168,7 @@ extension Engine {
       Running(
         active: active, kind: start.kind, mirror: source.mirror, host: host, isResolved: isResolved, started: now,
         lastByte: now))
+    if start.kind == .confirm { source.confirmations += 1 }
     source.wantsHead = false
     owners[id] = source
     Log.debug("transfer \(id.rawValue): \(start.purpose) \(range) of \(source.content.path)")
@@ -176,7 +187,7 @@ extension Engine {
   func setWaits(_ source: Source, _ waits: Bool) {
     if let host = source.waitsOn {
       hosts[host, default: newHost].waiting -= 1
-      hosts[host]?.lastWait = Instant.now
+      hosts[host]?.lastWait = clock.now
       source.waitsOn = nil
     }
     if waits {

@@ -17,6 +17,7 @@ extension Engine {
           guarded.file = nil
           guarded.state.stored = ByteRangeSet()
           guarded.state.isDirty = false
+          guarded.state.runs = ReaderRuns()  // who read before is not read ahead for: it would all come back at once
           guarded.synced = ByteRangeSet()
           guarded.unsynced = 0
           guarded.unsyncedSince = nil
@@ -43,6 +44,7 @@ extension Engine {
     let isFree = table.withLock { table -> Bool in
       guard table.current[key] == nil else { return false }
       table.leaving.insert(key)
+      table.departures += 1
       return true
     }
     guard isFree else { return false }

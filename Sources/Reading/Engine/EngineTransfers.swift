@@ -5,7 +5,7 @@ import Storing
 /// What transfers bring: from a response's head to stored bytes and answered reads.
 extension Engine: TransferClient {
   func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
-    let now = Instant.now
+    let now = clock.now
     guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
       return false
     }
@@ -26,6 +26,7 @@ extension Engine: TransferClient {
     guard let index = source.transfers.firstIndex(where: { $0.active.id == id }) else { return false }
     switch head.body {
     case .part(let range, _):
+      noteLength(range, asked: asked, source)
       source.transfers[index].active.position = range.start
       source.transfers[index].active.end = range.end
       source.transfers[index].active.isStream = false
@@ -41,11 +42,21 @@ extension Engine: TransferClient {
     return true
   }
 
+  /// An origin may send less than was asked for. One that sends next to nothing each time is asked for the whole.
+  private func noteLength(_ range: ByteRange, asked: ByteRange?, _ source: Source) {
+    guard let asked, range.end < asked.end, range.count < Planner.smallestWindow / 2 else {
+      source.shortAnswers = 0
+      return
+    }
+    source.shortAnswers += 1
+    if source.shortAnswers >= 4 { source.knowsNoRanges = true }
+  }
+
   func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool {
     guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
       return false
     }
-    let now = Instant.now
+    let now = clock.now
     let count = bytes.count
     let start = source.transfers[index].active.position
     source.transfers[index].active.position = start + Int64(count)
@@ -56,18 +67,34 @@ extension Engine: TransferClient {
     source.lanes.received(count)
     allowance.took(Int64(count))
     source.lastBytes = now
-    source.progress.add(Int64(count), now: now)
     hosts[source.transfers[index].host]?.line.received(count, now: now)
     dirty.insert(source.key)
+    let before = source.freshBytes
     guard land(bytes, at: start, source) else { return false }
+    let fresh = source.freshBytes - before
+    if fresh > 0 {
+      source.transfers[index].fresh += fresh
+      source.fruitless = 0
+      source.suspectAnswers = 0
+    }
+    // A stream runs over what is stored before it comes to what is missing: progress, unless it never gets there.
+    if fresh > 0 || source.fruitless < 2 { source.progress.add(Int64(count), now: now) }
     let running = source.transfers[index]
     // A look at an origin without ranges takes the head and no more.
-    if running.active.isStream, running.active.position >= Planner.headLength, !source.continues,
-      !source.content.guarded.withLock({ $0.state.hasWaiters })
-    {
-      return false
+    return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(source, now)
+  }
+
+  /// Whether a body that can only be had from its start is to go on. Breaking it off means all of it anew for the next read,
+  /// and a reader waits only now and then: whoever has it open, or read of it just now, is still reading.
+  private func isWorthGoingOn(_ source: Source, _ now: Instant) -> Bool {
+    if source.continues { return true }
+    let (waits, readers) = source.content.guarded.withLock { guarded in
+      let recent = guarded.state.runs.runs.filter {
+        guarded.state.opens > 0 || now.seconds(since: $0.lastRead) < ReaderRuns.longestPause
+      }
+      return (guarded.state.hasWaiters, recent.map(\.process))
     }
-    return true
+    return waits || readers.contains { !isLooker($0, source) }
   }
 
   /// Writes what is not stored yet and answers the reads that are whole with it. False when it cannot be kept.
@@ -98,6 +125,7 @@ extension Engine: TransferClient {
         let wasClean = !guarded.state.isDirty
         return (guarded.state.landed(gap), wasClean)
       }
+      source.freshBytes += gap.count
       if wasClean { keeper.markDirty(content) }
       if let file { for read in released { answer(read, from: file, content) } }
       position = gap.end
@@ -141,7 +169,7 @@ extension Engine: TransferClient {
   }
 
   func transfer(_ id: TransferID, ended end: TransferEnd) {
-    let now = Instant.now
+    let now = clock.now
     guard let source = owners.removeValue(forKey: id),
       let index = source.transfers.firstIndex(where: { $0.active.id == id })
     else { return }
@@ -151,9 +179,11 @@ extension Engine: TransferClient {
     if hosts[running.host]?.active == 0 { hosts[running.host]?.line.wentIdle() }
     dirty.insert(source.key)
     feedHungry()
-    if running.bytes > 0 {
+    if running.fresh > 0 {
       source.retry.progressed()
       source.unusable = 0
+    } else if running.bytes > 0 {
+      source.fruitless += 1
     }
     if running.kind == .head || running.active.isStream { learnExtension(source) }
     switch end {

@@ -44,13 +44,17 @@ final class Finisher: @unchecked Sendable {
   private var isStopping: Bool { queue.withLock { $0.isStopping } }
 
   private func run() {
-    while true {
-      let (next, isStopping) = queue.withLock { queue in
-        (queue.contents.isEmpty ? nil : queue.contents.removeFirst(), queue.isStopping)
-      }
-      if isStopping { return }
-      if let next { finish(next) } else { signal.wait() }
+    while !isStopping {
+      if !turn() { signal.wait() }
     }
+  }
+
+  /// Finishes the next one; false when there is none.
+  func turn() -> Bool {
+    let next = queue.withLock { $0.contents.isEmpty ? nil : $0.contents.removeFirst() }
+    guard let next else { return false }
+    finish(next)
+    return true
   }
 
   private func finish(_ content: Content) {

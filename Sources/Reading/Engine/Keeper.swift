@@ -29,16 +29,20 @@ final class Keeper: @unchecked Sendable {
   weak var engine: Engine?
   private let store: StoreAccess
   private let options: ReadingOptions
+  private let clock: Clock
   private let pending = Lock(Pending())
   private let signal = Signal()
   private let thread = Lock<OwnedThread?>(nil)
   private var unsynced: [Content] = []
+  /// When the next commit is due; nil while there is nothing to commit.
+  private var due: Instant?
   private var nextSpaceCheck = Instant(nanoseconds: 0)
   private var lastError: String?
 
-  init(store: StoreAccess, options: ReadingOptions) {
+  init(store: StoreAccess, options: ReadingOptions, clock: Clock) {
     self.store = store
     self.options = options
+    self.clock = clock
   }
 
   /// Whether nothing may be stored for a continuation: the store or its disk is at its limit.
@@ -80,6 +84,16 @@ final class Keeper: @unchecked Sendable {
     signal.raise()
   }
 
+  /// Returns when what was recorded before is in the catalog (not durably), or after two seconds. Not on the keeper's thread.
+  func flush() {
+    let done = Signal()
+    perform { [self] in
+      commit(everything: false, .now)
+      done.raise()
+    }
+    done.wait(seconds: 2)
+  }
+
   /// A write failed: until room is found again nothing is stored for a continuation.
   func storeFailed(_ error: Errno) {
     pending.withLock { $0.isFull = true }
@@ -89,35 +103,38 @@ final class Keeper: @unchecked Sendable {
   // MARK: The keeper's thread
 
   private func run() {
-    var due: Instant?
     while true {
-      let now = Instant.now
-      let pause = due.map { max(0, $0.seconds(since: now)) }
-      signal.wait(seconds: pause)
-      let (jobs, isPrompt, isStopping, hasWork) = pending.withLock { pending in
-        let jobs = pending.jobs
-        pending.jobs = []
-        let isPrompt = pending.isPrompt
-        pending.isPrompt = false
-        return (
-          jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull
-        )
-      }
-      for job in jobs { job() }
-      let after = Instant.now
-      if isStopping {
-        commit(everything: true, after)
-        return
-      }
-      if isPrompt || due.map({ $0 <= after }) ?? false {
-        commit(everything: false, after)
-        makeRoom(after)
-        let more = pending.withLock { !$0.changes.isEmpty || !$0.dirty.isEmpty || $0.isFull }
-        due = more || !unsynced.isEmpty ? after.adding(seconds: Self.interval) : nil
-      } else if due == nil, hasWork {
-        due = after.adding(seconds: Self.interval)
-      }
+      signal.wait(seconds: due.map { max(0, $0.seconds(since: clock.now)) })
+      if !turn() { return }
     }
+  }
+
+  /// Does what is to be done now; false when that was the last of it.
+  func turn() -> Bool {
+    let (jobs, isPrompt, isStopping, hasWork) = pending.withLock { pending in
+      let jobs = pending.jobs
+      pending.jobs = []
+      let isPrompt = pending.isPrompt
+      pending.isPrompt = false
+      return (
+        jobs, isPrompt, pending.isStopping, !pending.changes.isEmpty || !pending.dirty.isEmpty || pending.isFull
+      )
+    }
+    for job in jobs { job() }
+    let now = clock.now
+    if isStopping {
+      commit(everything: true, now)
+      return false
+    }
+    if isPrompt || due.map({ $0 <= now }) ?? false {
+      commit(everything: false, now)
+      makeRoom(now)
+      let more = pending.withLock { !$0.changes.isEmpty || !$0.dirty.isEmpty || $0.isFull }
+      due = more || !unsynced.isEmpty ? now.adding(seconds: Self.interval) : nil
+    } else if due == nil, hasWork {
+      due = now.adding(seconds: Self.interval)
+    }
+    return true
   }
 
   private func commit(everything: Bool, _ now: Instant) {

@@ -17,6 +17,8 @@ struct Running {
   var lastByte: Instant
   var meter = RateMeter()
   var bytes: Int64 = 0
+  /// Of those, the ones that were not stored yet.
+  var fresh: Int64 = 0
   var responded = false
   /// Why it was cancelled, when it was for being too slow: then it counts as a failed attempt.
   var stalled = false
@@ -75,6 +77,13 @@ final class Source {
   var knowsNoRanges = false
   /// Answers in a row that could not be used.
   var unusable = 0
+  /// Transfers in a row that brought bytes and none that was missing: an origin without ranges that breaks off at the same
+  /// place each time. What they bring is no progress.
+  var fruitless = 0
+  /// Bytes that were stored so far in this mount.
+  var freshBytes: Int64 = 0
+  /// Answers in a row that were far shorter than what was asked for.
+  var shortAnswers = 0
   var transfers: [Running] = []
   var retry = Retry()
   var progress: ProgressRing
@@ -86,7 +95,10 @@ final class Source {
   var lastMessage: String?
   /// A generation that one response spoke of; a second must agree before it is believed.
   var suspect: GenerationCheck.Identity?
+  /// Answers of another generation since the last byte that was missing.
   var suspectAnswers = 0
+  /// How often a second opinion was asked for.
+  var confirmations = 0
   /// The rest of the file is wanted: it was played, or the policy or a user says so.
   var continues = false
   /// A user asked for it by name: policies do not stop it.

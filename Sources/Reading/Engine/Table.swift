@@ -9,6 +9,8 @@ struct Table: Sendable {
   var current: [ResourceKey: Content] = [:]
   /// Resources whose stored bytes are being taken away: nothing is loaded of them until that is done.
   var leaving: Set<ResourceKey> = []
+  /// Counts what was put away, evicted or superseded: whoever read the catalog before reads it again.
+  var departures: UInt64 = 0
 
   /// Puts a content in, or gives the one that another thread put in first.
   mutating func insert(_ content: Content, inode: Inode) -> Content {
@@ -21,6 +23,7 @@ struct Table: Sendable {
 
   /// Takes a content out, with every inode that leads to it.
   mutating func remove(_ content: Content) {
+    departures += 1
     if current[content.key] === content { current[content.key] = nil }
     for (inode, other) in contents where other === content { contents[inode] = nil }
   }

@@ -64,10 +64,14 @@ extension MediaFileSystem {
       state = check == .intact ? .complete : check == .missing ? .remote : .modified
     }
     if activity.isFailed { state = .failed }
+    var error = activity.error
+    if state == .modified, error == nil, let copy = generation?.copy {
+      error = "the copy \(store.library.path)/\(copy.path) was changed"
+    }
     return FileReport(
       path: path, state: state, stored: state == .remote ? 0 : stored.count, size: size,
       ranges: state == .remote ? ByteRangeSet() : stored, rate: activity.rate, transfers: activity.transfers,
-      error: activity.error)
+      error: error)
   }
 }
 

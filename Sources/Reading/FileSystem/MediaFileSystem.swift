@@ -13,9 +13,13 @@ public final class MediaFileSystem: Sendable {
   let store: StoreAccess
 
   /// A filesystem over an open store whose manifest is imported.
-  public init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
+  public convenience init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
+    try self.init(store: store, options: options, clock: .system)
+  }
+
+  init(store: StoreAccess, options: ReadingOptions, clock: Clock) throws(StoreError) {
     self.store = store
-    engine = try Engine(store: store, options: options)
+    engine = try Engine(store: store, options: options, clock: clock)
     siblings = SiblingProbe(engine: engine)
   }
 
@@ -106,13 +110,13 @@ public final class MediaFileSystem: Sendable {
   public func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes> {
     do throws(Errno) {
       if let content = engine.table.withLock({ $0.contents[inode] }) {
-        return probe(content, inode, ticket, caller)
+        return try probe(content, inode, ticket, caller)
       }
       if let node = try engine.io({ () throws(StoreError) in try store.catalog.node(inode) }) {
         let known = attributes(of: node)
         if known.isFinal { return .now(known) }
         siblings.looked(at: node)
-        return probe(try engine.content(of: inode), inode, ticket, caller)
+        return try probe(try engine.content(of: inode), inode, ticket, caller)
       }
       guard let (_, old) = try engine.io({ () throws(StoreError) in try store.catalog.superseded(inode: inode) }),
         let size = old.size
@@ -124,19 +128,29 @@ public final class MediaFileSystem: Sendable {
     }
   }
 
-  private func probe(_ content: Content, _ inode: Inode, _ ticket: Ticket, _ caller: Caller) -> Answer<Attributes> {
-    let known = engine.attributes(of: content, inode: inode)
-    if known.isFinal { return .now(known) }
-    let now = Instant.now
-    // A body without a length goes on without one: a stat that waited for its end would wait for the whole download.
-    let decision = content.guarded.withLock { guarded -> ContentState.ReadDecision? in
-      guard case .unknown = guarded.state.length else { return nil }
-      return guarded.state.probe(
-        ParkedProbe(ticket: ticket, kind: .attributes, inode: inode, since: now, process: caller.process))
+  private func probe(
+    _ first: Content, _ inode: Inode, _ ticket: Ticket, _ caller: Caller
+  ) throws(Errno) -> Answer<Attributes> {
+    var content = first
+    while true {
+      let known = engine.attributes(of: content, inode: inode)
+      if known.isFinal { return .now(known) }
+      let now = engine.clock.now
+      // A body without a length goes on without one: a stat that waited for its end would wait for the whole download.
+      let (isAway, decision) = content.guarded.withLock { guarded -> (Bool, ContentState.ReadDecision?) in
+        if guarded.isAway { return (true, nil) }
+        guard case .unknown = guarded.state.length else { return (false, nil) }
+        let probe = ParkedProbe(ticket: ticket, kind: .attributes, inode: inode, since: now, process: caller.process)
+        return (false, guarded.state.probe(probe))
+      }
+      if isAway {
+        content = try engine.content(of: inode)
+        continue
+      }
+      guard case .park = decision else { return .now(known) }
+      engine.post(.touched(content))
+      return .parked
     }
-    guard case .park = decision else { return .now(known) }
-    engine.post(.touched(content))
-    return .parked
   }
 
   // MARK: Files
@@ -146,14 +160,14 @@ public final class MediaFileSystem: Sendable {
     do throws(Errno) {
       let content = try engine.content(of: inode, opening: true)
       var isCounted = true
-      defer { if !isCounted { content.guarded.withLock { $0.state.opens -= 1 } } }
+      defer { if !isCounted { uncount(content) } }
       do throws(Errno) {
         try engine.recheck(content)
       } catch {
         isCounted = false
         throw error
       }
-      let now = Instant.now
+      let now = engine.clock.now
       let (answer, isComplete) = content.guarded.withLock { guarded -> (Answer<OpenMode>, Bool) in
         if guarded.state.isSuperseded { return (.failed(.stale), false) }
         switch guarded.state.length {
@@ -194,30 +208,38 @@ public final class MediaFileSystem: Sendable {
   public func read(
     _ inode: Inode, at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, caller: Caller
   ) -> Answer<Int> {
-    let content: Content
-    if let there = engine.table.withLock({ $0.contents[inode] }) {
-      content = there
-    } else {
+    while true {
+      let content: Content
       do {
         content = try engine.content(of: inode)
       } catch {
         return .failed(error)
       }
+      let answer = content.read(
+        at: offset, into: buffer, ticket: ticket, process: caller.process, now: engine.clock.now)
+      guard let answer else { continue }  // put away since
+      if case .parked = answer { engine.post(.touched(content)) }
+      return answer
     }
-    let answer = content.read(at: offset, into: buffer, ticket: ticket, process: caller.process)
-    if case .parked = answer { engine.post(.touched(content)) }
-    return answer
   }
 
   /// A handle was closed for good.
   public func release(_ inode: Inode) {
     guard let content = engine.table.withLock({ $0.contents[inode] }) else { return }
-    let (generation, isLast, isOld) = content.guarded.withLock { guarded in
-      guarded.state.opens -= 1
-      return (guarded.generation?.id, guarded.state.opens == 0, guarded.state.isSuperseded)
+    let (generation, isLast) = content.guarded.withLock { guarded in
+      (guarded.generation?.id, guarded.state.opens == 1)
     }
-    if isLast, isOld { engine.dropIfUnused(content) }
+    uncount(content)
     if isLast, let generation { engine.keeper.record(.used(generation: generation, at: Int64(time(nil)))) }
+  }
+
+  /// An open less; with the last of them a superseded generation goes.
+  private func uncount(_ content: Content) {
+    let isUnused = content.guarded.withLock { guarded in
+      guarded.state.opens -= 1
+      return guarded.state.opens == 0 && guarded.state.isSuperseded
+    }
+    if isUnused { engine.dropIfUnused(content) }
   }
 
   /// The kernel sent INTERRUPT for a parked ticket. `isKilled`: its caller has a SIGKILL pending.

@@ -27,7 +27,7 @@ final class SiblingProbe: Sendable {
 
   /// A file of unknown size was looked at.
   func looked(at node: Node) {
-    let now = Instant.now
+    let now = engine.clock.now
     let from = recent.withLock { recent -> Int64? in
       guard var folder = recent[node.parent], now.seconds(since: folder.last) < Self.seconds else {
         if recent.count >= Self.folders, let oldest = recent.min(by: { $0.value.last < $1.value.last }) {

@@ -23,6 +23,9 @@ extension MediaFileSystem {
     }
   }
 
+  /// Brings the catalog up to date with what is known: for who asks it and not the files in memory. Blocks for the disk.
+  public func commit() { engine.keeper.flush() }
+
   /// Drops what is stored of a file, its completed copy too, and returns when that is done. False when nothing was stored.
   /// Blocks for the disk: not for a thread that serves the kernel.
   public func clear(_ node: Node) throws(Errno) -> Bool {

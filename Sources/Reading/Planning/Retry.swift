@@ -17,6 +17,10 @@ struct Retry: Sendable, Equatable {
 
   /// How many attempts in a row failed without a byte.
   private(set) var failures = 0
+  /// When the first of them failed.
+  private var firstFailure: Instant?
+  /// As ``notBefore``, while a reader waits.
+  private var notBeforeWithReader: Instant?
   /// Not before this.
   private(set) var notBefore: Instant?
   /// Whether the origin itself named that time.
@@ -25,7 +29,9 @@ struct Retry: Sendable, Equatable {
   /// A byte came: whatever went wrong before is over.
   mutating func progressed() {
     failures = 0
+    firstFailure = nil
     notBefore = nil
+    notBeforeWithReader = nil
     isAsked = false
   }
 
@@ -42,21 +48,22 @@ struct Retry: Sendable, Equatable {
       isAsked = true
       return
     }
-    let step = min(Self.firstPause * Double(1 << min(failures - 1, 16)), Self.longest)
-    notBefore = now.adding(seconds: step * (0.5 + random / 2))
+    let begun = firstFailure ?? now
+    firstFailure = begun
+    // No longer than twice what it has lasted so far: the many attempts of a waiting reader must not keep the continuation
+    // from an origin that was away for some seconds.
+    let lasted = max(Self.longestWithReader, 2 * now.seconds(since: begun))
+    let step = min(Self.firstPause * Double(1 << min(failures - 1, 16)), Self.longest, lasted)
+    let jitter = 0.5 + random / 2
+    notBefore = now.adding(seconds: step * jitter)
+    notBeforeWithReader = now.adding(seconds: min(step, Self.longestWithReader) * jitter)
     isAsked = false
   }
 
   /// Whether an attempt may be made now, for a waiting reader or for nobody in particular.
   func permits(_ now: Instant, readerWaits: Bool) -> Bool { due(readerWaits: readerWaits).map { $0 <= now } ?? true }
 
-  /// When the next attempt may be made; nil: now. A reader waits no longer than `longestWithReader` of backoff, counted from
-  /// the end of the pause, but the origin's own word is kept.
-  func due(readerWaits: Bool) -> Instant? {
-    guard let notBefore else { return nil }
-    if !readerWaits || isAsked { return notBefore }
-    let step = min(Self.firstPause * Double(1 << min(max(failures - 1, 0), 16)), Self.longest)
-    let excess = max(0, step - Self.longestWithReader)
-    return notBefore.adding(seconds: -excess)
-  }
+  /// When the next attempt may be made; nil: now. A reader waits no longer than `longestWithReader` of backoff, but the
+  /// origin's own word is kept.
+  func due(readerWaits: Bool) -> Instant? { readerWaits && !isAsked ? notBeforeWithReader : notBefore }
 }

@@ -1,0 +1,22 @@
+import TestSupport
+import Testing
+
+/// Every fault of the table, with one reader, with eight, and with nobody reading: right bytes or the documented errno, a
+/// store that is right, and a file that is complete when the fault is over.
+@Suite("Faults of an origin")
+struct FaultTableTests {
+  @Test("connections", arguments: ConnectionFaults.all, Readers.allCases)
+  func connections(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
+
+  @Test("statuses", arguments: StatusFaults.all, Readers.allCases)
+  func statuses(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
+
+  @Test("ranges", arguments: RangeFaults.all, Readers.allCases)
+  func ranges(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
+
+  private func run(_ fault: FaultCase, _ readers: Readers) async {
+    for problem in await Gate.shared.run({ try FaultRun.run(fault, readers) }) {
+      Issue.record("\(problem)")
+    }
+  }
+}

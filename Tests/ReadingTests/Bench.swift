@@ -1,0 +1,244 @@
+import Base
+import Fetching
+import Glibc
+import Manifest
+import TestSupport
+import Testing
+
+
+@testable import Reading
+@testable import Storing
+
+/// The reading room over a real store, a simulated origin and a simulated time, all on the test's own thread.
+final class Bench {
+  let folder: String
+  let time = Lock(Instant(nanoseconds: 1_000_000_000_000))
+  let service = FakeService()
+  var options = ReadingOptions()
+  var entries: [ManifestEntry] = []
+  private(set) var port = FakePort()
+  private(set) var system: MediaFileSystem!
+  private(set) var store: StoreAccess!
+  private var lastTicket: UInt = 0
+  /// When each ticket was issued and, once it was, answered.
+  private(set) var issued: [Ticket: Instant] = [:]
+
+  init(_ entries: [ManifestEntry], _ resources: [String: FakeResource], options: ReadingOptions = .testing) throws {
+    var template = Array("/tmp/mediafs-reading-XXXXXX".utf8CString)
+    try #require(mkdtemp(&template) != nil)
+    folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    self.options = options
+    self.entries = entries
+    service.resources = resources
+    try start()
+  }
+
+  /// One file.
+  convenience init(_ resource: FakeResource, options: ReadingOptions = .testing, checksum: Checksum? = nil) throws {
+    var entry = Self.entry(resource.name, 1)
+    entry.checksum = checksum
+    try self.init([entry], [entry.urls[0]: resource], options: options)
+  }
+
+  deinit {
+    system = nil
+    store = nil
+    removeTree(folder)
+  }
+
+  static func entry(_ name: String, _ number: UInt64, urls: [String]? = nil) -> ManifestEntry {
+    ManifestEntry(
+      line: Int(number), urls: urls ?? ["http://origin/\(name)"], folder: [], name: name,
+      key: ResourceKey(high: number, low: number))
+  }
+
+  var now: Instant { time.withLock { $0 } }
+  var engine: Engine { system.engine }
+
+  /// Opens the store and mounts.
+  func start() throws {
+    let opened = try StoreFolder.open(folder + "/store", mountpoint: "/nowhere", wait: 1)
+    let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
+    store = StoreAccess(catalog: catalog, folder: opened, library: try LibraryFolder(folder + "/library"))
+    var rest = entries[...]
+    _ = try catalog.importItems(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
+      rest.popFirst().map { .entry($0) }
+    }
+    let time = time
+    system = try MediaFileSystem(store: store, options: options, clock: Clock { time.withLock { $0 } })
+    port = FakePort()
+    system.connect(port)
+    system.engine.connect(service: service)
+    system.engine.jitter = { 0.5 }
+    service.client = system.engine
+  }
+
+  /// Ends the server: tidily, or as `kill -9` does (the catalog forgets nothing that was committed).
+  func stop(killed: Bool = false) {
+    if killed {
+      service.client = nil
+      service.stop()
+    } else {
+      service.stop()
+      engine.finisher.stop()
+      engine.keeper.stop()
+      _ = engine.keeper.turn()
+    }
+    system = nil
+    store = nil
+  }
+
+  func restart(killed: Bool = false) throws {
+    stop(killed: killed)
+    try start()
+    system.resume()
+  }
+
+  /// Lets `seconds` go by.
+  func run(_ seconds: Double, step: Double = 0.01) {
+    var left = seconds
+    while left > 0 {
+      move(step)
+      left -= step
+    }
+  }
+
+  /// One turn of every thread, `step` seconds later. Without `finishing` the finisher is held back, as by a long checksum.
+  func move(_ step: Double, finishing: Bool = true) {
+    let now = time.withLock { time in
+      time = time.adding(seconds: step)
+      return time
+    }
+    service.move(to: now)
+    _ = engine.keeper.turn()
+    while finishing, engine.finisher.turn() {}
+  }
+
+  /// Lets time go by until `condition` holds; false when it does not within `seconds` of it.
+  func run(until seconds: Double, step: Double = 0.01, _ condition: () -> Bool) -> Bool {
+    var left = seconds
+    while !condition() {
+      if left <= 0 { return false }
+      run(step, step: step)
+      left -= step
+    }
+    return true
+  }
+
+  // MARK: The kernel
+
+  func node(_ name: String) throws -> Node {
+    let bytes = Array(name.utf8)
+    return try #require(try bytes.withUnsafeBufferPointer { try store.catalog.lookup(parent: rootInode, name: $0) })
+  }
+
+  func inode(_ name: String) throws -> Inode { try node(name).inode }
+
+  private func ticket() -> Ticket {
+    lastTicket += 1
+    let ticket = Ticket(rawValue: lastTicket)
+    issued[ticket] = now
+    return ticket
+  }
+
+  @discardableResult
+  func stat(_ inode: Inode) -> Ticket {
+    let ticket = ticket()
+    switch system.attributes(of: inode, ticket: ticket, caller: Caller(process: 0)) {
+    case .now(let attributes): port.put(ticket, .attributes(attributes))
+    case .failed(let error): port.put(ticket, .error(error))
+    case .parked: break
+    }
+    return ticket
+  }
+
+  @discardableResult
+  func open(_ inode: Inode) -> Ticket {
+    let ticket = ticket()
+    switch system.open(inode, ticket: ticket, caller: Caller(process: 0)) {
+    case .now(let mode): port.put(ticket, .opened(directIO: mode.directIO))
+    case .failed(let error): port.put(ticket, .error(error))
+    case .parked: break
+    }
+    return ticket
+  }
+
+  @discardableResult
+  func read(_ inode: Inode, _ offset: Int64, _ count: Int, process: Int32 = 0) -> Ticket {
+    let ticket = ticket()
+    var bytes = [UInt8](repeating: 0xEE, count: count)
+    let answer = bytes.withUnsafeMutableBytes {
+      system.read(inode, at: offset, into: $0, ticket: ticket, caller: Caller(process: process))
+    }
+    switch answer {
+    case .now(let count): port.put(ticket, .data(Array(bytes[..<count])))
+    case .failed(let error): port.put(ticket, .error(error))
+    case .parked: break
+    }
+    return ticket
+  }
+
+  /// The answer to `ticket`, once it is there; nil when it does not come within `seconds`.
+  func answer(_ ticket: Ticket, within seconds: Double = 60, step: Double = 0.01) -> Reply? {
+    _ = run(until: seconds, step: step) { port.reply(to: ticket) != nil }
+    return port.reply(to: ticket)
+  }
+
+  /// Opens `name` and waits for it.
+  func opened(_ name: String) throws -> Inode {
+    let inode = try inode(name)
+    let reply = answer(open(inode))
+    guard case .opened = reply else {
+      Issue.record("\(name) was not opened: \(String(describing: reply))")
+      throw Errno.io
+    }
+    return inode
+  }
+
+  /// Reads and compares with one version of the resource.
+  func expectBytes(
+    _ inode: Inode, _ offset: Int64, _ count: Int, of name: String, version: UInt64 = 1, within seconds: Double = 60,
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) {
+    let reply = answer(read(inode, offset, count), within: seconds)
+    guard case .data(let bytes)? = reply else {
+      Issue.record("a read at \(offset) ended with \(String(describing: reply))", sourceLocation: sourceLocation)
+      return
+    }
+    #expect(bytes.count == count, sourceLocation: sourceLocation)
+    let wrong = Pattern.check(bytes, name: name, generation: version, offset: offset)
+    #expect(wrong == nil, "not the bytes of version \(version)", sourceLocation: sourceLocation)
+  }
+
+  func content(_ inode: Inode) -> Content? { engine.table.withLock { $0.contents[inode] } }
+
+  func isComplete(_ name: String) -> Bool {
+    guard let node = try? node(name) else { return false }
+    return (try? store.catalog.generation(current: node.key))?.state == .complete
+  }
+}
+
+extension ReadingOptions {
+  /// No bounds on the disk, so that the machine a test runs on does not matter.
+  static var testing: ReadingOptions {
+    var options = ReadingOptions()
+    options.minimumFree = 0
+    return options
+  }
+}
+
+/// Removes a folder and all in it.
+func removeTree(_ path: String) {
+  if let folder = opendir(path) {
+    while let item = readdir(folder) {
+      let name = withUnsafePointer(to: &item.pointee.d_name) { pointer in
+        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name == "." || name == ".." { continue }
+      let child = path + "/" + name
+      if unlink(child) != 0 { removeTree(child) }
+    }
+    closedir(folder)
+  }
+  rmdir(path)
+}

@@ -1,0 +1,191 @@
+import Base
+import Fetching
+import TestSupport
+
+@testable import Reading
+
+/// A resource at an origin that does what a test says. Its bytes are the pattern of its name and version.
+struct FakeResource {
+  var name: String
+  var version: UInt64 = 1
+  var size: Int64
+  var etag: String? = "\"1\""
+  var isWeak = false
+  var lastModified: Int64? = 1_600_000_000
+  var mediaType: String? = "video/mp4"
+  /// Answers 200 with the whole to a ranged request.
+  var ignoresRanges = false
+  /// Says neither in 200 nor in 206 how long it is.
+  var hidesLength = false
+  /// Ends a body early, as finished, though no length was told: what chunked coding allows.
+  var endsEarly: Int64?
+  /// Fails so far behind a body's start.
+  var breaksAfter: Int64?
+  /// Sends nothing any more so far behind a body's start.
+  var stallsAfter: Int64?
+  /// Sends nothing at all.
+  var isSilent = false
+  /// What it answers instead.
+  var failure: TransferFailure?
+  /// Answers 200 to any request that has If-Range.
+  var distrustsIfRange = false
+  /// Bytes a second of one transfer.
+  var rate: Double = 4_000_000
+  /// Seconds from the request to the head.
+  var latency = 0.02
+
+  /// The same resource with other bytes.
+  mutating func change(size: Int64? = nil) {
+    version += 1
+    etag = etag.map { _ in "\"\(version)\"" }
+    lastModified = lastModified.map { $0 + 1 }
+    if let size { self.size = size }
+  }
+
+  static let gone = TransferFailure(kind: .permanent, status: 404, message: "the origin does not have it (HTTP 404)")
+  static let reset = TransferFailure(kind: .transient, message: "the connection was reset")
+  static let odd = TransferFailure(kind: .unusable, status: 206, message: "another range than was asked for")
+
+  func head(for request: TransferRequest) -> ResponseHead {
+    let validators = Validators(etag: etag, etagIsWeak: isWeak, lastModified: lastModified)
+    var isWhole = ignoresRanges || request.range == nil
+    if let expected = request.ifRange {
+      let current = !isWeak && etag != nil ? etag : nil
+      if distrustsIfRange || (current != nil && expected.hasPrefix("\"") && expected != current) { isWhole = true }
+    }
+    let body: ResponseHead.Body
+    if isWhole || size == 0 {
+      body = .whole(length: hidesLength ? nil : size)
+    } else {
+      let range = request.range ?? ByteRange(0, size)
+      body = .part(ByteRange(range.start, min(range.end, size)), total: hidesLength ? nil : size)
+    }
+    return ResponseHead(
+      body: body, validators: validators, mediaType: mediaType, url: request.url, firstByteSeconds: latency)
+  }
+}
+
+/// Transfers of a simulated time: nothing happens but in ``move(to:)``.
+final class FakeService: TransferService, @unchecked Sendable {
+  // @unchecked: used by one thread, the test's.
+  final class Transfer {
+    let request: TransferRequest
+    let begun: Instant
+    var resource: FakeResource?
+    var head: ResponseHead?
+    var position: Int64 = 0
+    var sent: Int64 = 0
+    var last: Instant
+    var isCancelled = false
+    init(_ request: TransferRequest, _ now: Instant) {
+      self.request = request
+      begun = now
+      last = now
+    }
+    var end: Int64 {
+      switch head?.body {
+      case .part(let range, _)?: range.end
+      case .whole?: resource?.size ?? 0
+      case nil: 0
+      }
+    }
+  }
+
+  var resources: [String: FakeResource] = [:]
+  /// Given the first word on each request: an answer to this one alone.
+  var answer: ((TransferRequest, FakeResource) -> FakeResource)?
+  private(set) var requests: [TransferRequest] = []
+  private(set) var sent: Int64 = 0
+  private(set) var running: [Transfer] = []
+  private(set) var mostRunning = 0
+  private var ends: [(TransferID, TransferEnd)] = []
+  private var now = Instant(nanoseconds: 0)
+  weak var client: (any TransferClient)?
+
+  func start(_ request: TransferRequest) {
+    requests.append(request)
+    running.append(Transfer(request, now))
+    mostRunning = max(mostRunning, running.count)
+  }
+
+  func cancel(_ id: TransferID) {
+    guard let index = running.firstIndex(where: { $0.request.id == id }) else { return }
+    running.remove(at: index).isCancelled = true
+    ends.append((id, .cancelled))
+  }
+
+  func dropConnections() {
+    for transfer in running { ends.append((transfer.request.id, .failed(FakeResource.reset))) }
+    running = []
+  }
+
+  func wake() {}
+
+  /// The loop's end: every transfer ends as cancelled.
+  func stop() {
+    for transfer in running { ends.append((transfer.request.id, .cancelled)) }
+    running = []
+    tellEnds()
+  }
+
+  private func tellEnds() {
+    let told = ends
+    ends = []
+    for (id, end) in told { client?.transfer(id, ended: end) }
+  }
+
+  func move(to now: Instant) {
+    self.now = now
+    tellEnds()
+    for transfer in running where !transfer.isCancelled { step(transfer) }
+    if let client { _ = client.turn(now: now) }
+  }
+
+  private func finish(_ transfer: Transfer, _ end: TransferEnd) {
+    running.removeAll { $0 === transfer }
+    client?.transfer(transfer.request.id, ended: end)
+  }
+
+  private func step(_ transfer: Transfer) {
+    let id = transfer.request.id
+    if transfer.head == nil {
+      guard var resource = resources[transfer.request.url] else { return finish(transfer, .failed(FakeResource.gone)) }
+      if let answer { resource = answer(transfer.request, resource) }
+      guard now.seconds(since: transfer.begun) >= resource.latency, !resource.isSilent else { return }
+      if let failure = resource.failure { return finish(transfer, .failed(failure)) }
+      if let range = transfer.request.range, range.start > 0, range.start >= resource.size, !resource.ignoresRanges {
+        let failure = TransferFailure(
+          kind: .unsatisfiable(total: resource.size), status: 416, message: "nothing there (HTTP 416)")
+        return finish(transfer, .failed(failure))
+      }
+      let head = resource.head(for: transfer.request)
+      transfer.resource = resource
+      transfer.head = head
+      transfer.last = now
+      if case .part(let range, _) = head.body { transfer.position = range.start }
+      if client?.transfer(id, responded: head) != true { return finish(transfer, .cancelled) }
+    }
+    guard let resource = transfer.resource, !transfer.isCancelled else { return }
+    var room = Int64(resource.rate * now.seconds(since: transfer.last))
+    let chunk: Int64 = 16 << 10
+    while true {
+      if let stall = resource.stallsAfter, transfer.sent >= stall { return }
+      if let limit = resource.breaksAfter, transfer.sent >= limit { return finish(transfer, .failed(FakeResource.reset)) }
+      let end = min(transfer.end, resource.endsEarly ?? .max)
+      if transfer.position >= end { return finish(transfer, .finished) }
+      var count = min(chunk, end - transfer.position)
+      if let limit = resource.breaksAfter { count = min(count, limit - transfer.sent) }
+      if let stall = resource.stallsAfter { count = min(count, stall - transfer.sent) }
+      guard room >= count else { return }
+      room -= count
+      transfer.last = transfer.last.adding(seconds: Double(count) / resource.rate)
+      let bytes = Pattern.bytes(
+        name: resource.name, generation: resource.version, offset: transfer.position, count: Int(count))
+      transfer.position += count
+      transfer.sent += count
+      sent += count
+      if !bytes.withUnsafeBytes({ client?.transfer(id, received: $0) ?? false }) { return finish(transfer, .cancelled) }
+      if transfer.isCancelled { return }
+    }
+  }
+}
