@@ -26,6 +26,7 @@ static void describe(fuse_ino_t inode, struct stat *status) {
 static void initialise(void *data, struct fuse_conn_info *connection) {
   (void)data;
   connection->max_readahead = 1 << 20;
+  connection->max_read = 131072;
   connection->max_background = 64;
   connection->congestion_threshold = 48;
 }
