@@ -5,7 +5,6 @@ import Manifest
 import TestSupport
 import Testing
 
-
 @testable import Reading
 @testable import Storing
 

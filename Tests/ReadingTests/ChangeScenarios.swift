@@ -79,11 +79,10 @@ import Testing
   func flapping() throws {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 400 * Self.megabyte))
     var inode = try bench.opened("a.mp4")
-    var count = 0
+    var random = SeededRandom(seed: 7)
     bench.service.answer = { _, resource in
       var resource = resource
-      count += 1
-      if (count / 2) % 2 == 1 { resource.etag = "\"other\"" }  // the same bytes
+      if Bool.random(using: &random) { resource.etag = "\"other\"" }  // the same bytes
       return resource
     }
     var changes = 0
@@ -94,7 +93,7 @@ import Testing
         inode = try bench.opened("a.mp4")
       }
     }
-    #expect(changes <= 2)
+    #expect(changes <= 3)
   }
 
   @Test("A version that comes back is believed in the end")
@@ -107,7 +106,7 @@ import Testing
     let second = try bench.opened("a.mp4")
     bench.expectBytes(second, 0, 4096, of: "a.mp4", version: 2)
     bench.service.resources[Self.url] = original
-    #expect(bench.answer(bench.read(second, 30 * Self.megabyte, 4096)) == .error(.stale))
+    #expect(bench.answer(bench.read(second, 45 * Self.megabyte, 4096)) == .error(.stale))
     let third = try bench.opened("a.mp4")
     bench.expectBytes(third, 30 * Self.megabyte, 4096, of: "a.mp4", version: 1)
   }
@@ -169,11 +168,11 @@ import Testing
     for _ in 0..<10 { bench.move(0.01, finishing: false) }
     bench.run(2)
     #expect(done.withLock { $0 })
-    #expect(!bench.isComplete("a.mp4"))
     #expect(bench.engine.sources.values.allSatisfy { $0.failure == nil })
     bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
     #expect(bench.run(until: 30) { bench.isComplete("a.mp4") })
     bench.expectBytes(inode, 1000, 1000, of: "a.mp4")
+    #expect(bench.service.sent == 2 * size)
   }
 
   @Test("A failed open of an old version does not keep it for ever")

@@ -170,7 +170,9 @@ final class FakeService: TransferService, @unchecked Sendable {
     let chunk: Int64 = 16 << 10
     while true {
       if let stall = resource.stallsAfter, transfer.sent >= stall { return }
-      if let limit = resource.breaksAfter, transfer.sent >= limit { return finish(transfer, .failed(FakeResource.reset)) }
+      if let limit = resource.breaksAfter, transfer.sent >= limit {
+        return finish(transfer, .failed(FakeResource.reset))
+      }
       let end = min(transfer.end, resource.endsEarly ?? .max)
       if transfer.position >= end { return finish(transfer, .finished) }
       var count = min(chunk, end - transfer.position)

@@ -3,7 +3,6 @@ import Fetching
 import TestSupport
 import Testing
 
-
 @testable import Reading
 
 /// Scripts of what a kernel asks and what an origin answers, in simulated time.
@@ -17,8 +16,10 @@ import Testing
     bench.expectBytes(inode, 0, 4096, of: "a.mp4")
     #expect(bench.service.requests.count == 1)
     let reply = bench.answer(bench.stat(inode))
-    #expect(reply == .attributes(
-      Attributes(inode: inode, isFolder: false, size: 20 * Self.megabyte, modified: 1_600_000_000, isFinal: true)))
+    #expect(
+      reply
+        == .attributes(
+          Attributes(inode: inode, isFolder: false, size: 20 * Self.megabyte, modified: 1_600_000_000, isFinal: true)))
   }
 
   @Test("A seek is answered while the first window is still coming")

@@ -54,8 +54,10 @@ struct ContentState: Sendable {
   var opens = 0
   /// A newer generation took its place: what is not stored never will be.
   var isSuperseded = false
-  /// The error for whoever would have to wait, until the time: the origin failed for good, or a stall just ran out.
+  /// The error for whoever would have to wait, until the time: the origin failed for good, or did not even tell the size.
   private(set) var refusal: (error: Errno, until: Instant)?
+  /// Where a stall just ended in an error: the kernel asks again, for one page of what it had asked for, and is told at once.
+  private var stalled: (ranges: ByteRangeSet, until: Instant)?
   /// Stored ranges that the catalog has not heard of.
   var isDirty = false
 
@@ -84,6 +86,13 @@ struct ContentState: Sendable {
     if stored.contains(wanted) { return .hit(Int(wanted.count)) }
     if isSuperseded { return .fail(.stale) }
     if let refusal = currentRefusal(now) { return .fail(refusal) }
+    if let stalled {
+      if now >= stalled.until {
+        self.stalled = nil
+      } else if stalled.ranges.count(in: wanted) > 0 {
+        return .fail(.timedOut)
+      }
+    }
     parkedReads.append(ParkedRead(ticket: ticket, range: wanted, since: now, process: process))
     return .park
   }
@@ -161,7 +170,50 @@ struct ContentState: Sendable {
   }
 
   /// A new attempt is to be made although the last failed.
-  mutating func clearRefusal() { refusal = nil }
+  mutating func clearRefusal() {
+    refusal = nil
+    stalled = nil
+  }
+
+  /// What a second of waiting must bring, or it is a stall (P2).
+  static let leastRate = 1024.0
+
+  /// `count` bytes came to a transfer that goes on from `position` to `end`: for reads there, as much of the wait is forgiven
+  /// as an honest line may take for so much. What stalls is judged for each read: another reader's bytes are no comfort.
+  mutating func progressed(_ count: Int64, from position: Int64, to end: Int64, now: Instant) {
+    for index in parkedReads.indices {
+      let read = parkedReads[index]
+      guard read.range.start < end, read.range.end > position, read.since < now else { continue }
+      parkedReads[index].since = min(now, read.since.adding(seconds: Double(count) / Self.leastRate))
+    }
+  }
+
+  /// Takes out those whose stall lasted `timeout` seconds, with what waits right behind them: one reader's read-ahead.
+  mutating func expire(
+    _ now: Instant, timeout: Double, shunning seconds: Double
+  ) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
+    let probes = takeProbes { now.seconds(since: $0.since) >= timeout }
+    if !probes.isEmpty { refusal = (.timedOut, now.adding(seconds: seconds)) }
+    var late: [ParkedRead] = []
+    if parkedReads.contains(where: { now.seconds(since: $0.since) >= timeout }) {
+      var kept: [ParkedRead] = []
+      var end: Int64?
+      for read in parkedReads.sorted(by: { $0.range.start < $1.range.start }) {
+        let follows = end.map { read.range.start <= $0 + Planner.lookAhead } ?? false
+        if follows || now.seconds(since: read.since) >= timeout {
+          late.append(read)
+          end = max(end ?? 0, read.range.end)
+        } else {
+          kept.append(read)
+        }
+      }
+      parkedReads = kept
+      var ranges = ByteRangeSet()
+      for read in late { ranges.insert(read.range) }
+      stalled = (ranges, now.adding(seconds: seconds))
+    }
+    return (probes, late)
+  }
 
   /// Takes out the stats and opens that `isTaken` picks.
   mutating func takeProbes(where isTaken: (ParkedProbe) -> Bool) -> [ParkedProbe] {

@@ -70,6 +70,7 @@ final class Engine: @unchecked Sendable {
   /// Where the list of what was being fetched before this mount goes on; nil at its end.
   private var resumeCursor: Int64?
   private var nextTick = Instant.never
+  private var lastTurn: Instant?
   private var nextSweep = Instant(nanoseconds: 0)
   /// The jitter of retries, in 0..<1; a test gives its own.
   var jitter: @Sendable () -> Double = { Double.random(in: 0..<1) }
@@ -115,6 +116,7 @@ final class Engine: @unchecked Sendable {
   private static let sweep = 5.0
 
   func turn(now: Instant) -> Instant {
+    noticeGap(now)
     let commands = inbox.withLock { inbox in
       let commands = inbox
       inbox.removeAll(keepingCapacity: true)
@@ -127,6 +129,17 @@ final class Engine: @unchecked Sendable {
   }
 
   /// Dead connections are dropped, and nobody is judged by the time that was lost.
+  /// A machine that slept, or a process that was stopped: nobody is judged by that time. Who knows of the network drops the
+  /// connections, a little later (``reconnect(_:)``).
+  private func noticeGap(_ now: Instant) {
+    defer { lastTurn = now }
+    guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
+    for source in sources.values {
+      source.content.guarded.withLock { $0.state.restartWaits(now) }
+      for index in source.transfers.indices { source.transfers[index].lastByte = now }
+    }
+  }
+
   private func reconnect(_ now: Instant) {
     for source in sources.values {
       source.content.guarded.withLock { $0.state.restartWaits(now) }
@@ -161,6 +174,10 @@ final class Engine: @unchecked Sendable {
       let source = source(of: content)
       if source.failure != nil { forgive(source) }
       source.retry.hurry()
+      // It was played before and then put away, as it had failed.
+      if content.guarded.withLock({ $0.phase == .partial && $0.generation?.continues == true }) {
+        source.continues = true
+      }
       if options.continuation == .always { arm(source) }
       dirty.insert(source.key)
     case .fetch(let content):
@@ -182,13 +199,20 @@ final class Engine: @unchecked Sendable {
       }
     case .freeze(let content, let then):
       let source = source(of: content)
-      content.guarded.withLock { $0.isFrozen = true }
+      let isTaken = content.guarded.withLock { guarded -> Bool in
+        if guarded.phase == .completing { return false }
+        guarded.isFrozen = true
+        return true
+      }
+      // The finisher has it in its hands; it is asked again when that is over.
+      guard isTaken else { return source.postponed.append(command) }
       for running in source.transfers { cancel(running.active.id, of: source) }
       source.continues = false
       source.isRequested = false
       keeper.perform(then)
     case .thaw(let content):
       content.guarded.withLock { $0.isFrozen = false }
+      keeper.markDirty(content)  // where it could not be taken away, it is still to be committed
       dirty.insert(source(of: content).key)
     case .renew(let content, let ticket): renew(content, ticket)
     case .completed(let content):
@@ -197,11 +221,20 @@ final class Engine: @unchecked Sendable {
       source.isRequested = false
       source.lastMessage = nil
       publish(source, now)
+      carryOutPostponed(source)
     case .rejected(let content, let message, let isWrong):
-      rejected(source(of: content), message: message, isWrong: isWrong, now)
+      let source = source(of: content)
+      rejected(source, message: message, isWrong: isWrong, now)
+      carryOutPostponed(source)
     case .resumedUntil(let id): resumeCursor = id
     case .reconnect: reconnect(now)
     }
+  }
+
+  private func carryOutPostponed(_ source: Source) {
+    let postponed = source.postponed
+    source.postponed = []
+    for command in postponed { post(command) }
   }
 
   /// Looks at every resource in memory: deadlines, stalls, evidence of playing, and puts idle ones away.
@@ -218,7 +251,9 @@ final class Engine: @unchecked Sendable {
         putAway(source)
       }
     }
-    if sweeping, let cursor = resumeCursor, sources.values.count(where: { $0.continues && $0.failure == nil }) < Self.resumed {
+    if sweeping, let cursor = resumeCursor,
+      sources.values.count(where: { $0.continues && $0.failure == nil }) < Self.resumed
+    {
       resumeCursor = nil
       keeper.perform { [self] in resumeMore(after: cursor) }
     }

@@ -11,6 +11,8 @@ extension Engine {
   private static let stallSeconds = 1.0
   /// A host that did not answer at all: stats do not wait for it for so long.
   private static let downSeconds = 10.0
+  /// Failures in a row after which a mirror is left although what is stored is its own.
+  private static let patienceWithMirror = 4
 
   func failed(_ source: Source, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
     source.lastMessage = failure.message
@@ -34,12 +36,12 @@ extension Engine {
         source.mirrors[running.mirror].resolved = nil
       }
       answerStats(source)
-      if source.mirrors.count > 1, running.bytes == 0, source.nextMirror() { source.retry.progressed() }
+      if running.bytes == 0 { tryOtherMirror(source) }
     case .unusable:
       source.unusable += 1
       // Twice a wrong answer to a range: ask for the whole instead. Twice more: this origin is of no use.
-      if source.unusable == 2, !source.knowsNoRanges {
-        source.knowsNoRanges = true
+      if source.unusable == 2, !running.active.isStream {
+        source.gaveUpRanges(now)
       } else if source.unusable >= 4 {
         source.unusable = 0
         refuse(running.mirror, of: source, failure)
@@ -56,8 +58,8 @@ extension Engine {
     _ source: Source, _ running: Running, total: Int64?, _ failure: TransferFailure, _ now: Instant
   ) {
     let isUnknown = source.content.guarded.withLock { $0.generation == nil }
-    if isUnknown, !source.knowsNoRanges {
-      source.knowsNoRanges = true  // asked for the whole, an empty file answers well
+    if isUnknown, !running.active.isStream {
+      source.gaveUpRanges(now)  // asked for the whole, an empty file answers well
       return
     }
     var nonsense = failure
@@ -65,11 +67,21 @@ extension Engine {
     failed(source, running, nonsense, now)
   }
 
+  /// The next mirror, at once, unless all of them have just been asked. Without a checksum another mirror's bytes are another
+  /// version: what is stored of this one is not given up for a hiccup.
+  private func tryOtherMirror(_ source: Source) {
+    guard source.mirrors.count > 1 else { return }
+    let sticks = source.content.source.checksum == nil && source.generationMirror != nil && hasStored(source)
+    if sticks, source.mirror == source.generationMirror, source.retry.failures < Self.patienceWithMirror { return }
+    guard source.nextMirror() else { return }
+    if source.retry.failures % source.mirrors.count != 0 { source.retry.skipPause() }
+  }
+
   /// A mirror says no for good: the next one, or the end.
   private func refuse(_ mirror: Int, of source: Source, _ failure: TransferFailure) {
     source.mirrors[mirror].refusal = failure
     if source.nextMirror() {
-      source.knowsNoRanges = false
+      source.ranges = .assumed
       return
     }
     fail(source, failure.kind == .denied ? .accessDenied : .io, failure.message)
@@ -149,18 +161,22 @@ extension Engine {
     return isBusy || (source.continues && source.failure == nil && !keeper.isFull && !source.isWhole)
   }
 
-  /// P2: a stall that lasted the timeout ends the wait of everyone who was there when it began.
+  /// P2: a stall that lasted the timeout ends the wait.
   private func expire(_ source: Source, _ oldest: Instant?, _ now: Instant) {
     guard let oldest, now.seconds(since: oldest) >= options.timeout else { return }
-    if source.progress.total(now: now) >= Int64(options.timeout * 1024) { return }
+    let (waiting, isAnyoneLeft) = source.content.guarded.withLock { guarded in
+      let waiting = guarded.state.expire(now, timeout: options.timeout, shunning: Self.stallSeconds)
+      return (waiting, guarded.state.hasWaiters)
+    }
+    if waiting.probes.isEmpty && waiting.reads.isEmpty { return }
     let message = source.lastMessage ?? "the origin sent less than 1 KiB/s for \(Int(options.timeout)) s"
     source.lastMessage = message
     Log.warning("\(source.content.path): gave up waiting after \(Int(options.timeout)) s: \(message)")
-    let waiting = source.content.guarded.withLock {
-      $0.state.refuse(.timedOut, until: now.adding(seconds: Self.stallSeconds))
-    }
     tell(waiting, .timedOut, source.content)
-    for running in source.transfers { cancel(running.active.id, of: source) }
+    for running in source.transfers {
+      let isTheirs = waiting.reads.contains { running.active.rest.overlaps($0.range) }
+      if !isAnyoneLeft || isTheirs { cancel(running.active.id, of: source) }
+    }
     publish(source, now)
   }
 
@@ -175,23 +191,33 @@ extension Engine {
     for read in reads { port.reply(read.ticket, error: .interrupted) }
   }
 
-  /// A transfer that brings nothing is ended and made anew: sooner when somebody waits.
+  /// A transfer that brings nothing is ended and made anew: sooner when somebody waits. An origin that thinks long before its
+  /// first byte is given more time at each attempt, and as much as it is known to need.
   private func dropStalled(_ source: Source, _ hasWaiters: Bool, _ now: Instant) {
-    let patience = hasWaiters ? max(2, min(10, options.timeout / 3)) : max(10, options.timeout)
+    let most = max(10, options.timeout)
+    let patience = hasWaiters ? max(2, min(10, options.timeout / 3)) : most
     // With nobody waiting nobody's deadline ends a trickle: less than 1 KiB/s is a stall here too.
     let trickles = !hasWaiters && source.progress.total(now: now) < Int64(options.timeout * 1024)
     for index in source.transfers.indices where !source.transfers[index].isCancelled {
       let running = source.transfers[index]
-      let isSilent = now.seconds(since: running.lastByte) > patience
-      guard isSilent || (trickles && now.seconds(since: running.started) > patience) else { continue }
+      var longest = patience
+      if !running.responded {
+        let trip = hosts[running.host]?.line.roundTrip ?? 0
+        longest = min(most, max(patience * Double(1 << min(source.retry.failures, 4)), 3 * trip))
+      }
+      let isSilent = now.seconds(since: running.lastByte) > longest
+      guard isSilent || (trickles && now.seconds(since: running.started) > longest) else { continue }
       source.transfers[index].stalled = true
-      cancel(source.transfers[index].active.id, of: source)
+      cancel(running.active.id, of: source)
     }
   }
 
   /// What the finisher could not accept. `isWrong`: the bytes are not what the manifest's checksum says.
   func rejected(_ source: Source, message: String, isWrong: Bool, _ now: Instant) {
     source.continues = false
+    if let id = source.content.guarded.withLock({ $0.generation?.id }) {
+      keeper.record(.continues(generation: id, false))
+    }
     if isWrong, !source.checksumRetried {
       source.checksumRetried = true
       Log.warning("\(source.content.path): \(message); fetching it once more")

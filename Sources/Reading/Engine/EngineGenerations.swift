@@ -14,11 +14,15 @@ extension Engine {
 
   /// How often a resource may give a new answer each time before it counts as a failure.
   private static let mostSuspects = 6
+  /// A version that was given up less than so many seconds ago needs more than one answer that agrees: two servers behind one
+  /// name may differ, and each change costs all that is stored.
+  private static let formerSeconds = 600.0
+  private static let agreeingWhenFormer = 6
 
   func judge(_ head: ResponseHead, of source: Source, _ running: Running, _ now: Instant) -> Judgement {
     if case .part(_, total: nil) = head.body {
       // Without the length a range says too little; the whole body has an end.
-      source.knowsNoRanges = true
+      source.gaveUpRanges(now)
       return .refused
     }
     let found = GenerationCheck.identity(of: head)
@@ -32,21 +36,21 @@ extension Engine {
       return identify(source, as: found, running) ? .accepted : .refused
     }
     let isOtherMirror = source.generationMirror.map { $0 != running.mirror } ?? false
-    switch GenerationCheck.compare(found, with: known) {
-    case .same where !isOtherMirror || source.content.source.checksum != nil || !hasStored(source):
+    // Mirrors share bytes only with equal length and a checksum, which will tell (P8).
+    let maySplice = source.content.source.checksum != nil && found.size == known.size && found.size != nil
+    if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
       source.suspect = nil
       source.generationMirror = running.mirror
       return .accepted
-    case .same, .different:
-      if isOtherMirror, source.content.source.checksum != nil, found.size == known.size, found.size != nil {
-        source.generationMirror = running.mirror
-        return .accepted  // the checksum will tell
-      }
-      return suspect(source, found, known, running, head, now)
     }
+    if isOtherMirror, !hasStored(source), GenerationCheck.compare(found, with: known) == .same {
+      source.generationMirror = running.mirror
+      return .accepted
+    }
+    return suspect(source, found, known, running, head, now)
   }
 
-  private func hasStored(_ source: Source) -> Bool {
+  func hasStored(_ source: Source) -> Bool {
     source.content.guarded.withLock { !$0.state.stored.isEmpty }
   }
 
@@ -143,7 +147,14 @@ extension Engine {
     if source.suspect == found {
       // What was asked for before the doubt is no second opinion.
       guard running.kind == .confirm else { return .refused }
-      return supersede(source, by: found, running) ? .accepted : .refused
+      source.agreeing -= 1
+      if source.agreeing > 0 { return .refused }
+      if supersede(source, by: found, running) {
+        source.former = source.former.filter { now.seconds(since: $0.value) < Self.formerSeconds }
+        source.former[known] = now
+        return .accepted
+      }
+      return .refused
     }
     if source.suspectAnswers > Self.mostSuspects {
       source.suspect = nil
@@ -154,11 +165,13 @@ extension Engine {
     }
     Log.info("\(source.content.path): the origin seems to have another version; asking once more")
     source.suspect = found
+    let isFormer = source.former[found].map { now.seconds(since: $0) < Self.formerSeconds } ?? false
+    source.agreeing = isFormer ? Self.agreeingWhenFormer : 1
     return .refused
   }
 
   /// A new generation takes the old one's place: new inodes, the old bytes stay until their last handle is closed.
-  private func supersede(_ source: Source, by found: GenerationCheck.Identity, _ running: Running?) -> Bool {
+  func supersede(_ source: Source, by found: GenerationCheck.Identity, _ running: Running?) -> Bool {
     let old = source.content
     source.suspect = nil
     source.suspectAnswers = 0
@@ -180,6 +193,8 @@ extension Engine {
         for change in renumbered { table.contents[change.new] = new }
       }
       source.content = new
+      source.ranges = .assumed
+      source.mismatches = 0
       source.generationMirror = running?.mirror
       let (waiting, oldID) = old.guarded.withLock { guarded in
         guarded.state.isSuperseded = true
@@ -189,7 +204,8 @@ extension Engine {
       for probe in waiting.probes { port.reply(probe.ticket, error: .stale) }
       for change in renumbered { port.invalidate(parent: change.parent, name: change.name) }
       for other in source.transfers where other.active.id != running?.active.id { cancel(other.active.id, of: source) }
-      let reason = running == nil ? "a new inode, as open handles keep a copy that was touched" : "a new version at the origin"
+      let reason =
+        running == nil ? "a new inode, as open handles keep a copy that was touched" : "a new version at the origin"
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(oldID ?? 0))")
       dropIfUnused(old)
       return true

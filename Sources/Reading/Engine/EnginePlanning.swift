@@ -43,13 +43,16 @@ extension Engine {
     case .unknown:
       guard waits || source.wantsHead || continues else { return }
       let head = ByteRange(0, source.wantsHead ? Self.glance : Planner.headLength)
-      want(source, range: source.knowsNoRanges ? nil : head, .head, waits, now)
+      want(source, range: source.asksForRanges(now) ? head : nil, .head, waits, now)
     case .growing:
       if waits || continues { want(source, range: nil, .window, waits, now) }
     case .known(let size):
       if stored.contains(ByteRange(0, size)) { return finish(source) }
       if source.knowsNoRanges {
-        if waits || continues { want(source, range: nil, .window, waits, now) }
+        let first = reads.min { $0.start < $1.start } ?? ByteRange(0, size)
+        let gap = stored.firstGap(in: first) ?? stored.firstGap(in: ByteRange(0, size))
+        let probe = gap.map { ByteRange($0.start, min(size, $0.start + Planner.headLength)) }
+        if waits || continues { want(source, range: source.asksForRanges(now) ? probe : nil, .window, waits, now) }
         return
       }
       guard source.retry.permits(now, readerWaits: waits) else { return }
@@ -88,7 +91,9 @@ extension Engine {
   /// second time the head, which a shorter generation has too.
   private func confirmation(_ source: Source, _ reads: [ByteRange], _ stored: ByteRangeSet) -> ByteRange {
     let head = ByteRange(0, Planner.headLength)
-    guard let size = source.content.guarded.withLock({ $0.state.size }), source.confirmations % 2 == 0 else { return head }
+    guard let size = source.content.guarded.withLock({ $0.state.size }), source.confirmations % 2 == 0 else {
+      return head
+    }
     let start = reads.map(\.start).min() ?? 0
     guard let gap = stored.firstGap(in: ByteRange(min(start, size), size)) else { return head }
     return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
@@ -152,7 +157,7 @@ extension Engine {
     let source = start.source
     var request = TransferRequest(
       id: id, url: url, homeURL: source.mirrors[source.mirror].url, range: start.range)
-    if start.kind != .confirm, start.range != nil {
+    if start.kind != .confirm, start.range != nil, !source.omitsIfRange {
       request.ifRange = source.content.guarded.withLock { guarded in
         guarded.generation.flatMap { GenerationCheck.ifRange(for: $0.validators) }
       }
@@ -164,10 +169,11 @@ extension Engine {
     let range = start.range ?? ByteRange(0, .max)
     var active = ActiveTransfer(id: id, position: range.start, end: range.end, purpose: start.purpose, rate: nil)
     active.isStream = start.range == nil
-    source.transfers.append(
-      Running(
-        active: active, kind: start.kind, mirror: source.mirror, host: host, isResolved: isResolved, started: now,
-        lastByte: now))
+    var running = Running(
+      active: active, kind: start.kind, mirror: source.mirror, host: host, isResolved: isResolved, started: now,
+      lastByte: now)
+    running.sentIfRange = request.ifRange != nil
+    source.transfers.append(running)
     if start.kind == .confirm { source.confirmations += 1 }
     source.wantsHead = false
     owners[id] = source

@@ -17,6 +17,7 @@ extension Engine {
           guarded.file = nil
           guarded.state.stored = ByteRangeSet()
           guarded.state.isDirty = false
+          guarded.isCommitting = false
           guarded.state.runs = ReaderRuns()  // who read before is not read ahead for: it would all come back at once
           guarded.synced = ByteRangeSet()
           guarded.unsynced = 0

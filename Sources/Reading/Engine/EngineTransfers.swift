@@ -1,5 +1,6 @@
 import Base
 import Fetching
+import Glibc
 import Storing
 
 /// What transfers bring: from a response's head to stored bytes and answered reads.
@@ -9,6 +10,7 @@ extension Engine: TransferClient {
     guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
       return false
     }
+    if source.transfers[index].isCancelled { return false }
     dirty.insert(source.key)
     source.transfers[index].responded = true
     source.transfers[index].lastByte = now
@@ -26,13 +28,21 @@ extension Engine: TransferClient {
     guard let index = source.transfers.firstIndex(where: { $0.active.id == id }) else { return false }
     switch head.body {
     case .part(let range, _):
+      source.ranges = .assumed
       noteLength(range, asked: asked, source)
       source.transfers[index].active.position = range.start
       source.transfers[index].active.end = range.end
       source.transfers[index].active.isStream = false
     case .whole(let length):
       // The origin ignores ranges: this is all of it, from its start, and the only way to get at any of it.
-      if asked != nil { source.knowsNoRanges = true }
+      if let asked {
+        if running.sentIfRange, !source.omitsIfRange, asked.start > 0 {
+          // Of the same version, so that If-Range should have given the range: some origins never do.
+          source.omitsIfRange = true
+          return false
+        }
+        source.ranges = .ignored
+      }
       source.transfers[index].active.position = 0
       source.transfers[index].active.end = length ?? .max
       source.transfers[index].active.isStream = true
@@ -49,13 +59,14 @@ extension Engine: TransferClient {
       return
     }
     source.shortAnswers += 1
-    if source.shortAnswers >= 4 { source.knowsNoRanges = true }
+    if source.shortAnswers >= 4 { source.gaveUpRanges(clock.now) }
   }
 
   func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool {
     guard let source = owners[id], let index = source.transfers.firstIndex(where: { $0.active.id == id }) else {
       return false
     }
+    if source.transfers[index].isCancelled { return false }
     let now = clock.now
     let count = bytes.count
     let start = source.transfers[index].active.position
@@ -69,17 +80,37 @@ extension Engine: TransferClient {
     source.lastBytes = now
     hosts[source.transfers[index].host]?.line.received(count, now: now)
     dirty.insert(source.key)
-    let before = source.freshBytes
-    guard land(bytes, at: start, source) else { return false }
-    let fresh = source.freshBytes - before
+    let (size, before, hasValidators) = source.content.guarded.withLock { guarded in
+      let range = ByteRange(at: start, count: Int64(count))
+      return (
+        guarded.state.size, guarded.state.stored.count(in: range), guarded.generation?.validators.isEmpty == false
+      )
+    }
+    var wanted = bytes
+    if let size, start + Int64(count) > size {
+      // A body of untold length that goes on behind the end: the end is known, so this is something else.
+      source.transfers[index].misfit = "the origin sent more than the file has"
+      wanted = UnsafeRawBufferPointer(rebasing: bytes[..<Int(max(0, size - start))])
+    }
+    let running = source.transfers[index]
+    if running.active.isStream, !hasValidators, before > 0, !agrees(wanted, at: start, source, running) { return false }
+    let stored = source.freshBytes
+    guard land(wanted, at: start, source) else { return false }
+    let fresh = source.freshBytes - stored
     if fresh > 0 {
       source.transfers[index].fresh += fresh
       source.fruitless = 0
       source.suspectAnswers = 0
     }
     // A stream runs over what is stored before it comes to what is missing: progress, unless it never gets there.
-    if fresh > 0 || source.fruitless < 2 { source.progress.add(Int64(count), now: now) }
-    let running = source.transfers[index]
+    if fresh > 0 || source.fruitless < 2 {
+      source.progress.add(Int64(count), now: now)
+      let rest = running.active.rest
+      source.content.guarded.withLock {
+        $0.state.progressed(Int64(count), from: rest.start, to: rest.end, now: now)
+      }
+    }
+    if running.misfit != nil { return false }
     // A look at an origin without ranges takes the head and no more.
     return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(source, now)
   }
@@ -95,6 +126,38 @@ extension Engine: TransferClient {
       return (guarded.state.hasWaiters, recent.map(\.process))
     }
     return waits || readers.contains { !isLooker($0, source) }
+  }
+
+  /// Without validators a body that begins anew may be another one: where it was stored before, it must be the same (P1).
+  private func agrees(
+    _ bytes: UnsafeRawBufferPointer, at start: Int64, _ source: Source, _ running: Running
+  ) -> Bool {
+    let content = source.content
+    let (file, stored) = content.guarded.withLock { ($0.file, $0.state.stored) }
+    guard let file else { return true }
+    let whole = ByteRange(at: start, count: Int64(bytes.count))
+    for range in stored.ranges {
+      guard let both = range.intersection(whole) else { continue }
+      var position = both.start
+      while position < both.end {
+        let part = UnsafeMutableRawBufferPointer(rebasing: scratch[..<min(scratch.count, Int(both.end - position))])
+        guard file.fill(part, at: position), let there = part.baseAddress, let came = bytes.baseAddress else {
+          return true
+        }
+        if memcmp(there, came + Int(position - start), part.count) != 0 {
+          source.mismatches += 1
+          Log.info("\(content.path): the body came back with other bytes")
+          if source.mismatches > 1, let generation = content.guarded.withLock({ $0.generation }) {
+            let found = GenerationCheck.Identity(
+              validators: generation.validators, size: generation.size, mediaType: generation.mediaType)
+            _ = supersede(source, by: found, running)  // where it fails it has told why
+          }
+          return false
+        }
+        position += Int64(part.count)
+      }
+    }
+    return true
   }
 
   /// Writes what is not stored yet and answers the reads that are whole with it. False when it cannot be kept.
@@ -189,12 +252,20 @@ extension Engine: TransferClient {
     switch end {
     case .finished:
       if running.active.isStream { streamEnded(source, running) }
+      let size = source.content.guarded.withLock { $0.state.size }
+      if running.active.isStream, let size, running.active.position < size {
+        let message = "the origin sent \(running.active.position) of \(size) bytes as if that were all"
+        return failed(source, running, TransferFailure(kind: .transient, message: message), now)
+      }
+      source.retry.progressed()
       if source.lastMessage != nil, running.bytes > 0 {
         source.lastMessage = nil
         keeper.record(.problem(source.key, nil))
       }
     case .cancelled:
-      if running.stalled {
+      if let misfit = running.misfit, !source.isWhole {
+        failed(source, running, TransferFailure(kind: .transient, message: misfit), now)
+      } else if running.stalled {
         failed(source, running, TransferFailure(kind: .transient, message: "the origin sent nothing for a while"), now)
       }
     case .failed(let failure): failed(source, running, failure, now)

@@ -17,6 +17,9 @@ final class Keeper: @unchecked Sendable {
   /// How often the room is measured while something is being stored, in seconds.
   static let spaceInterval = 2.0
 
+  /// Beyond so many changes that cannot be committed, those that only say when and what for are dropped.
+  static let mostChanges = 4096
+
   private struct Pending: Sendable {
     var changes: [CatalogChange] = []
     var dirty: [Content] = []
@@ -165,14 +168,39 @@ final class Keeper: @unchecked Sendable {
       lastError = nil
       for content in committing { content.guarded.withLock { $0.isCommitting = false } }
     } catch {
+      if error.kind == .invalid, changes.count > 1 {
+        // One of them makes no sense. It must not keep the others from being committed for ever.
+        return commitSingly(changes, committing)
+      }
+      if error.kind == .invalid {
+        Log.error("the catalog refuses what was learned: \(error.message)")
+        for content in committing { content.guarded.withLock { $0.isCommitting = false } }
+        return
+      }
       // Kept for the next try: what is stored must not be forgotten because a commit failed.
       if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
       lastError = error.message
       pending.withLock { pending in
         pending.changes = recorded + pending.changes
         pending.dirty += committing
+        if pending.changes.count > Self.mostChanges { pending.changes.removeAll(where: \.isIncidental) }
       }
     }
+  }
+
+  private func commitSingly(_ changes: [CatalogChange], _ committing: [Content]) {
+    for change in changes {
+      do {
+        try store.catalog.apply([change], durably: false)
+      } catch {
+        if error.kind == .invalid {
+          Log.error("the catalog refuses what was learned: \(error.message)")
+        } else {
+          pending.withLock { $0.changes.append(change) }
+        }
+      }
+    }
+    for content in committing { content.guarded.withLock { $0.isCommitting = false } }
   }
 
   /// What to commit of one content; syncs its file when that is due. nil when its bytes are being taken away.
@@ -245,6 +273,16 @@ final class Keeper: @unchecked Sendable {
       if was && !isFull { Log.info("the store has room again") }
     } catch {
       Log.error("the store's room cannot be measured: \(error.message)")
+    }
+  }
+}
+
+extension CatalogChange {
+  /// Whether nothing that is stored depends on it.
+  var isIncidental: Bool {
+    switch self {
+    case .used, .problem, .gainedExtension: true
+    default: false
     }
   }
 }

@@ -20,6 +20,10 @@ struct Running {
   /// Of those, the ones that were not stored yet.
   var fresh: Int64 = 0
   var responded = false
+  /// Whether the answer is the whole where another version would be.
+  var sentIfRange = false
+  /// Why the rest of the body was not taken; nil: it was.
+  var misfit: String?
   /// Why it was cancelled, when it was for being too slow: then it counts as a failed attempt.
   var stalled = false
   var isCancelled = false
@@ -34,7 +38,7 @@ struct Mirror {
   var refusal: TransferFailure?
 }
 
-/// Bytes that came in each of the last seconds: what a stall is judged by (P2).
+/// Bytes that came in each of the last seconds: what a trickle is judged by.
 struct ProgressRing {
   private var seconds: [Int64]
   private var current: Int64 = 0
@@ -64,6 +68,17 @@ struct ProgressRing {
   }
 }
 
+/// Whether an origin gives ranges.
+enum RangeSupport: Equatable {
+  /// It does, as far as is known.
+  case assumed
+  /// It answered with the whole. It is asked for a range all the same, one at a time: a range that comes after all is worth
+  /// much, and the whole comes no later.
+  case ignored
+  /// It answered with what cannot be used. Until that time it is asked for the whole.
+  case unusable(until: Instant)
+}
+
 /// One resource on the transfer thread: where its bytes come from and what is under way. Owned by that thread alone.
 final class Source {
   let key: ResourceKey
@@ -73,8 +88,9 @@ final class Source {
   var mirror = 0
   /// The mirror that the current generation came from; nil before the first response of this mount.
   var generationMirror: Int?
-  /// The origin answered a ranged request with the whole: asking for ranges again would fetch everything each time.
-  var knowsNoRanges = false
+  var ranges = RangeSupport.assumed
+  /// It answers If-Range with the whole of the very version that was named: the answer's own validators must do.
+  var omitsIfRange = false
   /// Answers in a row that could not be used.
   var unusable = 0
   /// Transfers in a row that brought bytes and none that was missing: an origin without ranges that breaks off at the same
@@ -97,6 +113,14 @@ final class Source {
   var suspect: GenerationCheck.Identity?
   /// Answers of another generation since the last byte that was missing.
   var suspectAnswers = 0
+  /// How many more answers must agree in a row.
+  var agreeing = 0
+  /// Versions that were given up of late: two servers that take turns are not to be followed back and forth.
+  var former: [GenerationCheck.Identity: Instant] = [:]
+  /// How often a body came back with other bytes, from an origin that gives no validators to tell that from.
+  var mismatches = 0
+  /// Commands that wait until the finisher is through with it.
+  var postponed: [Engine.Command] = []
   /// How often a second opinion was asked for.
   var confirmations = 0
   /// The rest of the file is wanted: it was played, or the policy or a user says so.
@@ -130,6 +154,18 @@ final class Source {
   var outstanding: Int64 {
     transfers.reduce(0) { $0 + ($1.active.isStream || $1.active.end == .max ? 0 : $1.active.rest.count) }
   }
+
+  /// Whether it is asked for everything at once.
+  var knowsNoRanges: Bool { ranges != .assumed }
+
+  /// Whether a request may have a Range.
+  func asksForRanges(_ now: Instant) -> Bool {
+    if case .unusable(let until) = ranges { return now >= until }
+    return true
+  }
+
+  /// Ranges do not work: not tried again for a while.
+  func gaveUpRanges(_ now: Instant) { ranges = .unusable(until: now.adding(seconds: 60)) }
 
   /// The URL to ask now.
   var target: (url: String, isResolved: Bool) {

@@ -35,6 +35,13 @@ struct Retry: Sendable, Equatable {
     isAsked = false
   }
 
+  /// Another mirror is there to be asked at once; the count goes on, so that mirrors that all fail are not asked in a storm.
+  mutating func skipPause() {
+    if isAsked { return }
+    notBefore = nil
+    notBeforeWithReader = nil
+  }
+
   /// Someone new wants it: an attempt is worth making now, unless the origin itself named a time.
   mutating func hurry() {
     if !isAsked { progressed() }
