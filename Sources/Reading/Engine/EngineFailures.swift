@@ -149,6 +149,7 @@ extension Engine {
       expire(source, oldest, now)
       releaseGone(content, processes)
     }
+    if !isFull { storeWhatIsKept(source) }
     dropStalled(source, hasWaiters, now)
     let trip = hosts[HostState.key(of: source.target.url)]?.line.roundTrip ?? 0
     source.lanes.look(isHungry: hasWaiters || source.isBehind, roundTrip: trip, now: now)
@@ -160,7 +161,7 @@ extension Engine {
     publish(source, now)
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
     let isBusy = hasWaiters || !source.transfers.isEmpty || (isRead && !content.guarded.withLock { $0.state.isWhole })
-    return isBusy || (source.continues && source.failure == nil && !keeper.isFull && !source.isWhole)
+    return isBusy || (source.continues && source.failure == nil && !isFull && !source.isWhole)
   }
 
   /// P2: a stall that lasted the timeout ends the wait.
