@@ -39,7 +39,7 @@ struct MirrorTests {
 
   @Test("the first is of no use: it plays from the second", arguments: First.allCases, [true, false])
   func firstUseless(first: First, hasChecksum: Bool) async {
-    await onMount(options: ["--timeout", "30"]) { stage in
+    await onMount(options: ["--timeout", "8"]) { stage in
       try Self.add(stage)
       if hasChecksum { stage.manifest += "\n  checksum=sha-256=" + (try Self.checksum()) }
       try first.apply(stage.origin)
@@ -71,9 +71,12 @@ struct MirrorTests {
     } _: { scene in
       // What is shown before the end is what came: SEMANTICS says so. Then every byte is the verified one.
       let path = scene.file
+      let held = scene.bounded("an open") { open(path, O_RDONLY | O_CLOEXEC) } ?? -1
+      defer { close(held) }
       _ = scene.bounded("a reader") { Reader.read(path, pattern: "/bad") }
       try scene.waitForState("complete")
       scene.checkCopy(size: Self.size)
+      // Although someone has it open since before, so that the page cache is in use.
       scene.readUntilWhole(size: Self.size)
     }
   }

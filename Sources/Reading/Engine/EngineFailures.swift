@@ -180,6 +180,8 @@ extension Engine {
       let isTheirs = waiting.reads.contains { running.active.rest.overlaps($0.range) }
       if !isAnyoneLeft || isTheirs { cancel(running.active.id, of: source) }
     }
+    // A mirror that kept a reader waiting so long is not asked first when it asks again.
+    if source.mirrors.count > 1 { _ = source.nextMirror() }
     publish(source, now)
   }
 
@@ -223,15 +225,17 @@ extension Engine {
       source.checksumRetried = true
       Log.warning("\(source.content.path): \(message); fetching it once more")
       _ = source.nextMirror()
-      let content = source.content
-      post(
-        .freeze(
-          content,
-          then: { [self] in
-            discard(content, keepsCopy: true)
-            post(.thaw(content))
-            post(.fetch(content))
-          }))
+      // Under a new inode: the kernel's page cache, and who has it open, still have the wrong bytes of the old one.
+      let known = source.content.guarded.withLock { guarded in
+        guarded.generation.map {
+          GenerationCheck.Identity(validators: $0.validators, size: $0.size, mediaType: $0.mediaType)
+        }
+      }
+      if let known, supersede(source, by: known, nil) {
+        source.isRequested = true
+        arm(source)
+        dirty.insert(source.key)
+      }
       return
     }
     fail(source, .io, message)

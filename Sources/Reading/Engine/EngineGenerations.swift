@@ -206,7 +206,7 @@ extension Engine {
       for change in renumbered { port.invalidate(parent: change.parent, name: change.name) }
       for other in source.transfers where other.active.id != running?.active.id { cancel(other.active.id, of: source) }
       let reason =
-        running == nil ? "a new inode, as open handles keep a copy that was touched" : "a new version at the origin"
+        running == nil ? "a new inode, as the old one has other bytes than the origin" : "a new version at the origin"
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(oldID ?? 0))")
       dropIfUnused(old)
       return true
