@@ -66,7 +66,9 @@ final class ServedStore: Sendable {
       running.terminate(grace: 0)
       throw CrashFailure(description: "the helper of a killed server did not end\n\(report)")
     }
-    try waitUntil(timeout: 60, "the mount to go") { !Mounts.isMounted(mountpoint) }
+    if !eventually(timeout: 60, { !Mounts.isMounted(mountpoint) }) {
+      throw CrashFailure(description: "a killed server's mount stays: \(errors)")
+    }
   }
 
   /// Unmounts in order.
