@@ -27,6 +27,8 @@ final class Engine: @unchecked Sendable {
     case resume(Content)
     /// Take its bytes away: all transfers end and nothing is written until `thaw`; `then` runs on the keeper.
     case freeze(Content, then: @Sendable () -> Void)
+    /// Take its bytes away if nobody has a use for them at the moment.
+    case evict(Content)
     /// Its bytes are gone; it can be fetched again.
     case thaw(Content)
     /// Its inode cannot be opened any more: give it another one, and answer the open, which is counted, with ESTALE.
@@ -220,6 +222,15 @@ final class Engine: @unchecked Sendable {
       source.continues = false
       source.isRequested = false
       keeper.perform(then)
+    case .evict(let content):
+      guard let source = sources[content.key], source.content === content, source.transfers.isEmpty, !source.continues,
+        content.guarded.withLock({ $0.isIdle })
+      else { return }
+      post(
+        .freeze(content) { [self] in
+          discard(content, keepsCopy: true)
+          post(.thaw(content))
+        })
     case .thaw(let content):
       content.guarded.withLock { $0.isFrozen = false }
       keeper.markDirty(content)  // where it could not be taken away, it is still to be committed

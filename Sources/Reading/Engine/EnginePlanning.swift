@@ -94,7 +94,8 @@ extension Engine {
 
   /// What to ask for a second opinion: what is missing, so that one answer of an origin with two minds is of use; every
   /// second time the head, which a shorter generation has too.
-  private func confirmation(_ source: Source, _ reads: [ByteRange], _ stored: ByteRangeSet) -> ByteRange {
+  private func confirmation(_ source: Source, _ reads: [ByteRange], _ stored: ByteRangeSet) -> ByteRange? {
+    if source.knowsNoRanges { return nil }
     let head = ByteRange(0, Planner.headLength)
     guard let size = source.content.guarded.withLock({ $0.state.size }), source.confirmations % 2 == 0 else {
       return head

@@ -214,13 +214,16 @@ final class Keeper: @unchecked Sendable {
   private func snapshot(
     _ content: Content, isDirty: Bool, syncing: Bool, _ now: Instant
   ) -> (change: CatalogChange?, isSynced: Bool)? {
+    let isFull = self.isFull
     let taken = content.guarded.withLock { guarded -> (Int64, ByteRangeSet, ServedFile, Bool)? in
       guard !guarded.isFrozen, let generation = guarded.generation, let file = guarded.file else { return nil }
       guarded.state.isDirty = false
       // Until the catalog has it, the content may not be put away: it would be loaded again with less.
       if isDirty { guarded.isCommitting = true }
       let isOld = guarded.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
-      let isDue = syncing || isOld || guarded.unsynced >= Self.syncBytes
+      // At a limit what nobody has open is synced at once: only then it can be put away, and evicted.
+      let isWanted = isFull && guarded.state.opens == 0
+      let isDue = syncing || isOld || isWanted || guarded.unsynced >= Self.syncBytes
       return (generation.id, guarded.state.stored, file, isDue && guarded.unsynced > 0)
     }
     guard let (id, stored, file, mustSync) = taken else { return nil }
@@ -254,7 +257,7 @@ final class Keeper: @unchecked Sendable {
   }
 
   /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first, never one
-  /// that is in memory (open, waited for, being fetched).
+  /// that is open, waited for or being fetched.
   private func makeRoom(_ now: Instant) {
     guard now >= nextSpaceCheck, let engine else { return }
     nextSpaceCheck = now.adding(seconds: Self.spaceInterval)
@@ -264,7 +267,9 @@ final class Keeper: @unchecked Sendable {
       var lacking = options.minimumFree - Int64(clamping: try StoreSpace.measure(store.folder.path).available)
       for partial in partials {
         if total <= options.maximumSize && lacking <= 0 { break }
-        guard partial.storedBytes > 0, engine.evict(partial.key, generation: partial.id) else { continue }
+        guard partial.storedBytes > 0,
+          engine.evict(partial.key, generation: partial.id) || engine.evictFromMemory(partial.key)
+        else { continue }
         total -= partial.storedBytes
         lacking -= partial.storedBytes
       }
