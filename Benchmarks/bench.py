@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The figures of the design, measured beside rclone: see docs/BENCHMARKS.md for what came out and how to repeat it."""
+"""The figures of the design, measured beside rclone: docs/BENCHMARKS.md says what came out and how to repeat it.
+
+Every measure is repeated; within a repetition the systems take turns, and the repetitions of all measures take turns too, so
+that what the machine does besides falls on all alike."""
 
 import argparse
 import json
@@ -10,54 +13,97 @@ import sys
 import time
 
 import copy_rows
+import count_rows
 import play_rows
 import report
+import stored_rows
 import systems
+import tree_rows
 import wait_rows
 from rows import Results
 
-GROUPS = [(wait_rows, 7, 3), (play_rows, 7, 2), (copy_rows, 7, 2)]
-REPETITIONS = {  # where not 7: (full, quick)
-    "seeks": (5, 2), "crowd": (3, 1), "play": (7, 2), "cold": (7, 2), "throttled": (7, 2), "first_byte": (7, 2),
+ROWS = [row for module in (wait_rows, play_rows, copy_rows, stored_rows, count_rows, tree_rows) for row in module.ROWS]
+# How often, in a full and in a quick run.
+REPETITIONS = {
+    "first_byte": (7, 2), "seeks": (3, 1), "play": (7, 2), "crowd": (3, 1), "throttled": (7, 2), "cold": (7, 3),
+    "stored": (7, 3), "mix": (3, 2), "restart": (3, 1), "scan": (2, 1), "listing": (3, 1), "million": (1, 1),
 }
+# Those whose figures are counts, and so the same on any machine.
+COUNTS = ["first_byte", "mix", "restart", "scan"]
+COUNTED = ["first-byte-requests", "mix-bytes", "restart-again", "scan-extra"]
+LONGEST = 15 * 60
+
+
+def measures(options):
+    names = list(dict.fromkeys(row.measure for row in ROWS if row.measure))
+    if options.counts:
+        return [measure for measure in names if measure.__name__ in COUNTS]
+    if options.only:
+        return [measure for measure in names if any(word in measure.__name__ for word in options.only.split(","))]
+    return names
+
+
+def repetitions(measure, options):
+    full, quick = REPETITIONS[measure.__name__]
+    return options.repetitions or (1 if options.counts else quick if options.quick else full)
+
+
+def run(options, results):
+    """All repetitions, as far as the time goes; what was left out."""
+    begin = time.monotonic()
+    longest = {}
+    left_out = []
+    chosen = measures(options)
+    for repetition in range(max(repetitions(measure, options) for measure in chosen)):
+        for measure in chosen:
+            if repetition >= repetitions(measure, options):
+                continue
+            name = measure.__name__
+            started = time.monotonic()
+            if started - begin + longest.get(name, 0) > options.seconds:
+                left_out.append(f"{name} {repetition + 1}")
+                continue
+            measure(results, repetition)
+            took = time.monotonic() - started
+            longest[name] = max(longest.get(name, 0), took)
+            print(f"{name} {repetition + 1}: {took:.1f} s", file=sys.stderr, flush=True)
+    return time.monotonic() - begin, left_out
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--only", metavar="TEXT", help="only measures whose name contains one of these words (a,b)")
+    parser.add_argument("--counts", action="store_true", help="only mediafs, once, only what is counted (bytes, requests)")
+    parser.add_argument("--check", action="store_true", help="fail where a ratio is worse than in floors.json")
+    parser.add_argument("--only", metavar="A,B", help="only measures with one of these words in their names")
     parser.add_argument("--systems", default="mediafs,rclone,rclone tuned", help="which to run, separated by commas")
-    parser.add_argument("--repetitions", type=int)
-    parser.add_argument("--output", help="where the table is written; else to standard output")
+    parser.add_argument("--repetitions", type=int, help="the same number for each measure")
+    parser.add_argument("--seconds", type=float, default=LONGEST, help="no repetition is begun that would end later")
+    parser.add_argument("--output", metavar="FILE", help="write the document there, not the table to standard output")
     parser.add_argument("--verbose", action="store_true", help="keep mediafs's debug logs in .build/bench/logs")
     options = parser.parse_args()
     # So that every mount and process is taken away, as after an interrupt.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     systems.VERBOSE = options.verbose
+    work = os.path.join(systems.BENCH, "work")
+    shutil.rmtree(work, ignore_errors=True)
     known = {kind.name: kind for kind in (systems.Mediafs, systems.Rclone, systems.RcloneTuned)}
-    results = Results([known[name] for name in options.systems.split(",")])
-    shutil.rmtree(os.path.join(systems.BENCH, "work"), ignore_errors=True)
-    begin = time.monotonic()
-    rows = [row for module, _, _ in GROUPS for row in module.ROWS]
-    for row in rows:
-        if row.measure is None:
-            continue
-        name = row.measure.__name__
-        if options.only and not any(word in name for word in options.only.split(",")):
-            continue
-        full, quick = REPETITIONS.get(name, (7, 2))
-        started = time.monotonic()
-        row.measure(results, options.repetitions or (quick if options.quick else full))
-        print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-    seconds = time.monotonic() - begin
-    text = report.markdown(rows, results, seconds)
+    names = ["mediafs"] if options.counts else options.systems.split(",")
+    results = Results([known[name] for name in names])
+    try:
+        seconds, left_out = run(options, results)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    rows = [row for row in ROWS if not options.counts or row.id in COUNTED]
     if options.output:
         with open(options.output, "w") as file:
-            file.write(text)
+            file.write(report.document(rows, results, seconds, left_out))
     else:
-        print(text)
+        print(report.table(rows, results))
     with open(os.path.join(systems.BENCH, "samples.json"), "w") as file:
         json.dump({"samples": results.samples, "notes": results.notes}, file, indent=1)
+    if options.check:
+        sys.exit(report.check(rows, results))
 
 
 main()

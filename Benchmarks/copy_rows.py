@@ -1,12 +1,12 @@
 """Copies: connections that are throttled, and a fast origin."""
 
 import os
-import shutil
 import subprocess
 import time
 
 from rows import Row, systems
-from systems import Nginx, cpu_seconds, mounted, serving, work_folder
+from servers import Nginx, serving
+from systems import cpu_seconds, data_file, mounted, peak_memory, work_folder
 from wait_rows import read_all
 
 CONNECTION = 4e6
@@ -14,53 +14,43 @@ SIZE = 64 << 20
 COLD = 1 << 30
 
 
-def throttled(results, repetitions):
+def throttled(results, repetition):
     """A copy over a line of 100 MB/s on which each connection is held to 4 MB/s."""
-    for repetition in range(repetitions):
-        for system in systems(results, "copy"):
-            if system.name == "rclone" and repetition >= 3:
-                continue  # 16 s each, and always the same
-            with serving({"film.mp4": SIZE}, latency=0.05, line=25 * CONNECTION, connection=CONNECTION) as origin:
-                with mounted(system, origin):
-                    os.stat(system.path("film.mp4"))
-                    begin = time.perf_counter()
-                    read_all(system.path("film.mp4"))
-                    results.add("throttled", system, SIZE / (time.perf_counter() - begin))
-                    results.add("throttled-connections", system, origin.totals()["peakConnections"])
+    for system in systems(results, "copy"):
+        if system.name == "rclone" and repetition >= 3:
+            continue  # 16 s each, and always the same
+        with serving({"film.mp4": SIZE}, latency=0.05, line=25 * CONNECTION, connection=CONNECTION) as origin:
+            with mounted(system, origin):
+                os.stat(system.path("film.mp4"))
+                begin = time.perf_counter()
+                read_all(system.path("film.mp4"))
+                results.add("throttled", system, SIZE / (time.perf_counter() - begin))
+                results.add("throttled-connections", system, origin.totals()["peakConnections"])
 
 
-def cold(results, repetitions):
+def cold(results, repetition):
     """A file read through, from nginx on loopback, and by curl to a file."""
-    root = work_folder("files")
+    del repetition
+    plain = data_file(COLD)
+    name = os.path.basename(plain)
+    server = Nginx(os.path.dirname(plain))
     try:
-        with open(os.path.join(root, "film.mp4"), "wb") as file:
-            for _ in range(COLD >> 20):
-                file.write(os.urandom(1 << 20))
-        os.sync()
-        server = Nginx(root)
-        try:
-            for _ in range(repetitions):
-                curl(results, server, root)
-                for system in systems(results, "copy"):
-                    with mounted(system, server):
-                        os.stat(system.path("film.mp4"))
-                        before = cpu_seconds(system.pids())
-                        begin = time.perf_counter()
-                        count = read_all(system.path("film.mp4"))
-                        results.add("cold", system, count / (time.perf_counter() - begin))
-                        results.add("cold-cpu", system, (cpu_seconds(system.pids()) - before) * (1 << 30) / count)
-        finally:
-            server.stop()
+        target = os.path.join(work_folder("curl"), name)
+        begin = time.perf_counter()
+        subprocess.run(["curl", "-s", "-o", target, f"{server.url}/{name}"], check=True)
+        results.add("cold", "curl", COLD / (time.perf_counter() - begin))
+        os.unlink(target)
+        for system in systems(results, "copy"):
+            with mounted(system, server):
+                os.stat(system.path(name))
+                before = cpu_seconds(system.pids())
+                begin = time.perf_counter()
+                count = read_all(system.path(name))
+                results.add("cold", system, count / (time.perf_counter() - begin))
+                results.add("cold-cpu", system, (cpu_seconds(system.pids()) - before) * (1 << 30) / count)
+                results.add("cold-memory", system, peak_memory(system.pids()))
     finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-def curl(results, server, root):
-    target = root + "-curl"
-    begin = time.perf_counter()
-    subprocess.run(["curl", "-s", "-o", target, server.url + "/film.mp4"], check=True)
-    results.add("cold", "curl", COLD / (time.perf_counter() - begin))
-    os.unlink(target)
+        server.stop()
 
 
 ROWS = [
@@ -72,5 +62,7 @@ ROWS = [
     Row("cold", "Cold sequential, fast origin", "B/s", goal=2, of="rclone", more=True, measure=cold,
         how="1 GiB from nginx on loopback (sendfile, in the page cache), read in 1 MiB pieces through the mount; curl writes "
             "it to a file."),
-    Row("cold-cpu", "… CPU a GiB", "s", goal=1.5, absolute=True, how="User and system time of server and helper."),
+    Row("cold-cpu", "… CPU a GiB", "s", goal=1.5, absolute=True,
+        how="User and system time of mediafs's server and helper, or of rclone; the reader and nginx are not counted."),
+    Row("cold-memory", "… peak memory", "B", goal=64 << 20, absolute=True, how="VmHWM, as above."),
 ]

@@ -1,61 +1,202 @@
-"""The table."""
+"""From samples to the table, the document and the verdict."""
 
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+
+import systems
 from rows import percentile
+
+PEERS = ("rclone", "rclone tuned")
+REFERENCES = ("curl", "file", "C copier")
 
 
 def figure(value, unit):
+    """A value as a person reads it."""
     if value is None:
-        return "-"
+        return ""
     if unit == "s":
+        if value == 0:
+            return "0"
+        if value < 0.001:
+            return f"{value * 1e6:.1f} µs"
         return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
     if unit == "B/s":
         return f"{value / 1e6:.1f} MB/s" if value < 1e9 else f"{value / 1e9:.2f} GB/s"
     if unit == "B":
-        return f"{value / (1 << 20):.1f} MiB"
-    return f"{value:.3g}"
+        return f"{value / (1 << 20):.2f} MiB" if value >= 1 << 20 else f"{value / 1024:.0f} KiB"
+    return f"{value:.4g}"
 
 
-def spread(row, values):
-    """Median, p95 and most of many; median and extremes of few."""
-    return f"{figure(percentile(values, 0.95), row.unit)}, {figure(max(values), row.unit)}"
+def cell(row, results, name):
+    values = results.of(row.id, name)
+    if not values:
+        return ""
+    if len(values) == 1:
+        return figure(values[0], row.unit)
+    worst = min(values) if row.more else max(values)
+    tail = percentile([-value for value in values], 0.95) * -1 if row.more else percentile(values, 0.95)
+    return f"{figure(results.median(row.id, name), row.unit)} ({figure(tail, row.unit)}, {figure(worst, row.unit)})"
 
 
-def markdown(rows, results, seconds):
-    names = [kind.name for kind in results.kinds]
-    others = sorted({name for row in results.samples.values() for name in row} - set(names))
-    names += others
-    lines = ["| what | limit | " + " | ".join(f"{name}: median (p95, max)" for name in names) + " | goal |",
-             "|---|---|" + "---|" * len(names) + "---|"]
-    for row in rows:
-        if row.id not in results.samples:
-            continue
-        cells = [row.title, figure(row.limit, row.unit)]
-        for name in names:
-            values = results.of(row.id, name)
-            if not values:
-                cells.append("-")
-                continue
-            median = results.median(row.id, name)
-            ratio = f" = {median / row.limit:.2f}x" if row.limit else ""
-            cells.append(f"{figure(median, row.unit)}{ratio} ({spread(row, values)}; n={len(values)})")
-        cells.append(verdict(row, results))
-        lines.append("| " + " | ".join(cells) + " |")
-    lines.append(f"\nOne run, {seconds:.0f} s.")
-    return "\n".join(lines) + "\n"
+def times_limit(row, results):
+    median = results.median(row.id, "mediafs")
+    return f"{median / row.limit:.2f}" if row.limit and median is not None else ""
+
+
+def times_peer(row, results):
+    """How many times better than the better of the peers: above 1 is better, for a rate as for a time."""
+    ours = results.median(row.id, "mediafs")
+    theirs = [value for name in PEERS if (value := results.median(row.id, name)) is not None]
+    if ours is None or not theirs:
+        return ""
+    best = max(theirs) if row.more else min(theirs)
+    above, below = (ours, best) if row.more else (best, ours)
+    if not below:
+        return "" if not above else "∞"
+    return f"{above / below:.2f}"
+
+
+def ratio(row, results, value):
+    """What the goal and the floor speak of; None when it was not measured."""
+    if value is None:
+        return None
+    if row.of:
+        base = results.median(row.id, row.of)
+        return value / base if base else None
+    if row.limit and not row.absolute:
+        return value / row.limit
+    return value
+
+
+def judged(row, results):
+    """The ratios that have to meet the goal, by what they are of."""
+    values = results.of(row.id, "mediafs")
+    if not values:
+        return {}
+    if row.worst:
+        return {"worst": ratio(row, results, min(values) if row.more else max(values))}
+    found = {"median": ratio(row, results, results.median(row.id, "mediafs"))}
+    if row.tail:
+        found["p95"] = ratio(row, results, percentile(values, 0.95))
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def goal_text(row):
+    sign = "≥" if row.more else "≤"
+    if row.of:
+        return f"{sign} {row.goal:g} × {row.of}"
+    if row.limit and not row.absolute:
+        return f"{sign} {row.goal:g} × limit"
+    return f"{sign} {figure(row.goal, row.unit)}" if row.goal else "0"
 
 
 def verdict(row, results):
-    value = results.median(row.id, "mediafs")
-    if row.goal is None or value is None:
+    found = judged(row, results)
+    if row.goal is None or not found:
         return ""
+    missed = [key for key, value in found.items() if (value < row.goal if row.more else value > row.goal)]
+    return goal_text(row) + (": **missed** (" + ", ".join(f"{key} {found[key]:.3g}" for key in missed) + ")"
+                             if missed else ": met")
+
+
+def table(rows, results):
+    names = ["mediafs", *(name for name in PEERS if any(results.of(row.id, name) for row in rows))]
+    head = ["what", "limit", *names, "mediafs / limit", "better than the best peer", "goal"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        if not results.of(row.id, "mediafs"):
+            continue
+        title = row.title
+        others = [f"{name}: {cell(row, results, name)}" for name in REFERENCES if results.of(row.id, name)]
+        limit = figure(row.limit, row.unit) if row.limit is not None else "; ".join(others)
+        cells = [title, limit, *(cell(row, results, name) for name in names), times_limit(row, results),
+                 times_peer(row, results), verdict(row, results)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def document(rows, results, seconds, left_out):
+    """docs/BENCHMARKS.md."""
+    measured = [row for row in rows if results.of(row.id, "mediafs")]
+    missed = [row.title for row in measured if "missed" in verdict(row, results)]
+    text = HEAD.format(machine=machine(), seconds=f"{seconds:.0f}", load=f"{os.getloadavg()[2]:.1f}")
+    if left_out:
+        text += f"\nLeft out for want of time: {', '.join(left_out)}.\n"
+    text += "\n" + table(rows, results)
+    text += "\nMissed: " + ("; ".join(missed) if missed else "nothing") + ".\n"
+    text += "\n## How each was measured\n\n"
+    for row in measured:
+        if row.how:
+            text += f"- **{row.title.removeprefix('… ')}** ({row.id}, {len(results.of(row.id, 'mediafs'))} samples): {row.how}\n"
+    return text
+
+
+def machine():
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), platform.machine())
+    commit = output(["git", "-C", systems.ROOT, "describe", "--always", "--dirty"])
+    rclone = output([systems.RCLONE, "version"]).splitlines()[:1]
+    parts = [f"{os.cpu_count()} × {model}", f"Linux {platform.release()}", *rclone, f"commit {commit}",
+             time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "as root" if os.geteuid() == 0 else "as an ordinary user"]
+    return ", ".join(part for part in parts if part)
+
+
+def output(command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def check(rows, results):
+    """Compares with floors.json: 1 when a kept ratio is worse, 0 otherwise."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "floors.json")) as file:
+        floors = json.load(file)
+    failed = 0
+    compared = 0
+    for row in rows:
+        if row.id not in floors:
+            continue
+        found = judged(row, results)
+        value = found.get("worst", found.get("median"))
+        if value is None:
+            continue
+        compared += 1
+        floor = floors[row.id]
+        if value < floor if row.more else value > floor:
+            failed = 1
+            print(f"bench-check: {row.title} ({row.id}): {value:.4g}, kept is {'at least' if row.more else 'at most'} {floor:g}"
+                  f" ({goal_unit(row)})", file=sys.stderr)
+    if not compared:
+        failed = 1
+    print(f"bench-check: {compared} figures compared, {'some are worse' if failed else 'none is worse'}", file=sys.stderr)
+    return failed
+
+
+def goal_unit(row):
     if row.of:
-        base = results.median(row.id, row.of)
-        if not base:
-            return ""
-        value /= base
-    elif row.limit and not row.absolute:
-        value /= row.limit
-    met = value >= row.goal if row.more else value <= row.goal
-    sign = ">=" if row.more else "<="
-    shown = figure(row.goal, row.unit) if row.absolute or (row.limit is None and not row.of) else f"{row.goal:g}x"
-    return f"{sign} {shown} {'of ' + row.of if row.of else ''}: {'met' if met else 'NOT MET'}"
+        return f"times {row.of}"
+    return "times the limit" if row.limit and not row.absolute else row.unit or "as counted"
+
+
+HEAD = """# Benchmarks
+
+`make bench` wrote this: it runs mediafs and rclone (from PyPI, `--vfs-cache-mode full`, with its default flags and tuned) on the
+same work and writes what came out. `make bench-check` compares a short run with the ratios that are kept
+(Benchmarks/floors.json) and fails where one is worse.
+
+{machine}. One run of {seconds} s; load average at its end {load}.
+
+The origin is the project's own (Tests/test-origin), a process that delays and shapes what it sends: latency for each request
+and each new connection, one rate for the whole line, one for each connection; or nginx where nothing is to be shaped. Every
+measurement has a mount and an origin of its own, both empty; systems take turns within each repetition, and the measures take
+turns too. Every cell is the median, in brackets the 95th percentile and the worst sample. "Limit" is what the line allows,
+computed from its round trip and rate, or what a plain file or curl does. Above 1 in "better than the best peer" is better,
+against the better of the two rclones. "rclone tuned": `--vfs-fast-fingerprint --dir-cache-time 24h --attr-timeout 24h
+--buffer-size 0`, for copies with `--vfs-read-chunk-streams 8 --vfs-read-chunk-size 4Mi`, else with
+`--vfs-read-chunk-size 256Ki --vfs-read-chunk-size-limit 16Mi`. mediafs has its default options.
+"""

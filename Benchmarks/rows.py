@@ -1,5 +1,6 @@
 """Rows of the table, and the samples they are made of."""
 
+import math
 import statistics
 import threading
 from dataclasses import dataclass
@@ -8,8 +9,9 @@ from typing import Callable, Optional
 
 @dataclass
 class Row:
-    """One figure. `limit`: what physics allows. `goal`: the most (with `more`: the least) that it may be, as a multiple of
-    the limit, or of the system `of`, or (`absolute`, or a limit of 0) as it is."""
+    """One figure. `limit`: what physics allows. `goal`: the most (with `more`: the least) that the median may be, as a
+    multiple of the limit or of the system `of`; with `absolute`, or a limit of 0, as it is. With `tail` the 95th percentile
+    has to meet it too, with `worst` the worst sample."""
     id: str
     title: str
     unit: str
@@ -18,6 +20,8 @@ class Row:
     of: Optional[str] = None
     more: bool = False
     absolute: bool = False
+    tail: bool = False
+    worst: bool = False
     how: str = ""
     measure: Optional[Callable] = None
 
@@ -46,12 +50,12 @@ class Results:
         return statistics.median(values) if values else None
 
 
-def systems(results, purpose=None):
+def systems(results, purpose=None, mediafs_options=()):
     """A new one of each kind that is compared, tuned for a purpose ("copy") where it can be."""
-    return [kind(purpose) for kind in results.kinds]
+    return [kind(purpose, mediafs_options) if kind.name == "mediafs" else kind(purpose) for kind in results.kinds]
 
 
 def percentile(values, share):
     """The smallest value that `share` of all values do not exceed."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, -(-len(ordered) * share // 1) - 1).__int__())]
+    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]

@@ -1,4 +1,4 @@
-"""What is measured, and what it is measured against: processes that are started for one measurement and ended after it."""
+"""What is measured, and what it is compared with: mounts that live for one measurement."""
 
 import contextlib
 import json
@@ -9,10 +9,9 @@ import subprocess
 import threading
 import time
 import urllib.parse
-import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILT = os.path.join(ROOT, ".build", "release")
+BUILT = os.path.abspath(os.environ.get("BUILT", os.path.join(ROOT, ".build", "release")))
 BENCH = os.path.join(ROOT, ".build", "bench")
 RCLONE = os.path.join(BENCH, "venv", "bin", "rclone")
 VERBOSE = False  # --verbose: the servers' debug logs are kept in .build/bench/logs
@@ -73,107 +72,12 @@ def end_process(process, seconds=10):
             process.wait()
 
 
-class Origin:
-    """The project's scriptable origin, as a process of its own (Tests/test-origin).
-
-    files: path (without the leading slash) -> size. Each folder has an index page, which is how rclone lists.
-    A new connection costs `latency` too, as a handshake would; so does each request."""
-
-    def __init__(self, files, latency=0.0, line=None, connection=None):
-        self.files = dict(files)
-        self.folder = work_folder("origin")
-        self._write_indexes()
-        arguments = [os.path.join(BUILT, "test-origin"), "--folder", f"path={self.folder},at=/"]
-        arguments += ["--set", f"latency={latency},accept-delay={latency},line-rate={line or 'none'},"
-                      f"connection-rate={connection or 'none'}"]
-        for path, size in self.files.items():
-            arguments += ["--resource", f"path=/{path},size={size}"]
-        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-        self.url = self.process.stdout.readline().strip()
-        if not self.url:
-            raise RuntimeError("the origin did not start")
-
-    def _write_indexes(self):
-        listed = {"": set()}
-        for path in self.files:
-            parts = path.split("/")
-            for depth in range(len(parts)):
-                folder = "/".join(parts[:depth])
-                is_folder = depth < len(parts) - 1
-                listed.setdefault(folder, set()).add(parts[depth] + ("/" if is_folder else ""))
-        for folder, names in listed.items():
-            os.makedirs(os.path.join(self.folder, folder), exist_ok=True)
-            with open(os.path.join(self.folder, folder, "index.html"), "w") as file:
-                file.write("<html><body>\n")
-                for name in sorted(names):
-                    file.write(f'<a href="{urllib.parse.quote(name)}">{name}</a>\n')
-                file.write("</body></html>\n")
-
-    def command(self, name, **values):
-        query = urllib.parse.urlencode({key.replace("_", "-"): value for key, value in values.items()})
-        request = urllib.request.Request(f"{self.url}/.origin/{name}?{query}", method="POST", data=b"")
-        urllib.request.urlopen(request, timeout=30).read()
-
-    def totals(self):
-        """connections, requests, bytesSent, … since the start or the last reset-log."""
-        with urllib.request.urlopen(f"{self.url}/.origin/totals", timeout=30) as answer:
-            return json.load(answer)
-
-    def log(self):
-        with urllib.request.urlopen(f"{self.url}/.origin/log", timeout=60) as answer:
-            return json.load(answer)
-
-    def stop(self):
-        end_process(self.process)
-        self.process.stdout.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class Nginx:
-    """nginx that serves a folder of plain files with sendfile: the fast origin. Lists its folders (autoindex)."""
-
-    def __init__(self, root):
-        self.folder = work_folder("nginx")
-        with contextlib.closing(__import__("socket").socket()) as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        temporary = "\n".join(f"{kind}_temp_path {self.folder}/{kind};"
-                              for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        user = "user root;" if os.geteuid() == 0 else ""
-        configuration = f"""{user}
-daemon off; worker_processes 1; pid {self.folder}/pid; error_log {self.folder}/error.log;
-events {{ worker_connections 1024; }}
-http {{ {temporary}
-  default_type application/octet-stream; access_log {self.folder}/access.log; sendfile on; tcp_nodelay on;
-  keepalive_requests 1000000;
-  server {{ listen 127.0.0.1:{port}; root "{root}"; autoindex on; }} }}
-"""
-        path = os.path.join(self.folder, "nginx.conf")
-        with open(path, "w") as file:
-            file.write(configuration)
-        program = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
-        self.process = subprocess.Popen([program, "-c", path, "-e", f"{self.folder}/error.log"])
-        self.url = f"http://127.0.0.1:{port}"
-        self.files = {name: os.path.getsize(os.path.join(root, name)) for name in os.listdir(root)}
-
-        def answers():
-            try:
-                urllib.request.urlopen(self.url + "/", timeout=5).read()
-                return True
-            except OSError:
-                return False
-        wait_until("answer of nginx", answers)
-
-    def stop(self):
-        end_process(self.process)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
 class Mediafs:
     """mediafs as it is installed, with its defaults."""
     name = "mediafs"
 
     def __init__(self, purpose=None, options=()):
+        del purpose  # it has no flags to be tuned by
         self.options = list(options)
 
     def start(self, origin, folder=None):
@@ -193,8 +97,9 @@ class Mediafs:
         self.run("mount", self.mountpoint, "--manifest", self.manifest, "--store", self.store,
                  *(["-v", "-v", "--log-file", self.log] if VERBOSE else []), *self.options)
         self.mount_seconds = time.monotonic() - begin
-        server = json.loads(self.run("status", self.mountpoint, "--json", "/no-such-file", check=False) or "{}").get("pid")
-        self.server = server or self._server_pid()
+        # Of one file: a status of all would be long in a mount of a million.
+        name = next(iter(os.listdir(self.mountpoint)))
+        self.server = json.loads(self.run("status", self.path(name), "--json"))["pid"]
         with open(f"/proc/{self.server}/stat") as file:
             self.helper = int(file.read().rsplit(")", 1)[1].split()[1])
         return self
@@ -202,10 +107,6 @@ class Mediafs:
     @property
     def store(self):
         return os.path.join(self.folder, "store")
-
-    def _server_pid(self):
-        text = self.run("status", self.mountpoint)
-        return int(text.split("served by process", 1)[1].split()[0])
 
     def run(self, *arguments, check=True):
         done = subprocess.run([os.path.join(BUILT, "mediafs"), *arguments], env=self.environment, capture_output=True,
@@ -224,6 +125,13 @@ class Mediafs:
         """Has the rest of a file fetched, with nobody reading."""
         self.run("fetch", self.path(name))
         return None
+
+    def complete(self, name):
+        """Waits until a file whose bytes are all there is verified and placed."""
+        self.run("fetch", "--wait", self.path(name))
+
+    def discard(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop(self, keep=False):
         self.run("unmount", self.mountpoint, check=False)
@@ -278,6 +186,12 @@ class Rclone:
         """It has no download without a reader: one that throws the bytes away stands in for it."""
         return subprocess.Popen(["cat", self.path(name)], stdout=subprocess.DEVNULL)
 
+    def complete(self, name):
+        """It does nothing more to a file when all of it was read."""
+
+    def discard(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def stop(self, keep=False):
         subprocess.run(["umount", "-l", self.mountpoint], check=False, stderr=subprocess.DEVNULL)
         end_process(self.process)
@@ -304,6 +218,33 @@ class RcloneTuned(Rclone):
         return self.common + ("--vfs-read-chunk-size", "256Ki", "--vfs-read-chunk-size-limit", "16Mi")
 
 
+class Copying:
+    """The least FUSE server that copies (copying.c), over a plain file."""
+    name = "C copier"
+
+    def start(self, file, folder=None):
+        self.folder = folder or work_folder("copying")
+        self.mountpoint = os.path.join(self.folder, "mount")
+        os.makedirs(self.mountpoint)
+        program = os.path.join(BENCH, "copying")
+        self.process = subprocess.Popen([program, file, self.mountpoint])
+        wait_until("mount of the C copier", lambda: os.path.ismount(self.mountpoint))
+        # As mediafs does where it may.
+        device = os.stat(self.mountpoint).st_dev
+        with contextlib.suppress(OSError), open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb", "w") as bdi:
+            bdi.write("1024")
+        return self
+
+    def path(self, name):
+        return os.path.join(self.mountpoint, name)
+
+    def stop(self, keep=False):
+        del keep
+        subprocess.run(["umount", "-l", self.mountpoint], check=False, stderr=subprocess.DEVNULL)
+        end_process(self.process)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def mounted(system, origin, folder=None, keep=False):
     """A system at work on an origin; ended and removed behind it."""
@@ -313,20 +254,20 @@ def mounted(system, origin, folder=None, keep=False):
         system.stop(keep)
 
 
-@contextlib.contextmanager
-def serving(*arguments, **values):
-    origin = Origin(*arguments, **values)
-    try:
-        yield origin
-    finally:
-        origin.stop()
+def forget_pages(descriptor):
+    """Drops what the kernel holds of a file: what is read next comes from the daemon. Needs no privilege."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def drop_caches():
-    """Where allowed: what is read next comes from the disk or the daemon, not from the kernel's cache."""
-    try:
-        with open("/proc/sys/vm/drop_caches", "w") as file:
-            file.write("1")
-        return True
-    except OSError:
-        return False
+def data_file(size):
+    """A file of random bytes that stays for the whole run, in the page cache."""
+    folder = os.path.join(BENCH, "work", f"data-{size}")
+    path = os.path.join(folder, "film.mp4")
+    if not os.path.exists(path):
+        os.makedirs(folder)
+        with open(path, "wb") as file:
+            for _ in range(size >> 20):
+                file.write(os.urandom(1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+    return path

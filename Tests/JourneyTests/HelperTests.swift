@@ -170,7 +170,8 @@ struct HelperTests {
 
   @Test func rootMountsForAnotherUser() throws {
     let place = try MountPlace()
-    let mounted = try place.run("mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
     #expect(mounted.status == 0, "\(mounted)")
     let options = try #require(place.entry?.options)
     #expect(options.contains("user_id=65534") && options.contains("group_id=65534"), "\(options)")

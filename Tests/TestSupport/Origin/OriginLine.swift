@@ -14,7 +14,7 @@ final class OriginLine: Sendable {
   }
 
   /// What a sender asks for at a time, as a part of a second: the granularity of the shaping.
-  private static let slice = 0.005
+  private static let slice = 0.002
   /// How long an idle line saves up: makes good for late wake-ups.
   private static let credit: Int64 = 5_000_000
   /// A common packet's payload: what is asked for is no smaller, unless the line is so slow that it would take long.

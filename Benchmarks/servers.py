@@ -1,0 +1,117 @@
+"""Origins: processes that are started for one measurement and ended after it."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import urllib.parse
+import urllib.request
+
+from systems import BUILT, end_process, wait_until, work_folder
+
+
+class Origin:
+    """The project's scriptable origin, as a process of its own (Tests/test-origin).
+
+    files: path (without the leading slash) -> size. Each folder has an index page, which is how rclone lists.
+    A new connection costs `latency` too, as a handshake would; so does each request."""
+
+    def __init__(self, files, latency=0.0, line=None, connection=None):
+        self.files = dict(files)
+        self.folder = work_folder("origin")
+        self._write_indexes()
+        arguments = [os.path.join(BUILT, "test-origin"), "--folder", f"path={self.folder},at=/"]
+        arguments += ["--set", f"latency={latency},accept-delay={latency},line-rate={line or 'none'},"
+                      f"connection-rate={connection or 'none'}"]
+        for path, size in self.files.items():
+            arguments += ["--resource", f"path=/{path},size={size}"]
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+        if not self.url:
+            raise RuntimeError("the origin did not start")
+
+    def _write_indexes(self):
+        listed = {"": set()}
+        for path in self.files:
+            parts = path.split("/")
+            for depth in range(len(parts)):
+                folder = "/".join(parts[:depth])
+                is_folder = depth < len(parts) - 1
+                listed.setdefault(folder, set()).add(parts[depth] + ("/" if is_folder else ""))
+        for folder, names in listed.items():
+            os.makedirs(os.path.join(self.folder, folder), exist_ok=True)
+            with open(os.path.join(self.folder, folder, "index.html"), "w") as file:
+                file.write("<html><body>\n")
+                for name in sorted(names):
+                    file.write(f'<a href="{urllib.parse.quote(name)}">{name}</a>\n')
+                file.write("</body></html>\n")
+
+    def command(self, name, **values):
+        query = urllib.parse.urlencode({key.replace("_", "-"): value for key, value in values.items()})
+        request = urllib.request.Request(f"{self.url}/.origin/{name}?{query}", method="POST", data=b"")
+        urllib.request.urlopen(request, timeout=30).read()
+
+    def totals(self):
+        """connections, requests, bytesSent, … since the start or the last reset-log."""
+        with urllib.request.urlopen(f"{self.url}/.origin/totals", timeout=30) as answer:
+            return json.load(answer)
+
+    def log(self):
+        with urllib.request.urlopen(f"{self.url}/.origin/log", timeout=60) as answer:
+            return json.load(answer)
+
+    def stop(self):
+        end_process(self.process)
+        self.process.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Nginx:
+    """nginx that serves a folder of plain files with sendfile: the fast origin. Lists its folders (autoindex)."""
+
+    def __init__(self, root):
+        self.folder = work_folder("nginx")
+        with contextlib.closing(socket.socket()) as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        temporary = "\n".join(f"{kind}_temp_path {self.folder}/{kind};"
+                              for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        user = "user root;" if os.geteuid() == 0 else ""
+        configuration = f"""{user}
+daemon off; worker_processes 1; pid {self.folder}/pid; error_log {self.folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{ {temporary}
+  default_type application/octet-stream; access_log {self.folder}/access.log; sendfile on; tcp_nodelay on;
+  keepalive_requests 1000000;
+  server {{ listen 127.0.0.1:{port}; root "{root}"; autoindex on; }} }}
+"""
+        path = os.path.join(self.folder, "nginx.conf")
+        with open(path, "w") as file:
+            file.write(configuration)
+        program = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
+        self.process = subprocess.Popen([program, "-c", path, "-e", f"{self.folder}/error.log"])
+        self.url = f"http://127.0.0.1:{port}"
+        self.files = {name: os.path.getsize(os.path.join(root, name)) for name in os.listdir(root)}
+
+        def answers():
+            try:
+                urllib.request.urlopen(self.url + "/", timeout=5).read()
+                return True
+            except OSError:
+                return False
+        wait_until("answer of nginx", answers)
+
+    def stop(self):
+        end_process(self.process)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def serving(*arguments, **values):
+    origin = Origin(*arguments, **values)
+    try:
+        yield origin
+    finally:
+        origin.stop()

@@ -1,0 +1,95 @@
+"""Names: a folder of 2,000 files, a list of a million."""
+
+import os
+import random
+import subprocess
+import time
+
+from rows import Row, systems
+from servers import serving
+from systems import Mediafs, mounted, peak_memory, work_folder
+
+FOLDERS, FILES = 1000, 1000
+
+
+def listing(results, repetition):
+    """`ls -l` of 2,000 files of which nothing is known, and again after a remount."""
+    files = {f"film{index}.mp4": 1 << 20 for index in range(2000)}
+    for system in systems(results):
+        if system.name != "mediafs" and repetition >= 3:
+            continue  # long, and always the same
+        with serving(files, latency=0.05) as origin:
+            folder = work_folder("listing")
+            with mounted(system, origin, folder, keep=True):
+                results.add("listing", system, list_all(system.mountpoint))
+            origin.command("reset-log")
+            with mounted(system, origin, folder):
+                results.add("listing-again", system, list_all(system.mountpoint))
+                results.add("listing-again-requests", system, origin.totals()["requests"])
+
+
+def list_all(folder):
+    begin = time.perf_counter()
+    done = subprocess.run(["ls", "-l", folder], check=True, capture_output=True, text=True, env={"LC_ALL": "C"})
+    seconds = time.perf_counter() - begin
+    lines = [line for line in done.stdout.splitlines() if ".mp4" in line]
+    wrong = [line for line in lines if int(line.split()[4]) != 1 << 20]
+    if len(lines) != 2000 or wrong:
+        raise RuntimeError(f"the listing is wrong: {len(lines)} lines, {len(wrong)} with another size: {wrong[:1]}")
+    return seconds
+
+
+def million(results, repetition):
+    """A million entries in a thousand folders. Only mediafs: rclone would ask the origin for each one's size."""
+    folder = work_folder("million")
+    system = Mediafs()
+    with serving({"one.mp4": 1 << 20}) as origin:
+        with open(os.path.join(folder, "urls.txt"), "w") as file:
+            for index in range(FOLDERS):
+                for number in range(FILES):
+                    file.write(f"{origin.url}/one.mp4?n={index * FILES + number}\n"
+                               f"  out=clip{number}.mp4\n  dir=folder{index}\n")
+        # A list that was written this very moment may change again unseen, and so would be read again by the second mount.
+        old = time.time() - 60
+        os.utime(os.path.join(folder, "urls.txt"), (old, old))
+        with mounted(system, origin, folder, keep=True):
+            results.add("million-first", system, system.mount_seconds)
+            results.add("million-first-memory", system, peak_memory(system.pids()))
+        with mounted(system, origin, folder):
+            results.add("million-again", system, system.mount_seconds)
+            begin = time.perf_counter()
+            names = os.listdir(system.mountpoint)
+            assert len(names) == FOLDERS
+            results.add("million-ls-root", system, time.perf_counter() - begin)
+            begin = time.perf_counter()
+            names = os.listdir(system.path("folder500"))
+            assert len(names) == FILES
+            results.add("million-ls", system, time.perf_counter() - begin)
+            chance = random.Random(repetition)
+            begin = time.perf_counter()
+            for _ in range(1000):
+                assert not os.path.lexists(system.path(f"folder{chance.randrange(FOLDERS)}/none{chance.random()}"))
+            results.add("million-lookup", system, (time.perf_counter() - begin) / 1000)
+            begin = time.perf_counter()
+            count = subprocess.run(["find", system.mountpoint, "-type", "f"], check=True, capture_output=True).stdout.count(b"\n")
+            assert count == FOLDERS * FILES
+            results.add("million-find", system, time.perf_counter() - begin)
+            results.add("million-memory", system, peak_memory(system.pids()))
+
+
+ROWS = [
+    Row("listing", "ls -l of 2,000 files, nothing known", "s", of="rclone", goal=1, measure=listing,
+        how="Latency 50 ms a request and a connection; every size has to be asked for."),
+    Row("listing-again", "… after a remount", "s", how="The sizes are remembered, or not."),
+    Row("listing-again-requests", "… requests for it", "", goal=0, limit=0),
+    Row("million-first", "A million entries: first mount", "s", goal=5, absolute=True, measure=million,
+        how="A thousand folders of a thousand entries (a manifest of three million lines)."),
+    Row("million-again", "… second mount, manifest unchanged", "s", goal=0.1, absolute=True,
+        how="From the command's start to its return."),
+    Row("million-ls-root", "… first listing of the root, a thousand folders", "s"),
+    Row("million-ls", "… first listing of a folder, a thousand files", "s"),
+    Row("million-lookup", "… lookup of a name that is not there", "s"),
+    Row("million-find", "… find -type f, all of it", "s"),
+    Row("million-first-memory", "… peak memory of the first mount", "B", goal=100 << 20, absolute=True),
+    Row("million-memory", "… of the second, with all the above", "B", goal=100 << 20, absolute=True),
+]
