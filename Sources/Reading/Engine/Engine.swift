@@ -65,6 +65,8 @@ final class Engine: @unchecked Sendable {
   var hungry: Set<ResourceKey> = []
   var starts: [PendingStart] = []
   var lastTransfer: UInt64 = 0
+  /// The store is at its limit: nothing is fetched that nobody reads. As of this turn.
+  var isAtLimit = false
   /// The store takes no more: what readers wait for is kept in memory for a while (P9). As of this turn.
   var isFull = false
   /// What `--limit-rate` leaves.
@@ -128,7 +130,7 @@ final class Engine: @unchecked Sendable {
 
   func turn(now: Instant) -> Instant {
     noticeGap(now)
-    isFull = keeper.isFull
+    (isAtLimit, isFull) = keeper.room
     let commands = inbox.withLock { inbox in
       let commands = inbox
       inbox.removeAll(keepingCapacity: true)

@@ -39,7 +39,7 @@ extension Engine {
       if running.bytes == 0 { tryOtherMirror(source) }
     case .unusable:
       // Asked for before ranges were given up: that says nothing new.
-      if source.knowsNoRanges, !running.active.isStream { return }
+      if !source.asksForRanges(now), !running.active.isStream { return }
       source.unusable += 1
       // Twice a wrong answer to a range: ask for the whole instead. Twice more: this origin is of no use.
       if source.unusable == 2, !running.active.isStream {
@@ -161,7 +161,7 @@ extension Engine {
     publish(source, now)
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
     let isBusy = hasWaiters || !source.transfers.isEmpty || (isRead && !content.guarded.withLock { $0.state.isWhole })
-    return isBusy || (source.continues && source.failure == nil && !isFull && !source.isWhole)
+    return isBusy || (source.continues && source.failure == nil && !isAtLimit && !source.isWhole)
   }
 
   /// P2: a stall that lasted the timeout ends the wait.

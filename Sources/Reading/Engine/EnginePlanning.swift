@@ -134,7 +134,7 @@ extension Engine {
 
   /// Whether the rest of the file is to be fetched now.
   private func mayContinue(_ source: Source) -> Bool {
-    guard source.continues, !isFull else { return false }
+    guard source.continues, !isAtLimit else { return false }
     if source.isRequested { return true }
     switch options.continuation {
     case .playing, .always: return true

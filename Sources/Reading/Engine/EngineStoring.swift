@@ -53,6 +53,7 @@ extension Engine {
     if source.lastMessage != message { Log.error("\(source.content.path): \(message)") }
     source.lastMessage = message
     isFull = true
+    isAtLimit = true
     keeper.storeFailed(error)
   }
 

@@ -18,6 +18,8 @@ final class Keeper: @unchecked Sendable {
   static let spaceInterval = 2.0
   /// How long nothing is written after a write that failed, in seconds.
   static let refusedSeconds = 10.0
+  /// How far what is read may go beyond `--max-size`, in bytes.
+  static let leeway: Int64 = 64 << 20
 
   /// Beyond so many changes that cannot be committed, those that only say when and what for are dropped.
   static let mostChanges = 4096
@@ -29,6 +31,8 @@ final class Keeper: @unchecked Sendable {
     var isPrompt = false
     var isStopping = false
     var isFull = false
+    /// Far beyond the limit with nothing left to drop, or a write failed.
+    var isStuck = false
     /// When a write failed last.
     var failedAt: Instant?
   }
@@ -54,6 +58,8 @@ final class Keeper: @unchecked Sendable {
 
   /// Whether nothing may be stored for a continuation: the store or its disk is at its limit.
   var isFull: Bool { pending.withLock { $0.isFull } }
+  /// As ``isFull``, and whether nothing at all is to be stored, not even what is read.
+  var room: (isFull: Bool, isStuck: Bool) { pending.withLock { ($0.isFull, $0.isStuck) } }
 
   func start() {
     let started = OwnedThread(name: "keeper") { [self] in run() }
@@ -105,6 +111,7 @@ final class Keeper: @unchecked Sendable {
   func storeFailed(_ error: Errno) {
     pending.withLock {
       $0.isFull = true
+      $0.isStuck = true
       $0.failedAt = clock.now
     }
     signal.raise()
@@ -280,10 +287,13 @@ final class Keeper: @unchecked Sendable {
         let hasFailed = pending.failedAt.map { now.seconds(since: $0) < Self.refusedSeconds } ?? false
         let isFull = isOver || hasFailed
         pending.isFull = isFull
+        // A little beyond, what is read is stored all the same: other files are about to make room.
+        let isFar = total - Self.leeway > options.maximumSize
+        pending.isStuck = hasFailed || (isOver && (isFar || lacking > options.minimumFree / 2))
         return (was, isFull)
       }
       if isFull && !was {
-        Log.warning("the store is at its limit: files are played without being stored (--max-size, --min-free)")
+        Log.warning("the store is at its limit: only what is read is fetched (--max-size, --min-free)")
       }
       if was && !isFull { Log.info("the store has room again") }
     } catch {
