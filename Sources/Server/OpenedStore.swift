@@ -32,12 +32,21 @@ struct OpenedStore {
       _ = try catalog.applyPendingExtensions()
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library)
       try ManifestImport.run(request, input: input, into: catalog)
-      let registry = try MountRegistry(environment: environment, uid: geteuid())
-      try registry.remember(
+      Self.remember(
         MountRecord(
-          mountpoint: request.mountpoint, store: folder.path, library: library.path, manifest: request.manifest))
+          mountpoint: request.mountpoint, store: folder.path, library: library.path, manifest: request.manifest),
+        environment)
     } catch {
       throw .failed(error.message)
+    }
+  }
+
+  /// A user of the system's has no home to remember a mount in, and can serve one all the same.
+  private static func remember(_ mount: MountRecord, _ environment: [String: String]) {
+    do throws(StoreError) {
+      try MountRegistry(environment: environment, uid: geteuid()).remember(mount)
+    } catch {
+      Log.warning("\(error.message); `mediafs status` and `fetch` will not know this mount")
     }
   }
 

@@ -32,7 +32,7 @@ enum UnmountCommand {
 
   /// The mountpoint as the mount table has it. Found in the table before it is touched: it may be dead.
   private static func find(_ path: String) throws(CommandError) -> String {
-    let absolute = try Files.absolute(path)
+    let absolute = Files.trimmed(try Files.absolute(path))
     let (folder, name) = Files.split(absolute)
     var candidates: [String] = []
     if let parent = Files.canonical(folder), name != ".", name != ".." {

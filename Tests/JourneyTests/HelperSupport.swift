@@ -22,6 +22,8 @@ final class MountPlace: Sendable {
     mediafs = folder + "/bin/mediafs"
     try write("http://localhost/a.mp4\n", to: manifest)
     try #require(mkdir(folder + "/bin", 0o755) == 0)
+    for name in ["data", "others"] { try #require(mkdir(folder + "/" + name, 0o755) == 0) }
+    if geteuid() == 0 { try #require(chown(folder + "/others", 65534, 65534) == 0) }
     let built = try #require(Self.builtFolder())
     for program in ["mediafs", "mount-helper"] {
       try #require(link(built + "/" + program, folder + "/bin/" + program) == 0 || copy(built, program))
@@ -76,7 +78,16 @@ final class MountPlace: Sendable {
     let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
     defer { argv.forEach { free($0) } }
     var process: pid_t = 0
-    let result = posix_spawn(&process, words[0], &actions, nil, argv, environ)
+    // Stores and remembered mounts of these tests are their own, whoever mounts.
+    let given = strdup("XDG_DATA_HOME=\(folder)/\(user ? "others" : "data")")
+    defer { free(given) }
+    var variables: [UnsafeMutablePointer<CChar>?] = [given]
+    var next = environ
+    while let variable = next.pointee {
+      if strncmp(variable, "XDG_DATA_HOME=", 14) != 0 { variables.append(variable) }
+      next += 1
+    }
+    let result = posix_spawn(&process, words[0], &actions, nil, argv, variables + [nil])
     try #require(result == 0)
     return Running(process: process, output: output)
   }
