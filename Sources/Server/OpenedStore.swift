@@ -41,12 +41,13 @@ struct OpenedStore {
     }
   }
 
-  /// A user of the system's has no home to remember a mount in, and can serve one all the same.
-  private static func remember(_ mount: MountRecord, _ environment: [String: String]) {
+  /// So that `mediafs status MOUNTPOINT` finds the store. A service's user may have no home to remember it in: it is served
+  /// all the same.
+  private static func remember(_ record: MountRecord, _ environment: [String: String]) {
     do throws(StoreError) {
-      try MountRegistry(environment: environment, uid: geteuid()).remember(mount)
+      try MountRegistry(environment: environment, uid: geteuid()).remember(record)
     } catch {
-      Log.warning("\(error.message); `mediafs status` and `fetch` will not know this mount")
+      Log.warning("status, fetch and clear will not find this mount by its mountpoint: \(error.message)")
     }
   }
 

@@ -23,13 +23,6 @@ enum Files {
     return folder == "/" ? "/" + path : folder + "/" + path
   }
 
-  /// `path` without slashes at its end.
-  static func trimmed(_ path: String) -> String {
-    var bytes = Array(path.utf8)
-    while bytes.count > 1, bytes.last == UInt8(ascii: "/") { bytes.removeLast() }
-    return String(decoding: bytes, as: UTF8.self)
-  }
-
   /// realpath(3): absolute, without symbolic links; nil when it cannot be had (``Errno/current`` says why).
   static func canonical(_ path: String) -> String? {
     guard let resolved = realpath(path, nil) else { return nil }

@@ -12,7 +12,7 @@ struct Mountpoint {
 
   /// Looks at `path` and changes nothing. It must be an empty folder, or missing.
   init(_ path: String) throws(CommandError) {
-    let absolute = Files.trimmed(try Files.absolute(path))
+    let absolute = try Files.absolute(path)
     self.path = try Self.resolve(absolute)
     // The table first: it tells of a dead mount without touching it.
     let entry: MountTableEntry?
@@ -22,11 +22,7 @@ struct Mountpoint {
     var status = stat()
     let isThere = stat(self.path, &status) == 0
     let error = Errno.current
-    // What stat(2) tells the kernel may know from before; statvfs(3) always asks the server.
-    var space = statvfs()
-    let isDead =
-      entry?.isMediafs == true && statvfs(self.path, &space) != 0 && Errno.current == Errno(rawValue: ENOTCONN)
-    if isDead || !isThere && error == Errno(rawValue: ENOTCONN) {
+    if csystem_is_dead_mount(self.path) == 1 {
       throw .failed(
         "\(self.path) is a dead mount: its server is gone. Clear it with: fusermount3 -uz '\(self.path)'")
     }

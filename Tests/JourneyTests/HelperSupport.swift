@@ -22,13 +22,14 @@ final class MountPlace: Sendable {
     mediafs = folder + "/bin/mediafs"
     try write("http://localhost/a.mp4\n", to: manifest)
     try #require(mkdir(folder + "/bin", 0o755) == 0)
-    for name in ["data", "others"] { try #require(mkdir(folder + "/" + name, 0o755) == 0) }
-    if geteuid() == 0 { try #require(chown(folder + "/others", 65534, 65534) == 0) }
     let built = try #require(Self.builtFolder())
     for program in ["mediafs", "mount-helper"] {
       try #require(link(built + "/" + program, folder + "/bin/" + program) == 0 || copy(built, program))
     }
     try #require(symlink("mount-helper", folder + "/bin/mount.mediafs") == 0)
+    for (name, owner) in [("data", 0), ("data-nobody", 65534)] as [(String, uid_t)] {
+      try #require(mkdir("\(folder)/\(name)", 0o700) == 0 && chown("\(folder)/\(name)", owner, owner) == 0)
+    }
   }
 
   deinit {
@@ -74,20 +75,13 @@ final class MountPlace: Sendable {
     posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_APPEND, 0o666)
     posix_spawn_file_actions_adddup2(&actions, 1, 2)
     let switched = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-    let words = ["/usr/bin/env"] + (user ? switched : []) + command
+    let data = "XDG_DATA_HOME=\(folder)/\(user ? "data-nobody" : "data")"
+    let bare = command.first == "-i"
+    let words = ["/usr/bin/env"] + (bare ? [] : [data]) + (user ? switched : []) + command
     let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
     defer { argv.forEach { free($0) } }
     var process: pid_t = 0
-    // Stores and remembered mounts of these tests are their own, whoever mounts.
-    let given = strdup("XDG_DATA_HOME=\(folder)/\(user ? "others" : "data")")
-    defer { free(given) }
-    var variables: [UnsafeMutablePointer<CChar>?] = [given]
-    var next = environ
-    while let variable = next.pointee {
-      if strncmp(variable, "XDG_DATA_HOME=", 14) != 0 { variables.append(variable) }
-      next += 1
-    }
-    let result = posix_spawn(&process, words[0], &actions, nil, argv, variables + [nil])
+    let result = posix_spawn(&process, words[0], &actions, nil, argv, environ)
     try #require(result == 0)
     return Running(process: process, output: output)
   }
@@ -113,6 +107,9 @@ final class MountPlace: Sendable {
     try #require(eventually { self.text(running).contains("mounted at") }, "\(text(running))")
     return running
   }
+
+  /// A store of nobody's, who has no home.
+  var storeOfNobody: String { folder + "/data-nobody/store" }
 
   /// Nothing of the mount is left: no entry in the table, no process.
   func isGone(server: Int32?) -> Bool {
