@@ -13,7 +13,7 @@ import Testing
         origin.add("/a.mp4", size: 100_000)
         try journey.original("a.mp4", size: 100_000)
         try journey.list(origin.url("/a.mp4") + "\n")
-        let user = try TestUser.make(named: "mediafs-journey")
+        let user = try SharedTraveller.user()
         try journey.folder.write(
           "\(journey.manifest) \(journey.mountpoint) mediafs allow_other,store=/var/lib/x,_netdev,nofail,noauto,x-test=1 0 0\n",
           to: "fstab")
