@@ -58,7 +58,7 @@ import Testing
       #expect(mount.superOptions.contains("max_read=131072"))
       let setting = "/sys/class/bdi/\(mount.device)/read_ahead_kb"
       // Where it may not be written (a container), the mount does without.
-      if access(setting, W_OK) == 0 { #expect(readText(setting) == "1024\n") }
+      if access(setting, W_OK) == 0 { #expect(readText(setting) == "256\n") }
     }
   }
 
