@@ -6,7 +6,8 @@ DESTDIR ?=
 BUILT := .build/release
 
 .DEFAULT_GOAL := build
-.PHONY: help deps test-deps toolchain build release mount test lint format demo bench bench-build bench-check install uninstall clean
+.PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo bench bench-build bench-check
+.PHONY: install uninstall clean
 
 help:
 	@echo 'make mount MANIFEST=urls.txt MOUNTPOINT=~/media [OPTIONS=...]'
@@ -15,6 +16,8 @@ help:
 	@echo 'make build      builds for debugging'
 	@echo 'make release    builds optimised, with the Swift runtime linked in'
 	@echo 'make test       lint, build and every test; installs what those need'
+	@echo 'make fuzz       random and mutated input, a million cases and more; FUZZ_SECONDS bounds it'
+	@echo 'make tsan       the reading room and its threads under the thread sanitizer'
 	@echo 'make lint       checks the format of the sources; make format mends it'
 	@echo 'make demo       a media file served slowly, played while it downloads, and again without the origin'
 	@echo 'make bench      the figures of the design beside rclone, in 15 minutes, written to docs/BENCHMARKS.md'
@@ -55,6 +58,13 @@ mount: release
 
 test: test-deps toolchain
 	@SWIFT=$(SWIFT) Scripts/test
+
+fuzz: test-deps toolchain
+	@SWIFT=$(SWIFT) Scripts/fuzz
+
+# Built apart: the sanitizer wants all of it compiled its way.
+tsan: test-deps toolchain
+	$(SWIFT) test --sanitize thread --scratch-path .build/tsan --filter ReadingTests
 
 lint: toolchain
 	@SWIFT=$(SWIFT) Scripts/lint

@@ -141,11 +141,13 @@ static bool is_dead(const struct settings *settings) {
   pid_t child = fork();
   if (child < 0) return false;
   if (child == 0) {
-    struct stat unused;
+    struct statx unused;
     if (settings->user && (setresgid(settings->gid, settings->gid, settings->gid) != 0 ||
                            setresuid(settings->uid, settings->uid, settings->uid) != 0))
       _exit(2);
-    _exit(stat(settings->mountpoint, &unused) != 0 && errno == ENOTCONN ? 0 : 1);
+    // By asking anew: what the kernel remembers of the root would do for stat(2), dead or not.
+    int result = statx(AT_FDCWD, settings->mountpoint, AT_STATX_FORCE_SYNC, STATX_MODE, &unused);
+    _exit(result != 0 && errno == ENOTCONN ? 0 : 1);
   }
   return succeeded(child);
 }

@@ -99,7 +99,9 @@ public enum Log {
     rest = rest[..<query]
     var prefix = ""
     if let slashes = firstDoubleSlash(rest),
-      rest[..<slashes].allSatisfy({ $0.properties.isAlphabetic || isDigit($0) || $0 == "+" || $0 == "-" || $0 == "." || $0 == ":" })
+      rest[..<slashes].allSatisfy({
+        $0.properties.isAlphabetic || isDigit($0) || $0 == "+" || $0 == "-" || $0 == "." || $0 == ":"
+      })
     {
       let host = rest.index(slashes, offsetBy: 2)
       prefix = String(rest[..<host])

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -121,4 +122,9 @@ ssize_t csystem_local_addresses(char *text, size_t length) {
   }
   freeifaddrs(first);
   return (ssize_t)used;
+}
+
+int csystem_is_dead_mount(const char *path) {
+  struct statx unused;
+  return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_MODE, &unused) != 0 && errno == ENOTCONN;
 }

@@ -47,6 +47,12 @@ final class LoopCore: @unchecked Sendable {
   private var ends: [(TransferID, TransferEnd)] = []
   private var discarding: [TransferID: Instant] = [:]
   private var isRefusing = false
+  /// Bytes of one transfer that were not handed over yet; none between two calls of libcurl.
+  private let gathered = UnsafeMutableRawBufferPointer.allocate(byteCount: gatheredLimit, alignment: 4096)
+  private var gatheredCount = 0
+  private var gatheredFor: TransferSlot?
+  /// As long as libcurl's own buffer: what it reads at once is handed over at once.
+  private static let gatheredLimit = 128 << 10
 
   init(options: TransferOptions) throws(FetchError) {
     guard globalInitCode == CURLE_OK else { throw .library(String(cString: curl_easy_strerror(globalInitCode))) }
@@ -60,6 +66,7 @@ final class LoopCore: @unchecked Sendable {
   }
 
   deinit {
+    gathered.deallocate()
     idle.removeAll()  // handles before what they share
     curl_multi_cleanup(multi)
     if let share { curl_share_cleanup(share) }
@@ -123,7 +130,33 @@ final class LoopCore: @unchecked Sendable {
   private func perform() {
     var running: Int32 = 0
     let code = curl_multi_perform(multi, &running)
+    handOver()
     if code != CURLM_OK { Log.error("libcurl: \(String(cString: curl_multi_strerror(code)))") }
+  }
+
+  // MARK: Bytes
+
+  /// Takes what libcurl brings for `slot`, in pieces of 16 KiB however much it has read, and puts it together for the
+  /// client: a write to the store and all that goes with it is made once for eight of them. It is handed over when
+  /// libcurl has nothing more at the moment, so nobody waits for it any longer. False: the client wants no more.
+  func gather(_ bytes: UnsafeRawBufferPointer, for slot: TransferSlot) -> Bool {
+    if gatheredFor !== slot || gatheredCount + bytes.count > gathered.count { handOver() }
+    if slot.isCancelled || slot.isRefused { return false }
+    if bytes.count > gathered.count { return client.transfer(slot.id, received: bytes) }
+    UnsafeMutableRawBufferPointer(rebasing: gathered[gatheredCount...]).copyMemory(from: bytes)
+    gatheredCount += bytes.count
+    gatheredFor = slot
+    return true
+  }
+
+  private func handOver() {
+    guard let slot = gatheredFor else { return }
+    let bytes = UnsafeRawBufferPointer(rebasing: gathered[..<gatheredCount])
+    gatheredFor = nil
+    gatheredCount = 0
+    if slot.isCancelled || client.transfer(slot.id, received: bytes) { return }
+    slot.refuse()
+    commands.append(.cancel(slot.id))  // for when libcurl has no byte more, and so does not ask
   }
 
   private func settle() {

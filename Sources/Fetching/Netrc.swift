@@ -152,7 +152,7 @@ struct NetrcFile {
   }
 
   private static func read(_ path: String) throws(Errno) -> String {
-    let file = try FileDescriptor.open(path, O_RDONLY)
+    let file = try FileDescriptor.open(path, O_RDONLY | O_NONBLOCK)  // a FIFO would stop the loop until somebody writes
     let status = try file.status()
     guard status.st_mode & S_IFMT == S_IFREG else { throw .invalid }
     let buffer = UnsafeMutableRawBufferPointer.allocate(

@@ -125,7 +125,7 @@ final class TransferSlot {
     let usable = meter.take(bytes.count)
     if usable > 0 {
       let part = usable == bytes.count ? bytes : UnsafeRawBufferPointer(rebasing: bytes[..<usable])
-      guard loop.client.transfer(id, received: part) else {
+      guard loop.gather(part, for: self) else {
         outcome = .cancelled
         return false
       }
@@ -139,6 +139,11 @@ final class TransferSlot {
     }
     return true
   }
+
+  /// The client wanted no more of what came.
+  func refuse() { outcome = .cancelled }
+  /// Whether the client wanted no more.
+  var isRefused: Bool { if case .cancelled = outcome { true } else { false } }
 
   private func headFits() -> Bool {
     guard fields.isTooLong else { return true }

@@ -32,12 +32,22 @@ struct OpenedStore {
       _ = try catalog.applyPendingExtensions()
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library)
       try ManifestImport.run(request, input: input, into: catalog)
-      let registry = try MountRegistry(environment: environment, uid: geteuid())
-      try registry.remember(
+      Self.remember(
         MountRecord(
-          mountpoint: request.mountpoint, store: folder.path, library: library.path, manifest: request.manifest))
+          mountpoint: request.mountpoint, store: folder.path, library: library.path, manifest: request.manifest),
+        environment)
     } catch {
       throw .failed(error.message)
+    }
+  }
+
+  /// So that `mediafs status MOUNTPOINT` finds the store. A service's user may have no home to remember it in: it is served
+  /// all the same.
+  private static func remember(_ record: MountRecord, _ environment: [String: String]) {
+    do throws(StoreError) {
+      try MountRegistry(environment: environment, uid: geteuid()).remember(record)
+    } catch {
+      Log.warning("status, fetch and clear will not find this mount by its mountpoint: \(error.message)")
     }
   }
 

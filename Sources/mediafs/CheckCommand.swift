@@ -129,7 +129,7 @@ enum CheckCommand {
     for problem in problems.sorted(by: { $0.line < $1.line }) {
       let severity = problem.severity == .error ? "error" : "warning"
       // As compilers say it, so that an editor leads to the line.
-      var line = "\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.message))\n"
+      var line = "\(TerminalText.plain(name)):\(problem.line): \(severity): \(TerminalText.plain(problem.message))\n"
       line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
   }

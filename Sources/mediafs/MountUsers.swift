@@ -18,15 +18,19 @@ enum MountUsers {
     }.map { MountUser(process: $0, name: firstLine("/proc/\($0)/comm")) }
   }
 
-  /// The mount helper that holds the mount at `mountpoint`.
-  static func helper(of mountpoint: String) -> Int32? {
+  /// The mount helper that holds the mount at `mountpoint`: of root, or of `owner` if one is given. Anyone may give a
+  /// process such a name and such arguments.
+  static func helper(of mountpoint: String, owner: uid_t? = nil) -> Int32? {
     processes().first { process in
-      guard let bytes = try? Files.read("/proc/\(process)/cmdline", limit: 1 << 20) else { return false }
+      var status = stat()
+      guard stat("/proc/\(process)", &status) == 0, owner == nil || status.st_uid == 0 || status.st_uid == owner,
+        let bytes = try? Files.read("/proc/\(process)/cmdline", limit: 1 << 20)
+      else { return false }
       let words = bytes.split(separator: 0, omittingEmptySubsequences: false)
       guard words.first.map({ String(decoding: $0, as: UTF8.self) }) == "mount-helper",
         let option = words.firstIndex(of: Array("--mountpoint".utf8)[...]), option + 1 < words.count
       else { return false }
-      return String(decoding: words[option + 1], as: UTF8.self) == mountpoint
+      return words[option + 1].elementsEqual(mountpoint.utf8)
     }
   }
 

@@ -22,7 +22,7 @@ struct Mountpoint {
     var status = stat()
     let isThere = stat(self.path, &status) == 0
     let error = Errno.current
-    if !isThere, error == Errno(rawValue: ENOTCONN) {
+    if csystem_is_dead_mount(self.path) == 1 {
       throw .failed(
         "\(self.path) is a dead mount: its server is gone. Clear it with: fusermount3 -uz '\(self.path)'")
     }

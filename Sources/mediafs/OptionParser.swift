@@ -176,9 +176,10 @@ extension OptionParser {
     }
   }
 
-  /// Writes `mediafs: message` to stderr.
+  /// Writes `mediafs: message` to stderr, without what a terminal would obey: names that others chose are in messages.
   static func complain(_ message: String) {
-    var line = "mediafs: \(message)\n"
+    let lines = message.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false)
+    var line = "mediafs: \(lines.map { TerminalText.plain(String($0)) }.joined(separator: "\n"))\n"
     line.withUTF8 { bytes in _ = Glibc.write(STDERR_FILENO, bytes.baseAddress, bytes.count) }
   }
 }

@@ -19,19 +19,19 @@ enum UnmountCommand {
     OptionParser.run("unmount", arguments, usage: usage, [.flag("lazy", "l")]) { parsed throws(CommandError) in
       guard let path = parsed.operands.first else { throw .usage("the folder to unmount is missing") }
       if parsed.operands.count > 1 { throw .usage("one folder, please: \(parsed.operands[1]) is too much") }
-      let mountpoint = try find(path)
+      let (mountpoint, owner) = try find(path)
       let lazy = parsed.has("lazy")
       // Detached while in use, it is served until the last user is gone: not ours to wait for. Asked before: what is
       // detached has no path any more.
       let isUsed = lazy && !MountUsers.find(mountpoint).isEmpty
       try unmount(mountpoint, lazily: lazy)
-      if !isUsed { try waitForServerEnd(mountpoint: mountpoint) }
+      if !isUsed { try waitForServerEnd(mountpoint, owner) }
       return ExitCode.done
     }
   }
 
-  /// The mountpoint as the mount table has it. Found in the table before it is touched: it may be dead.
-  private static func find(_ path: String) throws(CommandError) -> String {
+  /// The mountpoint as the mount table has it, and who owns the mount. Found in the table before it is touched: it may be dead.
+  private static func find(_ path: String) throws(CommandError) -> (mountpoint: String, owner: uid_t?) {
     let absolute = try Files.absolute(path)
     let (folder, name) = Files.split(absolute)
     var candidates: [String] = []
@@ -51,7 +51,8 @@ enum UnmountCommand {
     guard entry.isMediafs else {
       throw .failed("\(path) is not a mount of mediafs but \(entry.type) of \(entry.source): use umount")
     }
-    return entry.mountpoint
+    let owner = entry.options.split(separator: ",").first { $0.hasPrefix("user_id=") }
+    return (entry.mountpoint, owner.flatMap { uid_t($0.dropFirst("user_id=".count)) })
   }
 
   private static func unmount(_ mountpoint: String, lazily: Bool) throws(CommandError) {
@@ -77,9 +78,9 @@ enum UnmountCommand {
   }
 
   /// Waits until the mount helper of `mountpoint` is gone: it ends after its server, which has then saved everything.
-  static func waitForServerEnd(mountpoint: String) throws(CommandError) {
+  private static func waitForServerEnd(_ mountpoint: String, _ owner: uid_t?) throws(CommandError) {
     let start = Instant.now
-    while let helper = MountUsers.helper(of: mountpoint) {
+    while let helper = MountUsers.helper(of: mountpoint, owner: owner) {
       if Instant.now.seconds(since: start) > 120 {
         throw .failed("\(mountpoint) is unmounted, but its server (of process \(helper)) has not ended for 2 minutes")
       }

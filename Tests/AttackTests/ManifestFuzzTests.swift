@@ -20,7 +20,8 @@ struct ManifestFuzzTests {
   private static let words = tokens(
     "..", "../", "/..", "/", "//", ".", "\0", "%00", "%2f", "%2e%2e", "\n out=", "\n dir=", "\nhttp://h/", "\u{301}",
     "\u{E9}", "e\u{301}", "\u{202E}", "\u{85}", "\u{2028}", " (2)", "\\", "~", "$HOME", "`id`", "\u{7F}", "\u{1B}[2J",
-    "\u{FEFF}", String(repeating: "x", count: 300), String(repeating: "d/", count: 40), "\r", "\t", "|", "C:", "@", "?a=b")
+    "\u{FEFF}", String(repeating: "x", count: 300), String(repeating: "d/", count: 40), "\r", "\t", "|", "C:", "@",
+    "?a=b")
 
   @Test func everyNameIsFoundAndNoneEscapes() throws {
     try withTemporaryFolder { folder in
@@ -83,7 +84,9 @@ struct ManifestFuzzTests {
       let catalog = try Catalog.open(path: folder.file("catalog.sqlite"), access: .readWrite)
       for round in 0..<2 {
         let lines = (0..<3).flatMap { number in
-          [composed, decomposed].map { "http://h/\($0 == composed ? 1 : 2)\(number)\(round)\n dir=\($0)\n out=x\(number)\n" }
+          [composed, decomposed].map {
+            "http://h/\($0 == composed ? 1 : 2)\(number)\(round)\n dir=\($0)\n out=x\(number)\n"
+          }
         }
         let text = Array(lines.joined().utf8)
         _ = try catalog.importManifest(ManifestReader(bytes: text, name: "x"), fingerprint: [], strict: false) { _ in }

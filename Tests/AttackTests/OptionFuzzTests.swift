@@ -15,7 +15,8 @@ struct OptionFuzzTests {
   private static let words = tokens(
     ",", "\\", "\\,", "=", "fd=3", "user_id=0", "allow_other", "rootmode=40000", "suid", "dev", "exec", "rw", "fsname=",
     "subtype=x", "context=", "\0", "\n", "\u{301}", "\"", "umask=777", "uid=-1", "uid=4294967296", "timeout=nan",
-    "timeout=inf", "max-size=9223372036854775807G", "limit-rate=0", "blkdev", "auto_unmount", "remount", "x-", "header=\r")
+    "timeout=inf", "max-size=9223372036854775807G", "limit-rate=0", "blkdev", "auto_unmount", "remount", "x-",
+    "header=\r")
 
   /// What libfuse would see, split as it splits: at commas that no backslash escapes.
   private func split(_ list: String) -> [String] {
@@ -57,8 +58,9 @@ struct OptionFuzzTests {
           ["fsname", "context", "fscontext", "defcontext", "rootcontext"].contains(String(name)), "\(place): \(part)")
       }
       #expect(mount.request.timeout.isFinite, "\(place)")
-      do { #expect(try MountRequest(decoding: withPaths(mount.request).encoded()) == withPaths(mount.request), "\(place)") }
-      catch { Issue.record("\(place): \(error)") }
+      do {
+        #expect(try MountRequest(decoding: withPaths(mount.request).encoded()) == withPaths(mount.request), "\(place)")
+      } catch { Issue.record("\(place): \(error)") }
     }
     #expect(taken > 0)
   }
@@ -76,7 +78,8 @@ struct OptionFuzzTests {
     request.store = "/s"
     request.umask = 7
     let good = request.encoded()
-    let words = tokens("timeout", "header", "\u{0}\u{0}\u{0}\u{0}", "verbose") + [[0xFF, 0xFF, 0xFF, 0xFF], [4, 0, 0, 0]]
+    let words =
+      tokens("timeout", "header", "\u{0}\u{0}\u{0}\u{0}", "verbose") + [[0xFF, 0xFF, 0xFF, 0xFF], [4, 0, 0, 0]]
     var read = 0
     Fuzzing("request", cases: 6000).run { random, place in
       let bytes = random.oneIn(5) ? random.bytes(100) : random.mutated(good, tokens: words)

@@ -17,9 +17,11 @@ struct ResponseFuzzTests {
       + "filename*=UTF-8''%2e%2e%2fx\r\n y\r\n\r\n",
   ].map { Array($0.utf8) }
   private static let words = tokens(
-    "\r\n", "\n", "\r\n ", ":", "bytes ", "bytes */", "-", "/", "*", "9223372036854775807", "18446744073709551616", "-1",
+    "\r\n", "\n", "\r\n ", ":", "bytes ", "bytes */", "-", "/", "*", "9223372036854775807", "18446744073709551616",
+    "-1",
     "0", "\0", "\u{7F}", "\"", "\\", ";", "=", "''", "%", "%00", "utf-8", "W/", "HTTP/1.1 206\r\n", "Content-Range: ",
-    "ETag: ", "Location: ", "Content-Disposition: ", "Retry-After: ", "Content-Length: ", "\u{301}", "\u{E9}", "multipart/",
+    "ETag: ", "Location: ", "Content-Disposition: ", "Retry-After: ", "Content-Length: ", "\u{301}", "\u{E9}",
+    "multipart/",
     String(repeating: "9", count: 40), String(repeating: " ", count: 50), "GMT", "Jan")
 
   @Test func everyHeadIsJudged() {
@@ -59,12 +61,15 @@ struct ResponseFuzzTests {
     if let tag = head.validators.etag, !head.validators.etagIsWeak {
       #expect(tag.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } && tag.utf8.count <= 1024, place)
     }
-    if let type = head.mediaType { #expect(type.utf8.count <= 255 && type.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F }, place) }
+    if let type = head.mediaType {
+      #expect(type.utf8.count <= 255 && type.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F }, place)
+    }
   }
 
   @Test func everyRedirectStaysOnTheWebAndKeepsSecretsHome() throws {
     let words = tokens(
-      "file:", "ftp:", "http:", "https:", "//", "/", "..", "@", ":", "?", "#", "\\", "%", "%40", "%00", "\0", "[", "]", "h",
+      "file:", "ftp:", "http:", "https:", "//", "/", "..", "@", ":", "?", "#", "\\", "%", "%40", "%00", "\0", "[", "]",
+      "h",
       "home", "127.0.0.1", "0x7f.1", "\u{301}", "\t", " ", "//user:other@", ":80", ":443", ":99999", "\u{FF0F}", "。")
     var followed = 0
     try Fuzzing("redirect", cases: 3000).run { random, place in
@@ -97,9 +102,11 @@ struct ResponseFuzzTests {
 
   @Test func everyNetrcIsRead() {
     let words = tokens(
-      "machine ", "login ", "password ", "default ", "macdef ", "account ", "\"", "\\", "#", "\n\n", "\n", "\t", "\0", "h")
+      "machine ", "login ", "password ", "default ", "macdef ", "account ", "\"", "\\", "#", "\n\n", "\n", "\t", "\0",
+      "h")
     Fuzzing("netrc", cases: 2000).run { random, place in
-      let text = random.mutated(Array("machine h login u password \"p\\\"w\"\nmacdef x\ny\n\ndefault login d\n".utf8), tokens: words)
+      let text = random.mutated(
+        Array("machine h login u password \"p\\\"w\"\nmacdef x\ny\n\ndefault login d\n".utf8), tokens: words)
       let netrc = Netrc(parsing: String(decoding: text, as: UTF8.self))
       #expect(netrc.login(host: "other.example") == nil, "\(place)")
     }
@@ -131,7 +138,8 @@ struct ResponseFuzzTests {
     let words = "Unsupported proxy syntax in 'http://user:secret@pro xy': Malformed"
     let message = failure(of: .init(rawValue: 5), detail: words, url: "http://h/", progress: nil).message
     #expect(!message.contains("secret"), "\(message)")
-    let plain = failure(of: .init(rawValue: 6), detail: "Could not resolve host: h", url: "http://h/", progress: nil).message
+    let plain = failure(of: .init(rawValue: 6), detail: "Could not resolve host: h", url: "http://h/", progress: nil)
+      .message
     #expect(plain.contains("Could not resolve host: h"), "\(plain)")
   }
 }

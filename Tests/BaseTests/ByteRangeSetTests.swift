@@ -29,6 +29,24 @@ import Testing
     #expect(ranges.isEmpty && ranges.count == 0)
   }
 
+  @Test func whatIsInBoth() {
+    var random = SeededRandom.fromEnvironment()
+    #expect(set((0, 10)).intersection(set((10, 20))).isEmpty)
+    #expect(set((0, 5), (8, 12)).intersection(set((3, 9))) == set((3, 5), (8, 9)))
+    for _ in 0..<500 {
+      var (first, second) = (ByteRangeSet(), ByteRangeSet())
+      for _ in 0..<4 {
+        first.insert(randomRange(within: 40, using: &random))
+        second.insert(randomRange(within: 40, using: &random))
+      }
+      let both = first.intersection(second)
+      let isRight = (0..<40).allSatisfy {
+        both.contains(Int64($0)) == (first.contains(Int64($0)) && second.contains(Int64($0)))
+      }
+      #expect(isRight, "\(first) and \(second), seed \(random.seed)")
+    }
+  }
+
   @Test func workAtTheEndOfTheNumbers() {
     var ranges = ByteRangeSet(ByteRange(0, .max))
     #expect(ranges.contains(ByteRange(.max - 1, .max)))

@@ -26,8 +26,8 @@ import Testing
     var shelf = Shelf(origin: origin)
     var files: [Int] = []
     for _ in 0..<6 { files.append(shelf.add(size: Int64.random(in: 1...300_000, using: &random))) }
-    let slow = (0..<2).map { _ in shelf.add(size: 3_000_000) }
-    for index in slow { origin.fault(.slow(bytesPerSecond: 600_000), path: Shelf.path(index)) }
+    let slow = (0..<2).map { _ in shelf.add(size: 4_000_000) }
+    origin.configure { $0.lineRate = 700_000 }
     store.shim.record = store.folder.file("record")
     // Another boot's, as seen from the test.
     store.shim.bootID = try store.folder.write("00000000-1111-2222-3333-444444444444\n", to: "boot")
@@ -35,6 +35,7 @@ import Testing
       // The manifest changes, too.
       try store.list((turn == 0 ? Array(files[..<3]) + slow : files + slow).map { shelf.line($0) })
       try #require(try store.start(["--continue", "always"]), "\(store.errors)")
+      if turn == 2 { origin.configure { $0.lineRate = nil } }
       for index in slow + (turn == 0 ? Array(files[..<3]) : files) {
         _ = try store.read(Shelf.name(index), at: 0, count: 1000)
       }

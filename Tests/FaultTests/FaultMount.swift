@@ -100,13 +100,15 @@ final class FaultMount: Sendable {
 /// What becomes of one reader.
 struct ReadOutcome: Sendable, CustomStringConvertible {
   var bytes: Int64 = 0
+  /// Which generations the bytes are of.
+  var generations: Set<UInt64> = []
   /// The offset of the first byte that belongs to no generation that was allowed.
   var wrongAt: Int64?
   /// What failed: the call, where, and how.
   var error: (call: String, offset: Int64, code: Int32)?
 
   var description: String {
-    var text = "\(bytes) bytes"
+    var text = "\(bytes) bytes of generations \(generations.sorted())"
     if let wrongAt { text += ", wrong at \(wrongAt)" }
     if let error { text += ", \(error.call) at \(error.offset): \(Errno(rawValue: error.code))" }
     return text
@@ -119,7 +121,8 @@ enum Reader {
 
   /// Opens `path` and reads `ranges` in their order (each up to its end or the file's).
   static func read(
-    _ path: String, _ ranges: [ByteRange] = [ByteRange(0, .max)], pattern: String, generations: ClosedRange<UInt64> = 1...1
+    _ path: String, _ ranges: [ByteRange] = [ByteRange(0, .max)], pattern: String,
+    generations: ClosedRange<UInt64> = 1...1
   ) -> ReadOutcome {
     var outcome = ReadOutcome()
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
@@ -152,7 +155,9 @@ enum Reader {
       outcome.bytes += Int64(count)
       let part = Array(buffer[..<count])
       // A short piece fits a wrong generation by chance: only long ones tell.
-      if Pattern.generation(of: part, name: pattern, offset: offset, among: generations) == nil {
+      if let found = Pattern.generation(of: part, name: pattern, offset: offset, among: generations) {
+        outcome.generations.insert(found)
+      } else {
         outcome.wrongAt = Pattern.check(part, name: pattern, generation: generations.lowerBound, offset: offset)
         return
       }

@@ -30,7 +30,8 @@ struct FaultRun {
     try fault.arrange(stage)
     let policy = readers == .none ? ["--continue=always"] : []
     let mount = try FaultMount(
-      in: stage.folder, manifest: stage.manifest + "\n", options: ["--timeout", "\(fault.timeout)"] + policy + stage.options)
+      in: stage.folder, manifest: stage.manifest + "\n",
+      options: ["--timeout", "\(fault.timeout)"] + policy + stage.options)
     defer { mount.end() }
     readers == .none ? try openOnce(mount) : readAll(mount)
     guard problems.isEmpty else { return describe(mount, stage) }
@@ -152,8 +153,9 @@ struct FaultRun {
     if readers != .none || fault.recovery == .opened {
       var outcome: ReadOutcome?
       repeat {
-        outcome = Reader.sideBySide(
-          timeout: Self.bound, [{ @Sendable in Reader.read(path, pattern: FaultStage.path) }])[0]
+        outcome =
+          Reader.sideBySide(
+            timeout: Self.bound, [{ @Sendable in Reader.read(path, pattern: FaultStage.path) }])[0]
         if let outcome, outcome.error == nil || outcome.wrongAt != nil { break }
         sleep(seconds: 0.5)
       } while Instant.now < deadline && outcome != nil
@@ -173,7 +175,9 @@ struct FaultRun {
       return
     }
     let copy = Reader.read(mount.copy(FaultStage.name), pattern: FaultStage.path)
-    if copy.error != nil || copy.wrongAt != nil || copy.bytes != fault.size { problems.append("the library's copy: \(copy)") }
+    if copy.error != nil || copy.wrongAt != nil || copy.bytes != fault.size {
+      problems.append("the library's copy: \(copy)")
+    }
   }
 }
 

@@ -24,7 +24,7 @@ enum StatusFaults {
     status, code -> [FaultCase] in
     [
       .faults("\(status) at first", [.status(status)], timeout: 60, .errors([code]), .opened),
-      .from(512 << 10, "\(status) in the middle", [.status(status)], .errors([code]), .opened),
+      .from(1, "\(status) in the middle", [.status(status)], .errors([code]), .opened),
     ]
   }
 
@@ -59,7 +59,7 @@ enum StatusFaults {
   static let pages: [FaultCase] = [
     .faults("a page of HTML once", [.page()], next: 1, .bytes),
     .faults("a page of HTML for an hour", [.page()], .errors([ETIMEDOUT])),
-    .from(512 << 10, "a page of HTML for an hour, in the middle", [.page()], .errors([ETIMEDOUT])),
+    .from(1, "a page of HTML for an hour, in the middle", [.page()], .errors([ETIMEDOUT])),
     FaultCase("a page of HTML once, in the middle", .bytes) { stage in
       stage.origin.decide { $0.indexOfPath == 2 ? [.page()] : [] }
     },

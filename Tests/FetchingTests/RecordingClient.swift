@@ -5,6 +5,8 @@ import Testing
 
 /// What came of one transfer.
 struct TransferRecord: Sendable {
+  /// Bytes that came in one call, at most.
+  var largestPiece = 0
   var head: ResponseHead?
   var bytes: [UInt8] = []
   var end: TransferEnd?
@@ -115,6 +117,8 @@ final class RecordingClient: TransferClient {
     let hook = state.withLock { state in
       if state.records[id]?.head == nil || state.records[id]?.end != nil { state.records[id]?.misplaced += 1 }
       state.records[id]?.bytes.append(contentsOf: bytes)
+      let largest = state.records[id]?.largestPiece ?? 0
+      state.records[id]?.largestPiece = max(largest, bytes.count)
       return state.onBytes
     }
     return hook?(loop, id) ?? true

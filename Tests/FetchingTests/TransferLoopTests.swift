@@ -374,6 +374,41 @@ struct TransferLoopTests {
     }
   }
 
+  @Test("What libcurl has read is handed over at once, not in its pieces") func gathered() throws {
+    let isSent = Lock(false)
+    try with({ request, connection in
+      connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000"])
+      connection.send(pattern(0..<100_000))  // no more than the sockets' buffers hold
+      isSent.withLock { $0 = true }
+      return true
+    }) { client, server in
+      client.onHead { _, _ in
+        eventually { isSent.withLock { $0 } }
+        return true
+      }
+      let record = client.get(server.url("/"))
+      #expect(record.isFinished)
+      let isRight = record.bytes == pattern(0..<100_000)
+      #expect(isRight)
+      #expect(record.largestPiece > 32_768)
+    }
+  }
+
+  @Test("Dropped with its last bytes, when nothing more comes") func droppedAtRest() throws {
+    try with({ request, connection in
+      connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000"])
+      connection.send(pattern(0..<1000))
+      connection.waitForClose()
+      return false
+    }) { client, server in
+      client.onBytes { _, _ in false }
+      let record = client.get(server.url("/"))
+      #expect(record.isCancelled)
+      #expect(record.misplaced == 0)
+      #expect(record.bytes.count == 1000)
+    }
+  }
+
   @Test("A hundred at once") func parallel() throws {
     try with({ serveRange($0, $1, size: 1_000_000) }) { client, server in
       let ids = (0..<100).map { client.start(server.url("/\($0)"), Int64($0 * 1000)..<Int64($0 * 1000 + 50_000)) }

@@ -69,20 +69,22 @@ import Testing
       try withOrigin { origin in
         let size = Int64(6 << 20)
         for name in ["whole", "old", "middle", "new"] { origin.add("/\(name).bin", size: size) }
+        // Of each the end, which play-ahead does not go beyond: two have room, three have not.
         try journey.mount(
           ["whole", "old", "middle", "new"].map { origin.url("/\($0).bin") + "\n" }.joined(), "--continue", "never",
-          "--max-size", "5M")
+          "--max-size", "11M")
         #expect(try journey.mediafs("fetch", "--wait", journey.at("whole.bin")).status == 0)
         for name in ["old", "middle", "new"] {
-          try journey.python(reader, journey.at("\(name).bin"), "0:2000000")
-          _ = try journey.storedAtRest(origin, "\(name).bin")
+          try journey.python(reader, journey.at("\(name).bin"), "1048576:\(5 << 20)")
+          let stored = try journey.storedAtRest(origin, "\(name).bin")
+          #expect((5 << 20)..<size ~= stored, "\(name): \(stored)")
           sleep(seconds: 1.1)  // when a file was used is kept in whole seconds
         }
         try journey.wait(for: "remote", "old.bin")
         let status = try journey.status()
-        #expect(try status.file("new.bin").stored >= 2_000_000)
+        #expect(try status.file("middle.bin").stored >= 5 << 20, "\(status.files)")
+        #expect(try status.file("new.bin").stored >= 5 << 20, "\(status.files)")
         #expect(try status.file("whole.bin").state == "complete", "completed copies never go by themselves")
-        #expect(status.files.filter { $0.state == "partial" }.reduce(0) { $0 + $1.stored } <= 5 << 20)
         try journey.succeed(["cmp", journey.at("old.bin"), try journey.original("old.bin", size: size)])
       }
     }

@@ -54,9 +54,12 @@ import Testing
         let sums = try journey.succeed(["sha256sum", at("sum"), original("sum")]).split(separator: "\n")
         #expect(sums.count == 2 && sums[0].prefix(64) == sums[1].prefix(64))
         // A file whose blocks were counted as none would be archived as one hole.
-        try journey.shell(#"tar -S -cf - -C "$1" tar.bin | tar -xOf - | cmp - "$2""#, journey.at("tools/tar"), original("tar"))
+        try journey.shell(
+          #"tar -S -cf - -C "$1" tar.bin | tar -xOf - | cmp - "$2""#, journey.at("tools/tar"), original("tar"))
         // Sizes and offsets that no page begins or ends at, the last one across the end.
-        for (block, skip, count) in [(4097, 3, 5), (1, 777_777, 100), (100_003, 7, 2), (65_535, 47, 9), (513, 6_000, 4_000)] {
+        for (block, skip, count) in [
+          (4097, 3, 5), (1, 777_777, 100), (100_003, 7, 2), (65_535, 47, 9), (513, 6_000, 4_000),
+        ] {
           try journey.shell(
             #"cmp <(dd if="$1" bs=$3 skip=$4 count=$5 status=none) <(dd if="$2" bs=$3 skip=$4 count=$5 status=none)"#,
             at("dd"), original("dd"), "\(block)", "\(skip)", "\(count)")
@@ -94,7 +97,8 @@ import Testing
 
         for change in [["touch", journey.at("new")], ["rm", "-f", journey.at("n1.mp3")], ["mkdir", journey.at("x")]] {
           let refused = try journey.run(change)
-          #expect(!refused.succeeded && refused.errors.contains("Read-only file system"), "\(change): \(refused.errors)")
+          #expect(
+            !refused.succeeded && refused.errors.contains("Read-only file system"), "\(change): \(refused.errors)")
         }
         let written = try journey.run(["sh", "-c", #"echo x >>"$1""#, "sh", journey.at("n1.mp3")])
         #expect(!written.succeeded && written.errors.contains("Read-only file system"), "\(written.errors)")

@@ -27,6 +27,9 @@ final class MountPlace: Sendable {
       try #require(link(built + "/" + program, folder + "/bin/" + program) == 0 || copy(built, program))
     }
     try #require(symlink("mount-helper", folder + "/bin/mount.mediafs") == 0)
+    for (name, owner) in [("data", 0), ("data-nobody", 65534)] as [(String, uid_t)] {
+      try #require(mkdir("\(folder)/\(name)", 0o700) == 0 && chown("\(folder)/\(name)", owner, owner) == 0)
+    }
   }
 
   deinit {
@@ -72,7 +75,9 @@ final class MountPlace: Sendable {
     posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_APPEND, 0o666)
     posix_spawn_file_actions_adddup2(&actions, 1, 2)
     let switched = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-    let words = ["/usr/bin/env"] + (user ? switched : []) + command
+    let data = "XDG_DATA_HOME=\(folder)/\(user ? "data-nobody" : "data")"
+    let bare = command.first == "-i"
+    let words = ["/usr/bin/env"] + (bare ? [] : [data]) + (user ? switched : []) + command
     let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
     defer { argv.forEach { free($0) } }
     var process: pid_t = 0
@@ -102,6 +107,9 @@ final class MountPlace: Sendable {
     try #require(eventually { self.text(running).contains("mounted at") }, "\(text(running))")
     return running
   }
+
+  /// A store of nobody's, who has no home.
+  var storeOfNobody: String { folder + "/data-nobody/store" }
 
   /// Nothing of the mount is left: no entry in the table, no process.
   func isGone(server: Int32?) -> Bool {
@@ -158,11 +166,9 @@ func eventually(_ condition: () -> Bool) -> Bool {
   return condition()
 }
 
-/// Makes /dev/fuse as open as a desktop has it, for as long as `body` runs.
+/// Runs `body` with /dev/fuse as open as a desktop has it.
 func withFuseForEveryone(_ body: () throws -> Void) throws {
-  var status = stat()
-  try #require(stat("/dev/fuse", &status) == 0)
-  try #require(chmod("/dev/fuse", 0o666) == 0)
-  defer { chmod("/dev/fuse", status.st_mode & 0o777) }
+  // Until the process ends: closing it again would take it from the tests that run beside this one.
+  try SharedTraveller.openDevice()
   try body()
 }

@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import Storing
 import Testing
 
 @testable import Server
@@ -59,7 +60,7 @@ struct HelperTests {
     let deep = place.mountpoint + "/made/for/it"
     let failed = try place.run("mount", deep, "--manifest", place.folder + "/no-such-file")
     #expect(failed.status == 1)
-    #expect(failed.text.contains("cannot read the manifest") && failed.text.contains("no-such-file"), "\(failed.text)")
+    #expect(failed.text.contains("cannot be read") && failed.text.contains("no-such-file"), "\(failed.text)")
     #expect(access(place.mountpoint, F_OK) != 0, "the folders that were made are gone again")
     #expect(MountUsers.helper(of: deep) == nil)
     #expect(try MountTable.entry(at: deep) == nil)
@@ -143,6 +144,10 @@ struct HelperTests {
   @Test func mountCallsItWithNoEnvironment() throws {
     let place = try MountPlace()
     try #require(mkdir(place.mountpoint, 0o755) == 0)
+    let store = try StoreFolder.defaultPath(mountpoint: place.mountpoint, environment: [:], uid: 0)
+    #expect(store.hasPrefix("/var/lib/mediafs/"))
+    let name = String(store.dropFirst("/var/lib/mediafs/".utf8.count))
+    defer { _ = try? SystemCalls.run(["rm", "-rf", store, "/var/lib/mediafs/mounts/" + name]) }
     let running = try place.start([
       "-i", place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-o",
       "rw,nofail,_netdev,noatime,x-systemd.automount,allow_other,uid=1000,umask=022",
@@ -165,7 +170,8 @@ struct HelperTests {
 
   @Test func rootMountsForAnotherUser() throws {
     let place = try MountPlace()
-    let mounted = try place.run("mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody")
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
     #expect(mounted.status == 0, "\(mounted)")
     let options = try #require(place.entry?.options)
     #expect(options.contains("user_id=65534") && options.contains("group_id=65534"), "\(options)")

@@ -49,17 +49,20 @@ final class Journey: Sendable {
   /// Runs a program as the traveller.
   @discardableResult
   func run(_ arguments: [String], input: [UInt8]? = nil, timeout: Double = 120) throws -> CommandResult {
-    try Command.run(arguments, input: input, environment: environment, folder: folder.path, timeout: timeout, user: user)
+    try Command.run(
+      arguments, input: input, environment: environment, folder: folder.path, timeout: timeout, user: user)
   }
 
   /// As ``run(_:input:timeout:)``; the test fails unless it ends with 0. Gives its standard output.
   @discardableResult
   func succeed(
-    _ arguments: [String], input: [UInt8]? = nil, timeout: Double = 120, sourceLocation: SourceLocation = #_sourceLocation
+    _ arguments: [String], input: [UInt8]? = nil, timeout: Double = 120,
+    sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> String {
     let result = try run(arguments, input: input, timeout: timeout)
     try #require(
-      result.succeeded, "\(arguments.joined(separator: " ")): \(result.status) \(result.errors)\(result.output.suffix(2000))",
+      result.succeeded,
+      "\(arguments.joined(separator: " ")): \(result.status) \(result.errors)\(result.output.suffix(2000))",
       sourceLocation: sourceLocation)
     return result.output
   }
@@ -265,7 +268,7 @@ enum Programs {
 }
 
 /// The ordinary user of the tests, and a device that it may open; both as they were when the process ends.
-private enum SharedTraveller {
+enum SharedTraveller {
   private static let made = Lock<TestUser?>(nil)
   private static let mode = Lock<mode_t?>(nil)
 

@@ -40,7 +40,8 @@ import Testing
         let size = Int64(8 << 20) + 4321
         let faults: [(String, [OriginFault])] = [
           ("chunked.bin", [.ignoreRange(), .chunked()]), ("close.bin", [.ignoreRange(), .noContentLength]),
-          ("old.bin", [.ignoreRange(), .noContentLength, .http10]), ("cat.bin", [.ignoreRange(), .chunked(trailers: true)]),
+          ("old.bin", [.ignoreRange(), .noContentLength, .http10]),
+          ("cat.bin", [.ignoreRange(), .chunked(trailers: true)]),
         ]
         for (name, fault) in faults {
           origin.add("/\(name)", size: size)
@@ -107,7 +108,8 @@ import Testing
         try journey.mount()
         #expect(try listed() == "4711.flac\n4712.mkv\n4713.mp4\ngiven\n")
         try journey.shell(#"cmp "$1/4711" "$1/4711.flac""#, journey.mountpoint)
-        #expect(try journey.succeed(["stat", "-c", "%s", journey.at("4711")]) == "\(song.count)\n", "the old name resolves")
+        #expect(
+          try journey.succeed(["stat", "-c", "%s", journey.at("4711")]) == "\(song.count)\n", "the old name resolves")
         #expect(try journey.probe(journey.at("4711.flac")).contains("flac"))
       }
     }
@@ -119,9 +121,13 @@ import Testing
         for folder in ["a", "b", "c"] { origin.add("/\(folder)/song.mp3", size: 1000) }
         let urls = ["a", "b", "c"].map { origin.url("/\($0)/song.mp3") + "\n" }
         let firstByte = { (name: String) in
-          try journey.shell(#"head -c 8 "$1" | od -An -tu1"#, journey.at(name)).split(separator: " ").map { Int($0.trimmed) }
+          try journey.shell(#"head -c 8 "$1" | od -An -tu1"#, journey.at(name)).split(separator: " ").map {
+            Int($0.trimmed)
+          }
         }
-        let right = { (folder: String) in Pattern.bytes(name: "/\(folder)/song.mp3", offset: 0, count: 8).map { Int($0) } }
+        let right = { (folder: String) in
+          Pattern.bytes(name: "/\(folder)/song.mp3", offset: 0, count: 8).map { Int($0) }
+        }
         try journey.mount(urls[0] + urls[1])
         #expect(try journey.succeed(["ls", journey.mountpoint]) == "song (2).mp3\nsong.mp3\n")
         #expect(try firstByte("song.mp3") == right("a"))
@@ -130,7 +136,9 @@ import Testing
         // The first went, another came, in another order: nobody changes its name.
         try journey.mount(urls[2] + urls[1])
         #expect(try firstByte("song (2).mp3") == right("b"))
-        let others = try journey.succeed(["ls", journey.mountpoint]).split(separator: "\n").filter { $0 != "song (2).mp3" }
+        let others = try journey.succeed(["ls", journey.mountpoint]).split(separator: "\n").filter {
+          $0 != "song (2).mp3"
+        }
         #expect(others.count == 1)
         #expect(try firstByte(String(try #require(others.first))) == right("c"))
       }

@@ -80,10 +80,11 @@ extension Journey {
 
   /// Each byte was sent, and but for what was in flight when a transfer ended, once.
   func expectSentOnce(_ origin: Origin, _ path: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
-    let size = try #require(origin.resource(path).flatMap { resource -> Int64? in
-      if case .file(let file) = resource.content { return sizeOfFile(file) }
-      return resource.size
-    })
+    let size = try #require(
+      origin.resource(path).flatMap { resource -> Int64? in
+        if case .file(let file) = resource.content { return sizeOfFile(file) }
+        return resource.size
+      })
     let coverage = origin.log.coverage(of: path)
     #expect(coverage.distinctBytes == size, "\(path)", sourceLocation: sourceLocation)
     #expect(

@@ -39,7 +39,8 @@ import Testing
               "--log-file", journey.folder.file("log"),
             ]))
           defer { process.terminate() }
-          try #require(eventually(timeout: 60) { Mounts.isMounted(journey.mountpoint) }, "\(process.standardErrorSoFar)")
+          try #require(
+            eventually(timeout: 60) { Mounts.isMounted(journey.mountpoint) }, "\(process.standardErrorSoFar)")
           let names = ["userinfo", "token", "entry", "netrc", "denied", "moves"].map { "\($0).mp4" }
           var shown = ""
           for name in names {

@@ -148,8 +148,9 @@ extension Tests {
         #expect(bench.way != nil)
         #expect(bench.reader.tell("close plain.bin+") == "done")
         #expect(eventually { bench.way == nil })
-        // It was closed with the last of them.
-        #expect(eventually { cfuse_backing_close(bench.mount.session.descriptor, backing) == -ENOENT })
+        #expect(eventually { bench.mount.fileSystem.state.withLock { $0.opens == $0.releases } })
+        // The id went with the last of them, so it cannot be closed a second time.
+        #expect(cfuse_backing_close(bench.mount.session.descriptor, backing) == -ENOENT)
       } else {
         #expect(bench.reads > 0)
       }

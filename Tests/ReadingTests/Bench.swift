@@ -18,11 +18,17 @@ final class Bench {
   private(set) var port = FakePort()
   private(set) var system: MediaFileSystem!
   private(set) var store: StoreAccess!
+  /// The machine's, for a bench with threads; nil: the simulated one.
+  private let clock: Clock?
   private var lastTicket: UInt = 0
   /// When each ticket was issued and, once it was, answered.
   private(set) var issued: [Ticket: Instant] = [:]
 
-  init(_ entries: [ManifestEntry], _ resources: [String: FakeResource], options: ReadingOptions = .testing) throws {
+  init(
+    _ entries: [ManifestEntry], _ resources: [String: FakeResource], options: ReadingOptions = .testing,
+    clock: Clock? = nil
+  ) throws {
+    self.clock = clock
     var template = Array("/tmp/mediafs-reading-XXXXXX".utf8CString)
     try #require(mkdtemp(&template) != nil)
     folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -64,7 +70,7 @@ final class Bench {
       rest.popFirst().map { .entry($0) }
     }
     let time = time
-    system = try MediaFileSystem(store: store, options: options, clock: Clock { time.withLock { $0 } })
+    system = try MediaFileSystem(store: store, options: options, clock: clock ?? Clock { time.withLock { $0 } })
     port = FakePort()
     system.connect(port)
     system.engine.connect(service: service)
@@ -75,6 +81,9 @@ final class Bench {
   /// Ends the server: tidily, or as `kill -9` does (the catalog forgets nothing that was committed).
   func stop(killed: Bool = false) {
     if killed {
+      // What is still to be carried out refers to the engine, which would then never go.
+      move(0)
+      move(0)
       service.client = nil
       service.stop()
     } else {
@@ -83,6 +92,7 @@ final class Bench {
       engine.keeper.stop()
       _ = engine.keeper.turn()
     }
+    engine.abandon()
     system = nil
     store = nil
   }

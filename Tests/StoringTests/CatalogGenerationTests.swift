@@ -41,6 +41,7 @@ import Testing
     changed.mediaType = nil
     try catalog.apply([.learned(changed)], durably: false)
     changed.stored = [0..<10]
+    changed.synced = [0..<10]
     changed.continues = true
     #expect(try catalog.generation(id) == changed)
     #expect(storeError { try catalog.apply([.learned(record(id + 1, 1))], durably: false) }?.kind == .invalid)

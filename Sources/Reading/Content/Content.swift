@@ -118,19 +118,24 @@ final class Content: Sendable {
     at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32, now: Instant
   ) -> Answer<Int>? {
     var file: ServedFile?
-    let decision = guarded.withLock { guarded -> ContentState.ReadDecision? in
-      if guarded.isAway { return nil }
+    let (decision, isInMemory) = guarded.withLock { guarded -> (ContentState.ReadDecision?, Bool) in
+      if guarded.isAway { return (nil, false) }
       let decision = guarded.state.read(
         at: offset, count: buffer.count, ticket: ticket, process: process, now: now)
-      if case .hit(let count) = decision, count > 0 { file = guarded.file }
-      return decision
+      if case .hit(let count) = decision, count > 0 {
+        file = guarded.file
+        // Almost always false, so that a stored range costs no look at the window.
+        return (decision, !guarded.state.memory.isEmpty)
+      }
+      return (decision, false)
     }
     switch decision {
     case nil: return nil
     case .hit(0): return .now(0)
     case .hit(let count):
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
-      guard let file, file.fill(part, at: offset) else {
+      let isFilled = isInMemory ? fill(part, at: offset) : file?.fill(part, at: offset) ?? false
+      guard isFilled else {
         Log.error("\(path): \(count) stored bytes at \(offset) cannot be read from the store: \(Errno.current)")
         return .failed(.io)
       }
@@ -138,5 +143,26 @@ final class Content: Sendable {
     case .park: return .parked
     case .fail(let error): return .failed(error)
     }
+  }
+
+  /// Fills `buffer` from what is stored and what is in memory. False when neither has it (any more) or the file fails.
+  func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
+    let wanted = ByteRange(at: offset, count: Int64(buffer.count))
+    let (file, memory) = guarded.withLock { guarded -> (ServedFile?, ByteRangeSet?) in
+      if guarded.state.memory.isEmpty || guarded.state.stored.contains(wanted) {
+        return (guarded.file, guarded.state.stored.contains(wanted) ? ByteRangeSet() : nil)
+      }
+      guard guarded.state.available.contains(wanted) else { return (nil, nil) }
+      guarded.state.memory.copy(into: buffer, at: offset)
+      return (guarded.file, guarded.state.memory.ranges)
+    }
+    guard let memory else { return false }
+    var position = wanted.start
+    while let gap = memory.firstGap(in: ByteRange(position, wanted.end)) {
+      let part = UnsafeMutableRawBufferPointer(rebasing: buffer[Int(gap.start - offset)..<Int(gap.end - offset)])
+      guard let file, file.fill(part, at: gap.start) else { return false }
+      position = gap.end
+    }
+    return true
   }
 }

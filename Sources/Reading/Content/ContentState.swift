@@ -47,6 +47,8 @@ struct ContentState: Sendable {
 
   var length = Length.unknown
   var stored = ByteRangeSet()
+  /// Bytes that could not be stored.
+  var memory = MemoryWindow()
   private(set) var parkedReads: [ParkedRead] = []
   private(set) var parkedProbes: [ParkedProbe] = []
   var runs = ReaderRuns()
@@ -66,6 +68,17 @@ struct ContentState: Sendable {
     if case .known(let size) = length { return size }
     return nil
   }
+  /// What a read can be answered from now: what is stored, and what is kept in memory.
+  var available: ByteRangeSet {
+    if memory.isEmpty { return stored }
+    var both = stored
+    both.formUnion(memory.ranges)
+    return both
+  }
+  /// Whether all of `range` is there.
+  func has(_ range: ByteRange) -> Bool {
+    stored.contains(range) || (!memory.isEmpty && available.contains(range))
+  }
   /// Whether every byte is stored.
   var isWhole: Bool { size.map { stored.contains(ByteRange(0, $0)) } ?? false }
   /// Whether somebody waits.
@@ -83,7 +96,7 @@ struct ContentState: Sendable {
       wanted = ByteRange(offset, offset + Int64(count))
     }
     runs.note(offset: offset, count: wanted.count, process: process, now: now)
-    if stored.contains(wanted) { return .hit(Int(wanted.count)) }
+    if has(wanted) { return .hit(Int(wanted.count)) }
     if isSuperseded { return .fail(.stale) }
     if let refusal = currentRefusal(now) { return .fail(refusal) }
     if let stalled {
@@ -119,11 +132,21 @@ struct ContentState: Sendable {
     return releaseWhole()
   }
 
+  /// `bytes` came and cannot be stored: they are kept in memory for a while. nil when there is no room even there.
+  mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64) -> [ParkedRead]? {
+    let range = ByteRange(at: offset, count: Int64(bytes.count))
+    guard memory.makeRoom(for: range.count, keeping: parkedReads.map(\.range)) else { return nil }
+    memory.insert(bytes, at: offset)
+    if case .growing(let size) = length, range.end > size { length = .growing(range.end) }
+    return releaseWhole()
+  }
+
   private mutating func releaseWhole() -> [ParkedRead] {
-    guard parkedReads.contains(where: { stored.contains($0.range) }) else { return [] }
+    guard parkedReads.contains(where: { has($0.range) }) else { return [] }
     var released: [ParkedRead] = []
+    let available = available
     parkedReads.removeAll { read in
-      let whole = stored.contains(read.range)
+      let whole = available.contains(read.range)
       if whole { released.append(read) }
       return whole
     }

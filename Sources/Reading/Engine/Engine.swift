@@ -27,6 +27,8 @@ final class Engine: @unchecked Sendable {
     case resume(Content)
     /// Take its bytes away: all transfers end and nothing is written until `thaw`; `then` runs on the keeper.
     case freeze(Content, then: @Sendable () -> Void)
+    /// Take its bytes away if nobody has a use for them at the moment.
+    case evict(Content)
     /// Its bytes are gone; it can be fetched again.
     case thaw(Content)
     /// Its inode cannot be opened any more: give it another one, and answer the open, which is counted, with ESTALE.
@@ -63,6 +65,8 @@ final class Engine: @unchecked Sendable {
   var hungry: Set<ResourceKey> = []
   var starts: [PendingStart] = []
   var lastTransfer: UInt64 = 0
+  /// The store takes no more: what readers wait for is kept in memory for a while (P9). As of this turn.
+  var isFull = false
   /// What `--limit-rate` leaves.
   var allowance: RateAllowance
   /// Files that are open, as of the last look.
@@ -108,6 +112,13 @@ final class Engine: @unchecked Sendable {
     if wasEmpty { service.wake() }
   }
 
+  /// Drops what was still to be done: it refers back to this object. When every thread has ended.
+  func abandon() {
+    inbox.withLock { $0 = [] }
+    sources = [:]
+    owners = [:]
+  }
+
   // MARK: The transfer thread
 
   /// How often a resource with something going on is looked at, in seconds: fast enough for play-ahead to follow a reader.
@@ -117,6 +128,7 @@ final class Engine: @unchecked Sendable {
 
   func turn(now: Instant) -> Instant {
     noticeGap(now)
+    isFull = keeper.isFull
     let commands = inbox.withLock { inbox in
       let commands = inbox
       inbox.removeAll(keepingCapacity: true)
@@ -210,6 +222,15 @@ final class Engine: @unchecked Sendable {
       source.continues = false
       source.isRequested = false
       keeper.perform(then)
+    case .evict(let content):
+      guard let source = sources[content.key], source.content === content, source.transfers.isEmpty, !source.continues,
+        content.guarded.withLock({ $0.isIdle })
+      else { return }
+      post(
+        .freeze(content) { [self] in
+          discard(content, keepsCopy: true)
+          post(.thaw(content))
+        })
     case .thaw(let content):
       content.guarded.withLock { $0.isFrozen = false }
       keeper.markDirty(content)  // where it could not be taken away, it is still to be committed

@@ -38,6 +38,8 @@ extension Engine {
       answerStats(source)
       if running.bytes == 0 { tryOtherMirror(source) }
     case .unusable:
+      // Asked for before ranges were given up: that says nothing new.
+      if source.knowsNoRanges, !running.active.isStream { return }
       source.unusable += 1
       // Twice a wrong answer to a range: ask for the whole instead. Twice more: this origin is of no use.
       if source.unusable == 2, !running.active.isStream {
@@ -147,6 +149,7 @@ extension Engine {
       expire(source, oldest, now)
       releaseGone(content, processes)
     }
+    if !isFull { storeWhatIsKept(source) }
     dropStalled(source, hasWaiters, now)
     let trip = hosts[HostState.key(of: source.target.url)]?.line.roundTrip ?? 0
     source.lanes.look(isHungry: hasWaiters || source.isBehind, roundTrip: trip, now: now)
@@ -158,7 +161,7 @@ extension Engine {
     publish(source, now)
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
     let isBusy = hasWaiters || !source.transfers.isEmpty || (isRead && !content.guarded.withLock { $0.state.isWhole })
-    return isBusy || (source.continues && source.failure == nil && !keeper.isFull && !source.isWhole)
+    return isBusy || (source.continues && source.failure == nil && !isFull && !source.isWhole)
   }
 
   /// P2: a stall that lasted the timeout ends the wait.
@@ -183,9 +186,7 @@ extension Engine {
   /// A killed reader leaves at once, but the kernel says so only with the answer: its reads are nobody's demand.
   private func releaseGone(_ content: Content, _ processes: [Int32]) {
     var gone: Set<Int32> = []
-    for process in Set(processes) where process > 0 {
-      if kill(process, 0) != 0, errno == ESRCH { gone.insert(process) }
-    }
+    for process in Set(processes) where process > 0 && hasEnded(process) { gone.insert(process) }
     if gone.isEmpty { return }
     let reads = content.guarded.withLock { $0.state.takeReads { gone.contains($0) } }
     for read in reads { port.reply(read.ticket, error: .interrupted) }
@@ -249,4 +250,17 @@ extension Engine {
 extension Source {
   /// Whether every byte is stored.
   var isWhole: Bool { content.guarded.withLock { $0.state.isWhole } }
+}
+
+/// Whether the thread `process` has ended: also when nobody has asked for its end yet (proc(5): state Z or X). False when it
+/// cannot be looked at.
+private func hasEnded(_ process: Int32) -> Bool {
+  if kill(process, 0) != 0 { return errno == ESRCH }
+  guard let file = try? FileDescriptor.open("/proc/\(process)/stat", O_RDONLY) else { return false }  // another user's
+  return withUnsafeTemporaryAllocation(byteCount: 256, alignment: 1) { buffer in
+    guard let count = try? file.read(at: 0, into: buffer) else { return true }  // it ended in between
+    // The name before the state may have any character in it, but the last parenthesis ends it.
+    guard let end = buffer[..<count].lastIndex(of: UInt8(ascii: ")")), end + 2 < count else { return false }
+    return buffer[end + 2] == UInt8(ascii: "Z") || buffer[end + 2] == UInt8(ascii: "X")
+  }
 }

@@ -98,7 +98,7 @@ extension Engine {
       }
       keeper.record(.learned(record), promptly: true)
       for probe in released.probes { answer(probe, content) }
-      for read in released.reads { answer(read, from: file, content) }
+      for read in released.reads { answer(read, content) }
       return true
     } catch {
       let message = "cannot begin to store it: \(error.message)"
@@ -198,6 +198,7 @@ extension Engine {
       source.generationMirror = running?.mirror
       let (waiting, oldID) = old.guarded.withLock { guarded in
         guarded.state.isSuperseded = true
+        guarded.state.memory = MemoryWindow()
         return (guarded.state.takeAll(), guarded.generation?.id)
       }
       for read in waiting.reads { port.reply(read.ticket, error: .stale) }

@@ -21,9 +21,9 @@ extension Engine {
 
   private func plan(_ source: Source, _ now: Instant) {
     let content = source.content
-    let (length, stored, reads, hasProbes, runs, isFrozen, phase) = content.guarded.withLock { guarded in
+    let (length, stored, available, reads, hasProbes, runs, isFrozen, phase) = content.guarded.withLock { guarded in
       (
-        guarded.state.length, guarded.state.stored, guarded.state.parkedReads.map(\.range),
+        guarded.state.length, guarded.state.stored, guarded.state.available, guarded.state.parkedReads.map(\.range),
         !guarded.state.parkedProbes.isEmpty, guarded.state.runs, guarded.isFrozen, guarded.phase
       )
     }
@@ -50,7 +50,7 @@ extension Engine {
       if stored.contains(ByteRange(0, size)) { return finish(source) }
       if source.knowsNoRanges {
         let first = reads.min { $0.start < $1.start } ?? ByteRange(0, size)
-        let gap = stored.firstGap(in: first) ?? stored.firstGap(in: ByteRange(0, size))
+        let gap = available.firstGap(in: first) ?? available.firstGap(in: ByteRange(0, size))
         let probe = gap.map { ByteRange($0.start, min(size, $0.start + Planner.headLength)) }
         if waits || continues { want(source, range: source.asksForRanges(now) ? probe : nil, .window, waits, now) }
         return
@@ -58,7 +58,7 @@ extension Engine {
       guard source.retry.permits(now, readerWaits: waits) else { return }
       let line = hosts[HostState.key(of: source.target.url)]?.line ?? LineEstimate()
       var input = PlanInput(size: size, roundTrip: line.roundTrip, lineRate: line.rate)
-      input.available = stored
+      input.available = available
       input.demands = reads.sorted { $0.start < $1.start }
       input.readers = runs.runs.filter { now.seconds(since: $0.lastRead) < ReaderRuns.longestPause }.map { run in
         let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
@@ -79,7 +79,12 @@ extension Engine {
       source.isBehind = input.readers.contains { Planner.isBehind($0, input) }
       for step in Planner.plan(input) {
         switch step {
-        case .start(let range, let purpose):
+        case .start(var range, let purpose):
+          if isFull {
+            // No more than the window in memory takes, and only for who waits: it would be gone before it is read.
+            guard purpose == .demand else { continue }
+            range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
+          }
           starts.append(PendingStart(source: source, range: range, kind: .window, purpose: purpose))
         case .cancel(let id): cancel(id, of: source)
         }
@@ -89,7 +94,8 @@ extension Engine {
 
   /// What to ask for a second opinion: what is missing, so that one answer of an origin with two minds is of use; every
   /// second time the head, which a shorter generation has too.
-  private func confirmation(_ source: Source, _ reads: [ByteRange], _ stored: ByteRangeSet) -> ByteRange {
+  private func confirmation(_ source: Source, _ reads: [ByteRange], _ stored: ByteRangeSet) -> ByteRange? {
+    if source.knowsNoRanges { return nil }
     let head = ByteRange(0, Planner.headLength)
     guard let size = source.content.guarded.withLock({ $0.state.size }), source.confirmations % 2 == 0 else {
       return head
@@ -128,9 +134,8 @@ extension Engine {
 
   /// Whether the rest of the file is to be fetched now.
   private func mayContinue(_ source: Source) -> Bool {
-    guard source.continues else { return false }
+    guard source.continues, !isFull else { return false }
     if source.isRequested { return true }
-    if keeper.isFull { return false }
     switch options.continuation {
     case .playing, .always: return true
     case .open: return source.content.guarded.withLock { $0.state.opens > 0 }

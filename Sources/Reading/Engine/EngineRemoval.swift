@@ -5,6 +5,11 @@ import Storing
 
 /// Taking stored bytes away: always the catalog first, durably, then the file. On the keeper's thread, with the content frozen
 /// or not in memory.
+extension Content.Guarded {
+  /// Whether it is stored in part and nobody has it open or waits for it.
+  var isIdle: Bool { state.opens == 0 && !state.hasWaiters && phase == .partial && !isFrozen && !isAway }
+}
+
 extension Engine {
   /// Drops what is stored of a frozen content. `keepsCopy`: a completed copy stays as an ordinary file of the library.
   func discard(_ content: Content, keepsCopy: Bool) {
@@ -16,6 +21,7 @@ extension Engine {
         defer {
           guarded.file = nil
           guarded.state.stored = ByteRangeSet()
+          guarded.state.memory = MemoryWindow()
           guarded.state.isDirty = false
           guarded.isCommitting = false
           guarded.state.runs = ReaderRuns()  // who read before is not read ahead for: it would all come back at once
@@ -59,6 +65,14 @@ extension Engine {
       Log.error("generation \(generation) cannot be evicted: \(error.message)")
       return false
     }
+  }
+
+  /// Asks for a partial file that is in memory to be dropped, if nobody uses it. False when somebody does.
+  func evictFromMemory(_ key: ResourceKey) -> Bool {
+    guard let content = table.withLock({ $0.current[key] }) else { return false }
+    let isIdle = content.guarded.withLock { $0.isIdle && $0.activity.transfers == 0 }
+    if isIdle { post(.evict(content)) }
+    return isIdle
   }
 
   /// A superseded generation goes with its last handle.

@@ -160,77 +160,6 @@ extension Engine: TransferClient {
     return true
   }
 
-  /// Writes what is not stored yet and answers the reads that are whole with it. False when it cannot be kept.
-  private func land(_ bytes: UnsafeRawBufferPointer, at start: Int64, _ source: Source) -> Bool {
-    let content = source.content
-    let whole = ByteRange(at: start, count: Int64(bytes.count))
-    var position = start
-    while position < whole.end {
-      let from = position
-      let (file, gap) = content.guarded.withLock { guarded in
-        (
-          guarded.isFrozen ? nil : guarded.file,
-          guarded.state.stored.firstGap(in: ByteRange(from, whole.end))
-        )
-      }
-      guard let gap else { break }
-      guard let partial = file?.partial else { return false }
-      let part = UnsafeRawBufferPointer(rebasing: bytes[Int(gap.start - start)..<Int(gap.end - start)])
-      do {
-        try partial.write(part, at: gap.start)
-      } catch {
-        return cannotStore(source, error)
-      }
-      let now = source.lastBytes
-      let (released, wasClean) = content.guarded.withLock { guarded in
-        guarded.unsynced += gap.count
-        if guarded.unsyncedSince == nil { guarded.unsyncedSince = now }
-        let wasClean = !guarded.state.isDirty
-        return (guarded.state.landed(gap), wasClean)
-      }
-      source.freshBytes += gap.count
-      if wasClean { keeper.markDirty(content) }
-      if let file { for read in released { answer(read, from: file, content) } }
-      position = gap.end
-    }
-    return true
-  }
-
-  /// Answers a read that is whole now.
-  func answer(_ read: ParkedRead, from file: ServedFile, _ content: Content) {
-    let count = Int(read.range.count)
-    if count == 0 { return port.reply(read.ticket, data: UnsafeRawBufferPointer(start: nil, count: 0)) }
-    if count <= scratch.count {
-      let part = UnsafeMutableRawBufferPointer(rebasing: scratch[..<count])
-      reply(read, from: file, through: part, content)
-    } else {
-      let long = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 4096)
-      defer { long.deallocate() }
-      reply(read, from: file, through: long, content)
-    }
-  }
-
-  private func reply(
-    _ read: ParkedRead, from file: ServedFile, through buffer: UnsafeMutableRawBufferPointer, _ content: Content
-  ) {
-    if file.fill(buffer, at: read.range.start) {
-      port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
-    } else {
-      Log.error("\(content.path): what was just stored at \(read.range) cannot be read: \(Errno.current)")
-      port.reply(read.ticket, error: .io)
-    }
-  }
-
-  /// The store takes no more: readers are told why; the continuation waits until there is room.
-  private func cannotStore(_ source: Source, _ error: Errno) -> Bool {
-    let message = "cannot store: \(error); free some space or raise --max-size"
-    if source.lastMessage != message { Log.error("\(source.content.path): \(message)") }
-    source.lastMessage = message
-    keeper.storeFailed(error)
-    fail(source, error == .noSpace ? .noSpace : .io, message)
-    return false
-  }
-
   func transfer(_ id: TransferID, ended end: TransferEnd) {
     let now = clock.now
     guard let source = owners.removeValue(forKey: id),
@@ -276,18 +205,17 @@ extension Engine: TransferClient {
   /// A body that came whole: its end is the resource's, when nobody had told the length.
   private func streamEnded(_ source: Source, _ running: Running) {
     let content = source.content
-    let (released, file, record) = content.guarded.withLock {
-      guarded -> ([ParkedRead], ServedFile?, GenerationRecord?) in
-      guard case .growing = guarded.state.length else { return ([], nil, nil) }
+    let (released, record) = content.guarded.withLock { guarded -> ([ParkedRead], GenerationRecord?) in
+      guard case .growing = guarded.state.length else { return ([], nil) }
       let released = guarded.state.ended(at: running.active.position)
       guarded.generation?.size = running.active.position
-      return (released, guarded.file, guarded.generation)
+      return (released, guarded.generation)
     }
     if let record {
       keeper.record(.learned(record))
       keeper.markDirty(content)
     }
-    if let file { for read in released { answer(read, from: file, content) } }
+    for read in released { answer(read, content) }
   }
 }
 

@@ -16,6 +16,8 @@ final class Keeper: @unchecked Sendable {
   static let syncSeconds = 30.0
   /// How often the room is measured while something is being stored, in seconds.
   static let spaceInterval = 2.0
+  /// How long nothing is written after a write that failed, in seconds.
+  static let refusedSeconds = 10.0
 
   /// Beyond so many changes that cannot be committed, those that only say when and what for are dropped.
   static let mostChanges = 4096
@@ -27,6 +29,8 @@ final class Keeper: @unchecked Sendable {
     var isPrompt = false
     var isStopping = false
     var isFull = false
+    /// When a write failed last.
+    var failedAt: Instant?
   }
 
   weak var engine: Engine?
@@ -99,7 +103,10 @@ final class Keeper: @unchecked Sendable {
 
   /// A write failed: until room is found again nothing is stored for a continuation.
   func storeFailed(_ error: Errno) {
-    pending.withLock { $0.isFull = true }
+    pending.withLock {
+      $0.isFull = true
+      $0.failedAt = clock.now
+    }
     signal.raise()
   }
 
@@ -207,13 +214,16 @@ final class Keeper: @unchecked Sendable {
   private func snapshot(
     _ content: Content, isDirty: Bool, syncing: Bool, _ now: Instant
   ) -> (change: CatalogChange?, isSynced: Bool)? {
+    let isFull = self.isFull
     let taken = content.guarded.withLock { guarded -> (Int64, ByteRangeSet, ServedFile, Bool)? in
       guard !guarded.isFrozen, let generation = guarded.generation, let file = guarded.file else { return nil }
       guarded.state.isDirty = false
       // Until the catalog has it, the content may not be put away: it would be loaded again with less.
       if isDirty { guarded.isCommitting = true }
       let isOld = guarded.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
-      let isDue = syncing || isOld || guarded.unsynced >= Self.syncBytes
+      // At a limit what nobody has open is synced at once: only then it can be put away, and evicted.
+      let isWanted = isFull && guarded.state.opens == 0
+      let isDue = syncing || isOld || isWanted || guarded.unsynced >= Self.syncBytes
       return (generation.id, guarded.state.stored, file, isDue && guarded.unsynced > 0)
     }
     guard let (id, stored, file, mustSync) = taken else { return nil }
@@ -247,7 +257,7 @@ final class Keeper: @unchecked Sendable {
   }
 
   /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first, never one
-  /// that is in memory (open, waited for, being fetched).
+  /// that is open, waited for or being fetched.
   private func makeRoom(_ now: Instant) {
     guard now >= nextSpaceCheck, let engine else { return }
     nextSpaceCheck = now.adding(seconds: Self.spaceInterval)
@@ -257,18 +267,23 @@ final class Keeper: @unchecked Sendable {
       var lacking = options.minimumFree - Int64(clamping: try StoreSpace.measure(store.folder.path).available)
       for partial in partials {
         if total <= options.maximumSize && lacking <= 0 { break }
-        guard partial.storedBytes > 0, engine.evict(partial.key, generation: partial.id) else { continue }
+        guard partial.storedBytes > 0,
+          engine.evict(partial.key, generation: partial.id) || engine.evictFromMemory(partial.key)
+        else { continue }
         total -= partial.storedBytes
         lacking -= partial.storedBytes
       }
-      let isFull = total > options.maximumSize || lacking > 0
-      let was = pending.withLock { pending in
+      let isOver = total > options.maximumSize || lacking > 0
+      let (was, isFull) = pending.withLock { pending in
         let was = pending.isFull
+        // A disk that just refused is not asked with every read, whatever it says of its room.
+        let hasFailed = pending.failedAt.map { now.seconds(since: $0) < Self.refusedSeconds } ?? false
+        let isFull = isOver || hasFailed
         pending.isFull = isFull
-        return was
+        return (was, isFull)
       }
       if isFull && !was {
-        Log.warning("the store is at its limit: only what is read is stored (--max-size, --min-free)")
+        Log.warning("the store is at its limit: files are played without being stored (--max-size, --min-free)")
       }
       if was && !isFull { Log.info("the store has room again") }
     } catch {

@@ -46,6 +46,7 @@ public final class MediaFileSystem: Sendable {
   public func stop() {
     engine.finisher.stop()
     engine.keeper.stop()
+    engine.abandon()
   }
 
   /// The network changed: connections are made anew and who waits gets a fresh deadline.

@@ -62,7 +62,9 @@ enum Planner {
     if reader.isLooker || reader.length < provenLength { return lookAhead }
     // Ten seconds of what it plays, or every lane's window for one that takes all it gets (a copy).
     let wanted = max(Int64(min(reader.rate, 1e12) * 10), Int64(input.lanes) * readerWindow(input))
-    return min(max(lookAhead, reader.length / 2), min(wanted, largestAhead))
+    // Who has been at it for a second gets as much again as it read; a burst may be a look that ends as suddenly.
+    let earned = Double(reader.length) >= reader.rate ? reader.length : reader.length / 4
+    return min(max(lookAhead, earned), min(wanted, largestAhead))
   }
 
   /// Whether `reader` may soon have to wait: it reads in sequence, has less than ``behindSeconds`` before it, and the file

@@ -150,7 +150,8 @@ public struct MountRegistry: Sendable {
       throw StoreError(kind: .corrupt, message: "\(path)/\(name) is damaged: remove it and mount anew")
     case .fields(let fields):
       guard let mountpoint = fields["mountpoint"], let store = fields["store"], let library = fields["library"],
-        let manifest = fields["manifest"]
+        let manifest = fields["manifest"],
+        [mountpoint, store, library].allSatisfy({ isAbsolutePath($0) && !$0.utf8.contains(0) })
       else { throw StoreError(kind: .corrupt, message: "\(path)/\(name) is incomplete: remove it and mount anew") }
       return MountRecord(mountpoint: mountpoint, store: store, library: library, manifest: manifest)
     }

@@ -120,7 +120,8 @@ public final class StoreFolder: Sendable {
       if status.st_mode & S_IWOTH != 0, status.st_mode & S_ISVTX == 0 {
         throw StoreError(
           kind: .invalid,
-          message: "the store \(path) lies in \(folder), where every user may replace it: take their right to write there "
+          message:
+            "the store \(path) lies in \(folder), where every user may replace it: take their right to write there "
             + "away (chmod o-w '\(folder)'), or choose another folder with --store")
       }
     }

@@ -9,6 +9,7 @@ public enum StoreRecovery {
   public static func run(
     catalog: Catalog, folder: StoreFolder, library: LibraryFolder
   ) throws(StoreError) {
+    try noticeMove(catalog: catalog, folder: folder, library: library)
     try library.cleanTemporaries(of: folder)
     let there = Set(try folder.partialIDs())
     for (generation, path) in try catalog.placements() {

@@ -1,0 +1,119 @@
+import Base
+import Fetching
+import Storing
+
+/// From bytes that came to answered reads: into the partial file or, when the store takes no more, into memory for a while.
+extension Engine {
+  /// Puts what is not here yet where it belongs and answers the reads that are whole with it. False when it cannot be kept.
+  func land(_ bytes: UnsafeRawBufferPointer, at start: Int64, _ source: Source) -> Bool {
+    let content = source.content
+    let whole = ByteRange(at: start, count: Int64(bytes.count))
+    var position = start
+    while position < whole.end {
+      let rest = ByteRange(position, whole.end)
+      let (file, isFrozen, gap) = content.guarded.withLock { guarded in
+        let gap = isFull ? guarded.state.available.firstGap(in: rest) : guarded.state.stored.firstGap(in: rest)
+        return (guarded.file, guarded.isFrozen || guarded.phase != .partial, gap)
+      }
+      guard let gap else { break }
+      if isFrozen { return false }
+      let part = UnsafeRawBufferPointer(rebasing: bytes[Int(gap.start - start)..<Int(gap.end - start)])
+      if !isFull {
+        do throws(Errno) {
+          guard let partial = file?.partial else { throw .io }
+          try partial.write(part, at: gap.start)
+        } catch {
+          cannotStore(source, error)
+        }
+      }
+      guard isFull ? keep(part, at: gap.start, source) : stored(gap, source) else { return false }
+      source.freshBytes += gap.count
+      position = gap.end
+    }
+    return true
+  }
+
+  private func stored(_ range: ByteRange, _ source: Source) -> Bool {
+    let content = source.content
+    let now = source.lastBytes
+    let (released, wasClean) = content.guarded.withLock { guarded in
+      guarded.unsynced += range.count
+      if guarded.unsyncedSince == nil { guarded.unsyncedSince = now }
+      let wasClean = !guarded.state.isDirty
+      return (guarded.state.landed(range), wasClean)
+    }
+    if wasClean { keeper.markDirty(content) }
+    for read in released { answer(read, content) }
+    return true
+  }
+
+  /// The store takes no more: it goes on in memory, and the continuation waits until there is room.
+  private func cannotStore(_ source: Source, _ error: Errno) {
+    let message = "cannot store: \(error); it is played without being stored. Free some space or raise --max-size"
+    if source.lastMessage != message { Log.error("\(source.content.path): \(message)") }
+    source.lastMessage = message
+    isFull = true
+    keeper.storeFailed(error)
+  }
+
+  /// Keeps what cannot be stored in memory, within bounds. False when there is no room for it: it is asked for again.
+  private func keep(_ bytes: UnsafeRawBufferPointer, at offset: Int64, _ source: Source) -> Bool {
+    let content = source.content
+    var kept = sources.values.reduce(Int64(0)) { sum, source in
+      sum + source.content.guarded.withLock { $0.state.memory.count }
+    }
+    for other in sources.values where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== source {
+      // Who waits for nothing has read what was kept for it, or reads it once more.
+      kept -= other.content.guarded.withLock { guarded -> Int64 in
+        guard !guarded.state.hasWaiters else { return 0 }
+        defer { guarded.state.memory = MemoryWindow() }
+        return guarded.state.memory.count
+      }
+    }
+    let released = content.guarded.withLock { guarded -> [ParkedRead]? in
+      if kept + Int64(bytes.count) > MemoryWindow.mostInAll, guarded.state.memory.isEmpty { return nil }
+      return guarded.state.kept(bytes, at: offset)
+    }
+    guard let released else {
+      source.retry.failed(
+        TransferFailure(kind: .transient, message: "no room in memory"), now: source.lastBytes, random: jitter())
+      return false
+    }
+    for read in released { answer(read, content) }
+    return true
+  }
+
+  /// There is room again: what was kept in memory is stored, so that no byte is fetched twice.
+  func storeWhatIsKept(_ source: Source) {
+    let kept = source.content.guarded.withLock { guarded in
+      guarded.isFrozen || guarded.phase != .partial ? [] : guarded.state.memory.takeAll()
+    }
+    for piece in kept {
+      let isDone = piece.bytes.withUnsafeBytes { land($0, at: piece.offset, source) }
+      if !isDone { return }  // fetched again when it is read
+    }
+    if !kept.isEmpty { dirty.insert(source.key) }
+  }
+
+  /// Answers a read that is whole now.
+  func answer(_ read: ParkedRead, _ content: Content) {
+    let count = Int(read.range.count)
+    if count == 0 { return port.reply(read.ticket, data: UnsafeRawBufferPointer(start: nil, count: 0)) }
+    if count <= scratch.count {
+      reply(read, through: UnsafeMutableRawBufferPointer(rebasing: scratch[..<count]), content)
+    } else {
+      let long = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 4096)
+      defer { long.deallocate() }
+      reply(read, through: long, content)
+    }
+  }
+
+  private func reply(_ read: ParkedRead, through buffer: UnsafeMutableRawBufferPointer, _ content: Content) {
+    if content.fill(buffer, at: read.range.start) {
+      port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
+    } else {
+      Log.error("\(content.path): what was just stored at \(read.range) cannot be read: \(Errno.current)")
+      port.reply(read.ticket, error: .io)
+    }
+  }
+}

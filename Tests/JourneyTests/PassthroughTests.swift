@@ -1,0 +1,177 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// Complete files, which root's server lets the kernel read past it, and an ordinary user's serves itself: the same bytes
+/// either way, also where one becomes the other.
+@Suite struct PassthroughTests {
+  private static let size = Int64(6 << 20) + 4321
+
+  private func withFile(
+    _ traveller: Traveller, rate: Double? = nil, _ body: (Journey, Origin) throws -> Void
+  ) throws {
+    try withJourney(traveller) { journey in
+      try withOrigin { origin in
+        origin.add("/film.bin", size: Self.size)
+        try journey.original("film.bin", size: Self.size)
+        origin.configure { $0.lineRate = rate }
+        try journey.mount(origin.url("/film.bin") + "\n", "--continue", "always")
+        try body(journey, origin)
+      }
+    }
+  }
+
+  /// Starts a program that has the file open and mapped, and has read all of it; it reads again once `name` is there.
+  /// `late`: it only opens the file, and reads it, with nothing of it in the mount's cache, and maps it then.
+  private func hold(_ journey: Journey, until name: String, _ late: String = "") throws -> BackgroundProcess {
+    let holder = try journey.start(
+      [
+        "/usr/bin/python3", "-u", "-c", holder, journey.at("film.bin"), journey.folder.file("originals/film.bin"),
+        journey.folder.file(name), late,
+      ])
+    return holder
+  }
+
+  private func compare(_ journey: Journey) throws {
+    try journey.succeed(["cmp", journey.at("film.bin"), journey.folder.file("originals/film.bin")])
+  }
+
+  @Test(.enabled(if: TestUser.canSwitch && kernelHasPassthrough)) func aStoppedServerIsNotMissed() throws {
+    try withFile(.root) { journey, _ in
+      try compare(journey)
+      try journey.wait(for: "complete", "film.bin")
+      let server = try #require(try journey.status().pid)
+      let holder = try hold(journey, until: "go", "late")
+      defer { holder.terminate() }
+      try #require(holder.waitForOutput("holding", timeout: 100))
+      #expect(kill(server, SIGSTOP) == 0)
+      defer { kill(server, SIGCONT) }
+      try journey.folder.write("", to: "go")
+      #expect(holder.waitForOutput("same", timeout: 60), "\(holder.standardErrorSoFar)")
+    }
+  }
+
+  @Test(.enabled(if: TestUser.canSwitch)) func readAheadIsRaisedAndReadsStaySmall() throws {
+    try withFile(.root) { journey, _ in
+      let mount = try #require(Mounts.current().first { $0.mountpoint == journey.mountpoint })
+      #expect(mount.superOptions.contains("max_read=131072"))
+      let setting = "/sys/class/bdi/\(mount.device)/read_ahead_kb"
+      // Where it may not be written (a container), the mount does without.
+      if access(setting, W_OK) == 0 { #expect(readText(setting) == "1024\n") }
+    }
+  }
+
+  @Test(arguments: Traveller.all) func readersBeforeDuringAndAfterCompletion(_ traveller: Traveller) throws {
+    try withFile(traveller, rate: 4e6) { journey, origin in
+      let early = try hold(journey, until: "go")
+      defer { early.terminate() }
+      // Others come and go meanwhile.
+      let loops = try (0..<2).map { _ in
+        try journey.start([
+          "/usr/bin/python3", "-u", "-c", looper, journey.at("film.bin"), journey.folder.file("originals/film.bin"),
+          journey.folder.file("enough"),
+        ])
+      }
+      defer { for loop in loops { loop.terminate() } }
+      try #require(early.waitForOutput("holding", timeout: 200), "\(early.standardErrorSoFar)")
+      try journey.wait(for: "complete", "film.bin")
+      try compare(journey)
+      try journey.folder.write("", to: "go")
+      #expect(early.waitForOutput("same", timeout: 100), "\(early.standardErrorSoFar)")
+      try journey.folder.write("", to: "enough")
+      for loop in loops {
+        let result = try #require(loop.wait(timeout: 200), "a reader hangs")
+        #expect(result.succeeded, "\(result.errors)")
+      }
+      try compare(journey)
+      try journey.succeed(["cmp", journey.kept("film.bin"), journey.folder.file("originals/film.bin")])
+      #expect(try journey.succeed(["stat", "-c", "%s %Y", journey.at("film.bin")]) == "\(Self.size) 1700003600\n")
+      try journey.expectSentOnce(origin, "/film.bin")
+      #expect(!journey.log.contains("passthrough"), "it is nobody's business how it is read")
+    }
+  }
+
+  @Test(arguments: Traveller.all, ["edited", "removed", "renamed"])
+  func aCopyThatWasTouched(_ traveller: Traveller, _ how: String) throws {
+    try withFile(traveller) { journey, _ in
+      try compare(journey)
+      try journey.wait(for: "complete", "film.bin")
+      let holder = try hold(journey, until: "go")
+      defer { holder.terminate() }
+      try #require(holder.waitForOutput("holding", timeout: 100), "\(holder.standardErrorSoFar)")
+      let copy = journey.kept("film.bin")
+      switch how {
+      case "edited": try journey.shell(#"printf edited | dd of="$1" bs=1 seek=100000 conv=notrunc status=none"#, copy)
+      case "removed": try journey.succeed(["rm", "-f", copy])
+      default: try journey.succeed(["mv", copy, journey.kept("mine.bin")])
+      }
+      // Opened anew while another has it open from that copy: the origin's bytes all the same.
+      try compare(journey)
+      try journey.wait(for: "complete", "film.bin")
+      try compare(journey)
+      if how != "edited" {
+        // Who had it open goes on.
+        try journey.folder.write("", to: "go")
+        #expect(holder.waitForOutput("same", timeout: 100), "\(holder.standardErrorSoFar)")
+      }
+      holder.terminate()
+      try compare(journey)
+      if how == "edited" {
+        #expect(try journey.shell(#"dd if="$1" bs=1 skip=100000 count=6 status=none"#, copy) == "edited")
+      }
+    }
+  }
+}
+
+/// Whether the kernel is 6.9 or later.
+private let kernelHasPassthrough: Bool = {
+  var name = utsname()
+  guard uname(&name) == 0 else { return false }
+  let release = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+  let numbers = release.split(whereSeparator: { !$0.isNumber }).prefix(2).compactMap { Int($0) }
+  return numbers.count == 2 && (numbers[0], numbers[1]) >= (6, 9)
+}()
+
+private let holder = """
+  import mmap, os, sys, time
+  path, original, signal, late = sys.argv[1:]
+  right = open(original, 'rb').read()
+  file = os.open(path, os.O_RDONLY)
+  memory = None
+  def check():
+      assert os.fstat(file).st_size == len(right), 'size'
+      at = 0
+      while at < len(right):
+          piece = os.pread(file, 100_003, at)
+          assert piece and piece == right[at:at + len(piece)], at
+          at += len(piece)
+      global memory
+      if not memory: memory = mmap.mmap(file, 0, prot=mmap.PROT_READ)
+      assert memory[:] == right, 'map'
+  if not late: check()
+  print('holding')
+  while not os.path.exists(signal): time.sleep(0.02)
+  if late: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+  check()
+  print('same')
+  time.sleep(1000)
+  """
+
+private let looper = """
+  import mmap, os, random, sys, time
+  path, original, signal = sys.argv[1:]
+  right = open(original, 'rb').read()
+  while not os.path.exists(signal):
+      file = os.open(path, os.O_RDONLY)
+      for _ in range(5):
+          at = random.randrange(len(right))
+          piece = os.pread(file, 65_537, at)
+          assert piece == right[at:at + 65_537], at
+      if random.random() < 0.3:
+          with mmap.mmap(file, 0, prot=mmap.PROT_READ) as memory:
+              at = random.randrange(len(right))
+              assert memory[at:at + 9000] == right[at:at + 9000], at
+      os.close(file)
+      time.sleep(0.01)
+  """

@@ -1,0 +1,83 @@
+import Base
+import Fetching
+import Manifest
+import TestSupport
+import Testing
+
+@testable import Reading
+@testable import Storing
+
+/// A full disk, or a store at its limit, stops storing, not playing (P9).
+@Suite struct FullStoreScenarios {
+  static let megabyte: Int64 = 1 << 20
+
+  @Test("A store at its limit: the open file is played to its end, unstored, within bounded memory")
+  func limit() throws {
+    var options = ReadingOptions.testing
+    options.maximumSize = 2 * Self.megabyte
+    let size = 12 * Self.megabyte
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size), options: options)
+    let inode = try bench.opened("a.mp4")
+    var most: Int64 = 0
+    var offset: Int64 = 0
+    while offset < size {
+      bench.expectBytes(inode, offset, 65536, of: "a.mp4", within: 20)
+      offset += 65536
+      bench.run(0.04)
+      most = max(most, try #require(bench.content(inode)).guarded.withLock { $0.state.memory.count })
+    }
+    #expect(most > 0 && most <= MemoryWindow.most)
+    let stored = try #require(bench.content(inode)).guarded.withLock { $0.state.stored.count }
+    #expect(stored < size / 2, "the store's limit is not kept: \(stored) bytes")
+    // Back to what is stored, and to what is gone.
+    bench.expectBytes(inode, 0, 65536, of: "a.mp4")
+    bench.expectBytes(inode, 7 * Self.megabyte - 5, 65536, of: "a.mp4")
+    #expect(!bench.isComplete("a.mp4"))
+  }
+
+  @Test("A write that fails costs no reader anything; when there is room again storing goes on")
+  func roomAgain() throws {
+    let size = 12 * Self.megabyte
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
+    bench.engine.keeper.storeFailed(.noSpace)
+    let before = try #require(bench.content(inode)).guarded.withLock { $0.state.stored.count }
+    bench.expectBytes(inode, 5 * Self.megabyte, 200_000, of: "a.mp4")
+    let after = try #require(bench.content(inode)).guarded.withLock { $0.state.stored.count }
+    #expect(after - before < 600_000, "what was under way may still be stored")
+    #expect(try #require(bench.content(inode)).guarded.withLock { !$0.state.memory.isEmpty })
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 200, step: 0.02) { bench.isComplete("a.mp4") })
+    #expect(bench.service.sent <= size + size / 50)
+    bench.expectBytes(inode, 5 * Self.megabyte, 200_000, of: "a.mp4")
+  }
+
+  @Test("Many files at once stay within one bound")
+  func bound() throws {
+    var entries: [ManifestEntry] = []
+    var resources: [String: FakeResource] = [:]
+    for number in 1...24 {
+      entries.append(Bench.entry("\(number).mp4", UInt64(number)))
+      resources["http://origin/\(number).mp4"] = FakeResource(name: "\(number).mp4", size: 30 * Self.megabyte)
+    }
+    let bench = try Bench(entries, resources)
+    let inodes = try (1...24).map { try bench.opened("\($0).mp4") }
+    for round in 0..<24 {
+      bench.engine.keeper.storeFailed(.noSpace)
+      let offset = Int64(round) * Self.megabyte
+      let tickets = inodes.map { bench.read($0, offset, 131072) }
+      for (ticket, number) in zip(tickets, 1...) {
+        guard case .data(let bytes)? = bench.answer(ticket) else {
+          Issue.record("a read failed")
+          return
+        }
+        #expect(Pattern.check(bytes, name: "\(number).mp4", offset: offset) == nil)
+      }
+      let kept = bench.engine.sources.values.reduce(Int64(0)) { sum, source in
+        sum + source.content.guarded.withLock { $0.state.memory.count }
+      }
+      #expect(kept <= MemoryWindow.mostInAll)
+    }
+  }
+}

@@ -1,0 +1,206 @@
+import Base
+import Fetching
+import Testing
+
+@testable import Reading
+
+/// The pure parts of planning: relations that must hold whatever the constants are.
+@Suite struct PlanningTables {
+  private let start = Instant(nanoseconds: 1_000_000_000)
+
+  // MARK: Retry
+
+  @Test("Pauses grow, up to a bound; a reader's are short; progress ends them; Retry-After is kept")
+  func retry() throws {
+    let failure = TransferFailure(kind: .transient, message: "")
+    for random in [0, 0.5, 0.999] {
+      var retry = Retry()
+      #expect(retry.permits(start, readerWaits: false))
+      var now = start
+      var last = 0.0
+      for _ in 0..<40 {
+        retry.failed(failure, now: now, random: random)
+        let alone = try #require(retry.due(readerWaits: false)).seconds(since: now)
+        let reader = try #require(retry.due(readerWaits: true)).seconds(since: now)
+        #expect(alone > 0 && alone <= Retry.longest && alone >= last * 0.9)
+        #expect(reader > 0 && reader <= Retry.longestWithReader && reader <= alone)
+        last = alone
+        now = now.adding(seconds: alone)
+      }
+      #expect(last > 2 * Retry.longestWithReader)
+      retry.progressed()
+      #expect(retry.permits(now, readerWaits: false) && retry.failures == 0)
+    }
+    var asked = Retry()
+    asked.failed(TransferFailure(kind: .transient, retryAfter: 60, message: ""), now: start, random: 0)
+    asked.hurry()
+    asked.skipPause()
+    #expect(!asked.permits(start.adding(seconds: 59), readerWaits: true))
+    #expect(asked.permits(start.adding(seconds: 60), readerWaits: false))
+    asked.failed(TransferFailure(kind: .transient, retryAfter: 1e9, message: ""), now: start, random: 0)
+    #expect(asked.permits(start.adding(seconds: Retry.longestAsked), readerWaits: false))
+  }
+
+  @Test("Another mirror is asked at once, and the count goes on")
+  func mirrors() {
+    var retry = Retry()
+    retry.failed(TransferFailure(kind: .transient, message: ""), now: start, random: 0)
+    retry.skipPause()
+    #expect(retry.permits(start, readerWaits: false) && retry.failures == 1)
+  }
+
+  // MARK: Generations
+
+  private func identity(
+    _ etag: String?, weak: Bool = false, _ modified: Int64?, _ size: Int64?, _ type: String? = nil
+  ) -> GenerationCheck.Identity {
+    GenerationCheck.Identity(
+      validators: Validators(etag: etag, etagIsWeak: weak, lastModified: modified), size: size, mediaType: type)
+  }
+
+  @Test("Which answers are of the known generation")
+  func generations() {
+    let known = identity("\"a\"", 10, 100)
+    let table: [(GenerationCheck.Identity, GenerationCheck.Verdict)] = [
+      (known, .same),
+      (identity("\"b\"", 10, 100), .different),
+      (identity("\"a\"", 10, 101), .different),
+      (identity("\"a\"", 11, 100), .same),  // a strong tag says all
+      (identity(nil, 10, 100), .same),
+      (identity(nil, 11, 100), .different),
+      (identity("\"a\"", 10, nil), .same),
+      (identity(nil, nil, 100), .different),  // it lost every validator
+    ]
+    for (found, verdict) in table { #expect(GenerationCheck.compare(found, with: known) == verdict, "\(found)") }
+    let weak = identity("\"a\"", weak: true, nil, 100)
+    #expect(GenerationCheck.compare(identity("\"a\"", weak: true, nil, 100), with: weak) == .same)
+    #expect(GenerationCheck.compare(identity("\"b\"", weak: true, nil, 100), with: weak) == .different)
+    let bare = identity(nil, nil, 100)
+    #expect(GenerationCheck.compare(identity(nil, nil, 100), with: bare) == .same)
+    #expect(GenerationCheck.compare(identity(nil, nil, 99), with: bare) == .different)
+  }
+
+  @Test("A page is no new version of media, nor media of a page; what is not told fits all")
+  func types() {
+    #expect(!GenerationCheck.compatible("video/mp4", "text/html"))
+    #expect(!GenerationCheck.compatible("text/html", "audio/mpeg"))
+    #expect(GenerationCheck.compatible("video/mp4", "video/webm"))
+    #expect(GenerationCheck.compatible(nil, "text/html") && GenerationCheck.compatible("text/html", nil))
+  }
+
+  @Test("If-Range gets a strong tag, else a date, never a weak tag")
+  func ifRange() {
+    #expect(GenerationCheck.ifRange(for: Validators(etag: "\"a\"", etagIsWeak: false, lastModified: 0)) == "\"a\"")
+    #expect(
+      GenerationCheck.ifRange(for: Validators(etag: "\"a\"", etagIsWeak: true, lastModified: 784_111_777))
+        == "Sun, 06 Nov 1994 08:49:37 GMT")
+    #expect(GenerationCheck.ifRange(for: Validators(etag: "\"a\"", etagIsWeak: true, lastModified: nil)) == nil)
+  }
+
+  @Test(
+    "Dates as HTTP writes them",
+    arguments: [
+      (Int64(0), "Thu, 01 Jan 1970 00:00:00 GMT"), (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+      (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"), (1_709_251_199, "Thu, 29 Feb 2024 23:59:59 GMT"),
+      (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"), (-1, "Wed, 31 Dec 1969 23:59:59 GMT"),
+    ])
+  func dates(seconds: Int64, text: String) { #expect(HTTPDate.format(seconds) == text) }
+
+  @Test("The ring forgets what is older than it is long")
+  func ring() {
+    var ring = ProgressRing(length: 10)
+    var now = Instant(nanoseconds: 5_000_000_000)
+    ring.add(100, now: now)
+    now = now.adding(seconds: 5)
+    ring.add(50, now: now)
+    #expect(ring.total(now: now) == 150)
+    #expect(ring.total(now: now.adding(seconds: 5.5)) == 50)
+    #expect(ring.total(now: now.adding(seconds: 1000)) == 0)
+  }
+
+  // MARK: Planner
+
+  private func input(_ size: Int64 = 1 << 30) -> PlanInput {
+    PlanInput(size: size, roundTrip: 0.1, lineRate: 2_000_000)
+  }
+
+  private func starts(_ steps: [PlanStep]) -> [(ByteRange, Purpose)] {
+    steps.compactMap { step in
+      if case .start(let range, let purpose) = step { (range, purpose) } else { nil }
+    }
+  }
+
+  @Test("A demand is asked for from its first missing byte on, once, within the file")
+  func demand() throws {
+    var input = input()
+    input.demands = [ByteRange(1000, 5000)]
+    input.available = ByteRangeSet(ByteRange(0, 2000))
+    let asked = starts(Planner.plan(input))
+    let first = try #require(asked.first { $0.1 == .demand })
+    #expect(first.0.start == 2000 && first.0.end >= 5000)
+    input.transfers = [
+      ActiveTransfer(id: TransferID(1), position: first.0.start, end: first.0.end, purpose: .demand)
+    ]
+    #expect(starts(Planner.plan(input)).allSatisfy { !$0.0.overlaps(first.0) })
+    input.size = 3000
+    input.transfers = []
+    #expect(starts(Planner.plan(input)).allSatisfy { $0.0.end <= 3000 })
+  }
+
+  @Test("A demand waits for a transfer that is near, and not for one that is far behind")
+  func waitOrAsk() {
+    var input = input()
+    let demand = ByteRange(500 << 20, (500 << 20) + 4096)
+    input.demands = [demand]
+    input.transfers = [
+      ActiveTransfer(id: TransferID(1), position: demand.start - 1000, end: demand.end + 1000, purpose: .demand)
+    ]
+    #expect(!starts(Planner.plan(input)).contains { $0.1 == .demand })
+    input.transfers[0].position = 0
+    let steps = Planner.plan(input)
+    #expect(steps.contains(.cancel(TransferID(1))))
+    #expect(starts(steps).contains { $0.1 == .demand && $0.0.start == demand.start })
+  }
+
+  @Test("A continuation asks only when nobody waits, and only for holes")
+  func continuation() {
+    var input = input(10 << 20)
+    input.continues = true
+    input.available = ByteRangeSet(ByteRange(0, 4 << 20))
+    let asked = starts(Planner.plan(input))
+    #expect(!asked.isEmpty && asked.allSatisfy { $0.1 == .continuation && $0.0.start >= 4 << 20 })
+    input.demands = [ByteRange(8 << 20, (8 << 20) + 10)]
+    #expect(!starts(Planner.plan(input)).contains { $0.1 == .continuation })
+    input.demands = []
+    input.available = ByteRangeSet(ByteRange(0, 10 << 20))
+    #expect(Planner.plan(input).isEmpty)
+  }
+
+  @Test("A looker gets little, however long it has read; a player more, the longer")
+  func allowances() {
+    let input = input()
+    func reader(_ length: Int64, _ isLooker: Bool) -> Int64 {
+      Planner.allowance(
+        of: ReaderView(position: length, length: length, rate: 1_000_000, isLooker: isLooker), input)
+    }
+    #expect(reader(100 << 20, true) == reader(0, false))
+    #expect(reader(100 << 20, false) > reader(0, false))
+    var last: Int64 = 0
+    for length in stride(from: Int64(0), to: 100 << 20, by: 1 << 20) {
+      let now = reader(length, false)
+      #expect(now >= last && now <= Planner.largestAhead)
+      last = now
+    }
+  }
+
+  @Test("While a body comes as a whole nothing else is asked for")
+  func streams() {
+    var input = input()
+    var stream = ActiveTransfer(id: TransferID(1), position: 1000, end: input.size, purpose: .demand)
+    stream.isStream = true
+    input.transfers = [stream]
+    input.continues = true
+    input.demands = [ByteRange(5000, 6000)]
+    #expect(Planner.plan(input).isEmpty)
+  }
+}

@@ -1,0 +1,180 @@
+import Base
+import Testing
+
+@testable import Reading
+
+/// The state of one content: events in, decisions out.
+@Suite struct StateTables {
+  private let start = Instant(nanoseconds: 1_000_000_000)
+  private func at(_ seconds: Double) -> Instant { start.adding(seconds: seconds) }
+  private func known(_ size: Int64, stored: ByteRange...) -> ContentState {
+    var state = ContentState()
+    state.length = .known(size)
+    for range in stored { state.stored.insert(range) }
+    return state
+  }
+  private func ticket(_ number: UInt) -> Ticket { Ticket(rawValue: number) }
+
+  @Test(
+    "A read of a known length",
+    arguments: [
+      (0, 10, ContentState.ReadDecision.hit(10)), (90, 20, .hit(10)), (100, 5, .hit(0)), (1000, 5, .hit(0)),
+      (0, 0, .hit(0)), (45, 10, .park), (50, 1, .park), (49, 1, .hit(1)), (60, 40, .hit(40)),
+    ])
+  func reads(offset: Int64, count: Int, expected: ContentState.ReadDecision) {
+    var state = known(100, stored: ByteRange(0, 50), ByteRange(60, 100))
+    #expect(state.read(at: offset, count: count, ticket: ticket(1), process: 1, now: start) == expected)
+    #expect(state.parkedReads.count == (expected == .park ? 1 : 0))
+  }
+
+  @Test("What landed releases the reads that are whole, and no others")
+  func releases() {
+    var state = known(100)
+    for (number, offset) in [(UInt(1), Int64(0)), (2, 10), (3, 25)] {
+      _ = state.read(at: offset, count: 10, ticket: ticket(number), process: 1, now: start)
+    }
+    #expect(state.landed(ByteRange(0, 10)).map(\.ticket) == [ticket(1)])
+    #expect(state.landed(ByteRange(10, 30)).map(\.ticket) == [ticket(2)])
+    #expect(state.landed(ByteRange(30, 40)).map(\.ticket) == [ticket(3)])
+    #expect(!state.hasWaiters && state.isDirty)
+  }
+
+  @Test("A read that waits behind the end is answered when the end is known")
+  func clamps() {
+    var state = ContentState()
+    state.length = .growing(0)
+    _ = state.read(at: 0, count: 100, ticket: ticket(1), process: 1, now: start)
+    _ = state.read(at: 200, count: 100, ticket: ticket(2), process: 1, now: start)
+    #expect(state.landed(ByteRange(0, 60)).isEmpty)
+    let ended = state.ended(at: 60)
+    #expect(ended.map(\.range.count) == [60, 0])
+    #expect(state.isWhole)
+  }
+
+  @Test("A superseded generation gives what is stored, and ESTALE for the rest")
+  func superseded() {
+    var state = known(100, stored: ByteRange(0, 50))
+    state.isSuperseded = true
+    #expect(state.read(at: 0, count: 50, ticket: ticket(1), process: 1, now: start) == .hit(50))
+    #expect(state.read(at: 40, count: 20, ticket: ticket(2), process: 1, now: start) == .fail(.stale))
+  }
+
+  @Test("Who comes while a failure is fresh is told at once; later they wait again; what is stored is always there")
+  func refusal() {
+    var state = known(100, stored: ByteRange(0, 50))
+    _ = state.read(at: 60, count: 1, ticket: ticket(1), process: 1, now: start)
+    #expect(state.refuse(.io, until: at(5)).reads.map(\.ticket) == [ticket(1)])
+    #expect(state.read(at: 60, count: 1, ticket: ticket(2), process: 1, now: at(4)) == .fail(.io))
+    #expect(state.read(at: 0, count: 1, ticket: ticket(3), process: 1, now: at(4)) == .hit(1))
+    #expect(state.read(at: 60, count: 1, ticket: ticket(4), process: 1, now: at(5)) == .park)
+    state.clearRefusal()
+    #expect(state.read(at: 70, count: 1, ticket: ticket(5), process: 1, now: at(1)) == .park)
+  }
+
+  @Test("A stall ends the wait of its run alone, and the page that is asked for again")
+  func expires() {
+    var state = known(100 << 20)
+    let far: Int64 = 50 << 20
+    _ = state.read(at: 0, count: 4096, ticket: ticket(1), process: 1, now: start)
+    _ = state.read(at: 4096, count: 4096, ticket: ticket(2), process: 1, now: at(5))
+    _ = state.read(at: far, count: 4096, ticket: ticket(3), process: 1, now: at(5))
+    #expect(state.expire(at(9), timeout: 10, shunning: 1).reads.isEmpty)
+    #expect(Set(state.expire(at(10), timeout: 10, shunning: 1).reads.map(\.ticket)) == [ticket(1), ticket(2)])
+    #expect(state.read(at: 0, count: 512, ticket: ticket(4), process: 1, now: at(10.5)) == .fail(.timedOut))
+    #expect(state.read(at: far + 4096, count: 512, ticket: ticket(5), process: 1, now: at(10.5)) == .park)
+    #expect(state.read(at: 0, count: 512, ticket: ticket(6), process: 1, now: at(11.5)) == .park)
+  }
+
+  @Test("Bytes towards a read put its deadline off, by as much as they are worth, and never beyond a whole one")
+  func progress() {
+    var state = known(100 << 20)
+    _ = state.read(at: 1 << 20, count: 4096, ticket: ticket(1), process: 1, now: start)
+    state.progressed(1 << 20, from: 0, to: 2 << 20, now: at(8))
+    #expect(state.expire(at(17.9), timeout: 10, shunning: 1).reads.isEmpty)
+    #expect(state.expire(at(18.1), timeout: 10, shunning: 1).reads.count == 1)
+    _ = state.read(at: 1 << 20, count: 4096, ticket: ticket(2), process: 1, now: at(20))
+    state.progressed(1 << 20, from: 3 << 20, to: 4 << 20, now: at(29))  // another reader's
+    state.progressed(1 << 20, from: 0, to: 1 << 19, now: at(29))  // ends before it gets there
+    state.progressed(512, from: 0, to: 2 << 20, now: at(29))  // half a second's worth
+    #expect(state.expire(at(30.1), timeout: 10, shunning: 1).reads.isEmpty)
+    #expect(state.expire(at(30.6), timeout: 10, shunning: 1).reads.count == 1)
+  }
+
+  @Test("Each ticket is given back once, whoever takes it")
+  func takes() {
+    var state = ContentState()
+    _ = state.probe(ParkedProbe(ticket: ticket(1), kind: .open, inode: 5, since: start, process: 7))
+    _ = state.read(at: 0, count: 1, ticket: ticket(2), process: 7, now: start)
+    _ = state.read(at: 9, count: 1, ticket: ticket(3), process: 8, now: start)
+    let taken = [state.take(ticket(1)), state.take(ticket(1))]
+    #expect(taken == [true, false])
+    #expect(state.takeReads { $0 == 7 }.map(\.ticket) == [ticket(2)])
+    let again = state.take(ticket(2))
+    #expect(!again)
+    #expect(state.identified(.known(5)).reads.map(\.ticket) == [ticket(3)])
+    #expect(!state.hasWaiters && state.oldestWait == nil)
+  }
+
+  @Test("The window in memory is bounded, gives what came last, and keeps what is waited for")
+  func window() {
+    var window = MemoryWindow()
+    let piece = [UInt8](repeating: 7, count: 256 << 10)
+    let length = Int64(piece.count)
+    var position: Int64 = 0
+    let waited = [ByteRange(0, 10)]
+    for _ in 0..<40 {
+      let fits = window.makeRoom(for: length, keeping: waited)
+      #expect(fits)
+      piece.withUnsafeBytes { window.insert($0, at: position) }
+      position += length
+      #expect(window.count <= MemoryWindow.most)
+    }
+    #expect(window.ranges.contains(ByteRange(0, length)) && window.ranges.contains(position - 1))
+    let fits = window.makeRoom(for: length, keeping: [ByteRange(0, position)])
+    #expect(!fits)
+    var bytes = [UInt8](repeating: 0, count: 100)
+    bytes.withUnsafeMutableBytes { window.copy(into: $0, at: position - 50) }
+    #expect(bytes == [UInt8](repeating: 7, count: 50) + [UInt8](repeating: 0, count: 50))
+  }
+
+  @Test(
+    "Reads in any order within the kernel's read-ahead are one run; far ones are others; the oldest place is given up")
+  func runs() {
+    var runs = ReaderRuns()
+    let step: Int64 = 128 << 10
+    for index in [0, 2, 1, 3, 5, 4] as [Int64] {
+      runs.note(offset: index * step, count: step, process: 1, now: at(Double(index)))
+    }
+    #expect(runs.runs.count == 1)
+    #expect(runs.runs[0].position == 6 * step)
+    for index in 1...(ReaderRuns.most + 2) {
+      runs.note(offset: Int64(index) * 100 << 20, count: step, process: 2, now: at(100 + Double(index)))
+    }
+    #expect(runs.runs.count == ReaderRuns.most)
+    #expect(!runs.runs.contains { $0.position == 6 * step })
+  }
+
+  @Test("Playing shows in a long run, in paced reading, or in half of a small file")
+  func players() {
+    var long = ReaderRuns()
+    var position: Int64 = 0
+    while position < ReaderRuns.playedLength {
+      #expect(long.player(size: 1 << 30) == nil)
+      long.note(offset: position, count: 1 << 20, process: 4, now: start)
+      position += 1 << 20
+    }
+    #expect(long.player(size: 1 << 30) == 4)
+    var paced = ReaderRuns()
+    for second in 0...Int(ReaderRuns.playedSeconds) {
+      paced.note(offset: Int64(second) * 65536, count: 65536, process: 5, now: at(Double(second)))
+    }
+    #expect(paced.player(size: 1 << 30) == 5)
+    var paused = ReaderRuns()
+    paused.note(offset: 0, count: 300_000, process: 6, now: start)
+    paused.note(offset: 300_000, count: 65536, process: 6, now: at(ReaderRuns.longestPause + ReaderRuns.playedSeconds))
+    #expect(paused.player(size: 1 << 30) == nil)
+    var small = ReaderRuns()
+    small.note(offset: 0, count: 1000, process: 7, now: start)
+    #expect(small.player(size: 2001) == nil && small.player(size: 2000) == 7)
+  }
+}
