@@ -7,10 +7,11 @@ that what the machine does besides falls on all alike."""
 import argparse
 import json
 import os
-import shutil
 import signal
+import subprocess
 import sys
 import time
+import traceback
 
 import copy_rows
 import count_rows
@@ -63,7 +64,13 @@ def run(options, results):
             if started - begin + longest.get(name, 0) > options.seconds:
                 left_out.append(f"{name} {repetition + 1}")
                 continue
-            measure(results, repetition)
+            try:
+                measure(results, repetition)
+            except (OSError, RuntimeError, ValueError, AssertionError, subprocess.SubprocessError) as error:
+                # One measure that breaks must not cost the others' figures; the run fails at its end.
+                traceback.print_exc()
+                left_out.append(f"{name} {repetition + 1} (failed: {error})")
+                results.failed = True
             took = time.monotonic() - started
             longest[name] = max(longest.get(name, 0), took)
             print(f"{name} {repetition + 1}: {took:.1f} s", file=sys.stderr, flush=True)
@@ -85,15 +92,14 @@ def main():
     # So that every mount and process is taken away, as after an interrupt.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     systems.VERBOSE = options.verbose
-    work = os.path.join(systems.BENCH, "work")
-    shutil.rmtree(work, ignore_errors=True)
+    systems.clean()
     known = {kind.name: kind for kind in (systems.Mediafs, systems.Rclone, systems.RcloneTuned)}
     names = ["mediafs"] if options.counts else options.systems.split(",")
     results = Results([known[name] for name in names])
     try:
         seconds, left_out = run(options, results)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        systems.clean()
     rows = [row for row in ROWS if not options.counts or row.id in COUNTED]
     if options.output:
         with open(options.output, "w") as file:
@@ -102,8 +108,10 @@ def main():
         print(report.table(rows, results))
     with open(os.path.join(systems.BENCH, "samples.json"), "w") as file:
         json.dump({"samples": results.samples, "notes": results.notes}, file, indent=1)
-    if options.check:
-        sys.exit(report.check(rows, results))
+    failed = results.failed
+    if options.check and report.check(rows, results):
+        failed = True
+    sys.exit(1 if failed else 0)
 
 
 main()

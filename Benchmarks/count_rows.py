@@ -1,5 +1,6 @@
 """What the origin had to send: counts, which are the same on a loaded machine."""
 
+import contextlib
 import os
 import random
 import subprocess
@@ -58,12 +59,15 @@ def restart(results, repetition):
         size = 64 << 20
         with serving({"film.mp4": size}, latency=0.01, line=16e6) as origin:
             folder = work_folder("restart")
-            system.start(origin, folder)
-            reader = subprocess.Popen(["cat", system.path("film.mp4")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(size / 16e6 / 2)
-            system.kill()
-            reader.kill()
-            reader.wait()
+            with contextlib.ExitStack() as undo:
+                system.start(origin, folder)
+                undo.callback(system.kill)
+                reader = subprocess.Popen(
+                    ["cat", system.path("film.mp4")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                undo.callback(reader.wait)
+                undo.callback(reader.kill)
+                time.sleep(size / 16e6 / 2)
+                system.kill()  # before the reader: nothing is to be closed in order
             sent = origin.totals()["bytesSent"]
             begin = time.perf_counter()
             try:

@@ -34,6 +34,7 @@ class Results:
         self.samples = {}
         self.notes = {}
         self.lock = threading.Lock()
+        self.failed = False
 
     def add(self, row, system, value, note=None):
         name = system if isinstance(system, str) else system.name

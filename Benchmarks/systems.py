@@ -136,7 +136,7 @@ class Mediafs:
     def stop(self, keep=False):
         self.run("unmount", self.mountpoint, check=False)
         if os.path.ismount(self.mountpoint):
-            subprocess.run(["umount", "-l", self.mountpoint], check=False)
+            unmount(self.mountpoint)
         if VERBOSE and os.path.exists(self.log):
             os.makedirs(os.path.join(BENCH, "logs"), exist_ok=True)
             shutil.copy(self.log, os.path.join(BENCH, "logs", os.path.basename(self.folder) + ".log"))
@@ -144,11 +144,12 @@ class Mediafs:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill(self):
-        """As a crash: the server and its helper get SIGKILL; then the dead mount is taken away."""
-        for pid in reversed(self.pids()):
+        """As a crash: the server and its helper get SIGKILL; then the dead mount is taken away. Does nothing again."""
+        for pid in reversed(self.pids() if self.server else []):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        subprocess.run(["umount", "-l", self.mountpoint], check=False, stderr=subprocess.DEVNULL)
+        self.server = None
+        unmount(self.mountpoint)
 
 
 class Rclone:
@@ -193,7 +194,7 @@ class Rclone:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop(self, keep=False):
-        subprocess.run(["umount", "-l", self.mountpoint], check=False, stderr=subprocess.DEVNULL)
+        unmount(self.mountpoint)
         end_process(self.process)
         self.errors.close()
         if not keep:
@@ -202,7 +203,7 @@ class Rclone:
     def kill(self):
         self.process.kill()
         self.process.wait()
-        subprocess.run(["umount", "-l", self.mountpoint], check=False, stderr=subprocess.DEVNULL)
+        unmount(self.mountpoint)
 
 
 class RcloneTuned(Rclone):
@@ -240,7 +241,7 @@ class Copying:
 
     def stop(self, keep=False):
         del keep
-        subprocess.run(["umount", "-l", self.mountpoint], check=False, stderr=subprocess.DEVNULL)
+        unmount(self.mountpoint)
         end_process(self.process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -252,6 +253,23 @@ def mounted(system, origin, folder=None, keep=False):
         yield system.start(origin, folder)
     finally:
         system.stop(keep)
+
+
+def clean():
+    """Takes away what an interrupted run may have left: mounts below our folder, then the folder."""
+    work = os.path.join(BENCH, "work")
+    with open("/proc/self/mountinfo") as file:
+        mounts = [line.split()[4] for line in file]
+    for mount in reversed(mounts):
+        if mount.startswith(work + "/"):
+            unmount(mount)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def unmount(mountpoint):
+    """Lazily, as root or as an ordinary user."""
+    command = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-uz"]
+    subprocess.run([*command, mountpoint], check=False, stderr=subprocess.DEVNULL)
 
 
 def forget_pages(descriptor):

@@ -7,7 +7,7 @@ import time
 
 from rows import Row, systems
 from servers import serving
-from systems import mounted
+from systems import mounted, wait_until
 
 TRIP = 0.05
 LINE = 20e6
@@ -47,10 +47,19 @@ def first_byte(results, repetition):
 
 def requests_before(origin, path):
     """How many requests were made up to and with the one that brought the first byte."""
-    requests = origin.log()["requests"]
-    first = min(request["time"] for request in requests
-                if request["path"] == path and any(part[1][0] == 0 for part in request["sent"]))
-    return sum(request["time"] <= first for request in requests)
+    found = []
+
+    def is_logged():
+        # The origin notes what it sent after sending it: the reader may be a moment ahead.
+        found[:] = origin.log()["requests"]
+        return any(brings_start(request, path) for request in found)
+    wait_until("log of the first byte", is_logged)
+    first = min(request["time"] for request in found if brings_start(request, path))
+    return sum(request["time"] <= first for request in found)
+
+
+def brings_start(request, path):
+    return request["path"] == path and any(part[1][0] == 0 for part in request["sent"])
 
 
 def seeks(results, repetition):
