@@ -152,7 +152,9 @@ extension Engine {
     if !isFull { storeWhatIsKept(source) }
     dropStalled(source, hasWaiters, now)
     let trip = hosts[HostState.key(of: source.target.url)]?.line.roundTrip ?? 0
-    source.lanes.look(isHungry: hasWaiters || source.isBehind, roundTrip: trip, now: now)
+    // One that has read so much in sequence and still waits is a copy, or a player whose origin holds it back.
+    let isHungry = (hasWaiters || source.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
+    source.lanes.look(isHungry: isHungry, roundTrip: trip, now: now)
     if !source.continues, let size, options.continuation == .playing || options.continuation == .open,
       let player = runs.player(size: size), !isLooker(player, source)
     {

@@ -21,12 +21,13 @@ extension Engine {
 
   private func plan(_ source: Source, _ now: Instant) {
     let content = source.content
-    let (length, stored, available, reads, hasProbes, runs, isFrozen, phase) = content.guarded.withLock { guarded in
+    let (length, stored, available, parked, hasProbes, runs, isFrozen, phase) = content.guarded.withLock { guarded in
       (
-        guarded.state.length, guarded.state.stored, guarded.state.available, guarded.state.parkedReads.map(\.range),
+        guarded.state.length, guarded.state.stored, guarded.state.available, guarded.state.parkedReads,
         !guarded.state.parkedProbes.isEmpty, guarded.state.runs, guarded.isFrozen, guarded.phase
       )
     }
+    let reads = parked.map(\.range)
     let waits = !reads.isEmpty || hasProbes
     defer {
       let isHungry = waits || source.isBehind
@@ -64,7 +65,8 @@ extension Engine {
         let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
         return ReaderView(
           position: run.position, length: run.length, rate: Double(run.length) / seconds,
-          isFresh: now.seconds(since: run.lastRead) < 2, isLooker: isLooker(run.process, source))
+          isFresh: now.seconds(since: run.lastRead) < 2, isElsewhere: isElsewhere(run, parked),
+          isLooker: isLooker(run.process, source))
       }
       input.transfers = source.transfers.filter { !$0.isCancelled }.map { running in
         var active = running.active
@@ -118,6 +120,19 @@ extension Engine {
     guard options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty else { return false }
     source.tailDone = true
     return MediaKind.hasTail(source.content.path)
+  }
+
+  /// Whether the reader of a run waits at another place of the file: it jumped, and what it read before is not to be read
+  /// ahead in its way.
+  private func isElsewhere(_ run: ReaderRuns.Run, _ parked: [ParkedRead]) -> Bool {
+    var isParked = false
+    for read in parked where read.process == run.process {
+      if read.range.start <= run.position + ReaderRuns.slack, read.range.end >= run.position - ReaderRuns.slack {
+        return false
+      }
+      isParked = true
+    }
+    return isParked
   }
 
   /// What a stat among many asks for: enough to know the type by.

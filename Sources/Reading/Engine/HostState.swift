@@ -4,6 +4,8 @@ import Base
 struct HostState {
   /// Connections for what nobody waits for.
   static let backgroundLimit = 6
+  /// Connections for the sizes of files that a listing will ask for next: nearly a demand, and a few bytes each.
+  static let indexLimit = 16
   /// Connections in all, unless the user says otherwise.
   static let demandLimit = 32
   /// Streams on the one connection that HTTP/2 uses.
@@ -38,7 +40,7 @@ struct HostState {
     switch purpose {
     case .demand: return true
     case .playAhead: return active < max(1, limit * 3 / 4)
-    case .index: return background < min(Self.backgroundLimit, max(1, limit / 2))
+    case .index: return background < min(Self.indexLimit, max(1, limit / 2))
     case .continuation:
       if waiting > 0 { return false }
       if let lastWait, now.seconds(since: lastWait) < 2 * line.roundTrip { return false }

@@ -7,6 +7,9 @@ import Base
 /// it does not. After a while it is tried again: lines change. An origin that says "too many" halves it.
 struct LaneControl: Sendable, Equatable {
   static let least = 2
+  /// Bytes in sequence that a reader must have read before more lanes are tried: a trial on a full line is a risk to a player
+  /// that has just begun.
+  static let provenLength: Int64 = 4 << 20
   static let most = 16
   /// What a step must bring to be kept.
   private static let worthwhile = 1.2
@@ -14,6 +17,8 @@ struct LaneControl: Sendable, Equatable {
   private static let watched = 0.4
   /// How long a number is kept after a step that brought nothing, in seconds.
   private static let rest = 5.0
+  /// The longest it grows to when one trial after the other brings nothing.
+  private static let longestRest = 60.0
 
   /// The number to use.
   private(set) var lanes = LaneControl.least
@@ -22,6 +27,7 @@ struct LaneControl: Sendable, Equatable {
   private var since: Instant?
   private var bytes: Int64 = 0
   private var notBefore: Instant?
+  private var pause = LaneControl.rest
 
   /// `count` bytes came for the file.
   mutating func received(_ count: Int) { bytes += Int64(count) }
@@ -48,13 +54,15 @@ struct LaneControl: Sendable, Equatable {
       return
     }
     if lanes == settled || rate >= settledRate * Self.worthwhile {
+      if lanes > settled { pause = Self.rest }
       settled = lanes
       settledRate = rate
       lanes = min(lanes * 2, Self.most)
       if lanes == settled { notBefore = now.adding(seconds: Self.rest) }
     } else {
       lanes = settled
-      notBefore = now.adding(seconds: Self.rest)
+      notBefore = now.adding(seconds: pause)
+      pause = min(2 * pause, Self.longestRest)
     }
   }
 

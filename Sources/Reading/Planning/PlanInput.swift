@@ -42,6 +42,8 @@ struct ReaderView: Sendable, Equatable {
   var rate: Double
   /// Whether it read within the last seconds; a player that is paused, or sits before a full buffer, did not.
   var isFresh = true
+  /// Whether it waits at another place of the file at the moment.
+  var isElsewhere = false
   /// A program that looks at many files and plays none.
   var isLooker = false
 }

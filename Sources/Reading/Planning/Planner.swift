@@ -124,20 +124,29 @@ enum Planner {
 
   private static func lead(_ reader: ReaderView, _ draft: inout PlanDraft) {
     let input = draft.input
-    guard reader.position < input.size, !draft.hasStream else { return }
+    guard reader.position < input.size, !reader.isElsewhere, !draft.hasStream else { return }
     let goal = min(input.size, reader.position + allowance(of: reader, input))
     let there = input.available.runEnd(from: reader.position)
     let isEasy = Double(there - reader.position) >= reader.rate * easySeconds && there > reader.position
     let window = isEasy ? backgroundWindow(input) : readerWindow(input)
     let lanes = isEasy ? backgroundLanes : max(2, input.lanes)
     while true {
-      let frontier = draft.covered.runEnd(from: reader.position)
+      // From what lies just before the position on: the kernel's read-ahead arrives in any order, and the furthest of it
+      // must not leave a hole behind that is asked for late.
+      let back = ByteRange(max(0, reader.position - min(reader.length, lookAhead)), reader.position)
+      let frontier = draft.covered.firstGap(in: back)?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
       let ahead = draft.transfers.filter { $0.end > reader.position && $0.position <= frontier }
       guard ahead.count < lanes else { return }
-      // Two lanes hide the round trip when the second is asked for as half of the first has come; more lanes are for
-      // origins that hold each connection back, and all run at once.
-      if lanes == 2, let last = ahead.last(where: { $0.end == frontier }), last.rest.count > window / 2 { return }
+      // Two lanes hide the round trip when the second is asked for as the first has little more than that left; beside each
+      // other they would only delay the one that is due. More lanes are for origins that hold each connection back, and
+      // all run at once.
+      let lead = input.lineRate * (1.5 * input.roundTrip + 0.005)
+      if lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
+        Double(last.rest.count) > max(lead, Double(smallestWindow / 2))
+      {
+        return
+      }
       // In whole windows, not in the few bytes that each read frees: a request a read would be all head and no body.
       guard goal - frontier >= min(window, lookAhead) / 2 || goal == input.size else { return }
       let before = draft.steps.count
