@@ -37,8 +37,10 @@ enum Planner {
   static let streamLength: Int64 = 512 << 10
   /// A reader with more than this many seconds before it can do with windows that yield.
   static let easySeconds = 1.0
-  /// How many windows of what nobody waits for are under way.
-  static let backgroundLanes = 4
+  /// The most windows of what nobody waits for that are under way; ``backgroundLanes(_:)`` has the number.
+  static let mostBackgroundLanes = 4
+  /// The least such a window has: on a slow line a larger one would be in the way of who comes.
+  static let smallestBackgroundWindow: Int64 = 64 << 10
 
   /// A window for a reader that waits: a quarter second of the line, shared among `lanes` of them.
   static func readerWindow(_ input: PlanInput) -> Int64 {
@@ -49,8 +51,16 @@ enum Planner {
   /// comes has run out when its first byte arrives. On a near origin at least 5 ms of the line, and while no file is open
   /// four times as much: requests cost the processor's time.
   static func backgroundWindow(_ input: PlanInput) -> Int64 {
-    let seconds = max(input.roundTrip / Double(backgroundLanes), 0.005)
-    return clamped(input.lineRate * (input.isQuiet ? 4 * seconds : seconds))
+    let seconds = max(input.roundTrip / Double(mostBackgroundLanes), 0.005)
+    let bytes = Int64(min(input.lineRate * (input.isQuiet ? 4 * seconds : seconds), 1e15))
+    return min(max(bytes, smallestBackgroundWindow), largestWindow)
+  }
+
+  /// As many windows as fill the line but for its last fifth: each is asked for, and then comes, once in a round trip and the
+  /// time that it takes.
+  static func backgroundLanes(_ input: PlanInput) -> Int {
+    let seconds = Double(backgroundWindow(input)) / max(input.lineRate, 1)
+    return min(max(Int(min((input.roundTrip + seconds) / seconds, 100)), 2), mostBackgroundLanes)
   }
 
   private static func clamped(_ bytes: Double) -> Int64 {
@@ -127,9 +137,10 @@ enum Planner {
     guard reader.position < input.size, !reader.isElsewhere, !draft.hasStream else { return }
     let goal = min(input.size, reader.position + allowance(of: reader, input))
     let there = input.available.runEnd(from: reader.position)
-    let isEasy = Double(there - reader.position) >= reader.rate * easySeconds && there > reader.position
+    // What it read so far tells little of the rate of one that has just begun.
+    let isEasy = reader.length >= provenLength && Double(there - reader.position) >= reader.rate * easySeconds
     let window = isEasy ? backgroundWindow(input) : readerWindow(input)
-    let lanes = isEasy ? backgroundLanes : max(2, input.lanes)
+    let lanes = isEasy ? backgroundLanes(input) : max(2, input.lanes)
     while true {
       // From what lies just before the position on: the kernel's read-ahead arrives in any order, and the furthest of it
       // must not leave a hole behind that is asked for late.
@@ -158,7 +169,7 @@ enum Planner {
   private static func fill(_ draft: inout PlanDraft) {
     let input = draft.input
     let start = min(input.continuationStart, input.size)
-    while draft.transfers.count < backgroundLanes {
+    while draft.transfers.count < backgroundLanes(input) {
       guard
         let gap = draft.covered.firstGap(in: ByteRange(start, input.size))
           ?? draft.covered.firstGap(in: ByteRange(0, start))
