@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -127,4 +128,11 @@ ssize_t csystem_local_addresses(char *text, size_t length) {
 int csystem_is_dead_mount(const char *path) {
   struct statx unused;
   return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_MODE, &unused) != 0 && errno == ENOTCONN;
+}
+
+void csystem_raise_descriptor_limit(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }

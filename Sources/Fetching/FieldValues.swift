@@ -22,7 +22,7 @@ enum ContentRange: Equatable {
       self = .unsatisfied(total: total)
       return
     }
-    guard total != nil || sides[1] == "*" else { return nil }
+    guard total != nil || sides[1] == "*", total ?? 0 <= longestResource else { return nil }
     let bounds = sides[0].split(separator: "-", omittingEmptySubsequences: false)
     guard bounds.count == 2, let first = decimal(trimmed(bounds[0])), let last = decimal(trimmed(bounds[1])),
       first <= last, last < Int64.max, last < total ?? .max
@@ -30,6 +30,9 @@ enum ContentRange: Equatable {
     self = .satisfied(ByteRange(first, last + 1), total: total)
   }
 }
+
+/// An exbibyte, in bytes: more than any filesystem holds. A length beyond it is nonsense, and would overflow sums of offsets.
+let longestResource: Int64 = 1 << 60
 
 /// A number of ASCII digits alone; nil for anything else, a sign and an overflow included.
 func decimal(_ text: some StringProtocol) -> Int64? {

@@ -128,7 +128,7 @@ private struct ResponseCheck {
     // One value, or the same one again (RFC 9110, section 8.6).
     let texts = Set(fields.all(.contentLength).flatMap { $0.split(separator: ",").map { trimmed($0) } })
     guard let text = texts.first else { return nil }
-    guard texts.count == 1, let length = decimal(text) else {
+    guard texts.count == 1, let length = decimal(text), length <= longestResource else {
       throw unusable("sent a Content-Length that cannot be understood")
     }
     return length

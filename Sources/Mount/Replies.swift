@@ -44,7 +44,7 @@ extension Session {
     status.st_gid = gid
     status.st_size = off_t(attributes.size)
     // Never 0 for a file that is not empty: `tar -S` would take it for one hole.
-    status.st_blocks = blkcnt_t((attributes.size + 511) / 512)
+    status.st_blocks = blkcnt_t((attributes.size >> 9) + (attributes.size & 511 == 0 ? 0 : 1))
     status.st_blksize = 4096  // what stdio reads at least: a look at a file should fetch little
     let modified = attributes.modified != 0 ? attributes.modified : options.mountedAt
     status.st_mtim.tv_sec = time_t(modified)

@@ -1,4 +1,5 @@
 import Base
+import CSystem
 import Control
 import Fetching
 import Glibc
@@ -24,6 +25,7 @@ public enum MediafsServer {
   }
 
   private static func serve(_ link: HelperLink) throws(ServerError) {
+    csystem_raise_descriptor_limit()
     let start = try link.receiveStart()
     let request = start.request
     Log.set(level: request.verbosity > 0 ? .debug : .info)
@@ -94,6 +96,7 @@ public enum MediafsServer {
       failure.withLock { $0 = .failed("the mount cannot be served: \(error)") }
     }
     housekeeper.stop()
+    fileSystem.beginEnding()
     control.stop()
     loop.stop()
     fileSystem.stop()

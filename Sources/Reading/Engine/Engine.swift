@@ -62,6 +62,8 @@ final class Engine: @unchecked Sendable {
   var owners: [TransferID: Source] = [:]
   var hosts: [String: HostState] = [:]
   var dirty: Set<ResourceKey> = []
+  /// Resources that failed their checksum and were fetched once more: not again before a user asks for it.
+  var refetched: Set<ResourceKey> = []
   var hungry: Set<ResourceKey> = []
   var starts: [PendingStart] = []
   var lastTransfer: UInt64 = 0
@@ -100,6 +102,11 @@ final class Engine: @unchecked Sendable {
 
   /// A line of which nothing is known yet.
   var newHost: HostState { HostState(connections: options.connections) }
+
+  private let ending = Lock(false)
+  /// Whether the server ends: nobody is to wait for long work any more.
+  var isEnding: Bool { ending.withLock { $0 } }
+  func beginEnding() { ending.withLock { $0 = true } }
 
   func connect(port: any ReplyPort) { self.port = port }
 
@@ -199,6 +206,7 @@ final class Engine: @unchecked Sendable {
       if source.failure != nil { forgive(source) }
       source.retry.hurry()
       source.isRequested = true
+      refetched.remove(source.key)
       arm(source)
       dirty.insert(source.key)
     case .resume(let content):
@@ -214,29 +222,35 @@ final class Engine: @unchecked Sendable {
     case .freeze(let content, let then):
       let source = source(of: content)
       let isTaken = content.guarded.withLock { guarded -> Bool in
-        if guarded.phase == .completing { return false }
+        if guarded.phase == .completing || guarded.isFrozen { return false }
         guarded.isFrozen = true
         return true
       }
-      // The finisher has it in its hands; it is asked again when that is over.
+      // The finisher (or the keeper) has it in its hands; it is asked again when that is over.
       guard isTaken else { return source.postponed.append(command) }
       for running in source.transfers { cancel(running.active.id, of: source) }
       source.continues = false
       source.isRequested = false
       keeper.perform(then)
     case .evict(let content):
-      guard let source = sources[content.key], source.content === content, source.transfers.isEmpty, !source.continues,
-        content.guarded.withLock({ $0.isIdle })
+      guard let source = sources[content.key], source.content === content, source.transfers.isEmpty, !source.continues
       else { return }
-      post(
-        .freeze(content) { [self] in
-          discard(content, keepsCopy: true)
-          post(.thaw(content))
-        })
+      let isTaken = content.guarded.withLock { guarded -> Bool in
+        guard guarded.isIdle else { return false }
+        guarded.isFrozen = true
+        return true
+      }
+      guard isTaken else { return }
+      keeper.perform { [self] in
+        discard(content, keepsCopy: true)
+        post(.thaw(content))
+      }
     case .thaw(let content):
       content.guarded.withLock { $0.isFrozen = false }
       keeper.markDirty(content)  // where it could not be taken away, it is still to be committed
-      dirty.insert(source(of: content).key)
+      let source = source(of: content)
+      dirty.insert(source.key)
+      carryOutPostponed(source)
     case .renew(let content, let ticket): renew(content, ticket)
     case .completed(let content):
       let source = source(of: content)
@@ -275,7 +289,7 @@ final class Engine: @unchecked Sendable {
       }
     }
     if sweeping, let cursor = resumeCursor,
-      sources.values.count(where: { $0.continues && $0.failure == nil }) < Self.resumed
+      sources.values.count(where: { $0.continues && $0.failure == nil && $0.retry.failures < 3 }) < Self.resumed
     {
       resumeCursor = nil
       keeper.perform { [self] in resumeMore(after: cursor) }

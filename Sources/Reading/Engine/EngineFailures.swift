@@ -163,7 +163,9 @@ extension Engine {
     publish(source, now)
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
     let isBusy = hasWaiters || !source.transfers.isEmpty || (isRead && !content.guarded.withLock { $0.state.isWhole })
-    return isBusy || (source.continues && source.failure == nil && !isAtLimit && !source.isWhole)
+    // While an origin is away for long, the sweep looks often enough.
+    let isDue = source.retry.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
+    return isBusy || (source.continues && source.failure == nil && !isAtLimit && isDue && !source.isWhole)
   }
 
   /// P2: a stall that lasted the timeout ends the wait.
@@ -223,8 +225,7 @@ extension Engine {
     if let id = source.content.guarded.withLock({ $0.generation?.id }) {
       keeper.record(.continues(generation: id, false))
     }
-    if isWrong, !source.checksumRetried {
-      source.checksumRetried = true
+    if isWrong, refetched.insert(source.key).inserted {
       Log.warning("\(source.content.path): \(message); fetching it once more")
       _ = source.nextMirror()
       // Under a new inode: the kernel's page cache, and who has it open, still have the wrong bytes of the old one.

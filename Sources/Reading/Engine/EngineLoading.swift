@@ -65,6 +65,7 @@ extension Engine {
         return
       }
       try setAside(generation, copy, path: entry.path)
+      guarded.isTouched = true
       guarded.generation?.state = .partial
       guarded.generation?.copy = nil
     } else if generation.size == nil {
@@ -76,6 +77,7 @@ extension Engine {
       // An origin without validators cannot be told apart from itself later: partial bytes last one mount (P1).
       try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
       _ = try PartialFile.remove(generation.id, in: store.folder)
+      table.withLock { _ = $0.begunAnew.insert(generation.id) }
     } else {
       guarded.state.stored = try present(generation)
       // Of what a killed server left, only what was synced is known to survive a power loss.
@@ -86,7 +88,9 @@ extension Engine {
     guarded.file = ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true))
   }
 
-  private func keptThisMount(_ generation: GenerationRecord) -> Bool { generation.id >= firstIDOfMount }
+  private func keptThisMount(_ generation: GenerationRecord) -> Bool {
+    generation.id >= firstIDOfMount || table.withLock { $0.begunAnew.contains(generation.id) }
+  }
 
   /// The extents that the catalog claims and the file has: a claim without bytes is dropped, loudly.
   private func present(_ generation: GenerationRecord) throws(StoreError) -> ByteRangeSet {
@@ -140,6 +144,7 @@ extension Engine {
     content.guarded.withLock { guarded in
       guard guarded.phase == .complete else { return }
       guarded.phase = .partial
+      guarded.isTouched = state == .modified
       guarded.generation?.state = .partial
       guarded.generation?.copy = nil
       guarded.state.stored = ByteRangeSet()

@@ -30,8 +30,10 @@ extension Engine {
     let reads = parked.map(\.range)
     let waits = !reads.isEmpty || hasProbes
     defer {
+      // A redirect that was learned meanwhile moves the wait to another line.
       let isHungry = waits || source.isBehind
-      if isHungry != (source.waitsOn != nil) { setWaits(source, isHungry) }
+      let line = isHungry ? HostState.key(of: source.target.url) : nil
+      if line != source.waitsOn { setWaits(source, isHungry) }
     }
     source.isBehind = false
     guard !isFrozen, phase == .partial, source.failure == nil else { return }
@@ -143,7 +145,7 @@ extension Engine {
     _ source: Source, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
   ) {
     guard source.transfers.isEmpty, source.retry.permits(now, readerWaits: waits) else { return }
-    let purpose: Purpose = waits ? .demand : (kind == .head ? .index : .continuation)
+    let purpose: Purpose = waits ? .demand : (source.wantsHead ? .index : .continuation)
     starts.append(PendingStart(source: source, range: range, kind: kind, purpose: purpose))
   }
 

@@ -184,7 +184,7 @@ final class Keeper: @unchecked Sendable {
     } catch {
       if error.kind == .invalid, changes.count > 1 {
         // One of them makes no sense. It must not keep the others from being committed for ever.
-        return commitSingly(changes, committing)
+        return commitSingly(changes, committing, durably: everything)
       }
       if error.kind == .invalid {
         Log.error("the catalog refuses what was learned: \(error.message)")
@@ -202,10 +202,10 @@ final class Keeper: @unchecked Sendable {
     }
   }
 
-  private func commitSingly(_ changes: [CatalogChange], _ committing: [Content]) {
+  private func commitSingly(_ changes: [CatalogChange], _ committing: [Content], durably: Bool) {
     for change in changes {
       do {
-        try store.catalog.apply([change], durably: false)
+        try store.catalog.apply([change], durably: durably)
       } catch {
         if error.kind == .invalid {
           Log.error("the catalog refuses what was learned: \(error.message)")

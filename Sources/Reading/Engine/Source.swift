@@ -140,8 +140,6 @@ final class Source {
   var tailDone = false
   /// The file name that Content-Disposition gave.
   var suggestedName: String?
-  /// It failed its checksum once and was fetched again.
-  var checksumRetried = false
 
   init(content: Content, timeout: Double) {
     key = content.key

@@ -7,6 +7,8 @@ struct Table: Sendable {
   var contents: [Inode: Content] = [:]
   /// The newest generation of each resource here.
   var current: [ResourceKey: Content] = [:]
+  /// Generations without validators, of an earlier mount, whose bytes were dropped: what they have now is this mount's.
+  var begunAnew: Set<Int64> = []
   /// Resources whose stored bytes are being taken away: nothing is loaded of them until that is done.
   var leaving: Set<ResourceKey> = []
   /// Counts what was put away, evicted or superseded: whoever read the catalog before reads it again.

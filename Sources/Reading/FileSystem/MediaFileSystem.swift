@@ -42,6 +42,9 @@ public final class MediaFileSystem: Sendable {
     engine.keeper.perform { [engine] in engine.resumeMore(after: 0) }
   }
 
+  /// The server is about to end: calls that wait for long work return.
+  public func beginEnding() { engine.beginEnding() }
+
   /// Commits everything with its data synced and ends the threads. The service's loop must have stopped.
   public func stop() {
     engine.finisher.stop()
@@ -188,6 +191,11 @@ public final class MediaFileSystem: Sendable {
         }
       }
       if case .failed = answer { isCounted = false }
+      // What the kernel remembers of this inode may be what a user made of the copy: the origin's bytes get another one.
+      if content.guarded.withLock({ $0.isTouched && !$0.state.isSuperseded }), isCounted {
+        engine.post(.renew(content, ticket))
+        return .parked
+      }
       if !isComplete { engine.post(.opened(content)) }
       return answer
     } catch {
@@ -227,9 +235,11 @@ public final class MediaFileSystem: Sendable {
   /// A handle was closed for good.
   public func release(_ inode: Inode) {
     guard let content = engine.table.withLock({ $0.contents[inode] }) else { return }
-    let (generation, isLast) = content.guarded.withLock { guarded in
-      (guarded.generation?.id, guarded.state.opens == 1)
+    let (generation, isLast, isComplete) = content.guarded.withLock { guarded in
+      (guarded.generation?.id, guarded.state.opens == 1, guarded.phase == .complete)
     }
+    // A complete file is nothing to plan for, but must be put away, too; while it still counts as open it cannot be.
+    if isLast, isComplete { engine.post(.touched(content)) }
     uncount(content)
     if isLast, let generation { engine.keeper.record(.used(generation: generation, at: Int64(time(nil)))) }
   }

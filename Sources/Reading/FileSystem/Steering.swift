@@ -13,7 +13,10 @@ extension MediaFileSystem {
           let content = try engine.content(of: inode)
           if content.guarded.withLock({ $0.phase == .complete }) {
             try engine.recheck(content)
-            if content.guarded.withLock({ $0.phase == .complete }) { continue }
+            if content.guarded.withLock({ $0.phase == .complete }) {
+              engine.post(.touched(content))  // so that it is put away again
+              continue
+            }
           }
           engine.post(.fetch(content))
         } catch {
@@ -36,7 +39,10 @@ extension MediaFileSystem {
     let hadBytes = content.guarded.withLock { !$0.state.stored.isEmpty }
     let done = Signal()
     engine.clear(content) { done.raise() }
-    done.wait()
+    // It may have to wait for a film's digest; the server's end must not wait for that.
+    while !done.wait(seconds: 0.5) {
+      if engine.isEnding { throw .interrupted }
+    }
     return hadBytes
   }
 }
