@@ -90,10 +90,10 @@ public final class ControlClient: StatusSource {
   }
 
   /// Asks for `paths` to be completed. Without `wait` it returns when the server has accepted that; with it, when nothing is
-  /// left to wait for. `report` hears how it goes; the last report is returned.
+  /// left to wait for. `report` hears how it goes, and says whether to wait on; the last report is returned.
   @discardableResult
   public func fetch(
-    _ paths: [String], wait: Bool, report: (FetchReport) -> Void = { _ in }
+    _ paths: [String], wait: Bool, report: (FetchReport) -> Bool = { _ in true }
   ) throws(ControlFailure) -> FetchReport {
     var request = ControlRequest(.fetch)
     request.paths = paths
@@ -105,7 +105,7 @@ public final class ControlClient: StatusSource {
       switch (reply.reply, reply.report) {
       case (.report, let news?):
         last = news
-        report(news)
+        if !report(news) { return news }
       case (.done, _):
         guard let last else { throw unexpected(reply) }
         return last

@@ -129,9 +129,11 @@ extension FileStatus {
   init(_ report: FileReport) {
     let advice: String? =
       switch report.state {
-      case .failed: "open the file or fetch it, to try again"
+      case .failed:
+        "see whether the link and the credentials are right (--header, --netrc-file); open the file or fetch it, to try again"
       case .modified: "move the copy elsewhere to have the original fetched again"
-      default: nil
+      case .remote, .partial: "nothing: it is tried again by itself while it is wanted"
+      case .complete: nil
       }
     self.init(
       path: report.path, state: FileState(rawValue: report.state.rawValue) ?? .failed, stored: report.stored,

@@ -25,7 +25,8 @@ enum ManifestImport {
         file = try FileDescriptor.open(request.manifest, O_RDONLY)
       }
     } catch {
-      throw StoreError(kind: .invalid, message: "the manifest \(name(of: request)) cannot be read: \(error)")
+      throw StoreError(
+        kind: .invalid, message: "the manifest \(name(of: request)) cannot be read: \(error); check --manifest")
     }
     try run(request, file, into: catalog)
   }
@@ -45,7 +46,8 @@ enum ManifestImport {
     }
     let reader: ManifestReader
     do throws(ManifestError) {
-      reader = try ManifestReader(descriptor: file, name: name)
+      let base = try request.baseURL.map { (url) throws(ManifestError) in try ManifestBase(url: url) } ?? .none
+      reader = try ManifestReader(descriptor: file, name: name, base: base)
     } catch {
       throw StoreError(kind: .invalid, message: "\(error)")
     }
@@ -87,7 +89,7 @@ enum ManifestImport {
 
   /// The version of the importer and what changes its outcome are part of the fingerprint.
   private static func tagged(_ kind: String, _ request: MountRequest, _ rest: [UInt8]) -> [UInt8] {
-    Array("1 \(kind) \(request.strict) ".utf8) + rest
+    Array("1 \(kind) \(request.strict) \(request.baseURL ?? "") ".utf8) + rest
   }
 }
 

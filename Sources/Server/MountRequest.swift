@@ -21,6 +21,8 @@ public struct MountRequest: Sendable, Equatable {
   public var mountpoint: String
   /// The manifest's absolute path, or `-`: then ``HelperLink/Start/input`` has it.
   public var manifest: String
+  /// What relative URLs of a playlist are resolved against; nil for nothing.
+  public var baseURL: String?
   /// The store's folder; nil for the mountpoint's own default.
   public var store: String?
   /// The library's folder; nil for the store's own.
@@ -81,6 +83,7 @@ extension MountRequest {
     var writer = Writer(bytes: Self.magic)
     writer.put("mountpoint", mountpoint)
     writer.put("manifest", manifest)
+    writer.put("base-url", baseURL)
     writer.put("store", store)
     writer.put("library", library)
     writer.put("continue", continuation.rawValue)
@@ -124,6 +127,7 @@ extension MountRequest {
     switch key {
     case "mountpoint": mountpoint = value
     case "manifest": manifest = value
+    case "base-url": baseURL = value
     case "store": store = value
     case "library": library = value
     case "continue": continuation = try Self.known(key, Continuation(rawValue: value))

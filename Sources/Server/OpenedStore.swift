@@ -45,7 +45,14 @@ struct OpenedStore {
   /// all the same.
   private static func remember(_ record: MountRecord, _ environment: [String: String]) {
     do throws(StoreError) {
-      try MountRegistry(environment: environment, uid: geteuid()).remember(record)
+      let registry = try MountRegistry(environment: environment, uid: geteuid())
+      try registry.remember(record)
+      // What is gone with its store, and its place, is nothing to ask about any more.
+      for other in try registry.all() where Glibc.access(other.store, F_OK) != 0 {
+        if Errno.current == .notFound, Glibc.access(other.mountpoint, F_OK) != 0, Errno.current == .notFound {
+          try registry.forget(mountpoint: other.mountpoint)
+        }
+      }
     } catch {
       Log.warning("status, fetch and clear will not find this mount by its mountpoint: \(error.message)")
     }

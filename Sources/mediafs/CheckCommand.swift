@@ -14,20 +14,28 @@ enum CheckCommand {
     tree that a mount would show on standard output.
 
       -q, --quiet  do not print the tree
+          --base-url URL
+                   what relative URLs of a playlist are resolved against
       -h, --help   show this text
 
     Exit status: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.
     """
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.run("check", arguments, usage: usage, [.flag("quiet", "q")]) { options throws(CommandError) in
+    OptionParser.run("check", arguments, usage: usage, [.flag("quiet", "q"), .value("base-url")]) {
+      options throws(CommandError) in
       guard options.operands.count == 1 else { throw .usage("one FILE is needed, or - for standard input") }
       let terminal = Terminal()
       let folder: TemporaryFolder
       do throws(Errno) { folder = try TemporaryFolder() } catch {
         throw .failed("cannot make a temporary folder: \(error)")
       }
-      let manifest = try readable(options.operands[0], in: folder)
+      var manifest = try readable(options.operands[0], in: folder)
+      do throws(ManifestError) {
+        if let url = options.value("base-url") { manifest.base = try ManifestBase(url: url) }
+      } catch {
+        throw .usage("--base-url: \(error)")
+      }
       // Two passes: the importer hands on problems, not entries.
       var problems = try warnings(manifest)
       let reader = try open(manifest)
@@ -62,6 +70,7 @@ enum CheckCommand {
   private struct Source {
     var path: String
     var name: String
+    var base = ManifestBase.none
   }
 
   /// `file` itself, or a copy of what is no plain file (standard input, a shell's `<(…)`): that can be read only once.
@@ -103,7 +112,7 @@ enum CheckCommand {
 
   private static func open(_ source: Source) throws(CommandError) -> ManifestReader {
     do throws(ManifestError) {
-      return try ManifestReader(path: source.path)
+      return try ManifestReader(path: source.path, base: source.base)
     } catch {
       // The copy's name means nothing to the user.
       throw .failed("\(error)".replacing(source.path, with: source.name))

@@ -12,6 +12,9 @@ enum FetchCommand {
       PATH         a file, or a folder for all below it, of a running mount
       -w, --wait   wait until all are complete and verified, and show how it goes.
                    Interrupting the wait does not stop the fetching.
+          --timeout SECONDS
+                   end the wait when no byte came for so long (60) and every file that
+                   is left has an error; the fetching goes on
       -h, --help   show this text
 
     Exit status: 0 done (with --wait: every file is complete and verified), 1 failed,
@@ -19,9 +22,17 @@ enum FetchCommand {
     """
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.run("fetch", arguments, usage: usage, [.flag("wait", "w")]) { options throws(CommandError) in
+    OptionParser.run("fetch", arguments, usage: usage, [.flag("wait", "w"), .value("timeout")]) {
+      options throws(CommandError) in
       guard !options.operands.isEmpty else { throw .usage("which files? PATH is missing") }
       let choices = try MountSelection.remembered().choose(options.operands)
+      var seconds = FetchPatience.usual
+      if let text = options.value("timeout") {
+        guard let number = Double(text), number >= 1, number <= 1e6 else {
+          throw .usage("--timeout is a number of seconds from 1 on, not \(text)")
+        }
+        seconds = number
+      }
       let terminal = Terminal()
       var isComplete = true
       do throws(ControlFailure) {
@@ -37,8 +48,16 @@ enum FetchCommand {
         if options.has("wait") {
           for (client, choice) in connections {
             let progress = TerminalProgress(terminal)
-            let report = try client.fetch(choice.paths, wait: true) { progress.show($0) }
+            let patience = FetchPatience(seconds: seconds)
+            let report = try client.fetch(choice.paths, wait: true) { report in
+              progress.show(report)
+              return patience.isWorthWaiting(report)
+            }
             terminal.line(summary(report, choice.mount))
+            if let reason = patience.reason {
+              terminal.line(
+                "no byte came for \(Int(seconds)) s: \(TerminalText.plain(reason)). It goes on in the background.")
+            }
             if report.complete < report.files { isComplete = false }
           }
         }

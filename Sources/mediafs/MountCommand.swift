@@ -20,6 +20,7 @@ enum MountCommand {
       --max-size SIZE        a bound of what is stored of unfinished files (default: half of what is free)
       --min-free SIZE        what must stay free on the disk (default: 1G)
       --limit-rate SIZE      fetch no more than that a second
+      --base-url URL         what relative URLs of a playlist are resolved against
       --max-connections N    a bound of HTTP/1.1 connections to a host
       --header FIELD         send 'Name: value' to the origins of the list's URLs; @FILE reads such lines from FILE,
                              which keeps secrets off the command line

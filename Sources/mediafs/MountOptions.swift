@@ -17,7 +17,8 @@ struct MountOptions {
 
   /// The options that stand under their own names on the command line; `-o` takes those with `alsoMountOption`.
   static let own: [(option: Option, alsoMountOption: Bool)] = [
-    (.value("manifest"), false), (.value("store"), true), (.value("library"), true), (.value("continue"), true),
+    (.value("manifest"), false), (.value("base-url"), true), (.value("store"), true), (.value("library"), true),
+    (.value("continue"), true),
     (.value("timeout"), true), (.value("header"), true), (.value("cacert"), true), (.value("netrc-file"), true),
     (.value("log-file"), true), (.value("max-size"), true), (.value("min-free"), true),
     (.value("limit-rate"), true), (.value("max-connections"), true), (.flag("strict"), true),
@@ -55,6 +56,7 @@ struct MountOptions {
   private mutating func takeOwn(_ name: String, _ value: String) throws(CommandError) {
     switch name {
     case "manifest": request.manifest = value == "-" ? value : try Files.absolute(value)
+    case "base-url": request.baseURL = value
     case "store": request.store = try Files.absolute(value)
     case "library": request.library = try Files.absolute(value)
     case "cacert": request.certificateFile = try Files.absolute(value)

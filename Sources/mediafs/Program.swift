@@ -1,9 +1,10 @@
 import Glibc
+import Server
 
 /// The program: finds the command and runs it.
 enum Program {
   /// What `mediafs --version` prints behind the name.
-  static let version = "0.1.0"
+  static let version = mediafsVersion
 
   /// One command.
   struct Command: Sendable {
@@ -92,6 +93,10 @@ enum Program {
 
   private static func help(_ topics: [String]) throws(CommandError) -> Int32 {
     if topics.count > 1 { throw .usage("help explains one command at a time") }
+    if topics.first == "help" {
+      print(usage)
+      return ExitCode.done
+    }
     print(try topics.first.map { name throws(CommandError) in try command(name).usage } ?? usage)
     return ExitCode.done
   }

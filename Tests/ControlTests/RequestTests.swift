@@ -91,7 +91,10 @@ import Testing
       ]
     }
     var reports: [FetchReport] = []
-    let last = try server.connect().fetch(["d"], wait: true) { reports.append($0) }
+    let last = try server.connect().fetch(["d"], wait: true) {
+      reports.append($0)
+      return true
+    }
     #expect(reports.count == 3)
     #expect(reports[0].stored == 10)
     #expect(reports[0].rate == 5)
@@ -113,7 +116,10 @@ import Testing
       for path in paths { state.steps[path] = [FetchProgress(path: path, state: .complete, stored: 1, size: 1)] }
     }
     var seen: [String] = []
-    let last = try server.connect().fetch([""], wait: true) { seen += $0.changes.map(\.path) }
+    let last = try server.connect().fetch([""], wait: true) {
+      seen += $0.changes.map(\.path)
+      return true
+    }
     #expect(seen == paths)
     #expect(last.complete == 900)
   }

@@ -64,6 +64,7 @@ struct ResponseTests {
       ["206", "Content-Range: bytes 101-199/1000"],
       ["206", "Content-Range: bytes 99-199/1000"],
       ["206", "Content-Range: bytes 100-200/1000"],
+      ["206", "Content-Range: bytes 100-199/9223372036854775807"],
       ["206", "Content-Range: bytes 100-199/150"],
       ["206", "Content-Range: bytes */1000"],
       ["206", "Content-Range: nonsense"],
@@ -78,6 +79,7 @@ struct ResponseTests {
       ["200", "Content-Length: 99999999999999999999"],
       ["200", "Content-Range: bytes 100-199/1000", "Content-Length: 100"],
       ["200", "Content-Range: bytes 0-4/5", "Content-Length: 6"],
+      ["200", "Content-Length: 9223372036854775807"],
       ["204"], ["205"], ["202"], ["226"], ["304"], ["412"], ["300"], ["302"], ["301", "Location:"], ["101"], ["600"],
       ["0"],
     ])

@@ -64,6 +64,16 @@ import Testing
     }
   }
 
+  @Test func waitingForAnOriginThatIsAwayEnds() throws {
+    try withJourney { journey in
+      let port = try freePort()
+      try journey.mount("http://127.0.0.1:\(port)/away.bin\n")
+      let ended = try journey.mediafs("fetch", "--wait", "--timeout", "2", journey.at("away.bin"))
+      #expect(ended.status == 1)
+      #expect("\(ended)".contains("away.bin"), "\(ended)")
+    }
+  }
+
   @Test func theLeastRecentlyUsedPartsGoFirst() throws {
     try withJourney { journey in
       try withOrigin { origin in

@@ -111,6 +111,22 @@ final class MountPlace: Sendable {
   /// A store of nobody's, who has no home.
   var storeOfNobody: String { folder + "/data-nobody/store" }
 
+  /// Leaves a dead mount behind: its server and its helper are gone, and neither could clean up.
+  func makeDead() throws {
+    for _ in 0..<5 {
+      let (helper, server) = (try #require(self.helper), try #require(self.server))
+      kill(server, SIGSTOP)  // so that it cannot clean up behind the helper
+      try #require(eventually { Processes.isStopped(server) })
+      kill(helper, SIGKILL)
+      kill(server, SIGKILL)
+      try #require(eventually { !Processes.isAlive(server) && !Processes.isAlive(helper) })
+      if isMounted { return }
+      // Somebody was quicker after all: once more.
+      try #require(try run("mount", mountpoint, "--manifest", manifest).status == 0)
+    }
+    Issue.record("no dead mount could be made")
+  }
+
   /// Nothing of the mount is left: no entry in the table, no process.
   func isGone(server: Int32?) -> Bool {
     eventually { !self.isMounted && self.helper == nil && !(server.map { Processes.isAlive($0) } ?? false) }
@@ -133,6 +149,22 @@ enum Processes {
 
   /// Running: a zombie is not.
   static func isAlive(_ process: Int32) -> Bool { state(process).map { $0.letter != "Z" } ?? false }
+
+  /// Whether every thread of it stands still: SIGSTOP takes a moment.
+  static func isStopped(_ process: Int32) -> Bool {
+    guard let stream = opendir("/proc/\(process)/task") else { return false }
+    defer { closedir(stream) }
+    while let entry = readdir(stream) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      guard let thread = Int32(name) else { continue }
+      let bytes = (try? Files.read("/proc/\(process)/task/\(thread)/stat", limit: 4096)) ?? []
+      let fields = String(decoding: bytes, as: UTF8.self).split(separator: ")").last?.split(separator: " ") ?? []
+      if fields.first != "T" { return false }
+    }
+    return true
+  }
 
   static func all() -> [Int32] {
     guard let stream = opendir("/proc") else { return [] }

@@ -108,11 +108,7 @@ struct HelperTests {
     #expect(try place.run("mount", place.mountpoint, "--manifest", place.manifest).status == 0)
     let twice = try place.run("mount", place.mountpoint, "--manifest", place.manifest)
     #expect(twice.status == 1 && twice.text.contains("is mounted already"), "\(twice)")
-    let (helper, server) = (try #require(place.helper), try #require(place.server))
-    kill(server, SIGSTOP)  // so that it cannot clean up behind the helper
-    kill(helper, SIGKILL)
-    kill(server, SIGKILL)
-    try #require(eventually { !Processes.isAlive(server) })
+    try place.makeDead()
     let dead = try place.run("mount", place.mountpoint, "--manifest", place.manifest)
     #expect(dead.status == 1 && dead.text.contains("fusermount3 -uz '\(place.mountpoint)'"), "\(dead)")
     #expect(try SystemCalls.run(["fusermount3", "-uz", place.mountpoint]).status == 0)
@@ -123,11 +119,7 @@ struct HelperTests {
   @Test func aDeadMountCanBeUnmounted() throws {
     let place = try MountPlace()
     #expect(try place.run("mount", place.mountpoint, "--manifest", place.manifest).status == 0)
-    let (helper, server) = (try #require(place.helper), try #require(place.server))
-    kill(server, SIGSTOP)
-    kill(helper, SIGKILL)
-    kill(server, SIGKILL)
-    try #require(eventually { !Processes.isAlive(server) })
+    try place.makeDead()
     let unmounted = try place.run("unmount", place.mountpoint + "/")
     #expect(unmounted.status == 0 && !place.isMounted, "\(unmounted)")
   }

@@ -155,7 +155,7 @@ extension Engine {
     // One that has read so much in sequence and still waits is a copy, or a player whose origin holds it back.
     let isHungry = (hasWaiters || source.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
     source.lanes.look(isHungry: isHungry, roundTrip: trip, now: now)
-    if !source.continues, let size, options.continuation == .playing || options.continuation == .open,
+    if !source.continues, !source.isWhole, let size, options.continuation == .playing || options.continuation == .open,
       let player = runs.player(size: size), !isLooker(player, source)
     {
       arm(source)

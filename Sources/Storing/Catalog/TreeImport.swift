@@ -59,7 +59,9 @@ struct TreeImport {
     result.problems += 1
     report(problem)
     if strict && problem.severity == .error {
-      throw StoreError(.invalid, "manifest, line \(problem.line): \(problem.message); nothing was changed (--strict)")
+      throw StoreError(
+        .invalid,
+        "manifest, line \(problem.line): \(problem.message); nothing was changed (--strict); correct it")
     }
   }
 
@@ -212,7 +214,8 @@ struct TreeImport {
 
   mutating func finish(fingerprint: [UInt8]) throws(StoreError) -> ImportReport {
     guard entries > 0 else {
-      throw StoreError(.invalid, "the manifest has no usable line; nothing was changed")
+      throw StoreError(
+        .invalid, "the manifest has no usable line; nothing was changed (mediafs check FILE lists what is wrong)")
     }
     if isFirst {
       for index in Schema.entryIndexes { try connection.run(index.definition) }
