@@ -57,7 +57,7 @@ struct FuzzTests {
     #expect(entry.folder.count <= 32 && !entry.urls.isEmpty, place)
     for url in entry.urls {
       let isClean = url.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F } && !url.contains("#")
-      #expect(isClean && (url.hasPrefix("http://") || url.hasPrefix("https://")), place)
+      #expect(isClean && ["http://", "https://"].contains { url.utf8.starts(with: $0.utf8) }, place)
       _ = ResourceKey(url: url)
     }
     for header in entry.headers {
