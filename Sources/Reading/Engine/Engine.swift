@@ -149,7 +149,6 @@ final class Engine: @unchecked Sendable {
     return nextTick
   }
 
-  /// Dead connections are dropped, and nobody is judged by the time that was lost.
   /// A machine that slept, or a process that was stopped: nobody is judged by that time. Who knows of the network drops the
   /// connections, a little later (``reconnect(_:)``).
   private func noticeGap(_ now: Instant) {
@@ -161,6 +160,7 @@ final class Engine: @unchecked Sendable {
     }
   }
 
+  /// Dead connections are dropped, and nobody is judged by the time that was lost.
   private func reconnect(_ now: Instant) {
     for source in sources.values {
       source.content.guarded.withLock { $0.state.restartWaits(now) }
