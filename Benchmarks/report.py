@@ -140,7 +140,7 @@ def machine():
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), platform.machine())
     commit = output(["git", "-C", systems.ROOT, "describe", "--always", "--dirty"])
     rclone = output([systems.RCLONE, "version"]).splitlines()[:1]
-    parts = [f"{os.cpu_count()} × {model}", f"Linux {platform.release()}", *rclone, f"commit {commit}",
+    parts = [f"{os.cpu_count()} × {model}", "Linux " + ".".join(platform.release().split("-")[0].split(".")[:2]), *rclone, f"commit {commit}",
              time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "as root" if os.geteuid() == 0 else "as an ordinary user"]
     return ", ".join(part for part in parts if part)
 

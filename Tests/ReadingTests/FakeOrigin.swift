@@ -70,6 +70,7 @@ final class FakeService: TransferService, @unchecked Sendable {
   // @unchecked: used by one thread, the test's.
   final class Transfer {
     let request: TransferRequest
+    /// When the origin has the request: later than it was made when a connection had to be made for it.
     let begun: Instant
     var resource: FakeResource?
     var head: ResponseHead?
@@ -94,6 +95,13 @@ final class FakeService: TransferService, @unchecked Sendable {
   var resources: [String: FakeResource] = [:]
   /// Given the first word on each request: an answer to this one alone.
   var answer: ((TransferRequest, FakeResource) -> FakeResource)?
+  /// Bytes a second of all transfers together, shared evenly; nil: each has its resource's rate.
+  var line: Double?
+  /// What a new connection costs, in seconds. One that is free is used again; one whose transfer is ended is lost.
+  var connectSeconds = 0.0
+  private(set) var connections = 0
+  private var lineRoom = 0.0
+  private var nextSender = 0
   private(set) var requests: [TransferRequest] = []
   private(set) var sent: Int64 = 0
   private(set) var running: [Transfer] = []
@@ -104,19 +112,23 @@ final class FakeService: TransferService, @unchecked Sendable {
 
   func start(_ request: TransferRequest) {
     requests.append(request)
-    running.append(Transfer(request, now))
+    let isNew = running.count >= connections
+    if isNew { connections += 1 }
+    running.append(Transfer(request, isNew ? now.adding(seconds: connectSeconds) : now))
     mostRunning = max(mostRunning, running.count)
   }
 
   func cancel(_ id: TransferID) {
     guard let index = running.firstIndex(where: { $0.request.id == id }) else { return }
     running.remove(at: index).isCancelled = true
+    connections -= 1
     ends.append((id, .cancelled))
   }
 
   func dropConnections() {
     for transfer in running { ends.append((transfer.request.id, .failed(FakeResource.reset))) }
     running = []
+    connections = 0
   }
 
   func wake() {}
@@ -135,10 +147,47 @@ final class FakeService: TransferService, @unchecked Sendable {
   }
 
   func move(to now: Instant) {
+    let elapsed = now.seconds(since: self.now)
     self.now = now
     tellEnds()
     for transfer in running where !transfer.isCancelled { step(transfer) }
+    if let line { share(line * min(elapsed, 1)) }
     if let client { _ = client.turn(now: now) }
+  }
+
+  /// What a packet carries: those who send take turns at such pieces.
+  private static let packet: Int64 = 1460
+
+  /// Sends so many bytes, in turns, of all that have something to send. What nobody can send is lost.
+  private func share(_ bytes: Double) {
+    lineRoom += bytes
+    while lineRoom >= Double(Self.packet) {
+      let senders = running.filter { $0.resource != nil && !$0.isCancelled && $0.position < $0.end }
+      guard !senders.isEmpty else {
+        lineRoom = 0
+        return
+      }
+      nextSender += 1
+      let transfer = senders[nextSender % senders.count]
+      let count = min(Self.packet, transfer.end - transfer.position)
+      lineRoom -= Double(count)
+      guard let resource = transfer.resource else { continue }
+      send(transfer, resource, count)
+      if transfer.position >= transfer.end, !transfer.isCancelled, running.contains(where: { $0 === transfer }) {
+        finish(transfer, .finished)
+      }
+    }
+  }
+
+  /// Hands over the next `count` bytes.
+  private func send(_ transfer: Transfer, _ resource: FakeResource, _ count: Int64) {
+    let bytes = Pattern.bytes(
+      name: resource.name, generation: resource.version, offset: transfer.position, count: Int(count))
+    transfer.position += count
+    transfer.sent += count
+    sent += count
+    let goesOn = bytes.withUnsafeBytes { client?.transfer(transfer.request.id, received: $0) ?? false }
+    if !goesOn { finish(transfer, .cancelled) }
   }
 
   private func finish(_ transfer: Transfer, _ end: TransferEnd) {
@@ -166,6 +215,7 @@ final class FakeService: TransferService, @unchecked Sendable {
       if client?.transfer(id, responded: head) != true { return finish(transfer, .cancelled) }
     }
     guard let resource = transfer.resource, !transfer.isCancelled else { return }
+    if line != nil { return transfer.position < transfer.end ? () : finish(transfer, .finished) }
     var room = Int64(resource.rate * now.seconds(since: transfer.last))
     let chunk: Int64 = 16 << 10
     while true {
@@ -181,13 +231,8 @@ final class FakeService: TransferService, @unchecked Sendable {
       guard room >= count else { return }
       room -= count
       transfer.last = transfer.last.adding(seconds: Double(count) / resource.rate)
-      let bytes = Pattern.bytes(
-        name: resource.name, generation: resource.version, offset: transfer.position, count: Int(count))
-      transfer.position += count
-      transfer.sent += count
-      sent += count
-      if !bytes.withUnsafeBytes({ client?.transfer(id, received: $0) ?? false }) { return finish(transfer, .cancelled) }
-      if transfer.isCancelled { return }
+      send(transfer, resource, count)
+      if transfer.isCancelled || !running.contains(where: { $0 === transfer }) { return }
     }
   }
 }

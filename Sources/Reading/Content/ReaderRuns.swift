@@ -61,6 +61,20 @@ struct ReaderRuns: Sendable {
     }
   }
 
+  /// The run that a read of `range` belongs to.
+  func run(of range: ByteRange) -> Run? {
+    runs.first { range.start <= $0.position + Self.slack && range.end >= $0.position - Self.slack }
+  }
+
+  /// Whether the reader of `run` reads elsewhere by now: it began there after its last read here (one that takes turns
+  /// between two places comes back to both), or read there last and was here for a moment only.
+  func wentOn(from run: Run) -> Bool {
+    runs.contains {
+      $0.process == run.process && $0.lastRead > run.lastRead
+        && ($0.firstRead > run.lastRead || run.length < Planner.provenLength)
+    }
+  }
+
   /// The process of a run that shows its file being played, nil while none does. `size` in bytes.
   func player(size: Int64) -> Int32? {
     runs.first { run in

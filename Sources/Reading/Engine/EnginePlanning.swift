@@ -59,15 +59,19 @@ extension Engine {
         return
       }
       guard source.retry.permits(now, readerWaits: waits) else { return }
-      let line = hosts[HostState.key(of: source.target.url)]?.line ?? LineEstimate()
-      var input = PlanInput(size: size, roundTrip: line.roundTrip, lineRate: line.rate)
+      let host = hosts[HostState.key(of: source.target.url)] ?? newHost
+      var input = PlanInput(size: size, roundTrip: host.line.roundTrip, lineRate: host.line.rate)
+      input.openConnections = host.openConnections(now: now)
       input.available = available
-      input.demands = reads.sorted { $0.start < $1.start }
+      for read in parked.sorted(by: { $0.range.start < $1.range.start }) {
+        if isLeft(read, runs, now) { input.left.append(read.range) } else { input.demands.append(read.range) }
+      }
+      input.spareBytes = source.spareBytes(of: size)
       input.readers = runs.runs.filter { now.seconds(since: $0.lastRead) < ReaderRuns.longestPause }.map { run in
         let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
         return ReaderView(
           position: run.position, length: run.length, rate: Double(run.length) / seconds,
-          isFresh: now.seconds(since: run.lastRead) < 2, isElsewhere: isElsewhere(run, parked),
+          isFresh: now.seconds(since: run.lastRead) < 2, isElsewhere: isElsewhere(run, runs, parked),
           isLooker: isLooker(run.process, source))
       }
       input.transfers = source.transfers.filter { !$0.isCancelled }.map { running in
@@ -90,7 +94,9 @@ extension Engine {
             range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
           }
           starts.append(PendingStart(source: source, range: range, kind: .window, purpose: purpose))
-        case .cancel(let id): cancel(id, of: source)
+        case .cancel(let id):
+          source.noteCut(id, of: host.line)
+          cancel(id, of: source)
         }
       }
     }
@@ -124,9 +130,10 @@ extension Engine {
     return MediaKind.hasTail(source.content.path)
   }
 
-  /// Whether the reader of a run waits at another place of the file: it jumped, and what it read before is not to be read
-  /// ahead in its way.
-  private func isElsewhere(_ run: ReaderRuns.Run, _ parked: [ParkedRead]) -> Bool {
+  /// Whether the reader of a run waits at another place of the file, or went on at one: it jumped, and what it read before
+  /// is not to be read ahead in its way.
+  private func isElsewhere(_ run: ReaderRuns.Run, _ runs: ReaderRuns, _ parked: [ParkedRead]) -> Bool {
+    if runs.wentOn(from: run) { return true }
     var isParked = false
     for read in parked where read.process == run.process {
       if read.range.start <= run.position + ReaderRuns.slack, read.range.end >= run.position - ReaderRuns.slack {
@@ -136,6 +143,14 @@ extension Engine {
     }
     return isParked
   }
+
+  /// Whether nobody waits for a parked read: its reader went on at another place, so that it is the kernel's read-ahead from
+  /// before. Not for long: another program may want the same pages, and the kernel does not tell.
+  private func isLeft(_ read: ParkedRead, _ runs: ReaderRuns, _ now: Instant) -> Bool {
+    guard now.seconds(since: read.since) < Self.longestLeft, let run = runs.run(of: read.range) else { return false }
+    return runs.wentOn(from: run)
+  }
+  private static let longestLeft = 5.0
 
   /// What a stat among many asks for: enough to know the type by.
   static let glance: Int64 = 4 << 10
@@ -172,7 +187,7 @@ extension Engine {
       return
     }
     let isBackground = start.purpose >= .index
-    hosts[host, default: newHost].active += 1
+    hosts[host, default: newHost].began(now: now)
     if isBackground { hosts[host, default: newHost].background += 1 }
     lastTransfer += 1
     let id = TransferID(lastTransfer)

@@ -166,9 +166,11 @@ extension Engine: TransferClient {
       let index = source.transfers.firstIndex(where: { $0.active.id == id })
     else { return }
     let running = source.transfers.remove(at: index)
-    hosts[running.host]?.active -= 1
+    var isCut = true
+    if case .finished = end { isCut = false }
+    hosts[running.host]?.ended(now: now, isCut: isCut)
     if running.isBackground { hosts[running.host]?.background -= 1 }
-    if hosts[running.host]?.active == 0 { hosts[running.host]?.line.wentIdle() }
+    if running.responded { hosts[running.host]?.line.ended() }
     dirty.insert(source.key)
     feedHungry()
     if running.fresh > 0 {

@@ -13,7 +13,9 @@ struct HostState {
 
   var line = LineEstimate()
   /// Transfers under way.
-  var active = 0
+  private(set) var active = 0
+  /// When so many transfers and one more were last under way at once, by their number: as many connections are open still.
+  private var lastWith: [Instant] = []
   /// Of those, the ones that nobody waits for.
   var background = 0
   /// Resources with a waiting reader.
@@ -33,6 +35,28 @@ struct HostState {
     most = connections
     limit = connections
   }
+
+  /// A transfer starts.
+  mutating func began(now: Instant) {
+    active += 1
+    if active > lastWith.count { lastWith.append(now) }
+  }
+
+  /// A transfer has ended. `isCut`: before its end, which costs its connection (but for one of HTTP/2).
+  mutating func ended(now: Instant, isCut: Bool) {
+    guard active > 0 else { return }
+    if active <= lastWith.count { lastWith[active - 1] = now }
+    active -= 1
+    if isCut, most < Self.streamLimit, let last = lastWith.indices.last, last >= active { lastWith.removeLast() }
+  }
+
+  /// How many connections are open: those in use, and those that were of late. Servers close idle ones, some after a few
+  /// seconds (5 s is Apache's default).
+  func openConnections(now: Instant) -> Int {
+    if most >= Self.streamLimit { return .max }
+    return max(active, lastWith.lastIndex { now.seconds(since: $0) < Self.keptSeconds }.map { $0 + 1 } ?? 0)
+  }
+  private static let keptSeconds = 4.0
 
   /// Whether another transfer for `purpose` may start.
   func admits(_ purpose: Purpose, now: Instant) -> Bool {

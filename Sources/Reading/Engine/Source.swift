@@ -148,6 +148,18 @@ final class Source {
     progress = ProgressRing(length: Int(timeout.rounded(.up)))
   }
 
+  /// Bytes that were on their way when a transfer was ended before its end, as far as can be told.
+  private var cutBytes: Int64 = 0
+
+  /// How many bytes on their way may be thrown away yet: half a percent of the file's in all (P4).
+  func spareBytes(of size: Int64) -> Int64 { max(0, size / 200 - cutBytes) }
+
+  /// A transfer is ended before its end.
+  func noteCut(_ id: TransferID, of line: LineEstimate) {
+    guard let running = transfers.first(where: { $0.active.id == id }), running.responded else { return }
+    cutBytes += min(running.active.rest.count, Int64(min(line.rate * line.roundTrip, 1e15)))
+  }
+
   /// Bytes that were asked for in windows and have not come yet.
   var outstanding: Int64 {
     transfers.reduce(0) { $0 + ($1.active.isStream || $1.active.end == .max ? 0 : $1.active.rest.count) }

@@ -1,6 +1,9 @@
 import Base
 
 /// What is known of the line to one origin: its round trip and what it brings.
+///
+/// The rate is taken over the time in which bytes were on their way: while windows are asked for one after the other, the line
+/// waits for requests too, and an estimate that counted that time would shrink the windows, and so itself.
 struct LineEstimate: Sendable {
   /// Assumed until measured: a fast home line to a near origin. Too small a rate only costs the first windows some size.
   private static let assumedRate = 4e6
@@ -13,8 +16,12 @@ struct LineEstimate: Sendable {
 
   private var recentTrips: [Double] = []
   private var nextTrip = 0
-  private var sliceStart: Instant?
-  private var sliceBytes: Int64 = 0
+  /// Responses whose head came and whose end did not: while there is one, silence is the line's.
+  private var sending = 0
+  /// When bytes came last, nil when nothing was on its way since.
+  private var last: Instant?
+  private var busySeconds = 0.0
+  private var busyBytes: Int64 = 0
   private var measuredRate: Double?
 
   /// Seconds from asking to the first byte: the least of late, since a busy line only adds to it.
@@ -23,8 +30,9 @@ struct LineEstimate: Sendable {
   /// Bytes a second over all transfers, smoothed.
   var rate: Double { measuredRate ?? Self.assumedRate }
 
-  /// A response's head came `seconds` after it was asked for.
+  /// A response's head came `seconds` after it was asked for; its body follows.
   mutating func responded(after seconds: Double) {
+    sending += 1
     guard seconds > 0 else { return }
     if recentTrips.count < 16 {
       recentTrips.append(seconds)
@@ -34,38 +42,33 @@ struct LineEstimate: Sendable {
     }
   }
 
-  /// `count` bytes came. `isIdle`: no transfer was under way before, so that the time since the last bytes says nothing.
+  /// `count` bytes came.
   mutating func received(_ count: Int, now: Instant) {
-    guard let start = sliceStart else {
-      sliceStart = now
-      sliceBytes = Int64(count)
-      return
-    }
-    let elapsed = now.seconds(since: start)
-    sliceBytes += Int64(count)
-    guard elapsed >= Self.slice else {
+    defer { last = now }
+    // The first after a silence in which nothing was to come: they say nothing of how long they took.
+    guard let last else { return }
+    busySeconds += now.seconds(since: last)
+    busyBytes += Int64(count)
+    let sample = Double(busyBytes) / max(busySeconds, 1e-6)
+    guard busySeconds >= Self.slice else {
       // A fast line must not be asked for small windows until a slice is over.
-      if elapsed >= Self.shortest, sliceBytes >= Self.significant {
-        let sample = Double(sliceBytes) / elapsed
-        if sample > 2 * rate { measuredRate = sample / 2 }
-      }
+      if busySeconds >= Self.shortest, busyBytes >= Self.significant, sample > 2 * rate { measuredRate = sample / 2 }
       return
     }
-    let sample = Double(sliceBytes) / elapsed
     // Up at once half the way, down slowly: a window that is somewhat too large costs less than a line left idle.
     if let old = measuredRate {
       measuredRate = sample > old ? (old + sample) / 2 : old * 0.9 + sample * 0.1
     } else {
       measuredRate = sample
     }
-    sliceStart = now
-    sliceBytes = 0
+    busySeconds = 0
+    busyBytes = 0
   }
 
-  /// No transfer is under way any more: the silence that follows is nobody's rate.
-  mutating func wentIdle() {
-    sliceStart = nil
-    sliceBytes = 0
+  /// A response whose head came is over. When it was the last, the silence that follows is nobody's rate.
+  mutating func ended() {
+    sending = max(0, sending - 1)
+    if sending == 0 { last = nil }
   }
 }
 

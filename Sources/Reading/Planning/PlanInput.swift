@@ -42,7 +42,7 @@ struct ReaderView: Sendable, Equatable {
   var rate: Double
   /// Whether it read within the last seconds; a player that is paused, or sits before a full buffer, did not.
   var isFresh = true
-  /// Whether it waits at another place of the file at the moment.
+  /// Whether it reads at another place of the file by now.
   var isElsewhere = false
   /// A program that looks at many files and plays none.
   var isLooker = false
@@ -56,6 +56,8 @@ struct PlanInput: Sendable {
   var available = ByteRangeSet()
   /// What readers wait for, ascending by start.
   var demands: [ByteRange] = []
+  /// What is parked at places that its reader left meanwhile: the kernel's read-ahead there, for which nobody waits.
+  var left: [ByteRange] = []
   var readers: [ReaderView] = []
   var transfers: [ActiveTransfer] = []
   /// Whether the rest of the file is to be fetched now.
@@ -66,6 +68,10 @@ struct PlanInput: Sendable {
   var lanes = LaneControl.least
   /// Whether no file on this line is open: nobody can come to wait without an open before.
   var isQuiet = false
+  /// Connections to the origin that are open, in use or idle.
+  var openConnections = Int.max
+  /// How many bytes that are under way may be thrown away for a reader that jumped.
+  var spareBytes: Int64 = 0
   /// Where the continuation begins to look for holes: it follows the reader, then wraps around.
   var continuationStart: Int64 = 0
   /// Seconds from asking to the first byte.

@@ -36,11 +36,13 @@ enum Planner {
   /// From this many bytes in sequence on a run is a stream that may fall behind, not a jump.
   static let streamLength: Int64 = 512 << 10
   /// A reader with more than this many seconds before it can do with windows that yield.
-  static let easySeconds = 1.0
-  /// The most windows of what nobody waits for that are under way; ``backgroundLanes(_:)`` has the number.
-  static let mostBackgroundLanes = 4
+  static let easySeconds = 0.3
+  /// The most windows of what nobody waits for that are under way; mostly four fill the line (``hasRoom(beside:_:)``).
+  static let mostBackgroundLanes = 6
+  /// A delay in seconds that a reader who jumped may notice.
+  static let noticedSeconds = 0.02
   /// The least such a window has: on a slow line a larger one would be in the way of who comes.
-  static let smallestBackgroundWindow: Int64 = 64 << 10
+  static let smallestBackgroundWindow: Int64 = 16 << 10
 
   /// A window for a reader that waits: a quarter second of the line, shared among `lanes` of them.
   static func readerWindow(_ input: PlanInput) -> Int64 {
@@ -51,16 +53,22 @@ enum Planner {
   /// comes has run out when its first byte arrives. On a near origin at least 5 ms of the line, and while no file is open
   /// four times as much: requests cost the processor's time.
   static func backgroundWindow(_ input: PlanInput) -> Int64 {
-    let seconds = max(input.roundTrip / Double(mostBackgroundLanes), 0.005)
+    let seconds = max(input.roundTrip / 4, 0.005)
     let bytes = Int64(min(input.lineRate * (input.isQuiet ? 4 * seconds : seconds), 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
   }
 
-  /// As many windows as fill the line but for its last fifth: each is asked for, and then comes, once in a round trip and the
-  /// time that it takes.
-  static func backgroundLanes(_ input: PlanInput) -> Int {
-    let seconds = Double(backgroundWindow(input)) / max(input.lineRate, 1)
-    return min(max(Int(min((input.roundTrip + seconds) / seconds, 100)), 2), mostBackgroundLanes)
+  /// Whether another window that nobody waits for may be asked for beside `transfers`, by what is still to come of them: no
+  /// more than a round trip of the line. Counted in bytes, so that requests follow each other as evenly as the bytes come:
+  /// counted in windows, they would be asked for in clusters, as windows that share the line end together.
+  static func hasRoom(beside transfers: [ActiveTransfer], _ input: PlanInput) -> Bool {
+    if transfers.isEmpty { return true }
+    if transfers.count >= mostBackgroundLanes { return false }
+    let window = Double(backgroundWindow(input))
+    let underWay = transfers.reduce(0) { $0 + $1.rest.count }
+    if Double(underWay) + window <= max(input.lineRate * input.roundTrip, 4 * window) { return true }
+    // One more now and then leaves a connection behind for a reader's jump.
+    return !input.isQuiet && input.openConnections <= transfers.count
   }
 
   private static func clamped(_ bytes: Double) -> Int64 {
@@ -89,12 +97,18 @@ enum Planner {
   static func plan(_ input: PlanInput) -> [PlanStep] {
     var draft = PlanDraft(input: input)
     for demand in runs(input.demands) { serve(demand, &draft) }
+    if !draft.steps.isEmpty { giveWay(&draft) }
     for reader in input.readers { lead(reader, &draft) }
-    if !input.demands.isEmpty || draft.hasStream { return draft.steps }
+    if !input.demands.isEmpty { return draft.steps }
+    let isAnyBehind = input.readers.contains { isBehind($0, input) }
+    if !isAnyBehind {
+      for demand in runs(input.left) { serve(demand, &draft) }
+    }
+    if draft.hasStream || !input.left.isEmpty { return draft.steps }
     if input.wantsTail, input.size > tailLength + headLength, draft.transfers.isEmpty {
       draft.ask(from: input.size - tailLength, length: tailLength, .index)
     }
-    if input.continues, !input.readers.contains(where: { isBehind($0, input) }) { fill(&draft) }
+    if input.continues, !isAnyBehind { fill(&draft) }
     return draft.steps
   }
 
@@ -132,6 +146,37 @@ enum Planner {
     draft.ask(from: gap.start, length: length, .demand)
   }
 
+  /// A reader jumped and is asked for anew: what its old place still brings is kept only if it does not come in the way, or
+  /// if too much was thrown away before.
+  private static func giveWay(_ draft: inout PlanDraft) {
+    let input = draft.input
+    let here = input.readers.filter { !$0.isElsewhere }.map { reader in
+      ByteRange(max(0, reader.position - lookAhead), reader.position + allowance(of: reader, input))
+    }
+    let isLeft = { (running: ActiveTransfer) -> Bool in
+      // (Players look at the end and come back to the head.)
+      running.id != PlanDraft.asked && !running.isStream && running.purpose <= .playAhead && running.end > headLength
+        && !(here + input.demands).contains { $0.overlaps(running.rest) }
+    }
+    var underWay = draft.transfers.filter(isLeft).reduce(0) { $0 + $1.rest.count }
+    var spare = input.spareBytes
+    let inRoundTrip = input.lineRate * input.roundTrip
+    // What comes within the round trip that the reader waits anyway is in nobody's way.
+    while Double(underWay) - inRoundTrip > input.lineRate * noticedSeconds,
+      let index = draft.transfers.indices.filter({ isLeft(draft.transfers[$0]) }).max(by: {
+        draft.transfers[$0].rest.count < draft.transfers[$1].rest.count
+      })
+    {
+      // As much as that is on its way, and lost.
+      let rest = draft.transfers[index].rest.count
+      let lost = min(rest, Int64(min(inRoundTrip, 1e15)) + smallestBackgroundWindow)
+      guard lost <= spare else { return }
+      spare -= lost
+      underWay -= rest
+      draft.cancel(index)
+    }
+  }
+
   private static func lead(_ reader: ReaderView, _ draft: inout PlanDraft) {
     let input = draft.input
     guard reader.position < input.size, !reader.isElsewhere, !draft.hasStream else { return }
@@ -140,20 +185,20 @@ enum Planner {
     // What it read so far tells little of the rate of one that has just begun.
     let isEasy = reader.length >= provenLength && Double(there - reader.position) >= reader.rate * easySeconds
     let window = isEasy ? backgroundWindow(input) : readerWindow(input)
-    let lanes = isEasy ? backgroundLanes(input) : max(2, input.lanes)
+    let lanes = max(2, input.lanes)
     while true {
       // From what lies just before the position on: the kernel's read-ahead arrives in any order, and the furthest of it
       // must not leave a hole behind that is asked for late.
       let back = ByteRange(max(0, reader.position - min(reader.length, lookAhead)), reader.position)
       let frontier = draft.covered.firstGap(in: back)?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
-      let ahead = draft.transfers.filter { $0.end > reader.position && $0.position <= frontier }
-      guard ahead.count < lanes else { return }
+      let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
+      guard isEasy ? hasRoom(beside: ahead, input) : ahead.count < lanes else { return }
       // Two lanes hide the round trip when the second is asked for as the first has little more than that left; beside each
       // other they would only delay the one that is due. More lanes are for origins that hold each connection back, and
       // all run at once.
-      let lead = input.lineRate * (1.5 * input.roundTrip + 0.005)
-      if lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
+      let lead = input.lineRate * (reader.length < provenLength ? input.roundTrip : 1.5 * input.roundTrip + 0.005)
+      if !isEasy, lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
         Double(last.rest.count) > max(lead, Double(smallestWindow / 2))
       {
         return
@@ -169,7 +214,7 @@ enum Planner {
   private static func fill(_ draft: inout PlanDraft) {
     let input = draft.input
     let start = min(input.continuationStart, input.size)
-    while draft.transfers.count < backgroundLanes(input) {
+    while hasRoom(beside: draft.transfers, input) {
       guard
         let gap = draft.covered.firstGap(in: ByteRange(start, input.size))
           ?? draft.covered.firstGap(in: ByteRange(0, start))
@@ -181,6 +226,8 @@ enum Planner {
 
 /// A plan in the making: what is under way, with what the plan has asked for so far.
 struct PlanDraft {
+  /// The id of what this plan asks for.
+  static let asked = TransferID(.max)
   let input: PlanInput
   var transfers: [ActiveTransfer]
   var steps: [PlanStep] = []
@@ -212,6 +259,6 @@ struct PlanDraft {
     steps.append(.start(gap, purpose))
     covered.insert(gap)
     transfers.append(
-      ActiveTransfer(id: TransferID(.max), position: gap.start, end: gap.end, purpose: purpose, rate: nil))
+      ActiveTransfer(id: Self.asked, position: gap.start, end: gap.end, purpose: purpose, rate: nil))
   }
 }
