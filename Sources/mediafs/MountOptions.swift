@@ -168,7 +168,7 @@ struct MountOptions {
   /// `default_permissions` always: the kernel then checks the modes itself, instead of asking us for each access.
   /// `max_read` splits what the kernel reads ahead into requests that a slow line can answer one by one.
   var libfuseOptions: String {
-    var options = ["ro", "subtype=mediafs", "default_permissions", "max_read=131072"]
+    var options = ["ro", "subtype=mediafs", "default_permissions", "max_read=65536"]
     let source = sourceName ?? (request.readsStandardInput ? "mediafs" : request.manifest)
     options.append("fsname=\(Self.escaped(source))")
     if request.allowOther { options.append("allow_other") }

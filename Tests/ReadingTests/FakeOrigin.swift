@@ -156,12 +156,12 @@ final class FakeService: TransferService, @unchecked Sendable {
   }
 
   /// What a packet carries: those who send take turns at such pieces.
-  private static let packet: Int64 = 1460
+  var packet: Int64 = 1460
 
   /// Sends so many bytes, in turns, of all that have something to send. What nobody can send is lost.
   private func share(_ bytes: Double) {
     lineRoom += bytes
-    while lineRoom >= Double(Self.packet) {
+    while lineRoom >= Double(packet) {
       let senders = running.filter { $0.resource != nil && !$0.isCancelled && $0.position < $0.end }
       guard !senders.isEmpty else {
         lineRoom = 0
@@ -169,7 +169,7 @@ final class FakeService: TransferService, @unchecked Sendable {
       }
       nextSender += 1
       let transfer = senders[nextSender % senders.count]
-      let count = min(Self.packet, transfer.end - transfer.position)
+      let count = min(packet, transfer.end - transfer.position)
       lineRoom -= Double(count)
       guard let resource = transfer.resource else { continue }
       send(transfer, resource, count)

@@ -21,7 +21,10 @@ final class SimulatedHandle {
   private var mark: Int64 = -1
   private var last: Int64 = -1
 
-  init(_ bench: Bench, _ inode: Inode, size: Int64) {
+  private let process: Int32
+
+  init(_ bench: Bench, _ inode: Inode, size: Int64, process: Int32 = getpid()) {
+    self.process = process
     self.bench = bench
     self.inode = inode
     self.size = size
@@ -73,7 +76,7 @@ final class SimulatedHandle {
     var position = whole.start
     while let gap = covered.firstGap(in: ByteRange(position, whole.end)) {
       let part = ByteRange(gap.start, min(gap.end, gap.start + Self.mostRead))
-      asked.append((bench.read(inode, part.start, Int(part.count), process: getpid()), part))
+      asked.append((bench.read(inode, part.start, Int(part.count), process: process), part))
       position = part.end
     }
   }

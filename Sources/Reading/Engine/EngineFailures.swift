@@ -151,10 +151,10 @@ extension Engine {
     }
     if !isFull { storeWhatIsKept(source) }
     dropStalled(source, hasWaiters, now)
-    let trip = hosts[HostState.key(of: source.target.url)]?.line.roundTrip ?? 0
+    let line = hosts[HostState.key(of: source.target.url)]?.line ?? LineEstimate()
     // One that has read so much in sequence and still waits is a copy, or a player whose origin holds it back.
     let isHungry = (hasWaiters || source.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
-    source.lanes.look(isHungry: isHungry, roundTrip: trip, now: now)
+    source.lanes.look(isHungry: isHungry, lineBytes: line.bytes, roundTrip: line.roundTrip, now: now)
     if !source.continues, !source.isWhole, let size, options.continuation == .playing || options.continuation == .open,
       let player = runs.player(size: size), !isLooker(player, source)
     {

@@ -61,6 +61,7 @@ extension Engine {
       guard source.retry.permits(now, readerWaits: waits) else { return }
       let host = hosts[HostState.key(of: source.target.url)] ?? newHost
       var input = PlanInput(size: size, roundTrip: host.line.roundTrip, lineRate: host.line.rate)
+      input.waiting = host.waiting
       input.openConnections = host.openConnections(now: now)
       input.available = available
       for read in parked.sorted(by: { $0.range.start < $1.range.start }) {

@@ -20,6 +20,8 @@ struct LineEstimate: Sendable {
   private var sending = 0
   /// When bytes came last, nil when nothing was on its way since.
   private var last: Instant?
+  /// All that came over it.
+  private(set) var bytes: Int64 = 0
   private var busySeconds = 0.0
   private var busyBytes: Int64 = 0
   private var measuredRate: Double?
@@ -45,6 +47,7 @@ struct LineEstimate: Sendable {
   /// `count` bytes came.
   mutating func received(_ count: Int, now: Instant) {
     defer { last = now }
+    bytes += Int64(count)
     // The first after a silence in which nothing was to come: they say nothing of how long they took.
     guard let last else { return }
     busySeconds += now.seconds(since: last)

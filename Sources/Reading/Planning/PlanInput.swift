@@ -78,6 +78,11 @@ struct PlanInput: Sendable {
   var roundTrip: Double
   /// Bytes a second that the line to the origin brings in all.
   var lineRate: Double
+  /// How many resources on it have a reader that waits.
+  var waiting = 1
+
+  /// The part of the line that this resource can count on while its reader waits, in bytes a second.
+  var share: Double { lineRate / Double(max(1, waiting)) }
 }
 
 /// One thing to do.

@@ -39,6 +39,8 @@ enum Planner {
   static let easySeconds = 0.3
   /// The most windows of what nobody waits for that are under way; mostly four fill the line (``hasRoom(beside:_:)``).
   static let mostBackgroundLanes = 6
+  /// How much of the line they take, so that it does not queue what it is asked for.
+  static let backgroundShare = 0.85
   /// A delay in seconds that a reader who jumped may notice.
   static let noticedSeconds = 0.02
   /// The least such a window has: on a slow line a larger one would be in the way of who comes.
@@ -46,7 +48,7 @@ enum Planner {
 
   /// A window for a reader that waits: a quarter second of the line, shared among `lanes` of them.
   static func readerWindow(_ input: PlanInput) -> Int64 {
-    clamped(input.lineRate / 4 * 2 / Double(max(2, input.lanes)))
+    clamped(input.share / 4 * 2 / Double(max(2, input.lanes)))
   }
 
   /// A window that nobody waits for: with all lanes' a round trip of the line, so that what was asked for before a reader
@@ -66,7 +68,7 @@ enum Planner {
     if transfers.count >= mostBackgroundLanes { return false }
     let window = Double(backgroundWindow(input))
     let underWay = transfers.reduce(0) { $0 + $1.rest.count }
-    if Double(underWay) + window <= max(input.lineRate * input.roundTrip, 4 * window) { return true }
+    if Double(underWay) + window <= backgroundShare * max(input.lineRate * input.roundTrip, 4 * window) { return true }
     // One more now and then leaves a connection behind for a reader's jump.
     return !input.isQuiet && input.openConnections <= transfers.count
   }
@@ -194,10 +196,12 @@ enum Planner {
       guard frontier < goal else { return }
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard isEasy ? hasRoom(beside: ahead, input) : ahead.count < lanes else { return }
+      // What it waits for comes first: who has just come may want no more.
+      if reader.length < provenLength, !input.demands.isEmpty, ahead.contains(where: { $0.rate == nil }) { return }
       // Two lanes hide the round trip when the second is asked for as the first has little more than that left; beside each
       // other they would only delay the one that is due. More lanes are for origins that hold each connection back, and
       // all run at once.
-      let lead = input.lineRate * (reader.length < provenLength ? input.roundTrip : 1.5 * input.roundTrip + 0.005)
+      let lead = input.share * (reader.length < provenLength ? input.roundTrip : 1.5 * input.roundTrip + 0.005)
       if !isEasy, lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
         Double(last.rest.count) > max(lead, Double(smallestWindow / 2))
       {
