@@ -24,6 +24,8 @@ def stored(results, repetition):
         with mounted(Copying(), plain) as copying:
             measure(results, "partial", "C copier", copying.path(os.path.basename(plain)), HALF, repetition)
         for system in systems(results, "copy", mediafs_options=["--continue", "never"]):
+            if system.name != "mediafs" and repetition >= 3:
+                continue
             with mounted(system, server):
                 path = system.path(os.path.basename(plain))
                 read_up_to(path, HALF)
@@ -75,7 +77,9 @@ ROWS = [
             "nothing but copy (Benchmarks/copying.c), over the plain file; file: the plain file itself."),
     Row("partial-random", "… random 4 KiB", "s", goal=1.15, of="C copier",
         how="4000 reads at random places (POSIX_FADV_RANDOM), pages dropped before. With Python's 1 us a call."),
-    Row("complete-sequential", "Complete file, sequential", "B/s", goal=3, of="rclone", more=True,
+    # Where the kernel may read the copy itself, which takes root, else through mediafs.
+    Row("complete-sequential", "Complete file, sequential", "B/s", more=True,
+        **(dict(goal=0.8, of="file") if os.geteuid() == 0 else dict(goal=3, of="rclone")),
         how="As above, 1 GiB, after the file was completed, opened anew."),
     Row("complete-random", "… random 4 KiB", "s", how="As above."),
 ]

@@ -68,7 +68,7 @@ def seeks(results, repetition):
         for system in systems(results):
             with serving({"film.mp4": FILM, "other.mp4": FILM}, latency=TRIP, line=LINE) as origin:
                 with mounted(system, origin):
-                    seek_samples(results, system, kind, random.Random(repetition), 20 if system.name == "mediafs" else 8)
+                    seek_samples(results, system, kind, random.Random(repetition), 8 if system.name == "mediafs" else 3)
 
 
 def seek_samples(results, system, kind, chance, count):

@@ -13,9 +13,8 @@ import Fetching
 /// 4. With nobody waiting or behind, the continuation asks for the next window of the holes.
 ///
 /// All requests are closed ranges, so that yielding to a reader is just not asking for the next one, and nothing that was
-/// asked for is thrown away. What nobody waits for is asked for in short windows, several at a time, that together bring a
-/// round trip's bytes: that fills four fifths of the line, and when a reader comes along, what was asked for before has run
-/// out about when its first byte arrives.
+/// asked for is thrown away, unless a reader jumped and it would stand in its way. Of what nobody waits for less than a round
+/// trip's bytes are under way: when a reader comes along, they have run out about when its first byte arrives.
 enum Planner {
   /// The least a window has: below it, the cost of a request outweighs what it brings.
   static let smallestWindow: Int64 = 128 << 10
