@@ -102,8 +102,10 @@ def main():
         systems.clean()
     rows = [row for row in ROWS if not options.counts or row.id in COUNTED]
     if options.output:
+        # Before the file is opened: the document says whether the checkout was clean.
+        text = report.document(rows, results, seconds, left_out)
         with open(options.output, "w") as file:
-            file.write(report.document(rows, results, seconds, left_out))
+            file.write(text)
     else:
         print(report.table(rows, results))
     with open(os.path.join(systems.BENCH, "samples.json"), "w") as file:

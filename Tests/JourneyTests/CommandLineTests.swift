@@ -63,7 +63,7 @@ import Testing
     #expect(mount.request.maxSize == 2 << 30 && mount.request.strict && mount.request.verbosity == 1)
     #expect(
       mount.libfuseOptions
-        == "ro,subtype=mediafs,default_permissions,max_read=131072,fsname=a\\,b,allow_other,nosuid,noatime")
+        == "ro,subtype=mediafs,default_permissions,max_read=65536,fsname=a\\,b,allow_other,nosuid,noatime")
     #expect(try options("user=bob").user == "bob")
   }
 

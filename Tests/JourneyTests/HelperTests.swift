@@ -15,7 +15,7 @@ struct HelperTests {
     #expect(mounted.status == 0 && mounted.text.isEmpty, "\(mounted)")
     let entry = try #require(place.entry)
     #expect(entry.type == "fuse.mediafs" && entry.source == place.manifest)
-    #expect(entry.options.contains("max_read=131072") && entry.options.contains("default_permissions"))
+    #expect(entry.options.contains("max_read=65536") && entry.options.contains("default_permissions"))
     #expect(try SystemCalls.run(["ls", "-la", place.mountpoint]).status == 0)
     #expect(mkdir(place.mountpoint + "/new", 0o755) == -1 && Errno.current == .readOnly)
     let server = try #require(place.server)

@@ -55,7 +55,7 @@ import Testing
   @Test(.enabled(if: TestUser.canSwitch)) func readAheadIsRaisedAndReadsStaySmall() throws {
     try withFile(.root) { journey, _ in
       let mount = try #require(Mounts.current().first { $0.mountpoint == journey.mountpoint })
-      #expect(mount.superOptions.contains("max_read=131072"))
+      #expect(mount.superOptions.contains("max_read=65536"))
       let setting = "/sys/class/bdi/\(mount.device)/read_ahead_kb"
       // Where it may not be written (a container), the mount does without.
       if access(setting, W_OK) == 0 { #expect(readText(setting) == "256\n") }

@@ -83,7 +83,7 @@ final class RealMount: Sendable {
 private func mountFuse(at path: String) throws -> FileDescriptor {
   if geteuid() == 0 {
     let device = try FileDescriptor.open("/dev/fuse", O_RDWR)
-    let options = "fd=\(device.rawValue),rootmode=40000,user_id=0,group_id=0,allow_other,max_read=131072"
+    let options = "fd=\(device.rawValue),rootmode=40000,user_id=0,group_id=0,allow_other,max_read=65536"
     // 6: MS_NOSUID and MS_NODEV, which two modules give in different types.
     guard mount("mediafs-test", path, "fuse", 6, options) == 0 else {
       throw Errno.current
@@ -94,7 +94,7 @@ private func mountFuse(at path: String) throws -> FileDescriptor {
   guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0 else { throw Errno.current }
   let ours = FileDescriptor(owning: pair[0])
   let theirs = FileDescriptor(owning: pair[1])
-  let result = Program.run("_FUSE_COMMFD=\(theirs.rawValue) fusermount3 -o max_read=131072 -- \(path)")
+  let result = Program.run("_FUSE_COMMFD=\(theirs.rawValue) fusermount3 -o max_read=65536 -- \(path)")
   guard result.status == 0 else { throw Errno.accessDenied }
   var byte: UInt8 = 0
   var device: Int32 = -1
