@@ -66,10 +66,11 @@ enum Planner {
     if transfers.isEmpty { return true }
     if transfers.count >= mostBackgroundLanes { return false }
     let window = Double(backgroundWindow(input))
-    let underWay = transfers.reduce(0) { $0 + $1.rest.count }
-    if Double(underWay) + window <= backgroundShare * max(input.lineRate * input.roundTrip, 4 * window) { return true }
+    let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
+    let most = backgroundShare * max(input.lineRate * input.roundTrip, 4 * window)
+    if underWay + window <= most { return true }
     // One more now and then leaves a connection behind for a reader's jump.
-    return !input.isQuiet && input.openConnections <= transfers.count
+    return !input.isQuiet && underWay <= most && input.openConnections <= transfers.count
   }
 
   private static func clamped(_ bytes: Double) -> Int64 {
@@ -101,15 +102,15 @@ enum Planner {
     if !draft.steps.isEmpty { giveWay(&draft) }
     for reader in input.readers { lead(reader, &draft) }
     if !input.demands.isEmpty { return draft.steps }
-    let isAnyBehind = input.readers.contains { isBehind($0, input) }
-    if !isAnyBehind {
+    if !input.readers.contains(where: { !$0.isElsewhere && isBehind($0, input) }) {
       for demand in runs(input.left) { serve(demand, &draft) }
     }
     if draft.hasStream || !input.left.isEmpty { return draft.steps }
     if input.wantsTail, input.size > tailLength + headLength, draft.transfers.isEmpty {
       draft.ask(from: input.size - tailLength, length: tailLength, .index)
     }
-    if input.continues, !isAnyBehind { fill(&draft) }
+    // Also not while one that just jumped was behind at its old place: it has nothing before it at the new one either.
+    if input.continues, !input.readers.contains(where: { isBehind($0, input) }) { fill(&draft) }
     return draft.steps
   }
 

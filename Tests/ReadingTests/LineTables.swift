@@ -1,0 +1,201 @@
+import Base
+import Fetching
+import Testing
+
+@testable import Reading
+
+/// What is measured of a line, and how many windows follow from it.
+@Suite struct LineTables {
+  private let start = Instant(nanoseconds: 1_000_000_000)
+
+  /// Windows of `bytes` one after the other at `rate`, each asked for when the last has come, for `seconds`.
+  private func feed(_ line: inout LineEstimate, bytes: Int, rate: Double, roundTrip: Double, seconds: Double) {
+    var now = start
+    while now.seconds(since: start) < seconds {
+      now = now.adding(seconds: roundTrip)
+      line.responded(after: roundTrip)
+      var left = bytes
+      while left > 0 {
+        let count = min(left, 1460)
+        now = now.adding(seconds: Double(count) / rate)
+        line.received(count, now: now)
+        left -= count
+      }
+      line.ended()
+    }
+  }
+
+  @Test("The time in which requests are on their way is not the line's", arguments: [16_384, 65_536, 1_000_000])
+  func gaps(bytes: Int) {
+    var line = LineEstimate()
+    feed(&line, bytes: bytes, rate: 2e6, roundTrip: 0.05, seconds: 20)
+    #expect(abs(line.rate - 2e6) < 0.1 * 2e6, "\(line.rate)")
+    #expect(line.roundTrip == 0.05)
+  }
+
+  @Test("A line that gets slower or faster is followed")
+  func follows() {
+    var line = LineEstimate()
+    feed(&line, bytes: 1 << 20, rate: 8e6, roundTrip: 0.02, seconds: 3)
+    feed(&line, bytes: 1 << 20, rate: 1e6, roundTrip: 0.02, seconds: 10)
+    #expect(line.rate < 1.2e6)
+    feed(&line, bytes: 1 << 20, rate: 50e6, roundTrip: 0.02, seconds: 1)
+    #expect(line.rate > 40e6)
+  }
+
+  /// Looks for `seconds` at a file that gets `rate(lanes)` bytes a second beside others that get `others(lanes)`; the numbers
+  /// that were tried, in order.
+  private func look(
+    _ control: inout LaneControl, from: Double = 0, seconds: Double, rate: (Int) -> Double,
+    others: (Int) -> Double = { _ in 0 }
+  ) -> [Int] {
+    var tried = [control.lanes]
+    var total = Int64(from * 1e9)
+    for tick in 0..<Int(seconds / 0.05) {
+      let count = rate(control.lanes) * 0.05
+      control.received(Int(count))
+      total += Int64(count + others(control.lanes) * 0.05)
+      let now = start.adding(seconds: from + Double(tick) * 0.05)
+      control.look(isHungry: true, lineBytes: total, roundTrip: 0.05, now: now)
+      if control.lanes != tried.last { tried.append(control.lanes) }
+    }
+    return tried
+  }
+
+  @Test("Lanes are doubled while each brings more, and stay")
+  func throttled() {
+    var control = LaneControl()
+    let tried = look(&control, seconds: 4) { 4e6 * Double($0) }
+    #expect(tried == [2, 4, 8, 16])
+  }
+
+  @Test("A line that two lanes fill keeps two")
+  func full() {
+    var control = LaneControl()
+    let tried = look(&control, seconds: 4) { _ in 20e6 }
+    #expect(tried.max() == 4 && control.lanes == 2, "\(tried)")
+  }
+
+  @Test("Lanes that were kept while a line was just being filled are given back")
+  func givenBack() {
+    var control = LaneControl()
+    _ = look(&control, seconds: 1) { 10e6 * Double($0) }
+    #expect(control.lanes > 2)
+    _ = look(&control, from: 1, seconds: 30) { _ in 40e6 }
+    #expect(control.lanes == 2)
+  }
+
+  @Test("What a lane takes from other files is no gain")
+  func others() {
+    var control = LaneControl()
+    // Ten files of two lanes each share 20 MB/s.
+    let share = { (lanes: Int) in 20e6 * Double(lanes) / Double(lanes + 18) }
+    _ = look(&control, seconds: 4, rate: share) { 20e6 - share($0) }
+    #expect(control.lanes == 2)
+  }
+
+  @Test("An origin that says that it is too much halves them")
+  func pushedBack() {
+    var control = LaneControl()
+    _ = look(&control, seconds: 4) { 4e6 * Double($0) }
+    let before = control.lanes
+    control.pushedBack(now: start.adding(seconds: 4))
+    #expect(control.lanes == before / 2)
+    #expect(look(&control, from: 4, seconds: 5) { 4e6 * Double($0) } == [before / 2])
+  }
+
+  // MARK: Jumps
+
+  /// A reader that read a while at the start, jumped to 500 MiB, and left so much under way at the old place.
+  private func jumped(leaving bytes: Int64, spare: Int64) -> PlanInput {
+    var input = PlanInput(size: 1 << 30, roundTrip: 0.05, lineRate: 2e6)
+    let (old, new) = (Int64(20 << 20), Int64(500 << 20))
+    input.available = ByteRangeSet(ByteRange(0, old))
+    input.demands = [ByteRange(at: new, count: 65536)]
+    input.readers = [
+      ReaderView(position: old, length: old, rate: 1e6, isElsewhere: true),
+      ReaderView(position: new + 65536, length: 65536, rate: 1e6),
+    ]
+    input.transfers = [
+      ActiveTransfer(id: TransferID(1), position: old, end: old + bytes, purpose: .playAhead, rate: 2e6)
+    ]
+    input.spareBytes = spare
+    return input
+  }
+
+  @Test("What a jump left under way is ended where it would delay the reader, and can be spared")
+  func givesWay() {
+    let inRoundTrip: Int64 = 100_000
+    let end = PlanStep.cancel(TransferID(1))
+    #expect(Planner.plan(jumped(leaving: 500_000, spare: 1 << 20)).contains(end))
+    // It comes before the answer does.
+    #expect(!Planner.plan(jumped(leaving: inRoundTrip, spare: 1 << 20)).contains(end))
+    // Too much was thrown away before.
+    #expect(!Planner.plan(jumped(leaving: 500_000, spare: 10_000)).contains(end))
+    // Somebody else reads there.
+    var shared = jumped(leaving: 500_000, spare: 1 << 20)
+    shared.readers[0].isElsewhere = false
+    #expect(!Planner.plan(shared).contains(end))
+    // It is what the reader jumped to.
+    var same = jumped(leaving: 500_000, spare: 1 << 20)
+    same.demands = [ByteRange(at: 20 << 20, count: 65536)]
+    #expect(!Planner.plan(same).contains(end))
+  }
+
+  @Test("The head that a player comes back to from the tail stays")
+  func headStays() {
+    var input = PlanInput(size: 1 << 30, roundTrip: 0.05, lineRate: 1e6)
+    input.demands = [ByteRange(input.size - 65536, input.size)]
+    input.readers = [
+      ReaderView(position: 65536, length: 65536, rate: 1e6, isElsewhere: true),
+      ReaderView(position: input.size, length: 65536, rate: 1e6),
+    ]
+    input.transfers = [
+      ActiveTransfer(id: TransferID(1), position: 0, end: Planner.headLength, purpose: .demand, rate: 1e6)
+    ]
+    input.spareBytes = 1 << 20
+    #expect(!Planner.plan(input).contains(.cancel(TransferID(1))))
+  }
+
+  @Test("What is parked where its reader left is asked for behind what a reader waits for, and then it is")
+  func left() {
+    var input = jumped(leaving: 0, spare: 0)
+    input.transfers = []
+    input.left = [ByteRange(at: 20 << 20, count: 131072)]
+    let asks = { (steps: [PlanStep]) in
+      steps.contains { if case .start(let range, _) = $0 { range.start < 100 << 20 } else { false } }
+    }
+    #expect(!asks(Planner.plan(input)))
+    input.demands = []
+    input.available.insert(ByteRange(at: 500 << 20, count: 64 << 20))
+    #expect(asks(Planner.plan(input)))
+  }
+
+  @Test("As many windows as connections: one more, which leaves one to spare")
+  func spare() {
+    var input = PlanInput(size: 1 << 30, roundTrip: 0.05, lineRate: 2e6)
+    input.continues = true
+    let usual = Planner.plan(input).count
+    #expect(usual > 1)
+    input.openConnections = usual
+    #expect(Planner.plan(input).count == usual + 1)
+    input.isQuiet = true  // nobody who could jump
+    let quiet = Planner.plan(input).count
+    input.openConnections = quiet
+    #expect(Planner.plan(input).count == quiet)
+  }
+
+  @Test("Connections are believed to be open for a while")
+  func connections() {
+    var host = HostState(connections: 32)
+    for _ in 0..<3 { host.began(now: start) }
+    #expect(host.openConnections(now: start) == 3)
+    for _ in 0..<2 { host.ended(now: start.adding(seconds: 1), isCut: false) }
+    #expect(host.active == 1 && host.openConnections(now: start.adding(seconds: 2)) == 3)
+    #expect(host.openConnections(now: start.adding(seconds: 20)) == 1)
+    host.ended(now: start.adding(seconds: 2), isCut: true)
+    #expect(host.openConnections(now: start.adding(seconds: 2)) == 2)
+    host.multiplexes()
+    #expect(host.openConnections(now: start) == .max)
+  }
+}
