@@ -106,18 +106,24 @@ done:
   return result;
 }
 
-// Whether the child's status is 0.
-static bool succeeded(pid_t child) {
+// The child's status (wait(2)), or -1.
+static int await_child(pid_t child) {
   int status;
   while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return false;
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (errno != EINTR) return -1;
+  return status;
 }
 
-// fusermount3 is setuid root and takes away only what its caller mounted.
-static int run_fusermount(const char *how, const char *mountpoint) {
+static bool succeeded(int status) { return status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 0; }
+
+// fusermount3 is setuid root and takes away only what its caller mounted. False when it did not: stderr says why, unless
+// `how` is quiet.
+static bool run_fusermount(const char *how, const char *mountpoint) {
   pid_t child = fork();
-  if (child < 0) return -1;
+  if (child < 0) {
+    complain("cannot start fusermount3: %s", strerror(errno));
+    return false;
+  }
   if (child == 0) {
     sigset_t none;
     sigemptyset(&none);
@@ -126,7 +132,9 @@ static int run_fusermount(const char *how, const char *mountpoint) {
     complain("cannot run fusermount3: %s", strerror(errno));
     _exit(127);
   }
-  return succeeded(child) ? 0 : -1;
+  int status = await_child(child);
+  if (status != -1 && WIFSIGNALED(status)) complain("fusermount3 was killed by signal %d", WTERMSIG(status));
+  return succeeded(status);
 }
 
 // Whether the kernel still has the connection: /dev/fuse reports an error once it is unmounted or aborted.
@@ -149,7 +157,7 @@ static bool is_dead(const struct settings *settings) {
     int result = statx(AT_FDCWD, settings->mountpoint, AT_STATX_FORCE_SYNC, STATX_MODE, &unused);
     _exit(result != 0 && errno == ENOTCONN ? 0 : 1);
   }
-  return succeeded(child);
+  return succeeded(await_child(child));
 }
 
 // The mount that we made, still there and on top. A device number is given anew as soon as it is free, so without a
@@ -174,17 +182,30 @@ static int unmount_as_root(const char *mountpoint) {
   return result;
 }
 
+// How often fusermount3 is run for a busy mount before that is left behind, and the pause between in microseconds: it may
+// be killed, or not be started for want of memory or of a process.
+enum { UNMOUNT_ATTEMPTS = 5, UNMOUNT_PAUSE = 200000 };
+
+static void unmount_as_user(const struct settings *settings, const struct mount *mount) {
+  if (run_fusermount("-uq", settings->mountpoint)) return;
+  for (int attempt = 1; is_ours(settings, mount); attempt++) {
+    if (run_fusermount("-uz", settings->mountpoint)) return;
+    if (attempt == UNMOUNT_ATTEMPTS) {
+      complain("cannot unmount %s: it stays as a dead mount until you run: fusermount3 -uz '%s'", settings->mountpoint,
+               settings->mountpoint);
+      return;
+    }
+    usleep(UNMOUNT_PAUSE);
+  }
+}
+
 void unmount_filesystem(const struct settings *settings, struct mount *mount) {
   if (mount->device_fd < 0) return;
   if (is_ours(settings, mount)) {
-    int result;
-    if (geteuid() == 0) {
-      result = unmount_as_root(settings->mountpoint);
-      if (result != 0) complain("cannot unmount %s: %s", settings->mountpoint, strerror(errno));
-    } else {
-      result = run_fusermount("-uq", settings->mountpoint);
-      if (result != 0 && is_ours(settings, mount)) result = run_fusermount("-uz", settings->mountpoint);
-      if (result != 0) complain("cannot unmount %s", settings->mountpoint);
+    if (geteuid() != 0) {
+      unmount_as_user(settings, mount);
+    } else if (unmount_as_root(settings->mountpoint) != 0) {
+      complain("cannot unmount %s: %s", settings->mountpoint, strerror(errno));
     }
   }
   close(mount->device_fd);

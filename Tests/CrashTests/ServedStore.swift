@@ -52,7 +52,8 @@ final class ServedStore: Sendable {
   /// The server's own process, below the helper's.
   var server: pid_t? {
     guard let helper = process.withLock({ $0 }), helper.isRunning else { return nil }
-    return childProcesses(of: helper.processID).first
+    // Once the server has died the helper's child may be fusermount3: to kill that would leave the mount behind.
+    return childProcesses(of: helper.processID).first { isServer($0) }
   }
 
   /// Kills the server, as `kill -9` does, if it still lives.
@@ -126,6 +127,11 @@ private func childProcesses(of process: pid_t) -> [pid_t] {
   let path = "/proc/\(process)/task/\(process)/children"
   let text = (try? readFile(path)).map { String(decoding: $0, as: UTF8.self) } ?? ""  // it may have ended
   return text.split(separator: " ").compactMap { pid_t($0) }
+}
+
+private func isServer(_ process: pid_t) -> Bool {
+  let arguments = (try? readFile("/proc/\(process)/cmdline")) ?? []  // it may have ended
+  return arguments.split(separator: 0).dropFirst().first.map { $0.elementsEqual("serve".utf8) } ?? false
 }
 
 /// The bytes of a file.

@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import TestSupport
 import Testing
 
 @testable import Server
@@ -80,8 +81,10 @@ struct HelperEndTests {
     let running = try place.startForeground()
     let server = try #require(place.server)
     kill(server, SIGSTOP)
+    try #require(eventually { Processes.isStopped(server) })
     kill(running.process, SIGTERM)
-    usleep(50_000)  // two of one kind that come at once count as one
+    // Two of one kind that come at once count as one: the first was taken when it was passed on.
+    try #require(eventually { Processes.isPending(SIGTERM, for: server) })
     kill(running.process, SIGTERM)
     let ended = try place.wait(running)
     #expect(ended.status == 1 && ended.text.contains("killed by signal 9"), "\(ended)")
@@ -94,6 +97,7 @@ struct HelperEndTests {
     let server = try #require(place.server)
     let device = try #require(place.entry?.device)
     kill(server, SIGSTOP)  // it is slow to notice
+    try #require(eventually { Processes.isStopped(server) })
     try SystemCalls.unmount(place.mountpoint, lazily: false)  // umount(8) would ask the server first
     let second = try place.startForeground("--store", place.folder + "/second")
     #expect(place.entry?.device == device, "the kernel gives the number anew: the case that this is about")
@@ -132,5 +136,42 @@ struct HelperEndTests {
     #expect(place.isGone(server: server))
     let text = String(decoding: try Files.read(log, limit: 1 << 20), as: UTF8.self)
     #expect(text.contains("mounted at \(place.mountpoint)") && text.contains("killed by signal 9"), "\(text)")
+  }
+
+  /// An ordinary user's mount is taken away by fusermount3, another process, that can come to grief itself: here it is
+  /// killed the first few times.
+  @Test(arguments: ["helper", "server"])
+  func unmountingIsTriedAgain(_ killed: String) throws {
+    try withFuseForEveryone {
+      let place = try MountPlace()
+      try #require(mkdir(place.mountpoint, 0o755) == 0 && chown(place.mountpoint, 65534, 65534) == 0)
+      let tools = place.folder + "/tools"
+      try #require(mkdir(tools, 0o777) == 0 && chmod(tools, 0o777) == 0)
+      let real = try #require(Command.path(of: "fusermount3"))
+      let script = """
+        #!/bin/sh
+        echo . >>\(tools)/tries
+        [ $(wc -l <\(tools)/tries) -ge 4 ] || kill -9 $$
+        exec \(real) "$@"
+
+        """
+      try place.write(script, to: tools + "/fusermount3")
+      try #require(chmod(tools + "/fusermount3", 0o755) == 0)
+      let mounted = try place.wait(
+        place.start(
+          [
+            "env", "PATH=\(tools):/usr/bin:/bin", place.mediafs, "mount", place.mountpoint, "--manifest",
+            place.manifest,
+          ],
+          user: true))
+      #expect(mounted.status == 0, "\(mounted)")
+      // Whoever else ran it (libfuse, by its full path, did not) is not counted.
+      unlink(tools + "/tries")
+      let (helper, server) = (try #require(place.helper), try #require(place.server))
+      kill(killed == "helper" ? helper : server, SIGKILL)
+      #expect(place.isGone(server: server))
+      let tries = try Files.read(tools + "/tries", limit: 4096).count { $0 == UInt8(ascii: ".") }
+      #expect(tries == 4, "the script killed nothing")
+    }
   }
 }

@@ -11,6 +11,8 @@ final class MountPlace: Sendable {
   let mountpoint: String
   let manifest: String
   let mediafs: String
+  /// Programs that were started and not waited for.
+  private let running = Lock<Set<pid_t>>([])
 
   init() throws {
     var template = Array("/tmp/mediafs-helper.XXXXXX".utf8CString)
@@ -33,8 +35,25 @@ final class MountPlace: Sendable {
   }
 
   deinit {
+    // What a test that failed left running; a helper in the background is found by its mountpoint.
+    for process in running.withLock({ $0 }) {
+      Self.end(process)
+      var status: Int32 = 0
+      waitpid(process, &status, 0)
+    }
+    while let helper {
+      Self.end(helper)
+      guard eventually({ self.helper != helper }) else { break }
+    }
     if isMounted { _ = try? SystemCalls.run(["umount", "-l", mountpoint]) }
     _ = try? SystemCalls.run(["rm", "-rf", "--one-file-system", folder])
+  }
+
+  /// Kills a helper (or a command that has become one, or will) and then its server, which may stand still.
+  private static func end(_ process: pid_t) {
+    let servers = Processes.children(of: process)
+    kill(process, SIGKILL)
+    for server in servers { kill(server, SIGKILL) }
   }
 
   func write(_ text: String, to path: String) throws {
@@ -58,7 +77,18 @@ final class MountPlace: Sendable {
   var entry: MountTableEntry? { try? MountTable.entry(at: mountpoint) }
   /// The mount helper's process, once the command that started it has returned (or in the foreground).
   var helper: Int32? { MountUsers.helper(of: mountpoint) }
-  var server: Int32? { helper.flatMap { Processes.children(of: $0).first } }
+  /// The server below the helper: below its child as long as the command waits for a helper in the background. fusermount3,
+  /// which unmounts for an ordinary user, is also a helper's child.
+  var server: Int32? {
+    var parents = helper.map { [$0] } ?? []
+    while let parent = parents.popLast() {
+      for child in Processes.children(of: parent) {
+        if Processes.text(child, "cmdline").utf8.starts(with: "mediafs\0serve\0".utf8) { return child }
+        parents.append(child)
+      }
+    }
+    return nil
+  }
 
   /// Runs `mediafs` to its end.
   func run(_ arguments: String..., user: Bool = false) throws -> (status: Int32, text: String) {
@@ -83,6 +113,8 @@ final class MountPlace: Sendable {
     var process: pid_t = 0
     let result = posix_spawn(&process, words[0], &actions, nil, argv, environ)
     try #require(result == 0)
+    let started = process
+    running.withLock { _ = $0.insert(started) }
     return Running(process: process, output: output)
   }
 
@@ -90,7 +122,7 @@ final class MountPlace: Sendable {
   func wait(_ running: Running) throws -> (status: Int32, text: String) {
     var status: Int32 = 0
     let ended = eventually { waitpid(running.process, &status, WNOHANG) == running.process }
-    if !ended { kill(running.process, SIGKILL) }
+    if ended { self.running.withLock { _ = $0.remove(running.process) } }
     try #require(ended, "the process did not end: \(text(running))")
     let code = status & 0x7f == 0 ? (status >> 8) & 0xff : -(status & 0x7f)
     return (code, text(running))
@@ -113,18 +145,16 @@ final class MountPlace: Sendable {
 
   /// Leaves a dead mount behind: its server and its helper are gone, and neither could clean up.
   func makeDead() throws {
-    for _ in 0..<5 {
-      let (helper, server) = (try #require(self.helper), try #require(self.server))
-      kill(server, SIGSTOP)  // so that it cannot clean up behind the helper
-      try #require(eventually { Processes.isStopped(server) })
-      kill(helper, SIGKILL)
-      kill(server, SIGKILL)
-      try #require(eventually { !Processes.isAlive(server) && !Processes.isAlive(helper) })
-      if isMounted { return }
-      // Somebody was quicker after all: once more.
-      try #require(try run("mount", mountpoint, "--manifest", manifest).status == 0)
-    }
-    Issue.record("no dead mount could be made")
+    let (helper, server) = (try #require(self.helper), try #require(self.server))
+    // The helper is the one that stands still: a stopped server would be woken by the kernel when its helper dies (its
+    // process group is orphaned then), and might clean up before it is killed too.
+    kill(helper, SIGSTOP)
+    try #require(eventually { Processes.isStopped(helper) })
+    kill(server, SIGKILL)
+    try #require(eventually { !Processes.isAlive(server) })
+    kill(helper, SIGKILL)
+    try #require(eventually { !Processes.isAlive(helper) })
+    try #require(isMounted, "no dead mount could be made")
   }
 
   /// Nothing of the mount is left: no entry in the table, no process.
@@ -164,6 +194,15 @@ enum Processes {
       if fields.first != "T" { return false }
     }
     return true
+  }
+
+  /// Whether `signal` waits to be taken by it.
+  static func isPending(_ signal: Int32, for process: Int32) -> Bool {
+    text(process, "status").split(separator: "\n").contains { line in
+      guard line.utf8.starts(with: "ShdPnd:".utf8) else { return false }
+      let mask = UInt64(line.dropFirst("ShdPnd:".count).filter { $0 != "\t" }, radix: 16) ?? 0
+      return mask & (1 << UInt64(signal - 1)) != 0
+    }
   }
 
   static func all() -> [Int32] {
