@@ -130,9 +130,10 @@ int csystem_is_dead_mount(const char *path) {
   return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_MODE, &unused) != 0 && errno == ENOTCONN;
 }
 
-void csystem_raise_descriptor_limit(void) {
+uint64_t csystem_raise_descriptor_limit(void) {
   struct rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return UINT64_MAX;  // cannot fail with such arguments
+  const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }

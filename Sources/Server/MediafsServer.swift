@@ -9,6 +9,9 @@ import Storing
 
 /// The server process: everything behind `mediafs serve`.
 public enum MediafsServer {
+  /// What a media server and a few players have open, and as many connections as there may be, with room to spare.
+  private static let enoughDescriptors = 1024
+
   /// Serves the mount that `link` brings; returns the process's exit status once the mount is gone.
   ///
   /// The stop signals must be blocked already (``StopSignals/block()``).
@@ -25,10 +28,15 @@ public enum MediafsServer {
   }
 
   private static func serve(_ link: HelperLink) throws(ServerError) {
-    csystem_raise_descriptor_limit()
+    let descriptors = csystem_raise_descriptor_limit()
     let start = try link.receiveStart()
     let request = start.request
     Log.set(level: request.verbosity > 0 ? .debug : .info)
+    if descriptors < enoughDescriptors {
+      Log.warning(
+        "only \(descriptors) files can be open at once: with more in use, reading some of them fails; raise the limit "
+          + "(ulimit -n, or LimitNOFILE= of a systemd unit)")
+    }
     let session = Lock<FuseSession?>(nil)
     StopSignals.watch { _ in
       // Before there is a mount nothing can be lost: the store is safe against any end.

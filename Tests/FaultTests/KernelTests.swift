@@ -43,40 +43,6 @@ struct KernelTests {
     }
   }
 
-  @Test("a signal that is handled makes no stat fail; a killed stat goes")
-  func signals() async {
-    await onMount(options: Self.endless) { stage in
-      stage.origin.fault(.stallBeforeHeaders)
-    } _: { scene in
-      let script = """
-        import os, signal, sys
-        signal.signal(signal.SIGINT, lambda *_: None)
-        print("ready", flush=True)
-        print(os.stat(sys.argv[1]).st_size)
-        """
-      let handling = try BackgroundProcess(["python3", "-c", script, scene.file])
-      let killed = try BackgroundProcess(["stat", scene.file])
-      defer {
-        handling.terminate(grace: 0)
-        killed.terminate(grace: 0)
-      }
-      scene.expect(handling.waitForOutput("ready", timeout: 60), "python does not start")
-      let origin = scene.origin
-      _ = eventually(timeout: 30) { origin.log.totals.requests > 0 }
-      killed.signal(SIGKILL)
-      scene.expect(killed.wait(timeout: 60) != nil, "the killed stat is still there")
-      for _ in 0..<5 {
-        handling.signal(SIGINT)
-        sleep(seconds: 0.1)
-      }
-      scene.expect(handling.isRunning, "stat failed: \(handling.standardErrorSoFar)")
-      origin.clearFaults()
-      origin.dropConnections()
-      let end = handling.wait(timeout: 60)
-      scene.expect(end?.status == 0, "stat ended with \(end.map { "\($0.status) \($0.errors)" } ?? "nothing")")
-    }
-  }
-
   enum End: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case lazily = "unmounted lazily"
     case told = "the server is told to end"
@@ -231,26 +197,5 @@ struct KernelTests {
       if text.hasPrefix("VmRSS:") { return Int(text.filter(\.isNumber)) ?? 0 }
     }
     return 0
-  }
-
-  @Test("256 descriptors are enough, or it says so")
-  func fewDescriptors() async {
-    await onMount(options: ["--timeout", "60"], wrapper: ["prlimit", "--nofile=256:256"]) { stage in
-      stage.manifest = ""
-      for number in 0..<300 {
-        stage.origin.set("/\(number).bin", OriginResource(size: 64 << 10, pattern: "/\(number).bin"))
-        stage.manifest += stage.origin.url("/\(number).bin") + "\n"
-      }
-    } _: { scene in
-      let mount = scene.mount
-      let outcomes = Reader.sideBySide(
-        timeout: FaultRun.bound,
-        (0..<300).map { number in { Reader.read(mount.file("\(number).bin"), pattern: "/\(number).bin") } })
-      let bad = outcomes.filter { $0?.bytes != 64 << 10 || $0?.wrongAt != nil }
-      scene.expect(outcomes.allSatisfy { $0 != nil && $0?.wrongAt == nil }, "hang or wrong: \(bad)")
-      let log = mount.process.standardErrorSoFar
-      scene.expect(
-        bad.isEmpty || log.contains("open files"), "\(bad.count) failed: \(bad.prefix(3)); \(log.suffix(500))")
-    }
   }
 }

@@ -36,8 +36,8 @@ void csystem_name_thread(const char *name);
 ssize_t csystem_send_descriptor(int socket, const void *bytes, size_t length, int descriptor);
 /// Receives bytes and at most one descriptor (-1 if none came), close-on-exec.
 ssize_t csystem_receive_descriptor(int socket, void *bytes, size_t length, int *descriptor);
-/// Raises the soft limit of open descriptors to the hard one, as far as that goes.
-void csystem_raise_descriptor_limit(void);
+/// Raises the soft limit of open descriptors to the hard one; how many there may be now.
+uint64_t csystem_raise_descriptor_limit(void);
 /// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers of it.
 int csystem_is_dead_mount(const char *path);
 /// The user id of a Unix socket's peer, or -1.

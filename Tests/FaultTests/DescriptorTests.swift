@@ -1,0 +1,68 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// More files in use than may be open.
+@Suite("The limit of open files")
+struct DescriptorTests {
+  /// Limits of a process: what it has and what it may raise that to.
+  struct Limits: Sendable, CustomTestStringConvertible {
+    var soft: Int
+    var hard: Int
+    var testDescription: String { "\(soft) of \(hard)" }
+  }
+
+  private static let files = 300
+
+  @Test(
+    "the limit is raised as far as it may be; where that is too little the log says so, and nothing hangs or is wrong",
+    arguments: [Limits(soft: 64, hard: 4096), Limits(soft: 256, hard: 256)])
+  func limits(_ limits: Limits) async {
+    let wrapper = ["prlimit", "--nofile=\(limits.soft):\(limits.hard)"]
+    await onMount(options: ["--timeout", "10", "--continue=never"], wrapper: wrapper) { stage in
+      stage.manifest = ""
+      for number in 0..<Self.files {
+        stage.origin.set("/\(number).bin", OriginResource(size: 64 << 10, pattern: "/\(number).bin"))
+        stage.manifest += stage.origin.url("/\(number).bin") + "\n"
+      }
+    } _: { scene in
+      let mount = scene.mount
+      // All of them open at once: each takes the server a descriptor of its own.
+      let opened = Reader.sideBySide(
+        timeout: FaultRun.bound,
+        (0..<Self.files).map { number in { open(mount.file("\(number).bin"), O_RDONLY | O_CLOEXEC) } })
+      scene.expect(opened.allSatisfy { $0 != nil }, "\(opened.count { $0 == nil }) opens hang")
+      let outcomes = Reader.sideBySide(
+        timeout: FaultRun.bound,
+        opened.enumerated().map { number, descriptor -> @Sendable () -> ReadOutcome in
+          {
+            var outcome = ReadOutcome()
+            guard let descriptor, descriptor >= 0 else { return outcome }
+            Reader.read(
+              descriptor, ByteRange(0, .max), pattern: "/\(number).bin", generations: 1...1, &outcome)
+            return outcome
+          }
+        })
+      for descriptor in opened { if let descriptor, descriptor >= 0 { close(descriptor) } }
+      scene.expect(outcomes.allSatisfy { $0 != nil && $0?.wrongAt == nil }, "hang or wrong: \(outcomes)")
+      let bad = outcomes.indices.filter { outcomes[$0]?.bytes != 64 << 10 }
+      let log = mount.process.standardErrorSoFar
+      if limits.hard > Self.files {
+        scene.expect(bad.isEmpty, "\(bad.count) failed: \(bad.prefix(3).map { outcomes[$0] })")
+        scene.expect(!log.contains("open at once"), "a warning where there is enough")
+      } else {
+        scene.expect(!bad.isEmpty, "that many descriptors are no matter any more: the test is of no use")
+        scene.expect(log.contains("only \(limits.hard) files can be open at once"), "it does not say so")
+        scene.expect(log.contains("open files"), "it does not say what failed")
+      }
+      // With what was closed there is room again.
+      for number in bad.prefix(20) {
+        let isWhole = eventually(timeout: FaultRun.bound, interval: 0.2) {
+          Reader.read(mount.file("\(number).bin"), pattern: "/\(number).bin").bytes == 64 << 10
+        }
+        scene.expect(isWhole, "\(number).bin stays unreadable")
+      }
+    }
+  }
+}
