@@ -56,6 +56,76 @@ import Testing
     bench.expectBytes(inode, 0, Int(Self.size), of: "a.mp4")
   }
 
+  /// Two entries of one resource, complete, and open under their inodes.
+  private func shared() throws -> (bench: Bench, a: Inode, b: Inode) {
+    var second = Bench.entry("b.mp4", 1)
+    second.urls = Bench.entry("a.mp4", 1).urls
+    let bench = try Bench(
+      [Bench.entry("a.mp4", 1), second], [second.urls[0]: FakeResource(name: "a.mp4", size: Self.size)])
+    let a = try completed(bench)
+    return (bench, a, try bench.opened("b.mp4"))
+  }
+
+  /// An open of `inode` that the mount cannot answer, as open handles read from a copy: answered by a renewal.
+  private func conflictingOpen(_ bench: Bench, _ inode: Inode) throws {
+    let ticket = bench.open(inode)
+    #expect(bench.port.take(ticket) == .opened(directIO: false))
+    bench.system.renew(inode, ticket: ticket)
+    #expect(bench.answer(ticket) == .error(.stale))
+  }
+
+  @Test("A new inode for one of two names costs the reader of the other nothing: not what it waits for, not its handle")
+  func renewedBesideAReader() throws {
+    let (bench, a, b) = try shared()
+    var isCleared = false
+    bench.system.engine.clear(try #require(bench.content(a))) {}
+    isCleared = bench.run(until: 10) { !bench.isComplete("a.mp4") }
+    #expect(isCleared)
+    bench.service.resources[Bench.entry("a.mp4", 1).urls[0]]?.rate = 50_000
+    let parked = bench.read(b, 500_000, 4096)
+    #expect(bench.port.reply(to: parked) == nil)
+    try conflictingOpen(bench, a)
+    try conflictingOpen(bench, a)  // one that was under way at the same time
+    #expect(bench.port.invalidated == ["a.mp4"])
+    guard case .data(let bytes)? = bench.answer(parked) else {
+      Issue.record("the reader of the other name: \(String(describing: bench.port.reply(to: parked)))")
+      return
+    }
+    #expect(Pattern.check(bytes, name: "a.mp4", generation: 1, offset: 500_000) == nil)
+    let new = try bench.opened("a.mp4")
+    #expect(new != a)
+    #expect(try bench.inode("b.mp4") == b)
+    for inode in [new, b] { bench.expectBytes(inode, 0, Int(Self.size), of: "a.mp4") }
+    #expect(bench.content(new) === bench.content(b))
+    // The handle on the old inode is closed; all is put away in the end.
+    for inode in [a, b, new] { bench.system.release(inode) }
+    #expect(bench.run(until: 120) { bench.engine.table.withLock { $0.contents.isEmpty } })
+    guard case .attributes(let attributes) = bench.answer(bench.stat(a)) else {
+      Issue.record("a handle's fstat on the old inode")
+      return
+    }
+    #expect(attributes.size == Self.size)
+  }
+
+  @Test(
+    "A copy that a user changed: every name gets a new inode; who reads under an old one has stored bytes or ESTALE")
+  func touchedBesideAReader() throws {
+    let (bench, a, b) = try shared()
+    let file = try FileDescriptor.open(bench.folder + "/library/a.mp4", O_WRONLY)
+    let bytes = [UInt8](repeating: 0x55, count: 4096)
+    #expect(pwrite(file.rawValue, bytes, bytes.count, 0) == bytes.count)
+    let open = bench.open(a)  // seen now
+    let parked = bench.read(b, 500_000, 4096)
+    #expect(bench.answer(open) == .error(.stale))
+    #expect(bench.answer(parked) == .error(.stale))
+    for (name, old) in [("a.mp4", a), ("b.mp4", b)] {
+      #expect(bench.answer(bench.open(old)) == .error(.stale))
+      let new = try bench.opened(name)
+      #expect(new != old)
+      bench.expectBytes(new, 0, Int(Self.size), of: "a.mp4")
+    }
+  }
+
   @Test("A wrong checksum costs one more fetch in a mount, not one after each time that the file was put away")
   func wrongChecksumsAreRemembered() throws {
     let bench = try Bench(

@@ -220,6 +220,25 @@ import Testing
       ])
   }
 
+  @Test func oneOfSeveralEntriesGetsAnotherInode() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a", 1), line("b", 1), line("c", 2)])
+    let before = try ["a", "b", "c"].map { try catalog.look($0)?.inode ?? 0 }
+    #expect(try catalog.renumber(before[0], of: key(1)) == nil, "nothing is known of it")
+    try catalog.apply([.learned(record(100, 1))], durably: false)
+    #expect(try catalog.renumber(before[2], of: key(1)) == nil, "another resource's")
+    let change = try #require(try catalog.renumber(before[0], of: key(1)))
+    #expect(change.old == before[0] && change.name == "a")
+    #expect(try ["a", "b", "c"].map { try catalog.look($0)?.inode ?? 0 } == [change.new] + before[1...])
+    #expect(try catalog.superseded(inode: before[0])?.1.id == 100)
+    #expect(try catalog.generation(current: key(1))?.state == .partial)
+    #expect(try catalog.renumber(before[0], of: key(1)) == nil, "it was an entry's, and is no longer")
+    // Its old inodes go with the generation.
+    try catalog.apply([.forgotten(generation: 100)], durably: false)
+    #expect(try catalog.superseded(inode: before[0]) == nil)
+  }
+
   @Test func allThatIsTouchedIsPagedThrough() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()

@@ -32,7 +32,7 @@ final class Engine: @unchecked Sendable {
     /// Its bytes are gone; it can be fetched again.
     case thaw(Content)
     /// Its inode cannot be opened any more: give it another one, and answer the open, which is counted, with ESTALE.
-    case renew(Content, Ticket)
+    case renew(Content, Inode, Ticket)
     /// It is verified and in the library.
     case completed(Content)
     /// It is whole, but not what it should be, or it cannot be placed.
@@ -251,7 +251,7 @@ final class Engine: @unchecked Sendable {
       let source = source(of: content)
       dirty.insert(source.key)
       carryOutPostponed(source)
-    case .renew(let content, let ticket): renew(content, ticket)
+    case .renew(let content, let inode, let ticket): renew(content, inode, ticket)
     case .completed(let content):
       let source = source(of: content)
       source.continues = false

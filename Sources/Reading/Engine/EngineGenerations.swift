@@ -217,22 +217,43 @@ extension Engine {
     }
   }
 
-  /// Gives a content that is open from a copy that will not do any more new inodes, under which it is fetched again. An
-  /// open of the old one is uncounted and answered with ESTALE: the kernel then looks the name up again.
-  func renew(_ content: Content, _ ticket: Ticket) {
+  /// Answers an open of `inode` with ESTALE, and uncounts it, when its file has another inode under which it can be opened:
+  /// the kernel then looks the name up again.
+  ///
+  /// A copy that a user changed may have left its bytes in the page cache, under every inode of the resource: all get new
+  /// ones, for a new content. Else only this one is of no more use (its open handles read from a copy that is gone); who
+  /// reads the resource under another name goes on.
+  func renew(_ content: Content, _ inode: Inode, _ ticket: Ticket) {
     let source = source(of: content)
-    let (isOld, generation) = content.guarded.withLock { guarded in
+    let (isOld, isTouched, generation) = content.guarded.withLock { guarded in
       guarded.state.opens -= 1
-      return (guarded.state.isSuperseded, guarded.generation)
+      return (guarded.state.isSuperseded, guarded.isTouched, guarded.generation)
     }
-    if !isOld, source.content === content, let generation {
+    if isOld || source.content !== content {
+      dropIfUnused(content)
+    } else if isTouched, let generation {
       let same = GenerationCheck.Identity(
         validators: generation.validators, size: generation.size, mediaType: generation.mediaType)
       _ = supersede(source, by: same, nil)  // where it fails it has told why; the open fails all the same
     } else {
-      dropIfUnused(content)
+      renumber(content, inode)
     }
     port.reply(ticket, error: .stale)
+  }
+
+  /// Another inode for the same content.
+  private func renumber(_ content: Content, _ inode: Inode) {
+    do {
+      // nil: another open was faster, or the entry is no longer listed.
+      guard let change = try store.catalog.renumber(inode, of: content.key) else { return }
+      table.withLock { table in
+        if table.current[content.key] === content { table.contents[change.new] = content }
+      }
+      port.invalidate(parent: change.parent, name: change.name)
+      Log.info("\(content.path): a new inode, as open handles of the old one read from a copy that is gone")
+    } catch {
+      Log.error("\(content.path): it cannot be given a new inode, so it cannot be opened for now: \(error.message)")
+    }
   }
 
   /// Gives a name its extension, from the next mount on: players choose by it.

@@ -193,7 +193,7 @@ public final class MediaFileSystem: Sendable {
       if case .failed = answer { isCounted = false }
       // What the kernel remembers of this inode may be what a user made of the copy: the origin's bytes get another one.
       if content.guarded.withLock({ $0.isTouched && !$0.state.isSuperseded }), isCounted {
-        engine.post(.renew(content, ticket))
+        engine.post(.renew(content, inode, ticket))
         return .parked
       }
       if !isComplete { engine.post(.opened(content)) }
@@ -210,7 +210,7 @@ public final class MediaFileSystem: Sendable {
     guard let content = engine.table.withLock({ $0.contents[inode] }) else {
       return engine.port.reply(ticket, error: .stale)
     }
-    engine.post(.renew(content, ticket))
+    engine.post(.renew(content, inode, ticket))
   }
 
   /// Reads into `buffer` (as long as the request): `.now(count)` bytes are there, fewer than asked only at the end.

@@ -33,7 +33,7 @@ public enum CatalogChange: Sendable {
   case forgotten(generation: Int64)
 }
 
-/// An entry whose resource changed: the kernel is to forget the old inode.
+/// An entry that has another inode now, as a rule because its resource changed: the kernel is to forget the old one.
 public struct Renumbered: Sendable, Equatable {
   /// The folder it lies in.
   public var parent: Inode
@@ -240,8 +240,18 @@ extension Catalog {
     }
   }
 
+  /// Gives the one entry of `key` that has it another inode, durably; its generation, and the inodes of other entries,
+  /// stay. Nil when no listed entry has it (any more), or nothing is known of the resource.
+  public func renumber(_ inode: Inode, of key: ResourceKey) throws(StoreError) -> Renumbered? {
+    let columns = ResourceKeyColumns(key)
+    return try write(durably: true) { (connection) throws(StoreError) in
+      guard let generation = try currentID(of: columns, on: connection) else { return nil }
+      return try renumber(columns, from: generation, only: inode, on: connection).first
+    }
+  }
+
   private func renumber(
-    _ key: ResourceKeyColumns, from old: Int64, on connection: SQLiteConnection
+    _ key: ResourceKeyColumns, from old: Int64, only inode: Inode? = nil, on connection: SQLiteConnection
   ) throws(StoreError) -> [Renumbered] {
     // Read to the end before the rows are changed: an UPDATE under a running SELECT may show a row twice.
     var entries: [(id: Int64, change: Renumbered, isListed: Bool)] = []
@@ -252,6 +262,7 @@ extension Catalog {
       let change = Renumbered(
         parent: Inode(bitPattern: statement.integer(2)), name: statement.text(3),
         old: Inode(bitPattern: statement.integer(1)), new: 0)
+      if let inode, inode != change.old { continue }
       entries.append((statement.integer(0), change, statement.integer(4) == 1))
     }
     guard !entries.isEmpty else { return [] }
