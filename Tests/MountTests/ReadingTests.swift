@@ -128,6 +128,42 @@ extension Tests {
       #expect(failures.withLock { $0 } == [], "seed \(seed)")
     }
 
+    @Test("what was read once is not asked for again, whoever opens the file: the page cache outlives handles")
+    func cached() throws {
+      let mount = try RealMount(Tree.sound)
+      defer { mount.end() }
+      try mount.writeReference(Tree.plain, "ref")
+      func reads() -> Int { mount.fileSystem.state.withLock { $0.reads } }
+      #expect(mount.sh("cmp plain.bin $REF/ref").output == "")
+      #expect(eventually { mount.fileSystem.state.withLock { $0.opens == $0.releases } })
+      let before = reads()
+      #expect(before > 0)
+      for _ in 0..<3 { #expect(mount.sh("cmp plain.bin $REF/ref").output == "") }
+      #expect(reads() == before)
+    }
+
+    @Test("files that are read ahead and wait take nothing from others: forty of them, and one that is read")
+    func parkedReadAhead() throws {
+      let stuck = (0..<40).map {
+        Tree.Node(inode: 300 + UInt64($0), parent: 1, name: "stuck \($0)", size: 1 << 20, behaviour: .stuck)
+      }
+      let mount = try RealMount(Tree.sound + stuck)
+      let readers = stuck.map { node in
+        OwnedThread(name: "stuck") {
+          let descriptor = open("\(mount.path)/\(node.name)", O_RDONLY)
+          var buffer = [UInt8](repeating: 0, count: 4096)
+          if pread(descriptor, &buffer, buffer.count, 0) >= 0 { Issue.record("\(node.name) was read") }
+          close(descriptor)
+        }
+      }
+      let waiting = { mount.fileSystem.state.withLock { state in Set(state.parked.values.compactMap(\.inode)).count } }
+      #expect(eventually { waiting() == stuck.count }, "\(waiting()) of them came through to the server")
+      let other = Program.run("exec cat \(mount.path)/plain.bin >/dev/null")
+      #expect(other.status == 0, "a file that could be read at once waits behind others")
+      mount.end()
+      for reader in readers { reader.join() }
+    }
+
     @Test("errors reach the program; one that the kernel would drop becomes EIO")
     func errors() throws {
       let mount = try RealMount(Tree.unsound)

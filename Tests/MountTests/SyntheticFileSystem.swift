@@ -65,6 +65,9 @@ final class SyntheticFileSystem: Served {
     case read(Inode, Int64, Int)
     case attributes(Inode)
     case open(Inode)
+
+    /// Whose bytes are waited for, if any are.
+    var inode: Inode? { if case .read(let inode, _, _) = self { inode } else { nil } }
   }
 
   struct State {
