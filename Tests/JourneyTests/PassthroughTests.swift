@@ -122,6 +122,34 @@ import Testing
       }
     }
   }
+
+  @Test(arguments: Traveller.all) func aCopyThatGoesUnderTwoNames(_ traveller: Traveller) throws {
+    try withJourney(traveller) { journey in
+      try withOrigin { origin in
+        origin.add("/film.bin", size: Self.size)
+        try journey.original("film.bin", size: Self.size)
+        let url = origin.url("/film.bin")
+        try journey.mount("\(url)\n\(url)\n  out=twin.bin\n", "--continue", "always")
+        try compare(journey)
+        try journey.wait(for: "complete", "film.bin")
+        let holder = try hold(journey, until: "go")
+        defer { holder.terminate() }
+        try #require(holder.waitForOutput("holding", timeout: 100), "\(holder.standardErrorSoFar)")
+        try journey.succeed(["rm", "-f", journey.kept("film.bin")])
+        origin.configure { $0.lineRate = 1e6 }
+        let before = origin.log.bytesSent(of: "/film.bin")
+        let reader = try journey.start(["cmp", journey.at("twin.bin"), journey.folder.file("originals/film.bin")])
+        defer { reader.terminate() }
+        try waitUntil(timeout: 60, "the twin to be fetched") { origin.log.bytesSent(of: "/film.bin") > before }
+        // An open of the first name, which open handles read from the copy that is gone, while the other is being read.
+        try compare(journey)
+        let end = try #require(reader.wait(timeout: 100), "the twin's reader hangs")
+        #expect(end.succeeded, "\(end.errors)")
+        try journey.folder.write("", to: "go")
+        #expect(holder.waitForOutput("same", timeout: 100), "\(holder.standardErrorSoFar)")
+      }
+    }
+  }
 }
 
 /// Whether the kernel is 6.9 or later.
