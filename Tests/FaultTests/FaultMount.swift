@@ -62,6 +62,14 @@ final class FaultMount: Sendable {
     return try JSONDecoder().decode(Status.self, from: Data(result.standardOutput))
   }
 
+  /// The server's process; never 0 or less, which would be a group to kill(2).
+  func server() throws -> Int32 {
+    guard let process = try status().pid, process > 0 else {
+      throw MountFailure(description: "status knows no server: " + self.process.standardErrorSoFar)
+    }
+    return process
+  }
+
   func status(of name: String) throws -> Status.File {
     guard let file = try status().files.first(where: { $0.path == name }) else {
       throw MountFailure(description: "status does not know \(name)")

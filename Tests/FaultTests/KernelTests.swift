@@ -56,7 +56,7 @@ struct KernelTests {
       stage.origin.configure { $0.connectionRate = 1e6 }
       stage.origin.decide { $0.firstByte >= 32 << 20 ? [.stallBeforeHeaders] : [] }
     } _: { scene in
-      let server = try scene.mount.status().pid ?? 0
+      let server = try scene.mount.server()
       let path = scene.file
       let readers = try [0, 40 << 20].map { offset in
         try BackgroundProcess(["tail", "-c", "+\(offset + 1)", path])
@@ -164,7 +164,7 @@ struct KernelTests {
       stage.manifest = (0..<500).map { "http://127.0.0.1:1/f\($0).bin\n" }.joined() + stage.manifest
     } _: { scene in
       scene.readUntilWhole(size: 1 << 20)
-      let server = try scene.mount.status().pid ?? 0
+      let server = try scene.mount.server()
       let path = scene.file
       let folder = scene.mount.path
       let round = { @Sendable (number: Int) -> Int in
