@@ -38,8 +38,12 @@ public struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringCo
   public static let noData = Errno(rawValue: ENODATA)
   /// Interrupted.
   public static let interrupted = Errno(rawValue: EINTR)
-  /// No space left.
+  /// No space left on the disk.
   public static let noSpace = Errno(rawValue: ENOSPC)
+  /// Over the quota.
+  public static let quota = Errno(rawValue: EDQUOT)
+  /// The file would become too large.
+  public static let fileTooLarge = Errno(rawValue: EFBIG)
   /// It exists already.
   public static let exists = Errno(rawValue: EEXIST)
   /// Invalid argument.
@@ -48,4 +52,9 @@ public struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringCo
   public static let range = Errno(rawValue: ERANGE)
   /// The two paths are on different filesystems.
   public static let crossDevice = Errno(rawValue: EXDEV)
+
+  /// Whether there is no room: on the disk, or in what the user may have of it.
+  public var isFullDisk: Bool { self == .noSpace || self == .quota }
+  /// Whether it speaks of the disk as a whole, not of the one file that met it.
+  public var isOfDisk: Bool { isFullDisk || self == .io || self == .readOnly }
 }

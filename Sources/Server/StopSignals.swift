@@ -4,7 +4,8 @@ import Glibc
 /// The signals that ask the server to end: SIGTERM, SIGINT and SIGHUP.
 ///
 /// They are blocked in every thread and taken by one thread of their own with sigwait(3), so that what they set off may take
-/// locks and allocate, which a signal handler must not. SIGPIPE is ignored: a closed socket is an error of its write.
+/// locks and allocate, which a signal handler must not. SIGPIPE and SIGXFSZ are ignored: a closed socket, or a file beyond its limit, is
+/// an error of its write.
 public enum StopSignals {
   private static func set() -> sigset_t {
     var set = sigset_t()
@@ -18,6 +19,7 @@ public enum StopSignals {
     var set = set()
     pthread_sigmask(SIG_BLOCK, &set, nil)
     signal(SIGPIPE, SIG_IGN)
+    signal(SIGXFSZ, SIG_IGN)
   }
 
   /// Starts the thread, which calls `handler` with the signal's number each time one comes.

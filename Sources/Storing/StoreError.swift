@@ -29,6 +29,15 @@ public struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
     self.message = message
   }
 
+  /// The nearest errno.
+  public var errno: Errno {
+    switch kind {
+    case .io(let error): error
+    case .full: .noSpace
+    case .busy, .newer, .corrupt, .invalid: .invalid
+    }
+  }
+
   /// The message.
   public var description: String { message }
 }

@@ -79,6 +79,48 @@ import Testing
     }
   }
 
+  /// A kill in the midst of placing on another disk, which is not mounted at the next start: nothing is given up, and
+  /// nothing lands under the bare mountpoint. With the disk back it is placed, once.
+  @Test(arguments: ["before the copy", "within the copy", "before the commit"])
+  func aCrashAndTheDiskIsNotMounted(_ moment: String) throws {
+    try withOtherFilesystem { other in
+      let fixture = try LibraryFixture(across: other)
+      let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
+      let id = try catalog.nextID()
+      let partial = try fixture.partial(id, bytes)
+      let all = ByteRangeSet(ByteRange(0, size))
+      let generation = GenerationRecord(id: id, key: key(1), validators: Validators(), size: size, mediaType: nil)
+      try catalog.apply([.learned(generation), .extents(generation: id, stored: all, synced: all)], durably: true)
+      func place(in library: LibraryFolder, broken: Bool) throws(StoreError) -> Placement {
+        try library.place(
+          partial, as: "a/b.mp3", size: size, modified: nil, isCancelled: { broken && moment == "within the copy" }
+        ) { (path) throws(StoreError) in
+          try catalog.apply([.placing(generation: id, path: path)], durably: true)
+          if broken, moment == "before the copy" { throw StoreError(kind: .full, message: "killed") }
+        }
+      }
+      let broken = failure { () throws(StoreError) in _ = try place(in: fixture.library, broken: true) }
+      #expect((broken == nil) == (moment == "before the commit"))
+
+      let path = other.path + "/library"
+      try #require(rename(path, other.path + "/unmounted") == 0)
+      let bare = try LibraryFolder(path)
+      try StoreRecovery.run(catalog: catalog, folder: fixture.store, library: bare)
+      let kept = try #require(try catalog.generation(id))
+      #expect(kept.state == .partial && kept.stored == all && kept.synced == all && kept.continues)
+      #expect(try fixture.store.partialIDs() == [id])
+      #expect(try Folder.open(path).names().isEmpty)
+
+      try #require(rmdir(path) == 0 && rename(other.path + "/unmounted", path) == 0)
+      let library = try LibraryFolder(path)
+      try StoreRecovery.run(catalog: catalog, folder: fixture.store, library: library)
+      let placed = try place(in: library, broken: false)
+      #expect(placed.adopted == (moment == "before the commit") && placed.copy.path == "a/b.mp3")
+      #expect(try Folder.open(path + "/a").names() == ["b.mp3"])
+      try catalog.close()
+    }
+  }
+
   @Test func aCopyThatIsBrokenOffLeavesNothing() throws {
     try withOtherFilesystem { other in
       let fixture = try LibraryFixture(across: other)

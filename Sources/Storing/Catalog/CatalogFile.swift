@@ -134,6 +134,6 @@ enum CatalogFile {
   }
 
   private static func io(_ error: Errno, _ doing: String, _ path: String) -> StoreError {
-    StoreError(error == .noSpace ? .full : .io(error), "cannot \(doing) \(path): \(error)")
+    StoreError(error.isFullDisk ? .full : .io(error), "cannot \(doing) \(path): \(error)")
   }
 }

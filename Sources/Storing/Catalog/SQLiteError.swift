@@ -20,7 +20,7 @@ extension StoreError {
       return StoreError(.io(Errno(rawValue: 12)), what)  // ENOMEM
     default:
       let reason = Errno(rawValue: system)
-      if reason == .noSpace || reason.rawValue == 122 {  // EDQUOT
+      if reason.isFullDisk {
         return StoreError(.full, "\(what): \(reason); make room on its disk")
       }
       if system != 0 { return StoreError(.io(reason), "\(what): \(reason)") }

@@ -9,9 +9,9 @@ import Glibc
 /// they go to the disk and may block. The descriptor lives as long as the object, also after ``remove()`` or after the
 /// library took the file over: readers go on with it.
 public final class PartialFile: Sendable {
-  /// Syncing's memory, behind `syncing`, which is not held over a call.
+  /// What syncs have brought so far.
   private struct Syncing {
-    var nameIsDurable: Bool
+    var nameIsDurable = false
     var failure: Errno?
   }
 
@@ -19,7 +19,9 @@ public final class PartialFile: Sendable {
   public let id: Int64
   let folder: StoreFolder
   let descriptor: FileDescriptor
-  private let syncing: Lock<Syncing>
+  /// Held over the call: of two syncs at once the kernel would tell one of a failed write-back, and the other that all is
+  /// well. Only the threads that sync ever wait for it.
+  private let syncing = Lock(Syncing())
 
   /// Its path below the store's folder.
   var name: String { PartialFile.name(of: id) }
@@ -32,15 +34,13 @@ public final class PartialFile: Sendable {
   public init(in folder: StoreFolder, id: Int64, create: Bool) throws(StoreError) {
     self.id = id
     self.folder = folder
-    var isNew = false
     let status: stat
     do throws(Errno) {
-      descriptor = try PartialFile.open(PartialFile.name(of: id), in: folder, create: create, isNew: &isNew)
+      descriptor = try PartialFile.open(PartialFile.name(of: id), in: folder, create: create)
       status = try descriptor.status()
     } catch {
       throw .file(error, "cannot open the partial file \(folder.path)/\(PartialFile.name(of: id))")
     }
-    syncing = Lock(Syncing(nameIsDurable: !isNew, failure: nil))
     guard status.isPlainFile else {
       throw StoreError(
         kind: .corrupt, message: "\(folder.path)/\(PartialFile.name(of: id)) is \(status.kindName), no file: remove it")
@@ -48,7 +48,7 @@ public final class PartialFile: Sendable {
   }
 
   private static func open(
-    _ name: String, in folder: StoreFolder, create: Bool, isNew: inout Bool
+    _ name: String, in folder: StoreFolder, create: Bool
   ) throws(Errno) -> FileDescriptor {
     do throws(Errno) {
       return try folder.directory.file(name, O_RDWR)
@@ -57,7 +57,6 @@ public final class PartialFile: Sendable {
     }
     // The folder may have been removed by hand since the store was opened.
     _ = try folder.directory.makeFolder(StoreFolder.partials, mode: 0o700)
-    isNew = true
     return try folder.directory.file(name, O_RDWR | O_CREAT)
   }
 
@@ -72,23 +71,37 @@ public final class PartialFile: Sendable {
     try descriptor.writeFully(bytes, at: offset)
   }
 
-  /// fdatasync(2); and, the first time for a new file, fsync(2) of the folder, or a power loss could take the name.
+  /// fdatasync(2); and, the first time, fsync(2) of the folder, or a power loss could take the name (also that of a file
+  /// which a killed server made).
   ///
   /// Once it failed, each later call throws the same: the kernel reports a failed write-back once and may drop the
   /// pages, so a second try that succeeds proves nothing. Nothing written since the last success may be claimed; open
   /// the file anew.
   public func syncData() throws(Errno) {
-    let (nameIsDurable, failure) = syncing.withLock { ($0.nameIsDurable, $0.failure) }
-    if let failure { throw failure }
-    do throws(Errno) {
-      try descriptor.syncData()
-      if !nameIsDurable { try folder.syncPartials() }
-    } catch {
-      syncing.withLock { $0.failure = error }
-      throw error
-    }
-    if !nameIsDurable { syncing.withLock { $0.nameIsDurable = true } }
+    try sync { (descriptor) throws(Errno) in try descriptor.syncData() }
   }
+
+  /// fsync(2), under the same rules: the attributes are on the disk, too.
+  func syncAll() throws(Errno) {
+    try sync { (descriptor) throws(Errno) in try descriptor.sync() }
+  }
+
+  private func sync(_ call: (borrowing FileDescriptor) throws(Errno) -> Void) throws(Errno) {
+    try syncing.withLock { (syncing) throws(Errno) in
+      if let failure = syncing.failure { throw failure }
+      do throws(Errno) {
+        try call(descriptor)
+        if !syncing.nameIsDurable { try folder.syncPartials() }
+      } catch {
+        syncing.failure = error
+        throw error
+      }
+      syncing.nameIsDurable = true
+    }
+  }
+
+  /// Why a sync failed; nil while none has.
+  public var syncFailure: Errno? { syncing.withLock { $0.failure } }
 
   /// Gives the space of `range` back (fallocate(2), FALLOC_FL_PUNCH_HOLE); its bytes read as zeros then. False when the
   /// filesystem has no holes (EOPNOTSUPP): the bytes and their space stay, until the file is removed. Either way they

@@ -40,6 +40,7 @@ extension LibraryFolder {
     let wanted = try LibraryPath(relativePath)
     let target = try reach(wanted.folders)
     try prepare(partial.descriptor, size: size, modified: modified, name: relativePath)
+    try calling("cannot sync what is stored of “\(relativePath)”") { () throws(Errno) in try partial.syncAll() }
 
     var source = MoveSource(folder: partial.folder.directory.descriptor.rawValue, name: partial.name)
     var incoming: IncomingCopy?
@@ -78,6 +79,7 @@ extension LibraryFolder {
         incoming = copy
         try copy.fill(from: partial, size: size, isCancelled: isCancelled)
         try prepare(copy.descriptor, size: size, modified: modified, name: relativePath)
+        try calling("cannot sync the copy of “\(relativePath)”") { () throws(Errno) in try copy.descriptor.sync() }
         source = MoveSource(folder: copy.folder.descriptor.rawValue, name: copy.name)
       }
     }
@@ -111,7 +113,7 @@ extension LibraryFolder {
     }
   }
 
-  /// Gives a file the copy's mode and mtime, and syncs it. Throws `.corrupt` when it is not `size` bytes long.
+  /// Gives a file the copy's mode and mtime, not yet synced. Throws `.corrupt` when it is not `size` bytes long.
   private func prepare(
     _ file: borrowing FileDescriptor, size: Int64, modified: Int64?, name: String
   ) throws(StoreError) {
@@ -127,7 +129,6 @@ extension LibraryFolder {
         let times = [timespec(tv_sec: 0, tv_nsec: omittedTime), timespec(tv_sec: Int(modified), tv_nsec: 0)]
         try setting("mtime", of: name) { futimens(file.rawValue, times) }
       }
-      try file.sync()
     }
   }
 
