@@ -66,8 +66,8 @@ import Testing
       #expect(found.status == 1 && found.output.contains(DamageFixture.part), "\(found.output)\(found.errors)")
       try fixture.start()
       let failed = fixture.readAll()
-      let isFile = ["missing", "shorter", "empty", "hole"].contains(damage)
-      #expect(failed.keys.sorted() == (isFile ? [] : [DamageFixture.part]), "\(failed)")
+      // What cannot be opened is played without being stored.
+      #expect(failed.isEmpty, "\(failed)")
       try fixture.store.unmount()
       #expect(try readFile(outside) == Array("a secret of another place".utf8))
       _ = try fixture.store.verify(["--repair"])

@@ -30,7 +30,7 @@ final class DiskShim: @unchecked Sendable {
   // The fields' places, in words: struct disk_control.
   private static let done = Kind.allCases.count
   private static let killKind = 2 * Kind.allCases.count
-  private static let words = 2 * Kind.allCases.count + 7
+  private static let words = 2 * Kind.allCases.count + 8
 
   /// The control page in `folder`, for the store at `store`.
   init(in folder: TemporaryFolder, store: String) throws {
@@ -88,4 +88,10 @@ final class DiskShim: @unchecked Sendable {
 
   /// Shows the server a wall clock that is that many seconds ahead.
   func moveClock(_ seconds: Int64) { page[Self.killKind + 6] = seconds }
+
+  /// Whether a sync that fails loses what was written to its partial file since the last one: Linux may drop it.
+  var losesUnsynced: Bool {
+    get { page[Self.killKind + 7] != 0 }
+    set { page[Self.killKind + 7] = newValue ? 1 : 0 }
+  }
 }

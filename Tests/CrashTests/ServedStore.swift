@@ -29,12 +29,12 @@ final class ServedStore: Sendable {
     try folder.write(files.map { "\($0.url)\n  out=\($0.name)\n\(options)" }.joined(), to: "urls.txt")
   }
 
-  /// Starts a server; false when it died before the mount was ready (see ``errors``).
-  func start(_ options: [String] = [], shimmed: Bool = true) throws -> Bool {
+  /// Starts a server; false when it died before the mount was ready (see ``errors``). `wrapper`: a command to run it by.
+  func start(_ options: [String] = [], shimmed: Bool = true, wrapper: [String] = []) throws -> Bool {
     var environment = environment
     if shimmed { environment.merge(shim.environment) { _, new in new } }
     let arguments =
-      [
+      wrapper + [
         builtProduct("mediafs"), "mount", mountpoint, "--manifest", manifest, "--store", store, "--foreground",
         "--min-free", "0",
       ] + options
@@ -89,6 +89,13 @@ final class ServedStore: Sendable {
   func verify(_ options: [String] = []) throws -> CommandResult {
     try Command.run(
       [builtProduct("mediafs"), "verify", mountpoint] + options, environment: environment, timeout: 300)
+  }
+
+  /// Has the kernel forget what it read of a file in the mount: the next read asks the server.
+  func forgetPages(_ name: String) throws(Errno) {
+    let file = try FileDescriptor.open("\(mountpoint)/\(name)", O_RDONLY)
+    let error = posix_fadvise(file.rawValue, 0, 0, POSIX_FADV_DONTNEED)
+    if error != 0 { throw Errno(rawValue: error) }
   }
 
   /// The whole of a file, through the mount.

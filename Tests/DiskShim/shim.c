@@ -183,6 +183,45 @@ static void end(void) {
   errno = saved;
 }
 
+// What was written to partial files and not synced since, while `loses_unsynced` is set.
+static struct {
+  uint64_t inode;
+  int64_t offset;
+  size_t length;
+} unsynced[1 << 16];
+static size_t unsynced_count;
+static pthread_mutex_t losing = PTHREAD_MUTEX_INITIALIZER;
+
+static void remember_unsynced(int file, int64_t offset, size_t length) {
+  pthread_mutex_lock(&losing);
+  if (unsynced_count == sizeof unsynced / sizeof *unsynced) abort();
+  unsynced[unsynced_count].inode = inode_of(file);
+  unsynced[unsynced_count].offset = offset;
+  unsynced[unsynced_count++].length = length;
+  pthread_mutex_unlock(&losing);
+}
+
+// After a sync: what was written before is safe, or lost.
+static void settle_unsynced(int file, bool is_lost) {
+  static const char zeros[1 << 16];
+  uint64_t inode = inode_of(file);
+  pthread_mutex_lock(&losing);
+  size_t kept = 0;
+  for (size_t i = 0; i < unsynced_count; i++) {
+    if (unsynced[i].inode != inode) {
+      unsynced[kept++] = unsynced[i];
+      continue;
+    }
+    for (size_t done = 0; is_lost && done < unsynced[i].length; done += sizeof zeros) {
+      size_t rest = unsynced[i].length - done;
+      size_t count = rest < sizeof zeros ? rest : sizeof zeros;
+      if (syscall(SYS_pwrite64, file, zeros, count, unsynced[i].offset + (int64_t)done) != (ssize_t)count) abort();
+    }
+  }
+  unsynced_count = kept;
+  pthread_mutex_unlock(&losing);
+}
+
 typedef ssize_t (*write_function)(int, const void *, size_t, off64_t);
 
 static ssize_t shimmed_write(int file, const void *bytes, size_t length, off64_t offset, write_function real) {
@@ -197,6 +236,7 @@ static ssize_t shimmed_write(int file, const void *bytes, size_t length, off64_t
   }
   begin();
   ssize_t count = real(file, bytes, phase == DISK_HALF ? length / 2 : length, offset);
+  if (count > 0 && kind == DISK_PARTIAL && control->loses_unsynced) remember_unsynced(file, offset, (size_t)count);
   if (count > 0 && record_file >= 0) note(WRITE, path, "", inode_of(file), offset, bytes, (size_t)count);
   end();
   leave(kind, phase);
@@ -241,6 +281,7 @@ static int shimmed_sync(int file, int (*real)(int)) {
   char path[PATH_MAX];
   if (!control || !path_of(file, NULL, path)) return real(file);
   int phase, error = enter(DISK_SYNC, &phase);
+  if (control->loses_unsynced && starts(path, "partial/")) settle_unsynced(file, error != 0);
   if (error) {
     leave(DISK_SYNC, -1);
     errno = error;

@@ -41,7 +41,7 @@ import Testing
     let bench = try Bench(FakeResource(name: "a.mp4", size: size))
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
-    bench.engine.keeper.storeFailed(.noSpace)
+    bench.engine.keeper.storeFailed()
     let before = try #require(bench.content(inode)).guarded.withLock { $0.state.stored.count }
     bench.expectBytes(inode, 5 * Self.megabyte, 200_000, of: "a.mp4")
     let after = try #require(bench.content(inode)).guarded.withLock { $0.state.stored.count }
@@ -64,7 +64,7 @@ import Testing
     let bench = try Bench(entries, resources)
     let inodes = try (1...24).map { try bench.opened("\($0).mp4") }
     for round in 0..<24 {
-      bench.engine.keeper.storeFailed(.noSpace)
+      bench.engine.keeper.storeFailed()
       let offset = Int64(round) * Self.megabyte
       let tickets = inodes.map { bench.read($0, offset, 131072) }
       for (ticket, number) in zip(tickets, 1...) {

@@ -148,7 +148,7 @@ import Testing
       case 66..<67: clear(index)
       case 67..<68: bench.system.fetch([try bench.inode(files[index].name)])
       case 68..<69: try restart()
-      case 69..<70: bench.engine.keeper.storeFailed(.noSpace)
+      case 69..<70: bench.engine.keeper.storeFailed()
       case 70..<71: bench.run(Double.random(in: 0...60, using: &random), step: 0.1)
       case 71..<72: bench.system.reconnect()
       case 72..<73:

@@ -2,6 +2,7 @@ import Base
 import Glibc
 import Manifest
 import Storing
+import Synchronization
 
 /// The file that reads of a content are answered from: the partial file while it grows, the library's copy once complete.
 public final class ServedFile: Sendable {
@@ -10,6 +11,7 @@ public final class ServedFile: Sendable {
   private let copy: FileDescriptor?
   /// For pread(2); valid as long as this object.
   public let number: Int32
+  private let distrusted = Atomic<Bool>(false)
 
   init(partial: PartialFile) {
     self.partial = partial
@@ -24,7 +26,13 @@ public final class ServedFile: Sendable {
     self.copy = consume copy
   }
 
-  /// pread(2) until `buffer` is full; false when the file ends before or cannot be read: what was stored is gone.
+  /// Whether the disk lost what was written to it: another object has taken its place.
+  var isDistrusted: Bool { distrusted.load(ordering: .acquiring) }
+  /// What is read from it from now on counts for nothing.
+  func distrust() { distrusted.store(true, ordering: .releasing) }
+
+  /// pread(2) until `buffer` is full; false when the file ends before, cannot be read, or was not to be trusted by then:
+  /// what was stored is gone.
   func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
     var filled = 0
     while filled < buffer.count {
@@ -35,7 +43,7 @@ public final class ServedFile: Sendable {
         return false
       }
     }
-    return true
+    return !isDistrusted
   }
 }
 
@@ -83,6 +91,8 @@ final class Content: Sendable {
     var unsyncedSince: Instant?
     /// Whether its extents are on the way into the catalog.
     var isCommitting = false
+    /// Whether the catalog claims more than is stored: a sync failed, and so did telling the catalog.
+    var isOverclaimed = false
     /// Whether its file is being taken away: nothing may be written until that is done.
     var isFrozen = false
     /// Whether a user changed its completed copy: the inode's page cache may have what they made of it.
@@ -138,12 +148,25 @@ final class Content: Sendable {
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
       let isFilled = isInMemory ? fill(part, at: offset) : file?.fill(part, at: offset) ?? false
       guard isFilled else {
+        if file?.isDistrusted == true {
+          return read(at: offset, into: buffer, ticket: ticket, process: process, now: now)
+        }
         Log.error("\(path): \(count) stored bytes at \(offset) cannot be read from the store: \(Errno.current)")
         return .failed(.io)
       }
       return .now(count)
     case .park: return .parked
     case .fail(let error): return .failed(error)
+    }
+  }
+
+  /// Parks a read again that was to be answered, because what it waited for is not stored any more. False when it is, or
+  /// cannot be waited for.
+  func parkAgain(_ read: ParkedRead) -> Bool {
+    guarded.withLock { guarded in
+      if guarded.isAway || guarded.state.isSuperseded || guarded.state.has(read.range) { return false }
+      guarded.state.parkAgain(read)
+      return true
     }
   }
 

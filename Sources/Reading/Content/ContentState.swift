@@ -132,6 +132,9 @@ struct ContentState: Sendable {
     return releaseWhole()
   }
 
+  /// A read that was released, and whose bytes are gone before it was answered.
+  mutating func parkAgain(_ read: ParkedRead) { parkedReads.append(read) }
+
   /// `bytes` came and cannot be stored: they are kept in memory for a while. nil when there is no room even there.
   mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64) -> [ParkedRead]? {
     let range = ByteRange(at: offset, count: Int64(bytes.count))

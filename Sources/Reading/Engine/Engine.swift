@@ -37,6 +37,8 @@ final class Engine: @unchecked Sendable {
     case completed(Content)
     /// It is whole, but not what it should be, or it cannot be placed.
     case rejected(Content, message: String, isWrong: Bool)
+    /// Its disk lost what was not synced: that is missing again.
+    case distrusted(Content, message: String)
     /// Of what was played before this mount, everything up to this generation is under way.
     case resumedUntil(Int64)
     /// Drop every connection and ask anew: the network changed.
@@ -195,6 +197,7 @@ final class Engine: @unchecked Sendable {
       let source = source(of: content)
       if source.failure != nil { forgive(source) }
       source.retry.hurry()
+      source.cannotBeStored = false
       // It was played before and then put away, as it had failed.
       if content.guarded.withLock({ $0.phase == .partial && $0.generation?.continues == true }) {
         source.continues = true
@@ -205,6 +208,7 @@ final class Engine: @unchecked Sendable {
       let source = source(of: content)
       if source.failure != nil { forgive(source) }
       source.retry.hurry()
+      source.cannotBeStored = false
       source.isRequested = true
       refetched.remove(source.key)
       arm(source)
@@ -249,6 +253,7 @@ final class Engine: @unchecked Sendable {
       content.guarded.withLock { $0.isFrozen = false }
       keeper.markDirty(content)  // where it could not be taken away, it is still to be committed
       let source = source(of: content)
+      source.cannotBeStored = false
       dirty.insert(source.key)
       carryOutPostponed(source)
     case .renew(let content, let inode, let ticket): renew(content, inode, ticket)
@@ -262,6 +267,11 @@ final class Engine: @unchecked Sendable {
     case .rejected(let content, let message, let isWrong):
       let source = source(of: content)
       rejected(source, message: message, isWrong: isWrong, now)
+      carryOutPostponed(source)
+    case .distrusted(let content, let message):
+      let source = source(of: content)
+      source.lastMessage = message
+      dirty.insert(source.key)
       carryOutPostponed(source)
     case .resumedUntil(let id): resumeCursor = id
     case .reconnect: reconnect(now)
@@ -303,7 +313,7 @@ final class Engine: @unchecked Sendable {
 
   /// Forgets a resource that nobody uses; the catalog knows all that is worth knowing.
   private func putAway(_ source: Source) {
-    guard source.transfers.isEmpty, !source.continues || source.failure != nil else { return }
+    guard source.transfers.isEmpty, !source.continues || source.failure != nil || source.cannotBeStored else { return }
     let content = source.content
     let isIdle = table.withLock { table -> Bool in
       let idle = content.guarded.withLock { guarded -> Bool in

@@ -149,7 +149,7 @@ extension Engine {
       expire(source, oldest, now)
       releaseGone(content, processes)
     }
-    if !isFull { storeWhatIsKept(source) }
+    if !isUnstored(source) { storeWhatIsKept(source) }
     dropStalled(source, hasWaiters, now)
     let line = hosts[HostState.key(of: source.target.url)]?.line ?? LineEstimate()
     // One that has read so much in sequence and still waits is a copy, or a player whose origin holds it back.
@@ -165,7 +165,8 @@ extension Engine {
     let isBusy = hasWaiters || !source.transfers.isEmpty || (isRead && !content.guarded.withLock { $0.state.isWhole })
     // While an origin is away for long, the sweep looks often enough.
     let isDue = source.retry.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
-    return isBusy || (source.continues && source.failure == nil && !isAtLimit && isDue && !source.isWhole)
+    return isBusy
+      || (source.continues && source.failure == nil && !isAtLimit && !source.cannotBeStored && isDue && !source.isWhole)
   }
 
   /// P2: a stall that lasted the timeout ends the wait.

@@ -79,7 +79,7 @@ extension Engine {
         id: try store.catalog.nextID(), key: source.key, validators: found.validators, size: found.size,
         mediaType: found.mediaType)
       record.continues = source.continues
-      let file = ServedFile(partial: try PartialFile(in: store.folder, id: record.id, create: true))
+      let file = begin(record.id, source)
       source.generationMirror = running.mirror
       let length: Length = found.size.map { .known($0) } ?? .growing(0)
       let generation = record
@@ -92,10 +92,7 @@ extension Engine {
         guarded.state.opens += released.probes.count { $0.kind == .open }
         return (released, abandoned)
       }
-      if let abandoned {
-        keeper.record(.forgotten(generation: abandoned))
-        _ = try PartialFile.remove(abandoned, in: store.folder)
-      }
+      if let abandoned { abandon(abandoned) }
       keeper.record(.learned(record), promptly: true)
       for probe in released.probes { answer(probe, content) }
       for read in released.reads { answer(read, content) }
@@ -105,6 +102,26 @@ extension Engine {
       Log.error("\(content.path): \(message)")
       fail(source, .io, message)
       return false
+    }
+  }
+
+  /// The partial file of a new generation; nil when it cannot be made: then it is played without being stored.
+  private func begin(_ id: Int64, _ source: Source) -> ServedFile? {
+    do throws(StoreError) {
+      return ServedFile(partial: try PartialFile(in: store.folder, id: id, create: true))
+    } catch {
+      Log.error("\(source.content.path): \(error.message)")
+      cannotStore(source, error.errno)
+      return nil
+    }
+  }
+
+  private func abandon(_ generation: Int64) {
+    keeper.record(.forgotten(generation: generation))
+    do throws(StoreError) {
+      _ = try PartialFile.remove(generation, in: store.folder)
+    } catch {
+      Log.warning("generation \(generation), of no use any more, goes at the next mount: \(error.message)")
     }
   }
 
@@ -180,7 +197,7 @@ extension Engine {
         id: try store.catalog.nextID(), key: source.key, validators: found.validators, size: found.size,
         mediaType: found.mediaType)
       record.continues = source.continues
-      let file = ServedFile(partial: try PartialFile(in: store.folder, id: record.id, create: true))
+      let file = begin(record.id, source)
       let renumbered = try store.catalog.supersede(source.key, by: record)
       var guarded = Content.Guarded()
       guarded.generation = record

@@ -85,7 +85,13 @@ extension Engine {
       guarded.unsynced = guarded.state.stored.count - guarded.synced.count
       if guarded.unsynced > 0 { guarded.unsyncedSince = clock.now }
     }
-    guarded.file = ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true))
+    do throws(StoreError) {
+      guarded.file = ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true))
+    } catch {
+      // With nothing stored nothing is missing: it is played without being stored.
+      if !guarded.state.stored.isEmpty { throw error }
+      Log.error("\(entry.path): \(error.message)")
+    }
   }
 
   private func keptThisMount(_ generation: GenerationRecord) -> Bool {

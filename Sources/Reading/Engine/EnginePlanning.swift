@@ -89,7 +89,7 @@ extension Engine {
       for step in Planner.plan(input) {
         switch step {
         case .start(var range, let purpose):
-          if isFull {
+          if isUnstored(source) {
             // No more than the window in memory takes, and only for who waits: it would be gone before it is read.
             guard purpose == .demand else { continue }
             range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
@@ -167,7 +167,7 @@ extension Engine {
 
   /// Whether the rest of the file is to be fetched now.
   private func mayContinue(_ source: Source) -> Bool {
-    guard source.continues, !isAtLimit else { return false }
+    guard source.continues, !isAtLimit, !source.cannotBeStored else { return false }
     if source.isRequested { return true }
     switch options.continuation {
     case .playing, .always: return true

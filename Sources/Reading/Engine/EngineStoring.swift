@@ -11,50 +11,88 @@ extension Engine {
     var position = start
     while position < whole.end {
       let rest = ByteRange(position, whole.end)
+      let isUnstored = isUnstored(source)
       let (file, isFrozen, gap) = content.guarded.withLock { guarded in
-        let gap = isFull ? guarded.state.available.firstGap(in: rest) : guarded.state.stored.firstGap(in: rest)
+        let gap = isUnstored ? guarded.state.available.firstGap(in: rest) : guarded.state.stored.firstGap(in: rest)
         return (guarded.file, guarded.isFrozen || guarded.phase != .partial, gap)
       }
       guard let gap else { break }
       if isFrozen { return false }
       let part = UnsafeRawBufferPointer(rebasing: bytes[Int(gap.start - start)..<Int(gap.end - start)])
-      if !isFull {
+      if isUnstored {
+        guard keep(part, at: gap.start, source) else { return false }
+      } else {
         do throws(Errno) {
-          guard let partial = file?.partial else { throw .io }
+          let current = if let file { file } else { try openAgain(content) }
+          guard let current, let partial = current.partial else { return false }  // taken away meanwhile
           try partial.write(part, at: gap.start)
+          // Written to a file whose sync failed meanwhile: once more, to what took its place.
+          if !stored(gap, in: current, source) { continue }
         } catch {
           cannotStore(source, error)
+          continue
         }
       }
-      guard isFull ? keep(part, at: gap.start, source) : stored(gap, source) else { return false }
       source.freshBytes += gap.count
       position = gap.end
     }
     return true
   }
 
-  private func stored(_ range: ByteRange, _ source: Source) -> Bool {
+  /// Whether what comes for it is kept in memory for a while, and that is all.
+  func isUnstored(_ source: Source) -> Bool { isFull || source.cannotBeStored }
+
+  /// Opens the partial file of a content that has none open: it could not be opened before. nil when its bytes are being taken
+  /// away.
+  private func openAgain(_ content: Content) throws(Errno) -> ServedFile? {
+    guard let id = content.guarded.withLock({ $0.generation?.id }) else { return nil }
+    let opened: ServedFile
+    do throws(StoreError) {
+      opened = ServedFile(partial: try PartialFile(in: store.folder, id: id, create: true))
+    } catch {
+      Log.error("\(content.path): \(error.message)")
+      throw error.errno
+    }
+    return content.guarded.withLock { guarded in
+      if guarded.isFrozen || guarded.phase != .partial { return nil }
+      if guarded.file == nil { guarded.file = opened }
+      return guarded.file
+    }
+  }
+
+  /// False when `file` is not the content's any more: then nothing is stored.
+  func stored(_ range: ByteRange, in file: ServedFile, _ source: Source) -> Bool {
     let content = source.content
     let now = source.lastBytes
-    let (released, wasClean) = content.guarded.withLock { guarded in
+    let landed = content.guarded.withLock { guarded -> (released: [ParkedRead], wasClean: Bool)? in
+      guard guarded.file === file else { return nil }
       guarded.unsynced += range.count
       if guarded.unsyncedSince == nil { guarded.unsyncedSince = now }
       let wasClean = !guarded.state.isDirty
       return (guarded.state.landed(range), wasClean)
     }
-    if wasClean { keeper.markDirty(content) }
-    for read in released { answer(read, content) }
+    guard let landed else { return false }
+    if landed.wasClean { keeper.markDirty(content) }
+    for read in landed.released { answer(read, content) }
     return true
   }
 
-  /// The store takes no more: it goes on in memory, and the continuation waits until there is room.
-  private func cannotStore(_ source: Source, _ error: Errno) {
-    let message = "cannot store: \(error); it is played without being stored. Free some space or raise --max-size"
+  /// A write failed, or the file could not be opened: what is read goes on in memory. Where the error speaks of the disk, of
+  /// every file, until there is room; else of this one, until it is opened again.
+  func cannotStore(_ source: Source, _ error: Errno) {
+    let advice: String
+    if error.isOfDisk {
+      advice = "free some space or raise --max-size"
+      isFull = true
+      isAtLimit = true
+      keeper.storeFailed()
+    } else {
+      advice = "it is tried again when it is opened"
+      source.cannotBeStored = true
+    }
+    let message = "cannot store: \(error); it is played without being stored: \(advice)"
     if source.lastMessage != message { Log.error("\(source.content.path): \(message)") }
     source.lastMessage = message
-    isFull = true
-    isAtLimit = true
-    keeper.storeFailed(error)
   }
 
   /// Keeps what cannot be stored in memory, within bounds. False when there is no room for it: it is asked for again.
@@ -112,6 +150,8 @@ extension Engine {
   private func reply(_ read: ParkedRead, through buffer: UnsafeMutableRawBufferPointer, _ content: Content) {
     if content.fill(buffer, at: read.range.start) {
       port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
+    } else if content.parkAgain(read) {
+      dirty.insert(content.key)  // the disk lost it in between
     } else {
       Log.error("\(content.path): what was just stored at \(read.range) cannot be read: \(Errno.current)")
       port.reply(read.ticket, error: .io)

@@ -4,7 +4,7 @@ import Storing
 
 /// Verifies what is whole and places it in the library: a thread of its own, since hashing a film takes long.
 ///
-/// Order (P6): length and checksum, sync, a durable intent, rename, sync of the folders, commit. Only then is it complete.
+/// Order (P6): sync, length and checksum, a durable intent, rename, sync of the folders, commit. Only then is it complete.
 final class Finisher: @unchecked Sendable {
   // @unchecked: `engine` is written once, before the thread starts; the rest is immutable or guards itself.
   private struct Queue: Sendable {
@@ -58,11 +58,15 @@ final class Finisher: @unchecked Sendable {
   }
 
   private func finish(_ content: Content) {
-    let taken = content.guarded.withLock { ($0.generation, $0.file?.partial) }
-    guard let generation = taken.0, let partial = taken.1, let size = generation.size else { return }
+    let (generation, served) = content.guarded.withLock { ($0.generation, $0.file) }
+    guard let generation, let served, let partial = served.partial, let size = generation.size else { return }
     do {
+      // Before its bytes are looked at: what the disk lost is found out here, not as a wrong checksum.
+      try calling("its partial file cannot be synced") { () throws(Errno) in try partial.syncData() }
       if let problem = try mismatch(content, partial, size) {
         if isStopping { return }
+        // What a disk loses is no other bytes of the origin's.
+        if let error = partial.syncFailure { return distrust(content, served, error) }
         return reject(content, problem, isWrong: true)
       }
       let copy = try place(content, generation, partial, size)
@@ -79,6 +83,7 @@ final class Finisher: @unchecked Sendable {
       Log.info("\(content.path): complete, \(size) bytes, in the library as \(copy.path)")
       engine?.post(.completed(content))
     } catch {
+      if let error = partial.syncFailure { return distrust(content, served, error) }
       if isStopping { return }
       reject(content, "complete, but it cannot be placed in the library: \(error.message)", isWrong: false)
     }
@@ -87,6 +92,12 @@ final class Finisher: @unchecked Sendable {
   private func reject(_ content: Content, _ message: String, isWrong: Bool) {
     content.guarded.withLock { $0.phase = .partial }
     engine?.post(.rejected(content, message: message, isWrong: isWrong))
+  }
+
+  /// It could not be synced: what is not on disk is a hole again, and it is partial.
+  private func distrust(_ content: Content, _ file: ServedFile, _ error: Errno) {
+    guard let engine else { return }
+    engine.keeper.perform { [weak engine] in engine?.distrust(content, file, error) }
   }
 
   /// Why the bytes are not what they should be; nil when they are (or when stopping).
@@ -102,11 +113,6 @@ final class Finisher: @unchecked Sendable {
   private func place(
     _ content: Content, _ generation: GenerationRecord, _ partial: PartialFile, _ size: Int64
   ) throws(StoreError) -> LibraryCopy {
-    do throws(Errno) {
-      try partial.syncData()
-    } catch {
-      throw StoreError(kind: .io(error), message: "its partial file cannot be synced: \(error)")
-    }
     let all = ByteRangeSet(ByteRange(0, size))
     try store.catalog.apply(
       [.learned(generation), .extents(generation: generation.id, stored: all, synced: all)], durably: true)

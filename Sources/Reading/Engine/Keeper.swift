@@ -18,6 +18,8 @@ final class Keeper: @unchecked Sendable {
   static let spaceInterval = 2.0
   /// How long nothing is written after a write that failed, in seconds.
   static let refusedSeconds = 10.0
+  /// The same after syncs that failed, one after the other: what was written is lost each time, and is fetched again.
+  static let longestRefusal = 600.0
   /// How far what is read may go beyond `--max-size`, in bytes.
   static let leeway: Int64 = 64 << 20
 
@@ -33,8 +35,16 @@ final class Keeper: @unchecked Sendable {
     var isFull = false
     /// Far beyond the limit with nothing left to drop, or a write failed.
     var isStuck = false
-    /// When a write failed last.
-    var failedAt: Instant?
+    /// Until when nothing is written, because the disk refused something.
+    var refusedUntil: Instant?
+    /// How long the next sync that fails keeps from writing.
+    var syncRefusal = Keeper.refusedSeconds
+
+    mutating func refuse(until: Instant) {
+      isFull = true
+      isStuck = true
+      refusedUntil = max(refusedUntil ?? until, until)
+    }
   }
 
   weak var engine: Engine?
@@ -107,12 +117,20 @@ final class Keeper: @unchecked Sendable {
     done.wait(seconds: 2)
   }
 
-  /// A write failed: until room is found again nothing is stored for a continuation.
-  func storeFailed(_ error: Errno) {
-    pending.withLock {
-      $0.isFull = true
-      $0.isStuck = true
-      $0.failedAt = clock.now
+  /// The disk refused a write: for a while nothing is stored.
+  func storeFailed() {
+    let now = clock.now
+    pending.withLock { $0.refuse(until: now.adding(seconds: Self.refusedSeconds)) }
+    signal.raise()
+  }
+
+  /// The disk lost what was written: for a while nothing is stored, and for longer each time.
+  func syncFailed() {
+    let now = clock.now
+    pending.withLock { pending in
+      let isPause = pending.refusedUntil.map { now < $0 } ?? false
+      pending.refuse(until: now.adding(seconds: pending.syncRefusal))
+      if !isPause { pending.syncRefusal = min(2 * pending.syncRefusal, Self.longestRefusal) }
     }
     signal.raise()
   }
@@ -141,6 +159,7 @@ final class Keeper: @unchecked Sendable {
     let now = clock.now
     if isStopping {
       commit(everything: true, now)
+      disclaim(pending.withLock { $0.dirty })
       return false
     }
     if isPrompt || due.map({ $0 <= now }) ?? false {
@@ -180,7 +199,7 @@ final class Keeper: @unchecked Sendable {
     do {
       try store.catalog.apply(changes, durably: everything)
       lastError = nil
-      for content in committing { content.guarded.withLock { $0.isCommitting = false } }
+      settle(committing)
     } catch {
       if error.kind == .invalid, changes.count > 1 {
         // One of them makes no sense. It must not keep the others from being committed for ever.
@@ -188,8 +207,7 @@ final class Keeper: @unchecked Sendable {
       }
       if error.kind == .invalid {
         Log.error("the catalog refuses what was learned: \(error.message)")
-        for content in committing { content.guarded.withLock { $0.isCommitting = false } }
-        return
+        return settle(committing)
       }
       // Kept for the next try: what is stored must not be forgotten because a commit failed.
       if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
@@ -214,7 +232,33 @@ final class Keeper: @unchecked Sendable {
         }
       }
     }
-    for content in committing { content.guarded.withLock { $0.isCommitting = false } }
+    settle(committing)
+  }
+
+  /// The catalog has what is stored of these.
+  private func settle(_ committed: [Content]) {
+    for content in committed {
+      content.guarded.withLock { guarded in
+        guarded.isCommitting = false
+        guarded.isOverclaimed = false
+      }
+    }
+  }
+
+  /// After the last commit: these it did not take. Where the catalog claims what the disk lost, the file goes: a claim without a file is found out
+  /// at the next mount.
+  private func disclaim(_ contents: [Content]) {
+    for content in contents {
+      let id = content.guarded.withLock { $0.isOverclaimed ? $0.generation?.id : nil }
+      guard let id else { continue }
+      do throws(StoreError) {
+        _ = try PartialFile.remove(id, in: store.folder)
+      } catch {
+        Log.error(
+          "\(content.path): its partial file \(id) has lost bytes that the catalog claims, and cannot be removed: "
+            + "\(error.message); remove it by hand")
+      }
+    }
   }
 
   /// What to commit of one content; syncs its file when that is due. nil when its bytes are being taken away.
@@ -230,7 +274,9 @@ final class Keeper: @unchecked Sendable {
       let isOld = guarded.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
       // At a limit what nobody has open is synced at once: only then it can be put away, and evicted.
       let isWanted = isFull && guarded.state.opens == 0
-      let isDue = syncing || isOld || isWanted || guarded.unsynced >= Self.syncBytes
+      // The finisher syncs what it verifies, unless it was broken off.
+      let isHis = guarded.phase == .completing && !syncing
+      let isDue = !isHis && (syncing || isOld || isWanted || guarded.unsynced >= Self.syncBytes)
       return (generation.id, guarded.state.stored, file, isDue && guarded.unsynced > 0)
     }
     guard let (id, stored, file, mustSync) = taken else { return nil }
@@ -239,8 +285,10 @@ final class Keeper: @unchecked Sendable {
       do {
         try partial.syncData()
         didSync = true
+        pending.withLock { $0.syncRefusal = Self.refusedSeconds }
       } catch {
-        Log.error("\(content.path): cannot be synced: \(error)")
+        engine?.distrust(content, file, error)
+        return nil
       }
     }
     let (synced, isSynced, isSame) = content.guarded.withLock { guarded -> (ByteRangeSet, Bool, Bool) in
@@ -284,7 +332,7 @@ final class Keeper: @unchecked Sendable {
       let (was, isFull) = pending.withLock { pending in
         let was = pending.isFull
         // A disk that just refused is not asked with every read, whatever it says of its room.
-        let hasFailed = pending.failedAt.map { now.seconds(since: $0) < Self.refusedSeconds } ?? false
+        let hasFailed = pending.refusedUntil.map { now < $0 } ?? false
         let isFull = isOver || hasFailed
         pending.isFull = isFull
         // A little beyond, what is read is stored all the same: other files are about to make room.

@@ -107,6 +107,8 @@ final class Source {
   var lastBytes = Instant(nanoseconds: 0)
   /// Why nothing more is asked for, until someone opens the file again.
   var failure: (error: Errno, message: String)?
+  /// Its own file takes no more, though the disk may: it goes on in memory until it is opened again.
+  var cannotBeStored = false
   /// What went wrong last, also when it is tried again.
   var lastMessage: String?
   /// A generation that one response spoke of; a second must agree before it is believed.

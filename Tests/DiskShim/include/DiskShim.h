@@ -30,4 +30,5 @@ struct disk_control {
   int64_t error;           // an errno for operations of the kinds in `error_kinds`; 0: none
   int64_t error_kinds;     // a bit for each kind
   int64_t clock_offset;    // seconds added to CLOCK_REALTIME
+  int64_t loses_unsynced;  // a sync that fails makes zeros of what was written to its partial file since the last one
 };

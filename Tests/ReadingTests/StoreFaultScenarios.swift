@@ -1,0 +1,248 @@
+import Base
+import Fetching
+import Glibc
+import Manifest
+import TestSupport
+import Testing
+
+@testable import Reading
+@testable import Storing
+
+/// A disk that loses what was written to it, and files that cannot be written to.
+@Suite struct StoreFaultScenarios {
+  static let megabyte: Int64 = 1 << 20
+
+  /// Puts the file at `path` in a descriptor's place.
+  private func replace(_ descriptor: Int32, by path: String, _ flags: Int32) throws {
+    let other = try FileDescriptor.open(path, flags)
+    try #require(dup2(other.rawValue, descriptor) == descriptor)
+  }
+
+  /// From here on the disk loses what is written to a file, and a sync of it fails: fdatasync(2) of a device is invalid, and
+  /// what is read from this one are zeros.
+  private func lose(_ content: Content) throws -> ServedFile {
+    let file = try #require(content.guarded.withLock { $0.file })
+    try replace(file.number, by: "/dev/zero", O_RDWR)
+    return file
+  }
+
+  private func stored(_ content: Content) -> ByteRangeSet { content.guarded.withLock { $0.state.stored } }
+
+  /// A file whose first 100 kB, and what came with them, are synced.
+  private func synced(_ bench: Bench) throws -> (inode: Inode, content: Content, stored: ByteRangeSet) {
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
+    bench.run(Keeper.syncSeconds + 3, step: 0.05)
+    let content = try #require(bench.content(inode))
+    let (unsynced, stored) = content.guarded.withLock { ($0.unsynced, $0.state.stored) }
+    try #require(unsynced == 0 && stored.count >= 100_000)
+    return (inode, content, stored)
+  }
+
+  @Test("A sync fails while the rest is fetched: what was synced stays, the rest is a hole again and then right")
+  func syncOfKeeper() throws {
+    var resource = FakeResource(name: "a.mp4", size: 40 * Self.megabyte)
+    resource.rate = 200_000
+    let bench = try Bench(resource)
+    try loseInMidFile(bench)
+    try bench.restart(killed: true)
+    let again = try bench.opened("a.mp4")
+    for offset: Int64 in [0, 100_000, 1_000_000, 3_000_000] {
+      bench.expectBytes(again, offset, 50_000, of: "a.mp4")
+    }
+  }
+
+  /// By itself: what it holds keeps the store open.
+  private func loseInMidFile(_ bench: Bench) throws {
+    let (inode, content, before) = try synced(bench)
+    bench.system.fetch([inode])
+    bench.run(1)
+    let file = try lose(content)
+    #expect(bench.run(until: 60, step: 0.05) { file.isDistrusted })
+    let after = stored(content)
+    #expect(after.count <= before.count && before.intersection(after) == after, "\(after) of \(before)")
+    #expect(after.count >= before.count - 128 << 10)
+    let id = try #require(content.guarded.withLock { $0.generation?.id })
+    #expect(try bench.store.catalog.generation(id)?.stored == after)
+    for offset: Int64 in [0, 100_000, 1_000_000, 3_000_000] {
+      bench.expectBytes(inode, offset, 50_000, of: "a.mp4")
+    }
+    #expect(content.guarded.withLock { $0.file } !== file)
+    // Storing goes on, and the next sync is believed.
+    bench.run(Keeper.refusedSeconds + Keeper.syncSeconds + 10, step: 0.05)
+    let synced = content.guarded.withLock { $0.synced }
+    #expect(synced.count > before.count)
+  }
+
+  @Test("A sync fails when the file is whole: it is not placed, what was lost is fetched again, then it is complete")
+  func syncOfFinisher() throws {
+    let size = 3 * Self.megabyte
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let (inode, content, before) = try synced(bench)
+    let file = try lose(content)
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 30) { file.isDistrusted })
+    #expect(!bench.isComplete("a.mp4"))
+    #expect(access(bench.folder + "/library/a.mp4", F_OK) != 0)
+    bench.expectBytes(inode, size - 70_000, 50_000, of: "a.mp4")
+    #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })
+    bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
+    #expect(bench.service.sent <= 2 * size - before.count + 256 << 10)
+  }
+
+  @Test("With a checksum, what the disk lost is no fault of the origin's")
+  func syncBeforeDigest() throws {
+    let size = 2 * Self.megabyte
+    let digest = try Digester.digest(of: Pattern.bytes(name: "a.mp4", offset: 0, count: Int(size)))
+    let bench = try Bench(
+      FakeResource(name: "a.mp4", size: size), checksum: Checksum(algorithm: .sha256, digest: digest))
+    let (inode, content, _) = try synced(bench)
+    let file = try lose(content)
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 30) { file.isDistrusted })
+    #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })
+    #expect(try bench.inode("a.mp4") == inode, "a sync that failed made another version of the file")
+  }
+
+  @Test("Syncs that fail again and again cost less and less: what is lost is not fetched again at the line's speed")
+  func syncsThatAlwaysFail() throws {
+    let size = 2 * Self.megabyte
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 1000, of: "a.mp4")
+    bench.system.fetch([inode])
+    let content = try #require(bench.content(inode))
+    for _ in 0..<12_000 {
+      if let file = content.guarded.withLock({ $0.file }), !file.isDistrusted, lost.withLock({ $0 !== file }) {
+        lost.withLock { $0 = file }
+        _ = try lose(content)
+      }
+      bench.run(0.05, step: 0.05)
+    }
+    #expect(!bench.isComplete("a.mp4"))
+    // Ten minutes; with pauses of 10, 20, 40, … seconds there are six or seven attempts.
+    #expect(bench.service.sent <= 9 * size, "\(bench.service.sent) bytes")
+  }
+  private let lost = Lock<ServedFile?>(nil)
+
+  @Test("What was written to a file whose sync failed meanwhile does not count as stored")
+  func writesAcrossAFailedSync() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 1000, of: "a.mp4")
+    let content = try #require(bench.content(inode))
+    let source = try #require(bench.engine.sources[content.key])
+    let old = try lose(content)
+    bench.engine.distrust(content, old, .io)
+    let range = ByteRange(10 * Self.megabyte, 11 * Self.megabyte)
+    #expect(!bench.engine.stored(range, in: old, source))
+    #expect(!stored(content).contains(range))
+    var byte: UInt8 = 0
+    #expect(withUnsafeMutableBytes(of: &byte) { !old.fill($0, at: 0) }, "read from a file that is not to be trusted")
+  }
+
+  @Test("A read that was about to be answered when its bytes were lost waits for them again")
+  func readsAcrossAFailedSync() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 1000, of: "a.mp4")
+    let content = try #require(bench.content(inode))
+    let range = ByteRange(10 * Self.megabyte, 10 * Self.megabyte + 4096)
+    let ticket = Ticket(rawValue: 1 << 40)
+    bench.engine.answer(ParkedRead(ticket: ticket, range: range, since: bench.now, process: 0), content)
+    guard case .data(let bytes)? = bench.answer(ticket) else {
+      Issue.record("it was answered with \(String(describing: bench.port.reply(to: ticket)))")
+      return
+    }
+    #expect(Pattern.check(bytes, name: "a.mp4", offset: range.start) == nil)
+  }
+
+  @Test("A block that has bytes of both, synced and not, is not believed")
+  func tornBlocks() {
+    let block: Int64 = 64 << 10
+    var stored = ByteRangeSet(ByteRange(0, 10 * block))
+    stored.insert(ByteRange(20 * block, 21 * block))
+    var synced = ByteRangeSet(ByteRange(0, 3 * block + 100))
+    synced.insert(ByteRange(5 * block, 7 * block))
+    synced.insert(ByteRange(20 * block, 21 * block))
+    var expected = ByteRangeSet(ByteRange(0, 3 * block))
+    expected.insert(ByteRange(5 * block, 7 * block))
+    expected.insert(ByteRange(20 * block, 21 * block))
+    #expect(Engine.onDisk(stored, synced: synced) == expected)
+  }
+
+  private func twoFiles() throws -> Bench {
+    let entries = [Bench.entry("a.mp4", 1), Bench.entry("b.mp4", 2)]
+    var resources: [String: FakeResource] = [:]
+    for entry in entries {
+      resources[entry.urls[0]] = FakeResource(name: entry.name, size: 4 * Self.megabyte)
+    }
+    return try Bench(entries, resources)
+  }
+
+  @Test("A file that cannot be written to is played without being stored; the others are stored")
+  func oneFileRefuses() throws {
+    let bench = try twoFiles()
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 1000, of: "a.mp4")
+    let content = try #require(bench.content(inode))
+    let before = stored(content).count
+    let file = try #require(content.guarded.withLock { $0.file })
+    let kept = dup(file.number)
+    defer { close(kept) }
+    try replace(file.number, by: bench.folder + "/store/partial/\(try #require(file.partial).id)", O_RDONLY)
+    bench.system.fetch([inode])
+    for offset in stride(from: Int64(0), to: 4 * Self.megabyte, by: 262_144) {
+      bench.expectBytes(inode, offset, 65536, of: "a.mp4")
+    }
+    #expect(stored(content).count == before)
+    #expect(bench.engine.keeper.room == (false, false), "one file's error is not the disk's")
+    let other = try bench.opened("b.mp4")
+    bench.system.fetch([other])
+    #expect(bench.run(until: 30) { bench.isComplete("b.mp4") })
+    #expect(!bench.isComplete("a.mp4"))
+    // Well again, and opened again.
+    try #require(dup2(kept, file.number) == file.number)
+    _ = try bench.opened("a.mp4")
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    bench.expectBytes(inode, 0, Int(4 * Self.megabyte), of: "a.mp4")
+  }
+
+  @Test("A partial file that cannot be made: played without being stored, until it can", arguments: [false, true])
+  func partialFileCannotBeMade(_ isKnown: Bool) throws {
+    let bench = try twoFiles()
+    if isKnown {
+      bench.system.release(try bench.opened("a.mp4"))
+      try bench.restart()
+      try Command.succeed(["sh", "-c", "rm '\(bench.folder)'/store/partial/*"])
+    }
+    let folder = bench.folder + "/store/partial"
+    try #require(rename(folder, folder + ".away") == 0)
+    try Command.succeed(["touch", folder])
+    let inode = try bench.opened("a.mp4")
+    for offset in stride(from: Int64(0), to: 4 * Self.megabyte, by: 262_144) {
+      bench.expectBytes(inode, offset, 65536, of: "a.mp4")
+    }
+    #expect(bench.engine.keeper.room == (false, false))
+    try #require(unlink(folder) == 0 && rename(folder + ".away", folder) == 0)
+    _ = try bench.opened("a.mp4")
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+  }
+
+  @Test("Errors that speak of the disk, and those that speak of one file")
+  func classes() {
+    for error in [ENOSPC, EDQUOT, EIO, EROFS] { #expect(Errno(rawValue: error).isOfDisk) }
+    for error in [EFBIG, EBADF, EMFILE, EACCES, ENOENT, ELOOP, EISDIR] { #expect(!Errno(rawValue: error).isOfDisk) }
+    #expect(StoreError.file(.quota, "x").errno.isOfDisk && StoreError.file(.io, "x").errno == .io)
+  }
+}
+
+extension Digester {
+  /// The SHA-256 of bytes in memory.
+  fileprivate static func digest(of bytes: [UInt8]) throws -> [UInt8] {
+    var digester = try Digester(.sha256)
+    bytes.withUnsafeBytes { digester.update($0) }
+    return digester.finish()
+  }
+}
