@@ -135,6 +135,38 @@ import Testing
     }
   }
 
+  /// Killed while bytes are taken away: the catalog does not claim what is not there.
+  @Test(arguments: DiskShim.Phase.allCases.filter { $0 != .half }, ["clear", "evict"])
+  func killedInARemoval(_ phase: DiskShim.Phase, _ way: String) throws {
+    try withWatchdog(300) {
+      try withOrigin { origin in
+        var shelf = Shelf(origin: origin)
+        let files = (0..<2).map { _ in shelf.add(size: 6_000_000) }
+        try withServedStore { store in
+          try store.list(files.map { shelf.line($0) })
+          let limit = way == "evict" ? ["--max-size", "1M"] : []
+          try #require(try store.start(["--continue", "never"] + limit), "\(store.errors)")
+          _ = try store.read(Shelf.name(files[0]), at: 0, count: 300_000)
+          sleep(seconds: 1.5)
+          store.shim.kill(in: .unlink, after: 0, phase)
+          if way == "clear" {
+            _ = try Command.run(
+              [builtProduct("mediafs"), "clear", "\(store.mountpoint)/\(Shelf.name(files[0]))"],
+              environment: store.environment, timeout: 60)
+          } else {
+            _ = try? readPart(
+              FileDescriptor.open("\(store.mountpoint)/\(Shelf.name(files[1]))", O_RDONLY), at: 0, count: 3_000_000)
+          }
+          try waitUntil(timeout: 60, "the server to be killed") { store.shim.hasKilled }
+          try store.waitForEnd()
+          var audit = StoreAudit()
+          try audit.look(at: store.store)
+          #expect(audit.problems.isEmpty, "\(audit.problems)")
+        }
+      }
+    }
+  }
+
   @Test func readsFail() throws {
     try lend { store, _ in
       try Command.succeed(

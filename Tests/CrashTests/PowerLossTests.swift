@@ -60,6 +60,8 @@ import Testing
     var model = PowerModel()
     // What is complete when all that was not synced is gone must stay so, whatever a later loss leaves besides.
     var complete: Set<Int64> = []
+    // So must what is stored, whether its file is partial, being placed or complete: the number of bytes, by generation.
+    var safe: [Int64: Int64] = [:]
     var compared: Int64 = 0
     var losses = 0
     var partial: Int64 = 0
@@ -67,8 +69,10 @@ import Testing
     var next = 0
     for (index, change) in changes.enumerated() {
       model.apply(change)
-      // Chosen at random, and around what matters: a rename and what follows it.
-      let isCritical = change.operation == .rename || (index > 0 && changes[index - 1].operation == .rename)
+      // Chosen at random, and around what matters: a rename and what follows it, and new names that became durable.
+      let isCritical =
+        change.operation == .rename || (index > 0 && changes[index - 1].operation == .rename)
+        || (change.operation == .syncFolder && change.path == "partial")
       guard index >= next || isCritical else { continue }
       if index >= next { next = index + Int.random(in: 1...2 * every, using: &random) }
       for loss in PowerModel.Loss.allCases {
@@ -86,7 +90,17 @@ import Testing
         if !audit.problems.isEmpty {
           Issue.record("after change \(index) (\(change.operation) of \(change.path)), \(loss): \(audit.problems)")
         }
-        if loss == .dropped { complete = audit.complete }
+        for (id, bytes) in audit.claimed where bytes < safe[id] ?? 0 {
+          Issue.record(
+            """
+            after change \(index) (\(change.operation) of \(change.path)), \(loss): \(bytes) bytes of generation \(id) are \
+            left of \(safe[id] ?? 0) that were safe
+            """)
+        }
+        if loss == .dropped {
+          complete = audit.complete
+          safe = audit.claimed
+        }
         compared += audit.compared
         partial += audit.claimed.values.reduce(0, +)
         try Command.succeed(["rm", "-rf", path])
@@ -106,6 +120,9 @@ import Testing
     guard access(path + "/catalog.sqlite", F_OK) == 0 else { return }
     let folder = try StoreFolder.open(path, mountpoint: "/nowhere", wait: 0)
     let catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite, bootID: Array("another boot".utf8))
+    // A number that names a file must not be given again.
+    let (largest, next) = (try folder.partialIDs().last ?? 0, try catalog.nextID())
+    #expect(largest < next, "partial file \(largest) is there, and the next number is \(next)")
     try StoreRecovery.run(catalog: catalog, folder: folder, library: try LibraryFolder(folder.defaultLibraryPath))
     try catalog.close()
   }

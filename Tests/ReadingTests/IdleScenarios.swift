@@ -1,11 +1,11 @@
 import Base
 import Glibc
 import Manifest
-import Storing
 import TestSupport
 import Testing
 
 @testable import Reading
+@testable import Storing
 
 /// What becomes of files that nobody uses any more, and of copies that a user touched meanwhile.
 @Suite struct IdleScenarios {
@@ -164,5 +164,77 @@ import Testing
     }
     // Once in the first mount, once in the second.
     #expect(bench.service.sent <= 2 * (Planner.headLength + Planner.lookAhead + Planner.tailLength))
+  }
+
+  @Test("Partial bytes without validators are not mixed with those of a later mount")
+  func withoutValidatorsAndChanged() throws {
+    let resource = FakeResource(name: "a.mp4", size: 20 * Self.size, etag: nil, lastModified: nil)
+    let bench = try Bench(resource)
+    bench.expectBytes(try bench.opened("a.mp4"), 0, 4096, of: "a.mp4")
+    bench.run(3)
+    try bench.restart()
+    bench.service.resources[bench.entries[0].urls[0]]?.change()
+    let inode = try bench.opened("a.mp4")
+    for offset: Int64 in [0, 2000, 10 * Self.size] {
+      bench.expectBytes(inode, offset, 4096, of: "a.mp4", version: 2)
+    }
+  }
+
+  /// What the catalog claims of the one file.
+  private func claimed(_ bench: Bench) throws -> ByteRangeSet {
+    try bench.store.catalog.generation(current: bench.entries[0].key)?.stored ?? ByteRangeSet()
+  }
+
+  @Test("While commits fail, what is stored stays in memory, and is committed once they succeed")
+  func failingCommits() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.size))
+    let inode = try bench.opened("a.mp4")
+    bench.run(2)
+    let other = try SQLiteConnection(path: bench.store.catalog.path, mode: .readWrite)
+    try other.run("ALTER TABLE generation RENAME TO hidden")
+    bench.expectBytes(inode, 5 * Self.size, 100_000, of: "a.mp4")
+    bench.system.release(inode)
+    bench.run(90, step: 0.1)
+    #expect(bench.content(inode) != nil, "put away, though the catalog does not know what is stored")
+    try other.run("ALTER TABLE hidden RENAME TO generation")
+    bench.run(3)
+    #expect(try claimed(bench).contains(ByteRange(at: 5 * Self.size, count: 100_000)))
+    try bench.restart(killed: true)
+    let sent = bench.service.sent
+    bench.expectBytes(try bench.opened("a.mp4"), 5 * Self.size, 100_000, of: "a.mp4")
+    #expect(bench.service.sent == sent)
+  }
+
+  @Test("A file that is opened again before it was synced: the catalog never claims less than before")
+  func reopenedBeforeASync() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.size))
+    for turn in 0..<4 as Range<Int64> {
+      let inode = try bench.opened("a.mp4")
+      bench.expectBytes(inode, (2 + 4 * turn) * Self.size, 100_000, of: "a.mp4")
+      bench.system.release(inode)
+      bench.run(3)
+      let before = try claimed(bench)
+      #expect(before.contains(ByteRange(at: (2 + 4 * turn) * Self.size, count: 100_000)))
+      for _ in 0..<12 {
+        bench.run(1, step: 0.05)
+        let now = try claimed(bench)
+        #expect(now.intersection(before) == before, "turn \(turn): \(now) of \(before)")
+      }
+    }
+  }
+
+  @Test("Bytes that are gone from a partial file are gone from the catalog before anything is written behind them")
+  func cutPartialFiles() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.size))
+    bench.expectBytes(try bench.opened("a.mp4"), 0, 100_000, of: "a.mp4")
+    bench.run(3)
+    let id = try #require(try bench.store.catalog.generation(current: bench.entries[0].key)).id
+    bench.stop(killed: true)
+    try #require(truncate(bench.folder + "/store/partial/\(id)", 50_000) == 0)
+    try bench.start()
+    try #require(try claimed(bench).contains(ByteRange(0, 100_000)))
+    let inode = try bench.opened("a.mp4")
+    #expect(try claimed(bench) == ByteRangeSet(ByteRange(0, 50_000)))
+    bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
   }
 }

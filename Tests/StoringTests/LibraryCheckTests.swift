@@ -98,6 +98,22 @@ import Testing
     #expect(refused?.kind == (expected == .intact ? nil : .invalid), "\(what)")
   }
 
+  @Test(arguments: changes.indices) func removesOnlyWhatIsIntact(index: Int) throws {
+    let (what, change, expected) = LibraryCheckTests.changes[index]
+    let fixture = try LibraryFixture()
+    let copy = try placed(fixture)
+    usleep(20_000)
+    let path = fixture.library.path + "/" + copy.path
+    change(path)
+    var before = stat()
+    let wasThere = lstat(path, &before) == 0
+    #expect(try fixture.library.remove(copy) == (expected == .intact), "\(what)")
+    var after = stat()
+    #expect((lstat(path, &after) == 0) == (wasThere && expected != .intact), "\(what)")
+    // A folder that is empty without the copy goes with it.
+    #expect(try expected != .intact || fixture.names().isEmpty, "\(what)")
+  }
+
   @Test func anIntactCopyIsRead() throws {
     let fixture = try LibraryFixture()
     let file = try fixture.library.open(try placed(fixture))

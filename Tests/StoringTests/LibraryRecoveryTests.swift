@@ -39,6 +39,25 @@ import Testing
     #expect(try fixture.library.recover(intent: "a", size: 4096, modified: nil, partialExists: false) == nil)
   }
 
+  @Test func theNextStartFinishesAPlacing() throws {
+    let fixture = try LibraryFixture()
+    let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
+    let id = try catalog.nextID()
+    let generation = GenerationRecord(id: id, key: key(1), validators: Validators(), size: size, mediaType: nil)
+    let all = ByteRangeSet(ByteRange(0, size))
+    try catalog.apply(
+      [
+        .learned(generation), .extents(generation: id, stored: all, synced: all),
+        .placing(generation: id, path: "a/b.mp3"),
+      ], durably: true)
+    let placed = try fixture.place(fixture.partial(id, bytes), as: "a/b.mp3", size: bytes.count, modified: nil)
+    try StoreRecovery.run(catalog: catalog, folder: fixture.store, library: fixture.library)
+    let found = try #require(try catalog.generation(id))
+    #expect(found.state == .complete && found.copy == placed.copy)
+    #expect(try catalog.placements().isEmpty)
+    try catalog.close()
+  }
+
   @Test func aCrashBetweenLinkAndUnlink() throws {
     let fixture = try LibraryFixture()
     let partial = try fixture.partial(1, bytes)
