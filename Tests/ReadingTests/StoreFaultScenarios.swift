@@ -157,6 +157,26 @@ import Testing
     #expect(Pattern.check(bytes, name: "a.mp4", offset: range.start) == nil)
   }
 
+  @Test("Between a failed sync and the look at what is left nothing is read from the file", arguments: [true, false])
+  func readsRightBehindAFailedSync(_ isSynced: Bool) throws {
+    let size = 2 * Self.megabyte
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let (inode, content, before) = try synced(bench)
+    let file = try lose(content)
+    bench.system.fetch([inode])
+    for _ in 0..<3000 where content.guarded.withLock({ $0.phase }) != .completing { bench.move(0.01, finishing: false) }
+    #expect(bench.engine.finisher.turn())
+    #expect(content.guarded.withLock { $0.file } === file, "the keeper has had no turn")
+    let offset = isSynced ? 0 : before.runEnd(from: 0) + 100_000
+    let ticket = bench.read(inode, offset, 10_000)
+    #expect(bench.port.reply(to: ticket) == nil)
+    guard case .data(let bytes)? = bench.answer(ticket) else {
+      Issue.record("it was answered with \(String(describing: bench.port.reply(to: ticket)))")
+      return
+    }
+    #expect(bytes.count == 10_000 && Pattern.check(bytes, name: "a.mp4", offset: offset) == nil)
+  }
+
   @Test("A block that has bytes of both, synced and not, is not believed")
   func tornBlocks() {
     let block: Int64 = 64 << 10

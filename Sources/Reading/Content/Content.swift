@@ -148,7 +148,9 @@ final class Content: Sendable {
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
       let isFilled = isInMemory ? fill(part, at: offset) : file?.fill(part, at: offset) ?? false
       guard isFilled else {
-        if file?.isDistrusted == true {
+        if let file, file.isDistrusted {
+          let range = ByteRange(at: offset, count: Int64(count))
+          if parkAgain(ParkedRead(ticket: ticket, range: range, since: now, process: process)) { return .parked }
           return read(at: offset, into: buffer, ticket: ticket, process: process, now: now)
         }
         Log.error("\(path): \(count) stored bytes at \(offset) cannot be read from the store: \(Errno.current)")
@@ -164,7 +166,10 @@ final class Content: Sendable {
   /// cannot be waited for.
   func parkAgain(_ read: ParkedRead) -> Bool {
     guarded.withLock { guarded in
-      if guarded.isAway || guarded.state.isSuperseded || guarded.state.has(read.range) { return false }
+      // Until another file takes the place of one that lost bytes, nobody knows which are left.
+      let isLost = guarded.file?.isDistrusted ?? false
+      if guarded.isAway { return false }
+      if !isLost, guarded.state.isSuperseded || guarded.state.has(read.range) { return false }
       guarded.state.parkAgain(read)
       return true
     }

@@ -144,7 +144,8 @@ struct ContentState: Sendable {
     return releaseWhole()
   }
 
-  private mutating func releaseWhole() -> [ParkedRead] {
+  /// Takes out the reads that can be answered now.
+  mutating func releaseWhole() -> [ParkedRead] {
     guard parkedReads.contains(where: { has($0.range) }) else { return [] }
     var released: [ParkedRead] = []
     let available = available

@@ -271,6 +271,7 @@ final class Engine: @unchecked Sendable {
     case .distrusted(let content, let message):
       let source = source(of: content)
       source.lastMessage = message
+      answerParked(content)
       dirty.insert(source.key)
       carryOutPostponed(source)
     case .resumedUntil(let id): resumeCursor = id

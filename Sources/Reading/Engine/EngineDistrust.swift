@@ -40,6 +40,16 @@ extension Engine {
     post(.distrusted(content, message: "the disk lost what was stored: \(error)"))
   }
 
+  /// Answers who came while nobody knew what was left. On the transfer thread.
+  func answerParked(_ content: Content) {
+    let (whole, stale) = content.guarded.withLock { guarded -> ([ParkedRead], [ParkedRead]) in
+      let whole = guarded.state.releaseWhole()
+      return (whole, guarded.state.isSuperseded ? guarded.state.takeAll().reads : [])
+    }
+    for read in whole { answer(read, content) }
+    for read in stale { port.reply(read.ticket, error: .stale) }
+  }
+
   private func commit(_ kept: ByteRangeSet, of content: Content, _ id: Int64) {
     do throws(StoreError) {
       try store.catalog.apply([.extents(generation: id, stored: kept, synced: kept)], durably: true)

@@ -96,6 +96,7 @@ final class Finisher: @unchecked Sendable {
 
   /// It could not be synced: what is not on disk is a hole again, and it is partial.
   private func distrust(_ content: Content, _ file: ServedFile, _ error: Errno) {
+    file.distrust()  // at once: readers are on their way to it
     guard let engine else { return }
     engine.keeper.perform { [weak engine] in engine?.distrust(content, file, error) }
   }

@@ -287,6 +287,7 @@ final class Keeper: @unchecked Sendable {
         didSync = true
         pending.withLock { $0.syncRefusal = Self.refusedSeconds }
       } catch {
+        file.distrust()  // at once: readers are on their way to it
         engine?.distrust(content, file, error)
         return nil
       }
