@@ -87,6 +87,9 @@ struct EasyHandle: ~Copyable {
     }
   }
 
+  /// Bounds the rate of a transfer, also while it runs. What libcurl does not take leaves the bound that was.
+  func limit(rate: Int64) { _ = ccurl_set_offset(raw, CURLOPT_MAX_RECV_SPEED_LARGE, curl_off_t(rate)) }
+
   /// libcurl's words about the failure, empty when it has none.
   var detail: String { String(cString: errorText) }
 

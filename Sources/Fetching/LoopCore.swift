@@ -46,6 +46,8 @@ final class LoopCore: @unchecked Sendable {
   /// Ends that came of commands, told at the next turn's beginning.
   private var ends: [(TransferID, TransferEnd)] = []
   private var discarding: [TransferID: Instant] = [:]
+  /// Transfers whose body is the whole, of any length: nobody asks for it piece by piece, as the rate allows.
+  private var wholes: Set<TransferID> = []
   private var isRefusing = false
   /// Bytes of one transfer that were not handed over yet; none between two calls of libcurl.
   private let gathered = UnsafeMutableRawBufferPointer.allocate(byteCount: gatheredLimit, alignment: 4096)
@@ -101,6 +103,25 @@ final class LoopCore: @unchecked Sendable {
   /// The slot reads a body that is not wanted: not for long.
   func expectEnd(of slot: TransferSlot) {
     discarding[slot.id] = Instant.now.adding(seconds: Self.discardSeconds)
+  }
+
+  /// The slot's body is a whole one: with the others it gets the rate that is allowed, but for a little, so that windows
+  /// that are asked for beside them have their turn.
+  func beganWhole(_ slot: TransferSlot) {
+    wholes.insert(slot.id)
+    shareRate()
+  }
+
+  private func shareRate() {
+    guard let rate = options.maximumRate, !wholes.isEmpty else { return }
+    let share = max(1, rate * 9 / 10 / Int64(wholes.count))
+    for id in wholes { active[id]?.easy.limit(rate: share) }
+  }
+
+  private func forget(_ id: TransferID) {
+    active[id] = nil
+    discarding[id] = nil
+    if wholes.remove(id) != nil { shareRate() }
   }
 
   private func checkThread() {
@@ -196,7 +217,7 @@ final class LoopCore: @unchecked Sendable {
   /// Tells the client that a transfer is over, and takes its slot back.
   private func retire(_ slot: TransferSlot, _ end: TransferEnd) {
     let id = slot.id
-    active[id] = nil
+    forget(id)
     pool(slot)
     tell(id, end)
   }
@@ -253,9 +274,9 @@ final class LoopCore: @unchecked Sendable {
 
   /// Takes a transfer out; its end is told in the next turn.
   private func drop(_ id: TransferID, _ end: TransferEnd) {
-    guard let slot = active.removeValue(forKey: id) else { return }
+    guard let slot = active[id] else { return }
+    forget(id)
     slot.detach(from: multi, nil)
-    discarding[id] = nil
     pool(slot)
     ends.append((id, end))
   }

@@ -155,11 +155,16 @@ public struct TransferOptions: Sendable {
   public var connectTimeout: Double = 10
   /// How many idle connections are kept in all.
   public var keptConnections: Int = 64
-  /// The most bytes a second that one transfer may bring, nil for no limit.
+  /// The most bytes a second that one transfer may bring, and all together whose body is the whole; nil for no limit.
+  /// Of parts, the client asks for no more than may come.
   public var maximumRate: Int64?
   /// The User-Agent of entries that name none.
   public var userAgent: String = "mediafs"
 
   /// The defaults.
   public init() {}
+
+  /// With a limit to the rate, an eighth of a second of it, of which the kernel makes a quarter: what it takes in ahead of
+  /// us is not limited otherwise.
+  var limitedReceiveBuffer: Int32? { maximumRate.map { Int32(min(max($0 / 8, 64 << 10), 2 << 20)) } }
 }

@@ -59,7 +59,7 @@ final class TransferSlot {
   /// Takes on a new transfer; `connect` is next.
   func begin(_ request: TransferRequest, _ chain: RedirectChain) {
     id = request.id
-    receiveBuffer = request.receiveBuffer
+    receiveBuffer = request.receiveBuffer ?? loop.options.limitedReceiveBuffer
     range = request.range
     self.chain = chain
     isCancelled = false
@@ -82,19 +82,28 @@ final class TransferSlot {
       easy = fresh
       isSpent = false
     }
-    easy.reset()
     phase = .head
     fields = ResponseFields()
     discarded = 0
     do throws(CurlError) {
-      try easy.prepare(
-        chain, options: loop.options, trust: loop.trust, share: loop.share,
-        login: chain.credentials(loop.netrc.logins()))
+      do throws(CurlError) { try prepare(chain) } catch {
+        // Also of a handle whose stream was one of many on a connection (HTTP/2) libcurl 7.88 keeps the buffer (seen).
+        guard error.code == CURLE_BAD_FUNCTION_ARGUMENT, let fresh = EasyHandle() else { throw error }
+        easy = fresh
+        try prepare(chain)
+      }
       try attach(to: loop.multi)
     } catch {
       throw failure(of: error.code, detail: "", url: redactedURL, progress: nil)
     }
     Log.debug("transfer \(id.rawValue): GET \(redactedURL) \(range?.description ?? "whole")")
+  }
+
+  private func prepare(_ chain: RedirectChain) throws(CurlError) {
+    easy.reset()
+    try easy.prepare(
+      chain, options: loop.options, trust: loop.trust, share: loop.share,
+      login: chain.credentials(loop.netrc.logins()))
   }
 
   /// Goes to where a redirect points; `connect` is next.
@@ -173,6 +182,7 @@ final class TransferSlot {
     case .whole(let length): meter = BodyMeter(expected: length)
     }
     phase = .body
+    if case .whole = accepted.body { loop.beganWhole(self) }
     let wait = easy.microseconds(CURLINFO_STARTTRANSFER_TIME_T) - easy.microseconds(CURLINFO_PRETRANSFER_TIME_T)
     var head = ResponseHead(
       body: accepted.body, validators: accepted.validators, mediaType: accepted.mediaType,

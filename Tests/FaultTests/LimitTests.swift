@@ -1,0 +1,110 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// The bounds that a user sets: `--limit-rate`, `--max-connections`.
+@Suite("Bounds of the line")
+struct LimitTests {
+  private static func addFiles(_ count: Int, size: Int64, to stage: FaultStage, url: String) {
+    stage.manifest = ""
+    for number in 0..<count {
+      stage.origin.set("/\(number).bin", OriginResource(size: size, pattern: "/\(number).bin"))
+      stage.manifest += "\(url)/\(number).bin\n"
+    }
+  }
+
+  /// Starts a reader for each file; how many bytes each has got.
+  private static func read(_ count: Int, _ mount: FaultMount) -> Lock<[Int64]> {
+    let progress = Lock([Int64](repeating: 0, count: count))
+    for number in 0..<count {
+      Reader.detached {
+        let descriptor = open(mount.file("\(number).bin"), O_RDONLY | O_CLOEXEC)
+        var buffer = [UInt8](repeating: 0, count: 64 << 10)
+        while descriptor >= 0 {
+          let got = Glibc.read(descriptor, &buffer, buffer.count)
+          if got <= 0 { break }
+          progress.withLock { $0[number] += Int64(got) }
+        }
+        close(descriptor)
+      }
+    }
+    return progress
+  }
+
+  enum Origins: String, CaseIterable, Sendable, CustomTestStringConvertible {
+    case ranges, whole
+    var testDescription: String { rawValue }
+  }
+
+  /// Two seconds' worth above the limit are allowed for: what is in the sockets' buffers counts as sent.
+  @Test("--limit-rate holds for all files and readers together", arguments: Origins.allCases)
+  func rate(origins: Origins) async {
+    let limit = 1 << 20
+    let count = 6
+    await onMount(options: ["--timeout", "100", "--limit-rate", "\(limit)", "--continue=always"]) { stage in
+      Self.addFiles(count, size: 64 << 20, to: stage, url: stage.origin.url())
+      if origins == .whole { stage.origin.fault(.ignoreRange(), .noAcceptRanges) }
+      // What the system's buffers hold would hide the rate.
+      stage.origin.configure { $0.sendBuffer = 16 << 10 }
+    } _: { scene in
+      let start = Instant.now
+      let progress = Self.read(count, scene.mount)
+      sleep(seconds: 10)
+      let sent = scene.origin.log.totals.bytesSent
+      let most = Int64(Double(limit) * (Instant.now.seconds(since: start) + 2)) + Int64(limit) * 2
+      scene.expect(sent <= most, "\(sent) bytes were sent, at most \(most) should be")
+      let read = progress.withLock { $0 }
+      scene.expect(read.reduce(0, +) > 0, "nobody got anything: \(read)")
+      scene.mount.end()
+    }
+  }
+
+  @Test("--max-connections of HTTP/1.1: never more", arguments: [1, 3])
+  func connections(limit: Int) async {
+    let count = 24
+    let options = ["--timeout", "100", "--max-connections", "\(limit)", "--continue=always"]
+    await onMount(options: options) { stage in
+      Self.addFiles(count, size: 1 << 20, to: stage, url: stage.origin.url())
+      stage.origin.configure { $0.latency = 0.02 }
+    } _: { scene in
+      let (mount, origin) = (scene.mount, scene.origin)
+      let outcomes = Reader.sideBySide(
+        timeout: FaultRun.bound,
+        (0..<count).map { number in { Reader.read(mount.file("\(number).bin"), pattern: "/\(number).bin") } })
+      scene.expect(outcomes.allSatisfy { $0?.bytes == 1 << 20 && $0?.wrongAt == nil }, "\(outcomes)")
+      let totals = origin.log.totals
+      scene.expect(totals.peakConnections == limit, "\(totals)")
+    }
+  }
+
+  @Test("HTTP/2: one connection, and up to 64 streams", arguments: [nil, 2, 200])
+  func streams(limit: Int?) async {
+    let count = 150
+    let nginx = Lock<Nginx?>(nil)
+    let options = limit.map { ["--max-connections", "\($0)"] } ?? []
+    await onMount(options: ["--timeout", "100", "--continue=never", "-v"] + options) { stage in
+      let certificate = try TestCertificate(.good, in: stage.folder)
+      let server = try stage.addNginx(certificate)
+      nginx.withLock { $0 = server }
+      stage.options += ["--cacert", certificate.authority]
+      Self.addFiles(count, size: 128 << 10, to: stage, url: server.url())
+      // Long enough for all that may be asked at once to be asked.
+      stage.origin.fault(.delay(2))
+    } _: { scene in
+      let mount = scene.mount
+      // The first answer tells that it is HTTP/2.
+      let first = scene.bounded("a reader") { Reader.read(mount.file("0.bin"), pattern: "/0.bin") }
+      scene.expect(first?.bytes == 128 << 10, "\(first.map { "\($0)" } ?? "")")
+      let outcomes = Reader.sideBySide(
+        timeout: FaultRun.bound,
+        (1..<count).map { number in { Reader.read(mount.file("\(number).bin"), pattern: "/\(number).bin") } })
+      scene.expect(outcomes.allSatisfy { $0?.bytes == 128 << 10 && $0?.wrongAt == nil }, "\(outcomes)")
+      let peak = TransferEvent.peak(TransferEvent.events(mount.process.standardErrorSoFar))
+      scene.expect(peak == 64, "\(peak) at once")
+      let accesses = nginx.withLock { $0 }?.accesses ?? []
+      scene.expect(!accesses.isEmpty && accesses.allSatisfy { $0.version == "HTTP/2.0" }, "no HTTP/2")
+      scene.expect(Set(accesses.map(\.connection)).count == 1, "not one connection")
+    }
+  }
+}
