@@ -6,7 +6,7 @@ import Testing
 /// A whole origin that is away for a while, and very large files.
 @Suite("Outages and sizes")
 struct OutageTests {
-  @Test("an origin goes and comes back: a hundred files, no storm")
+  @Test("an origin goes and comes back: a hundred files, all the while names and what is stored")
   func outage() async {
     let count = 100
     let size: Int64 = 256 << 10

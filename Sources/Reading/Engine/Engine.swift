@@ -170,7 +170,7 @@ final class Engine: @unchecked Sendable {
       dirty.insert(source.key)
     }
     service.dropConnections()
-    for host in hosts.keys { hosts[host]?.downUntil = nil }
+    for host in hosts.keys { hosts[host]?.forgetOutage() }
   }
 
   /// The source of a content; made when there is none, taken over when the content is a newer object of the same resource.
@@ -299,9 +299,7 @@ final class Engine: @unchecked Sendable {
         putAway(source)
       }
     }
-    if sweeping, let cursor = resumeCursor,
-      sources.values.count(where: { $0.continues && $0.failure == nil && $0.retry.failures < 3 }) < Self.resumed
-    {
+    if sweeping, let cursor = resumeCursor, sources.values.count(where: { isUnderWay($0) }) < Self.resumed {
       resumeCursor = nil
       keeper.perform { [self] in resumeMore(after: cursor) }
     }

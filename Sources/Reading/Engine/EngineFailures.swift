@@ -9,14 +9,13 @@ extension Engine {
   private static let refusalSeconds = 5.0
   /// The kernel asks again for one page after a failed read-ahead: such reads are answered at once for so long.
   private static let stallSeconds = 1.0
-  /// A host that did not answer at all: stats do not wait for it for so long.
-  private static let downSeconds = 10.0
   /// Failures in a row after which a mirror is left although what is stored is its own.
   private static let patienceWithMirror = 4
 
   func failed(_ source: Source, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
     source.lastMessage = failure.message
     Log.debug("transfer \(running.active.id.rawValue) of \(source.content.path) failed: \(failure.message)")
+    if failure.status != nil, failure.kind != .transient { hosts[running.host]?.heard(now) }
     switch failure.kind {
     case .denied, .permanent:
       if running.isResolved {
@@ -32,7 +31,7 @@ extension Engine {
         source.lanes.pushedBack(now: now)
       }
       if !running.responded {
-        if failure.status == nil { hosts[running.host]?.downUntil = now.adding(seconds: Self.downSeconds) }
+        hosts[running.host]?.missed(askedAt: running.started, failure, now: now, random: jitter())
         source.mirrors[running.mirror].resolved = nil
       }
       answerStats(source)
@@ -151,7 +150,8 @@ extension Engine {
     }
     if !isUnstored(source) { storeWhatIsKept(source) }
     dropStalled(source, hasWaiters, now)
-    let line = hosts[HostState.key(of: source.target.url)]?.line ?? LineEstimate()
+    let host = hosts[HostState.key(of: source.target.url)]
+    let line = host?.line ?? LineEstimate()
     // One that has read so much in sequence and still waits is a copy, or a player whose origin holds it back.
     let isHungry = (hasWaiters || source.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
     source.lanes.look(isHungry: isHungry, lineBytes: line.bytes, roundTrip: line.roundTrip, now: now)
@@ -164,9 +164,17 @@ extension Engine {
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
     let isBusy = hasWaiters || !source.transfers.isEmpty || (isRead && !content.guarded.withLock { $0.state.isWhole })
     // While an origin is away for long, the sweep looks often enough.
-    let isDue = source.retry.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
+    let isDue = [source.retry, host?.outage].allSatisfy { retry in
+      retry?.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
+    }
     return isBusy
       || (source.continues && source.failure == nil && !isAtLimit && !source.cannotBeStored && isDue && !source.isWhole)
+  }
+
+  /// Whether the rest of a file may come soon: what is stuck does not keep others from being resumed.
+  func isUnderWay(_ source: Source) -> Bool {
+    guard source.continues, source.failure == nil, source.retry.failures < 3 else { return false }
+    return hosts[HostState.key(of: source.target.url)]?.isAwayForLong != true
   }
 
   /// P2: a stall that lasted the timeout ends the wait.

@@ -16,8 +16,8 @@ extension Engine: TransferClient {
     source.transfers[index].lastByte = now
     let running = source.transfers[index]
     hosts[running.host, default: newHost].line.responded(after: head.firstByteSeconds)
-    hosts[running.host, default: newHost].answered()
-    if head.httpVersion == 20 { hosts[running.host]?.multiplexes() }
+    hosts[running.host, default: newHost].answered(now)
+    hosts[running.host]?.speaks(httpVersion: head.httpVersion)
     if let name = head.suggestedName { source.suggestedName = name }
     if head.isRedirected { source.mirrors[running.mirror].resolved = head.url }
     let asked = running.active.isStream ? nil : running.active.rest

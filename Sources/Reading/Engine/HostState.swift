@@ -1,4 +1,5 @@
 import Base
+import Fetching
 
 /// The line to one origin, shared by all resources there. Owned by the transfer thread.
 struct HostState {
@@ -23,15 +24,20 @@ struct HostState {
   /// When a reader waited last: what comes behind it is likely to be wanted next, so that continuations stand back a little
   /// longer than the wait itself.
   var lastWait: Instant?
+  /// The most connections.
+  private let connections: Int
   /// The most transfers at once.
   private(set) var most: Int
   /// `most`, as the origin's 429 and 503 shrank it.
   private(set) var limit: Int
-  /// Stats are not worth a wait until then: nothing there answers.
-  var downUntil: Instant?
+  /// Requests in a row, of whatever file, that nothing answered: a hundred files that wait for an origin to come back ask
+  /// it with the pauses of one.
+  private(set) var outage = Retry()
+  private var lastAnswer: Instant?
 
   /// A line that allows so many connections.
   init(connections: Int) {
+    self.connections = connections
     most = connections
     limit = connections
   }
@@ -61,6 +67,8 @@ struct HostState {
   /// Whether another transfer for `purpose` may start.
   func admits(_ purpose: Purpose, now: Instant) -> Bool {
     if active >= limit { return false }
+    // Who waits asks all the same.
+    if purpose >= .index, isAway, background > 0 || !outage.permits(now, readerWaits: false) { return false }
     switch purpose {
     case .demand: return true
     case .playAhead: return active < max(1, limit * 3 / 4)
@@ -75,16 +83,39 @@ struct HostState {
   /// The origin said that it is too much.
   mutating func pushedBack() { limit = max(1, min(limit, max(1, active)) / 2) }
   /// It answered well: the limit grows back, slowly.
-  mutating func answered() {
-    downUntil = nil
+  mutating func answered(_ now: Instant) {
+    heard(now)
     if limit < most { limit += 1 }
   }
 
-  /// The origin speaks HTTP/2: streams of one connection are counted from now on.
-  mutating func multiplexes() {
-    guard most < Self.streamLimit else { return }
-    most = Self.streamLimit
-    limit = Self.streamLimit
+  /// It answered, well or not: it is there.
+  mutating func heard(_ now: Instant) {
+    lastAnswer = now
+    outage.progressed()
+  }
+
+  /// Whether nothing there answers at the moment.
+  var isAway: Bool { outage.failures > 0 }
+  /// Whether that is more than a hiccup.
+  var isAwayForLong: Bool { outage.failures >= 3 }
+
+  /// A request that was made at `asked` got no answer that can be used. What others got since then says more.
+  mutating func missed(askedAt asked: Instant, _ failure: TransferFailure, now: Instant, random: Double) {
+    if let lastAnswer, lastAnswer >= asked { return }
+    var failure = failure
+    failure.retryAfter = nil  // that is about the one file
+    outage.failed(failure, now: now, random: random)
+  }
+
+  /// The network changed: what was away may be there.
+  mutating func forgetOutage() { outage.progressed() }
+
+  /// Of HTTP/2 the streams of one connection are counted, else connections. What answers under one name may change.
+  mutating func speaks(httpVersion: Int) {
+    let allowed = httpVersion == 20 ? Self.streamLimit : connections
+    if allowed == most { return }
+    most = allowed
+    limit = allowed
   }
 
   /// The key of a URL's line: its scheme, host and port.
