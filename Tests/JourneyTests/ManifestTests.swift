@@ -36,6 +36,34 @@ import Testing
     }
   }
 
+  @Test func relativePlaylistsNeedABase() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        for path in ["/music/disc/one.mp3", "/music/two.mp3", "/three.mp3"] { origin.add(path, size: 1000) }
+        let titles = [("One", "disc/one.mp3"), ("Two", "./two.mp3?x=1"), ("Three", "/three.mp3")]
+        let playlist = "#EXTM3U\n" + titles.map { "#EXTINF:1,\($0)\n\($1)\n" }.joined()
+        let list = try journey.folder.write(playlist, to: "list.m3u8")
+        let command = try journey.mountCommand().map { $0 == journey.manifest ? list : $0 }
+        let without = try journey.run(command)
+        #expect(without.status != 0 && without.errors.contains("--base-url"), "\(without.errors)")
+
+        let base = ["--base-url", origin.url("/music/list.m3u8")]
+        try journey.succeed(command + base)
+        #expect(try journey.succeed(["ls", journey.mountpoint]) == "One.mp3\nThree.mp3\nTwo.mp3\n")
+        for (name, path) in [
+          ("One.mp3", "/music/disc/one.mp3"), ("Two.mp3", "/music/two.mp3"), ("Three.mp3", "/three.mp3"),
+        ] {
+          try journey.folder.write(Pattern.bytes(name: path, offset: 0, count: 1000), to: "expected")
+          try journey.succeed(["cmp", journey.at(name), journey.folder.file("expected")])
+        }
+        #expect(origin.log.entries(of: "/music/two.mp3").first?.request.target == "/music/two.mp3?x=1")
+        try journey.unmount()
+        let checked = try journey.run([try Programs.path("mediafs"), "check", list] + base)
+        #expect(checked.status == 0 && checked.output.contains("Three.mp3"), "\(checked.output)\(checked.errors)")
+      }
+    }
+  }
+
   @Test func badLinesAreReportedAndSkipped() throws {
     try withJourney { journey in
       let text = "http://127.0.0.1:9/good.mp4\r\nftp://127.0.0.1/bad.mp4\n# fine\n\n  what=is this\nhttp://[half/\n"
