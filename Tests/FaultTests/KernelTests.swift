@@ -180,22 +180,10 @@ struct KernelTests {
         return failed
       }
       scene.expect(scene.bounded("the first round") { round(0) } == 0, "opens or lookups failed")
-      let before = Self.memory(server)
+      let before = ProcessMemory.resident(server)
       scene.expect(scene.bounded("the others") { (1...4).reduce(0) { $0 + round($1) } } == 0, "opens or lookups failed")
-      let after = Self.memory(server)
+      let after = ProcessMemory.resident(server)
       scene.expect(before > 0 && after < before + (32 << 10), "resident: \(before) KiB, then \(after) KiB")
     }
-  }
-
-  /// VmRSS in KiB.
-  private static func memory(_ process: Int32) -> Int {
-    guard let file = fopen("/proc/\(process)/status", "re") else { return 0 }
-    defer { fclose(file) }
-    var line = [CChar](repeating: 0, count: 256)
-    while fgets(&line, 256, file) != nil {
-      let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-      if text.hasPrefix("VmRSS:") { return Int(text.filter(\.isNumber)) ?? 0 }
-    }
-    return 0
   }
 }

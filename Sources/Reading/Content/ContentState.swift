@@ -135,10 +135,12 @@ struct ContentState: Sendable {
   /// A read that was released, and whose bytes are gone before it was answered.
   mutating func parkAgain(_ read: ParkedRead) { parkedReads.append(read) }
 
-  /// `bytes` came and cannot be stored: they are kept in memory for a while. nil when there is no room even there.
-  mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64) -> [ParkedRead]? {
+  /// `bytes` came and cannot be stored: they are kept in memory for a while, `most` of them. nil when there is no room even
+  /// there.
+  mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64) -> [ParkedRead]? {
     let range = ByteRange(at: offset, count: Int64(bytes.count))
-    guard memory.makeRoom(for: range.count, keeping: parkedReads.map(\.range)) else { return nil }
+    let waited = parkedReads.map(\.range)
+    guard memory.makeRoom(for: range.count, keeping: waited, before: range.end, most: most) else { return nil }
     memory.insert(bytes, at: offset)
     if case .growing(let size) = length, range.end > size { length = .growing(range.end) }
     return releaseWhole()

@@ -6,8 +6,10 @@ import Base
 struct MemoryWindow: Sendable {
   /// The most that one content keeps.
   static let most: Int64 = 2 << 20
-  /// The most over all contents.
+  /// The most over all contents, but for a little: who has some keeps ``least`` of it.
   static let mostInAll: Int64 = 16 << 20
+  /// What one content may keep however many there are: two reads, so that one of them is whole in the end.
+  static let least: Int64 = 256 << 10
 
   private struct Piece: Sendable {
     var range: ByteRange
@@ -23,12 +25,18 @@ struct MemoryWindow: Sendable {
   var count: Int64 { ranges.count }
   var isEmpty: Bool { pieces.isEmpty }
 
-  /// Makes room for `count` bytes more. False when what is here is all waited for: nothing more can be kept.
-  mutating func makeRoom(for count: Int64, keeping waited: [ByteRange]) -> Bool {
-    while ranges.count + count > Self.most {
+  /// Makes room for `count` bytes more, so that there are no more than `most`. What is waited for goes only if it lies
+  /// behind `end`, where the new bytes end: the first read has to become whole. False when nothing more can be kept.
+  mutating func makeRoom(
+    for count: Int64, keeping waited: [ByteRange], before end: Int64 = .max, most: Int64 = Self.most
+  ) -> Bool {
+    while ranges.count + count > most {
       let oldest = pieces.firstIndex { piece in !waited.contains { $0.overlaps(piece.range) } }
-      guard let oldest else { return false }
-      ranges.remove(pieces.remove(at: oldest).range)
+      let last = pieces.indices.filter { pieces[$0].range.start >= end }.max {
+        pieces[$0].range.start < pieces[$1].range.start
+      }
+      guard let index = oldest ?? last else { return false }
+      ranges.remove(pieces.remove(at: index).range)
     }
     return true
   }

@@ -110,8 +110,13 @@ extension Engine {
       }
     }
     let released = content.guarded.withLock { guarded -> [ParkedRead]? in
-      if kept + Int64(bytes.count) > MemoryWindow.mostInAll, guarded.state.memory.isEmpty { return nil }
-      return guarded.state.kept(bytes, at: offset)
+      guard kept + Int64(bytes.count) > MemoryWindow.mostInAll else {
+        return guarded.state.kept(bytes, at: offset, most: MemoryWindow.most)
+      }
+      if guarded.state.memory.isEmpty { return nil }
+      // It has to do with what it has.
+      let most = max(MemoryWindow.least, guarded.state.memory.count)
+      return guarded.state.kept(bytes, at: offset, most: most)
     }
     guard let released else {
       source.retry.failed(
