@@ -94,6 +94,25 @@ struct ChangeTests {
     }
   }
 
+  /// Nothing in the heads tells of it: the checksum does.
+  @Test("in the middle of one body, under the head of the old one: with a checksum it is fetched again")
+  func tornBody() async {
+    let size: Int64 = 200_000
+    await onMount(size: size, options: ["--continue=always", "--timeout", "30"]) { stage in
+      let file = try stage.folder.write(
+        Pattern.bytes(name: FaultStage.path, generation: 2, offset: 0, count: Int(size)), to: "whole")
+      stage.manifest += "\n  checksum=sha-256=" + (try Command.succeed(["sha256sum", file]).prefix(64))
+      stage.origin.fault(.nextGenerationAfter(100_000), next: 1)
+    } _: { scene in
+      _ = scene.read([])
+      try scene.waitForState("complete")
+      scene.checkCopy(size: size, generation: 2)
+      scene.readUntilWhole(size: size, generation: 2)
+      let sent = scene.origin.log.bytesSent(of: FaultStage.path)
+      scene.expect(sent <= 4 * size, "\(sent) bytes were sent")
+    }
+  }
+
   @Test("at random, under random readers: every handle sees one generation")
   func random() async {
     var seeds = SeededRandom.fromEnvironment()

@@ -59,8 +59,10 @@ struct FaultCase: Sendable, CustomTestStringConvertible {
     case bytes
     /// One of these, behind right bytes.
     case errors([Int32])
-    /// Either.
+    /// Every byte, or one of these behind right ones.
     case bytesOrErrors([Int32])
+    /// So many right bytes: the origin says that this is all, and nothing tells otherwise.
+    case fewer(Int64)
   }
   /// How it comes back when the fault is over.
   enum Recovery: Sendable {
@@ -79,7 +81,7 @@ struct FaultCase: Sendable, CustomTestStringConvertible {
   var outcome: Outcome
   var recovery: Recovery
   /// More requests than that are a storm.
-  var mostRequests = 200
+  var mostRequests = 60
   let arrange: @Sendable (FaultStage) throws -> Void
   let heal: @Sendable (FaultStage) throws -> Void
 
@@ -87,12 +89,15 @@ struct FaultCase: Sendable, CustomTestStringConvertible {
 
   init(
     _ name: String, size: Int64 = 1 << 20, timeout: Int? = nil, _ outcome: Outcome, _ recovery: Recovery = .alone,
-    mostRequests: Int = 200, arrange: @escaping @Sendable (FaultStage) throws -> Void,
+    mostRequests: Int = 60, arrange: @escaping @Sendable (FaultStage) throws -> Void,
     heal: @escaping @Sendable (FaultStage) throws -> Void = { $0.origin.clearFaults() }
   ) {
     self.name = name
     self.size = size
-    if case .bytes = outcome { self.timeout = timeout ?? 60 } else { self.timeout = timeout ?? 4 }
+    switch outcome {
+    case .bytes, .fewer: self.timeout = timeout ?? 60
+    case .errors, .bytesOrErrors: self.timeout = timeout ?? 4
+    }
     self.outcome = outcome
     self.recovery = recovery
     self.mostRequests = mostRequests
@@ -103,19 +108,28 @@ struct FaultCase: Sendable, CustomTestStringConvertible {
   /// The origin's next `next` answers (nil: all) have those faults.
   static func faults(
     _ name: String, _ faults: [OriginFault], next: Int? = nil, size: Int64 = 1 << 20, timeout: Int? = nil,
-    _ outcome: Outcome, _ recovery: Recovery = .alone, mostRequests: Int = 200
+    _ outcome: Outcome, _ recovery: Recovery = .alone, mostRequests: Int = 60
   ) -> FaultCase {
     FaultCase(name, size: size, timeout: timeout, outcome, recovery, mostRequests: mostRequests) {
       $0.origin.fault(faults, path: FaultStage.path, next: next)
     }
   }
 
-  /// Answers from the offset `from` on have those faults.
+  /// The next `next` answers (nil: all) from the offset `from` on have those faults.
   static func from(
-    _ from: Int64, _ name: String, _ faults: [OriginFault], _ outcome: Outcome, _ recovery: Recovery = .alone
+    _ from: Int64, _ name: String, _ faults: [OriginFault], next: Int? = nil, _ outcome: Outcome,
+    _ recovery: Recovery = .alone
   ) -> FaultCase {
     FaultCase(name, outcome, recovery) { stage in
-      stage.origin.decide { $0.firstByte >= from ? faults : [] }
+      let left = Lock(next ?? .max)
+      stage.origin.decide { request in
+        guard request.firstByte >= from else { return [] }
+        return left.withLock { left in
+          if left == 0 { return [] }
+          left -= 1
+          return faults
+        }
+      }
     }
   }
 }

@@ -95,7 +95,8 @@ struct FaultRun {
       switch fault.outcome {
       case .bytes: isWhole
       case .errors(let codes): isExpected(codes)
-      case .bytesOrErrors(let codes): outcome.error == nil || isExpected(codes)
+      case .bytesOrErrors(let codes): isWhole || isExpected(codes)
+      case .fewer(let size): outcome.error == nil && outcome.bytes == max(0, size - start) + min(size, start)
       }
     if !isGood { problems.append("the reader from \(start): \(outcome)") }
   }
@@ -118,7 +119,7 @@ struct FaultRun {
       let file = try mount.status(of: FaultStage.name)
       last = file
       switch fault.outcome {
-      case .bytes: if file.state == "complete" { return }
+      case .bytes, .fewer: if file.state == "complete" { return }
       case .errors: if file.error != nil { return }
       case .bytesOrErrors: if file.error != nil || file.state == "complete" { return }
       }

@@ -14,6 +14,9 @@ struct FaultTableTests {
   @Test("ranges", arguments: RangeFaults.all, Readers.allCases)
   func ranges(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
 
+  @Test("mirrors", arguments: MirrorFaults.all, Readers.allCases)
+  func mirrors(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
+
   private func run(_ fault: FaultCase, _ readers: Readers) async {
     for problem in await Gate.shared.run({ try FaultRun.run(fault, readers) }) {
       Issue.record("\(problem)")

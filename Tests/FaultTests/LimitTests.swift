@@ -78,6 +78,27 @@ struct LimitTests {
     }
   }
 
+  @Test("an origin that answers 503 above four connections is asked over fewer")
+  func pushedBack() async {
+    let count = 40
+    await onMount(options: ["--timeout", "100", "--continue=never"]) { stage in
+      Self.addFiles(count, size: 512 << 10, to: stage, url: stage.origin.url())
+      stage.origin.configure {
+        $0.latency = 0.05
+        $0.maxConnections = 4
+        $0.aboveMaximum = .serviceUnavailable
+      }
+    } _: { scene in
+      let mount = scene.mount
+      let outcomes = Reader.sideBySide(
+        timeout: FaultRun.bound,
+        (0..<count).map { number in { Reader.read(mount.file("\(number).bin"), pattern: "/\(number).bin") } })
+      scene.expect(outcomes.allSatisfy { $0?.bytes == 512 << 10 && $0?.wrongAt == nil }, "\(outcomes)")
+      let totals = scene.origin.log.totals
+      scene.expect(totals.turnedAway <= 2 * count, "turned away: \(totals)")
+    }
+  }
+
   @Test("HTTP/2: one connection, and up to 64 streams", arguments: [nil, 2, 200])
   func streams(limit: Int?) async {
     let count = 150

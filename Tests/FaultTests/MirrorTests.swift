@@ -22,7 +22,7 @@ struct MirrorTests {
   }
 
   enum First: String, CaseIterable, Sendable, CustomTestStringConvertible {
-    case refused, gone, failing, silent, stalled, page
+    case refused, gone, failing, silent, stalled, trickling, page
     var testDescription: String { rawValue }
 
     func apply(_ origin: Origin) throws {
@@ -32,6 +32,7 @@ struct MirrorTests {
       case .failing: origin.fault(.status(500))
       case .silent: origin.fault(.stallBeforeHeaders)
       case .stalled: origin.decide { $0.firstByte == 0 ? [.stallAfter(100_000)] : [.stallBeforeHeaders] }
+      case .trickling: origin.fault(.slow(bytesPerSecond: 1))
       case .page: origin.fault(.page())
       }
     }

@@ -9,14 +9,22 @@ enum StatusFaults {
     [500, 502, 503, 504, 408, 429].map { .faults("\($0) twice, then well", [.status($0)], next: 2, .bytes) } + [
       .faults("429 with a second to wait", [.status(429, retryAfter: .seconds(1))], next: 1, .bytes),
       .faults("503 with a date to wait for", [.status(503, retryAfter: .date(secondsAhead: 2))], next: 1, .bytes),
+      .faults("500 with a second to wait", [.status(500, retryAfter: .seconds(1))], next: 2, .bytes),
+      .faults("429 with a date to wait for", [.status(429, retryAfter: .date(secondsAhead: 2))], next: 1, .bytes),
+      .from(1, "503 twice, in the middle", [.status(503)], next: 2, .bytes),
       .faults("503 with nonsense to wait for", [.status(503, retryAfter: .text("soon"))], next: 1, .bytes),
     ]
 
   static let lasting: [FaultCase] =
     [500, 502, 503, 504, 408, 429].map { .faults("\($0) for ever", [.status($0)], .errors([ETIMEDOUT])) } + [
+      .faults("429 with a second to wait, for ever", [.status(429, retryAfter: .seconds(1))], .errors([ETIMEDOUT])),
+      .faults(
+        "503 with a date to wait for, for ever", [.status(503, retryAfter: .date(secondsAhead: 2))],
+        .errors([ETIMEDOUT])),
+      .from(1, "500 for ever, in the middle", [.status(500)], .errors([ETIMEDOUT])),
       .faults(
         "503 with an hour to wait", [.status(503, retryAfter: .seconds(3600))], .errors([ETIMEDOUT]), .never,
-        mostRequests: 3)
+        mostRequests: 3),
     ]
 
   /// EACCES and EIO, at once.
@@ -47,6 +55,21 @@ enum StatusFaults {
         stage.origin.decide { request in
           if request.path == FaultStage.path { return [.redirect(302, to: "/link/\(request.indexOfPath)")] }
           return request.indexOfPath > 2 ? [.status(403)] : []
+        }
+      },
+      FaultCase("a redirect to another host, in the middle", .bytes) { stage in
+        let other = try stage.addOrigin(size: 1 << 20)
+        stage.origin.decide { $0.firstByte > 0 ? [.redirect(302, to: other.url(FaultStage.path))] : [] }
+      },
+      FaultCase("a redirect to and fro between two hosts", timeout: 60, .errors([EIO]), .opened) { stage in
+        let other = try stage.addOrigin(size: 1 << 20)
+        stage.origin.fault(.redirect(302, to: other.url(FaultStage.path)))
+        other.fault(.redirect(302, to: stage.origin.url(FaultStage.path)))
+      },
+      FaultCase("eleven redirects", timeout: 60, .errors([EIO]), .opened) { stage in
+        stage.origin.decide { request in
+          let step = Int(request.target.split(separator: "=").last ?? "") ?? 0
+          return step < 11 ? [.redirect(302, to: "?step=\(step + 1)")] : []
         }
       },
       .faults("a redirect to itself", [.redirectLoop()], timeout: 60, .errors([EIO]), .opened),

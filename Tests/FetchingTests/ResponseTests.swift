@@ -60,6 +60,7 @@ struct ResponseTests {
     arguments: [
       ["206"],
       ["206", "Content-Type: multipart/byteranges; boundary=x"],
+      ["206", "Content-Type: Multipart/ByteRanges; boundary=x", "Content-Range: bytes 100-199/1000"],
       ["206", "Content-Range: bytes 0-99/1000"],
       ["206", "Content-Range: bytes 101-199/1000"],
       ["206", "Content-Range: bytes 99-199/1000"],

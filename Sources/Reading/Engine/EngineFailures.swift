@@ -35,7 +35,7 @@ extension Engine {
         source.mirrors[running.mirror].resolved = nil
       }
       answerStats(source)
-      if running.bytes == 0 { tryOtherMirror(source) }
+      if running.bytes == 0 || running.isTrickle(now) { tryOtherMirror(source) }
     case .unusable:
       // Asked for before ranges were given up: that says nothing new.
       if !source.asksForRanges(now), !running.active.isStream { return }

@@ -174,7 +174,7 @@ extension Engine: TransferClient {
     dirty.insert(source.key)
     feedHungry()
     if running.fresh > 0 {
-      source.retry.progressed()
+      if !running.isTrickle(now) { source.retry.progressed() }
       source.unusable = 0
     } else if running.bytes > 0 {
       source.fruitless += 1
@@ -222,6 +222,11 @@ extension Engine: TransferClient {
 }
 
 extension Running {
+  /// Whether it was ended as it brought next to nothing: its bytes are no progress that calls for more of the same.
+  func isTrickle(_ now: Instant) -> Bool {
+    stalled && Double(fresh) < 1024 * now.seconds(since: started)
+  }
+
   /// Whether it counted against the background's places when it began.
   var isBackground: Bool { active.purpose >= .index }
 }
