@@ -63,6 +63,21 @@ struct MirrorTests {
     }
   }
 
+  @Test("a hiccup of the first: what is stored of it is not given up for the second's other bytes")
+  func hiccup() async {
+    await onMount(options: ["--timeout", "60", "--continue=never"]) { stage in
+      try Self.add(stage, pattern: "/other")
+      stage.origin.decide { (2...3).contains($0.indexOfPath) ? [.resetBeforeHeaders] : [] }
+    } _: { scene in
+      let outcome = scene.read()
+      scene.expect(
+        outcome?.bytes == Self.size && outcome?.wrongAt == nil && outcome?.error == nil,
+        "\(outcome.map { "\($0)" } ?? "")")
+      let asked = scene.stage.others[0].log.totals.requests
+      scene.expect(asked == 0, "the second was asked \(asked) times")
+    }
+  }
+
   @Test("a wrong checksum at the end: fetched once more from the other mirror")
   func wrongChecksum() async {
     await onMount(options: ["--timeout", "30", "--continue=always"]) { stage in

@@ -69,6 +69,18 @@ struct OutageTests {
     }
   }
 
+  @Test("a slow and honest line: no transfer of a continuation that nobody reads is cut off")
+  func slow() async {
+    await onMount(size: 160 << 10, options: ["--timeout", "4", "--continue=always"]) { stage in
+      stage.origin.fault(.slow(bytesPerSecond: 8000))
+    } _: { scene in
+      _ = scene.read([])
+      try scene.waitForState("complete")
+      let ends = scene.origin.log.entries.map(\.end)
+      scene.expect(!ends.isEmpty && ends.allSatisfy { $0 == .complete }, "\(ends)")
+    }
+  }
+
   @Test("a file over 4 GiB")
   func large() async {
     let size: Int64 = (5 << 30) + 12345

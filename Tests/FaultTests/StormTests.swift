@@ -114,8 +114,11 @@ struct StormTests {
       Self.addFiles(dead, of: stage.origin, to: stage)
       Self.addFiles(good, of: other, to: stage)
       for origin in [stage.origin, other] { origin.decide { $0.firstByte > 0 ? [.resetBeforeHeaders] : [] } }
+      // Else looks at siblings would bring some of its heads first: files are gone on with in the order of those.
+      try other.setUp(false)
     } _: { scene in
       Self.open(dead, &scene)
+      try scene.stage.others[0].setUp(true)
       Self.open(good, &scene)
       if let problem = try scene.mount.unmount() { scene.expect(false, problem) }
       try scene.origin.setUp(false)

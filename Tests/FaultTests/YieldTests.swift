@@ -84,16 +84,19 @@ struct YieldTests {
       }
       let waits = eventually(timeout: 60) { other.log.bytesSent(of: FaultStage.path) >= 64 << 10 }
       scene.expect(waits, "the reader's file was not asked for")
-      sleep(seconds: 4)
-      let events = TransferEvent.events(mount.process.standardErrorSoFar)
-      let first = events.compactMap { event -> Int? in
-        if case .asked(let number, "demand", FaultStage.name) = event { number } else { nil }
-      }.first
-      guard let first, let head = events.firstIndex(of: .answered(first)) else {
-        return scene.expect(false, "no answer in the log: \(events)")
+      // Between its open and its read nobody waits: from some moment on there is nothing but the read.
+      let continued = { TransferEvent.continuations(TransferEvent.events(mount.process.standardErrorSoFar)) }
+      let standsBack = eventually(timeout: 10, interval: 0) {
+        let before = continued()
+        sleep(seconds: 1)
+        return continued() == before
       }
-      scene.expect(TransferEvent.continuations(Array(events[..<head])) >= 5, "nothing was continued before")
-      let intruding = TransferEvent.continuations(Array(events[head...]))
+      scene.expect(standsBack, "what nobody waits for goes on beside the reader")
+      let before = continued()
+      sleep(seconds: 3)
+      let events = TransferEvent.events(mount.process.standardErrorSoFar)
+      scene.expect(before >= 5, "nothing was continued before")
+      let intruding = TransferEvent.continuations(events) - before
       scene.expect(intruding == 0, "\(intruding) windows were asked for while the reader waited")
       other.clearFaults()
       other.dropConnections()

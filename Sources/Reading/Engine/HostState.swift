@@ -26,6 +26,8 @@ struct HostState {
   var lastWait: Instant?
   /// The most connections.
   private let connections: Int
+  /// Whether it speaks HTTP/2.
+  private var isMultiplexed = false
   /// The most transfers at once.
   private(set) var most: Int
   /// `most`, as the origin's 429 and 503 shrank it.
@@ -53,13 +55,13 @@ struct HostState {
     guard active > 0 else { return }
     if active <= lastWith.count { lastWith[active - 1] = now }
     active -= 1
-    if isCut, most < Self.streamLimit, let last = lastWith.indices.last, last >= active { lastWith.removeLast() }
+    if isCut, !isMultiplexed, let last = lastWith.indices.last, last >= active { lastWith.removeLast() }
   }
 
   /// How many connections are open: those in use, and those that were of late. Servers close idle ones, some after a few
   /// seconds (5 s is Apache's default).
   func openConnections(now: Instant) -> Int {
-    if most >= Self.streamLimit { return .max }
+    if isMultiplexed { return .max }
     return max(active, lastWith.lastIndex { now.seconds(since: $0) < Self.keptSeconds }.map { $0 + 1 } ?? 0)
   }
   private static let keptSeconds = 4.0
@@ -112,10 +114,10 @@ struct HostState {
 
   /// Of HTTP/2 the streams of one connection are counted, else connections. What answers under one name may change.
   mutating func speaks(httpVersion: Int) {
-    let allowed = httpVersion == 20 ? Self.streamLimit : connections
-    if allowed == most { return }
-    most = allowed
-    limit = allowed
+    if isMultiplexed == (httpVersion == 20) { return }
+    isMultiplexed.toggle()
+    most = isMultiplexed ? Self.streamLimit : connections
+    limit = most
   }
 
   /// The key of a URL's line: its scheme, host and port.
