@@ -35,7 +35,8 @@ extension Engine {
         source.mirrors[running.mirror].resolved = nil
       }
       answerStats(source)
-      if running.bytes == 0 || running.isTrickle(now) { tryOtherMirror(source) }
+      // Of several that fail together the first one leads to the next mirror, not each.
+      if running.mirror == source.mirror, running.bytes == 0 || running.isTrickle(now) { tryOtherMirror(source) }
     case .unusable:
       // Asked for before ranges were given up: that says nothing new.
       if !source.asksForRanges(now), !running.active.isStream { return }
