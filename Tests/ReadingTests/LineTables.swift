@@ -195,7 +195,7 @@ import Testing
     #expect(host.openConnections(now: start.adding(seconds: 20)) == 1)
     host.ended(now: start.adding(seconds: 2), isCut: true)
     #expect(host.openConnections(now: start.adding(seconds: 2)) == 2)
-    host.multiplexes()
+    host.speaks(httpVersion: 20)
     #expect(host.openConnections(now: start) == .max)
   }
 }
