@@ -27,7 +27,7 @@ extension Engine {
           guard let current, let partial = current.partial else { return false }  // taken away meanwhile
           try partial.write(part, at: gap.start)
           // Written to a file whose sync failed meanwhile: once more, to what took its place.
-          if !stored(gap, in: current, source) { continue }
+          if !stored(part, at: gap.start, in: current, source) { continue }
         } catch {
           cannotStore(source, error)
           continue
@@ -60,9 +60,13 @@ extension Engine {
     }
   }
 
-  /// False when `file` is not the content's any more: then nothing is stored.
-  func stored(_ range: ByteRange, in file: ServedFile, _ source: Source) -> Bool {
+  /// Bytes were written: answers the reads that are whole with them. False when `file` is not the content's any more: then
+  /// nothing is stored.
+  func stored(
+    _ bytes: UnsafeRawBufferPointer, at offset: Int64, in file: ServedFile, _ source: Source
+  ) -> Bool {
     let content = source.content
+    let range = ByteRange(at: offset, count: Int64(bytes.count))
     let now = source.lastBytes
     let landed = content.guarded.withLock { guarded -> (released: [ParkedRead], wasClean: Bool)? in
       guard guarded.file === file else { return nil }
@@ -73,7 +77,16 @@ extension Engine {
     }
     guard let landed else { return false }
     if landed.wasClean { keeper.markDirty(content) }
-    for read in landed.released { answer(read, content) }
+    for read in landed.released {
+      if range.contains(read.range) {
+        // All of it has just come: it need not be read back from the file.
+        let first = Int(read.range.start - offset)
+        port.reply(
+          read.ticket, data: UnsafeRawBufferPointer(rebasing: bytes[first..<first + Int(read.range.count)]))
+      } else {
+        answer(read, content)
+      }
+    }
     return true
   }
 
