@@ -11,7 +11,7 @@ import systems
 from rows import percentile
 
 PEERS = ("rclone", "rclone tuned")
-REFERENCES = ("curl", "file", "C copier")
+REFERENCES = ("curl", "file", "C copier", "the copy")
 
 
 def figure(value, unit):

@@ -108,6 +108,10 @@ class Mediafs:
     def store(self):
         return os.path.join(self.folder, "store")
 
+    def copy(self, name):
+        """Where a complete file's copy lies."""
+        return os.path.join(self.store, "library", name)
+
     def run(self, *arguments, check=True):
         done = subprocess.run([os.path.join(BUILT, "mediafs"), *arguments], env=self.environment, capture_output=True,
                               text=True, timeout=120)
