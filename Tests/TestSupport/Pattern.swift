@@ -59,7 +59,8 @@ public enum Pattern {
     }
   }
 
-  /// The offset (in the resource) of the first byte of `buffer` that is wrong, nil when every byte is right.
+  /// The offset (in the resource) of the first byte of `buffer` that is wrong, nil when every byte is right. What was right
+  /// counts as compared (``Figures``).
   public static func check(
     _ buffer: UnsafeRawBufferPointer, name: String, generation: UInt64, offset: Int64
   ) -> Int64? {
@@ -76,6 +77,7 @@ public enum Pattern {
         }
         done += count
       }
+      Figures.add("bytes compared", buffer.count)
       return nil
     }
   }

@@ -11,9 +11,10 @@ public final class TemporaryFolder: Sendable {
 
   private static let all = Lock(Set<String>())
 
-  /// Makes one, mode 0700 (`open`: 0755, for tests that read as another user).
-  public init(open: Bool = false) throws(Errno) {
-    let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+  /// Makes one, mode 0700 (`open`: 0755, for tests that read as another user). `place`: the folder it lies in, nil for the
+  /// system's temporary one.
+  public init(open: Bool = false, in place: String? = nil) throws(Errno) {
+    let base = place ?? getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     guard let real = realpath(base, nil) else { throw Errno.current }
     defer { free(real) }
     var template = Array("\(String(cString: real))/mediafs-test-XXXXXX".utf8CString)

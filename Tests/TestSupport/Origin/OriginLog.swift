@@ -152,6 +152,7 @@ public final class OriginLog: Sendable {
   /// Numbers a request and opens its entry.
   func begin(_ make: (_ id: Int, _ indexOfPath: Int, _ time: Double) -> OriginRequest, path: String) -> OriginRequest {
     let time = Instant.now.seconds(since: start)
+    Figures.add("requests that the test origin answered")
     return state.withLock { state in
       state.lastRequest += 1
       state.requestsOfPath[path, default: 0] += 1
