@@ -8,6 +8,9 @@ public struct ByteRangeSet: Hashable, Sendable {
   /// How many bytes are in the set.
   public private(set) var count: Int64 = 0
 
+  /// The end of the last range; 0 without any.
+  public var end: Int64 { ranges.last?.end ?? 0 }
+
   /// The empty set.
   public init() {}
 

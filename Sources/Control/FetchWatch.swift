@@ -12,6 +12,9 @@ struct FetchWatch {
   private var waiting: [(target: FetchTarget, share: Share)]
   private var position = 0
   private var sums = FetchReport()
+  /// Wide: eight files may claim more than 63 bits hold, and what was added must be taken away again.
+  private var stored: Int128 = 0
+  private var size: Int128 = 0
 
   init(_ targets: [FetchTarget]) {
     waiting = targets.map { ($0, Share()) }
@@ -60,8 +63,10 @@ struct FetchWatch {
 
   /// Puts what a file adds now in the place of what it added before.
   private mutating func account(_ before: Share, _ now: Share) {
-    sums.stored += now.stored - before.stored
-    sums.size += now.size - before.size
+    stored += Int128(now.stored) - Int128(before.stored)
+    size += Int128(now.size) - Int128(before.size)
+    sums.stored = Int64(clamping: stored)
+    sums.size = Int64(clamping: size)
     sums.rate += now.rate - before.rate
     if now.knowsSize, !before.knowsSize { sums.unknownSizes -= 1 }
   }

@@ -109,8 +109,8 @@ public struct StatusTotals: Codable, Sendable, Equatable {
     case .failed: failed += 1
     case .modified: modified += 1
     }
-    stored += file.stored
-    if let known = file.size { size += known } else { unknownSizes += 1 }
+    stored = .clampedSum(stored, file.stored)
+    if let known = file.size { size = .clampedSum(size, known) } else { unknownSizes += 1 }
     rate += file.rate.isFinite ? file.rate : 0
     transfers += Int64(file.transfers)
   }

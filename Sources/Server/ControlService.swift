@@ -84,7 +84,7 @@ final class ControlService: ControlHandler {
           }
           guard try fileSystem.clear(node) else { return }
           report.files += 1
-          report.bytes += before.stored
+          report.bytes = .clampedSum(report.bytes, before.stored)
         } catch {
           throw ControlFailure(.failed, "\(path) cannot be cleared: \(error)")
         }

@@ -36,6 +36,26 @@ struct LinkAttackTests {
     }
   }
 
+  /// A link under the very name that a copy is to have: not followed, not replaced; the copy takes the next free name.
+  @Test func aLinkInTheWayOfACopyIsNotFollowed() throws {
+    try withVictim { victim in
+      victim.origin.set("/a.bin", OriginResource(bytes: Array("right a\n".utf8)))
+      _ = try victim.mount(victim.origin.url("/a.bin") + "\n")
+      let precious = try victim.folder.write("precious", to: "precious")
+      let library = victim.store + "/library"
+      for target in [precious, victim.folder.file("nowhere")] {
+        try #require(symlink(target, library + "/a.bin") == 0)
+        let fetched = try victim.run(["fetch", "--wait", victim.mountpoint + "/a.bin"])
+        #expect(fetched.succeeded, "\(fetched.errors)")
+        #expect(try Self.bytes(victim.mountpoint + "/a.bin") == Array("right a\n".utf8))
+        #expect(try contents(of: library + "/a (2).bin") == Array("right a\n".utf8))
+        #expect(try contents(of: precious) == Array("precious".utf8))
+        #expect(access(victim.folder.file("nowhere"), F_OK) != 0)
+        try #require(unlink(library + "/a.bin") == 0 && unlink(library + "/a (2).bin") == 0)
+      }
+    }
+  }
+
   /// A partial file, the log or the lock becomes a link to a file of the user's: that file is neither shown nor changed.
   @Test func whatIsReplacedByALinkInTheStoreIsNotFollowed() throws {
     try withVictim { victim in

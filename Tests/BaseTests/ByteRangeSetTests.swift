@@ -60,6 +60,7 @@ import Testing
     var left = set((0, 2), (8, 10))
     left.formUnion(set((2, 4), (9, 12), (20, 21)))
     #expect(left.ranges == [ByteRange(0, 4), ByteRange(8, 12), ByteRange(20, 21)])
+    #expect(left.end == 21 && ByteRangeSet().end == 0)
     #expect("\(left)" == "{[0, 4) [8, 12) [20, 21)}")
   }
 

@@ -319,7 +319,7 @@ final class Keeper: @unchecked Sendable {
     nextSpaceCheck = now.adding(seconds: Self.spaceInterval)
     do {
       let partials = try store.catalog.partialsByUse()
-      var total = partials.reduce(Int64(0)) { $0 + $1.storedBytes }
+      var total = partials.reduce(Int64(0)) { .clampedSum($0, $1.storedBytes) }
       var lacking = options.minimumFree - Int64(clamping: try StoreSpace.measure(store.folder.path).available)
       for partial in partials {
         if total <= options.maximumSize && lacking <= 0 { break }
@@ -327,7 +327,7 @@ final class Keeper: @unchecked Sendable {
           engine.evict(partial.key, generation: partial.id) || engine.evictFromMemory(partial.key)
         else { continue }
         total -= partial.storedBytes
-        lacking -= partial.storedBytes
+        lacking = .clampedSum(lacking, -partial.storedBytes)
       }
       let isOver = total > options.maximumSize || lacking > 0
       let (was, isFull) = pending.withLock { pending in

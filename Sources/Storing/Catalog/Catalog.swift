@@ -202,7 +202,7 @@ public final class Catalog: Sendable {
     statement.bind(1, count)
     guard try statement.step() else { throw .damaged(connection.path, "meta.next_id is missing") }
     let next = statement.integer(0)
-    guard next > count + 1 else { throw .damaged(connection.path, "meta.next_id makes no sense") }
+    guard next > count + 1, next < 1 << 62 else { throw .damaged(connection.path, "meta.next_id makes no sense") }
     // To its end, or the row is not written.
     while try statement.step() {}
     return next - count

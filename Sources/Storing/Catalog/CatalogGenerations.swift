@@ -174,14 +174,16 @@ extension Catalog {
     let isRecentBelieved = !row.isNull(11) && row.withBlob(12) { $0.elementsEqual(bootID) }
     let synced = row.withBlob(10) { ByteRangeSet(encoded: $0) }
     let stored = isRecentBelieved ? row.withBlob(11) { ByteRangeSet(encoded: $0) } : synced
-    guard let stored, let synced, let state = GenerationRecord.State(rawValue: Int(row.integer(3))) else {
-      throw .damaged(connection.path, "generation \(id) cannot be read")
-    }
+    let size = row.optionalInteger(5)
+    // Numbers that contradict each other are damage: the reading room counts with them.
+    guard let stored, let synced, let state = GenerationRecord.State(rawValue: Int(row.integer(3))), size ?? 0 >= 0,
+      stored.end <= size ?? .max, synced.end <= size ?? .max, row.isNull(13) || row.integer(14) == size ?? -1
+    else { throw .damaged(connection.path, "generation \(id) cannot be read") }
     var record = GenerationRecord(
       id: id, key: ResourceKeyColumns(high: row.integer(1), low: row.integer(2)).key,
       validators: Validators(
         etag: row.optionalText(7), etagIsWeak: row.integer(8) != 0, lastModified: row.optionalInteger(6)),
-      size: row.optionalInteger(5), mediaType: row.optionalText(9))
+      size: size, mediaType: row.optionalText(9))
     record.state = state
     record.stored = stored
     record.synced = synced

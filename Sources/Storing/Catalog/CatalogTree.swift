@@ -255,7 +255,9 @@ extension Catalog {
     Node(
       entry: row.integer(0), inode: Inode(bitPattern: row.integer(1)), parent: Inode(bitPattern: row.integer(2)),
       kind: row.integer(3) == 1 ? .folder : .file, name: row.text(4),
-      key: ResourceKeyColumns(high: row.integer(5), low: row.integer(6)).key, size: row.optionalInteger(7),
+      key: ResourceKeyColumns(high: row.integer(5), low: row.integer(6)).key,
+      // Less than none is damage, which who asks for the generation is told.
+      size: row.optionalInteger(7).flatMap { $0 < 0 ? nil : $0 },
       modified: row.optionalInteger(8))
   }
 }

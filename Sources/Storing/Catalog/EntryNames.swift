@@ -31,6 +31,8 @@ struct EntryNames {
     known.bind(2, wanted)
     var number = try known.step() ? known.integer(0) : 2
     known.reset()
+    // Where a damaged catalog says something that no name ever had: from the beginning.
+    if !(2..<1 << 32).contains(number) { number = 2 }
     while true {
       let name = SafeName.numbered(wanted, Int(number))
       number += 1

@@ -2,15 +2,15 @@ import Base
 
 /// The ids that an import met, as bits in chunks: an eighth of a byte each, because ids are dense.
 struct IDSet {
+  /// A power of two. Ids are positive; but a damaged catalog may say otherwise.
   private static let chunkBits: Int64 = 4096
   private var chunks: [Int64: [UInt64]] = [:]
 
   /// Whether `id` was not in it before; it is now.
   mutating func insert(_ id: Int64) -> Bool {
     let bit = UInt64(1) << UInt64(id & 63)
-    let word = Int((id % Self.chunkBits) / 64)
-    return update(
-      &chunks[id / Self.chunkBits, default: [UInt64](repeating: 0, count: Int(Self.chunkBits / 64))][word], bit)
+    let empty = [UInt64](repeating: 0, count: Int(Self.chunkBits / 64))
+    return update(&chunks[Self.chunk(id), default: empty][Self.word(id)], bit)
   }
 
   private func update(_ word: inout UInt64, _ bit: UInt64) -> Bool {
@@ -19,9 +19,12 @@ struct IDSet {
   }
 
   func contains(_ id: Int64) -> Bool {
-    guard let chunk = chunks[id / Self.chunkBits] else { return false }
-    return chunk[Int((id % Self.chunkBits) / 64)] & (1 << UInt64(id & 63)) != 0
+    guard let chunk = chunks[Self.chunk(id)] else { return false }
+    return chunk[Self.word(id)] & (1 << UInt64(id & 63)) != 0
   }
+
+  private static func chunk(_ id: Int64) -> Int64 { id & ~(chunkBits - 1) }
+  private static func word(_ id: Int64) -> Int { Int(id & (chunkBits - 1)) / 64 }
 }
 
 /// Tells names that are certainly new from those that may have come before, without keeping them: a Bloom filter.

@@ -43,7 +43,9 @@ struct TreeImport {
     self.report = report
     hasAliases = try connection.integer("SELECT 1 FROM alias LIMIT 1") != nil
     hasExtensions = try connection.integer("SELECT 1 FROM gained LIMIT 1") != nil
-    epoch = (try connection.integer("SELECT value FROM meta WHERE name = 'epoch'") ?? 0) + 1
+    let last = try connection.integer("SELECT value FROM meta WHERE name = 'epoch'") ?? 0
+    guard last >= 0, last < .max else { throw .damaged(connection.path, "meta.epoch makes no sense") }
+    epoch = last + 1
     // What is used of them becomes reserved with the commit; blocks that other threads have lie below.
     nextID = try Catalog.reserveIDs(0, on: connection)
     result = ImportReport(epoch: epoch, files: 0, folders: 0, problems: 0, duplicates: 0)

@@ -31,9 +31,6 @@ extension StoreVerification {
     } catch {
       throw .file(error, "cannot look at \(path)")
     }
-    if let size = generation.size, let last = kept.ranges.last, last.end > size {
-      kept = kept.intersection(ByteRangeSet(ByteRange(0, size)))
-    }
     let absent = generation.stored.count - kept.count
     for range in kept.ranges where !isReadable(file.fileDescriptor, range) { kept.remove(range) }
     let unreadable = generation.stored.count - kept.count - absent
@@ -119,7 +116,7 @@ extension StoreVerification {
       do throws(StoreError) {
         isRight = try Digester.digest(of: file.rawValue, size: copy.size, checksum.algorithm) == checksum.digest
         report.digests += 1
-        report.bytes += copy.size
+        report.bytes = .clampedSum(report.bytes, copy.size)
       } catch {
         find(.damagedCopy, name, "\(path): \(error.message)", repair: try setAside(copy, of: generation, in: library))
         return
