@@ -3,8 +3,16 @@ import Glibc
 import TestSupport
 import Testing
 
-/// How the servers of one store were killed.
+/// What is done to a store and its mount, at random.
+enum StoreOperation: String, CaseIterable, Sendable {
+  case open, read, seek, close, change, fault, restart, kill
+  case fillDisk = "fill the disk"
+  case manifest = "change the manifest"
+}
+
+/// What was done to the servers of one store, and how they were killed.
 struct KillCounts: Sendable {
+  var done: [StoreOperation: Int] = [:]
   var kills = 0
   var commits = 0
   var renames = 0
@@ -19,8 +27,20 @@ struct KillCounts: Sendable {
   var sent: Int64 = 0
   var needed: Int64 = 0
 
+  /// Adds them to the figures of the run.
+  func note() {
+    for (what, count) in [
+      ("in all", kills), ("within a commit", commits), ("around a rename", renames), ("within a write", writes),
+      ("around a sync", syncs), ("around a removal", removals), ("at random", anywhere),
+    ] {
+      Figures.add("kills of a server, \(what)", count)
+    }
+    Figures.add("operations on stores that are killed", done.values.reduce(0, +))
+  }
+
   static func + (first: KillCounts, second: KillCounts) -> KillCounts {
     var sum = first
+    sum.done.merge(second.done, uniquingKeysWith: +)
     sum.kills += second.kills
     sum.commits += second.commits
     sum.renames += second.renames
@@ -39,7 +59,8 @@ struct KillCounts: Sendable {
 }
 
 /// A server that is killed again and again, at random and in the midst of commits, renames and writes, while files are read,
-/// completed, changed at the origin and moved about in the manifest (promises P4 and P6).
+/// completed, changed at the origin and moved about in the manifest, while the origin has faults and the disk is full
+/// (promises P1, P4 and P6).
 @Suite(.serialized) struct KillTests {
   /// Kills in one run; a quarter of them for each of four stores.
   private static let kills = getenv("MEDIAFS_KILLS").flatMap { Int(String(cString: $0)) } ?? 200
@@ -57,13 +78,15 @@ struct KillCounts: Sendable {
       }
       return try await group.reduce(KillCounts(), +)
     }
+    counts.note()
     print(
       """
       kill -9: \(counts.kills) kills: \(counts.commits) within a commit, \(counts.renames) around a rename, \
       \(counts.writes) within a write, \(counts.syncs) around a sync, \(counts.removals) around a removal, \
       \(counts.anywhere) at random; \(counts.starts) of them before the mount was ready. \
       \(counts.compared) stored bytes and \(counts.read) read bytes compared, \(counts.completed) files completed; \
-      the origins sent \(counts.sent) bytes for \(counts.needed).
+      the origins sent \(counts.sent) bytes for \(counts.needed). Operations: \
+      \(StoreOperation.allCases.map { "\(counts.done[$0] ?? 0) \($0.rawValue)" }.joined(separator: ", ")).
       """)
     #expect(counts.kills >= Self.kills)
     #expect(counts.completed > 0 && counts.read > 0)
@@ -72,6 +95,8 @@ struct KillCounts: Sendable {
     #expect(counts.renames >= 8, "too few kills hit a rename")
     #expect(counts.writes >= 15, "too few kills hit a write")
     #expect(counts.syncs >= 5, "too few kills hit a sync")
+    let never = StoreOperation.allCases.filter { counts.done[$0] == nil }
+    #expect(never.isEmpty, "never done: \(never)")
   }
 
   /// A transfer on a slow line, killed after a while: what had come until some seconds before is believed afterwards.

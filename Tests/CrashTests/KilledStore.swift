@@ -20,7 +20,7 @@ struct KilledStore {
     return try withOrigin(settings) { origin in
       try withServedStore { store in
         var killed = KilledStore(store: store, shelf: Shelf(origin: origin), random: random)
-        for _ in 0..<kills { try killed.kill() }
+        while killed.counts.kills < kills { try killed.serve() }
         try killed.finish()
         return killed.counts
       }
@@ -49,16 +49,21 @@ struct KilledStore {
       if !listed.contains(old) { listed.append(old) }
     }
     try store.list(listed.map { shelf.line($0) })
+    counts.done[.manifest, default: 0] += 1
   }
 
-  /// Starts a server, lets readers read, kills it somewhere, and looks at what it left.
-  private mutating func kill() throws {
+  /// Starts a server, lets readers read, kills it somewhere (or, once in a while, ends it in order), and looks at what it
+  /// left.
+  private mutating func serve() throws {
     if round % 2 == 0 { try changeManifest() }
     round += 1
     let shim = store.shim
     shim.clear()
     let isAimed = !random.oneIn(3)
     if isAimed { aim() }
+    let isTidy = !isAimed && random.oneIn(4)
+    // Afterwards nothing is stored for ten seconds: not in every round.
+    let fills = random.oneIn(8)
     let lifetime = Double.random(in: 0.02...1.6, using: &random)
     let isReady = try store.start(["--continue", "always"])
     if !isReady, !shim.hasKilled { throw CrashFailure(description: "the server did not start: \(store.errors)") }
@@ -66,20 +71,46 @@ struct KilledStore {
       let readers = Readers(store: store, shelf: shelf, listed: listed, random: &random)
       let end = Instant.now.adding(seconds: isAimed ? 2.5 : lifetime)
       while Instant.now < end, !shim.hasKilled {
-        if random.oneIn(40), let changed = listed.randomElement(using: &random) {
-          shelf.origin.nextGeneration(Shelf.path(changed))
-        }
+        disturb(fills: fills)
         sleep(seconds: 0.01)
       }
-      store.kill()
+      shim.succeed()
+      if isTidy { try store.unmount() } else { store.kill() }
       readers.stop()
       counts.read += readers.bytes
+      counts.done.merge(readers.done, uniquingKeysWith: +)
       try check(readers.problems.isEmpty, "\(readers.problems)")
     }
     try store.waitForEnd()
-    count(isReady)
+    if isReady, isTidy { counts.done[.restart, default: 0] += 1 } else { count(isReady) }
     try audit.look(at: store.store)
     try check(audit.problems.isEmpty, "\(audit.problems)\n\(store.errors)")
+  }
+
+  /// Changes files at the origin, lets it do wrong, fills the disk and empties it again.
+  private mutating func disturb(fills: Bool) {
+    guard let index = listed.randomElement(using: &random) else { return }
+    let path = Shelf.path(index)
+    if random.oneIn(40) {
+      shelf.origin.nextGeneration(path)
+      counts.done[.change, default: 0] += 1
+    }
+    if random.oneIn(30) {
+      let place = Int64.random(in: 0...100_000, using: &random)
+      let faults: [OriginFault] = [
+        .resetBeforeHeaders, .stallBeforeHeaders, .resetAfter(place), .closeAfter(place), .stallAfter(place),
+        .status(503), .status(404), .ignoreRange(), .contentRange(.missing), .delay(0.1),
+      ]
+      let fault = faults[Int.random(in: 0..<faults.count, using: &random)]
+      shelf.origin.fault(fault, path: path, next: Int.random(in: 1...2, using: &random))
+      counts.done[.fault, default: 0] += 1
+    }
+    if fills, random.oneIn(20) {
+      store.shim.fail([.partial], with: ENOSPC)
+      counts.done[.fillDisk, default: 0] += 1
+    } else if random.oneIn(10) {
+      store.shim.succeed()
+    }
   }
 
   /// Chooses where the server dies, unless its time is up before.
@@ -101,6 +132,7 @@ struct KilledStore {
   private mutating func count(_ isReady: Bool) {
     let shim = store.shim
     counts.kills += 1
+    counts.done[.kill, default: 0] += 1
     if !isReady { counts.starts += 1 }
     var isWithin = false
     for (kind, path) in [
@@ -126,6 +158,7 @@ struct KilledStore {
   /// Serves once more, unharmed: everything is read through the mount, and the store is found clean.
   private mutating func finish() throws {
     store.shim.clear()
+    shelf.origin.clearFaults()
     listed = Array(shelf.sizes.indices)
     try store.list(listed.map { shelf.line($0) })
     try check(store.start(["--continue", "always"]), store.errors)
@@ -156,6 +189,7 @@ private final class Readers: Sendable {
     var running = 0
     var bytes: Int64 = 0
     var problems: [String] = []
+    var done: [StoreOperation: Int] = [:]
   }
 
   private let store: ServedStore
@@ -165,6 +199,7 @@ private final class Readers: Sendable {
 
   var bytes: Int64 { state.withLock { $0.bytes } }
   var problems: [String] { state.withLock { $0.problems } }
+  var done: [StoreOperation: Int] { state.withLock { $0.done } }
 
   init(store: ServedStore, shelf: Shelf, listed: [Int], random: inout SeededRandom) {
     self.store = store
@@ -199,19 +234,25 @@ private final class Readers: Sendable {
   private func readOne(_ random: inout SeededRandom) throws(Errno) {
     guard let index = listed.randomElement(using: &random) else { return }
     let file = try FileDescriptor.open("\(store.mountpoint)/\(Shelf.name(index))", O_RDONLY)
+    note(.open)
+    defer { note(.close) }
     let size = shelf.sizes[index]
     if random.oneIn(2) {
       var position: Int64 = 0
       while position < size, !state.withLock({ $0.isStopping }) {
         position += try readPart(of: file, index, at: position, 1 << 16)
+        note(.read)
       }
     } else {
       for _ in 0..<4 where size > 0 {
         let offset = Int64.random(in: 0..<size, using: &random)
         _ = try readPart(of: file, index, at: offset, Int.random(in: 1...50_000, using: &random))
+        note(.seek)
       }
     }
   }
+
+  private func note(_ operation: StoreOperation) { state.withLock { $0.done[operation, default: 0] += 1 } }
 
   private func readPart(
     of file: borrowing FileDescriptor, _ index: Int, at offset: Int64, _ count: Int

@@ -107,6 +107,7 @@ import Testing
         try #require(audit.problems.isEmpty)
       }
     }
+    Figures.add("simulated power losses", losses)
     print(
       """
       power loss: \(losses) losses among \(changes.count) changes of a store, \(compared) bytes compared, \(partial) of \

@@ -10,9 +10,39 @@ import Testing
 /// Thousands of random operations against a reference that knows every byte of every version.
 ///
 /// Of each answer it is demanded: the bytes are those of the one version that the inode stands for; an error is one that the
-/// promises name; it comes once, and within the deadline. A failing run prints its seed: MEDIAFS_SEED repeats it, with
-/// SWIFT_DETERMINISTIC_HASHING=1 to the last step.
+/// promises name; it comes once, and within the deadline. A failing run prints its seed and the step at which it failed:
+/// MEDIAFS_SEED repeats it, with SWIFT_DETERMINISTIC_HASHING=1 to the last step. What was done is counted, and a kind of
+/// operation that was never done fails the run.
 @Suite struct ModelTests {
+  /// What is done, and how often among two hundred steps: dealt like cards, so that none is left out by chance.
+  private enum Operation: String, CaseIterable {
+    case open, read, seek, close, stat, interrupt, fault, change, clear, fetch, restart, kill, reconnect
+    case fillDisk = "fill the disk"
+    case wait
+    case waitLong = "wait long"
+
+    var weight: Int {
+      switch self {
+      case .open: 28
+      case .read: 30
+      case .seek: 50
+      case .close: 8
+      case .stat: 6
+      case .fault: 12
+      case .change: 4
+      case .interrupt, .clear, .fetch, .reconnect, .fillDisk, .waitLong: 2
+      case .restart, .kill: 1
+      case .wait: 48
+      }
+    }
+  }
+
+  /// An open handle: the next byte that is read if no seek comes before.
+  private struct Handle {
+    var inode: Inode
+    var position: Int64 = 0
+  }
+
   /// One file of the reference.
   private struct File {
     var name: String
@@ -23,7 +53,7 @@ import Testing
     /// Which version each inode was seen to stand for.
     var versions: [Inode: UInt64] = [:]
     var sizes: [UInt64: Int64] = [:]
-    var handles: [Inode] = []
+    var handles: [Handle] = []
   }
 
   private struct Pending {
@@ -43,9 +73,11 @@ import Testing
     var comparedBytes: Int64 = 0
     var answers = 0
     var errors: [Errno: Int] = [:]
-    /// The last moment at which the origin was not its best.
-    var restarts = 0
     var problems = 0
+    /// How often each was done, with effect.
+    var done: [Operation: Int] = [:]
+    private var deck: [Operation] = []
+    private var steps = 0
 
     init(_ random: SeededRandom) throws {
       self.random = random
@@ -73,7 +105,7 @@ import Testing
 
     func fail(_ what: String) {
       problems += 1
-      if problems < 10 { Issue.record("seed \(random.seed): \(what)") }
+      if problems < 10 { Issue.record("MEDIAFS_SEED=\(random.seed), step \(steps): \(what)") }
     }
 
     // MARK: What is demanded
@@ -97,7 +129,7 @@ import Testing
 
     private func check(_ pending: Pending, _ reply: Reply) {
       switch reply {
-      case .opened: files[pending.file].handles.append(pending.inode)
+      case .opened: files[pending.file].handles.append(Handle(inode: pending.inode))
       case .data(let bytes): check(pending, bytes)
       case .attributes(let shown):
         if shown.isFinal, !files[pending.file].sizes.values.contains(shown.size) {
@@ -138,36 +170,56 @@ import Testing
     // MARK: What is done
 
     func step() throws {
-      let index = Int.random(in: 0..<files.count, using: &random)
-      switch Int.random(in: 0..<100, using: &random) {
-      case 0..<14: open(index)
-      case 14..<54: read(index)
-      case 54..<58: close(index)
-      case 58..<64: fault(index)
-      case 64..<66: try change(index)
-      case 66..<67: clear(index)
-      case 67..<68: bench.system.fetch([try bench.inode(files[index].name)])
-      case 68..<69: try restart()
-      case 69..<70: bench.engine.keeper.storeFailed()
-      case 70..<71: bench.run(Double.random(in: 0...60, using: &random), step: 0.1)
-      case 71..<72: bench.system.reconnect()
-      case 72..<73:
-        if let taken = pending.randomElement(using: &random) { interrupt(taken) }
-      case 73..<76: stat(index)
-      default: bench.run(Double.random(in: 0...0.3, using: &random), step: 0.02)
+      steps += 1
+      if deck.isEmpty {
+        deck = Operation.allCases.flatMap { Array(repeating: $0, count: $0.weight) }.shuffled(using: &random)
+      }
+      let operation = deck.removeLast()
+      if try perform(operation, on: Int.random(in: 0..<files.count, using: &random)) {
+        done[operation, default: 0] += 1
       }
       collect()
     }
 
-    private func stat(_ index: Int) {
-      guard let inode = try? bench.inode(files[index].name) else { return fail("\(files[index].name) has vanished") }
-      add(bench.stat(inode), index, inode)
+    /// False when there was nothing to do it to.
+    private func perform(_ operation: Operation, on index: Int) throws -> Bool {
+      switch operation {
+      case .open: return open(index)
+      case .read: return read(index, seeking: false)
+      case .seek: return read(index, seeking: true)
+      case .close: return close(index)
+      case .stat: return stat(index)
+      case .interrupt: return interrupt()
+      case .fault: fault(index)
+      case .change: change(index)
+      case .clear: return clear(index)
+      case .fetch: bench.system.fetch([try bench.inode(files[index].name)])
+      case .restart: try restart(killed: false)
+      case .kill: try restart(killed: true)
+      case .reconnect: bench.system.reconnect()
+      case .fillDisk: bench.engine.keeper.storeFailed()
+      case .wait: bench.run(Double.random(in: 0...0.3, using: &random), step: 0.02)
+      case .waitLong: bench.run(Double.random(in: 0...60, using: &random), step: 0.1)
+      }
+      return true
     }
 
-    private func open(_ index: Int) {
-      guard files[index].handles.count < 4 else { return }
-      guard let inode = try? bench.inode(files[index].name) else { return fail("\(files[index].name) has vanished") }
+    private func inode(_ index: Int) -> Inode? {
+      let inode = try? bench.inode(files[index].name)
+      if inode == nil { fail("\(files[index].name) has vanished") }
+      return inode
+    }
+
+    private func stat(_ index: Int) -> Bool {
+      guard let inode = inode(index) else { return false }
+      add(bench.stat(inode), index, inode)
+      return true
+    }
+
+    private func open(_ index: Int) -> Bool {
+      guard files[index].handles.count < 4, let inode = inode(index) else { return false }
       add(bench.open(inode), index, inode, isOpen: true)
+      return true
     }
 
     private func add(
@@ -177,25 +229,34 @@ import Testing
         Pending(ticket: ticket, file: index, inode: inode, offset: offset, count: count, isOpen: isOpen))
     }
 
-    private func read(_ index: Int) {
-      guard let inode = files[index].handles.randomElement(using: &random), pending.count < 60 else { return }
-      let offset = Int64.random(in: 0...(files[index].largest + 5000), using: &random)
+    /// Reads where the handle is, or somewhere else: a little, or four pieces at once as the kernel's read-ahead does.
+    private func read(_ index: Int, seeking: Bool) -> Bool {
+      guard let place = files[index].handles.indices.randomElement(using: &random), pending.count < 60 else {
+        return false
+      }
+      if seeking {
+        files[index].handles[place].position = Int64.random(in: 0...(files[index].largest + 5000), using: &random)
+      }
+      let handle = files[index].handles[place]
       let isRun = Bool.random(using: &random)
       for part in 0..<(isRun ? Int64(4) : 1) {
         let count = Int.random(in: 1...131072, using: &random)
-        let start = offset + part * 131072
-        add(bench.read(inode, start, count), index, inode, start, count)
+        let start = handle.position + part * 131072
+        add(bench.read(handle.inode, start, count), index, handle.inode, start, count)
+        files[index].handles[place].position = start + Int64(count)
       }
+      return true
     }
 
-    private func close(_ index: Int) {
-      guard let place = files[index].handles.indices.randomElement(using: &random) else { return }
-      let inode = files[index].handles[place]
+    private func close(_ index: Int) -> Bool {
+      guard let place = files[index].handles.indices.randomElement(using: &random) else { return false }
+      let inode = files[index].handles[place].inode
       // As the kernel does: no release while a read of the last handle waits.
-      let isLast = files[index].handles.count(where: { $0 == inode }) == 1
-      if isLast, pending.contains(where: { $0.inode == inode }) { return }
+      let isLast = files[index].handles.count(where: { $0.inode == inode }) == 1
+      if isLast, pending.contains(where: { $0.inode == inode }) { return false }
       files[index].handles.remove(at: place)
       bench.system.release(inode)
+      return true
     }
 
     private func fault(_ index: Int) {
@@ -223,7 +284,7 @@ import Testing
       bench.service.resources[url] = resource
     }
 
-    private func change(_ index: Int) throws {
+    private func change(_ index: Int) {
       let url = files[index].url
       bench.service.resources[url]?.change(
         size: Bool.random(using: &random) ? Int64.random(in: 1...3_000_000, using: &random) : nil)
@@ -232,25 +293,27 @@ import Testing
       files[index].largest = max(files[index].largest, resource.size)
     }
 
-    private func clear(_ index: Int) {
-      guard let inode = try? bench.inode(files[index].name), let content = bench.content(inode) else { return }
+    private func clear(_ index: Int) -> Bool {
+      guard let inode = inode(index), let content = bench.content(inode) else { return false }
       bench.engine.clear(content) {}
+      return true
     }
 
-    private func interrupt(_ taken: Pending) {
+    private func interrupt() -> Bool {
+      guard let taken = pending.randomElement(using: &random) else { return false }
       bench.system.interrupt(taken.ticket, isKilled: true)
-      guard bench.port.reply(to: taken.ticket) == .error(.interrupted) else { return }
+      guard bench.port.reply(to: taken.ticket) == .error(.interrupted) else { return true }
       _ = bench.port.take(taken.ticket)
       pending.removeAll { $0.ticket == taken.ticket }
       answers += 1
+      return true
     }
 
-    private func restart() throws {
+    private func restart(killed: Bool) throws {
       collect()
-      restarts += 1
       pending = []
       for index in files.indices { files[index].handles = [] }
-      try bench.restart(killed: Bool.random(using: &random))
+      try bench.restart(killed: killed)
     }
 
     /// With an origin that is well again every file can be read, whole and right, and completes.
@@ -311,9 +374,14 @@ import Testing
     let model = try Model(random)
     for _ in 0..<1500 { try model.step() }
     try model.settle()
+    let done = Operation.allCases.map { ($0, model.done[$0] ?? 0) }
+    Figures.add("operations of the random model", done.reduce(0) { $0 + $1.1 })
     print(
-      "model \(run): \(model.answers) answers, \(model.comparedBytes) bytes compared, \(model.restarts) restarts, "
+      "model \(run): \(done.map { "\($0.1) \($0.0.rawValue)" }.joined(separator: ", ")); "
+        + "\(model.answers) answers, \(model.comparedBytes) bytes compared, "
         + "errors \(model.errors.map { "\($0.key.rawValue): \($0.value)" }.sorted())")
+    let never = done.filter { $0.1 == 0 }.map(\.0.rawValue)
+    #expect(never.isEmpty, "never done: \(never)")
     #expect(model.comparedBytes > 0)
     #expect(model.answers > 100)
   }
