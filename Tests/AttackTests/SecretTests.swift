@@ -19,6 +19,9 @@ struct SecretTests {
         referer=http://\(home)/page?\(mark)-referer
       http://anna:\(mark)-userinfo@\(home)/moved.bin?sig=\(mark)-signature
         header=X-Own: \(mark)-field
+        header=Cookie: session=\(mark)-cookie
+        header=Authorization: Bearer \(mark)-bearer
+        header=Proxy-Authorization: Basic \(mark)-proxy-field
         referer=http://\(home)/page?\(mark)-referer
       http://anna:\(mark)-userinfo@\(home)/denied.bin?sig=\(mark)-signature
         header=X-Own: \(mark)-field
@@ -115,6 +118,14 @@ struct SecretTests {
       try victim.unmount()
       let offline = try victim.run(["status", "--json", "--all", victim.mountpoint])
       shown.append(("status, unmounted", offline.output + offline.errors))
+      // With something to find: a copy that is another one, and a partial file that is gone.
+      try victim.folder.write("another", to: "store/library/good.bin")
+      for name in try names(in: victim.store + "/partial") { unlink("\(victim.store)/partial/\(name)") }
+      for options in [[], ["--repair"], ["-v"]] {
+        let verified = try victim.run(["verify", victim.mountpoint] + options)
+        shown.append(("verify \(options)", verified.output + verified.errors))
+      }
+      #expect(shown.contains { $0.what == "verify []" && $0.text.contains("good.bin") }, "verify found nothing")
       shown.append(("the log at the end", String(decoding: try contents(of: victim.log), as: UTF8.self)))
       // On the disk, links stand in the catalog alone; what goes wrong is in it too, and is shown by status.
       for (path, status) in try everything(below: victim.folder.path) where status.st_mode & S_IFMT == S_IFREG {

@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import TestSupport
 import Testing
 
 @testable import Server
@@ -133,7 +134,7 @@ import Testing
     // Cut anywhere it is an error or a shorter request, never a crash.
     for end in bytes.indices { _ = try? MountRequest(decoding: Array(bytes[..<end])) }
     #expect(throws: ServerError.self) { try MountRequest(decoding: Array(bytes.dropLast())) }
-    var random = SystemRandomNumberGenerator()
+    var random = SeededRandom.fromEnvironment()
     for _ in 0..<2000 {
       var damaged = bytes
       damaged[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)

@@ -196,7 +196,6 @@ struct HelperTests {
     }
     let server = try #require(place.server)
     #expect(Processes.text(server, "cmdline") == "mediafs\0serve\0--helper-fd\u{0}3\0")
-    // Not dumpable: what belongs to such a process in /proc is root's.
     #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
 }

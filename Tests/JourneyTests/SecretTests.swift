@@ -60,6 +60,17 @@ import Testing
             Issue.record("a secret is shown: \(line)")
           }
 
+          // The server is not dumpable: it leaves no core file, and not even its own user reads its memory or environment.
+          let status = try journey.mediafs("status", "--json", journey.mountpoint).output
+          let server = try #require(status.firstMatch(of: #/"pid":\s*(\d+)/#)?.1)
+          #expect(try Command.succeed(["stat", "-c", "%u", "/proc/\(server)/environ"]) == "0\n")
+          if traveller == .user {
+            for file in ["environ", "mem", "maps"] {
+              let read = try journey.run(["head", "-c", "1", "/proc/\(server)/\(file)"])
+              #expect(!read.succeeded && read.output.isEmpty, "\(file)")
+            }
+          }
+
           // They were sent to whom they are meant for.
           let sent = { (origin: Origin, path: String, field: String) in
             origin.log.entries(of: path).first?.request.header(field)
