@@ -24,7 +24,7 @@ struct ManifestFuzzTests {
     "?a=b")
 
   @Test func everyNameIsFoundAndNoneEscapes() throws {
-    try withTemporaryFolder { folder in
+    try Fuzzing.withFolder { folder in
       var names = 0
       try Fuzzing("manifest", cases: 400).run { random, place in
         // Several manifests, one behind the other, in one catalog: names that went must not haunt those that came.

@@ -57,7 +57,7 @@ struct StoreFuzzTests {
   }
 
   @Test func everyRememberedMountIsReadOrPassedOver() throws {
-    try withTemporaryFolder { folder in
+    try Fuzzing.withFolder { folder in
       let registry = try MountRegistry(environment: ["XDG_DATA_HOME": folder.path], uid: getuid())
       try registry.remember(MountRecord(mountpoint: "/mnt/a\nb\\", store: "/s", library: "/l", manifest: "-"))
       let mounts = folder.file("mediafs/mounts")

@@ -1,6 +1,7 @@
 import Base
 import CSystem
 import Glibc
+import TestSupport
 import Testing
 
 @testable import Control
@@ -153,9 +154,7 @@ private struct RawPeer {
   }
 
   @Test func randomBytesNeverBringItDown() throws {
-    let seed = UInt64.random(in: 0 ... .max)
-    print("seed \(seed)")
-    var random = SeededGenerator(state: seed)
+    var random = SeededRandom.fromEnvironment()
     let server = try RunningServer([FileStatus(path: "a")])
     let valid = Array("{\"version\":1,\"request\":\"status\",\"paths\":[\"a\"],\"totals\":true,\"limit\":3}\n".utf8)
     for _ in 0..<300 {
@@ -172,6 +171,6 @@ private struct RawPeer {
         served = try server.connect().hello().program == "test"
       } catch let failure as ControlFailure where failure.kind == .busy { usleep(10_000) }
     }
-    #expect(served, "seed \(seed)")
+    #expect(served, "seed \(random.seed)")
   }
 }

@@ -18,6 +18,7 @@ struct FaultTableTests {
   func mirrors(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
 
   private func run(_ fault: FaultCase, _ readers: Readers) async {
+    Figures.add("faults of an origin tried, with \(readers.rawValue)")
     for problem in await Gate.shared.run({ try FaultRun.run(fault, readers) }) {
       Issue.record("\(problem)")
     }

@@ -42,15 +42,3 @@ func problem(_ option: String) throws -> ManifestProblem {
   #expect(reading.problems.count == 1)
   return try #require(reading.problems.first)
 }
-
-/// Random numbers that can be had again: SplitMix64 (Steele, Lea, Flood, 2014).
-struct Seeded: RandomNumberGenerator {
-  var state: UInt64
-  mutating func next() -> UInt64 {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var value = state
-    value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-    return value ^ (value >> 31)
-  }
-}

@@ -1,5 +1,6 @@
 import Base
 import Manifest
+import TestSupport
 import Testing
 
 @testable import Storing
@@ -14,7 +15,7 @@ import Testing
   }
 
   @Test func extentsRoundTrip() {
-    var generator = Seeded(name: "extents")
+    var generator = SeededRandom.fromEnvironment(for: "extents")
     for _ in 0..<200 {
       var set = ByteRangeSet()
       for _ in 0..<Int.random(in: 0...20, using: &generator) {
@@ -32,7 +33,7 @@ import Testing
       #expect(bytes.withUnsafeBytes { ByteRangeSet(encoded: $0) } == nil)
     }
     // Whatever comes: an answer, not a crash.
-    var generator = Seeded(name: "noise")
+    var generator = SeededRandom.fromEnvironment(for: "noise")
     for _ in 0..<2000 {
       let bytes = (0..<Int.random(in: 0...40, using: &generator)).map { _ in
         UInt8.random(in: 0...255, using: &generator)
@@ -62,25 +63,5 @@ import Testing
     #expect(try catalog.entry(record.node.inode)?.source == full)
     #expect(try catalog.entries(of: key(2)).first?.source == plain)
     #expect(try catalog.entry(record.node.parent) == nil)
-  }
-}
-
-/// A generator of its seed, which it prints; `MEDIAFS_SEED` repeats a run.
-struct Seeded: RandomNumberGenerator {
-  private var state: UInt64
-
-  init(name: String) {
-    let given = ProcessEnvironment.value("MEDIAFS_SEED").flatMap { UInt64($0) }
-    state = given ?? UInt64.random(in: 0...UInt64.max)
-    print("\(name): MEDIAFS_SEED=\(state)")
-  }
-
-  // SplitMix64 (Steele, Lea, Flood 2014).
-  mutating func next() -> UInt64 {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var mixed = state
-    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-    return mixed ^ (mixed >> 31)
   }
 }

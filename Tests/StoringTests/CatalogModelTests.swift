@@ -1,5 +1,6 @@
 import Base
 import Manifest
+import TestSupport
 import Testing
 
 @testable import Storing
@@ -107,7 +108,7 @@ private struct NameModel {
 
 @Suite struct CatalogModelTests {
   @Test func importsAreAsTheRulesSay() throws {
-    var generator = Seeded(name: "imports")
+    var generator = SeededRandom.fromEnvironment(for: "imports")
     let names = ["a.mp4", "a (2).mp4", "a", "a (2)", "b", "a.ogg", "été"]
     let folders = ["", "", "a/", "b/", "a/b/", "a.mp4/"]
     for _ in 0..<40 {

@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import TestSupport
 import Testing
 
 @testable import Storing
@@ -67,8 +68,7 @@ import Testing
   }
 
   @Test func writtenBytesAreAlwaysData() throws {
-    let seed = UInt64.random(in: 0...UInt64.max)
-    var generator = SeededGenerator(state: seed)
+    var generator = SeededRandom.fromEnvironment()
     let file = try PartialFile(in: store, id: 1, create: true)
     var claimed = ByteRangeSet()
     for _ in 0..<200 {
@@ -83,7 +83,7 @@ import Testing
       }
     }
     let ranges = try file.dataRanges()
-    for range in claimed.ranges { #expect(ranges.contains(range), "seed \(seed), \(range)") }
+    for range in claimed.ranges { #expect(ranges.contains(range), "seed \(generator.seed), \(range)") }
   }
 
   @Test func readersOutliveTheName() throws {
@@ -139,17 +139,5 @@ import Testing
     #expect(throws: Errno.noSpace) { try file.put([1]) }
     #expect(StoreError.file(.noSpace, "x").kind == .full && StoreError.file(Errno(rawValue: EDQUOT), "x").kind == .full)
     #expect(StoreError.file(.io, "x").kind == .io(.io))
-  }
-}
-
-/// splitmix64 (Steele, Lea, Flood 2014): the same numbers for the same seed.
-struct SeededGenerator: RandomNumberGenerator {
-  var state: UInt64
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
   }
 }
