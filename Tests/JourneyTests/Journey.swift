@@ -64,6 +64,10 @@ final class Journey: Sendable {
       result.succeeded,
       "\(arguments.joined(separator: " ")): \(result.status) \(result.errors)\(result.output.suffix(2000))",
       sourceLocation: sourceLocation)
+    if arguments.first == "cmp", arguments.count == 3 {
+      var status = stat()
+      if stat(arguments[2], &status) == 0 { Figures.add("bytes compared", Int(status.st_size)) }
+    }
     return result.output
   }
 
