@@ -367,7 +367,7 @@ import Testing
     }
   }
 
-  @Test("Random operations: right bytes or a named error, once, in time", arguments: 0..<6)
+  @Test("Random operations: right bytes or a named error, once, in time", arguments: 0..<12)
   func random(_ run: Int) throws {
     var random = SeededRandom.fromEnvironment(for: "ModelTests.random \(run)")
     for _ in 0..<run { _ = random.next() }
