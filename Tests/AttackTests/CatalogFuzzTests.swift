@@ -57,7 +57,8 @@ struct CatalogFuzzTests {
     "old_inode": ["inode", "entry", "generation"], "problem": ["message", "at"], "numbering": ["next"],
   ]
   private static let values = [
-    "-1", "-5000", "0", "1", "2", "7", "9223372036854775807", "-9223372036854775808", "NULL", "''", "'x'", "'..'", "'a/../b'",
+    "-1", "-5000", "0", "1", "2", "7", "9223372036854775807", "-9223372036854775808", "NULL", "''", "'x'", "'..'",
+    "'a/../b'",
     "x''", "x'00'", "x'ff'", "x'ffffffffffffffff7f'", "x'0a05'", "1.5", "1e300", "'\u{301}'", "randomblob(40)",
     "zeroblob(100000)", "char(0)",
   ]
