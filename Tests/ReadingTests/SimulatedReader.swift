@@ -74,10 +74,15 @@ final class SimulatedHandle {
     let covered = asked.reduce(into: cached) { $0.insert($1.range) }
     let whole = ByteRange(min(range.start, size), min(range.end, size))
     var position = whole.start
+    var parts: [ByteRange] = []
     while let gap = covered.firstGap(in: ByteRange(position, whole.end)) {
       let part = ByteRange(gap.start, min(gap.end, gap.start + Self.mostRead))
-      asked.append((bench.read(inode, part.start, Int(part.count), process: process), part))
+      parts.append(part)
       position = part.end
+    }
+    // A server with several threads sees them in any order.
+    for part in parts.reversed() {
+      asked.append((bench.read(inode, part.start, Int(part.count), process: process), part))
     }
   }
 }

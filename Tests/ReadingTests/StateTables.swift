@@ -146,7 +146,7 @@ import Testing
       runs.note(offset: index * step, count: step, process: 1, now: at(Double(index)))
     }
     #expect(runs.runs.count == 1)
-    #expect(runs.runs[0].position == 6 * step)
+    #expect(runs.runs[0].position == 6 * step && runs.runs[0].length == 6 * step)
     for index in 1...(ReaderRuns.most + 2) {
       runs.note(offset: Int64(index) * 100 << 20, count: step, process: 2, now: at(100 + Double(index)))
     }
@@ -164,6 +164,21 @@ import Testing
       position += 1 << 20
     }
     #expect(long.player(size: 1 << 30) == 4)
+    // A window of the kernel's read-ahead may come from its end on: all of it is read in sequence.
+    var turned = ReaderRuns()
+    for window in stride(from: Int64(0), to: ReaderRuns.playedLength, by: 256 << 10) {
+      for part in [3, 0, 2, 1] as [Int64] {
+        turned.note(offset: window + part << 16, count: 1 << 16, process: 4, now: start)
+      }
+    }
+    #expect(turned.player(size: 1 << 30) == 4)
+    // Skipping through a file, or reading the same again, is not.
+    var skipping = ReaderRuns()
+    for index in 0..<Int64(1000) { skipping.note(offset: index << 20, count: 4096, process: 4, now: start) }
+    #expect(skipping.player(size: 1 << 30) == nil)
+    var again = ReaderRuns()
+    for _ in 0..<1000 { again.note(offset: 5 << 20, count: 1 << 16, process: 4, now: start) }
+    #expect(again.player(size: 1 << 30) == nil)
     var paced = ReaderRuns()
     for second in 0...Int(ReaderRuns.playedSeconds) {
       paced.note(offset: Int64(second) * 65536, count: 65536, process: 5, now: at(Double(second)))

@@ -8,14 +8,20 @@ import Base
 struct ReaderRuns: Sendable {
   /// One sequence.
   struct Run: Sendable {
+    /// Its first byte.
+    var start: Int64
     /// Where the next read is expected.
     var position: Int64
-    /// Bytes read in sequence.
-    var length: Int64
+    /// Bytes that were read of it, the same ones again included.
+    var bytes: Int64
     var firstRead: Instant
     var lastRead: Instant
     /// Who reads.
     var process: Int32
+
+    /// Bytes read in sequence: the parts of a read-ahead window come in any order, and what is skipped or read again is no
+    /// sequence.
+    var length: Int64 { min(bytes, position - start) }
   }
 
   /// How many are kept: more readers than this on one file share the least recently used places.
@@ -44,16 +50,15 @@ struct ReaderRuns: Sendable {
     for index in runs.indices {
       let position = runs[index].position
       guard offset >= position - Self.slack, offset <= position + Self.slack else { continue }
-      if end > position {
-        runs[index].length += min(end - position, count)
-        runs[index].position = end
-      }
+      runs[index].bytes += count
+      runs[index].start = min(runs[index].start, offset)
+      runs[index].position = max(position, end)
       if now.seconds(since: runs[index].lastRead) > Self.longestPause { runs[index].firstRead = now }
       runs[index].lastRead = now
       runs[index].process = process
       return
     }
-    let run = Run(position: end, length: count, firstRead: now, lastRead: now, process: process)
+    let run = Run(start: offset, position: end, bytes: count, firstRead: now, lastRead: now, process: process)
     if runs.count < Self.most {
       runs.append(run)
     } else if let oldest = runs.indices.min(by: { runs[$0].lastRead < runs[$1].lastRead }) {
