@@ -92,7 +92,7 @@ import Testing
 
   // MARK: Seeks
 
-  enum Busy: CaseIterable { case idle, own, other, copy }
+  enum Busy: CaseIterable { case idle, own, other, six, copy }
 
   /// Reads at places of which nothing near is stored; seconds each took.
   private func seek(_ busy: Busy, line: Double, count: Int, seed: UInt64) throws -> [Double] {
@@ -102,7 +102,12 @@ import Testing
     for name in ["film.mp4", "other.mp4"] {
       resources["http://origin/" + name] = FakeResource(name: name, size: size, latency: Self.roundTrip)
     }
-    let bench = try Bench([Bench.entry("film.mp4", 1), Bench.entry("other.mp4", 2)], resources)
+    let more = (0..<5).map { "more\($0).mp4" }
+    for name in more {
+      resources["http://origin/" + name] = FakeResource(name: name, size: size, latency: Self.roundTrip)
+    }
+    let names = ["film.mp4", "other.mp4"] + more
+    let bench = try Bench(names.enumerated().map { Bench.entry($1, UInt64($0 + 1)) }, resources)
     bench.service.line = line
     bench.service.packet = 8 << 10
     bench.service.connectSeconds = Self.roundTrip
@@ -134,7 +139,8 @@ import Testing
     case .idle: break
     case .own:
       for offset in stride(from: Int64(0), to: 12 << 20, by: Int(read)) { _ = wait(ByteRange(at: offset, count: read)) }
-    case .other:
+    case .other, .six:
+      for name in busy == .six ? more : [] { bench.system.fetch([try bench.inode(name)]) }
       let other = try bench.opened("other.mp4")
       bench.engine.post(.fetch(try #require(bench.content(other))))
     case .copy:

@@ -73,8 +73,9 @@ struct ReaderRuns: Sendable {
 
   /// Whether the reader of `run` reads elsewhere by now: it began there after its last read here (one that takes turns
   /// between two places comes back to both), or read there last and was here for a moment only.
+  /// Nothing is known of readers in another PID namespace, which all have the number 0.
   func wentOn(from run: Run) -> Bool {
-    runs.contains {
+    run.process > 0 && runs.contains {
       $0.process == run.process && $0.lastRead > run.lastRead
         && ($0.firstRead > run.lastRead || run.length < Planner.provenLength)
     }

@@ -96,7 +96,7 @@ extension Engine {
           }
           starts.append(PendingStart(source: source, range: range, kind: .window, purpose: purpose))
         case .cancel(let id):
-          source.noteCut(id, of: host.line)
+          source.noteCut(id, input)
           cancel(id, of: source)
         }
       }
@@ -151,7 +151,7 @@ extension Engine {
     guard now.seconds(since: read.since) < Self.longestLeft, let run = runs.run(of: read.range) else { return false }
     return runs.wentOn(from: run)
   }
-  private static let longestLeft = 5.0
+  private static let longestLeft = 1.0
 
   /// What a stat among many asks for: enough to know the type by.
   static let glance: Int64 = 4 << 10
@@ -181,7 +181,8 @@ extension Engine {
     let (url, isResolved) = start.source.target
     let host = HostState.key(of: url)
     let outstanding = options.rateLimit == nil ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
-    guard hosts[host, default: newHost].admits(start.purpose, now: now),
+    let bytes = start.range?.count ?? 0
+    guard hosts[host, default: newHost].admits(start.purpose, bytes: bytes, isQuiet: openFiles == 0, now: now),
       allowance.admits(outstanding: outstanding, now: now)
     else {
       hungry.insert(start.source.key)
@@ -211,6 +212,10 @@ extension Engine {
       active: active, kind: start.kind, mirror: source.mirror, host: host, isResolved: isResolved, started: now,
       lastByte: now)
     running.sentIfRange = request.ifRange != nil
+    if start.purpose == .continuation, start.range != nil {
+      running.continuing = bytes
+      hosts[host]?.continued += bytes
+    }
     source.transfers.append(running)
     if start.kind == .confirm { source.confirmations += 1 }
     source.wantsHead = false

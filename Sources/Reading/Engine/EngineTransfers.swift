@@ -79,6 +79,11 @@ extension Engine: TransferClient {
     allowance.took(Int64(count))
     source.lastBytes = now
     hosts[source.transfers[index].host]?.line.received(count, now: now)
+    if source.transfers[index].continuing > 0 {
+      let came = min(source.transfers[index].continuing, Int64(count))
+      source.transfers[index].continuing -= came
+      hosts[source.transfers[index].host]?.continued -= came
+    }
     dirty.insert(source.key)
     let (size, before, hasValidators) = source.content.guarded.withLock { guarded in
       let range = ByteRange(at: start, count: Int64(count))
@@ -170,6 +175,7 @@ extension Engine: TransferClient {
     if case .finished = end { isCut = false }
     hosts[running.host]?.ended(now: now, isCut: isCut)
     if running.isBackground { hosts[running.host]?.background -= 1 }
+    hosts[running.host]?.continued -= running.continuing
     if running.responded { hosts[running.host]?.line.ended() }
     dirty.insert(source.key)
     feedHungry()

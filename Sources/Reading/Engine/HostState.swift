@@ -19,6 +19,8 @@ struct HostState {
   private var lastWith: [Instant] = []
   /// Of those, the ones that nobody waits for.
   var background = 0
+  /// Bytes of continuations that are still to come.
+  var continued: Int64 = 0
   /// Resources with a waiting reader.
   var waiting = 0
   /// When a reader waited last: what comes behind it is likely to be wanted next, so that continuations stand back a little
@@ -67,7 +69,8 @@ struct HostState {
   private static let keptSeconds = 4.0
 
   /// Whether another transfer for `purpose` may start.
-  func admits(_ purpose: Purpose, now: Instant) -> Bool {
+  /// `bytes`: of its window, 0 where they are not known; `isQuiet`: no file is open.
+  func admits(_ purpose: Purpose, bytes: Int64, isQuiet: Bool, now: Instant) -> Bool {
     if active >= limit { return false }
     // Who waits asks all the same.
     if purpose >= .index, isAway, background > 0 || !outage.permits(now, readerWaits: false) { return false }
@@ -78,7 +81,13 @@ struct HostState {
     case .continuation:
       if waiting > 0 { return false }
       if let lastWait, now.seconds(since: lastWait) < 2 * line.roundTrip { return false }
-      return background < min(Self.backgroundLimit, max(1, limit / 2))
+      if background >= min(Self.backgroundLimit, max(1, limit / 2)) { return false }
+      // What one file may have under way all of them may: a reader who comes meets the sum.
+      let inRoundTrip = line.rate * line.roundTrip
+      let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, isQuiet: isQuiet)
+      if continued == 0 || Double(continued + bytes) <= most { return true }
+      // The one more that leaves a connection behind.
+      return !isQuiet && Double(continued) <= most && openConnections(now: now) <= active
     }
   }
 

@@ -19,6 +19,8 @@ struct Running {
   var bytes: Int64 = 0
   /// Of those, the ones that were not stored yet.
   var fresh: Int64 = 0
+  /// Bytes that are counted as a continuation's on its line until they come.
+  var continuing: Int64 = 0
   var responded = false
   /// Whether the answer is the whole where another version would be.
   var sentIfRange = false
@@ -157,9 +159,9 @@ final class Source {
   func spareBytes(of size: Int64) -> Int64 { max(0, size / 200 - cutBytes) }
 
   /// A transfer is ended before its end.
-  func noteCut(_ id: TransferID, of line: LineEstimate) {
-    guard let running = transfers.first(where: { $0.active.id == id }), running.responded else { return }
-    cutBytes += min(running.active.rest.count, Int64(min(line.rate * line.roundTrip, 1e15)))
+  func noteCut(_ id: TransferID, _ input: PlanInput) {
+    guard let running = transfers.first(where: { $0.active.id == id }) else { return }
+    cutBytes += Planner.lost(byCutting: running.active, input)
   }
 
   /// Bytes that were asked for in windows and have not come yet.

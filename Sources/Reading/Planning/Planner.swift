@@ -38,8 +38,10 @@ enum Planner {
   static let easySeconds = 0.3
   /// The most windows of what nobody waits for that are under way; mostly four fill the line (``hasRoom(beside:_:)``).
   static let mostBackgroundLanes = 6
-  /// How much of the line they take, so that it does not queue what it is asked for.
+  /// How much of the line they take, so that it does not queue what it is asked for; and while no file is open, when a newcomer
+  /// opens one first: all of it, and a quarter of a round trip more, which is what that one may find in its way.
   static let backgroundShare = 0.85
+  static let quietShare = 1.25
   /// A delay in seconds that a reader who jumped may notice.
   static let noticedSeconds = 0.02
   /// The least such a window has: on a slow line a larger one would be in the way of who comes.
@@ -50,12 +52,11 @@ enum Planner {
     clamped(input.share / 4 * 2 / Double(max(2, input.lanes)))
   }
 
-  /// A window that nobody waits for: with all lanes' a round trip of the line, so that what was asked for before a reader
-  /// comes has run out when its first byte arrives. On a near origin at least 5 ms of the line, and while no file is open
-  /// four times as much: requests cost the processor's time.
+  /// A window that nobody waits for: a quarter of a round trip of the line. On a near origin at least 5 ms of the line, and
+  /// while no file is open 20 ms: requests cost the processor's time.
   static func backgroundWindow(_ input: PlanInput) -> Int64 {
-    let seconds = max(input.roundTrip / 4, 0.005)
-    let bytes = Int64(min(input.lineRate * (input.isQuiet ? 4 * seconds : seconds), 1e15))
+    let seconds = max(input.roundTrip / 4, input.isQuiet ? 0.02 : 0.005)
+    let bytes = Int64(min(input.lineRate * seconds, 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
   }
 
@@ -67,10 +68,16 @@ enum Planner {
     if transfers.count >= mostBackgroundLanes { return false }
     let window = Double(backgroundWindow(input))
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
-    let most = backgroundShare * max(input.lineRate * input.roundTrip, 4 * window)
+    let most = mostUnderWay(window: window, of: input.lineRate * input.roundTrip, isQuiet: input.isQuiet)
     if underWay + window <= most { return true }
     // One more now and then leaves a connection behind for a reader's jump.
     return !input.isQuiet && underWay <= most && input.openConnections <= transfers.count
+  }
+
+  /// How many bytes that nobody waits for may be under way in windows of so many, on a line that brings `inRoundTrip` in a
+  /// round trip. Two windows at least: one is asked for while the other comes.
+  static func mostUnderWay(window: Double, of inRoundTrip: Double, isQuiet: Bool) -> Double {
+    (isQuiet ? quietShare : backgroundShare) * max(inRoundTrip, 2 * window)
   }
 
   private static func clamped(_ bytes: Double) -> Int64 {
@@ -169,14 +176,18 @@ enum Planner {
         draft.transfers[$0].rest.count < draft.transfers[$1].rest.count
       })
     {
-      // As much as that is on its way, and lost.
       let rest = draft.transfers[index].rest.count
-      let lost = min(rest, Int64(min(inRoundTrip, 1e15)) + smallestBackgroundWindow)
+      let lost = lost(byCutting: draft.transfers[index], input)
       guard lost <= spare else { return }
       spare -= lost
       underWay -= rest
       draft.cancel(index)
     }
+  }
+
+  /// What of a transfer is on its way, and lost when it is ended: about a round trip's bytes.
+  static func lost(byCutting transfer: ActiveTransfer, _ input: PlanInput) -> Int64 {
+    min(transfer.rest.count, Int64(min(input.lineRate * input.roundTrip, 1e15)) + smallestBackgroundWindow)
   }
 
   private static func lead(_ reader: ReaderView, _ draft: inout PlanDraft) {
