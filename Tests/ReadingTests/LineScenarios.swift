@@ -176,4 +176,75 @@ import Testing
     // How many requests a copy may have at once is tried now and then, at the cost of others.
     #expect(late <= (busy == .copy ? 1.6 : 1.15), "\(busy): the 95th percentile is \(late) times the limit")
   }
+
+  @Test(
+    "A continuation fills the line when no file is open, and most of it beside one that is", arguments: [0.002, 0.05])
+  func continuation(roundTrip: Double) throws {
+    let line = 20e6
+    var resources: [String: FakeResource] = [:]
+    for name in ["a.mp4", "b.mp4"] {
+      resources["http://origin/" + name] = FakeResource(name: name, size: 4 << 30, latency: roundTrip)
+    }
+    let bench = try Bench([Bench.entry("a.mp4", 1), Bench.entry("b.mp4", 2)], resources)
+    bench.service.line = line
+    bench.service.packet = 8 << 10
+    bench.service.connectSeconds = roundTrip
+    bench.system.fetch([try bench.inode("a.mp4")])
+    func share(of seconds: Double) -> Double {
+      bench.run(2, step: 0.001)
+      let before = bench.service.sent
+      bench.run(seconds, step: 0.001)
+      return Double(bench.service.sent - before) / seconds / line
+    }
+    let alone = share(of: 3)
+    #expect(alone > 0.95, "\(alone) of the line")
+    let inode = try bench.opened("b.mp4")
+    bench.expectBytes(inode, 0, 4096, of: "b.mp4")
+    let beside = share(of: 3)
+    #expect(beside > 0.7, "\(beside) of the line")
+  }
+
+  @Test("A scan of a library does not delay a player, and costs little more than it reads")
+  func scan() throws {
+    let (line, size, count) = (8e6, Int64(64 << 20), 60)
+    let names = ["film.mp4"] + (0..<count).map { "clip\($0).mkv" }
+    var resources: [String: FakeResource] = [:]
+    for name in names {
+      resources["http://origin/" + name] = FakeResource(name: name, size: size, latency: Self.roundTrip)
+    }
+    let bench = try Bench(names.enumerated().map { Bench.entry($1, UInt64($0 + 1)) }, resources)
+    bench.service.line = line
+    bench.service.connectSeconds = Self.roundTrip
+    let handle = SimulatedHandle(bench, try bench.opened("film.mp4"), size: size)
+    let player = SimulatedPlayer(
+      handle, rate: 1e6, line: line, roundTrip: Self.roundTrip, jumps: [], now: bench.now)
+    func step() {
+      bench.move(0.001)
+      player.move(bench.now)
+    }
+    for _ in 0..<1000 { step() }
+    let looked: Int64 = 32 << 10
+    for name in names.dropFirst() {
+      let inode = try bench.inode(name)
+      let opened = bench.open(inode)
+      while bench.port.reply(to: opened) == nil { step() }
+      let clip = SimulatedHandle(bench, inode, size: size, process: 1)
+      for place in [ByteRange(0, looked), ByteRange(size - looked, size)] {
+        clip.begin(place)
+        while !clip.has(place) {
+          step()
+          clip.poll()
+        }
+      }
+      bench.system.release(inode)
+    }
+    for _ in 0..<500 { step() }
+    #expect(player.started != nil && player.waits.isEmpty, "\(player.waits)")
+    for name in names.dropFirst() {
+      let sent = bench.service.requests.filter { $0.url.hasSuffix("/" + name) }.reduce(Int64(0)) {
+        $0 + ($1.range?.count ?? size)
+      }
+      #expect(sent <= 2 * looked + 512 << 10, "\(name): \(sent) bytes were asked for")
+    }
+  }
 }

@@ -85,7 +85,7 @@ struct HostState {
       // What one file may have under way all of them may: a reader who comes meets the sum.
       let inRoundTrip = line.rate * line.roundTrip
       let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, isQuiet: isQuiet)
-      if continued == 0 || Double(continued + bytes) <= most { return true }
+      if continued == 0 || Double(continued + bytes / 2) <= most { return true }
       // The one more that leaves a connection behind.
       return !isQuiet && Double(continued) <= most && openConnections(now: now) <= active
     }

@@ -69,7 +69,8 @@ enum Planner {
     let window = Double(backgroundWindow(input))
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
     let most = mostUnderWay(window: window, of: input.lineRate * input.roundTrip, isQuiet: input.isQuiet)
-    if underWay + window <= most { return true }
+    // Up to half of a window more: so many are under way on the mean.
+    if underWay + window / 2 <= most { return true }
     // One more now and then leaves a connection behind for a reader's jump.
     return !input.isQuiet && underWay <= most && input.openConnections <= transfers.count
   }
