@@ -75,10 +75,11 @@ struct ReaderRuns: Sendable {
   /// between two places comes back to both), or read there last and was here for a moment only.
   /// Nothing is known of readers in another PID namespace, which all have the number 0.
   func wentOn(from run: Run) -> Bool {
-    run.process > 0 && runs.contains {
-      $0.process == run.process && $0.lastRead > run.lastRead
-        && ($0.firstRead > run.lastRead || run.length < Planner.provenLength)
-    }
+    run.process > 0
+      && runs.contains {
+        $0.process == run.process && $0.lastRead > run.lastRead
+          && ($0.firstRead > run.lastRead || run.length < Planner.provenLength)
+      }
   }
 
   /// The process of a run that shows its file being played, nil while none does. `size` in bytes.
