@@ -10,6 +10,9 @@ struct MemoryTests {
   private static let bound = 64 << 10
   private static let files = 64
   private static let size: Int64 = 5 << 30
+  /// What is read at a time, and around what place far behind.
+  private static let step: Int64 = 128 << 10
+  private static let far: Int64 = 4 << 30
 
   enum Store: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case roomy = "a store with room"
@@ -18,6 +21,25 @@ struct MemoryTests {
     var options: [String] { self == .roomy ? [] : ["--min-free", "1000000G"] }
     /// Of each file, at first.
     var piece: Int64 { self == .roomy ? 4 << 20 : 2 << 20 }
+    /// At the beginning; around 4 GiB, and three times as much.
+    var ranges: [ByteRange] { [ByteRange(0, piece), ByteRange(at: far - piece, count: 3 * piece)] }
+  }
+
+  /// What stands in a file at `offset`, a multiple of `step`: behind it all is zero, because the files are holes.
+  private static func mark(_ number: Int, _ offset: Int64) -> [UInt8] {
+    Pattern.bytes(name: "/\(number).bin", offset: offset, count: 16)
+  }
+
+  /// Makes a file of an origin: a hole, with marks where it will be read.
+  private static func make(_ path: String, _ number: Int, _ store: Store) throws(Errno) {
+    let file = try FileDescriptor.open(path, O_RDWR | O_CREAT)
+    if ftruncate(file.rawValue, Int(size)) != 0 { throw Errno.current }
+    for range in store.ranges {
+      for offset in stride(from: range.start, to: range.end, by: Int(step)) {
+        let mark = mark(number, offset)
+        if pwrite(file.rawValue, mark, mark.count, Int(offset)) != mark.count { throw Errno.current }
+      }
+    }
   }
 
   /// Reads a range of every file, each by a reader of its own; what went wrong.
@@ -27,14 +49,16 @@ struct MemoryTests {
         let descriptor = open(mount.file("\(number).bin"), O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return "the open of \(number): \(Errno.current)" }
         defer { close(descriptor) }
-        var buffer = [UInt8](repeating: 1, count: 128 << 10)
-        var offset = range.start
-        while offset < range.end {
-          let count = pread(descriptor, &buffer, min(buffer.count, Int(range.end - offset)), Int(offset))
-          if count <= 0 { return "\(number) at \(offset): \(count < 0 ? Errno.current.description : "the end")" }
-          // The files are holes: zeros.
-          if buffer[0] != 0 || buffer[count - 1] != 0 { return "\(number) at \(offset): wrong bytes" }
-          offset += Int64(count)
+        var buffer = [UInt8](repeating: 1, count: Int(step))
+        var expected = [UInt8](repeating: 0, count: Int(step))
+        for offset in stride(from: range.start, to: range.end, by: Int(step)) {
+          let count = pread(descriptor, &buffer, buffer.count, Int(offset))
+          if count < 0 { return "\(number) at \(offset): \(Errno.current)" }
+          let mark = mark(number, offset)
+          expected.replaceSubrange(0..<mark.count, with: mark)
+          if count < expected.count { return "\(number) at \(offset): \(count) bytes only" }
+          if memcmp(buffer, expected, count) != 0 { return "\(number) at \(offset): wrong bytes" }
+          Figures.add("bytes compared", count)
         }
         return nil
       }
@@ -52,21 +76,17 @@ struct MemoryTests {
       let server = try Nginx(NginxSettings(.folder(folder)))
       nginx.withLock { $0 = server }
       for number in 0..<Self.files {
-        let file = try FileDescriptor.open("\(folder)/\(number).bin", O_RDWR | O_CREAT)
-        if ftruncate(file.rawValue, Int(Self.size)) != 0 { throw Errno.current }
+        try Self.make("\(folder)/\(number).bin", number, store)
         stage.manifest += server.url("/\(number).bin") + "\n"
       }
     } _: { scene in
       let mount = scene.mount
       let server = try mount.status().pid ?? 0
-      let piece = store.piece
-      for problem in Self.read(ByteRange(0, piece), mount) { scene.expect(false, problem) }
+      for problem in Self.read(store.ranges[0], mount) { scene.expect(false, problem) }
       let once = ProcessMemory.peak(server)
-      // Around 4 GiB, and three times as much.
-      let far: Int64 = 4 << 30
-      for problem in Self.read(ByteRange(at: far - piece, count: 3 * piece), mount) { scene.expect(false, problem) }
+      for problem in Self.read(store.ranges[1], mount) { scene.expect(false, problem) }
       let more = ProcessMemory.peak(server)
-      let read = Int64(Self.files) * 4 * piece
+      let read = Int64(Self.files) * store.ranges.reduce(0) { $0 + $1.count }
       let sent = nginx.withLock { $0?.accesses.reduce(0) { $0 + $1.bodyBytes } ?? 0 }
       print("\(store.rawValue): peak \(once) KiB, then \(more) KiB; \(sent) bytes sent for \(read)")
       scene.expect(once > 0 && more <= Self.bound, "peak \(once) KiB, then \(more) KiB of \(Self.bound)")
