@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The figures of the design, measured beside rclone: docs/BENCHMARKS.md says what came out and how to repeat it.
 
-Every measure is repeated; within a repetition the systems take turns, and the repetitions of all measures take turns too, so
-that what the machine does besides falls on all alike."""
+Every measure is repeated; within a repetition the systems take turns, and the repetitions of all measures take turns
+too, so that what the machine does besides falls on all alike."""
 
 import argparse
 import json
@@ -80,7 +80,8 @@ def run(options, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--counts", action="store_true", help="only mediafs, once, only what is counted (bytes, requests)")
+    parser.add_argument("--counts", action="store_true",
+                        help="only mediafs, once, only what is counted (bytes, requests)")
     parser.add_argument("--check", action="store_true", help="fail where a ratio is worse than in floors.json")
     parser.add_argument("--only", metavar="A,B", help="only measures with one of these words in their names")
     parser.add_argument("--systems", default="mediafs,rclone,rclone tuned", help="which to run, separated by commas")

@@ -60,8 +60,8 @@ ROWS = [
             "connection."),
     Row("throttled-connections", "… connections at most", ""),
     Row("cold", "Cold sequential, fast origin", "B/s", goal=2, of="rclone", more=True, measure=cold,
-        how="1 GiB from nginx on loopback (sendfile, in the page cache), read in 1 MiB pieces through the mount; curl writes "
-            "it to a file."),
+        how="1 GiB from nginx on loopback (sendfile, in the page cache), read in 1 MiB pieces through the mount; curl "
+            "writes it to a file."),
     Row("cold-cpu", "… CPU a GiB", "s", goal=1.5, absolute=True,
         how="User and system time of mediafs's server and helper, or of rclone; the reader and nginx are not counted."),
     Row("cold-memory", "… peak memory", "B", goal=64 << 20, absolute=True, how="VmHWM, as above."),

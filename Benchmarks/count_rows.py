@@ -112,13 +112,16 @@ for path in sys.argv[1:]:
 
 ROWS = [
     Row("mix-bytes", "Bytes sent by the origin / size, after a mix", "", goal=1.01, absolute=True, measure=mix,
-        how="A 48 MiB file over a line of 40 MB/s with 10 ms: twice two readers at a time, each opening it four times and "
-            "reading 4 KiB to 3 MiB at one to three random places, with a restart after each; then it is read through."),
+        how="A 48 MiB file over a line of 40 MB/s with 10 ms: twice two readers at a time, each opening it four times "
+            "and reading 4 KiB to 3 MiB at one to three random places, with a restart after each; then it is read "
+            "through."),
     Row("mix-requests", "… requests", "", how="As the origin counted them."),
     Row("restart-again", "Bytes fetched again after kill -9 half-way through a copy", "B", goal=16e6, absolute=True,
         measure=restart,
         how="64 MiB at 16 MB/s, killed after 2 s, mounted again, read to the end. The goal is what one second brings."),
-    Row("restart-first-byte", "… from the new mount's start to a stored byte", "s", how="Mount, open, read 4 KiB at 0."),
-    Row("scan-extra", "A look at 500 files: bytes fetched beyond those read, a file", "B", goal=512 << 10, absolute=True,
-        measure=scan, how="A process called ffprobe reads 32 KiB at the head and at the tail of each 32 MiB file."),
+    Row("restart-first-byte", "… from the new mount's start to a stored byte", "s",
+        how="Mount, open, read 4 KiB at 0."),
+    Row("scan-extra", "A look at 500 files: bytes fetched beyond those read, a file", "B", goal=512 << 10,
+        absolute=True, measure=scan,
+        how="A process called ffprobe reads 32 KiB at the head and at the tail of each 32 MiB file."),
 ]

@@ -17,9 +17,9 @@ SHOWN = 0.2  # seconds it needs before it shows anything
 class Player:
     """Reads at a rate as a player does: the head, the tail, then in sequence, at most a second ahead of what it shows.
 
-    It shows when it has 0.2 s of the medium, as mpv does (--audio-buffer), at the start and after each jump. A stall is an
-    underrun: the next chunk is not there when it is due. The start is none, nor is the time after a jump up to the limit
-    (the round trip and those 0.2 s at the line's rate) and 15 %."""
+    It shows when it has 0.2 s of the medium, as mpv does (--audio-buffer), at the start and after each jump. A stall is
+    an underrun: the next chunk is not there when it is due. The start is none, nor is the time after a jump up to the
+    limit (the round trip and those 0.2 s at the line's rate) and 15 %."""
 
     def __init__(self, path, rate, line, seconds, jumps=(), probes_tail=True):
         self.path, self.rate, self.seconds, self.probes_tail = path, rate, seconds, probes_tail
@@ -89,8 +89,8 @@ class Player:
 
 
 def play(results, repetition):
-    """15 s at a rate of 60 % and of 90 % of the line. Every system and both rates at the same time, each on an origin and a
-    line of its own: together they move 6 MB/s, which leaves the processors idle."""
+    """15 s at a rate of 60 % and of 90 % of the line. Every system and both rates at the same time, each on an origin
+    and a line of its own: together they move 6 MB/s, which leaves the processors idle."""
     del repetition
     threads = [
         threading.Thread(target=play_one, args=(results, system, share, rate))
@@ -139,18 +139,24 @@ def crowd(results, repetition):
 
 
 ROWS = [
-    Row("play-60-stalls", "Playing 1.0 MB/s over a 1.6 MB/s line, 15 s: stalls", "", limit=0, goal=0, worst=True, measure=play,
-        how="A reader of 64 KiB at a time: the head, the tail, then in sequence, at most 1 s ahead; at 5 s it jumps to 40 %, "
-            "at 10 s to 75 %. It shows when it has 0.2 s. Latency 50 ms. A stall is a chunk that is not there when it is "
-            "due; the start is none, nor is 1.15 x (round trip + 0.2 s of the medium at the line's rate) after a jump."),
+    Row("play-60-stalls", "Playing 1.0 MB/s over a 1.6 MB/s line, 15 s: stalls", "", limit=0, goal=0, worst=True,
+        measure=play,
+        how="A reader of 64 KiB at a time: the head, the tail, then in sequence, at most 1 s ahead; at 5 s it jumps to "
+            "40 %, at 10 s to 75 %. It shows when it has 0.2 s. Latency 50 ms. A stall is a chunk that is not there "
+            "when it is due; the start is none, nor is 1.15 x (round trip + 0.2 s of the medium at the line's rate) "
+            "after a jump."),
     Row("play-60-seconds", "… seconds of stalls", "s", limit=0, goal=0, worst=True),
     Row("play-90-stalls", "Playing 1.44 MB/s over a 1.6 MB/s line, 15 s: stalls", "", limit=0, how="As above."),
     Row("play-90-seconds", "… seconds of stalls", "s", limit=0),
     Row("play-start", "… until 0.2 s can be shown, behind head and tail", "s",
         limit=2 * TRIP + (-(-SHOWN * 1.44e6 // CHUNK) + 1) * CHUNK / 1.6e6,
-        how="The limit: one round trip for the head, one for the tail, and their bytes with the 0.2 s at the line's rate."),
-    Row("crowd-stalls", "32 players on a line with 50 % to spare: stalls", "", limit=0, goal=0, worst=True, measure=crowd,
-        how="32 files at 250 kB/s each over 12 MB/s, started 50 ms apart, 12 s each; the same player without tail and jumps."),
+        how="The limit: one round trip for the head, one for the tail, and their bytes with the 0.2 s at the line's "
+            "rate."),
+    Row("crowd-stalls", "32 players on a line with 50 % to spare: stalls", "", limit=0, goal=0, worst=True,
+        measure=crowd,
+        how="32 files at 250 kB/s each over 12 MB/s, started 50 ms apart, 12 s each; the same player without tail and "
+            "jumps."),
     Row("crowd-seconds", "… seconds of stalls, all together", "s", limit=0, goal=0, worst=True),
-    Row("crowd-memory", "… peak memory of all processes", "B", goal=64 << 20, absolute=True, how="VmHWM of server and helper."),
+    Row("crowd-memory", "… peak memory of all processes", "B", goal=64 << 20, absolute=True,
+        how="VmHWM of server and helper."),
 ]

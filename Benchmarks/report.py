@@ -131,17 +131,21 @@ def document(rows, results, seconds, left_out):
     text += "\n## How each was measured\n\n"
     for row in measured:
         if row.how:
-            text += f"- **{row.title.removeprefix('… ')}** ({row.id}, {len(results.of(row.id, 'mediafs'))} samples): {row.how}\n"
+            samples = len(results.of(row.id, 'mediafs'))
+            text += f"- **{row.title.removeprefix('… ')}** ({row.id}, {samples} samples): {row.how}\n"
     return text
 
 
 def machine():
     with open("/proc/cpuinfo") as file:
-        model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), platform.machine())
+        models = (line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+        model = next(models, platform.machine())
     commit = output(["git", "-C", systems.ROOT, "describe", "--always", "--dirty"])
     rclone = output([systems.RCLONE, "version"]).splitlines()[:1]
-    parts = [f"{os.cpu_count()} × {model}", "Linux " + ".".join(platform.release().split("-")[0].split(".")[:2]), *rclone, f"commit {commit}",
-             time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "as root" if os.geteuid() == 0 else "as an ordinary user"]
+    kernel = ".".join(platform.release().split("-")[0].split(".")[:2])
+    parts = [f"{os.cpu_count()} × {model}", f"Linux {kernel}", *rclone, f"commit {commit}",
+             time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+             "as root" if os.geteuid() == 0 else "as an ordinary user"]
     return ", ".join(part for part in parts if part)
 
 
@@ -169,11 +173,12 @@ def check(rows, results):
         floor = floors[row.id]
         if value < floor if row.more else value > floor:
             failed = 1
-            print(f"bench-check: {row.title} ({row.id}): {value:.4g}, kept is {'at least' if row.more else 'at most'} {floor:g}"
-                  f" ({goal_unit(row)})", file=sys.stderr)
+            print(f"bench-check: {row.title} ({row.id}): {value:.4g}, kept is "
+                  f"{'at least' if row.more else 'at most'} {floor:g} ({goal_unit(row)})", file=sys.stderr)
     if not compared:
         failed = 1
-    print(f"bench-check: {compared} figures compared, {'some are worse' if failed else 'none is worse'}", file=sys.stderr)
+    print(f"bench-check: {compared} figures compared, "
+          f"{'some are worse' if failed else 'none is worse'}", file=sys.stderr)
     return failed
 
 
@@ -185,18 +190,19 @@ def goal_unit(row):
 
 HEAD = """# Benchmarks
 
-`make bench` wrote this: it runs mediafs and rclone (from PyPI, `--vfs-cache-mode full`, with its default flags and tuned) on the
-same work and writes what came out. `make bench-check` compares a short run with the ratios that are kept
+`make bench` wrote this: it runs mediafs and rclone (from PyPI, `--vfs-cache-mode full`, with its default flags and
+tuned) on the same work and writes what came out. `make bench-check` compares a short run with the ratios that are kept
 (Benchmarks/floors.json) and fails where one is worse.
 
 {machine}. One run of {seconds} s; load average at its end {load}.
 
-The origin is the project's own (Tests/test-origin), a process that delays and shapes what it sends: latency for each request
-and each new connection, one rate for the whole line, one for each connection; or nginx where nothing is to be shaped. Every
-measurement has a mount and an origin of its own, both empty; systems take turns within each repetition, and the measures take
-turns too. Every cell is the median, in brackets the 95th percentile and the worst sample. "Limit" is what the line allows,
-computed from its round trip and rate, or what a plain file or curl does. Above 1 in "better than the best peer" is better,
-against the better of the two rclones. "rclone tuned": `--vfs-fast-fingerprint --dir-cache-time 24h --attr-timeout 24h
---buffer-size 0`, for copies with `--vfs-read-chunk-streams 8 --vfs-read-chunk-size 4Mi`, else with
-`--vfs-read-chunk-size 256Ki --vfs-read-chunk-size-limit 16Mi`. mediafs has its default options.
+The origin is the project's own (Tests/test-origin), a process that delays and shapes what it sends: latency for each
+request and each new connection, one rate for the whole line, one for each connection; or nginx where nothing is to be
+shaped. Every measurement has a mount and an origin of its own, both empty; systems take turns within each repetition,
+and the measures take turns too. Every cell is the median, in brackets the 95th percentile and the worst sample. "Limit"
+is what the line allows, computed from its round trip and rate, or what a plain file or curl does. Above 1 in "better
+than the best peer" is better, against the better of the two rclones. "rclone tuned": `--vfs-fast-fingerprint
+--dir-cache-time 24h --attr-timeout 24h --buffer-size 0`, for copies with
+`--vfs-read-chunk-streams 8 --vfs-read-chunk-size 4Mi`, else with `--vfs-read-chunk-size 256Ki
+--vfs-read-chunk-size-limit 16Mi`. mediafs has its default options.
 """

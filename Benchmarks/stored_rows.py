@@ -16,8 +16,8 @@ COPY = "the copy"
 
 
 def stored(results, repetition):
-    """Everything is read once, and then again by every system in turn, from the daemon: the kernel's pages of the mount are
-    dropped before each time. The stored file itself stays in the page cache, so that no disk is measured."""
+    """Everything is read once, and then again by every system in turn, from the daemon: the kernel's pages of the mount
+    are dropped before each time. The stored file itself stays in the page cache, so that no disk is measured."""
     plain = data_file(SIZE)
     server = Nginx(os.path.dirname(plain))
     try:
@@ -74,15 +74,17 @@ def measure(results, what, system, path, end, seed):
 ROWS = [
     Row("partial-sequential", "Stored range of a partial file, sequential", "B/s", goal=0.9, of="C copier", more=True,
         measure=stored,
-        how="512 MiB of a 1 GiB file are stored and read in 1 MiB pieces, after the kernel's pages of the mount were dropped "
-            "(POSIX_FADV_DONTNEED); the stored file is in the page cache. C copier: a FUSE server of 80 lines of C that does "
-            "nothing but copy (Benchmarks/copying.c), over the plain file; file: the plain file itself."),
+        how="512 MiB of a 1 GiB file are stored and read in 1 MiB pieces, after the kernel's pages of the mount were "
+            "dropped (POSIX_FADV_DONTNEED); the stored file is in the page cache. C copier: a FUSE server of 80 lines "
+            "of C that does nothing but copy (Benchmarks/copying.c), over the plain file; file: the plain file "
+            "itself."),
     Row("partial-random", "… random 4 KiB", "s", goal=1.15, of="C copier",
         how="4000 reads at random places (POSIX_FADV_RANDOM), pages dropped before. With Python's 1 us a call."),
     # Where the kernel may read the copy itself, which takes root, else through mediafs.
     Row("complete-sequential", "Complete file, sequential", "B/s", more=True,
         **(dict(goal=0.8, of=COPY) if os.geteuid() == 0 else dict(goal=3, of="rclone")),
-        how="As above, 1 GiB, after the file was completed, opened anew. The copy: the file in mediafs's library, read without "
-            "mediafs, right after. (How fast a file is copied from the page cache depends on how it got there.)"),
+        how="As above, 1 GiB, after the file was completed, opened anew. The copy: the file in mediafs's library, read "
+            "without mediafs, right after. (How fast a file is copied from the page cache depends on how it got "
+            "there.)"),
     Row("complete-random", "… random 4 KiB", "s", how="As above."),
 ]

@@ -211,8 +211,8 @@ class Rclone:
 
 
 class RcloneTuned(Rclone):
-    """rclone with flags that suit the purpose: for copies eight streams of 4 MiB each; for readers that jump and wait small
-    requests that grow, and no buffer of its own, so that a stream that was left eats little of the line."""
+    """rclone with flags that suit the purpose: for copies eight streams of 4 MiB each; for readers that jump and wait
+    small requests that grow, and no buffer of its own, so that a stream that was left eats little of the line."""
     name = "rclone tuned"
     common = ("--vfs-fast-fingerprint", "--dir-cache-time", "24h", "--attr-timeout", "24h", "--buffer-size", "0")
 
@@ -236,7 +236,8 @@ class Copying:
         wait_until("mount of the C copier", lambda: os.path.ismount(self.mountpoint))
         # As mediafs does where it may.
         device = os.stat(self.mountpoint).st_dev
-        with contextlib.suppress(OSError), open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb", "w") as bdi:
+        path = f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
+        with contextlib.suppress(OSError), open(path, "w") as bdi:
             bdi.write("1024")
         return self
 

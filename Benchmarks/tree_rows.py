@@ -49,7 +49,8 @@ def million(results, repetition):
                 for number in range(FILES):
                     file.write(f"{origin.url}/one.mp4?n={index * FILES + number}\n"
                                f"  out=clip{number}.mp4\n  dir=folder{index}\n")
-        # A list that was written this very moment may change again unseen, and so would be read again by the second mount.
+        # A list that was written this very moment may change again unseen, and so would be read again by the second
+        # mount.
         old = time.time() - 60
         os.utime(os.path.join(folder, "urls.txt"), (old, old))
         with mounted(system, origin, folder, keep=True):
@@ -71,8 +72,8 @@ def million(results, repetition):
                 assert not os.path.lexists(system.path(f"folder{chance.randrange(FOLDERS)}/none{chance.random()}"))
             results.add("million-lookup", system, (time.perf_counter() - begin) / 1000)
             begin = time.perf_counter()
-            count = subprocess.run(["find", system.mountpoint, "-type", "f"], check=True, capture_output=True).stdout.count(b"\n")
-            assert count == FOLDERS * FILES
+            found = subprocess.run(["find", system.mountpoint, "-type", "f"], check=True, capture_output=True)
+            assert found.stdout.count(b"\n") == FOLDERS * FILES
             results.add("million-find", system, time.perf_counter() - begin)
             results.add("million-memory", system, peak_memory(system.pids()))
 

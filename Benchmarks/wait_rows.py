@@ -119,7 +119,8 @@ def read_all(path):
 
 LIMIT = TRIP + READ / LINE
 ROWS = [
-    Row("first-byte-unknown", "First byte, size unknown (stat, open, read)", "s", limit=TRIP, goal=1.15, measure=first_byte,
+    Row("first-byte-unknown", "First byte, size unknown (stat, open, read)", "s", limit=TRIP, goal=1.15,
+        measure=first_byte,
         how="Latency 50 ms a request and a connection; 4 KiB at 0 of a file nobody touched before, in a folder nobody "
             "listed; another file was read a moment before. The limit is one round trip."),
     Row("first-byte-known", "First byte, size known (open, read)", "s", limit=TRIP, goal=1.15,
@@ -128,12 +129,13 @@ ROWS = [
         how="As the origin counted them, up to and with the one that brought the first byte."),
     Row("seek-idle", "Seek into a hole, idle line", "s", limit=LIMIT, goal=1.15, tail=True, measure=seeks,
         how="128 KiB at a random place of an 8 GiB file, no stored byte within 32 MiB, 0.2 to 0.4 s after the last; "
-            "20 MB/s for all connections together, 50 ms. The limit is the round trip and the 128 KiB at the line's rate."),
+            "20 MB/s for all connections together, 50 ms. The limit is the round trip and the 128 KiB at the line's "
+            "rate."),
     Row("seek-own", "Seek, line busy with the file's own continuation", "s", limit=LIMIT, goal=1.15, tail=True,
         how="As above, after 12 MiB were read in sequence."),
     Row("seek-other", "Seek, line busy with the download of another file", "s", limit=LIMIT, goal=1.15, tail=True,
         how="As above, while another file is fetched (mediafs fetch; rclone, which has nothing like it: cat of it)."),
     Row("seek-copy", "Seek, while another program copies another file", "s", limit=TRIP + 2 * READ / LINE, goal=1.15,
-        how="As above, while cat reads another file as fast as it comes, in every system. Two readers wait: the limit is "
-            "the round trip and 128 KiB at half the line's rate."),
+        how="As above, while cat reads another file as fast as it comes, in every system. Two readers wait: the limit "
+            "is the round trip and 128 KiB at half the line's rate."),
 ]
