@@ -1,5 +1,5 @@
-// The shim is loaded by the dynamic linker (LD_PRELOAD) and offers nothing to link against. What it shares with the tests
-// is laid out here; Tests/CrashTests/DiskShim.swift has the same offsets.
+// The shim is loaded by the dynamic linker (LD_PRELOAD) and offers nothing to link against. What it shares with the
+// tests is laid out here; Tests/CrashTests/DiskShim.swift has the same offsets.
 #pragma once
 #include <stdint.h>
 
