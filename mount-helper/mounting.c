@@ -27,8 +27,9 @@ static int set_real_ids(uid_t uid, gid_t gid) {
   return 0;
 }
 
-// The mountpoint of a user for whom root mounts may lie in a folder of that user's, who may put a link in its place at any
-// time: the folder is opened once, without following links, and mounted at through that descriptor. `path` gets its name.
+// The mountpoint of a user for whom root mounts may lie in a folder of that user's, who may put a link in its place at
+// any time: the folder is opened once, without following links, and mounted at through that descriptor. `path` gets its
+// name.
 static int hold_mountpoint(const struct settings *settings, char *path, size_t space) {
   int place = open_place(settings->mountpoint);
   if (place < 0) {
@@ -116,8 +117,8 @@ static int await_child(pid_t child) {
 
 static bool succeeded(int status) { return status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 
-// fusermount3 is setuid root and takes away only what its caller mounted. False when it did not: stderr says why, unless
-// `how` is quiet.
+// fusermount3 is setuid root and takes away only what its caller mounted. False when it did not: stderr says why,
+// unless `how` is quiet.
 static bool run_fusermount(const char *how, const char *mountpoint) {
   pid_t child = fork();
   if (child < 0) {
@@ -167,7 +168,8 @@ static bool is_ours(const struct settings *settings, const struct mount *mount) 
   return connected(mount->device_fd) || is_dead(settings);
 }
 
-// From within its parent, reached without following links: a user who may rename that cannot lead root to another mount.
+// From within its parent, reached without following links: a user who may rename that cannot lead root to another
+// mount.
 static int unmount_as_root(const char *mountpoint) {
   const char *name;
   int parent = open_parent(mountpoint, &name);
@@ -182,8 +184,8 @@ static int unmount_as_root(const char *mountpoint) {
   return result;
 }
 
-// How often fusermount3 is run for a busy mount before that is left behind, and the pause between in microseconds: it may
-// be killed, or not be started for want of memory or of a process.
+// How often fusermount3 is run for a busy mount before that is left behind, and the pause between in microseconds: it
+// may be killed, or not be started for want of memory or of a process.
 enum { UNMOUNT_ATTEMPTS = 5, UNMOUNT_PAUSE = 200000 };
 
 static void unmount_as_user(const struct settings *settings, const struct mount *mount) {

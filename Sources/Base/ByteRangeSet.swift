@@ -1,7 +1,7 @@
 /// A set of bytes, kept as sorted ranges that neither touch nor overlap.
 ///
-/// Lookups are O(log n) in the number of ranges; an insertion moves what lies behind it. Files are read in runs, so n is
-/// small: one range for a file that was played from its start.
+/// Lookups are O(log n) in the number of ranges; an insertion moves what lies behind it. Files are read in runs, so n
+/// is small: one range for a file that was played from its start.
 public struct ByteRangeSet: Hashable, Sendable {
   /// The ranges, ascending; none is empty, no two touch.
   public private(set) var ranges: [ByteRange] = []

@@ -1,5 +1,5 @@
-/// Follows a fetch of any number of files, at a cost per look that is bounded: those that are over are never asked about
-/// again, and of the others at most ``ControlLimits/polled`` are, in turn.
+/// Follows a fetch of any number of files, at a cost per look that is bounded: those that are over are never asked
+/// about again, and of the others at most ``ControlLimits/polled`` are, in turn.
 struct FetchWatch {
   /// What a file added to the sums when it was last looked at.
   private struct Share {

@@ -118,7 +118,8 @@ public struct StatusTotals: Codable, Sendable, Equatable {
 
 /// Which files `status` is to tell of, and from where on.
 public struct StatusQuery: Sendable, Equatable {
-  /// Paths in the mount, without a leading slash; a folder means all below it, an empty path the root. Nil: the whole mount.
+  /// Paths in the mount, without a leading slash; a folder means all below it, an empty path the root. Nil: the whole
+  /// mount.
   public var paths: [String]?
   /// Whether files of which nothing is known, stored or failed are listed as well. With `paths` all are, in any case.
   public var all: Bool
@@ -152,7 +153,8 @@ public struct StatusPage: Sendable, Equatable {
 
 /// Whoever can tell the state of a mount's files: a running server, or the catalog of its store.
 public protocol StatusSource {
-  /// Sums over what `query.paths` name, whatever `all`, `after` and `limit` say. `notFound` for a path that is not there.
+  /// Sums over what `query.paths` name, whatever `all`, `after` and `limit` say. `notFound` for a path that is not
+  /// there.
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals
   /// The next page. `notFound` for a path that is not there.
   func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage

@@ -105,8 +105,8 @@ final class LoopCore: @unchecked Sendable {
     discarding[slot.id] = Instant.now.adding(seconds: Self.discardSeconds)
   }
 
-  /// The slot's body is a whole one: with the others it gets the rate that is allowed, but for a little, so that windows
-  /// that are asked for beside them have their turn.
+  /// The slot's body is a whole one: with the others it gets the rate that is allowed, but for a little, so that
+  /// windows that are asked for beside them have their turn.
   func beganWhole(_ slot: TransferSlot) {
     wholes.insert(slot.id)
     shareRate()

@@ -14,7 +14,8 @@ public struct TransferRequest: Sendable {
   public var id: TransferID
   /// The URL to ask: the entry's own, or what it was redirected to the last time.
   public var url: String
-  /// The entry's own URL. Its userinfo, `headers` and `referer` go to its origin (scheme, host and port) alone, never to another.
+  /// The entry's own URL. Its userinfo, `headers` and `referer` go to its origin (scheme, host and port) alone, never
+  /// to another.
   public var homeURL: String
   /// The bytes to ask for; nil asks without a Range header.
   public var range: ByteRange?
@@ -61,7 +62,8 @@ public struct ResponseHead: Sendable {
   public var url: String
   /// Whether `url` may be remembered (a permanent or temporary redirect that did not forbid storing it).
   public var isRedirected: Bool
-  /// From the request's first byte on the wire to the response's first byte, in seconds: one round trip, plus the origin's thought.
+  /// From the request's first byte on the wire to the response's first byte, in seconds: one round trip, plus the
+  /// origin's thought.
   public var firstByteSeconds: Double
   /// Whether a kept connection served it.
   public var reusedConnection: Bool
@@ -132,8 +134,8 @@ public struct TransferFailure: Error, Sendable {
 
 /// Who gets what the transfers bring. Every call comes on the transfer thread, one at a time, and must not block.
 public protocol TransferClient: AnyObject, Sendable {
-  /// Called once each turn of the loop, before it waits, and soon after ``TransferService/wake()``: the place to start and
-  /// cancel transfers. Returns when it wants to be called again at the latest.
+  /// Called once each turn of the loop, before it waits, and soon after ``TransferService/wake()``: the place to start
+  /// and cancel transfers. Returns when it wants to be called again at the latest.
   func turn(now: Instant) -> Instant
   /// The head of an accepted response. False drops the transfer, which then ends as cancelled.
   func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool
@@ -164,7 +166,7 @@ public struct TransferOptions: Sendable {
   /// The defaults.
   public init() {}
 
-  /// With a limit to the rate, an eighth of a second of it, of which the kernel makes a quarter: what it takes in ahead of
-  /// us is not limited otherwise.
+  /// With a limit to the rate, an eighth of a second of it, of which the kernel makes a quarter: what it takes in ahead
+  /// of us is not limited otherwise.
   var limitedReceiveBuffer: Int32? { maximumRate.map { Int32(min(max($0 / 8, 64 << 10), 2 << 20)) } }
 }

@@ -4,8 +4,8 @@ import Glibc
 
 /// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
 ///
-/// The order is ``receiveStart()``, ``prepared()``, ``receiveMount()``, ``ready(initRequest:)``, ``watch(onGone:)``: on one
-/// thread. ``close()``, ``sendLog(_:)`` and ``unmountLazily()`` may be called on any.
+/// The order is ``receiveStart()``, ``prepared()``, ``receiveMount()``, ``ready(initRequest:)``, ``watch(onGone:)``: on
+/// one thread. ``close()``, ``sendLog(_:)`` and ``unmountLazily()`` may be called on any.
 public final class HelperLink: Sendable {
   /// What to mount.
   public struct Start: ~Copyable, Sendable {
@@ -83,8 +83,8 @@ public final class HelperLink: Sendable {
   /// Gives the helper the log file to write its own messages to; again after each rotation.
   public func sendLog(_ descriptor: Int32) throws(ServerError) { try send(.log, descriptor: descriptor) }
 
-  /// Starts a thread that calls `onGone` once, when the helper has ended before ``close()``: the mount is to be taken away
-  /// (``unmountLazily()``) and the server to end.
+  /// Starts a thread that calls `onGone` once, when the helper has ended before ``close()``: the mount is to be taken
+  /// away (``unmountLazily()``) and the server to end.
   public func watch(onGone: @escaping @Sendable () -> Void) {
     _ = OwnedThread(name: "helper-link") { [self] in
       while true {
@@ -109,8 +109,8 @@ public final class HelperLink: Sendable {
   /// started for want of memory or of a process.
   private static let unmountAttempts = 5
 
-  /// Takes the mount away in the helper's place, also if it is busy. To be called while this process has /dev/fuse open and
-  /// connected: only then is the device number surely this mount's.
+  /// Takes the mount away in the helper's place, also if it is busy. To be called while this process has /dev/fuse open
+  /// and connected: only then is the device number surely this mount's.
   public func unmountLazily() throws(ServerError) {
     let mountpoint = state.withLock { $0.mountpoint }
     var why = ""

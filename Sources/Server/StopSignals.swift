@@ -3,9 +3,9 @@ import Glibc
 
 /// The signals that ask the server to end: SIGTERM, SIGINT and SIGHUP.
 ///
-/// They are blocked in every thread and taken by one thread of their own with sigwait(3), so that what they set off may take
-/// locks and allocate, which a signal handler must not. SIGPIPE and SIGXFSZ are ignored: a closed socket, or a file beyond its limit, is
-/// an error of its write.
+/// They are blocked in every thread and taken by one thread of their own with sigwait(3), so that what they set off may
+/// take locks and allocate, which a signal handler must not. SIGPIPE and SIGXFSZ are ignored: a closed socket, or a
+/// file beyond its limit, is an error of its write.
 public enum StopSignals {
   private static func set() -> sigset_t {
     var set = sigset_t()

@@ -6,8 +6,8 @@ import Testing
 
 @testable import Storing
 
-/// A catalog that a disk, or another program, has changed: it is read, or refused as damaged; nothing traps, nothing goes
-/// round in circles, and what is read of it makes sense.
+/// A catalog that a disk, or another program, has changed: it is read, or refused as damaged; nothing traps, nothing
+/// goes round in circles, and what is read of it makes sense.
 @Suite("Hostile catalogs")
 struct CatalogFuzzTests {
   private static let boot = Array("boot".utf8)

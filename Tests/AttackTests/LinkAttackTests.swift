@@ -12,8 +12,8 @@ struct LinkAttackTests {
 
   private static func rename(_ from: String, _ to: String) throws { try #require(Glibc.rename(from, to) == 0) }
 
-  /// A folder of the library becomes a link that leads out of it, while the mount runs: what lies there is never shown, and
-  /// nothing is placed there.
+  /// A folder of the library becomes a link that leads out of it, while the mount runs: what lies there is never shown,
+  /// and nothing is placed there.
   @Test func aLibraryFolderThatBecomesALinkIsNotFollowed() throws {
     try withVictim { victim in
       for name in ["a", "b"] { victim.origin.set("/\(name).bin", OriginResource(bytes: Array("right \(name)\n".utf8))) }
@@ -56,7 +56,8 @@ struct LinkAttackTests {
     }
   }
 
-  /// A partial file, the log or the lock becomes a link to a file of the user's: that file is neither shown nor changed.
+  /// A partial file, the log or the lock becomes a link to a file of the user's: that file is neither shown nor
+  /// changed.
   @Test func whatIsReplacedByALinkInTheStoreIsNotFollowed() throws {
     try withVictim { victim in
       victim.origin.add("/a.bin", size: 2_000_000)
@@ -124,7 +125,8 @@ struct LinkAttackTests {
     }
   }
 
-  /// Names of the manifest that lead elsewhere: what the mount shows lies in the mount, what is kept lies in the library.
+  /// Names of the manifest that lead elsewhere: what the mount shows lies in the mount, what is kept lies in the
+  /// library.
   @Test func noNameLeadsOutOfMountOrLibrary() throws {
     try withVictim { victim in
       victim.origin.set("/a.bin", OriginResource(bytes: Array("bytes".utf8)))

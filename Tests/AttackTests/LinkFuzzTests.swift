@@ -190,7 +190,8 @@ struct LinkFuzzTests {
     }
   }
 
-  /// Nothing of the caller's stays open in the helper or the server: a lock or a pipe of a script would be held for days.
+  /// Nothing of the caller's stays open in the helper or the server: a lock or a pipe of a script would be held for
+  /// days.
   @Test func theHelperKeepsNothingOfItsCaller() throws {
     try withTemporaryFolder { folder in
       let mountpoint = try folder.makeFolder("mnt")

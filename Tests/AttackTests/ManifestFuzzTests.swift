@@ -47,7 +47,8 @@ struct ManifestFuzzTests {
     }
   }
 
-  /// Every name of the tree is safe, found by lookup as the same node, and has a path that leads to it; how many there are.
+  /// Every name of the tree is safe, found by lookup as the same node, and has a path that leads to it; how many there
+  /// are.
   private static func check(_ catalog: Catalog, _ place: Comment) throws -> Int {
     var count = 0
     var folders = [rootInode]
@@ -101,7 +102,8 @@ struct ManifestFuzzTests {
     }
   }
 
-  /// A slash is a slash to the kernel whatever follows it; to a String, one with an accent behind it is another character.
+  /// A slash is a slash to the kernel whatever follows it; to a String, one with an accent behind it is another
+  /// character.
   @Test func aSlashWithAnAccentBehindItIsASlash() throws {
     try withTemporaryFolder { folder in
       let catalog = try Catalog.open(path: folder.file("catalog.sqlite"), access: .readWrite)

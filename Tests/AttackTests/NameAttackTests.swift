@@ -4,8 +4,8 @@ import Manifest
 import TestSupport
 import Testing
 
-/// Names that mean harm or look alike, on a real mount and in the library: each file is there once, under a name that is
-/// safe, with its own bytes.
+/// Names that mean harm or look alike, on a real mount and in the library: each file is there once, under a name that
+/// is safe, with its own bytes.
 @Suite("Names", .serialized)
 struct NameAttackTests {
   /// What the list says of a file: `out=`, or a name in the URL's own path.
@@ -83,7 +83,8 @@ struct NameAttackTests {
     }
   }
 
-  /// Sizes that no disk has, more of them than a sum has room for: told as they are, and no command or sum brings anything down.
+  /// Sizes that no disk has, more of them than a sum has room for: told as they are, and no command or sum brings
+  /// anything down.
   @Test func impossibleSizesBringNothingDown() throws {
     try withVictim { victim in
       let size: Int64 = 1 << 60

@@ -160,7 +160,8 @@ struct SecretTests {
     #expect(processes.count == 2)
     var shown: [(what: String, text: String)] = []
     for process in processes {
-      // The environment is the user's own word (the proxy's password is in it); that others cannot read it: AccessTests.
+      // The environment is the user's own word (the proxy's password is in it); that others cannot read it:
+      // AccessTests.
       for file in ["cmdline", "comm", "status", "stat", "mountinfo"] {
         shown.append(
           ("\(process.name) \(file)", String(decoding: try contents(of: "/proc/\(process.id)/\(file)"), as: UTF8.self)))

@@ -88,8 +88,8 @@ struct DocumentTests {
     }
   }
 
-  /// Every table of RELIABILITY whose last column is "test" has one in each row: a name, or a case of the table of faults
-  /// in quotes (FaultTests compares those).
+  /// Every table of RELIABILITY whose last column is "test" has one in each row: a name, or a case of the table of
+  /// faults in quotes (FaultTests compares those).
   @Test func everyRowNamesItsTest() throws {
     var rows = 0
     var isTested = false

@@ -4,8 +4,8 @@ import TestSupport
 
 /// The test's end of Tests/DiskShim: what a server's operations on its store do, and what they have done.
 ///
-/// Any thread may call: every field is a word of shared memory that the server's threads change by atomic steps, and the
-/// test reads them when the server is dead, or sets them one at a time.
+/// Any thread may call: every field is a word of shared memory that the server's threads change by atomic steps, and
+/// the test reads them when the server is dead, or sets them one at a time.
 final class DiskShim: @unchecked Sendable {
   // @unchecked: `page` never changes; what it leads to is shared with another process anyway.
 

@@ -58,9 +58,9 @@ struct KillCounts: Sendable {
   }
 }
 
-/// A server that is killed again and again, at random and in the midst of commits, renames and writes, while files are read,
-/// completed, changed at the origin and moved about in the manifest, while the origin has faults and the disk is full
-/// (promises P1, P4 and P6).
+/// A server that is killed again and again, at random and in the midst of commits, renames and writes, while files are
+/// read, completed, changed at the origin and moved about in the manifest, while the origin has faults and the disk is
+/// full (promises P1, P4 and P6).
 @Suite(.serialized) struct KillTests {
   /// Kills in one run; a quarter of them for each of four stores.
   private static let kills = getenv("MEDIAFS_KILLS").flatMap { Int(String(cString: $0)) } ?? 200
@@ -113,8 +113,8 @@ struct KillCounts: Sendable {
           for _ in 0..<2 {
             try #require(try store.start(["--continue", "always"]), "\(store.errors)")
             #expect(try store.read(Shelf.name(index), at: 0, count: 4096).count == 4096)
-            // Eight seconds of the line: a server that commits at its end only would lose them all. A commit follows the
-            // first byte by a second; half of what came is far more than that, however slow the machine is.
+            // Eight seconds of the line: a server that commits at its end only would lose them all. A commit follows
+            // the first byte by a second; half of what came is far more than that, however slow the machine is.
             let came = (last + 8 * 256 << 10)
             try waitUntil(timeout: 200, "bytes to come") { origin.log.bytesSent(of: Shelf.path(index)) >= came }
             store.kill()

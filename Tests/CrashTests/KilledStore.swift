@@ -52,8 +52,8 @@ struct KilledStore {
     counts.done[.manifest, default: 0] += 1
   }
 
-  /// Starts a server, lets readers read, kills it somewhere (or, once in a while, ends it in order), and looks at what it
-  /// left.
+  /// Starts a server, lets readers read, kills it somewhere (or, once in a while, ends it in order), and looks at what
+  /// it left.
   private mutating func serve() throws {
     if round % 2 == 0 { try changeManifest() }
     round += 1

@@ -5,8 +5,8 @@ import Testing
 
 @testable import Storing
 
-/// Power loss, by simulation: what a server wrote and synced is recorded, and replayed up to some moment without what was
-/// not synced by then. The store is opened as in another boot (promises P4 and P6).
+/// Power loss, by simulation: what a server wrote and synced is recorded, and replayed up to some moment without what
+/// was not synced by then. The store is opened as in another boot (promises P4 and P6).
 @Suite(.serialized) struct PowerLossTests {
   @Test func nothingIsBelievedThatWasNotSynced() throws {
     try withWatchdog(600) {
@@ -20,8 +20,8 @@ import Testing
     }
   }
 
-  /// Lets a server (killed once on the way) fetch and complete files, and records what it does to its store. Two large files
-  /// grow slowly, so that something is always unsynced.
+  /// Lets a server (killed once on the way) fetch and complete files, and records what it does to its store. Two large
+  /// files grow slowly, so that something is always unsynced.
   private func record(_ store: ServedStore, _ origin: Origin, _ random: inout SeededRandom) throws -> [DiskChange] {
     var shelf = Shelf(origin: origin)
     var files: [Int] = []
@@ -60,7 +60,8 @@ import Testing
     var model = PowerModel()
     // What is complete when all that was not synced is gone must stay so, whatever a later loss leaves besides.
     var complete: Set<Int64> = []
-    // So must what is stored, whether its file is partial, being placed or complete: the number of bytes, by generation.
+    // So must what is stored, whether its file is partial, being placed or complete: the number of bytes, by
+    // generation.
     var safe: [Int64: Int64] = [:]
     var compared: Int64 = 0
     var losses = 0

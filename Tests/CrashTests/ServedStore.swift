@@ -29,7 +29,8 @@ final class ServedStore: Sendable {
     try folder.write(files.map { "\($0.url)\n  out=\($0.name)\n\(options)" }.joined(), to: "urls.txt")
   }
 
-  /// Starts a server; false when it died before the mount was ready (see ``errors``). `wrapper`: a command to run it by.
+  /// Starts a server; false when it died before the mount was ready (see ``errors``). `wrapper`: a command to run it
+  /// by.
   func start(_ options: [String] = [], shimmed: Bool = true, wrapper: [String] = []) throws -> Bool {
     var environment = environment
     if shimmed { environment.merge(shim.environment) { _, new in new } }

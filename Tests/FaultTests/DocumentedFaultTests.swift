@@ -2,8 +2,8 @@ import Base
 import TestSupport
 import Testing
 
-/// The tables of docs/RELIABILITY.md and those of the tests are the same ones: what stands in quotes in the last column of a
-/// row are the cases that try it.
+/// The tables of docs/RELIABILITY.md and those of the tests are the same ones: what stands in quotes in the last column
+/// of a row are the cases that try it.
 @Suite("Documented faults")
 struct DocumentedFaultTests {
   @Test(arguments: [

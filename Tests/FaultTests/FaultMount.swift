@@ -173,7 +173,8 @@ enum Reader {
     }
   }
 
-  /// Runs `bodies` side by side, each on a thread of its own; nil for those that have not ended within `timeout` seconds.
+  /// Runs `bodies` side by side, each on a thread of its own; nil for those that have not ended within `timeout`
+  /// seconds.
   static func sideBySide<Value: Sendable>(
     timeout: Double, _ bodies: [@Sendable () -> Value]
   ) -> [Value?] {

@@ -1,8 +1,8 @@
 import TestSupport
 import Testing
 
-/// Every fault of the table, with one reader, with eight, and with nobody reading: right bytes or the documented errno, a
-/// store that is right, and a file that is complete when the fault is over.
+/// Every fault of the table, with one reader, with eight, and with nobody reading: right bytes or the documented errno,
+/// a store that is right, and a file that is complete when the fault is over.
 @Suite("Faults of an origin")
 struct FaultTableTests {
   @Test("connections", arguments: ConnectionFaults.all, Readers.allCases)

@@ -1,4 +1,5 @@
-/// What the debug log (`-v`) tells of transfers. One thread writes it: its order is the order of things, whatever the time.
+/// What the debug log (`-v`) tells of transfers. One thread writes it: its order is the order of things, whatever the
+/// time.
 enum TransferEvent: Equatable, Sendable {
   /// Asked for: `demand`, `continuation`, …, of a file.
   case asked(Int, purpose: String, file: String)

@@ -77,8 +77,8 @@ final class MountPlace: Sendable {
   var entry: MountTableEntry? { try? MountTable.entry(at: mountpoint) }
   /// The mount helper's process, once the command that started it has returned (or in the foreground).
   var helper: Int32? { MountUsers.helper(of: mountpoint) }
-  /// The server below the helper: below its child as long as the command waits for a helper in the background. fusermount3,
-  /// which unmounts for an ordinary user, is also a helper's child.
+  /// The server below the helper: below its child as long as the command waits for a helper in the background.
+  /// fusermount3, which unmounts for an ordinary user, is also a helper's child.
   var server: Int32? {
     var parents = helper.map { [$0] } ?? []
     while let parent = parents.popLast() {
@@ -227,7 +227,8 @@ enum Processes {
   }
 }
 
-/// Whether `condition` comes true within 20 seconds: long enough for a machine under load, and never a measure of speed.
+/// Whether `condition` comes true within 20 seconds: long enough for a machine under load, and never a measure of
+/// speed.
 func eventually(_ condition: () -> Bool) -> Bool {
   let end = Instant.now.adding(seconds: 20)
   while Instant.now < end {

@@ -3,8 +3,8 @@ import Glibc
 import TestSupport
 import Testing
 
-/// Complete files, which root's server lets the kernel read past it, and an ordinary user's serves itself: the same bytes
-/// either way, also where one becomes the other.
+/// Complete files, which root's server lets the kernel read past it, and an ordinary user's serves itself: the same
+/// bytes either way, also where one becomes the other.
 @Suite struct PassthroughTests {
   private static let size = Int64(6 << 20) + 4321
 

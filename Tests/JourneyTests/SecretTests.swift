@@ -60,7 +60,8 @@ import Testing
             Issue.record("a secret is shown: \(line)")
           }
 
-          // The server is not dumpable: it leaves no core file, and not even its own user reads its memory or environment.
+          // The server is not dumpable: it leaves no core file, and not even its own user reads its memory or
+          // environment.
           let status = try journey.mediafs("status", "--json", journey.mountpoint).output
           let server = try #require(status.firstMatch(of: #/"pid":\s*(\d+)/#)?.1)
           #expect(try Command.succeed(["stat", "-c", "%u", "/proc/\(server)/environ"]) == "0\n")

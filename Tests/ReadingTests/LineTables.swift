@@ -43,8 +43,8 @@ import Testing
     #expect(line.rate > 40e6)
   }
 
-  /// Looks for `seconds` at a file that gets `rate(lanes)` bytes a second beside others that get `others(lanes)`; the numbers
-  /// that were tried, in order.
+  /// Looks for `seconds` at a file that gets `rate(lanes)` bytes a second beside others that get `others(lanes)`; the
+  /// numbers that were tried, in order.
   private func look(
     _ control: inout LaneControl, from: Double = 0, seconds: Double, rate: (Int) -> Double,
     others: (Int) -> Double = { _ in 0 }

@@ -18,8 +18,8 @@ import Testing
     try #require(dup2(other.rawValue, descriptor) == descriptor)
   }
 
-  /// From here on the disk loses what is written to a file, and a sync of it fails: fdatasync(2) of a device is invalid, and
-  /// what is read from this one are zeros.
+  /// From here on the disk loses what is written to a file, and a sync of it fails: fdatasync(2) of a device is
+  /// invalid, and what is read from this one are zeros.
   private func lose(_ content: Content) throws -> ServedFile {
     let file = try #require(content.guarded.withLock { $0.file })
     try replace(file.number, by: "/dev/zero", O_RDWR)

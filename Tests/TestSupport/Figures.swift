@@ -3,8 +3,8 @@ import Glibc
 
 /// What the tests of a run have done, in numbers: kills, faults, bytes compared, random cases. Any thread may call.
 ///
-/// A process appends its sums at its end to the file that MEDIAFS_FIGURES names, a line each: the number, a tab, what it
-/// counts. `Scripts/test` and `Scripts/fuzz` sum those up. Without that variable nothing is written.
+/// A process appends its sums at its end to the file that MEDIAFS_FIGURES names, a line each: the number, a tab, what
+/// it counts. `Scripts/test` and `Scripts/fuzz` sum those up. Without that variable nothing is written.
 public enum Figures {
   private static let sums = Lock<[String: Int64]>([:])
   /// The file's name; to be asked for once: from then on the end of the process writes.

@@ -1,8 +1,8 @@
 import Base
 import Glibc
 
-/// How many random cases a fuzz test tries: some thousands in an ordinary run; with MEDIAFS_FUZZ_CASES (`make fuzz`) that
-/// many, but no longer than MEDIAFS_FUZZ_SECONDS. The seed is printed; MEDIAFS_SEED repeats it.
+/// How many random cases a fuzz test tries: some thousands in an ordinary run; with MEDIAFS_FUZZ_CASES (`make fuzz`)
+/// that many, but no longer than MEDIAFS_FUZZ_SECONDS. The seed is printed; MEDIAFS_SEED repeats it.
 public struct Fuzzing: Sendable {
   /// What a failing case is called, so that it can be found again.
   public struct Case: CustomStringConvertible, Sendable {
@@ -40,8 +40,8 @@ public struct Fuzzing: Sendable {
     return index
   }
 
-  /// Lends a folder for the files of many cases: in memory where MEDIAFS_FUZZ_FOLDER names a place that is, because each
-  /// case would wait for the disk.
+  /// Lends a folder for the files of many cases: in memory where MEDIAFS_FUZZ_FOLDER names a place that is, because
+  /// each case would wait for the disk.
   public static func withFolder<Result>(_ body: (TemporaryFolder) throws -> Result) throws -> Result {
     guard let place = getenv("MEDIAFS_FUZZ_FOLDER") else { return try withTemporaryFolder(body) }
     let folder = try TemporaryFolder(in: String(cString: place))

@@ -2,10 +2,10 @@ import Glibc
 
 /// The bytes of the test origin's resources: a pure function of a name, a generation and an offset.
 ///
-/// Block `i` (eight bytes, little-endian) is splitmix64's output function of `seed + i × γ`, where the seed mixes the name
-/// and the generation (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). So any read can be
-/// checked anywhere without the file, and bytes from another place, name or generation never look right for long.
-/// Every function may be called on any thread.
+/// Block `i` (eight bytes, little-endian) is splitmix64's output function of `seed + i × γ`, where the seed mixes the
+/// name and the generation (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). So any
+/// read can be checked anywhere without the file, and bytes from another place, name or generation never look right for
+/// long. Every function may be called on any thread.
 public enum Pattern {
   private static let gamma: UInt64 = 0x9e37_79b9_7f4a_7c15
   /// The most that is made at a time when it must be compared or moved: stays in the first-level cache.
@@ -59,8 +59,8 @@ public enum Pattern {
     }
   }
 
-  /// The offset (in the resource) of the first byte of `buffer` that is wrong, nil when every byte is right. What was right
-  /// counts as compared (``Figures``).
+  /// The offset (in the resource) of the first byte of `buffer` that is wrong, nil when every byte is right. What was
+  /// right counts as compared (``Figures``).
   public static func check(
     _ buffer: UnsafeRawBufferPointer, name: String, generation: UInt64, offset: Int64
   ) -> Int64? {
@@ -87,8 +87,8 @@ public enum Pattern {
     bytes.withUnsafeBytes { check($0, name: name, generation: generation, offset: offset) }
   }
 
-  /// The one generation of `generations` that has all of `bytes` at `offset`: nil when they belong to none of them (wrong
-  /// bytes, or a mix). Give it eight bytes or more: one byte fits one generation in 256 by chance.
+  /// The one generation of `generations` that has all of `bytes` at `offset`: nil when they belong to none of them
+  /// (wrong bytes, or a mix). Give it eight bytes or more: one byte fits one generation in 256 by chance.
   public static func generation(
     of bytes: [UInt8], name: String, offset: Int64, among generations: ClosedRange<UInt64>
   ) -> UInt64? {

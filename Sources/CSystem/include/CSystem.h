@@ -38,15 +38,16 @@ ssize_t csystem_send_descriptor(int socket, const void *bytes, size_t length, in
 ssize_t csystem_receive_descriptor(int socket, void *bytes, size_t length, int *descriptor);
 /// Raises the soft limit of open descriptors to the hard one; how many there may be now.
 uint64_t csystem_raise_descriptor_limit(void);
-/// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers of it.
+/// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers
+/// of it.
 int csystem_is_dead_mount(const char *path);
 /// The user id of a Unix socket's peer, or -1.
 int64_t csystem_peer_uid(int socket);
-/// A netlink socket (non-blocking, close-on-exec) that becomes readable when an address of this machine comes or goes; -1 and
-/// errno when there is none.
+/// A netlink socket (non-blocking, close-on-exec) that becomes readable when an address of this machine comes or goes;
+/// -1 and errno when there is none.
 int csystem_open_address_watch(void);
-/// Writes the addresses of this machine that can reach others (not loopback, not of interfaces that are down), a line each,
-/// sorted by no rule, into `text`; returns how many bytes, cut to `length`, or -1.
+/// Writes the addresses of this machine that can reach others (not loopback, not of interfaces that are down), a line
+/// each, sorted by no rule, into `text`; returns how many bytes, cut to `length`, or -1.
 ssize_t csystem_local_addresses(char *text, size_t length);
 /// Nanoseconds of CLOCK_MONOTONIC, which stands still while the machine sleeps.
 int64_t csystem_monotonic_nanoseconds(void);

@@ -4,7 +4,8 @@ import Manifest
 import Storing
 import Synchronization
 
-/// The file that reads of a content are answered from: the partial file while it grows, the library's copy once complete.
+/// The file that reads of a content are answered from: the partial file while it grows, the library's copy once
+/// complete.
 public final class ServedFile: Sendable {
   /// The partial file, nil when this is a completed copy.
   let partial: PartialFile?
@@ -31,8 +32,8 @@ public final class ServedFile: Sendable {
   /// What is read from it from now on counts for nothing.
   func distrust() { distrusted.store(true, ordering: .releasing) }
 
-  /// pread(2) until `buffer` is full; false when the file ends before, cannot be read, or was not to be trusted by then:
-  /// what was stored is gone.
+  /// pread(2) until `buffer` is full; false when the file ends before, cannot be read, or was not to be trusted by
+  /// then: what was stored is gone.
   func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
     var filled = 0
     while filled < buffer.count {
@@ -97,7 +98,8 @@ final class Content: Sendable {
     var isFrozen = false
     /// Whether a user changed its completed copy: the inode's page cache may have what they made of it.
     var isTouched = false
-    /// Whether it was put away: whoever still holds it is to ask for the resource again. What is parked here would be lost.
+    /// Whether it was put away: whoever still holds it is to ask for the resource again. What is parked here would be
+    /// lost.
     var isAway = false
     var activity = Activity()
   }
@@ -162,8 +164,8 @@ final class Content: Sendable {
     }
   }
 
-  /// Parks a read again that was to be answered, because what it waited for is not stored any more. False when it is, or
-  /// cannot be waited for.
+  /// Parks a read again that was to be answered, because what it waited for is not stored any more. False when it is,
+  /// or cannot be waited for.
   func parkAgain(_ read: ParkedRead) -> Bool {
     guarded.withLock { guarded in
       // Until another file takes the place of one that lost bytes, nobody knows which are left.

@@ -30,10 +30,11 @@ struct ParkedProbe: Sendable {
   var process: Int32
 }
 
-/// One generation of a resource: what is stored, who reads, who waits. Pure: events in, decisions out; ``Content`` holds the lock.
+/// One generation of a resource: what is stored, who reads, who waits. Pure: events in, decisions out; ``Content``
+/// holds the lock.
 ///
-/// Lifecycle: unknown length -> (identified) known or growing -> growing ends as known -> complete. A failure or a newer
-/// generation can come at any time; what is stored stays readable through both.
+/// Lifecycle: unknown length -> (identified) known or growing -> growing ends as known -> complete. A failure or a
+/// newer generation can come at any time; what is stored stays readable through both.
 struct ContentState: Sendable {
   /// What becomes of a read.
   enum ReadDecision: Sendable, Equatable {
@@ -56,9 +57,11 @@ struct ContentState: Sendable {
   var opens = 0
   /// A newer generation took its place: what is not stored never will be.
   var isSuperseded = false
-  /// The error for whoever would have to wait, until the time: the origin failed for good, or did not even tell the size.
+  /// The error for whoever would have to wait, until the time: the origin failed for good, or did not even tell the
+  /// size.
   private(set) var refusal: (error: Errno, until: Instant)?
-  /// Where a stall just ended in an error: the kernel asks again, for one page of what it had asked for, and is told at once.
+  /// Where a stall just ended in an error: the kernel asks again, for one page of what it had asked for, and is told at
+  /// once.
   private var stalled: (ranges: ByteRangeSet, until: Instant)?
   /// Stored ranges that the catalog has not heard of.
   var isDirty = false
@@ -135,8 +138,8 @@ struct ContentState: Sendable {
   /// A read that was released, and whose bytes are gone before it was answered.
   mutating func parkAgain(_ read: ParkedRead) { parkedReads.append(read) }
 
-  /// `bytes` came and cannot be stored: they are kept in memory for a while, `most` of them. nil when there is no room even
-  /// there.
+  /// `bytes` came and cannot be stored: they are kept in memory for a while, `most` of them. nil when there is no room
+  /// even there.
   mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64) -> [ParkedRead]? {
     let range = ByteRange(at: offset, count: Int64(bytes.count))
     let waited = parkedReads.map(\.range)
@@ -159,7 +162,8 @@ struct ContentState: Sendable {
     return released
   }
 
-  /// The length became known (or known to be untold): the probes it answers. Reads that now end at the size are released too.
+  /// The length became known (or known to be untold): the probes it answers. Reads that now end at the size are
+  /// released too.
   mutating func identified(_ length: Length) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
     self.length = length
     refusal = nil
@@ -207,8 +211,9 @@ struct ContentState: Sendable {
   /// What a second of waiting must bring, or it is a stall (P2).
   static let leastRate = 1024.0
 
-  /// `count` bytes came to a transfer that goes on from `position` to `end`: for reads there, as much of the wait is forgiven
-  /// as an honest line may take for so much. What stalls is judged for each read: another reader's bytes are no comfort.
+  /// `count` bytes came to a transfer that goes on from `position` to `end`: for reads there, as much of the wait is
+  /// forgiven as an honest line may take for so much. What stalls is judged for each read: another reader's bytes are
+  /// no comfort.
   mutating func progressed(_ count: Int64, from position: Int64, to end: Int64, now: Instant) {
     for index in parkedReads.indices {
       let read = parkedReads[index]

@@ -2,9 +2,9 @@ import Base
 
 /// Sequences of reads in one resource, made out of single reads.
 ///
-/// Runs are told apart by offset, not by handle: a media server opens, reads and closes for every chunk, and the kernel's
-/// read-ahead of one handle arrives out of order. Of each resource the last few runs are kept; nothing allocates after the
-/// first reads.
+/// Runs are told apart by offset, not by handle: a media server opens, reads and closes for every chunk, and the
+/// kernel's read-ahead of one handle arrives out of order. Of each resource the last few runs are kept; nothing
+/// allocates after the first reads.
 struct ReaderRuns: Sendable {
   /// One sequence.
   struct Run: Sendable {
@@ -19,8 +19,8 @@ struct ReaderRuns: Sendable {
     /// Who reads.
     var process: Int32
 
-    /// Bytes read in sequence: the parts of a read-ahead window come in any order, and what is skipped or read again is no
-    /// sequence.
+    /// Bytes read in sequence: the parts of a read-ahead window come in any order, and what is skipped or read again is
+    /// no sequence.
     var length: Int64 { min(bytes, position - start) }
   }
 

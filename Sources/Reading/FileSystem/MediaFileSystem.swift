@@ -29,8 +29,8 @@ public final class MediaFileSystem: Sendable {
   /// Says where late answers go. To be called once, before ``start(service:)``.
   public func connect(_ port: any ReplyPort) { engine.connect(port: port) }
 
-  /// Says who brings bytes, and starts its threads. To be called once, before the first request; the service's loop starts
-  /// after it.
+  /// Says who brings bytes, and starts its threads. To be called once, before the first request; the service's loop
+  /// starts after it.
   public func start(service: any TransferService) {
     engine.connect(service: service)
     engine.keeper.start()
@@ -64,8 +64,8 @@ public final class MediaFileSystem: Sendable {
     return attributes(of: node)
   }
 
-  /// The names of `folder` behind `cookie` (0: from the first), until `visit` returns false or there are no more. `.` and
-  /// `..` are not among them.
+  /// The names of `folder` behind `cookie` (0: from the first), until `visit` returns false or there are no more. `.`
+  /// and `..` are not among them.
   public func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno) {
     // An empty page is also what a file has: it must not pass for an empty folder.
     guard let node = try engine.io({ () throws(StoreError) in try store.catalog.node(folder) }) else { throw .stale }
@@ -191,7 +191,8 @@ public final class MediaFileSystem: Sendable {
         }
       }
       if case .failed = answer { isCounted = false }
-      // What the kernel remembers of this inode may be what a user made of the copy: the origin's bytes get another one.
+      // What the kernel remembers of this inode may be what a user made of the copy: the origin's bytes get another
+      // one.
       if content.guarded.withLock({ $0.isTouched && !$0.state.isSuperseded }), isCounted {
         engine.post(.renew(content, inode, ticket))
         return .parked

@@ -19,8 +19,8 @@ public final class PartialFile: Sendable {
   public let id: Int64
   let folder: StoreFolder
   let descriptor: FileDescriptor
-  /// Held over the call: of two syncs at once the kernel would tell one of a failed write-back, and the other that all is
-  /// well. Only the threads that sync ever wait for it.
+  /// Held over the call: of two syncs at once the kernel would tell one of a failed write-back, and the other that all
+  /// is well. Only the threads that sync ever wait for it.
   private let syncing = Lock(Syncing())
 
   /// Its path below the store's folder.
@@ -71,8 +71,8 @@ public final class PartialFile: Sendable {
     try descriptor.writeFully(bytes, at: offset)
   }
 
-  /// fdatasync(2); and, the first time, fsync(2) of the folder, or a power loss could take the name (also that of a file
-  /// which a killed server made).
+  /// fdatasync(2); and, the first time, fsync(2) of the folder, or a power loss could take the name (also that of a
+  /// file which a killed server made).
   ///
   /// Once it failed, each later call throws the same: the kernel reports a failed write-back once and may drop the
   /// pages, so a second try that succeeds proves nothing. Nothing written since the last success may be claimed; open

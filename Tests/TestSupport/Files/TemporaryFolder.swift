@@ -3,16 +3,16 @@ import Glibc
 
 /// A folder under the system's temporary folder, for one test.
 ///
-/// It goes at ``remove()``, which the with-functions call; not when the value dies, because Swift may end a value's life
-/// before the paths into the folder have been used. Any thread may call.
+/// It goes at ``remove()``, which the with-functions call; not when the value dies, because Swift may end a value's
+/// life before the paths into the folder have been used. Any thread may call.
 public final class TemporaryFolder: Sendable {
   /// Its path, absolute and without links or a slash at its end.
   public let path: String
 
   private static let all = Lock(Set<String>())
 
-  /// Makes one, mode 0700 (`open`: 0755, for tests that read as another user). `place`: the folder it lies in, nil for the
-  /// system's temporary one.
+  /// Makes one, mode 0700 (`open`: 0755, for tests that read as another user). `place`: the folder it lies in, nil for
+  /// the system's temporary one.
   public init(open: Bool = false, in place: String? = nil) throws(Errno) {
     let base = place ?? getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     guard let real = realpath(base, nil) else { throw Errno.current }
@@ -57,8 +57,8 @@ public final class TemporaryFolder: Sendable {
     return made
   }
 
-  /// Removes it with all that is in it. What is still mounted below is unmounted lazily first; a mount that stays makes it
-  /// throw, and nothing is removed across it. Does nothing when it is gone already.
+  /// Removes it with all that is in it. What is still mounted below is unmounted lazily first; a mount that stays makes
+  /// it throw, and nothing is removed across it. Does nothing when it is gone already.
   public func remove() throws {
     Self.unmount(below: path)
     if let mount = Mounts.below(path).first {
