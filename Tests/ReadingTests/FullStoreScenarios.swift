@@ -80,4 +80,54 @@ import Testing
       #expect(kept <= MemoryWindow.mostInAll)
     }
   }
+
+  @Test("Players that wait on a dead origin with all the memory there is leave some to one on a living origin")
+  func deadNeighbours() throws {
+    var options = ReadingOptions.testing
+    options.minimumFree = 1 << 60
+    let count = Int(MemoryWindow.mostInAll / MemoryWindow.most)
+    let size = 30 * Self.megabyte
+    var entries: [ManifestEntry] = []
+    var resources: [String: FakeResource] = [:]
+    for number in 0...count {
+      let url = "http://\(number == 0 ? "living" : "dead")/\(number).mp4"
+      entries.append(Bench.entry("\(number).mp4", UInt64(number + 1), urls: [url]))
+      resources[url] = FakeResource(name: "\(number).mp4", size: size)
+    }
+    let bench = try Bench(entries, resources, options: options)
+    let inodes = try (1...count).map { try bench.opened("\($0).mp4") }
+    for number in 1...count { bench.service.resources["http://dead/\(number).mp4"]?.isSilent = true }
+    // Each waits for a read of which the first half is there, behind all that it has read.
+    let wanted = ByteRange(at: 10 * Self.megabyte, count: 128 << 10)
+    let half = wanted.start + wanted.count / 2
+    var tickets: [Ticket] = []
+    for (inode, number) in zip(inodes, 1...) {
+      tickets.append(bench.read(inode, wanted.start, Int(wanted.count)))
+      let content = try #require(bench.content(inode))
+      for offset in stride(from: half - MemoryWindow.most, to: half, by: 64 << 10) {
+        let bytes = Pattern.bytes(name: "\(number).mp4", generation: 1, offset: offset, count: 64 << 10)
+        let released = bytes.withUnsafeBytes { bytes in
+          content.guarded.withLock { $0.state.kept(bytes, at: offset, most: MemoryWindow.most) }
+        }
+        #expect(released?.isEmpty == true)
+      }
+    }
+    let living = try bench.inode("0.mp4")
+    #expect(bench.answer(bench.open(living), within: 5) == .opened(directIO: false))
+    var offset: Int64 = 0
+    while offset < 4 * Self.megabyte {
+      bench.expectBytes(living, offset, 128 << 10, of: "0.mp4", within: 5)
+      offset += 128 << 10
+      let kept = bench.engine.sources.values.reduce(Int64(0)) { sum, source in
+        sum + source.content.guarded.withLock { $0.state.memory.count }
+      }
+      #expect(kept <= MemoryWindow.mostInAll)
+    }
+    // They wait still, and what they wait for was left to them.
+    for (ticket, inode) in zip(tickets, inodes) {
+      #expect(bench.port.reply(to: ticket) == nil)
+      let memory = try #require(bench.content(inode)).guarded.withLock { $0.state.memory.ranges }
+      #expect(memory.contains(ByteRange(wanted.start, half)))
+    }
+  }
 }

@@ -41,6 +41,11 @@ struct MemoryWindow: Sendable {
     return true
   }
 
+  /// Gives up what nobody waits for, the oldest first, until there are no more than `most` bytes or nothing such is left.
+  mutating func shrink(to most: Int64, keeping waited: [ByteRange]) {
+    _ = makeRoom(for: 0, keeping: waited, most: most)
+  }
+
   /// Puts bytes in that are not here yet.
   mutating func insert(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
     let range = ByteRange(at: offset, count: Int64(bytes.count))

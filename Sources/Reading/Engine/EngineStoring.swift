@@ -122,6 +122,16 @@ extension Engine {
         return guarded.state.memory.count
       }
     }
+    // Who has less than the least takes it from those who have more, though they wait: what they wait for stays.
+    if content.guarded.withLock({ $0.state.memory.count }) < MemoryWindow.least {
+      for other in sources.values where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== source {
+        kept -= other.content.guarded.withLock { guarded -> Int64 in
+          let before = guarded.state.memory.count
+          guarded.state.memory.shrink(to: MemoryWindow.least, keeping: guarded.state.parkedReads.map(\.range))
+          return before - guarded.state.memory.count
+        }
+      }
+    }
     let released = content.guarded.withLock { guarded -> [ParkedRead]? in
       guard kept + Int64(bytes.count) > MemoryWindow.mostInAll else {
         return guarded.state.kept(bytes, at: offset, most: MemoryWindow.most)
