@@ -29,6 +29,9 @@ struct FakeResource {
   var failure: TransferFailure?
   /// Answers 200 to any request that has If-Range.
   var distrustsIfRange = false
+  var httpVersion = 11
+  /// The URL that answers in the end; nil: the one that was asked.
+  var redirect: String?
   /// Bytes a second of one transfer.
   var rate: Double = 4_000_000
   /// Seconds from the request to the head.
@@ -61,7 +64,8 @@ struct FakeResource {
       body = .part(ByteRange(range.start, min(range.end, size)), total: hidesLength ? nil : size)
     }
     return ResponseHead(
-      body: body, validators: validators, mediaType: mediaType, url: request.url, firstByteSeconds: latency)
+      body: body, validators: validators, mediaType: mediaType, url: redirect ?? request.url,
+      isRedirected: redirect != nil, firstByteSeconds: latency, httpVersion: httpVersion)
   }
 }
 

@@ -314,6 +314,44 @@ import Testing
     #expect(bench.run(until: 120, step: 0.05) { (31...40).allSatisfy { bench.isComplete("\($0).mp4") } })
   }
 
+  @Test("What speaks HTTP/2 behind a redirect has the places of HTTP/2, and not the host that sends there")
+  func redirectedVersion() throws {
+    let there = "http://there/a.mp4"
+    var resource = FakeResource(name: "a.mp4", size: 8 * Self.megabyte)
+    resource.httpVersion = 20
+    var first = resource
+    first.redirect = there
+    let entry = Bench.entry("a.mp4", 1)
+    let bench = try Bench([entry], [entry.urls[0]: first, there: resource])
+    let inode = try bench.opened("a.mp4")
+    let here = try #require(bench.engine.hosts["http://origin"])
+    #expect(here.most == bench.options.connections && here.limit == bench.options.connections)
+    bench.expectBytes(inode, 4 * Self.megabyte, 4096, of: "a.mp4")
+    #expect(bench.engine.hosts["http://there"]?.most == HostState.streamLimit)
+    #expect(bench.engine.hosts["http://origin"]?.most == bench.options.connections)
+  }
+
+  @Test("A host that answers one file with 500 is there for the others; one that answers nothing is away")
+  func statusesAreAnswers() throws {
+    let names = ["a.mp4", "b.mp4"]
+    var resources = Dictionary(
+      uniqueKeysWithValues: names.map { ("http://origin/\($0)", FakeResource(name: $0, size: Self.megabyte)) })
+    let failing = "http://origin/a.mp4"
+    resources[failing]?.failure = TransferFailure(kind: .transient, status: 500, message: "HTTP 500")
+    let bench = try Bench(names.enumerated().map { Bench.entry($1, UInt64($0 + 1)) }, resources)
+    let ticket = bench.open(try bench.inode("a.mp4"))
+    let asked = bench.service.requests.count
+    #expect(bench.run(until: 10) { bench.service.requests.count >= asked + 5 })
+    #expect(bench.engine.hosts["http://origin"]?.isAway == false)
+    bench.service.resources[failing]?.failure = FakeResource.reset
+    #expect(bench.run(until: 10) { bench.engine.hosts["http://origin"]?.isAwayForLong == true })
+    // An answer, though of no use: it is back.
+    bench.service.resources[failing]?.failure = TransferFailure(kind: .transient, status: 500, message: "HTTP 500")
+    #expect(bench.run(until: 10) { bench.engine.hosts["http://origin"]?.isAway == false })
+    #expect(bench.port.reply(to: ticket) == nil)
+    bench.expectBytes(try bench.opened("b.mp4"), 0, 4096, of: "b.mp4")
+  }
+
   @Test("A checksum that is wrong costs one more fetch, then the file has failed")
   func wrongChecksum() throws {
     let size = Self.megabyte

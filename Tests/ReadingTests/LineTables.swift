@@ -185,6 +185,24 @@ import Testing
     #expect(Planner.plan(input).count == quiet)
   }
 
+  @Test("A line that said that it is too much, and then speaks another version, is asked no more at once for it")
+  func versions() {
+    var host = HostState(connections: 32)
+    host.speaks(httpVersion: 20)
+    #expect(host.limit == HostState.streamLimit)
+    for _ in 0..<8 { host.began(now: start) }
+    host.pushedBack()
+    #expect(host.limit == 4)
+    host.speaks(httpVersion: 11)
+    #expect(host.most == 32 && host.limit == 4)
+    host.speaks(httpVersion: 20)
+    #expect(host.most == HostState.streamLimit && host.limit == 4)
+    for _ in 0..<100 { host.answered(start) }
+    #expect(host.limit == HostState.streamLimit)
+    host.speaks(httpVersion: 11)
+    #expect(host.limit == 32)
+  }
+
   @Test("Connections are believed to be open for a while")
   func connections() {
     var host = HostState(connections: 32)

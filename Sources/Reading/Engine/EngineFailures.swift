@@ -15,7 +15,8 @@ extension Engine {
   func failed(_ source: Source, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
     source.lastMessage = failure.message
     Log.debug("transfer \(running.active.id.rawValue) of \(source.content.path) failed: \(failure.message)")
-    if failure.status != nil, failure.kind != .transient { hosts[running.host]?.heard(now) }
+    // A status of whatever kind is an answer: the host is there, though it may not give this file.
+    if failure.status != nil { hosts[running.host]?.heard(now) }
     switch failure.kind {
     case .denied, .permanent:
       if running.isResolved {
@@ -31,7 +32,9 @@ extension Engine {
         source.lanes.pushedBack(now: now)
       }
       if !running.responded {
-        hosts[running.host]?.missed(askedAt: running.started, failure, now: now, random: jitter())
+        if failure.status == nil {
+          hosts[running.host]?.missed(askedAt: running.started, failure, now: now, random: jitter())
+        }
         source.mirrors[running.mirror].resolved = nil
       }
       answerStats(source)

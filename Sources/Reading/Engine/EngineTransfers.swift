@@ -17,7 +17,8 @@ extension Engine: TransferClient {
     let running = source.transfers[index]
     hosts[running.host, default: newHost].line.responded(after: head.firstByteSeconds)
     hosts[running.host, default: newHost].answered(now)
-    hosts[running.host]?.speaks(httpVersion: head.httpVersion)
+    // Behind a redirect another host answered: that says nothing of this one's line.
+    if HostState.key(of: head.url) == running.host { hosts[running.host]?.speaks(httpVersion: head.httpVersion) }
     if let name = head.suggestedName { source.suggestedName = name }
     if head.isRedirected { source.mirrors[running.mirror].resolved = head.url }
     let asked = running.active.isStream ? nil : running.active.rest

@@ -121,12 +121,14 @@ struct HostState {
   /// The network changed: what was away may be there.
   mutating func forgetOutage() { outage.progressed() }
 
-  /// Of HTTP/2 the streams of one connection are counted, else connections. What answers under one name may change.
+  /// Of HTTP/2 the streams of one connection are counted, else connections. What answers under one name may change; what it
+  /// said of too much stays.
   mutating func speaks(httpVersion: Int) {
     if isMultiplexed == (httpVersion == 20) { return }
     isMultiplexed.toggle()
+    let isPushedBack = limit < most
     most = isMultiplexed ? Self.streamLimit : connections
-    limit = most
+    limit = isPushedBack ? min(limit, most) : most
   }
 
   /// The key of a URL's line: its scheme, host and port.
