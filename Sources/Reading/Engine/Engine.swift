@@ -39,8 +39,8 @@ final class Engine: @unchecked Sendable {
     case rejected(Content, message: String, isWrong: Bool)
     /// Its disk lost what was not synced: that is missing again.
     case distrusted(Content, message: String)
-    /// Of what was played before this mount, everything up to this generation is under way.
-    case resumedUntil(Int64)
+    /// Of what was played before, everything up to this generation was looked at; nil: all of it.
+    case resumedUntil(Int64?)
     /// Drop every connection and ask anew: the network changed.
     case reconnect
   }
@@ -77,8 +77,8 @@ final class Engine: @unchecked Sendable {
   var allowance: RateAllowance
   /// Files that are open, as of the last look.
   var openFiles = 0
-  /// Where the list of what was being fetched before this mount goes on; nil at its end.
-  private var resumeCursor: Int64?
+  /// Where the list of unfinished files is.
+  var resuming = Resuming()
   private var nextTick = Instant.never
   private var lastTurn: Instant?
   private var nextSweep = Instant(nanoseconds: 0)
@@ -214,6 +214,8 @@ final class Engine: @unchecked Sendable {
       arm(source)
       dirty.insert(source.key)
     case .resume(let content):
+      // Put away since it was looked up: its turn comes again.
+      if content.guarded.withLock({ $0.isAway }) { return resuming.hasLeftOut = true }
       let source = source(of: content)
       source.continues = true
       dirty.insert(source.key)
@@ -274,7 +276,7 @@ final class Engine: @unchecked Sendable {
       answerParked(content)
       dirty.insert(source.key)
       carryOutPostponed(source)
-    case .resumedUntil(let id): resumeCursor = id
+    case .resumedUntil(let id): resuming.reached(id, now)
     case .reconnect: reconnect(now)
     }
   }
@@ -295,24 +297,21 @@ final class Engine: @unchecked Sendable {
       if watch(source, now) {
         lively = true
         dirty.insert(source.key)
-      } else if sweeping {
+      } else if sweeping, !source.continues || source.failure != nil || source.cannotBeStored {
         putAway(source)
       }
     }
-    if sweeping, let cursor = resumeCursor, sources.values.count(where: { isUnderWay($0) }) < Self.resumed {
-      resumeCursor = nil
-      keeper.perform { [self] in resumeMore(after: cursor) }
-    }
+    if sweeping { resumeNext(now) }
     if lively {
       nextTick = now.adding(seconds: Self.tick)
     } else {
-      nextTick = sources.isEmpty ? .never : nextSweep
+      nextTick = sources.isEmpty && !resuming.goesOn ? .never : nextSweep
     }
   }
 
-  /// Forgets a resource that nobody uses; the catalog knows all that is worth knowing.
-  private func putAway(_ source: Source) {
-    guard source.transfers.isEmpty, !source.continues || source.failure != nil || source.cannotBeStored else { return }
+  /// Forgets a resource if nobody uses it; the catalog knows all that is worth knowing.
+  func putAway(_ source: Source) {
+    guard source.transfers.isEmpty else { return }
     let content = source.content
     let isIdle = table.withLock { table -> Bool in
       let idle = content.guarded.withLock { guarded -> Bool in

@@ -175,12 +175,6 @@ extension Engine {
       || (source.continues && source.failure == nil && !isAtLimit && !source.cannotBeStored && isDue && !source.isWhole)
   }
 
-  /// Whether the rest of a file may come soon: what is stuck does not keep others from being resumed.
-  func isUnderWay(_ source: Source) -> Bool {
-    guard source.continues, source.failure == nil, source.retry.failures < 3 else { return false }
-    return hosts[HostState.key(of: source.target.url)]?.isAwayForLong != true
-  }
-
   /// P2: a stall that lasted the timeout ends the wait.
   private func expire(_ source: Source, _ oldest: Instant?, _ now: Instant) {
     guard let oldest, now.seconds(since: oldest) >= options.timeout else { return }

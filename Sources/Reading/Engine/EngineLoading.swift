@@ -159,23 +159,6 @@ extension Engine {
     }
   }
 
-  /// Goes on with what was being fetched at the last mount, a few at a time. On the keeper's thread.
-  func resumeMore(after cursor: Int64) {
-    do {
-      let next = try store.catalog.continuing(limit: Self.resumed, after: cursor)
-      for generation in next {
-        guard let entry = try store.catalog.entries(of: generation.key).first else { continue }
-        if let content = try? content(of: entry.node.inode) { post(.resume(content)) }
-      }
-      if let last = next.last, next.count == Self.resumed { post(.resumedUntil(last.id)) }
-    } catch {
-      Log.error("what was being fetched cannot be looked up: \(error.message)")
-    }
-  }
-
-  /// How many unfinished files are fetched side by side after a mount.
-  static let resumed = 16
-
   /// A store's failure as the errno that a reader sees, and in the log.
   func io<Value>(_ body: () throws(StoreError) -> Value) throws(Errno) -> Value {
     do {
