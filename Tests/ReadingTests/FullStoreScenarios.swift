@@ -98,7 +98,7 @@ import Testing
     let inodes = try (1...count).map { try bench.opened("\($0).mp4") }
     for number in 1...count { bench.service.resources["http://dead/\(number).mp4"]?.isSilent = true }
     bench.run(2)
-    // Each waits for a read of which the first half is there, behind all that it has read.
+    // Each waits for a read of which the first half is there, the oldest of all that it has.
     let wanted = ByteRange(at: 10 * Self.megabyte, count: 128 << 10)
     let half = wanted.start + wanted.count / 2
     var tickets: [Ticket] = []
@@ -106,7 +106,7 @@ import Testing
       tickets.append(bench.read(inode, wanted.start, Int(wanted.count)))
       let content = try #require(bench.content(inode))
       _ = content.guarded.withLock { $0.state.memory.takeAll() }
-      for offset in stride(from: half - MemoryWindow.most, to: half, by: 64 << 10) {
+      for offset in stride(from: half - MemoryWindow.most, to: half, by: 64 << 10).reversed() {
         let bytes = Pattern.bytes(name: "\(number).mp4", generation: 1, offset: offset, count: 64 << 10)
         let released = bytes.withUnsafeBytes { bytes in
           content.guarded.withLock { $0.state.kept(bytes, at: offset, most: MemoryWindow.most) }
