@@ -74,6 +74,27 @@ import Testing
     #expect(synced.count > before.count)
   }
 
+  @Test("A sync fails while the file waits for the finisher, which is busy: it is not placed with what was lost")
+  func syncBeforeFinisher() throws {
+    let size = 3 * Self.megabyte
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let (inode, content, _) = try synced(bench)
+    let file = try #require(content.guarded.withLock { $0.file })
+    bench.system.fetch([inode])
+    for _ in 0..<2000 where content.guarded.withLock({ $0.phase }) != .completing { bench.move(0.01, finishing: false) }
+    #expect(content.guarded.withLock { $0.phase } == .completing)
+    // A sync that the keeper began before the last byte came ends now.
+    file.distrust()
+    bench.engine.distrust(content, file, .io)
+    let left = stored(content)
+    #expect(left.count < size)
+    _ = bench.engine.finisher.turn()
+    #expect(stored(content) == left)
+    #expect(!bench.isComplete("a.mp4"))
+    #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })
+    bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
+  }
+
   @Test("A sync fails when the file is whole: it is not placed, what was lost is fetched again, then it is complete")
   func syncOfFinisher() throws {
     let size = 3 * Self.megabyte

@@ -58,8 +58,10 @@ final class Finisher: @unchecked Sendable {
   }
 
   private func finish(_ content: Content) {
-    let (generation, served) = content.guarded.withLock { ($0.generation, $0.file) }
-    guard let generation, let served, let partial = served.partial, let size = generation.size else { return }
+    let (generation, served, phase) = content.guarded.withLock { ($0.generation, $0.file, $0.phase) }
+    // A sync that failed while it waited here left holes in it, in a file whose next sync knows nothing of them.
+    guard phase == .completing, let generation, let served, let partial = served.partial, let size = generation.size
+    else { return }
     do {
       // Before its bytes are looked at: what the disk lost is found out here, not as a wrong checksum.
       try calling("its partial file cannot be synced") { () throws(Errno) in try partial.syncData() }
