@@ -166,7 +166,10 @@ extension Engine {
     }
     publish(source, now)
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
-    let isBusy = hasWaiters || !source.transfers.isEmpty || (isRead && !content.guarded.withLock { $0.state.isWhole })
+    // One that is counted as waiting is looked at until it is not: the others on its line stand back meanwhile.
+    let isBusy =
+      hasWaiters || source.waitsOn != nil || !source.transfers.isEmpty
+      || (isRead && !content.guarded.withLock { $0.state.isWhole })
     // While an origin is away for long, the sweep looks often enough.
     let isDue = [source.retry, host?.outage].allSatisfy { retry in
       retry?.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true

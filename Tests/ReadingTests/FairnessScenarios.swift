@@ -1,0 +1,80 @@
+import Base
+import Fetching
+import Glibc
+import Manifest
+import TestSupport
+import Testing
+
+@testable import Reading
+@testable import Storing
+
+/// Who waits, or wants something, gets it in the end, whatever others do.
+@Suite struct FairnessScenarios {
+  static let megabyte: Int64 = 1 << 20
+
+  /// Files of the names `a.mp4`, `b.mp4` …
+  private func bench(
+    _ resources: [FakeResource], options: ReadingOptions = .testing, hosts: [String] = []
+  ) throws -> Bench {
+    var entries: [ManifestEntry] = []
+    var served: [String: FakeResource] = [:]
+    for (index, resource) in resources.enumerated() {
+      let host = index < hosts.count ? hosts[index] : "origin"
+      let url = "http://\(host)/\(resource.name)"
+      entries.append(Bench.entry(resource.name, UInt64(index + 1), urls: [url]))
+      served[url] = resource
+    }
+    return try Bench(entries, served, options: options)
+  }
+
+  /// Reads on at each place as soon as it has what it read, as one program with its kernel's read-ahead does.
+  private final class Copier {
+    let handle: SimulatedHandle
+    var position: Int64
+    let count: Int64 = 128 << 10
+    var read: Int64 = 0
+    init(_ bench: Bench, _ inode: Inode, size: Int64, from: Int64 = 0, process: Int32) {
+      handle = SimulatedHandle(bench, inode, size: size, process: process)
+      position = from
+      handle.begin(ByteRange(at: position, count: count))
+    }
+    func move() {
+      handle.poll()
+      while handle.has(ByteRange(at: position, count: count)) {
+        position += count
+        read += count
+        handle.begin(ByteRange(at: position, count: count))
+      }
+    }
+  }
+
+  @Test("A file that is open and not read any more keeps no continuation from the line")
+  func openAndIdle() throws {
+    let bench = try bench([
+      FakeResource(name: "a.mp4", size: 40 * Self.megabyte), FakeResource(name: "b.mp4", size: 4 * Self.megabyte),
+    ])
+    let inode = try bench.opened("a.mp4")
+    for part: Int64 in 0..<5 { bench.expectBytes(inode, part * 131_072, 131_072, of: "a.mp4") }
+    bench.run(5)
+    bench.system.fetch([try bench.inode("b.mp4")])
+    #expect(bench.run(until: 60) { bench.isComplete("b.mp4") })
+  }
+
+  @Test("A killed reader of an origin that does not answer keeps no continuation from the line")
+  func killedWhileRetrying() throws {
+    let bench = try bench([
+      FakeResource(name: "a.mp4", size: 40 * Self.megabyte), FakeResource(name: "b.mp4", size: 4 * Self.megabyte),
+    ])
+    let inode = try bench.opened("a.mp4")
+    bench.run(1)
+    bench.service.resources["http://origin/a.mp4"]?.failure = TransferFailure(
+      kind: .transient, status: 503, retryAfter: 60, message: "busy")
+    let ticket = bench.read(inode, 20 * Self.megabyte, 4096)
+    bench.run(5)
+    bench.system.interrupt(ticket, isKilled: true)
+    #expect(bench.port.reply(to: ticket) == .error(.interrupted))
+    bench.run(1)
+    bench.system.fetch([try bench.inode("b.mp4")])
+    #expect(bench.run(until: 40) { bench.isComplete("b.mp4") })
+  }
+}
