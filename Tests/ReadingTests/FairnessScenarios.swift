@@ -77,4 +77,20 @@ import Testing
     bench.system.fetch([try bench.inode("b.mp4")])
     #expect(bench.run(until: 40) { bench.isComplete("b.mp4") })
   }
+
+  @Test("A long body of one file does not keep the others of its origin from being tried after a hiccup")
+  func hiccupBesideAStream() throws {
+    var stream = FakeResource(name: "a.mp4", size: 100 * Self.megabyte)
+    stream.ignoresRanges = true
+    stream.rate = 100_000
+    let bench = try bench([stream, FakeResource(name: "b.mp4", size: 4 * Self.megabyte)])
+    bench.system.fetch([try bench.inode("a.mp4")])
+    bench.run(5)
+    bench.service.resources["http://origin/b.mp4"]?.failure = FakeResource.reset
+    bench.system.fetch([try bench.inode("b.mp4")])
+    bench.run(2)
+    bench.service.resources["http://origin/b.mp4"]?.failure = nil
+    #expect(bench.run(until: 60) { bench.isComplete("b.mp4") })
+    #expect(!bench.isComplete("a.mp4"))
+  }
 }

@@ -206,12 +206,12 @@ import Testing
   @Test("Connections are believed to be open for a while")
   func connections() {
     var host = HostState(connections: 32)
-    for _ in 0..<3 { host.began(now: start) }
+    for _ in 0..<3 { host.began(isBackground: false, now: start) }
     #expect(host.openConnections(now: start) == 3)
-    for _ in 0..<2 { host.ended(now: start.adding(seconds: 1), isCut: false) }
+    for _ in 0..<2 { host.ended(now: start.adding(seconds: 1), isBackground: false, hadResponse: true, isCut: false) }
     #expect(host.active == 1 && host.openConnections(now: start.adding(seconds: 2)) == 3)
     #expect(host.openConnections(now: start.adding(seconds: 20)) == 1)
-    host.ended(now: start.adding(seconds: 2), isCut: true)
+    host.ended(now: start.adding(seconds: 2), isBackground: false, hadResponse: true, isCut: true)
     #expect(host.openConnections(now: start.adding(seconds: 2)) == 2)
     host.speaks(httpVersion: 20)
     #expect(host.openConnections(now: start) == .max)

@@ -189,8 +189,7 @@ extension Engine {
       return
     }
     let isBackground = start.purpose >= .index
-    hosts[host, default: newHost].began(now: now)
-    if isBackground { hosts[host, default: newHost].background += 1 }
+    hosts[host, default: newHost].began(isBackground: isBackground, now: now)
     lastTransfer += 1
     let id = TransferID(lastTransfer)
     let source = start.source

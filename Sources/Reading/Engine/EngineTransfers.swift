@@ -19,6 +19,7 @@ extension Engine: TransferClient {
     hosts[running.host, default: newHost].answered(now)
     // Behind a redirect another host answered: that says nothing of this one's line.
     if HostState.key(of: head.url) == running.host { hosts[running.host]?.speaks(httpVersion: head.httpVersion) }
+    hosts[running.host]?.responded(isBackground: running.isBackground)
     if let name = head.suggestedName { source.suggestedName = name }
     if head.isRedirected { source.mirrors[running.mirror].resolved = head.url }
     let asked = running.active.isStream ? nil : running.active.rest
@@ -174,8 +175,8 @@ extension Engine: TransferClient {
     let running = source.transfers.remove(at: index)
     var isCut = true
     if case .finished = end { isCut = false }
-    hosts[running.host]?.ended(now: now, isCut: isCut)
-    if running.isBackground { hosts[running.host]?.background -= 1 }
+    hosts[running.host]?.ended(
+      now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
     hosts[running.host]?.continued -= running.continuing
     if running.responded { hosts[running.host]?.line.ended() }
     dirty.insert(source.key)

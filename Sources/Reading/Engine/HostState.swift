@@ -18,7 +18,9 @@ struct HostState {
   /// When so many transfers and one more were last under way at once, by their number: as many connections are open still.
   private var lastWith: [Instant] = []
   /// Of those, the ones that nobody waits for.
-  var background = 0
+  private(set) var background = 0
+  /// And of these, the ones that got no answer yet.
+  private var asking = 0
   /// Bytes of continuations that are still to come.
   var continued: Int64 = 0
   /// Resources with a waiting reader.
@@ -47,14 +49,27 @@ struct HostState {
   }
 
   /// A transfer starts.
-  mutating func began(now: Instant) {
+  mutating func began(isBackground: Bool, now: Instant) {
     active += 1
+    if isBackground {
+      background += 1
+      asking += 1
+    }
     if active > lastWith.count { lastWith.append(now) }
   }
 
+  /// The head of what was asked for came.
+  mutating func responded(isBackground: Bool) {
+    if isBackground { asking -= 1 }
+  }
+
   /// A transfer has ended. `isCut`: before its end, which costs its connection (but for one of HTTP/2).
-  mutating func ended(now: Instant, isCut: Bool) {
+  mutating func ended(now: Instant, isBackground: Bool, hadResponse: Bool, isCut: Bool) {
     guard active > 0 else { return }
+    if isBackground {
+      background -= 1
+      if !hadResponse { asking -= 1 }
+    }
     if active <= lastWith.count { lastWith[active - 1] = now }
     active -= 1
     if isCut, !isMultiplexed, let last = lastWith.indices.last, last >= active { lastWith.removeLast() }
@@ -73,7 +88,7 @@ struct HostState {
   func admits(_ purpose: Purpose, bytes: Int64, isQuiet: Bool, now: Instant) -> Bool {
     if active >= limit { return false }
     // Who waits asks all the same.
-    if purpose >= .index, isAway, background > 0 || !outage.permits(now, readerWaits: false) { return false }
+    if purpose >= .index, isAway, asking > 0 || !outage.permits(now, readerWaits: false) { return false }
     switch purpose {
     case .demand: return true
     case .playAhead: return active < max(1, limit * 3 / 4)
