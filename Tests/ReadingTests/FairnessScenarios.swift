@@ -78,6 +78,46 @@ import Testing
     #expect(bench.run(until: 40) { bench.isComplete("b.mp4") })
   }
 
+  @Test("Two readers whose processes the kernel does not tell do not count as one", arguments: [0, getpid()])
+  func unknownProcesses(second: Int32) throws {
+    let size = 400 * Self.megabyte
+    let bench = try bench([FakeResource(name: "a.mp4", size: size)])
+    bench.service.line = 1e6
+    bench.service.connectSeconds = 0.02
+    let inode = try bench.opened("a.mp4")
+    let copier = Copier(bench, inode, size: size, from: 200 * Self.megabyte, process: second)
+    let player = SimulatedPlayer(
+      SimulatedHandle(bench, inode, size: size, process: 0), rate: 300e3, line: 500e3, roundTrip: 0.02, jumps: [],
+      now: bench.now)
+    for _ in 0..<30_000 {
+      bench.move(0.001)
+      copier.move()
+      player.move(bench.now)
+    }
+    #expect(player.started != nil && player.waits.isEmpty)
+  }
+
+  @Test("What is left is asked for after a while, and then comes whole, though its reader's demand goes on elsewhere")
+  func leftForOthers() throws {
+    let size = 400 * Self.megabyte
+    let bench = try bench([FakeResource(name: "a.mp4", size: size)])
+    bench.service.line = 200_000
+    bench.service.connectSeconds = 0.02
+    let inode = try bench.opened("a.mp4")
+    bench.run(2)
+    let ticket = bench.read(inode, 100 * Self.megabyte, 131_072, process: getpid())
+    let began = bench.now
+    bench.run(0.005, step: 0.001)
+    let copiers = [200, 250, 300, 350].map {
+      Copier(bench, inode, size: size, from: $0 * Self.megabyte, process: getpid())
+    }
+    while bench.port.reply(to: ticket) == nil, bench.now.seconds(since: began) < 100 {
+      bench.move(0.001)
+      for copier in copiers { copier.move() }
+    }
+    #expect(bench.now.seconds(since: began) < 10)
+  }
+
   @Test("A long body of one file does not keep the others of its origin from being tried after a hiccup")
   func hiccupBesideAStream() throws {
     var stream = FakeResource(name: "a.mp4", size: 100 * Self.megabyte)

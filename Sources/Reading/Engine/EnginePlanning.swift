@@ -136,7 +136,7 @@ extension Engine {
   private func isElsewhere(_ run: ReaderRuns.Run, _ runs: ReaderRuns, _ parked: [ParkedRead]) -> Bool {
     if runs.wentOn(from: run) { return true }
     var isParked = false
-    for read in parked where read.process == run.process {
+    for read in parked where read.process == run.process && run.process != 0 {
       if read.range.start <= run.position + ReaderRuns.slack, read.range.end >= run.position - ReaderRuns.slack {
         return false
       }
