@@ -133,4 +133,20 @@ import Testing
     #expect(bench.run(until: 60) { bench.isComplete("b.mp4") })
     #expect(!bench.isComplete("a.mp4"))
   }
+
+  @Test("With a limit to the rate, an origin that is silent does not hold up the others")
+  func silentBesideALimit() throws {
+    var options = ReadingOptions.testing
+    options.rateLimit = 200_000
+    var silent = FakeResource(name: "a.mp4", size: 40 * Self.megabyte)
+    silent.isSilent = true
+    let bench = try bench(
+      [silent, FakeResource(name: "b.mp4", size: 4 * Self.megabyte)], options: options, hosts: ["silent", "well"])
+    bench.system.fetch([try bench.inode("a.mp4")])
+    bench.run(1)
+    let began = bench.now
+    let inode = try bench.opened("b.mp4")
+    bench.expectBytes(inode, 2 * Self.megabyte, 65536, of: "b.mp4")
+    #expect(bench.now.seconds(since: began) < 8)
+  }
 }

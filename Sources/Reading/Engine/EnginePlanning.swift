@@ -180,7 +180,13 @@ extension Engine {
   private func admit(_ start: PendingStart, _ now: Instant) {
     let (url, isResolved) = start.source.target
     let host = HostState.key(of: url)
-    let outstanding = options.rateLimit == nil ? 0 : sources.values.reduce(Int64(0)) { $0 + $1.outstanding }
+    let outstanding =
+      options.rateLimit == nil
+      ? 0
+      : sources.values.reduce(Int64(0)) { sum, source in
+        let trip = source.transfers.first.flatMap { hosts[$0.host]?.line.roundTrip } ?? 0
+        return sum + source.outstanding(now, patience: max(1, 2 * trip))
+      }
     let bytes = start.range?.count ?? 0
     guard hosts[host, default: newHost].admits(start.purpose, bytes: bytes, isQuiet: openFiles == 0, now: now),
       allowance.admits(outstanding: outstanding, now: now)

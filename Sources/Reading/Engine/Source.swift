@@ -164,9 +164,13 @@ final class Source {
     cutBytes += Planner.lost(byCutting: running.active, input)
   }
 
-  /// Bytes that were asked for in windows and have not come yet.
-  var outstanding: Int64 {
-    transfers.reduce(0) { $0 + ($1.active.isStream || $1.active.end == .max ? 0 : $1.active.rest.count) }
+  /// Bytes that were asked for in windows and have not come yet. What is silent for longer than `patience` seconds may never
+  /// come: it takes nothing from others.
+  func outstanding(_ now: Instant, patience: Double) -> Int64 {
+    transfers.reduce(0) { sum, running in
+      if running.active.isStream || running.active.end == .max { return sum }
+      return now.seconds(since: running.lastByte) > patience ? sum : sum + running.active.rest.count
+    }
   }
 
   /// Whether it is asked for everything at once.
