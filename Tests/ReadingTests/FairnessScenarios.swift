@@ -134,6 +134,26 @@ import Testing
     #expect(!bench.isComplete("a.mp4"))
   }
 
+  @Test("More readers than connections: each has its turn", arguments: [1, 2, 4])
+  func turns(connections: Int) throws {
+    var options = ReadingOptions.testing
+    options.connections = connections
+    let size = 200 * Self.megabyte
+    let names = (0..<12).map { "\($0).mp4" }
+    let bench = try bench(names.map { FakeResource(name: $0, size: size) }, options: options)
+    bench.service.line = 4e6
+    let copiers = try names.enumerated().map { index, name in
+      Copier(bench, try bench.opened(name), size: size, process: getpid())
+    }
+    for _ in 0..<20_000 {
+      bench.move(0.001)
+      for copier in copiers { copier.move() }
+    }
+    let read = copiers.map(\.read)
+    let (least, most) = (read.min() ?? 0, read.max() ?? 0)
+    #expect(least > 0 && most <= 3 * least, "\(read)")
+  }
+
   @Test("With a limit to the rate, an origin that is silent does not hold up the others")
   func silentBesideALimit() throws {
     var options = ReadingOptions.testing
@@ -148,5 +168,25 @@ import Testing
     let inode = try bench.opened("b.mp4")
     bench.expectBytes(inode, 2 * Self.megabyte, 65536, of: "b.mp4")
     #expect(bench.now.seconds(since: began) < 8)
+  }
+
+  @Test("Many readers of one file on few connections: each has its turn", arguments: [1, 2])
+  func turnsInOneFile(connections: Int) throws {
+    var options = ReadingOptions.testing
+    options.connections = connections
+    let size = 800 * Self.megabyte
+    let bench = try bench([FakeResource(name: "a.mp4", size: size)], options: options)
+    bench.service.line = 4e6
+    let inode = try bench.opened("a.mp4")
+    let copiers = (0..<6).map { index in
+      Copier(bench, inode, size: size, from: Int64(index) * 100 * Self.megabyte, process: 0)
+    }
+    for _ in 0..<20_000 {
+      bench.move(0.001)
+      for copier in copiers { copier.move() }
+    }
+    let read = copiers.map(\.read)
+    let (least, most) = (read.min() ?? 0, read.max() ?? 0)
+    #expect(least > 0 && most <= 3 * least, "\(read)")
   }
 }

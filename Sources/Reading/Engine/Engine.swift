@@ -338,4 +338,6 @@ struct PendingStart {
   let range: ByteRange?
   let kind: Running.Kind
   let purpose: Purpose
+  /// Since when a read waits for it.
+  var waitsSince = Instant.never
 }

@@ -13,10 +13,18 @@ extension Engine {
     for key in keys {
       if let source = sources[key] { plan(source, now) }
     }
-    // Stable by purpose: within one, first come first served.
-    for purpose in [Purpose.demand, .playAhead, .index, .continuation] {
-      for start in starts where start.purpose == purpose { admit(start, now) }
-    }
+    for start in inTurn(starts) { admit(start, now) }
+  }
+
+  /// By purpose; within one each file in turn, and in it who has waited longest: so that each comes to its place also where
+  /// connections are few.
+  private func inTurn(_ starts: [PendingStart]) -> [PendingStart] {
+    if starts.count < 2 { return starts }
+    let turns = starts.enumerated().map { (order: $0.offset, start: $0.element, last: $0.element.source.lastStart) }
+    return turns.sorted {
+      ($0.start.purpose, $0.last, $0.start.waitsSince, $0.order)
+        < ($1.start.purpose, $1.last, $1.start.waitsSince, $1.order)
+    }.map(\.start)
   }
 
   private func plan(_ source: Source, _ now: Instant) {
@@ -94,7 +102,11 @@ extension Engine {
             guard purpose == .demand else { continue }
             range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
           }
-          starts.append(PendingStart(source: source, range: range, kind: .window, purpose: purpose))
+          var start = PendingStart(source: source, range: range, kind: .window, purpose: purpose)
+          if purpose == .demand {
+            for read in parked where read.range.overlaps(range) { start.waitsSince = min(start.waitsSince, read.since) }
+          }
+          starts.append(start)
         case .cancel(let id):
           source.noteCut(id, input)
           cancel(id, of: source)
@@ -199,6 +211,7 @@ extension Engine {
     lastTransfer += 1
     let id = TransferID(lastTransfer)
     let source = start.source
+    source.lastStart = lastTransfer
     var request = TransferRequest(
       id: id, url: url, homeURL: source.mirrors[source.mirror].url, range: start.range)
     if start.kind != .confirm, start.range != nil, !source.omitsIfRange {

@@ -103,6 +103,8 @@ final class Source {
   /// Answers in a row that were far shorter than what was asked for.
   var shortAnswers = 0
   var transfers: [Running] = []
+  /// The number of the transfer that was started last.
+  var lastStart: UInt64 = 0
   var retry = Retry()
   var progress: ProgressRing
   var meter = RateMeter()
