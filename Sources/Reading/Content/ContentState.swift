@@ -16,7 +16,17 @@ struct ParkedRead: Sendable {
   var range: ByteRange
   /// When its stall began.
   var since: Instant
-  var process: Int32
+  let process: Int32
+  /// When it came.
+  let asked: Instant
+
+  init(ticket: Ticket, range: ByteRange, since: Instant, process: Int32) {
+    self.ticket = ticket
+    self.range = range
+    self.since = since
+    self.process = process
+    asked = since
+  }
 }
 
 /// A stat or an open that waits for the size.

@@ -160,7 +160,7 @@ extension Engine {
   /// Whether nobody waits for a parked read: its reader went on at another place, so that it is the kernel's read-ahead from
   /// before. Not for long: another program may want the same pages, and the kernel does not tell.
   private func isLeft(_ read: ParkedRead, _ runs: ReaderRuns, _ now: Instant) -> Bool {
-    guard now.seconds(since: read.since) < Self.longestLeft, let run = runs.run(of: read.range) else { return false }
+    guard now.seconds(since: read.asked) < Self.longestLeft, let run = runs.run(of: read.range) else { return false }
     return runs.wentOn(from: run)
   }
   private static let longestLeft = 1.0
