@@ -108,6 +108,8 @@ final class FakeService: TransferService, @unchecked Sendable {
   private var nextSender = 0
   private(set) var requests: [TransferRequest] = []
   private(set) var sent: Int64 = 0
+  /// What was on its way when its transfer was ended, and nobody took.
+  private(set) var lost: Int64 = 0
   private(set) var running: [Transfer] = []
   private(set) var mostRunning = 0
   private var ends: [(TransferID, TransferEnd)] = []
@@ -124,7 +126,12 @@ final class FakeService: TransferService, @unchecked Sendable {
 
   func cancel(_ id: TransferID) {
     guard let index = running.firstIndex(where: { $0.request.id == id }) else { return }
-    running.remove(at: index).isCancelled = true
+    let transfer = running.remove(at: index)
+    transfer.isCancelled = true
+    if let line, let resource = resources[transfer.request.url] {
+      let rest = transfer.head == nil ? transfer.request.range?.count ?? 0 : transfer.end - transfer.position
+      lost += min(rest, Int64(line * min(resource.latency, now.seconds(since: transfer.begun))))
+    }
     connections -= 1
     ends.append((id, .cancelled))
   }

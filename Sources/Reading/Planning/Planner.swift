@@ -44,6 +44,8 @@ enum Planner {
   static let quietShare = 1.25
   /// A delay in seconds that a reader who jumped may notice.
   static let noticedSeconds = 0.02
+  /// How many seconds a reader waits at most for what lies before its bytes in a window, when too much was thrown away already.
+  static let longestDetour = 2.0
   /// The least such a window has: on a slow line a larger one would be in the way of who comes.
   static let smallestBackgroundWindow: Int64 = 16 << 10
 
@@ -146,6 +148,10 @@ enum Planner {
       let rate = running.rate ?? input.lineRate
       // A new request answers after a round trip; what lies before the byte must come sooner to be worth waiting for.
       if distance <= smallestWindow / 2 || Double(distance) < rate * input.roundTrip { return }
+      // No byte comes twice for a reader that goes on in steps, unless it would wait for long.
+      let lost = lost(byCutting: running, input)
+      guard lost <= draft.spare || Double(distance) > rate * longestDetour else { return }
+      draft.spare -= lost
       draft.cancel(index)
     } else if draft.hasStream {
       return  // behind a stream's position: it is asked for anew when the stream has ended
@@ -169,7 +175,6 @@ enum Planner {
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
     var underWay = draft.transfers.filter(isLeft).reduce(0) { $0 + $1.rest.count }
-    var spare = input.spareBytes
     let inRoundTrip = input.lineRate * input.roundTrip
     // What comes within the round trip that the reader waits anyway is in nobody's way.
     while Double(underWay) - inRoundTrip > input.lineRate * noticedSeconds,
@@ -179,8 +184,8 @@ enum Planner {
     {
       let rest = draft.transfers[index].rest.count
       let lost = lost(byCutting: draft.transfers[index], input)
-      guard lost <= spare else { return }
-      spare -= lost
+      guard lost <= draft.spare else { return }
+      draft.spare -= lost
       underWay -= rest
       draft.cancel(index)
     }
@@ -247,12 +252,15 @@ struct PlanDraft {
   let input: PlanInput
   var transfers: [ActiveTransfer]
   var steps: [PlanStep] = []
+  /// Bytes under way that may be thrown away yet.
+  var spare: Int64
   /// What is stored or will come without another request.
   private(set) var covered: ByteRangeSet
 
   init(input: PlanInput) {
     self.input = input
     transfers = input.transfers
+    spare = input.spareBytes
     covered = input.available
     for transfer in transfers { covered.insert(transfer.rest) }
   }
