@@ -57,4 +57,6 @@ public struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringCo
   public var isFullDisk: Bool { self == .noSpace || self == .quota }
   /// Whether it speaks of the disk as a whole, not of the one file that met it.
   public var isOfDisk: Bool { isFullDisk || self == .io || self == .readOnly }
+  /// Whether it speaks of what the process or the machine is short of at the moment: descriptors, memory.
+  public var isPassing: Bool { rawValue == EMFILE || rawValue == ENFILE || rawValue == ENOMEM }
 }

@@ -122,6 +122,26 @@ import Testing
     }
   }
 
+  /// The same, and the server is killed before it can be told.
+  @Test func killedBeforeItCouldBeTold() throws {
+    try lend { store, _ in
+      sleep(seconds: 2.5)  // a commit of what is not synced
+      store.shim.fail([.sync, .log, .database], with: EIO)
+      try Command.succeed(
+        [builtProduct("mediafs"), "fetch", "\(store.mountpoint)/\(Self.name)"], environment: store.environment,
+        timeout: 60)
+      try waitUntil(timeout: 60, "the catalog to refuse") { store.errors.contains("cannot be told yet") }
+      sleep(seconds: 0.5)
+      store.kill()
+      try store.waitForEnd()
+      store.shim.succeed()
+      try #require(try store.start(["--continue", "never"]), "\(store.errors)")
+      try read(store, 0..<200_000)
+      #expect(try play(store, allowed: []) == 0)
+      try recover(store)
+    }
+  }
+
   /// A limit that only one file meets: it is played without being stored, and the others are stored.
   @Test func oneFileIsTooLarge() throws {
     try lend(wrapper: ["prlimit", "--fsize=3000000:unlimited"]) { store, _ in

@@ -131,6 +131,28 @@ extension Tests {
       #expect(programs.lines.allSatisfy { $0.hasSuffix("Read-only file system") })
     }
 
+    @Test("bytes that the kernel is to forget are asked for again, also through a handle that is open")
+    func forgottenPages() throws {
+      let mount = try RealMount(Tree.sound)
+      defer { mount.end() }
+      let file = open("\(mount.path)/plain.bin", O_RDONLY)
+      defer { close(file) }
+      func reads() -> Int { mount.fileSystem.state.withLock { $0.reads } }
+      func read(_ offset: Int64) -> Bool {
+        var byte: UInt8 = 0
+        return pread(file, &byte, 1, Int(offset)) == 1 && byte == pattern(2, offset)
+      }
+      #expect(read(0) && read(2_000_000))
+      usleep(200_000)  // for what is read ahead
+      let before = reads()
+      #expect(read(0) && read(2_000_000) && reads() == before)  // kept by the kernel
+      mount.session.forgetPages(of: 2, ByteRange(0, 1000))
+      mount.session.forgetPages(of: 99_999, ByteRange(0, 1000))
+      #expect(eventually { read(0) && reads() > before })
+      let after = reads()
+      #expect(read(2_000_000) && reads() == after, "more was forgotten than was to be")
+    }
+
     @Test("a name that leads elsewhere is looked up again after it was invalidated")
     func invalidation() throws {
       let mount = try RealMount(Tree.sound)

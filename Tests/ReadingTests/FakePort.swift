@@ -17,6 +17,7 @@ final class FakePort: ReplyPort, @unchecked Sendable {
   private struct State {
     var replies: [Ticket: Reply] = [:]
     var invalidated: [String] = []
+    var forgotten: [Inode: ByteRange] = [:]
     var answered = 0
   }
   private let state = Lock(State())
@@ -24,6 +25,8 @@ final class FakePort: ReplyPort, @unchecked Sendable {
   let unwanted = Lock<Set<Ticket>>([])
 
   var invalidated: [String] { state.withLock { $0.invalidated } }
+  /// Whose pages the kernel was to forget, and which, the last time.
+  var forgotten: [Inode: ByteRange] { state.withLock { $0.forgotten } }
   var answered: Int { state.withLock { $0.answered } }
   func reply(to ticket: Ticket) -> Reply? { state.withLock { $0.replies[ticket] } }
   func take(_ ticket: Ticket) -> Reply? { state.withLock { $0.replies.removeValue(forKey: ticket) } }
@@ -46,4 +49,5 @@ final class FakePort: ReplyPort, @unchecked Sendable {
   }
   func reply(_ ticket: Ticket, error: Errno) { put(ticket, .error(error)) }
   func invalidate(parent: Inode, name: String) { state.withLock { $0.invalidated.append(name) } }
+  func forgetPages(of inode: Inode, _ range: ByteRange) { state.withLock { $0.forgotten[inode] = range } }
 }

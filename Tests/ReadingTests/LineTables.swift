@@ -190,7 +190,7 @@ import Testing
     var host = HostState(connections: 32)
     host.speaks(httpVersion: 20)
     #expect(host.limit == HostState.streamLimit)
-    for _ in 0..<8 { host.began(now: start) }
+    for _ in 0..<8 { host.began(isBackground: false, now: start) }
     host.pushedBack()
     #expect(host.limit == 4)
     host.speaks(httpVersion: 11)

@@ -60,6 +60,10 @@ import Testing
     let file = try lose(content)
     #expect(bench.run(until: 60, step: 0.05) { file.isDistrusted })
     let after = stored(content)
+    bench.move(0.01)
+    // Zeros that were read between the loss and the sync.
+    let forgotten = try #require(bench.port.forgotten[inode])
+    #expect(forgotten.start <= after.runEnd(from: 0) + 1 && forgotten.end > 3_000_000, "\(forgotten)")
     #expect(after.count <= before.count && before.intersection(after) == after, "\(after) of \(before)")
     #expect(after.count >= before.count - 128 << 10)
     let id = try #require(content.guarded.withLock { $0.generation?.id })
@@ -145,6 +149,143 @@ import Testing
     #expect(bench.service.sent <= 9 * size, "\(bench.service.sent) bytes")
   }
   private let lost = Lock<ServedFile?>(nil)
+
+  @Test("A file whose syncs always fail beside one whose syncs succeed: its pauses grow, the other has none")
+  func syncsThatAlwaysFailBesideGoodOnes() throws {
+    let size = 2 * Self.megabyte
+    let (bad, good) = (Bench.entry("a.mp4", 1), Bench.entry("b.mp4", 2))
+    var slow = FakeResource(name: "b.mp4", size: 200 * Self.megabyte)
+    slow.rate = 200_000
+    let bench = try Bench(
+      [bad, good], [bad.urls[0]: FakeResource(name: "a.mp4", size: size), good.urls[0]: slow])
+    let inodes = [try bench.opened("a.mp4"), try bench.opened("b.mp4")]
+    bench.expectBytes(inodes[0], 0, 1000, of: "a.mp4")
+    bench.system.fetch(inodes)
+    let content = try #require(bench.content(inodes[0]))
+    var longestPause = 0.0
+    for _ in 0..<12_000 {
+      if let file = content.guarded.withLock({ $0.file }), !file.isDistrusted, lost.withLock({ $0 !== file }) {
+        lost.withLock { $0 = file }
+        _ = try lose(content)
+      }
+      bench.run(0.05, step: 0.05)
+      #expect(bench.engine.keeper.room == (false, false), "one file's syncs say nothing of the others")
+      longestPause = max(longestPause, bench.engine.keeper.pause(of: content.key)?.seconds(since: bench.now) ?? 0)
+    }
+    #expect(!bench.isComplete("a.mp4"))
+    let others = stored(try #require(bench.content(inodes[1]))).count
+    #expect(others > 100_000_000, "\(others) bytes in ten minutes at 200 kB/s")
+    #expect(bench.service.sent - others <= 9 * size, "\(bench.service.sent - others) bytes")
+    #expect(longestPause > 100)
+    #expect(try #require(bench.content(inodes[1])).guarded.withLock { !$0.synced.isEmpty })
+  }
+
+  @Test("A file that its reader closed during its pause is not stored sooner for being opened again")
+  func pausesOutlastHandles() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
+    let (inode, content, _) = try synced(bench)
+    _ = bench.engine.keeper.syncFailed(content.key)
+    bench.system.release(inode)
+    #expect(bench.run(until: 9) { bench.engine.sources.isEmpty })
+    _ = try bench.opened("a.mp4")
+    bench.move(0.01)
+    let source = try #require(bench.engine.sources[content.key])
+    #expect(bench.engine.isUnstored(source))
+    bench.run(Keeper.refusedSeconds, step: 0.05)
+    #expect(!bench.engine.isUnstored(source))
+  }
+
+  /// A whole file that waits for the finisher, which is at another's checksum.
+  private func wait(_ bench: Bench, _ inode: Inode, _ content: Content, _ seconds: Double) {
+    bench.system.fetch([inode])
+    for _ in 0..<3000 where content.guarded.withLock({ $0.phase }) != .completing { bench.move(0.01, finishing: false) }
+    for _ in 0..<Int(seconds / 0.05) { bench.move(0.05, finishing: false) }
+  }
+
+  @Test("A whole file that waits for the finisher is synced as any other; the one in its hands is not")
+  func syncsBehindALongChecksum() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 2 * Self.megabyte))
+    let (inode, content, _) = try synced(bench)
+    content.guarded.withLock { $0.isFinishing = true }
+    wait(bench, inode, content, Keeper.syncSeconds + 5)
+    #expect(content.guarded.withLock { $0.phase == .completing && $0.unsynced > 0 })
+    content.guarded.withLock { $0.isFinishing = false }
+    wait(bench, inode, content, 5)
+    #expect(content.guarded.withLock { $0.phase == .completing && $0.unsynced == 0 && $0.synced == $0.state.stored })
+    #expect(bench.run(until: 5) { bench.isComplete("a.mp4") })
+    #expect(content.guarded.withLock { !$0.isFinishing })
+  }
+
+  @Test("What the disk loses of a file that waits for the finisher is never placed")
+  func lossBehindALongChecksum() throws {
+    let size = 2 * Self.megabyte
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let (inode, content, _) = try synced(bench)
+    let file = try lose(content)
+    wait(bench, inode, content, Keeper.syncSeconds + 5)
+    #expect(file.isDistrusted && content.guarded.withLock { $0.phase == .partial })
+    bench.move(0.01)
+    #expect(access(bench.folder + "/library/a.mp4", F_OK) != 0)
+    #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })
+    bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
+    let placed = try ServedFile(copy: FileDescriptor.open(bench.folder + "/library/a.mp4", O_RDONLY))
+    var bytes = [UInt8](repeating: 0, count: Int(size))
+    #expect(bytes.withUnsafeMutableBytes { placed.fill($0, at: 0) })
+    #expect(Pattern.check(bytes, name: "a.mp4", offset: 0) == nil)
+  }
+
+  @Test(
+    "What the system is short of passes: the file is stored again after a while, without being opened",
+    arguments: [EMFILE, ENFILE, ENOMEM])
+  func passingErrors(_ error: Int32) throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 1000, of: "a.mp4")
+    let content = try #require(bench.content(inode))
+    let source = try #require(bench.engine.sources[content.key])
+    bench.engine.cannotStore(source, Errno(rawValue: error))
+    let before = stored(content).count
+    bench.expectBytes(inode, 10 * Self.megabyte, 100_000, of: "a.mp4")
+    #expect(stored(content).count == before, "stored without a pause")
+    #expect(bench.engine.keeper.room == (false, false))
+    source.continues = true
+    #expect(bench.run(until: 60, step: 0.02) { bench.isComplete("a.mp4") })
+  }
+
+  /// From here on the catalog takes nothing, or again.
+  private func refuseCommits(_ bench: Bench, _ isRefusing: Bool) throws {
+    try bench.store.catalog.withWriter { (connection, _) throws(StoreError) in
+      try connection.run("PRAGMA query_only = \(isRefusing ? "ON" : "OFF")")
+    }
+  }
+
+  @Test("While the catalog cannot be told of a loss, the file it speaks of is gone, and nothing is stored of it")
+  func lossThatCannotBeTold() throws {
+    let size = 4 * Self.megabyte
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let (inode, content, _) = try synced(bench)
+    let id = try #require(content.guarded.withLock { $0.generation?.id })
+    let partial = bench.folder + "/store/partial/\(id)"
+    let file = try lose(content)
+    try refuseCommits(bench, true)
+    bench.engine.distrust(content, file, .io)
+    #expect(access(partial, F_OK) != 0, "a kill would now leave what is claimed and lost")
+    bench.expectBytes(inode, 0, 50_000, of: "a.mp4")
+    bench.system.fetch([inode])
+    bench.run(3 * Keeper.refusedSeconds, step: 0.05)
+    bench.expectBytes(inode, 1_000_000, 50_000, of: "a.mp4")
+    #expect(access(partial, F_OK) != 0 && stored(content).isEmpty)
+    #expect(content.guarded.withLock { $0.isOverclaimed && $0.isCommitting })
+    // Changes one by one, as behind one that is refused for good: what was not committed is not settled.
+    let claim = CatalogChange.extents(generation: id, stored: ByteRangeSet(), synced: ByteRangeSet())
+    bench.engine.keeper.commitSingly([], [.init(content: content, change: claim)], durably: false)
+    #expect(content.guarded.withLock { $0.isOverclaimed && $0.isCommitting })
+    try refuseCommits(bench, false)
+    #expect(bench.run(until: 5) { content.guarded.withLock { !$0.isOverclaimed && !$0.isCommitting } })
+    #expect(try bench.store.catalog.generation(id)?.stored == ByteRangeSet())
+    #expect(bench.run(until: 60, step: 0.02) { bench.isComplete("a.mp4") })
+    bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
+  }
 
   @Test("What was written to a file whose sync failed meanwhile does not count as stored")
   func writesAcrossAFailedSync() throws {

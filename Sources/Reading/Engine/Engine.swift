@@ -38,7 +38,8 @@ final class Engine: @unchecked Sendable {
     /// It is whole, but not what it should be, or it cannot be placed.
     case rejected(Content, message: String, isWrong: Bool)
     /// Its disk lost what was not synced: that is missing again.
-    case distrusted(Content, message: String)
+    /// `lost`: what was read of it may have been zeros. Nothing is stored of it until then.
+    case distrusted(Content, message: String, lost: ByteRange?, pausedUntil: Instant)
     /// Of what was played before, everything up to this generation was looked at; nil: all of it.
     case resumedUntil(Int64?)
     /// Drop every connection and ask anew: the network changed.
@@ -183,6 +184,7 @@ final class Engine: @unchecked Sendable {
     // The command may be older than a new generation of its resource.
     let current = table.withLock { $0.current[content.key] } ?? content
     let source = Source(content: current, timeout: options.timeout)
+    source.pausedUntil = keeper.pause(of: content.key)
     sources[content.key] = source
     return source
   }
@@ -270,9 +272,11 @@ final class Engine: @unchecked Sendable {
       let source = source(of: content)
       rejected(source, message: message, isWrong: isWrong, now)
       carryOutPostponed(source)
-    case .distrusted(let content, let message):
+    case .distrusted(let content, let message, let lost, let pausedUntil):
       let source = source(of: content)
       source.lastMessage = message
+      source.pausedUntil = pausedUntil
+      if let lost { forgetPages(of: content, lost) }
       answerParked(content)
       dirty.insert(source.key)
       carryOutPostponed(source)

@@ -152,6 +152,7 @@ extension Engine {
       expire(source, oldest, now)
       releaseGone(content, processes)
     }
+    if let until = source.pausedUntil, until <= now { source.pausedUntil = nil }
     if !isUnstored(source) { storeWhatIsKept(source) }
     dropStalled(source, hasWaiters, now)
     let host = hosts[HostState.key(of: source.target.url)]
@@ -175,7 +176,7 @@ extension Engine {
       retry?.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
     }
     return isBusy
-      || (source.continues && source.failure == nil && !isAtLimit && !source.cannotBeStored && isDue && !source.isWhole)
+      || (source.continues && source.failure == nil && !isAtLimit && !source.isRefused && isDue && !source.isWhole)
   }
 
   /// P2: a stall that lasted the timeout ends the wait.

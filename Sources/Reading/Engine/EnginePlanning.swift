@@ -179,7 +179,7 @@ extension Engine {
 
   /// Whether the rest of the file is to be fetched now.
   private func mayContinue(_ source: Source) -> Bool {
-    guard source.continues, !isAtLimit, !source.cannotBeStored else { return false }
+    guard source.continues, !isAtLimit, !source.isRefused else { return false }
     if source.isRequested { return true }
     switch options.continuation {
     case .playing, .always: return true

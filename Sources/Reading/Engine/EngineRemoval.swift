@@ -24,6 +24,7 @@ extension Engine {
           guarded.state.memory = MemoryWindow()
           guarded.state.isDirty = false
           guarded.isCommitting = false
+          guarded.isOverclaimed = false
           guarded.state.runs = ReaderRuns()  // who read before is not read ahead for: it would all come back at once
           guarded.synced = ByteRangeSet()
           guarded.unsynced = 0

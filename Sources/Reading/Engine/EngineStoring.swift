@@ -40,7 +40,9 @@ extension Engine {
   }
 
   /// Whether what comes for it is kept in memory for a while, and that is all.
-  func isUnstored(_ source: Source) -> Bool { isFull || source.cannotBeStored }
+  func isUnstored(_ source: Source) -> Bool {
+    isFull || source.isRefused || source.content.guarded.withLock { $0.isOverclaimed }
+  }
 
   /// Opens the partial file of a content that has none open: it could not be opened before. nil when its bytes are being taken
   /// away.
@@ -54,7 +56,7 @@ extension Engine {
       throw error.errno
     }
     return content.guarded.withLock { guarded in
-      if guarded.isFrozen || guarded.phase != .partial { return nil }
+      if guarded.isFrozen || guarded.isOverclaimed || guarded.phase != .partial { return nil }
       if guarded.file == nil { guarded.file = opened }
       return guarded.file
     }
@@ -91,7 +93,7 @@ extension Engine {
   }
 
   /// A write failed, or the file could not be opened: what is read goes on in memory. Where the error speaks of the disk, of
-  /// every file, until there is room; else of this one, until it is opened again.
+  /// every file, until there is room; where it passes, for a while; else of this one, until it is opened again.
   func cannotStore(_ source: Source, _ error: Errno) {
     let advice: String
     if error.isOfDisk {
@@ -99,6 +101,10 @@ extension Engine {
       isFull = true
       isAtLimit = true
       keeper.storeFailed()
+    } else if error.isPassing {
+      advice = "it is tried again in a moment"
+      let pause = source.lastBytes.adding(seconds: Keeper.refusedSeconds)
+      source.pausedUntil = max(source.pausedUntil ?? pause, pause)
     } else {
       advice = "it is tried again when it is opened"
       source.cannotBeStored = true

@@ -58,13 +58,18 @@ final class Finisher: @unchecked Sendable {
   }
 
   private func finish(_ content: Content) {
-    let (generation, served, phase) = content.guarded.withLock { ($0.generation, $0.file, $0.phase) }
-    // A sync that failed while it waited here left holes in it, in a file whose next sync knows nothing of them.
-    guard phase == .completing, let generation, let served, let partial = served.partial, let size = generation.size
-    else { return }
+    let (generation, served) = content.guarded.withLock { guarded -> (GenerationRecord?, ServedFile?) in
+      // While it waited the keeper may have found that the disk lost a part of it.
+      guard guarded.phase == .completing, guarded.state.isWhole else { return (nil, nil) }
+      guarded.isFinishing = true
+      return (guarded.generation, guarded.file)
+    }
+    defer { content.guarded.withLock { $0.isFinishing = false } }
+    guard let generation, let served, let partial = served.partial, let size = generation.size else { return }
     do {
       // Before its bytes are looked at: what the disk lost is found out here, not as a wrong checksum.
       try calling("its partial file cannot be synced") { () throws(Errno) in try partial.syncData() }
+      engine?.keeper.syncSucceeded(content.key)
       if let problem = try mismatch(content, partial, size) {
         if isStopping { return }
         // What a disk loses is no other bytes of the origin's.

@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import Manifest
 import Storing
 
 /// Commits what is stored, each second, and makes room: one thread, the only one that commits extents.
@@ -18,7 +19,8 @@ final class Keeper: @unchecked Sendable {
   static let spaceInterval = 2.0
   /// How long nothing is written after a write that failed, in seconds.
   static let refusedSeconds = 10.0
-  /// The same after syncs that failed, one after the other: what was written is lost each time, and is fetched again.
+  /// The same for one content after syncs that failed, one after the other: what was written is lost each time, and is
+  /// fetched again.
   static let longestRefusal = 600.0
   /// How far what is read may go beyond `--max-size`, in bytes.
   static let leeway: Int64 = 64 << 20
@@ -37,8 +39,8 @@ final class Keeper: @unchecked Sendable {
     var isStuck = false
     /// Until when nothing is written, because the disk refused something.
     var refusedUntil: Instant?
-    /// How long the next sync that fails keeps from writing.
-    var syncRefusal = Keeper.refusedSeconds
+    /// Contents whose last sync failed: until when nothing is written of them, and how long the next pause is.
+    var unsyncable: [ResourceKey: (until: Instant, next: Double)] = [:]
 
     mutating func refuse(until: Instant) {
       isFull = true
@@ -124,15 +126,25 @@ final class Keeper: @unchecked Sendable {
     signal.raise()
   }
 
-  /// The disk lost what was written: for a while nothing is stored, and for longer each time.
-  func syncFailed() {
+  /// The disk lost what was written of a resource: for a while nothing of it is stored, and for longer each time. Until when.
+  func syncFailed(_ key: ResourceKey) -> Instant {
     let now = clock.now
-    pending.withLock { pending in
-      let isPause = pending.refusedUntil.map { now < $0 } ?? false
-      pending.refuse(until: now.adding(seconds: pending.syncRefusal))
-      if !isPause { pending.syncRefusal = min(2 * pending.syncRefusal, Self.longestRefusal) }
+    return pending.withLock { pending in
+      let (until, pause) = pending.unsyncable[key] ?? (now, Self.refusedSeconds)
+      if now < until { return until }  // told twice
+      let next = now.adding(seconds: pause)
+      pending.unsyncable[key] = (next, min(2 * pause, Self.longestRefusal))
+      return next
     }
-    signal.raise()
+  }
+
+  /// What was written of a resource is on disk: its pauses begin anew. Another's sync says nothing of it.
+  func syncSucceeded(_ key: ResourceKey) { pending.withLock { $0.unsyncable[key] = nil } }
+
+  /// Until when nothing of a resource is to be stored, as its syncs fail; nil when it may be.
+  func pause(of key: ResourceKey) -> Instant? {
+    let now = clock.now
+    return pending.withLock { $0.unsyncable[key].flatMap { now < $0.until ? $0.until : nil } }
   }
 
   // MARK: The keeper's thread
@@ -181,67 +193,74 @@ final class Keeper: @unchecked Sendable {
       }
       return (pending.changes, pending.dirty)
     }
-    var changes = recorded
     for content in dirty where !unsynced.contains(where: { $0 === content }) { unsynced.append(content) }
     var stillUnsynced: [Content] = []
-    var committing: [Content] = []
+    var extents: [Extents] = []
     for content in unsynced {
       let isDirty = dirty.contains { $0 === content }
-      guard let extents = snapshot(content, isDirty: isDirty, syncing: everything, now) else { continue }
-      if let change = extents.change {
-        changes.append(change)
-        committing.append(content)
-      }
-      if !extents.isSynced { stillUnsynced.append(content) }
+      guard let taken = snapshot(content, isDirty: isDirty, syncing: everything, now) else { continue }
+      if let change = taken.change { extents.append(Extents(content: content, change: change)) }
+      if !taken.isSynced { stillUnsynced.append(content) }
     }
     unsynced = stillUnsynced
+    let changes = recorded + extents.map(\.change)
     if changes.isEmpty && !everything { return }
     do {
       try store.catalog.apply(changes, durably: everything)
       lastError = nil
-      settle(committing)
+      for committed in extents { settle(committed.content) }
     } catch {
-      if error.kind == .invalid, changes.count > 1 {
-        // One of them makes no sense. It must not keep the others from being committed for ever.
-        return commitSingly(changes, committing, durably: everything)
-      }
-      if error.kind == .invalid {
-        Log.error("the catalog refuses what was learned: \(error.message)")
-        return settle(committing)
-      }
+      // One of them makes no sense. It must not keep the others from being committed for ever.
+      if error.kind == .invalid { return commitSingly(recorded, extents, durably: everything) }
       // Kept for the next try: what is stored must not be forgotten because a commit failed.
       if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
       lastError = error.message
       pending.withLock { pending in
         pending.changes = recorded + pending.changes
-        pending.dirty += committing
+        pending.dirty += extents.map(\.content)
         if pending.changes.count > Self.mostChanges { pending.changes.removeAll(where: \.isIncidental) }
       }
     }
   }
 
-  private func commitSingly(_ changes: [CatalogChange], _ committing: [Content], durably: Bool) {
-    for change in changes {
-      do {
-        try store.catalog.apply([change], durably: durably)
-      } catch {
-        if error.kind == .invalid {
-          Log.error("the catalog refuses what was learned: \(error.message)")
-        } else {
-          pending.withLock { $0.changes.append(change) }
-        }
-      }
-    }
-    settle(committing)
+  /// What is stored of a content, on its way into the catalog.
+  struct Extents {
+    let content: Content
+    let change: CatalogChange
   }
 
-  /// The catalog has what is stored of these.
-  private func settle(_ committed: [Content]) {
-    for content in committed {
-      content.guarded.withLock { guarded in
-        guarded.isCommitting = false
-        guarded.isOverclaimed = false
+  /// Each by itself. What the catalog calls invalid is dropped, what it could not take now is kept for the next try.
+  func commitSingly(_ recorded: [CatalogChange], _ extents: [Extents], durably: Bool) {
+    for change in recorded where !commit(change, durably: durably) {
+      pending.withLock { $0.changes.append(change) }
+    }
+    for taken in extents {
+      if commit(taken.change, durably: durably) {
+        settle(taken.content)
+      } else {
+        pending.withLock { $0.dirty.append(taken.content) }
       }
+    }
+  }
+
+  /// False when it is to be tried again.
+  private func commit(_ change: CatalogChange, durably: Bool) -> Bool {
+    do {
+      try store.catalog.apply([change], durably: durably)
+      return true
+    } catch {
+      Log.error("the catalog \(error.kind == .invalid ? "refuses" : "cannot take") what was learned: \(error.message)")
+      // Extents make sense at all times: a content whose bytes the catalog does not have is never settled.
+      if case .extents = change { return false }
+      return error.kind == .invalid
+    }
+  }
+
+  /// The catalog has what is stored of it.
+  private func settle(_ content: Content) {
+    content.guarded.withLock { guarded in
+      guarded.isCommitting = false
+      guarded.isOverclaimed = false
     }
   }
 
@@ -265,6 +284,14 @@ final class Keeper: @unchecked Sendable {
   private func snapshot(
     _ content: Content, isDirty: Bool, syncing: Bool, _ now: Instant
   ) -> (change: CatalogChange?, isSynced: Bool)? {
+    // Its file could not be opened again: only the catalog is to be told.
+    let told = content.guarded.withLock { guarded -> CatalogChange? in
+      guard guarded.isOverclaimed, guarded.file == nil, !guarded.isFrozen else { return nil }
+      return guarded.generation.map {
+        .extents(generation: $0.id, stored: guarded.state.stored, synced: guarded.synced)
+      }
+    }
+    if let told { return (told, true) }
     let isFull = self.isFull
     let taken = content.guarded.withLock { guarded -> (Int64, ByteRangeSet, ServedFile, Bool)? in
       guard !guarded.isFrozen, let generation = guarded.generation, let file = guarded.file else { return nil }
@@ -274,8 +301,8 @@ final class Keeper: @unchecked Sendable {
       let isOld = guarded.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
       // At a limit what nobody has open is synced at once: only then it can be put away, and evicted.
       let isWanted = isFull && guarded.state.opens == 0
-      // The finisher syncs what it verifies, unless it was broken off.
-      let isHis = guarded.phase == .completing && !syncing
+      // The finisher syncs what it verifies, unless it was broken off. What waits for it may wait long.
+      let isHis = guarded.isFinishing && !syncing
       let isDue = !isHis && (syncing || isOld || isWanted || guarded.unsynced >= Self.syncBytes)
       return (generation.id, guarded.state.stored, file, isDue && guarded.unsynced > 0)
     }
@@ -285,7 +312,7 @@ final class Keeper: @unchecked Sendable {
       do {
         try partial.syncData()
         didSync = true
-        pending.withLock { $0.syncRefusal = Self.refusedSeconds }
+        syncSucceeded(content.key)
       } catch {
         file.distrust()  // at once: readers are on their way to it
         engine?.distrust(content, file, error)

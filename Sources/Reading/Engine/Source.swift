@@ -113,6 +113,10 @@ final class Source {
   var failure: (error: Errno, message: String)?
   /// Its own file takes no more, though the disk may: it goes on in memory until it is opened again.
   var cannotBeStored = false
+  /// Until when nothing of it is stored, though the disk may take others: its syncs fail, or the system was short of something.
+  var pausedUntil: Instant?
+  /// Whether its own file takes nothing now.
+  var isRefused: Bool { cannotBeStored || pausedUntil != nil }
   /// What went wrong last, also when it is tried again.
   var lastMessage: String?
   /// A generation that one response spoke of; a second must agree before it is believed.

@@ -77,6 +77,8 @@ public protocol ReplyPort: AnyObject, Sendable {
   func reply(_ ticket: Ticket, error: Errno)
   /// The name leads to another inode from now on: the kernel is to forget what it knew. Never blocks the caller.
   func invalidate(parent: Inode, name: String)
+  /// What the kernel has read of `inode` in `range` may be wrong: it is to ask again. Never blocks the caller.
+  func forgetPages(of inode: Inode, _ range: ByteRange)
 }
 
 /// Who asks.
