@@ -25,17 +25,22 @@ struct OpenedStore {
       try Self.refuseInside(request, store: path)
       let folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
       let catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
-      let library = try LibraryFolder(request.library ?? folder.defaultLibraryPath)
+      let libraryPath = request.library ?? folder.defaultLibraryPath
+      let library: LibraryFolder
+      do throws(StoreError) {
+        library = try LibraryFolder.open(libraryPath, for: catalog)
+      } catch {
+        // What its message advises, `mediafs verify`, is to look at this library.
+        Self.remember(request, store: folder.path, library: libraryPath, environment)
+        throw error
+      }
       access = StoreAccess(catalog: catalog, folder: folder, library: library)
       let bound = try Self.defaultMaximum(catalog, folder)
       maximumSize = request.maxSize ?? bound
       _ = try catalog.applyPendingExtensions()
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library)
       try ManifestImport.run(request, input: input, into: catalog)
-      Self.remember(
-        MountRecord(
-          mountpoint: request.mountpoint, store: folder.path, library: library.path, manifest: request.manifest),
-        environment)
+      Self.remember(request, store: folder.path, library: library.path, environment)
     } catch {
       throw .failed(error.message)
     }
@@ -43,7 +48,11 @@ struct OpenedStore {
 
   /// So that `mediafs status MOUNTPOINT` finds the store. A service's user may have no home to remember it in: it is served
   /// all the same.
-  private static func remember(_ record: MountRecord, _ environment: [String: String]) {
+  private static func remember(
+    _ request: MountRequest, store: String, library: String, _ environment: [String: String]
+  ) {
+    let record = MountRecord(
+      mountpoint: request.mountpoint, store: store, library: library, manifest: request.manifest)
     do throws(StoreError) {
       let registry = try MountRegistry(environment: environment, uid: geteuid())
       try registry.remember(record)

@@ -13,7 +13,9 @@ enum VerifyCommand {
       MOUNTPOINT   the mount; may be left out when only one is remembered
           --repair make the catalog forget what is wrong, so that it is fetched again;
                    remove partial files that belong to nothing; give damaged copies
-                   another name. No file of the library is ever deleted.
+                   another name. No file of the library is ever deleted. Look without it
+                   first: where the library's disk is not mounted, all copies count as
+                   gone and are forgotten.
       -h, --help   show this text
 
     Exit status: 0 all is well, 1 something was found (also when it was repaired) or

@@ -232,4 +232,40 @@ import Testing
       #expect(verified.succeeded, "\(verified.output)")
     }
   }
+
+  /// A library whose disk is not mounted: an empty folder, or none.
+  @Test(arguments: ["empty", "missing"]) func aLibraryWithoutItsDisk(_ what: String) throws {
+    try DamageFixture.lend { fixture in
+      let (store, library) = (fixture.store, fixture.store.library)
+      try Command.succeed(["mv", library, library + ".away"])
+      if what == "empty" { try Command.succeed(["mkdir", library]) }
+      #expect(try !store.start(), "mounted without the library's disk")
+      try store.waitForEnd()
+      #expect(store.errors.contains(library) && store.errors.contains("is its disk mounted?"), "\(store.errors)")
+      #expect(store.errors.contains("2 complete files"), "\(store.errors)")
+      if what == "empty" { try Command.succeed(["rmdir", library]) }  // nothing was put in it
+      #expect(access(library, F_OK) != 0)
+      // The disk is mounted: all is as it was.
+      try Command.succeed(["mv", library + ".away", library])
+      #expect(try store.verify().succeeded)
+      try fixture.start()
+      for name in [DamageFixture.whole, DamageFixture.sealed] { try fixture.expectRight(name) }
+      try store.unmount()
+      fixture.expectNothingSentTwice()
+      // It is gone for good: what is forgotten is fetched again.
+      try Command.succeed(["rm", "-r", library])
+      if what == "empty" { try Command.succeed(["mkdir", library]) }
+      let found = try store.verify()
+      #expect(found.status == 1 && found.output.contains("is its disk mounted?"), "\(found.output)\(found.errors)")
+      #expect(try !store.start(), "a look is no repair")
+      try store.waitForEnd()
+      #expect(try store.verify(["--repair"]).status == 1)
+      let repaired = try store.verify()
+      #expect(repaired.succeeded, "\(repaired.output)")
+      try fixture.start()
+      #expect(fixture.readAll().isEmpty)
+      try store.waitForCompletion([DamageFixture.whole, DamageFixture.sealed])
+      try store.unmount()
+    }
+  }
 }

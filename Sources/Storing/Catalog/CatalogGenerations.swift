@@ -42,6 +42,8 @@ private enum Queries {
     WHERE state <> 2 AND (key_high, key_low) > (?, ?) ORDER BY key_high, key_low LIMIT ?
     """)
   static let ids = SQL("SELECT id FROM generation WHERE id > ? ORDER BY id LIMIT ?")
+  static let latestCopies = SQL("\(columns) WHERE g.state = 1 ORDER BY g.used_at DESC, g.id DESC LIMIT ?")
+  static let copyCount = SQL("SELECT count(*) FROM generation WHERE state = 1")
   static let oldInode = SQL("SELECT entry, generation FROM old_inode WHERE inode = ?")
 }
 
@@ -111,6 +113,20 @@ extension Catalog {
       var ids: [Int64] = []
       while try statement.step() { ids.append(statement.integer(0)) }
       return ids
+    }
+  }
+
+  /// Up to `limit` copies in the library, those of the latest use. Looks at every generation.
+  func latestCopies(limit: Int) throws(StoreError) -> [LibraryCopy] {
+    try generations(Queries.latestCopies, Int64(limit)).compactMap(\.copy)
+  }
+
+  /// How many copies there are in the library. Looks at every generation.
+  func copyCount() throws(StoreError) -> Int64 {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.copyCount)
+      defer { statement.reset() }
+      return try statement.step() ? statement.integer(0) : 0
     }
   }
 

@@ -84,7 +84,8 @@ extension StoreVerification {
     let path = "\(libraryPath)/\(copy.path)"
     let name = try subject(generation, else: path)
     guard let library else {
-      find(.library, name, "the library \(libraryPath) is not there: is its disk mounted?")
+      find(
+        .library, name, "the library \(libraryPath) is not there: is its disk mounted?", repair: try drop(generation.id))
       return
     }
     let state: CopyState

@@ -9,7 +9,7 @@ import Manifest
 public struct StoreVerification {
   let catalog: Catalog
   let folder: StoreFolder
-  /// Nil when it is not there: nothing is said or repaired of the copies then.
+  /// Nil when it is not there: its copies are not either.
   let library: LibraryFolder?
   let libraryPath: String
   let repairs: Bool
@@ -54,6 +54,7 @@ public struct StoreVerification {
         .catalog, folder.catalogPath,
         "\(problem); move the catalog away and mount again: copies in the library stay, the rest is fetched again")
     }
+    if let reason = try LibraryFolder.isStrange(libraryPath, to: catalog) { find(.library, libraryPath, reason) }
     // Before a repair: what a crash cut short is finished, not taken for damage.
     if repairs, let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
     for (generation, path) in try catalog.placements() { placing[generation.id] = path }
