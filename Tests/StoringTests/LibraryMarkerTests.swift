@@ -34,7 +34,8 @@ import Testing
           copy = try FileDescriptor.open(library + "/" + path, O_RDONLY).status().copy(at: path)
         }
         try catalog.apply(
-          [.learned(record), .placed(generation: id, copy), .used(generation: id, at: Int64(number + 1))], durably: true)
+          [.learned(record), .placed(generation: id, copy), .used(generation: id, at: Int64(number + 1))], durably: true
+        )
       }
     }
 
@@ -132,7 +133,8 @@ import Testing
     try #require(lstat(fixture.marker, &before) == 0)
     _ = try fixture.open()
     var after = stat()
-    #expect(lstat(fixture.marker, &after) == 0 && after.isSame(as: before) && after.st_size == before.st_size, "\(what)")
+    #expect(
+      lstat(fixture.marker, &after) == 0 && after.isSame(as: before) && after.st_size == before.st_size, "\(what)")
     #expect(try fixture.catalog.remembered("library_id") == nil)
     unlink(fixture.library + "/a.mp4")
     try fixture.expectRefused(what)

@@ -55,8 +55,8 @@ extension LibraryFolder {
   /// How many copies are looked for where the marker does not tell.
   private static let mostLooked = 64
 
-  /// Opens the library for a mount, as ``init(_:)`` does, and marks it. Throws, and makes nothing, when it cannot be the one in
-  /// which the catalog's copies are: it has neither its marker nor any of them.
+  /// Opens the library for a mount, as ``init(_:)`` does, and marks it. Throws, and makes nothing, when it cannot be the
+  /// one in which the catalog's copies are: it has neither its marker nor any of them.
   ///
   /// To be called before anything is made of copies that are not there.
   public static func open(_ path: String, for catalog: Catalog) throws(StoreError) -> LibraryFolder {
@@ -79,7 +79,8 @@ extension LibraryFolder {
     let count = try catalog.copyCount()
     if count == 0 { return nil }
     let copies = count == 1 ? "the complete file" : "any of the \(count) complete files"
-    return "the library \(path) \(isThere ? "does not have" : "is not there, nor") \(copies) that the store knows in it: "
+    return
+      "the library \(path) \(isThere ? "does not have" : "is not there, nor") \(copies) that the store knows in it: "
       + "is its disk mounted? If it was moved, name its folder with --library; if its files are gone for good, "
       + "`mediafs verify --repair` makes the store forget them, and they are fetched again"
   }
@@ -97,8 +98,7 @@ extension LibraryFolder {
       try marker.write(in: Folder.open(path), mode: fileMode)
     } catch {
       // A library that is only read, or on a disk that is full, does without.
-      Log.warning(
-        "cannot write \(path)/\(LibraryMarker.name), by which the library is known again: \(error); its copies tell")
+      Log.warning("cannot mark the library as \(path)/\(LibraryMarker.name): \(error); its copies have to tell it")
       return
     }
     if let id = marker.id { try catalog.remember(Self.rememberedName, id) }

@@ -85,7 +85,8 @@ extension StoreVerification {
     let name = try subject(generation, else: path)
     guard let library else {
       find(
-        .library, name, "the library \(libraryPath) is not there: is its disk mounted?", repair: try drop(generation.id))
+        .library, name, "the library \(libraryPath) is not there: is its disk mounted?", repair: try drop(generation.id)
+      )
       return
     }
     let state: CopyState
