@@ -105,6 +105,8 @@ extension Engine {
     do {
       file = try PartialFile(in: store.folder, id: generation.id, create: false)
     } catch {
+      // Of too many open files nothing is learned of this one: its bytes are there still.
+      if error.errno.isPassing { throw error }
       Log.warning(
         "generation \(generation.id): its partial file is missing; \(generation.stored.count) bytes are fetched again")
       try forget(generation, except: ByteRangeSet())
