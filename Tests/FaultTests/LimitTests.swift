@@ -53,7 +53,9 @@ struct LimitTests {
       let (start, before) = (Instant.now, scene.origin.log.totals.bytesSent)
       sleep(seconds: 10)
       let rate = Double(scene.origin.log.totals.bytesSent - before) / Instant.now.seconds(since: start)
-      scene.expect(abs(rate - Double(limit)) < 0.15 * Double(limit), "\(Int(rate)) bytes a second, not \(limit)")
+      // Never more. Less only means that the machine has other work, or that hardly anything comes at all.
+      scene.expect(rate < 1.15 * Double(limit), "\(Int(rate)) bytes a second, more than \(limit)")
+      scene.expect(rate > 0.2 * Double(limit), "only \(Int(rate)) bytes a second of \(limit)")
       let read = progress.withLock { $0 }
       scene.expect(read.reduce(0, +) > 0, "nobody got anything: \(read)")
       scene.mount.end()
