@@ -1,5 +1,5 @@
-/* The least that a FUSE server can do which copies: one file, read from a descriptor, answered from a buffer. What the reads
- * of stored bytes are compared with.
+/* The least that a FUSE server can do which copies: one file, read from a descriptor, answered from a buffer. What the
+ * reads of stored bytes are compared with.
  *   cc -O2 -o copying copying.c $(pkg-config --cflags --libs fuse3)
  *   ./copying FILE MOUNTPOINT     shows MOUNTPOINT/film.mp4 until it is unmounted */
 #define FUSE_USE_VERSION 314
@@ -76,7 +76,8 @@ int main(int count, char **arguments) {
   char *mount[] = {"copying", "-o", "ro,max_read=131072,default_permissions,fsname=copying", NULL};
   struct fuse_args options = FUSE_ARGS_INIT(3, mount);
   struct fuse_session *session = fuse_session_new(&options, &operations, sizeof operations, NULL);
-  if (session == NULL || fuse_set_signal_handlers(session) != 0 || fuse_session_mount(session, arguments[2]) != 0) return 1;
+  if (session == NULL || fuse_set_signal_handlers(session) != 0) return 1;
+  if (fuse_session_mount(session, arguments[2]) != 0) return 1;
   struct fuse_loop_config *loop = fuse_loop_cfg_create();
   fuse_loop_cfg_set_clone_fd(loop, 0);
   int result = fuse_session_loop_mt(session, loop);

@@ -10,8 +10,8 @@ from typing import Callable, Optional
 @dataclass
 class Row:
     """One figure. `limit`: what physics allows. `goal`: the most (with `more`: the least) that the median may be, as a
-    multiple of the limit or of the system `of`; with `absolute`, or a limit of 0, as it is. With `tail` the 95th percentile
-    has to meet it too, with `worst` the worst sample."""
+    multiple of the limit or of the system `of`; with `absolute`, or a limit of 0, as it is. With `tail` the 95th
+    percentile has to meet it too, with `worst` the worst sample."""
     id: str
     title: str
     unit: str

@@ -46,8 +46,8 @@ static int number(const char *text) {
   return (int)value;
 }
 
-// What the caller's shell or service happens to have open is not to stay open with us, for days perhaps: a pipe that waits
-// for its end, a lock, a file of somebody with more rights.
+// What the caller's shell or service happens to have open is not to stay open with us, for days perhaps: a pipe that
+// waits for its end, a lock, a file of somebody with more rights.
 static void close_others(int options, int input) {
   const int low = input < 0 || options < input ? options : input;
   const int high = options > input ? options : input;

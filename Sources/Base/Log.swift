@@ -3,8 +3,8 @@ import Glibc
 
 /// Where the program says what it does: one line a message, to stderr or to a file.
 ///
-/// Any thread may log. What is logged must hold no secret: URLs go through ``redacted(url:)`` first, and header values and
-/// tokens are never logged at any level.
+/// Any thread may log. What is logged must hold no secret: URLs go through ``redacted(url:)`` first, and header values
+/// and tokens are never logged at any level.
 public enum Log {
   /// How much a message matters.
   public enum Level: Int, Comparable, Sendable {
@@ -32,7 +32,8 @@ public enum Log {
   /// Sets the least level that is written.
   public static func set(level: Level) { state.withLock { $0.level = level } }
 
-  /// Sends what follows to `descriptor`, which stays open as long as the process; `stamps` puts the time before each line.
+  /// Sends what follows to `descriptor`, which stays open as long as the process; `stamps` puts the time before each
+  /// line.
   public static func set(descriptor: Int32, stamps: Bool) {
     state.withLock {
       $0.descriptor = descriptor
@@ -61,7 +62,8 @@ public enum Log {
     }
     line += plain(message())
     line += "\n"
-    // One write a line, so that lines of several threads do not mix. A log that cannot be written has nowhere to say so.
+    // One write a line, so that lines of several threads do not mix. A log that cannot be written has nowhere to say
+    // so.
     line.withUTF8 { bytes in _ = Glibc.write(descriptor, bytes.baseAddress, bytes.count) }
   }
 
@@ -87,10 +89,11 @@ public enum Log {
     return String(decoding: text[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self) + ".\(thousandths) "
   }
 
-  /// A URL without what may be secret: userinfo, query and fragment are gone (`https://host/path`, `?…` where a query was).
+  /// A URL without what may be secret: userinfo, query and fragment are gone (`https://host/path`, `?…` where a query
+  /// was).
   ///
-  /// Made for bad URLs too, which are those that get into messages: what could be userinfo goes, also without a scheme and
-  /// with a slash in the password.
+  /// Made for bad URLs too, which are those that get into messages: what could be userinfo goes, also without a scheme
+  /// and with a slash in the password.
   public static func redacted(url: String) -> String {
     // By scalars: to a String, an `@` or `?` with a combining accent behind it is another character.
     var rest = url.unicodeScalars[...]

@@ -7,7 +7,8 @@ import Glibc
 public final class OwnedThread: Sendable {
   private let handle: pthread_t
 
-  /// Starts `body` on a new thread. `name` is cut to 15 bytes. All signals are blocked there: the main thread owns them.
+  /// Starts `body` on a new thread. `name` is cut to 15 bytes. All signals are blocked there: the main thread owns
+  /// them.
   public init(name: String, stackSize: Int = 512 << 10, _ body: @escaping @Sendable () -> Void) {
     let start = Unmanaged.passRetained(ThreadStart(name: name, body: body))  // released in `threadMain`, once
     var attributes = pthread_attr_t()

@@ -10,12 +10,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// Not F_OFD_SETLK and F_OFD_GETLK by name: <fcntl.h> shows them only under _GNU_SOURCE, which would change glibc types that
-// Swift sees through its own Glibc module. The numbers are the kernel's ABI (include/uapi/asm-generic/fcntl.h).
+// Not F_OFD_SETLK and F_OFD_GETLK by name: <fcntl.h> shows them only under _GNU_SOURCE, which would change glibc types
+// that Swift sees through its own Glibc module. The numbers are the kernel's ABI (include/uapi/asm-generic/fcntl.h).
 enum { storing_ofd_getlk = 36, storing_ofd_setlk = 37 };
 
-/// Takes an open file description lock (fcntl(2), F_OFD_SETLK) on the whole file, for writing, without waiting: 0, or -1 with
-/// EAGAIN or EACCES when another description has it.
+/// Takes an open file description lock (fcntl(2), F_OFD_SETLK) on the whole file, for writing, without waiting: 0, or
+/// -1 with EAGAIN or EACCES when another description has it.
 static inline int storing_lock(int fd) {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   return fcntl(fd, storing_ofd_setlk, &lock);

@@ -74,16 +74,16 @@ static inline bool cfuse_want_passthrough(struct fuse_conn_info *connection, uin
 #endif
 }
 
-/// Makes the open file `fd` a backing file of the mount behind `device`: its id, or a negated errno. By ioctl also where
-/// libfuse has a function: that one needs a request at hand, and prints its failures.
+/// Makes the open file `fd` a backing file of the mount behind `device`: its id, or a negated errno. By ioctl also
+/// where libfuse has a function: that one needs a request at hand, and prints its failures.
 static inline int cfuse_backing_open(int device, int fd) {
   struct cfuse_backing_map map = {.fd = fd};
   int id = ioctl(device, _IOW(229, 1, struct cfuse_backing_map), &map);
   return id > 0 ? id : id == 0 ? -EIO : -errno;
 }
 
-/// Forgets a backing id, for new opens; open handles go on with the file. 0, or a negated errno: for an id that is gone,
-/// as all are when the mount is.
+/// Forgets a backing id, for new opens; open handles go on with the file. 0, or a negated errno: for an id that is
+/// gone, as all are when the mount is.
 static inline int cfuse_backing_close(int device, int32_t id) {
   uint32_t number = (uint32_t)id;
   return ioctl(device, _IOW(229, 2, uint32_t), &number) == 0 ? 0 : -errno;

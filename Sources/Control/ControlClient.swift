@@ -3,7 +3,8 @@ import Glibc
 
 /// Asks a running server. One thread's own; every call waits, each for a bounded time.
 public final class ControlClient: StatusSource {
-  /// How long to wait for the next line of an answer, in seconds. A waiting fetch hears from the server five times a second.
+  /// How long to wait for the next line of an answer, in seconds. A waiting fetch hears from the server five times a
+  /// second.
   private static let answerTime = 60.0
   /// For `clear`, which frees disk blocks before it answers.
   private static let clearTime = 600.0
@@ -89,8 +90,8 @@ public final class ControlClient: StatusSource {
     }
   }
 
-  /// Asks for `paths` to be completed. Without `wait` it returns when the server has accepted that; with it, when nothing is
-  /// left to wait for. `report` hears how it goes, and says whether to wait on; the last report is returned.
+  /// Asks for `paths` to be completed. Without `wait` it returns when the server has accepted that; with it, when
+  /// nothing is left to wait for. `report` hears how it goes, and says whether to wait on; the last report is returned.
   @discardableResult
   public func fetch(
     _ paths: [String], wait: Bool, report: (FetchReport) -> Bool = { _ in true }

@@ -1,18 +1,20 @@
 /// What the control socket asks of the server.
 ///
-/// Called on control threads, several at once. Every call may wait for the disk, none for the network. Paths are normal:
-/// no leading, trailing or doubled slash, no `.` or `..`; the root is the empty path.
+/// Called on control threads, several at once. Every call may wait for the disk, none for the network. Paths are
+/// normal: no leading, trailing or doubled slash, no `.` or `..`; the root is the empty path.
 public protocol ControlHandler: AnyObject, Sendable, StatusSource {
-  /// Asks for all of the files at and below `paths` to be completed, now and over restarts; returns them. Files that are
-  /// complete or failed already are among them (failed ones are tried anew). `notFound` for a path that is not there: then nothing was begun.
+  /// Asks for all of the files at and below `paths` to be completed, now and over restarts; returns them. Files that
+  /// are complete or failed already are among them (failed ones are tried anew). `notFound` for a path that is not
+  /// there: then nothing was begun.
   func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget]
-  /// How far those are, in the same order. Asked every 200 ms while a client waits, for at most ``ControlLimits/polled``
-  /// targets at once.
+  /// How far those are, in the same order. Asked every 200 ms while a client waits, for at most
+  /// ``ControlLimits/polled`` targets at once.
   func progress(of targets: [FetchTarget]) -> [FetchProgress]
   /// Drops what is stored of the files at and below `paths` (nil: of all), completed copies too; a copy that a user
   /// changed is kept and reported.
   func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport
-  /// Asks the server to end: to unmount and save. Must only give the word and return, since the listener is stopped by it.
+  /// Asks the server to end: to unmount and save. Must only give the word and return, since the listener is stopped by
+  /// it.
   func stop()
 }
 

@@ -2,8 +2,9 @@ import Base
 
 /// One client's connection on the server's side: reads a request, answers it, reads the next. Owned by its thread.
 ///
-/// What comes is taken as hostile: every request is bounded, checked and made normal before the handler sees it. A request
-/// that is wrong gets an answer that says so, and ends the connection only when the next line cannot be found any more.
+/// What comes is taken as hostile: every request is bounded, checked and made normal before the handler sees it. A
+/// request that is wrong gets an answer that says so, and ends the connection only when the next line cannot be found
+/// any more.
 struct ControlSession {
   private let socket: ControlSocket
   private var lines: LineReader

@@ -14,8 +14,8 @@ public struct MountPath: Sendable, Equatable {
   /// Where `argument` points, when that is at or below one of `mountpoints` (absolute, without links); nil when it is
   /// elsewhere.
   ///
-  /// Links are followed as the kernel does, but nothing at or below a mountpoint is ever looked at: the server behind it
-  /// may be dead, and then a look would fail or hang. Inside, `..` only takes a component away.
+  /// Links are followed as the kernel does, but nothing at or below a mountpoint is ever looked at: the server behind
+  /// it may be dead, and then a look would fail or hang. Inside, `..` only takes a component away.
   ///
   /// - Parameters:
   ///   - folder: what a relative argument starts from: an absolute path.

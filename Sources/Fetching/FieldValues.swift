@@ -31,7 +31,8 @@ enum ContentRange: Equatable {
   }
 }
 
-/// An exbibyte, in bytes: more than any filesystem holds. A length beyond it is nonsense, and would overflow sums of offsets.
+/// An exbibyte, in bytes: more than any filesystem holds. A length beyond it is nonsense, and would overflow sums of
+/// offsets.
 let longestResource: Int64 = 1 << 60
 
 /// A number of ASCII digits alone; nil for anything else, a sign and an overflow included.
@@ -84,8 +85,8 @@ func retryAfter(_ text: String, now: Int64) -> Double? {
   return Double(min(max(date - now, 0), day))
 }
 
-/// A Content-Type's type and subtype in lower case; nil when there is none, or what stands there cannot be one (RFC 6838,
-/// section 4.2: at most 127 ASCII characters each).
+/// A Content-Type's type and subtype in lower case; nil when there is none, or what stands there cannot be one (RFC
+/// 6838, section 4.2: at most 127 ASCII characters each).
 func mediaType(_ text: String) -> String? {
   let type = trimmed(text.prefix { $0 != ";" && $0 != "," }).lowercased()
   return (1...255).contains(type.utf8.count) && type.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } ? type : nil

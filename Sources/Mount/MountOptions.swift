@@ -21,9 +21,9 @@ public struct MountOptions: Sendable {
   public var maxRead: Int
   /// The largest read-ahead window the kernel may use, in bytes. It never uses more than the mount's `read_ahead_kb`.
   public var maxReadahead: Int
-  /// How deep the mount is stacked on the filesystem of the complete copies, for reading those past the server where the
-  /// kernel allows it: 1 on an ordinary filesystem, 2 on one that is stacked itself (overlayfs), which costs that nothing
-  /// can be stacked on the mount any more; 0 never asks.
+  /// How deep the mount is stacked on the filesystem of the complete copies, for reading those past the server where
+  /// the kernel allows it: 1 on an ordinary filesystem, 2 on one that is stacked itself (overlayfs), which costs that
+  /// nothing can be stacked on the mount any more; 0 never asks.
   public var passthroughDepth: UInt32
 
   /// Those options; the ones left out are as measured in `docs/decisions`.

@@ -5,8 +5,8 @@ import Reading
 
 // A thread that owns nothing else: the kernel may hold a notification until a request on the same inode is answered.
 
-/// The names the kernel is to forget, and the bytes of files, each once however often it is asked for: never more than the
-/// tree has.
+/// The names the kernel is to forget, and the bytes of files, each once however often it is asked for: never more than
+/// the tree has.
 struct InvalidationQueue {
   struct Name: Hashable {
     var parent: Inode

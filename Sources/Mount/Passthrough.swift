@@ -87,8 +87,8 @@ func offersPassthrough(_ request: UnsafeRawBufferPointer) -> Bool {
   return flags & InitMessage.extended != 0 && more & InitMessage.passthrough != 0
 }
 
-/// Asks for passthrough in the reply to INIT, for a libfuse that has no interface for it. `depth`: 1 when the copies are
-/// on an ordinary filesystem, 2 when on a stacked one. False when the reply is not of the known kind.
+/// Asks for passthrough in the reply to INIT, for a libfuse that has no interface for it. `depth`: 1 when the copies
+/// are on an ordinary filesystem, 2 when on a stacked one. False when the reply is not of the known kind.
 func acceptPassthrough(in reply: UnsafeMutableRawBufferPointer, depth: UInt32) -> Bool {
   guard reply.count >= InitMessage.replyLength else { return false }
   func add(_ bits: UInt32, at offset: Int) {

@@ -8,11 +8,12 @@ import Reading
 /// C callbacks find it through libfuse's userdata; the operations are overridden by ``ServedSession``, as a C function
 /// cannot be generic. By itself it knows no operation (ENOSYS).
 ///
-/// Locks: `requests`, `invalidations`, `endings`, `openFiles`, `passthroughRefused`; none is held while another is taken, nor over a call that leaves the
-/// room.
+/// Locks: `requests`, `invalidations`, `endings`, `openFiles`, `passthroughRefused`; none is held while another is
+/// taken, nor over a call that leaves the room.
 class Session: ReplyPort, @unchecked Sendable {
   // @unchecked: `handle`, `isInitialised` and what says whether there is passthrough are written before a second thread
-  // exists (init, and the INIT request, which `run` handles alone); `descriptor` is a number. All else is constant or in a lock.
+  // exists (init, and the INIT request, which `run` handles alone); `descriptor` is a number. All else is constant or
+  // in a lock.
 
   let options: MountOptions
   let uid: uid_t

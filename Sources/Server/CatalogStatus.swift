@@ -6,7 +6,8 @@ import Storing
 
 /// The state of a mount's files as its store tells it: what `status` answers when no server runs.
 ///
-/// Every page is read anew from the catalog and nothing is kept between two, so a mount of any size takes the same memory.
+/// Every page is read anew from the catalog and nothing is kept between two, so a mount of any size takes the same
+/// memory.
 public struct CatalogStatus: StatusSource, Sendable {
   /// Asked for at once in a folder: enough to make a query cheap, little to ask in vain when folders come in between.
   private static let step = 64

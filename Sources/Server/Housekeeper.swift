@@ -2,8 +2,8 @@ import Base
 import CSystem
 import Glibc
 
-/// What has to be looked at now and then: whether the machine slept, whether an address it had is gone, whether the log is
-/// full. One thread, which wakes every few seconds and when the kernel says that addresses changed.
+/// What has to be looked at now and then: whether the machine slept, whether an address it had is gone, whether the log
+/// is full. One thread, which wakes every few seconds and when the kernel says that addresses changed.
 final class Housekeeper: Sendable {
   /// Often enough that a reader notices no sleep, and no more.
   private static let interval = 5.0
@@ -17,8 +17,8 @@ final class Housekeeper: Sendable {
   private let wake: FileDescriptor
   private let thread = Lock<OwnedThread?>(nil)
 
-  /// Starts it. `reconnect` is called when connections are likely to be dead, `everyRound` every few seconds; both on its
-  /// thread.
+  /// Starts it. `reconnect` is called when connections are likely to be dead, `everyRound` every few seconds; both on
+  /// its thread.
   init(
     reconnect: @escaping @Sendable () -> Void, everyRound: @escaping @Sendable () -> Void
   ) throws(ServerError) {

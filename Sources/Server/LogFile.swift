@@ -4,8 +4,9 @@ import Glibc
 
 /// The log file of a server in the background, bounded in size.
 ///
-/// It becomes the process's stderr, so that everything goes there: the log, and what the runtime says of a crash. Lines are
-/// appended whole, so that logrotate's `copytruncate` works as well. Methods may be called on any thread, one at a time.
+/// It becomes the process's stderr, so that everything goes there: the log, and what the runtime says of a crash. Lines
+/// are appended whole, so that logrotate's `copytruncate` works as well. Methods may be called on any thread, one at a
+/// time.
 public final class LogFile: Sendable {
   /// The size at which a file is put aside as `.1`, in bytes; two such files are the most there is.
   public static let limit: Int64 = 10 << 20
@@ -55,8 +56,8 @@ public final class LogFile: Sendable {
   }
 
   /// Puts the file aside as `PATH.1` (in place of an older one) if it has reached the limit, and goes on in a new one.
-  /// True if it did: the helper is to be told (``HelperLink/sendLog(_:)`` with STDERR_FILENO). To be called now and then,
-  /// after ``takeOver()``; a file that is not a regular one, or that cannot be moved, just goes on.
+  /// True if it did: the helper is to be told (``HelperLink/sendLog(_:)`` with STDERR_FILENO). To be called now and
+  /// then, after ``takeOver()``; a file that is not a regular one, or that cannot be moved, just goes on.
   public func rotateIfFull() throws(ServerError) -> Bool {
     var status = stat()
     guard fstat(target, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size >= limit else {

@@ -46,8 +46,8 @@ struct OpenedStore {
     }
   }
 
-  /// So that `mediafs status MOUNTPOINT` finds the store. A service's user may have no home to remember it in: it is served
-  /// all the same.
+  /// So that `mediafs status MOUNTPOINT` finds the store. A service's user may have no home to remember it in: it is
+  /// served all the same.
   private static func remember(
     _ request: MountRequest, store: String, library: String, _ environment: [String: String]
   ) {

@@ -1,11 +1,11 @@
 import Base
 import Glibc
 
-/// The kernel's read-ahead of a mount, raised where that is allowed (as root): fewer round trips to the server for what is
-/// stored. `max_read` keeps single READs small, so that a slow line's reader never waits for a whole window.
+/// The kernel's read-ahead of a mount, raised where that is allowed (as root): fewer round trips to the server for what
+/// is stored. `max_read` keeps single READs small, so that a slow line's reader never waits for a whole window.
 enum ReadAhead {
-  /// As much as two windows (the one that is read and the next) may cost a look that is no play: 512 KiB. 1024 would read
-  /// what is stored about a tenth faster, and fetch up to 2 MiB that a scan of a library never looks at.
+  /// As much as two windows (the one that is read and the next) may cost a look that is no play: 512 KiB. 1024 would
+  /// read what is stored about a tenth faster, and fetch up to 2 MiB that a scan of a library never looks at.
   private static let kibibytes = 256
 
   /// `device`: the mount's device number (minor; the major is 0). To be called once INIT was answered: the kernel then

@@ -141,7 +141,8 @@ enum MountCommand {
     return found
   }
 
-  /// Standard input in a file without a name, which the server reads with pread(2). Returns its descriptor, to be inherited.
+  /// Standard input in a file without a name, which the server reads with pread(2). Returns its descriptor, to be
+  /// inherited.
   private static func spoolStandardInput() throws(CommandError) -> Int32 {
     let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     var template = Array("\(folder)/mediafs.XXXXXX".utf8CString)

@@ -49,8 +49,8 @@ struct MountSelection {
 
   /// What `operands` name, mount by mount in the order of their first naming.
   ///
-  /// An operand is a path at or below a mountpoint; else, if it is relative, it is looked for in `base`, else in the only
-  /// mount that is remembered.
+  /// An operand is a path at or below a mountpoint; else, if it is relative, it is looked for in `base`, else in the
+  /// only mount that is remembered.
   func choose(_ operands: some Sequence<String>, in base: MountRecord? = nil) throws(CommandError) -> [Choice] {
     var choices: [Choice] = []
     for operand in operands {

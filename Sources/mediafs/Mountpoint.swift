@@ -42,8 +42,8 @@ struct Mountpoint {
     }
   }
 
-  /// The path without symbolic links. The last component is looked up in the mount table first: following it would ask a
-  /// filesystem that may be dead.
+  /// The path without symbolic links. The last component is looked up in the mount table first: following it would ask
+  /// a filesystem that may be dead.
   private static func resolve(_ absolute: String) throws(CommandError) -> String {
     let (folder, name) = Files.split(absolute)
     let parent = Files.canonicalWhereItExists(folder)

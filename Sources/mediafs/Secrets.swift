@@ -3,7 +3,8 @@ import Glibc
 
 /// Header fields on the command line, and keeping them out of the process list.
 enum Secrets {
-  /// The fields that a `--header` value names: `Name: value`, or `@FILE` with one such line each. No message shows a value.
+  /// The fields that a `--header` value names: `Name: value`, or `@FILE` with one such line each. No message shows a
+  /// value.
   static func headers(_ text: String) throws(CommandError) -> [HTTPHeader] {
     guard text.hasPrefix("@") else { return [try header(text, where: "--header")] }
     let path = String(text.dropFirst())

@@ -23,8 +23,8 @@ enum ServeCommand {
   }
 
   /// Header values and signed links are in this process's memory. Not dumpable, it leaves no core file with them, and
-  /// neither another process of the same user (a server for `user=NAME` may hold what only root's files had) nor a debugger
-  /// without privilege can read its memory or environment. root can.
+  /// neither another process of the same user (a server for `user=NAME` may hold what only root's files had) nor a
+  /// debugger without privilege can read its memory or environment. root can.
   private static func keepMemoryPrivate() {
     SystemCalls.keepMemoryPrivate()
   }

@@ -1,7 +1,8 @@
 import Base
 import Glibc
 
-/// A folder of mode 0700 in the system's folder for temporary files, removed with the files in it when its owner is gone.
+/// A folder of mode 0700 in the system's folder for temporary files, removed with the files in it when its owner is
+/// gone.
 struct TemporaryFolder: ~Copyable {
   /// Its absolute path.
   let path: String

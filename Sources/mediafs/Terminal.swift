@@ -3,7 +3,8 @@ import Glibc
 
 /// Standard output: collected and written in pieces; knows whether a person looks at it.
 ///
-/// A write that fails (a full disk, a closed descriptor) is remembered: a command that could not say what it had to say has failed.
+/// A write that fails (a full disk, a closed descriptor) is remembered: a command that could not say what it had to say
+/// has failed.
 final class Terminal {
   /// Whether standard output is a terminal that can move its cursor.
   let isInteractive: Bool

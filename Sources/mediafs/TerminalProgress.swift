@@ -1,8 +1,8 @@
 import Base
 import Control
 
-/// Shows how a fetch goes: on a terminal a few lines that are drawn anew (what is being fetched, and the whole); elsewhere
-/// a line for each file that is over, and one about the whole every ten seconds.
+/// Shows how a fetch goes: on a terminal a few lines that are drawn anew (what is being fetched, and the whole);
+/// elsewhere a line for each file that is over, and one about the whole every ten seconds.
 final class TerminalProgress {
   /// Files shown at once: what fits a small terminal beside a prompt.
   private static let rows = 8

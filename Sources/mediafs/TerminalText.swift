@@ -73,7 +73,8 @@ enum TerminalText {
   /// How many columns a terminal gives to `text`.
   static func width(_ text: String) -> Int { text.reduce(0) { $0 + width($1) } }
 
-  /// The wide blocks of Unicode's EastAsianWidth.txt, and emoji, take two columns; marks none, being part of a character.
+  /// The wide blocks of Unicode's EastAsianWidth.txt, and emoji, take two columns; marks none, being part of a
+  /// character.
   private static func width(_ character: Character) -> Int {
     guard let first = character.unicodeScalars.first else { return 0 }
     switch first.value {

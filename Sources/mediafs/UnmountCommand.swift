@@ -30,7 +30,8 @@ enum UnmountCommand {
     }
   }
 
-  /// The mountpoint as the mount table has it, and who owns the mount. Found in the table before it is touched: it may be dead.
+  /// The mountpoint as the mount table has it, and who owns the mount. Found in the table before it is touched: it may
+  /// be dead.
   private static func find(_ path: String) throws(CommandError) -> (mountpoint: String, owner: uid_t?) {
     let absolute = try Files.absolute(path)
     let (folder, name) = Files.split(absolute)

@@ -45,8 +45,8 @@ struct ControlFuzzTests {
     "1e400", "18446744073709551616", "\n", "\\ud800", "\u{301}", "\0", "\u{FEFF}", "\"paths\":", "\"all\":true,", "wait"
   )
 
-  /// A whole conversation at once, the peer's side then half closed: each line gets its answer, whatever it was, and no path
-  /// that leads out reaches the handler.
+  /// A whole conversation at once, the peer's side then half closed: each line gets its answer, whatever it was, and no
+  /// path that leads out reaches the handler.
   @Test func everyLineIsAnsweredAndNoPathLeadsOut() throws {
     let handler = Handler()
     var reached = 0

@@ -112,8 +112,8 @@ struct ResponseFuzzTests {
     }
   }
 
-  /// A field of thousands of lines, folded tens of thousands of times: read at a cost that grows with its length alone (a
-  /// cost that grows with both took 20 s here, in which every other transfer would have stood still).
+  /// A field of thousands of lines, folded tens of thousands of times: read at a cost that grows with its length alone
+  /// (a cost that grows with both took 20 s here, in which every other transfer would have stood still).
   @Test func manyFoldedLinesAreRead() {
     var fields = ResponseFields()
     func add(_ line: String) { Array(line.utf8).withUnsafeBytes { _ = fields.add(line: $0) } }

@@ -17,7 +17,8 @@ struct Answer {
 }
 
 extension Origin {
-  /// One request over a connection of its own that the origin is asked to close, read to the end (or `count` bytes of body).
+  /// One request over a connection of its own that the origin is asked to close, read to the end (or `count` bytes of
+  /// body).
   func ask(
     _ target: String, method: String = "GET", fields: [String] = [], count: Int = .max, timeout: Double = 10
   ) throws -> Answer {

@@ -49,8 +49,9 @@ import Testing
   }
 
   @Test func anotherUserIsRefused() throws {
-    // The socket's mode and the store's already keep others out; the check of the peer's user is a second lock. As root the
-    // first is opened and another user comes; as an ordinary user, who cannot become another, the owner is made another.
+    // The socket's mode and the store's already keep others out; the check of the peer's user is a second lock. As root
+    // the first is opened and another user comes; as an ordinary user, who cannot become another, the owner is made
+    // another.
     let isRoot = geteuid() == 0
     let folder = try TemporaryFolder()
     let handler = FakeServer()

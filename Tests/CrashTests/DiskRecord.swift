@@ -55,9 +55,9 @@ struct DiskChange: Sendable {
 
 /// What a power loss may leave of a store: everything that was synced, and of the rest what chance wants.
 ///
-/// A write of a file is durable with the next sync of that file. A name (made, renamed, removed) is durable with the next
-/// sync of a folder it is in; names that are not may be there or not, each for itself, but no later change of a name
-/// outlives an earlier one of it. A rename happens wholly or not at all, as on every journalling filesystem.
+/// A write of a file is durable with the next sync of that file. A name (made, renamed, removed) is durable with the
+/// next sync of a folder it is in; names that are not may be there or not, each for itself, but no later change of a
+/// name outlives an earlier one of it. A rename happens wholly or not at all, as on every journalling filesystem.
 struct PowerModel {
   /// What becomes of what was not synced.
   enum Loss: CaseIterable, Sendable {

@@ -1,4 +1,5 @@
 import Base
+import Foundation
 import Glibc
 import TestSupport
 import Testing
@@ -63,6 +64,40 @@ struct DescriptorTests {
         }
         scene.expect(isWhole, "\(number).bin stays unreadable")
       }
+    }
+  }
+
+  /// The soft limit of another process; the hard one stays.
+  private static func limit(_ process: Int32, to count: Int) throws {
+    try Command.succeed(["prlimit", "--pid", "\(process)", "--nofile=\(count):"])
+  }
+
+  @Test("a file that cannot be opened for want of descriptors keeps what is stored of it")
+  func shortageLosesNothing() async {
+    let never = ["--timeout", "10", "--continue=never"]
+    await onMount(size: 4 << 20, options: never) { scene in
+      let first = scene.read([ByteRange(0, 1 << 20)])
+      scene.expect(first?.bytes == 1 << 20, "the first mount: \(first.map { "\($0)" } ?? "")")
+      if let problem = try scene.mount.unmount() { scene.expect(false, problem) }
+      let again = try FaultMount(in: scene.stage.folder, manifest: scene.stage.manifest + "\n", options: never)
+      defer { again.end() }
+      let server = try again.server()
+      let before = try again.status(of: FaultStage.name).stored
+      scene.expect(before >= 1 << 20, "\(before) bytes are stored")
+      // From the lowest number that is free on: the next descriptor is one too many.
+      let used = Set(try FileManager.default.contentsOfDirectory(atPath: "/proc/\(server)/fd").compactMap { Int($0) })
+      try Self.limit(server, to: try #require((0...).first { !used.contains($0) }))
+      let file = again.file(FaultStage.name)
+      let failed = Reader.read(file, [ByteRange(0, 4096)], pattern: FaultStage.path)
+      scene.expect(failed.wrongAt == nil && failed.error != nil, "it was opened all the same: \(failed)")
+      try Self.limit(server, to: 1024)
+      let sent = scene.origin.log.totals.bytesSent
+      let well = Reader.read(file, [ByteRange(0, 1 << 20)], pattern: FaultStage.path)
+      scene.expect(well.bytes == 1 << 20 && well.wrongAt == nil, "\(well)")
+      let stored = try again.status(of: FaultStage.name).stored
+      scene.expect(stored >= before, "\(stored) bytes are stored, of \(before)")
+      scene.expect(scene.origin.log.totals.bytesSent == sent, "what was stored was fetched again")
+      if let problem = try again.unmount() { scene.expect(false, problem) }
     }
   }
 }

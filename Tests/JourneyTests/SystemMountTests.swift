@@ -3,8 +3,8 @@ import Glibc
 import TestSupport
 import Testing
 
-/// As a system mounts: mount(8) and fstab(5), through mount.mediafs, by root. In a mount namespace of its own, whose /sbin has
-/// the helper and whose /var/lib is empty: nothing of the machine is changed.
+/// As a system mounts: mount(8) and fstab(5), through mount.mediafs, by root. In a mount namespace of its own, whose
+/// /sbin has the helper and whose /var/lib is empty: nothing of the machine is changed.
 @Suite struct SystemMountTests {
   @Test func mountAndFstab() throws {
     guard TestUser.canSwitch else { return }  // mount(8) is root's

@@ -6,8 +6,8 @@ import Testing
 
 @testable import Mount
 
-/// A reader that does as it is told, line by line, and answers each line with one: `open`, `map`, `unmap`, `close` NAME,
-/// `check` NAME REFERENCE (all of it, and parts), `quit`.
+/// A reader that does as it is told, line by line, and answers each line with one: `open`, `map`, `unmap`, `close`
+/// NAME, `check` NAME REFERENCE (all of it, and parts), `quit`.
 private let obedientReader = """
   import mmap, os, random, sys
   files, maps = {}, {}

@@ -112,7 +112,8 @@ final class Bench {
     }
   }
 
-  /// One turn of every thread, `step` seconds later. Without `finishing` the finisher is held back, as by a long checksum.
+  /// One turn of every thread, `step` seconds later. Without `finishing` the finisher is held back, as by a long
+  /// checksum.
   func move(_ step: Double, finishing: Bool = true) {
     let now = time.withLock { time in
       time = time.adding(seconds: step)

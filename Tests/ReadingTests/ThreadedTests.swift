@@ -8,8 +8,8 @@ import Testing
 @testable import Reading
 @testable import Storing
 
-/// The reading room with all its threads: what the thread sanitizer looks at (`make tsan`). Whatever the order, bytes are
-/// right, each request is answered, and the end is tidy.
+/// The reading room with all its threads: what the thread sanitizer looks at (`make tsan`). Whatever the order, bytes
+/// are right, each request is answered, and the end is tidy.
 @Suite struct ThreadedTests {
   private static let size: Int64 = 3 << 20
   private static let names = (1...6).map { "\($0).mp4" }

@@ -20,7 +20,8 @@ import Testing
       catalog = try catalogs.open()
     }
 
-    /// Notes copies in the catalog, those of the later paths used later; puts a file in the library for each of `there`.
+    /// Notes copies in the catalog, those of the later paths used later; puts a file in the library for each of
+    /// `there`.
     func complete(_ paths: [String], there: [String]) throws {
       mkdir(library, 0o755)
       for (number, path) in paths.enumerated() {

@@ -2,7 +2,8 @@ import Glibc
 
 /// glibc functions that Swift's Glibc module leaves out, looked up at run time.
 ///
-/// Each was in glibc long before 2.36 (Debian 12), the oldest we run on; one that is missing ends the test run with its name.
+/// Each was in glibc long before 2.36 (Debian 12), the oldest we run on; one that is missing ends the test run with its
+/// name.
 enum GNUCalls {
   typealias Accept4 = @convention(c) (Int32, OpaquePointer?, OpaquePointer?, Int32) -> Int32
   typealias Pipe2 = @convention(c) (UnsafeMutablePointer<Int32>, Int32) -> Int32
@@ -36,8 +37,8 @@ enum GNUCalls {
 /// poll(2)'s "the peer will send no more", which Swift's Glibc module leaves out.
 let pollPeerClosed: Int16 = 0x2000
 
-/// Waits until one of `descriptors` has one of its events, or `deadline` (nanoseconds of CLOCK_BOOTTIME) passes. Returns
-/// what happened on each, in order; all zero at the deadline or when a signal came.
+/// Waits until one of `descriptors` has one of its events, or `deadline` (nanoseconds of CLOCK_BOOTTIME) passes.
+/// Returns what happened on each, in order; all zero at the deadline or when a signal came.
 func pollUntil(_ descriptors: [(Int32, Int16)], nanoseconds wait: Int64) -> [Int16] {
   var entries = descriptors.map { pollfd(fd: $0.0, events: $0.1, revents: 0) }
   let bounded = max(0, wait)
@@ -47,8 +48,8 @@ func pollUntil(_ descriptors: [(Int32, Int16)], nanoseconds wait: Int64) -> [Int
 }
 
 extension GNUCalls {
-  /// The environment as `NAME=value` lines. `environ` itself is a global variable that Swift 6 does not let us name; tests
-  /// that change the environment while others start processes are at fault in C just as well.
+  /// The environment as `NAME=value` lines. `environ` itself is a global variable that Swift 6 does not let us name;
+  /// tests that change the environment while others start processes are at fault in C just as well.
   static var environment: [String] {
     guard let address = dlsym(nil, "environ") else { return [] }
     // The type is that of `extern char **environ`.

@@ -12,8 +12,8 @@ public struct SeededRandom: RandomNumberGenerator, Sendable {
     state = seed
   }
 
-  /// The seed in the environment variable `name` (decimal, or hexadecimal with 0x), else a random one; printed either way,
-  /// with `what` uses it, so that a failure can be repeated.
+  /// The seed in the environment variable `name` (decimal, or hexadecimal with 0x), else a random one; printed either
+  /// way, with `what` uses it, so that a failure can be repeated.
   public static func fromEnvironment(_ name: String = "MEDIAFS_SEED", for what: String = #function) -> SeededRandom {
     var seed = UInt64.random(in: 0...UInt64.max)
     if let raw = getenv(name) {

@@ -30,7 +30,8 @@ public func waitUntil(
   }
 }
 
-/// Whether `condition` comes to hold within `timeout` seconds: for `#expect(eventually { … })`. Blocks the calling thread.
+/// Whether `condition` comes to hold within `timeout` seconds: for `#expect(eventually { … })`. Blocks the calling
+/// thread.
 public func eventually(timeout: Double = 10, interval: Double = 0.005, _ condition: () -> Bool) -> Bool {
   let deadline = Instant.now.adding(seconds: timeout)
   while !condition() {

@@ -94,8 +94,8 @@ final class Content: Sendable {
     var isCommitting = false
     /// Whether the finisher has it in its hands.
     var isFinishing = false
-    /// Whether the catalog claims more than is stored: a sync failed, and the catalog has not been told. Nothing may be written
-    /// until it is: behind a lost range that would look stored to whoever believes the claim.
+    /// Whether the catalog claims more than is stored: a sync failed, and the catalog has not been told. Nothing may be
+    /// written until it is: behind a lost range that would look stored to whoever believes the claim.
     var isOverclaimed = false
     /// Whether its file is being taken away: nothing may be written until that is done.
     var isFrozen = false

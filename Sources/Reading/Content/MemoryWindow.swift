@@ -41,7 +41,8 @@ struct MemoryWindow: Sendable {
     return true
   }
 
-  /// Gives up what nobody waits for, the oldest first, until there are no more than `most` bytes or nothing such is left.
+  /// Gives up what nobody waits for, the oldest first, until there are no more than `most` bytes or nothing such is
+  /// left.
   mutating func shrink(to most: Int64, keeping waited: [ByteRange]) {
     _ = makeRoom(for: 0, keeping: waited, most: most)
   }

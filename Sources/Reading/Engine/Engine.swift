@@ -6,9 +6,9 @@ import Storing
 
 /// Brings what readers wait for: plans, starts and follows transfers, stores what they bring and answers.
 ///
-/// Threads: FUSE threads park reads in a ``Content`` and post a ``Command``; everything under "the transfer thread's own" is
-/// touched by the thread that calls the ``TransferClient`` methods alone, so that planning needs no lock. The keeper commits,
-/// the finisher verifies and places, each on a thread of its own.
+/// Threads: FUSE threads park reads in a ``Content`` and post a ``Command``; everything under "the transfer thread's
+/// own" is touched by the thread that calls the ``TransferClient`` methods alone, so that planning needs no lock. The
+/// keeper commits, the finisher verifies and places, each on a thread of its own.
 final class Engine: @unchecked Sendable {
   // @unchecked: `port` and `service` are written once, before any thread starts; the transfer thread's own fields are
   // reached from its callbacks only; everything else is immutable or guards itself.
@@ -133,7 +133,8 @@ final class Engine: @unchecked Sendable {
 
   // MARK: The transfer thread
 
-  /// How often a resource with something going on is looked at, in seconds: fast enough for play-ahead to follow a reader.
+  /// How often a resource with something going on is looked at, in seconds: fast enough for play-ahead to follow a
+  /// reader.
   private static let tick = 0.05
   /// How often resources with nothing going on are put away.
   private static let sweep = 5.0
@@ -152,8 +153,8 @@ final class Engine: @unchecked Sendable {
     return nextTick
   }
 
-  /// A machine that slept, or a process that was stopped: nobody is judged by that time. Who knows of the network drops the
-  /// connections, a little later (``reconnect(_:)``).
+  /// A machine that slept, or a process that was stopped: nobody is judged by that time. Who knows of the network drops
+  /// the connections, a little later (``reconnect(_:)``).
   private func noticeGap(_ now: Instant) {
     defer { lastTurn = now }
     guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
@@ -174,7 +175,8 @@ final class Engine: @unchecked Sendable {
     for host in hosts.keys { hosts[host]?.forgetOutage() }
   }
 
-  /// The source of a content; made when there is none, taken over when the content is a newer object of the same resource.
+  /// The source of a content; made when there is none, taken over when the content is a newer object of the same
+  /// resource.
   func source(of content: Content) -> Source {
     if let source = sources[content.key] {
       let isCurrent = table.withLock { $0.current[content.key] === content }

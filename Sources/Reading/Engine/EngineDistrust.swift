@@ -3,10 +3,10 @@ import Storing
 
 /// What becomes of a partial file whose sync failed.
 ///
-/// Linux tells of a failed write-back once and may drop the pages: what was written since the last sync that succeeded may read
-/// as it should for a while, and as zeros later. It is fetched again, into the same file, through a new descriptor, so that
-/// the next sync speaks of what is written from now on. The kernel forgets what it read of that: a reader that came between
-/// the loss and the sync may have left zeros in the mount's page cache.
+/// Linux tells of a failed write-back once and may drop the pages: what was written since the last sync that succeeded
+/// may read as it should for a while, and as zeros later. It is fetched again, into the same file, through a new
+/// descriptor, so that the next sync speaks of what is written from now on. The kernel forgets what it read of that: a
+/// reader that came between the loss and the sync may have left zeros in the mount's page cache.
 extension Engine {
   /// Goes back to what is known to be on disk of a content whose `file` could not be synced. On the keeper's thread.
   func distrust(_ content: Content, _ file: ServedFile, _ error: Errno) {
@@ -94,8 +94,8 @@ extension Engine {
     }
   }
 
-  /// Takes away the file of which the catalog claims too much: should the server be killed before the catalog is told, a claim
-  /// without a file is found out at the next mount.
+  /// Takes away the file of which the catalog claims too much: should the server be killed before the catalog is told,
+  /// a claim without a file is found out at the next mount.
   private func withdraw(_ content: Content, _ id: Int64) {
     do throws(StoreError) {
       _ = try PartialFile.remove(id, in: store.folder)

@@ -5,7 +5,8 @@ import Storing
 
 /// What becomes of failures, stalls and readers that go.
 extension Engine {
-  /// A file that failed for good is asked for again when it is read so many seconds later, or at once when it is opened.
+  /// A file that failed for good is asked for again when it is read so many seconds later, or at once when it is
+  /// opened.
   private static let refusalSeconds = 5.0
   /// The kernel asks again for one page after a failed read-ahead: such reads are answered at once for so long.
   private static let stallSeconds = 1.0
@@ -72,8 +73,8 @@ extension Engine {
     failed(source, running, nonsense, now)
   }
 
-  /// The next mirror, at once, unless all of them have just been asked. Without a checksum another mirror's bytes are another
-  /// version: what is stored of this one is not given up for a hiccup.
+  /// The next mirror, at once, unless all of them have just been asked. Without a checksum another mirror's bytes are
+  /// another version: what is stored of this one is not given up for a hiccup.
   private func tryOtherMirror(_ source: Source) {
     guard source.mirrors.count > 1 else { return }
     let sticks = source.content.source.checksum == nil && source.generationMirror != nil && hasStored(source)
@@ -209,8 +210,8 @@ extension Engine {
     for read in reads { port.reply(read.ticket, error: .interrupted) }
   }
 
-  /// A transfer that brings nothing is ended and made anew: sooner when somebody waits. An origin that thinks long before its
-  /// first byte is given more time at each attempt, and as much as it is known to need.
+  /// A transfer that brings nothing is ended and made anew: sooner when somebody waits. An origin that thinks long
+  /// before its first byte is given more time at each attempt, and as much as it is known to need.
   private func dropStalled(_ source: Source, _ hasWaiters: Bool, _ now: Instant) {
     let most = max(10, options.timeout)
     let patience = hasWaiters ? max(2, min(10, options.timeout / 3)) : most
@@ -270,8 +271,8 @@ extension Source {
   var isWhole: Bool { content.guarded.withLock { $0.state.isWhole } }
 }
 
-/// Whether the thread `process` has ended: also when nobody has asked for its end yet (proc(5): state Z or X). False when it
-/// cannot be looked at.
+/// Whether the thread `process` has ended: also when nobody has asked for its end yet (proc(5): state Z or X). False
+/// when it cannot be looked at.
 private func hasEnded(_ process: Int32) -> Bool {
   if kill(process, 0) != 0 { return errno == ESRCH }
   guard let file = try? FileDescriptor.open("/proc/\(process)/stat", O_RDONLY) else { return false }  // another user's

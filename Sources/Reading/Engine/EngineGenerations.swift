@@ -14,8 +14,8 @@ extension Engine {
 
   /// How often a resource may give a new answer each time before it counts as a failure.
   private static let mostSuspects = 6
-  /// A version that was given up less than so many seconds ago needs more than one answer that agrees: two servers behind one
-  /// name may differ, and each change costs all that is stored.
+  /// A version that was given up less than so many seconds ago needs more than one answer that agrees: two servers
+  /// behind one name may differ, and each change costs all that is stored.
   private static let formerSeconds = 600.0
   private static let agreeingWhenFormer = 6
 
@@ -151,8 +151,8 @@ extension Engine {
     }
   }
 
-  /// A response that is not of the known generation. Believed when a second one agrees, its type fits, and no stored byte is
-  /// at stake until then.
+  /// A response that is not of the known generation. Believed when a second one agrees, its type fits, and no stored
+  /// byte is at stake until then.
   private func suspect(
     _ source: Source, _ found: GenerationCheck.Identity, _ known: GenerationCheck.Identity, _ running: Running,
     _ head: ResponseHead, _ now: Instant
@@ -234,12 +234,12 @@ extension Engine {
     }
   }
 
-  /// Answers an open of `inode` with ESTALE, and uncounts it, when its file has another inode under which it can be opened:
-  /// the kernel then looks the name up again.
+  /// Answers an open of `inode` with ESTALE, and uncounts it, when its file has another inode under which it can be
+  /// opened: the kernel then looks the name up again.
   ///
-  /// A copy that a user changed may have left its bytes in the page cache, under every inode of the resource: all get new
-  /// ones, for a new content. Else only this one is of no more use (its open handles read from a copy that is gone); who
-  /// reads the resource under another name goes on.
+  /// A copy that a user changed may have left its bytes in the page cache, under every inode of the resource: all get
+  /// new ones, for a new content. Else only this one is of no more use (its open handles read from a copy that is
+  /// gone); who reads the resource under another name goes on.
   func renew(_ content: Content, _ inode: Inode, _ ticket: Ticket) {
     let source = source(of: content)
     let (isOld, isTouched, generation) = content.guarded.withLock { guarded in

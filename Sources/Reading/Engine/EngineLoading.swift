@@ -5,8 +5,8 @@ import Storing
 
 /// From the catalog into memory.
 extension Engine {
-  /// The content behind an inode, loaded when it is not in memory. With `opening`, an open of it is counted at once, so that
-  /// it is not put away in between. ESTALE for a generation that another took the place of.
+  /// The content behind an inode, loaded when it is not in memory. With `opening`, an open of it is counted at once, so
+  /// that it is not put away in between. ESTALE for a generation that another took the place of.
   func content(of inode: Inode, opening: Bool = false) throws(Errno) -> Content {
     while true {
       let (there, departures) = inMemory(inode, opening: opening)

@@ -16,8 +16,8 @@ extension Engine {
     for start in inTurn(starts) { admit(start, now) }
   }
 
-  /// By purpose; within one each file in turn, and in it who has waited longest: so that each comes to its place also where
-  /// connections are few.
+  /// By purpose; within one each file in turn, and in it who has waited longest: so that each comes to its place also
+  /// where connections are few.
   private func inTurn(_ starts: [PendingStart]) -> [PendingStart] {
     if starts.count < 2 { return starts }
     let turns = starts.enumerated().map { (order: $0.offset, start: $0.element, last: $0.element.source.lastStart) }
@@ -128,8 +128,8 @@ extension Engine {
     return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
   }
 
-  /// Whether the end of a file is worth asking for, once: it was opened by something that is no looker, and has an end of
-  /// the kind that players look at.
+  /// Whether the end of a file is worth asking for, once: it was opened by something that is no looker, and has an end
+  /// of the kind that players look at.
   private func wantsTail(_ source: Source, _ input: PlanInput) -> Bool {
     guard !source.tailDone else { return false }
     guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return false }
@@ -143,8 +143,8 @@ extension Engine {
     return MediaKind.hasTail(source.content.path)
   }
 
-  /// Whether the reader of a run waits at another place of the file, or went on at one: it jumped, and what it read before
-  /// is not to be read ahead in its way.
+  /// Whether the reader of a run waits at another place of the file, or went on at one: it jumped, and what it read
+  /// before is not to be read ahead in its way.
   private func isElsewhere(_ run: ReaderRuns.Run, _ runs: ReaderRuns, _ parked: [ParkedRead]) -> Bool {
     if runs.wentOn(from: run) { return true }
     var isParked = false
@@ -157,8 +157,8 @@ extension Engine {
     return isParked
   }
 
-  /// Whether nobody waits for a parked read: its reader went on at another place, so that it is the kernel's read-ahead from
-  /// before. Not for long: another program may want the same pages, and the kernel does not tell.
+  /// Whether nobody waits for a parked read: its reader went on at another place, so that it is the kernel's read-ahead
+  /// from before. Not for long: another program may want the same pages, and the kernel does not tell.
   private func isLeft(_ read: ParkedRead, _ runs: ReaderRuns, _ now: Instant) -> Bool {
     guard now.seconds(since: read.asked) < Self.longestLeft, let run = runs.run(of: read.range) else { return false }
     return runs.wentOn(from: run)

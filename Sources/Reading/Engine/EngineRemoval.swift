@@ -3,8 +3,8 @@ import Glibc
 import Manifest
 import Storing
 
-/// Taking stored bytes away: always the catalog first, durably, then the file. On the keeper's thread, with the content frozen
-/// or not in memory.
+/// Taking stored bytes away: always the catalog first, durably, then the file. On the keeper's thread, with the content
+/// frozen or not in memory.
 extension Content.Guarded {
   /// Whether it is stored in part and nobody has it open or waits for it.
   var isIdle: Bool { state.opens == 0 && !state.hasWaiters && phase == .partial && !isFrozen && !isAway }

@@ -46,8 +46,8 @@ extension Engine {
   /// The most unfinished files in memory, of those that may be put away: each has its partial file open.
   static let mostUnfinished = 256
 
-  /// Looks for more unfinished files where few are under way. Behind an origin that does not answer they pile up: then what
-  /// is stuck makes room, and has its turn again when the list has come to its end.
+  /// Looks for more unfinished files where few are under way. Behind an origin that does not answer they pile up: then
+  /// what is stuck makes room, and has its turn again when the list has come to its end.
   func resumeNext(_ now: Instant) {
     let isRoom = sources.values.count { isUnderWay($0) } < Self.resumed
     if isRoom { resuming.beginRound(now) }
@@ -70,8 +70,8 @@ extension Engine {
     source.continues && source.failure == nil && !isFailing(source)
   }
 
-  /// Whether nothing comes of it for now, and the list of unfinished files has it. Not what a user asked for by name, nor what
-  /// an origin named a time for: of that the list does not tell.
+  /// Whether nothing comes of it for now, and the list of unfinished files has it. Not what a user asked for by name,
+  /// nor what an origin named a time for: of that the list does not tell.
   private func isStuck(_ source: Source, _ now: Instant) -> Bool {
     guard source.continues, !source.isRequested, isFailing(source) else { return false }
     if source.retry.isAsked, !source.retry.permits(now, readerWaits: false) { return false }

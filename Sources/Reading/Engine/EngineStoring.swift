@@ -2,9 +2,11 @@ import Base
 import Fetching
 import Storing
 
-/// From bytes that came to answered reads: into the partial file or, when the store takes no more, into memory for a while.
+/// From bytes that came to answered reads: into the partial file or, when the store takes no more, into memory for a
+/// while.
 extension Engine {
-  /// Puts what is not here yet where it belongs and answers the reads that are whole with it. False when it cannot be kept.
+  /// Puts what is not here yet where it belongs and answers the reads that are whole with it. False when it cannot be
+  /// kept.
   func land(_ bytes: UnsafeRawBufferPointer, at start: Int64, _ source: Source) -> Bool {
     let content = source.content
     let whole = ByteRange(at: start, count: Int64(bytes.count))
@@ -44,8 +46,8 @@ extension Engine {
     isFull || source.isRefused || source.content.guarded.withLock { $0.isOverclaimed }
   }
 
-  /// Opens the partial file of a content that has none open: it could not be opened before. nil when its bytes are being taken
-  /// away.
+  /// Opens the partial file of a content that has none open: it could not be opened before. nil when its bytes are
+  /// being taken away.
   private func openAgain(_ content: Content) throws(Errno) -> ServedFile? {
     guard let id = content.guarded.withLock({ $0.generation?.id }) else { return nil }
     let opened: ServedFile
@@ -62,8 +64,8 @@ extension Engine {
     }
   }
 
-  /// Bytes were written: answers the reads that are whole with them. False when `file` is not the content's any more: then
-  /// nothing is stored.
+  /// Bytes were written: answers the reads that are whole with them. False when `file` is not the content's any more:
+  /// then nothing is stored.
   func stored(
     _ bytes: UnsafeRawBufferPointer, at offset: Int64, in file: ServedFile, _ source: Source
   ) -> Bool {
@@ -92,8 +94,9 @@ extension Engine {
     return true
   }
 
-  /// A write failed, or the file could not be opened: what is read goes on in memory. Where the error speaks of the disk, of
-  /// every file, until there is room; where it passes, for a while; else of this one, until it is opened again.
+  /// A write failed, or the file could not be opened: what is read goes on in memory. Where the error speaks of the
+  /// disk, of every file, until there is room; where it passes, for a while; else of this one, until it is opened
+  /// again.
   func cannotStore(_ source: Source, _ error: Errno) {
     let advice: String
     if error.isOfDisk {

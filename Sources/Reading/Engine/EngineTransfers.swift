@@ -122,8 +122,8 @@ extension Engine: TransferClient {
     return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(source, now)
   }
 
-  /// Whether a body that can only be had from its start is to go on. Breaking it off means all of it anew for the next read,
-  /// and a reader waits only now and then: whoever has it open, or read of it just now, is still reading.
+  /// Whether a body that can only be had from its start is to go on. Breaking it off means all of it anew for the next
+  /// read, and a reader waits only now and then: whoever has it open, or read of it just now, is still reading.
   private func isWorthGoingOn(_ source: Source, _ now: Instant) -> Bool {
     if source.continues { return true }
     let (waits, readers) = source.content.guarded.withLock { guarded in
@@ -135,7 +135,8 @@ extension Engine: TransferClient {
     return waits || readers.contains { !isLooker($0, source) }
   }
 
-  /// Without validators a body that begins anew may be another one: where it was stored before, it must be the same (P1).
+  /// Without validators a body that begins anew may be another one: where it was stored before, it must be the same
+  /// (P1).
   private func agrees(
     _ bytes: UnsafeRawBufferPointer, at start: Int64, _ source: Source, _ running: Running
   ) -> Bool {

@@ -4,7 +4,8 @@ import Storing
 
 /// Verifies what is whole and places it in the library: a thread of its own, since hashing a film takes long.
 ///
-/// Order (P6): sync, length and checksum, a durable intent, rename, sync of the folders, commit. Only then is it complete.
+/// Order (P6): sync, length and checksum, a durable intent, rename, sync of the folders, commit. Only then is it
+/// complete.
 final class Finisher: @unchecked Sendable {
   // @unchecked: `engine` is written once, before the thread starts; the rest is immutable or guards itself.
   private struct Queue: Sendable {

@@ -15,7 +15,8 @@ struct HostState {
   var line = LineEstimate()
   /// Transfers under way.
   private(set) var active = 0
-  /// When so many transfers and one more were last under way at once, by their number: as many connections are open still.
+  /// When so many transfers and one more were last under way at once, by their number: as many connections are open
+  /// still.
   private var lastWith: [Instant] = []
   /// Of those, the ones that nobody waits for.
   private(set) var background = 0
@@ -25,8 +26,8 @@ struct HostState {
   var continued: Int64 = 0
   /// Resources with a waiting reader.
   var waiting = 0
-  /// When a reader waited last: what comes behind it is likely to be wanted next, so that continuations stand back a little
-  /// longer than the wait itself.
+  /// When a reader waited last: what comes behind it is likely to be wanted next, so that continuations stand back a
+  /// little longer than the wait itself.
   var lastWait: Instant?
   /// The most connections.
   private let connections: Int
@@ -36,8 +37,8 @@ struct HostState {
   private(set) var most: Int
   /// `most`, as the origin's 429 and 503 shrank it.
   private(set) var limit: Int
-  /// Requests in a row, of whatever file, that nothing answered: a hundred files that wait for an origin to come back ask
-  /// it with the pauses of one.
+  /// Requests in a row, of whatever file, that nothing answered: a hundred files that wait for an origin to come back
+  /// ask it with the pauses of one.
   private(set) var outage = Retry()
   private var lastAnswer: Instant?
 
@@ -75,8 +76,8 @@ struct HostState {
     if isCut, !isMultiplexed, let last = lastWith.indices.last, last >= active { lastWith.removeLast() }
   }
 
-  /// How many connections are open: those in use, and those that were of late. Servers close idle ones, some after a few
-  /// seconds (5 s is Apache's default).
+  /// How many connections are open: those in use, and those that were of late. Servers close idle ones, some after a
+  /// few seconds (5 s is Apache's default).
   func openConnections(now: Instant) -> Int {
     if isMultiplexed { return .max }
     return max(active, lastWith.lastIndex { now.seconds(since: $0) < Self.keptSeconds }.map { $0 + 1 } ?? 0)
@@ -136,8 +137,8 @@ struct HostState {
   /// The network changed: what was away may be there.
   mutating func forgetOutage() { outage.progressed() }
 
-  /// Of HTTP/2 the streams of one connection are counted, else connections. What answers under one name may change; what it
-  /// said of too much stays.
+  /// Of HTTP/2 the streams of one connection are counted, else connections. What answers under one name may change;
+  /// what it said of too much stays.
   mutating func speaks(httpVersion: Int) {
     if isMultiplexed == (httpVersion == 20) { return }
     isMultiplexed.toggle()

@@ -5,11 +5,11 @@ import Storing
 
 /// Commits what is stored, each second, and makes room: one thread, the only one that commits extents.
 ///
-/// Order of a commit: changes that were recorded, then the extents of every content that grew. Extents are believed in this
-/// boot only until an fdatasync of their file, each 256 MiB or 30 s (docs/STORE-FORMAT.md).
+/// Order of a commit: changes that were recorded, then the extents of every content that grew. Extents are believed in
+/// this boot only until an fdatasync of their file, each 256 MiB or 30 s (docs/STORE-FORMAT.md).
 final class Keeper: @unchecked Sendable {
-  // @unchecked: `engine` is written once, before the thread starts; `unsynced` and the checks' times are the thread's own;
-  // the rest is immutable or guards itself.
+  // @unchecked: `engine` is written once, before the thread starts; `unsynced` and the checks' times are the thread's
+  // own; the rest is immutable or guards itself.
 
   /// A commit follows the first change after so many seconds: the most that a kill can cost.
   static let interval = 1.0
@@ -109,7 +109,8 @@ final class Keeper: @unchecked Sendable {
     signal.raise()
   }
 
-  /// Returns when what was recorded before is in the catalog (not durably), or after two seconds. Not on the keeper's thread.
+  /// Returns when what was recorded before is in the catalog (not durably), or after two seconds. Not on the keeper's
+  /// thread.
   func flush() {
     let done = Signal()
     perform { [self] in
@@ -126,7 +127,8 @@ final class Keeper: @unchecked Sendable {
     signal.raise()
   }
 
-  /// The disk lost what was written of a resource: for a while nothing of it is stored, and for longer each time. Until when.
+  /// The disk lost what was written of a resource: for a while nothing of it is stored, and for longer each time. Until
+  /// when.
   func syncFailed(_ key: ResourceKey) -> Instant {
     let now = clock.now
     return pending.withLock { pending in
@@ -264,8 +266,8 @@ final class Keeper: @unchecked Sendable {
     }
   }
 
-  /// After the last commit: these it did not take. Where the catalog claims what the disk lost, the file goes: a claim without a file is found out
-  /// at the next mount.
+  /// After the last commit: these it did not take. Where the catalog claims what the disk lost, the file goes: a claim
+  /// without a file is found out at the next mount.
   private func disclaim(_ contents: [Content]) {
     for content in contents {
       let id = content.guarded.withLock { $0.isOverclaimed ? $0.generation?.id : nil }
@@ -339,8 +341,8 @@ final class Keeper: @unchecked Sendable {
     return (change, isSynced)
   }
 
-  /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first, never one
-  /// that is open, waited for or being fetched.
+  /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first,
+  /// never one that is open, waited for or being fetched.
   private func makeRoom(_ now: Instant) {
     guard now >= nextSpaceCheck, let engine else { return }
     nextSpaceCheck = now.adding(seconds: Self.spaceInterval)

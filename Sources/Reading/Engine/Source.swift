@@ -74,8 +74,8 @@ struct ProgressRing {
 enum RangeSupport: Equatable {
   /// It does, as far as is known.
   case assumed
-  /// It answered with the whole. It is asked for a range all the same, one at a time: a range that comes after all is worth
-  /// much, and the whole comes no later.
+  /// It answered with the whole. It is asked for a range all the same, one at a time: a range that comes after all is
+  /// worth much, and the whole comes no later.
   case ignored
   /// It answered with what cannot be used. Until that time it is asked for the whole.
   case unusable(until: Instant)
@@ -95,8 +95,8 @@ final class Source {
   var omitsIfRange = false
   /// Answers in a row that could not be used.
   var unusable = 0
-  /// Transfers in a row that brought bytes and none that was missing: an origin without ranges that breaks off at the same
-  /// place each time. What they bring is no progress.
+  /// Transfers in a row that brought bytes and none that was missing: an origin without ranges that breaks off at the
+  /// same place each time. What they bring is no progress.
   var fruitless = 0
   /// Bytes that were stored so far in this mount.
   var freshBytes: Int64 = 0
@@ -113,7 +113,8 @@ final class Source {
   var failure: (error: Errno, message: String)?
   /// Its own file takes no more, though the disk may: it goes on in memory until it is opened again.
   var cannotBeStored = false
-  /// Until when nothing of it is stored, though the disk may take others: its syncs fail, or the system was short of something.
+  /// Until when nothing of it is stored, though the disk may take others: its syncs fail, or the system was short of
+  /// something.
   var pausedUntil: Instant?
   /// Whether its own file takes nothing now.
   var isRefused: Bool { cannotBeStored || pausedUntil != nil }
@@ -170,8 +171,8 @@ final class Source {
     cutBytes += Planner.lost(byCutting: running.active, input)
   }
 
-  /// Bytes that were asked for in windows and have not come yet. What is silent for longer than `patience` seconds may never
-  /// come: it takes nothing from others.
+  /// Bytes that were asked for in windows and have not come yet. What is silent for longer than `patience` seconds may
+  /// never come: it takes nothing from others.
   func outstanding(_ now: Instant, patience: Double) -> Int64 {
     transfers.reduce(0) { sum, running in
       if running.active.isStream || running.active.end == .max { return sum }

@@ -1,7 +1,8 @@
 import Base
 import Manifest
 
-/// The contents that are in memory: those that are open, waited for, or being fetched. Everything else is in the catalog.
+/// The contents that are in memory: those that are open, waited for, or being fetched. Everything else is in the
+/// catalog.
 struct Table: Sendable {
   /// By inode: several inodes (entries of one resource) may share a content.
   var contents: [Inode: Content] = [:]

@@ -3,8 +3,8 @@ import Fetching
 
 /// What the reading room needs of whoever brings bytes: declared here, fulfilled by the fetching room, faked by tests.
 ///
-/// Implementations call their ``TransferClient`` on one thread of their own; `start` and `cancel` are only called there,
-/// from within such a call.
+/// Implementations call their ``TransferClient`` on one thread of their own; `start` and `cancel` are only called
+/// there, from within such a call.
 public protocol TransferService: AnyObject, Sendable {
   /// Begins a transfer. Its client hears of it until `ended`, also when it cannot even start.
   func start(_ request: TransferRequest)

@@ -71,7 +71,8 @@ public protocol ReplyPort: AnyObject, Sendable {
   func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer)
   /// Answers a parked stat.
   func reply(_ ticket: Ticket, attributes: Attributes)
-  /// Answers a parked open. `inode` is the file's. False when the kernel does not want it any more: no release will come.
+  /// Answers a parked open. `inode` is the file's. False when the kernel does not want it any more: no release will
+  /// come.
   func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool
   /// Answers any parked request with an error.
   func reply(_ ticket: Ticket, error: Errno)

@@ -1,11 +1,12 @@
 import Base
 import Storing
 
-/// Finds the sizes of a folder's files ahead of `ls -l`, a file manager or a scanner, which stat every name one after the other.
+/// Finds the sizes of a folder's files ahead of `ls -l`, a file manager or a scanner, which stat every name one after
+/// the other.
 ///
-/// A lone stat is left alone. From the second unknown one in a folder within two seconds on, the next siblings in the listing's
-/// order are probed side by side, a bounded number ahead of the stats: a folder of a million files is not probed whole
-/// because someone looked at two of them.
+/// A lone stat is left alone. From the second unknown one in a folder within two seconds on, the next siblings in the
+/// listing's order are probed side by side, a bounded number ahead of the stats: a folder of a million files is not
+/// probed whole because someone looked at two of them.
 final class SiblingProbe: Sendable {
   private struct Folder: Sendable {
     var last: Instant

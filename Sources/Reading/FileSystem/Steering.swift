@@ -6,7 +6,8 @@ import Storing
 extension MediaFileSystem {
   /// Completes these files, now and over restarts; whatever of them failed is tried again.
   public func fetch(_ inodes: [Inode]) {
-    // On the keeper's thread: a folder of many files is loaded there, a few milliseconds each, without holding up a client.
+    // On the keeper's thread: a folder of many files is loaded there, a few milliseconds each, without holding up a
+    // client.
     engine.keeper.perform { [engine] in
       for inode in inodes {
         do throws(Errno) {
@@ -26,11 +27,12 @@ extension MediaFileSystem {
     }
   }
 
-  /// Brings the catalog up to date with what is known: for who asks it and not the files in memory. Blocks for the disk.
+  /// Brings the catalog up to date with what is known: for who asks it and not the files in memory. Blocks for the
+  /// disk.
   public func commit() { engine.keeper.flush() }
 
-  /// Drops what is stored of a file, its completed copy too, and returns when that is done. False when nothing was stored.
-  /// Blocks for the disk: not for a thread that serves the kernel.
+  /// Drops what is stored of a file, its completed copy too, and returns when that is done. False when nothing was
+  /// stored. Blocks for the disk: not for a thread that serves the kernel.
   public func clear(_ node: Node) throws(Errno) -> Bool {
     let generation = try engine.io { () throws(StoreError) in try store.catalog.generation(current: node.key) }
     let isInMemory = engine.table.withLock { $0.current[node.key] != nil }

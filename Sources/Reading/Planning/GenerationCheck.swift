@@ -31,8 +31,8 @@ enum GenerationCheck {
 
   /// Compares what a head says with what is known.
   ///
-  /// A length that both tell must agree. Then the strong tag decides when both have one; else Last-Modified with the length;
-  /// else a weak tag; with no validator in common, the length is all there is.
+  /// A length that both tell must agree. Then the strong tag decides when both have one; else Last-Modified with the
+  /// length; else a weak tag; with no validator in common, the length is all there is.
   static func compare(_ head: Identity, with known: Identity) -> Verdict {
     if let size = head.size, let knownSize = known.size, size != knownSize { return .different }
     if let tag = head.validators.strongETag, let knownTag = known.validators.strongETag {
@@ -49,8 +49,8 @@ enum GenerationCheck {
     return head.size == nil || known.size == nil || head.size == known.size ? .same : .different
   }
 
-  /// Whether a resource of the `old` type can turn into one of the `new`: a page of HTML where media was is a captive portal,
-  /// not a new version.
+  /// Whether a resource of the `old` type can turn into one of the `new`: a page of HTML where media was is a captive
+  /// portal, not a new version.
   static func compatible(_ old: String?, _ new: String?) -> Bool {
     guard let old, let new, old != new else { return true }
     let oldPage = isPage(old)
@@ -60,10 +60,11 @@ enum GenerationCheck {
 
   static func isPage(_ type: String) -> Bool { type == "text/html" || type == "application/xhtml+xml" }
 
-  /// The value for If-Range of a known generation: a strong tag, else a date; a weak tag may not be used (RFC 9110, 13.1.5).
+  /// The value for If-Range of a known generation: a strong tag, else a date; a weak tag may not be used (RFC 9110,
+  /// 13.1.5).
   ///
-  /// A date counts as strong only when it lies well before the response that gave it; without that response's own date at
-  /// hand, the length is compared as well by ``compare(_:with:)``.
+  /// A date counts as strong only when it lies well before the response that gave it; without that response's own date
+  /// at hand, the length is compared as well by ``compare(_:with:)``.
   static func ifRange(for validators: Validators) -> String? {
     if let tag = validators.strongETag { return tag }
     return validators.lastModified.map(HTTPDate.format)

@@ -3,14 +3,14 @@ import Base
 /// How many windows a waiting reader's file has under way at once: pure.
 ///
 /// Most lines are filled by two connections. An origin that holds each connection back needs more: while a reader takes
-/// all that comes, the number is doubled as long as that brings a fifth more, and goes back to the last number that did when
-/// it does not. After a while it is tried again, first with half as many, which are kept if they bring the same: lines
-/// change, what a line brings while it is just being filled says little, and every lane takes its share from other readers.
-/// An origin that says "too many" halves the number.
+/// all that comes, the number is doubled as long as that brings a fifth more, and goes back to the last number that did
+/// when it does not. After a while it is tried again, first with half as many, which are kept if they bring the same:
+/// lines change, what a line brings while it is just being filled says little, and every lane takes its share from
+/// other readers. An origin that says "too many" halves the number.
 struct LaneControl: Sendable, Equatable {
   static let least = 2
-  /// Bytes in sequence that a reader must have read before more lanes are tried: a trial on a full line is a risk to a player
-  /// that has just begun.
+  /// Bytes in sequence that a reader must have read before more lanes are tried: a trial on a full line is a risk to a
+  /// player that has just begun.
   static let provenLength: Int64 = 4 << 20
   static let most = 16
   /// What a step up must bring to be kept, and what one down must leave.

@@ -2,10 +2,11 @@ import Base
 
 /// What is known of the line to one origin: its round trip and what it brings.
 ///
-/// The rate is taken over the time in which bytes were on their way: while windows are asked for one after the other, the line
-/// waits for requests too, and an estimate that counted that time would shrink the windows, and so itself.
+/// The rate is taken over the time in which bytes were on their way: while windows are asked for one after the other,
+/// the line waits for requests too, and an estimate that counted that time would shrink the windows, and so itself.
 struct LineEstimate: Sendable {
-  /// Assumed until measured: a fast home line to a near origin. Too small a rate only costs the first windows some size.
+  /// Assumed until measured: a fast home line to a near origin. Too small a rate only costs the first windows some
+  /// size.
   private static let assumedRate = 4e6
   private static let assumedRoundTrip = 0.1
   /// How long a slice is over which the rate is taken.

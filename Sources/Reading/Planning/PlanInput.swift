@@ -25,7 +25,8 @@ struct ActiveTransfer: Sendable {
   var purpose: Purpose
   /// Bytes a second of late, nil before its first bytes.
   var rate: Double?
-  /// A body from the start to the end of the resource: the origin knows no ranges, so that it cannot be had again in part.
+  /// A body from the start to the end of the resource: the origin knows no ranges, so that it cannot be had again in
+  /// part.
   var isStream = false
 
   /// What it still brings.

@@ -4,23 +4,25 @@ import Fetching
 /// Decides what to ask an origin for, for one resource: pure, so that tests are lists of input -> steps.
 ///
 /// The way of a plan:
-/// 1. Each run of parked reads is one demand: its lowest missing byte (the rest of the run is the kernel's read-ahead). If a
-///    transfer reaches that byte sooner than a new request would answer, wait for it. Else ask at the hole; a transfer that
-///    would bring the same byte later is ended, so that no byte comes twice.
-/// 2. Each reader gets play-ahead, the more the longer it has read in sequence, so that a look stays cheap and a player or a
-///    copy soon has the whole line. Several windows at once when one connection is the limit (``LaneControl``).
+/// 1. Each run of parked reads is one demand: its lowest missing byte (the rest of the run is the kernel's read-ahead).
+///    If a transfer reaches that byte sooner than a new request would answer, wait for it. Else ask at the hole; a
+///    transfer that would bring the same byte later is ended, so that no byte comes twice.
+/// 2. Each reader gets play-ahead, the more the longer it has read in sequence, so that a look stays cheap and a player
+///    or a copy soon has the whole line. Several windows at once when one connection is the limit (``LaneControl``).
 /// 3. The tail of a file that was opened to be played: indexes are there, and players ask for them next.
 /// 4. With nobody waiting or behind, the continuation asks for the next window of the holes.
 ///
-/// All requests are closed ranges, so that yielding to a reader is just not asking for the next one, and nothing that was
-/// asked for is thrown away, unless a reader jumped and it would stand in its way. Of what nobody waits for less than a round
-/// trip's bytes are under way: when a reader comes along, they have run out about when its first byte arrives.
+/// All requests are closed ranges, so that yielding to a reader is just not asking for the next one, and nothing that
+/// was asked for is thrown away, unless a reader jumped and it would stand in its way. Of what nobody waits for less
+/// than a round trip's bytes are under way: when a reader comes along, they have run out about when its first byte
+/// arrives.
 enum Planner {
   /// The least a window has: below it, the cost of a request outweighs what it brings.
   static let smallestWindow: Int64 = 128 << 10
   /// The most: a quarter second of 32 MB/s; more would only delay a reader that comes along.
   static let largestWindow: Int64 = 8 << 20
-  /// What is asked for at the first touch: enough for most headers, so that stat, open and the first read are one request.
+  /// What is asked for at the first touch: enough for most headers, so that stat, open and the first read are one
+  /// request.
   static let headLength: Int64 = 256 << 10
   /// The end of a file, where MP4's moov, MKV's cues and ID3v1 are; the longer ones are read on from there.
   static let tailLength: Int64 = 128 << 10
@@ -38,13 +40,15 @@ enum Planner {
   static let easySeconds = 0.3
   /// The most windows of what nobody waits for that are under way; mostly four fill the line (``hasRoom(beside:_:)``).
   static let mostBackgroundLanes = 6
-  /// How much of the line they take, so that it does not queue what it is asked for; and while no file is open, when a newcomer
-  /// opens one first: all of it, and a quarter of a round trip more, which is what that one may find in its way.
+  /// How much of the line they take, so that it does not queue what it is asked for; and while no file is open, when a
+  /// newcomer opens one first: all of it, and a quarter of a round trip more, which is what that one may find in its
+  /// way.
   static let backgroundShare = 0.85
   static let quietShare = 1.25
   /// A delay in seconds that a reader who jumped may notice.
   static let noticedSeconds = 0.02
-  /// How many seconds a reader waits at most for what lies before its bytes in a window, when too much was thrown away already.
+  /// How many seconds a reader waits at most for what lies before its bytes in a window, when too much was thrown away
+  /// already.
   static let longestDetour = 2.0
   /// The least such a window has: on a slow line a larger one would be in the way of who comes.
   static let smallestBackgroundWindow: Int64 = 16 << 10
@@ -54,17 +58,17 @@ enum Planner {
     clamped(input.share / 4 * 2 / Double(max(2, input.lanes)))
   }
 
-  /// A window that nobody waits for: a quarter of a round trip of the line. On a near origin at least 5 ms of the line, and
-  /// while no file is open 20 ms: requests cost the processor's time.
+  /// A window that nobody waits for: a quarter of a round trip of the line. On a near origin at least 5 ms of the line,
+  /// and while no file is open 20 ms: requests cost the processor's time.
   static func backgroundWindow(_ input: PlanInput) -> Int64 {
     let seconds = max(input.roundTrip / 4, input.isQuiet ? 0.02 : 0.005)
     let bytes = Int64(min(input.lineRate * seconds, 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
   }
 
-  /// Whether another window that nobody waits for may be asked for beside `transfers`, by what is still to come of them: no
-  /// more than a round trip of the line. Counted in bytes, so that requests follow each other as evenly as the bytes come:
-  /// counted in windows, they would be asked for in clusters, as windows that share the line end together.
+  /// Whether another window that nobody waits for may be asked for beside `transfers`, by what is still to come of
+  /// them: no more than a round trip of the line. Counted in bytes, so that requests follow each other as evenly as the
+  /// bytes come: counted in windows, they would be asked for in clusters, as windows that share the line end together.
   static func hasRoom(beside transfers: [ActiveTransfer], _ input: PlanInput) -> Bool {
     if transfers.isEmpty { return true }
     if transfers.count >= mostBackgroundLanes { return false }
@@ -77,8 +81,8 @@ enum Planner {
     return !input.isQuiet && underWay <= most && input.openConnections <= transfers.count
   }
 
-  /// How many bytes that nobody waits for may be under way in windows of so many, on a line that brings `inRoundTrip` in a
-  /// round trip. Two windows at least: one is asked for while the other comes.
+  /// How many bytes that nobody waits for may be under way in windows of so many, on a line that brings `inRoundTrip`
+  /// in a round trip. Two windows at least: one is asked for while the other comes.
   static func mostUnderWay(window: Double, of inRoundTrip: Double, isQuiet: Bool) -> Double {
     (isQuiet ? quietShare : backgroundShare) * max(inRoundTrip, 2 * window)
   }
@@ -97,8 +101,8 @@ enum Planner {
     return min(max(lookAhead, earned), min(wanted, largestAhead))
   }
 
-  /// Whether `reader` may soon have to wait: it reads in sequence, has less than ``behindSeconds`` before it, and the file
-  /// goes on there. (One that jumps about is nobody's stream: it matters when it waits.)
+  /// Whether `reader` may soon have to wait: it reads in sequence, has less than ``behindSeconds`` before it, and the
+  /// file goes on there. (One that jumps about is nobody's stream: it matters when it waits.)
   static func isBehind(_ reader: ReaderView, _ input: PlanInput) -> Bool {
     if reader.isLooker || !reader.isFresh || reader.length < streamLength { return false }
     let there = input.available.runEnd(from: reader.position)
@@ -162,8 +166,8 @@ enum Planner {
     draft.ask(from: gap.start, length: length, .demand)
   }
 
-  /// A reader jumped and is asked for anew: what its old place still brings is kept only if it does not come in the way, or
-  /// if too much was thrown away before.
+  /// A reader jumped and is asked for anew: what its old place still brings is kept only if it does not come in the
+  /// way, or if too much was thrown away before.
   private static func giveWay(_ draft: inout PlanDraft) {
     let input = draft.input
     let here = input.readers.filter { !$0.isElsewhere }.map { reader in
@@ -206,8 +210,8 @@ enum Planner {
     let window = isEasy ? backgroundWindow(input) : readerWindow(input)
     let lanes = max(2, input.lanes)
     while true {
-      // From what lies just before the position on: the kernel's read-ahead arrives in any order, and the furthest of it
-      // must not leave a hole behind that is asked for late.
+      // From what lies just before the position on: the kernel's read-ahead arrives in any order, and the furthest of
+      // it must not leave a hole behind that is asked for late.
       let back = ByteRange(max(0, reader.position - min(reader.length, lookAhead)), reader.position)
       let frontier = draft.covered.firstGap(in: back)?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
@@ -215,9 +219,9 @@ enum Planner {
       guard isEasy ? hasRoom(beside: ahead, input) : ahead.count < lanes else { return }
       // What it waits for comes first: who has just come may want no more.
       if reader.length < provenLength, !input.demands.isEmpty, ahead.contains(where: { $0.rate == nil }) { return }
-      // Two lanes hide the round trip when the second is asked for as the first has little more than that left; beside each
-      // other they would only delay the one that is due. More lanes are for origins that hold each connection back, and
-      // all run at once.
+      // Two lanes hide the round trip when the second is asked for as the first has little more than that left; beside
+      // each other they would only delay the one that is due. More lanes are for origins that hold each connection
+      // back, and all run at once.
       let lead = input.share * (reader.length < provenLength ? input.roundTrip : 1.5 * input.roundTrip + 0.005)
       if !isEasy, lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
         Double(last.rest.count) > max(lead, Double(smallestWindow / 2))

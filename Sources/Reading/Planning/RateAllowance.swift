@@ -2,8 +2,8 @@ import Base
 
 /// A token bucket for `--limit-rate`: pure. Tokens are bytes; they come at the limit's rate and go as bytes arrive.
 ///
-/// A window is asked for only when what is outstanding already is covered, so that the limit holds over any second without
-/// pausing a transfer, which would leave its connection full of unread bytes.
+/// A window is asked for only when what is outstanding already is covered, so that the limit holds over any second
+/// without pausing a transfer, which would leave its connection full of unread bytes.
 struct RateAllowance: Sendable {
   /// How much may gather while nothing is fetched, in seconds of the limit.
   private static let burst = 0.25

@@ -3,8 +3,8 @@ import Fetching
 
 /// When to ask again after failures: pure.
 ///
-/// Exponential backoff with full jitter between half and all of the step, so that clients that failed together do not come
-/// back together. Progress resets the count. Retry-After is honoured up to an hour.
+/// Exponential backoff with full jitter between half and all of the step, so that clients that failed together do not
+/// come back together. Progress resets the count. Retry-After is honoured up to an hour.
 struct Retry: Sendable, Equatable {
   /// The first pause, in seconds.
   static let firstPause = 0.25
@@ -35,7 +35,8 @@ struct Retry: Sendable, Equatable {
     isAsked = false
   }
 
-  /// Another mirror is there to be asked at once; the count goes on, so that mirrors that all fail are not asked in a storm.
+  /// Another mirror is there to be asked at once; the count goes on, so that mirrors that all fail are not asked in a
+  /// storm.
   mutating func skipPause() {
     if isAsked { return }
     notBefore = nil
@@ -57,8 +58,8 @@ struct Retry: Sendable, Equatable {
     }
     let begun = firstFailure ?? now
     firstFailure = begun
-    // No longer than twice what it has lasted so far: the many attempts of a waiting reader must not keep the continuation
-    // from an origin that was away for some seconds.
+    // No longer than twice what it has lasted so far: the many attempts of a waiting reader must not keep the
+    // continuation from an origin that was away for some seconds.
     let lasted = max(Self.longestWithReader, 2 * now.seconds(since: begun))
     let step = min(Self.firstPause * Double(1 << min(failures - 1, 16)), Self.longest, lasted)
     let jitter = 0.5 + random / 2

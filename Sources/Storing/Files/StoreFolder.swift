@@ -109,8 +109,8 @@ public final class StoreFolder: Sendable {
     }
   }
 
-  /// Refuses a store below a folder in which everyone may rename what is another's (open to all, without the sticky bit that
-  /// /tmp has): the catalog and the control socket could be changed for others at any time.
+  /// Refuses a store below a folder in which everyone may rename what is another's (open to all, without the sticky bit
+  /// that /tmp has): the catalog and the control socket could be changed for others at any time.
   private static func secureParents(of path: String) throws(StoreError) {
     var folder = path
     while folder != "/" {

@@ -92,8 +92,8 @@ public struct LibraryFolder: Sendable {
     throw touched
   }
 
-  /// Whether its filesystem is stacked on another, as an overlay in a container is: what is stacked on it in turn has to
-  /// ask for more. False also when it cannot be looked at.
+  /// Whether its filesystem is stacked on another, as an overlay in a container is: what is stacked on it in turn has
+  /// to ask for more. False also when it cannot be looked at.
   public var isStacked: Bool {
     do throws(Errno) {
       let folder = try FileDescriptor.open(path, O_RDONLY | O_DIRECTORY)

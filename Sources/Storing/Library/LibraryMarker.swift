@@ -3,8 +3,8 @@ import Glibc
 
 /// The hidden file `.mediafs-library` by which a library is known again (docs/STORE-FORMAT.md, "Folder").
 ///
-/// A disk that is not mounted leaves an empty folder. Without the marker all copies would look as if a user had removed them,
-/// and would be fetched again, under the bare mountpoint.
+/// A disk that is not mounted leaves an empty folder. Without the marker all copies would look as if a user had removed
+/// them, and would be fetched again, under the bare mountpoint.
 struct LibraryMarker: Equatable {
   static let name = ".mediafs-library"
   private static let version = 1
@@ -55,8 +55,8 @@ extension LibraryFolder {
   /// How many copies are looked for where the marker does not tell.
   private static let mostLooked = 64
 
-  /// Opens the library for a mount, as ``init(_:)`` does, and marks it. Throws, and makes nothing, when it cannot be the
-  /// one in which the catalog's copies are: it has neither its marker nor any of them.
+  /// Opens the library for a mount, as ``init(_:)`` does, and marks it. Throws, and makes nothing, when it cannot be
+  /// the one in which the catalog's copies are: it has neither its marker nor any of them.
   ///
   /// To be called before anything is made of copies that are not there.
   public static func open(_ path: String, for catalog: Catalog) throws(StoreError) -> LibraryFolder {

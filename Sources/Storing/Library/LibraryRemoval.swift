@@ -2,8 +2,8 @@ import Base
 import Glibc
 
 extension LibraryFolder {
-  /// Removes an intact copy, and the folders that it leaves empty. What a user changed stays: false. Also false when there is
-  /// nothing to remove any more.
+  /// Removes an intact copy, and the folders that it leaves empty. What a user changed stays: false. Also false when
+  /// there is nothing to remove any more.
   ///
   /// To be called after the catalog forgot the copy, durably.
   @discardableResult

@@ -7,8 +7,9 @@ extension StoreRecovery {
 
   /// Takes a store over that was copied or restored from a backup, seen by its folder's inode.
   ///
-  /// All its files have other inodes and change times then, and each copy in the library would look as if a user had touched
-  /// it, and be fetched again. So once, size and mtime (which a copy keeps, and which is the origin's Last-Modified) decide.
+  /// All its files have other inodes and change times then, and each copy in the library would look as if a user had
+  /// touched it, and be fetched again. So once, size and mtime (which a copy keeps, and which is the origin's
+  /// Last-Modified) decide.
   static func noticeMove(
     catalog: Catalog, folder: StoreFolder, library: LibraryFolder
   ) throws(StoreError) {
@@ -40,7 +41,8 @@ extension StoreRecovery {
 }
 
 extension LibraryFolder {
-  /// How a copy looks now, if it is another file of the same size and mtime; nil when it is untouched, or is another one.
+  /// How a copy looks now, if it is another file of the same size and mtime; nil when it is untouched, or is another
+  /// one.
   func copied(_ copy: LibraryCopy) throws(StoreError) -> LibraryCopy? {
     guard try check(copy) == .modified else { return nil }
     let name = try LibraryPath(copy.path)

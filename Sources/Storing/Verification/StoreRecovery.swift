@@ -2,8 +2,8 @@ import Base
 
 /// Finishes or takes back what a crash cut short (docs/STORE-FORMAT.md, "Order of writing").
 ///
-/// For whoever holds the store's lock, before anything else is done with it. It may itself be cut short at any point, and
-/// done again.
+/// For whoever holds the store's lock, before anything else is done with it. It may itself be cut short at any point,
+/// and done again.
 public enum StoreRecovery {
   /// Recovers the store. Throws when the disk fails; what was done until then stands.
   public static func run(

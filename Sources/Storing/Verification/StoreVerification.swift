@@ -4,8 +4,9 @@ import Manifest
 
 /// Reads a whole store back and compares it with what its catalog claims; repairs it, if asked to.
 ///
-/// For a store that no server has: whoever verifies holds its lock. A repair drops what is wrong from the catalog first,
-/// durably, and touches files only then. It deletes partial files that belong to nothing, and never a file of the library.
+/// For a store that no server has: whoever verifies holds its lock. A repair drops what is wrong from the catalog
+/// first, durably, and touches files only then. It deletes partial files that belong to nothing, and never a file of
+/// the library.
 public struct StoreVerification {
   let catalog: Catalog
   let folder: StoreFolder
@@ -19,8 +20,8 @@ public struct StoreVerification {
 
   /// Verifies the store at `path`, which must exist, with its library at `library`.
   ///
-  /// Throws `.busy` while a server (named in the message) has it, `.corrupt` for a catalog that cannot be opened, `.newer`
-  /// for one of a newer version.
+  /// Throws `.busy` while a server (named in the message) has it, `.corrupt` for a catalog that cannot be opened,
+  /// `.newer` for one of a newer version.
   public static func run(
     store path: String, mountpoint: String, library: String, repairs: Bool
   ) throws(StoreError) -> StoreVerificationReport {
@@ -147,8 +148,8 @@ public struct StoreVerification {
 }
 
 extension Catalog {
-  /// What SQLite finds wrong with the catalog's file (PRAGMA integrity_check), up to `limit` lines; empty when all is well.
-  /// Reads the whole file.
+  /// What SQLite finds wrong with the catalog's file (PRAGMA integrity_check), up to `limit` lines; empty when all is
+  /// well. Reads the whole file.
   public func integrityProblems(limit: Int) throws(StoreError) -> [String] {
     try read { (connection) throws(StoreError) in
       do throws(StoreError) {

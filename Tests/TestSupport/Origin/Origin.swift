@@ -27,8 +27,8 @@ public struct OriginSettings: Sendable {
   public var maxConnections: Int?
   /// What happens to the others.
   public var aboveMaximum = AboveMaximum.reset
-  /// SO_SNDBUF; nil leaves it to the system where nothing is shaped, and else takes 20 ms of the rate (4 to 64 KiB): what is
-  /// sent and not read must not hide the rate.
+  /// SO_SNDBUF; nil leaves it to the system where nothing is shaped, and else takes 20 ms of the rate (4 to 64 KiB):
+  /// what is sent and not read must not hide the rate.
   public var sendBuffer: Int32?
   /// Seconds that an idle connection is kept.
   public var idleTimeout = 75.0
@@ -42,9 +42,9 @@ public struct OriginSettings: Sendable {
 /// An HTTP/1.1 origin that does what it is told, also wrong.
 ///
 /// It serves resources whose bytes are a function of their name, generation and offset (``Pattern``), bytes, files and
-/// folders; shapes latency and rates; makes faults; and logs what it sent. One thread a connection: good for some hundreds.
-/// Any thread may call any method, at any time. It runs until ``stop()``, which must be called (``withOrigin(_:_:)`` does).
-/// TLS and HTTP/2 come from an ``Nginx`` in front.
+/// folders; shapes latency and rates; makes faults; and logs what it sent. One thread a connection: good for some
+/// hundreds. Any thread may call any method, at any time. It runs until ``stop()``, which must be called
+/// (``withOrigin(_:_:)`` does). TLS and HTTP/2 come from an ``Nginx`` in front.
 public final class Origin: Sendable {
   /// Decides the faults of one request: nil leaves the decision to what was set with `fault`, an empty list makes none.
   public typealias Rule = @Sendable (OriginRequest) -> [OriginFault]?
@@ -188,9 +188,9 @@ public final class Origin: Sendable {
 
   // MARK: Faults
 
-  /// Makes those faults: for `path` or (nil) every path; for the next `next` requests or (nil) until they are cleared. For
-  /// each request the first of these that exists decides alone: the rule, the next-requests faults of the path, those of
-  /// every path, the lasting ones of the path, those of every path.
+  /// Makes those faults: for `path` or (nil) every path; for the next `next` requests or (nil) until they are cleared.
+  /// For each request the first of these that exists decides alone: the rule, the next-requests faults of the path,
+  /// those of every path, the lasting ones of the path, those of every path.
   public func fault(_ faults: OriginFault..., path: String? = nil, next: Int? = nil) {
     fault(faults, path: path, next: next)
   }
@@ -258,7 +258,8 @@ public func withOrigin<Result>(
   return try await body(origin)
 }
 
-/// Lets this process open as many descriptors as it may: the soft limit of 1024 is soon reached by an origin and its clients.
+/// Lets this process open as many descriptors as it may: the soft limit of 1024 is soon reached by an origin and its
+/// clients.
 public func raiseDescriptorLimit() {
   var limit = rlimit()
   guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }

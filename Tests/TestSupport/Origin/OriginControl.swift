@@ -1,6 +1,7 @@
 import Base
 
-/// What is answered under `/.origin/`: the log as JSON, and the commands of ``OriginCommand``. Neither shaped nor logged.
+/// What is answered under `/.origin/`: the log as JSON, and the commands of ``OriginCommand``. Neither shaped nor
+/// logged.
 enum OriginControl {
   static let prefix = "/.origin/"
 

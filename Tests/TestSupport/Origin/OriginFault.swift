@@ -69,8 +69,8 @@ public enum OriginFault: Sendable {
 
   /// The ETag is in turn each of these, with every request of the path.
   case flappingTag([String])
-  /// The resource gets its next generation once that many bytes of this body are sent, and the body goes on with the new
-  /// bytes under the old headers.
+  /// The resource gets its next generation once that many bytes of this body are sent, and the body goes on with the
+  /// new bytes under the old headers.
   case nextGenerationAfter(Int64)
 
   /// Retry-After.

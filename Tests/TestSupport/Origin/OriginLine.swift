@@ -1,11 +1,11 @@
 import Base
 
-/// A line of a certain rate, as a queue of reservations: whoever wants to send some bytes gets the time at which the line
-/// will have carried them, and sends them then.
+/// A line of a certain rate, as a queue of reservations: whoever wants to send some bytes gets the time at which the
+/// line will have carried them, and sends them then.
 ///
-/// Each connection has at most one reservation of a few milliseconds at a time, so that connections take turns and share
-/// the line evenly, and one that does not read takes no part of it. Times are absolute: a late wake-up costs no rate, up to
-/// the credit below. Any thread may call.
+/// Each connection has at most one reservation of a few milliseconds at a time, so that connections take turns and
+/// share the line evenly, and one that does not read takes no part of it. Times are absolute: a late wake-up costs no
+/// rate, up to the credit below. Any thread may call.
 final class OriginLine: Sendable {
   private struct State {
     /// When the line has carried everything that was reserved, in nanoseconds.

@@ -60,7 +60,8 @@ public struct OriginLogEntry: Sendable {
   public internal(set) var status: Int?
   /// Seconds from the origin's start until the first byte of the response was sent.
   public internal(set) var firstByteTime: Double?
-  /// Which bytes of the resource were written to the socket; what is still in its buffers when the client leaves counts.
+  /// Which bytes of the resource were written to the socket; what is still in its buffers when the client leaves
+  /// counts.
   public internal(set) var sent: [Part] = []
   /// Bytes of the body that were written, with what a coding or framing adds.
   public internal(set) var bodyBytes: Int64 = 0

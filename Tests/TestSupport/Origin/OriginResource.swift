@@ -39,7 +39,8 @@ public struct OriginResource: Sendable {
   /// More fields of its responses.
   public var headers: [(name: String, value: String)] = []
 
-  /// `size` bytes of ``Pattern``, named `pattern` (two resources of one name and size have the same bytes, as mirrors do).
+  /// `size` bytes of ``Pattern``, named `pattern` (two resources of one name and size have the same bytes, as mirrors
+  /// do).
   public init(size: Int64, pattern: String, type: String? = "application/octet-stream") {
     self.size = size
     content = .pattern(name: pattern)

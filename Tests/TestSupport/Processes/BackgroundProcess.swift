@@ -3,8 +3,8 @@ import Glibc
 
 /// A program that runs beside us, in a process group of its own; what it writes is collected as it comes.
 ///
-/// Any thread may call. One thread of ours a process moves its input and output and reaps it. When the process ends, what
-/// it has written until then is the result, though a child it left behind may still hold its output open.
+/// Any thread may call. One thread of ours a process moves its input and output and reaps it. When the process ends,
+/// what it has written until then is the result, though a child it left behind may still hold its output open.
 public final class BackgroundProcess: Sendable {
   /// What was run.
   public let arguments: [String]
@@ -22,7 +22,8 @@ public final class BackgroundProcess: Sendable {
   /// Its other end closes when the process was reaped and its output read.
   private let finished: FileDescriptor
 
-  /// Starts `arguments`; the parameters are those of ``Command/run(_:input:environment:folder:timeout:user:)-swift.type.method``.
+  /// Starts `arguments`; the parameters are those of
+  /// ``Command/run(_:input:environment:folder:timeout:user:)-swift.type.method``.
   public init(
     _ arguments: [String], input: [UInt8]? = nil, environment: [String: String?] = [:], folder: String? = nil,
     user: TestUser? = nil
@@ -94,8 +95,8 @@ public final class BackgroundProcess: Sendable {
     state.withLock { if $0.status == nil { killpg(processID, signal) } }
   }
 
-  /// Ends it: SIGTERM to its group, SIGKILL `grace` seconds later if it is still there (at once for 0). False when it could
-  /// not even be killed within five more seconds (it hangs in the kernel). Blocks the calling thread.
+  /// Ends it: SIGTERM to its group, SIGKILL `grace` seconds later if it is still there (at once for 0). False when it
+  /// could not even be killed within five more seconds (it hangs in the kernel). Blocks the calling thread.
   @discardableResult
   public func terminate(grace: Double = 5) -> Bool {
     if grace > 0 {

@@ -42,8 +42,8 @@ public enum CommandFailure: Error, CustomStringConvertible, Sendable {
 
 /// Runs other programs to their end.
 ///
-/// Over posix_spawn: each in a process group of its own, with no descriptor of ours but its three, default signals, none
-/// blocked. A program is found by PATH. Every function may be called on any thread.
+/// Over posix_spawn: each in a process group of its own, with no descriptor of ours but its three, default signals,
+/// none blocked. A program is found by PATH. Every function may be called on any thread.
 public enum Command {
   /// Runs `arguments` to the end and gives what came out. Blocks the calling thread.
   ///

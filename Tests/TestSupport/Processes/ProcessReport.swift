@@ -3,9 +3,9 @@ import Glibc
 
 /// What processes are doing, for the message of a test that hung.
 public enum ProcessReport {
-  /// The state of `processID` and of its descendants (`withGroup`: of its process group too): each thread's name, state,
-  /// kernel function and kernel stack as far as we may see them, and gdb's backtraces when gdb is there. Blocks for up to
-  /// half a minute a process.
+  /// The state of `processID` and of its descendants (`withGroup`: of its process group too): each thread's name,
+  /// state, kernel function and kernel stack as far as we may see them, and gdb's backtraces when gdb is there. Blocks
+  /// for up to half a minute a process.
   public static func describe(_ processID: pid_t, withGroup: Bool = false) -> String {
     let all = relations()
     var members = [processID]
@@ -36,7 +36,8 @@ public enum ProcessReport {
     return report
   }
 
-  /// gdb's `thread apply all bt`; empty when there is no gdb, or a thread is in uninterruptible sleep (gdb would wait too).
+  /// gdb's `thread apply all bt`; empty when there is no gdb, or a thread is in uninterruptible sleep (gdb would wait
+  /// too).
   public static func backtraces(_ processID: pid_t) -> String {
     guard processID != getpid(), Command.exists("gdb"), !isUninterruptible(processID) else { return "" }
     do {

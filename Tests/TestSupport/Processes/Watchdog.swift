@@ -1,8 +1,8 @@
 import Base
 import Glibc
 
-/// Runs `body`; when it has not returned after `seconds`, prints where every thread of this process, of each process that
-/// was started with ``BackgroundProcess`` or ``Command``, and of `children` is, kills those, unmounts what lies in
+/// Runs `body`; when it has not returned after `seconds`, prints where every thread of this process, of each process
+/// that was started with ``BackgroundProcess`` or ``Command``, and of `children` is, kills those, unmounts what lies in
 /// ``TemporaryFolder``s, and aborts. So a hang is a failure with a backtrace, not a lost night. Nested ones are fine.
 public func withWatchdog<Result>(
   _ seconds: Double, _ what: String = #function, children: @escaping @Sendable () -> [pid_t] = { [] },

@@ -1,8 +1,8 @@
 import Base
 import Glibc
 
-/// Real media, made once a process by the `ffmpeg` command: moving pictures with noise and a sweeping tone, so that every
-/// second of it decodes to something else. Any thread may call; who comes second waits for the first.
+/// Real media, made once a process by the `ffmpeg` command: moving pictures with noise and a sweeping tone, so that
+/// every second of it decodes to something else. Any thread may call; who comes second waits for the first.
 public enum MediaFactory {
   /// The kinds of file.
   public enum Kind: String, Sendable, CaseIterable {
@@ -33,8 +33,8 @@ public enum MediaFactory {
   /// Whether there is an ffmpeg.
   public static var isInstalled: Bool { Command.exists("ffmpeg") }
 
-  /// The path of a file of that kind: a few MB, in a folder that goes when the process ends. Do not change it. Blocks the
-  /// calling thread for some seconds the first time.
+  /// The path of a file of that kind: a few MB, in a folder that goes when the process ends. Do not change it. Blocks
+  /// the calling thread for some seconds the first time.
   public static func file(_ kind: Kind) throws -> String {
     // One maker a kind; the others look again until it is there or the maker failed.
     while true {
