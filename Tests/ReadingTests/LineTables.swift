@@ -185,6 +185,57 @@ import Testing
     #expect(Planner.plan(input).count == quiet)
   }
 
+  /// A line of 20 MB/s and 50 ms of which a reader has a file open, with one window of a continuation under way.
+  private func continuing(_ window: Int64) -> HostState {
+    var host = HostState(connections: 32)
+    host.line.responded(after: 0.05)
+    for step in 0...200 { host.line.received(20_000, now: start.adding(seconds: Double(step) * 0.001 - 1)) }
+    host.began(isBackground: true, now: start)
+    host.continues(window, now: start)
+    host.responded(isBackground: true)
+    return host
+  }
+
+  @Test("Windows of a continuation beside a reader follow each other as the line brings them")
+  func paced() {
+    let window: Int64 = 160_000  // 8 ms of the line
+    let host = continuing(window)
+    let admits = { (seconds: Double, bytes: Int64, isQuiet: Bool) in
+      host.admits(.continuation, bytes: bytes, isQuiet: isQuiet, now: start.adding(seconds: seconds))
+    }
+    #expect(!admits(0.002, window, false) && admits(0.012, window, false))
+    // Nobody who could meet them; and so large that two are all there are in a round trip.
+    #expect(admits(0.002, window, true) && admits(0.002, 600_000, false))
+  }
+
+  @Test("A full line gets one window more, once, where every connection is in use")
+  func spareOfAHost() {
+    let window: Int64 = 160_000
+    var host = continuing(window)
+    for _ in 0..<4 {
+      host.began(isBackground: true, now: start)
+      host.continues(window, now: start)
+      host.responded(isBackground: true)
+    }
+    let later = start.adding(seconds: 0.05)
+    #expect(host.admits(.continuation, bytes: window, isQuiet: false, now: later))
+    host.began(isBackground: false, now: later)
+    host.ended(now: later, isBackground: false, hadResponse: true, isCut: false)
+    #expect(!host.admits(.continuation, bytes: window, isQuiet: false, now: later), "one is idle")
+  }
+
+  @Test("Behind a jump the spare connection is used when it was not for a second")
+  func rotation() {
+    var host = continuing(160_000)
+    host.began(isBackground: false, now: start)
+    host.ended(now: start, isBackground: false, hadResponse: true, isCut: false)
+    let later = start.adding(seconds: 2)
+    #expect(host.openConnections(now: later) == 2)
+    host.lastWait = later
+    #expect(host.openConnections(now: later) == 1)
+    #expect(host.openConnections(now: later.adding(seconds: 0.5)) == 2)
+  }
+
   @Test("A line that said that it is too much, and then speaks another version, is asked no more at once for it")
   func versions() {
     var host = HostState(connections: 32)

@@ -81,6 +81,8 @@ final class Engine: @unchecked Sendable {
   /// Where the list of unfinished files is.
   var resuming = Resuming()
   private var nextTick = Instant.never
+  /// When a continuation that stood back for its turn on the line may be asked for.
+  var nextTurn = Instant.never
   private var lastTurn: Instant?
   private var nextSweep = Instant(nanoseconds: 0)
   /// The jitter of retries, in 0..<1; a test gives its own.
@@ -149,8 +151,12 @@ final class Engine: @unchecked Sendable {
     }
     for command in commands { handle(command, now) }
     if now >= nextTick || !commands.isEmpty { look(now) }
+    if now >= nextTurn {
+      nextTurn = .never
+      feedHungry()
+    }
     planDirty(now)
-    return nextTick
+    return min(nextTick, nextTurn)
   }
 
   /// A machine that slept, or a process that was stopped: nobody is judged by that time. Who knows of the network drops

@@ -204,6 +204,9 @@ extension Engine {
       allowance.admits(outstanding: outstanding, now: now)
     else {
       hungry.insert(start.source.key)
+      if start.purpose == .continuation, let turn = hosts[host]?.nextContinuation, turn > now {
+        nextTurn = min(nextTurn, turn)
+      }
       return
     }
     let isBackground = start.purpose >= .index
@@ -232,7 +235,7 @@ extension Engine {
     running.sentIfRange = request.ifRange != nil
     if start.purpose == .continuation, start.range != nil {
       running.continuing = bytes
-      hosts[host]?.continued += bytes
+      hosts[host]?.continues(bytes, now: now)
     }
     source.transfers.append(running)
     if start.kind == .confirm { source.confirmations += 1 }

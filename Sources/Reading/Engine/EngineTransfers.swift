@@ -84,7 +84,7 @@ extension Engine: TransferClient {
     if source.transfers[index].continuing > 0 {
       let came = min(source.transfers[index].continuing, Int64(count))
       source.transfers[index].continuing -= came
-      hosts[source.transfers[index].host]?.continued -= came
+      hosts[source.transfers[index].host]?.settled(came)
     }
     dirty.insert(source.key)
     let (size, before, hasValidators) = source.content.guarded.withLock { guarded in
@@ -178,7 +178,7 @@ extension Engine: TransferClient {
     if case .finished = end { isCut = false }
     hosts[running.host]?.ended(
       now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
-    hosts[running.host]?.continued -= running.continuing
+    hosts[running.host]?.settled(running.continuing)
     if running.responded { hosts[running.host]?.line.ended() }
     dirty.insert(source.key)
     feedHungry()

@@ -9,6 +9,9 @@ struct HostState {
   static let indexLimit = 16
   /// Connections in all, unless the user says otherwise.
   static let demandLimit = 32
+  /// How fast continuations are asked for beside a reader, as a multiple of the line's rate: somewhat faster, so that
+  /// an estimate that is too low grows.
+  static let pace = 1.0
   /// Streams on the one connection that HTTP/2 uses.
   static let streamLimit = 64
 
@@ -23,7 +26,10 @@ struct HostState {
   /// And of these, the ones that got no answer yet.
   private var asking = 0
   /// Bytes of continuations that are still to come.
-  var continued: Int64 = 0
+  private(set) var continued: Int64 = 0
+  /// Windows of continuations beside a reader are asked for one after the other, as the line brings them: those that
+  /// were asked for together would come together, and a reader who jumps would meet them all.
+  private(set) var nextContinuation = Instant(nanoseconds: 0)
   /// Resources with a waiting reader.
   var waiting = 0
   /// When a reader waited last: what comes behind it is likely to be wanted next, so that continuations stand back a
@@ -59,6 +65,18 @@ struct HostState {
     if active > lastWith.count { lastWith.append(now) }
   }
 
+  /// A continuation of so many bytes begins.
+  mutating func continues(_ bytes: Int64, now: Instant) {
+    continued += bytes
+    let seconds = Double(bytes) / (Self.pace * line.rate)
+    // A turn of the loop that came a little late is made up for.
+    let late = now.seconds(since: nextContinuation)
+    nextContinuation = (late >= 0 && late < seconds ? nextContinuation : now).adding(seconds: seconds)
+  }
+
+  /// So many bytes of continuations came, or will not come.
+  mutating func settled(_ bytes: Int64) { continued -= bytes }
+
   /// The head of what was asked for came.
   mutating func responded(isBackground: Bool) {
     if isBackground { asking -= 1 }
@@ -80,7 +98,10 @@ struct HostState {
   /// few seconds (5 s is Apache's default).
   func openConnections(now: Instant) -> Int {
     if isMultiplexed { return .max }
-    return max(active, lastWith.lastIndex { now.seconds(since: $0) < Self.keptSeconds }.map { $0 + 1 } ?? 0)
+    // A spare one is used now and then, so that it stays; right behind a reader's jump it is missed least.
+    let hasJustWaited = lastWait.map { now.seconds(since: $0) < 4 * line.roundTrip } ?? false
+    let kept = hasJustWaited ? Self.keptSeconds / 4 : Self.keptSeconds
+    return max(active, lastWith.lastIndex { now.seconds(since: $0) < kept }.map { $0 + 1 } ?? 0)
   }
   private static let keptSeconds = 4.0
 
@@ -97,13 +118,19 @@ struct HostState {
     case .continuation:
       if waiting > 0 { return false }
       if let lastWait, now.seconds(since: lastWait) < 2 * line.roundTrip { return false }
-      if background >= min(Self.backgroundLimit, max(1, limit / 2)) { return false }
+      let lanes = min(Self.backgroundLimit, max(1, limit / 2))
+      if background >= lanes { return false }
       // What one file may have under way all of them may: a reader who comes meets the sum.
       let inRoundTrip = line.rate * line.roundTrip
       let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, isQuiet: isQuiet)
-      if continued == 0 || Double(continued + bytes / 2) <= most { return true }
-      // The one more that leaves a connection behind.
-      return !isQuiet && Double(continued) <= most && openConnections(now: now) <= active
+      if continued == 0 { return true }
+      guard background < (isQuiet ? lanes : lanes - 1), Double(continued + bytes / 2) <= most else {
+        // One more now and then, which leaves a connection behind for a reader's jump.
+        return !isQuiet && Double(continued - bytes) <= most && openConnections(now: now) <= active
+      }
+      // Where a round trip holds few windows, their number bounds what a reader meets, and the estimate is all that
+      // pacing would follow.
+      return isQuiet || now >= nextContinuation || 2 * Double(bytes) > inRoundTrip
     }
   }
 

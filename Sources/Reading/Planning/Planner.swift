@@ -38,7 +38,7 @@ enum Planner {
   static let streamLength: Int64 = 512 << 10
   /// A reader with more than this many seconds before it can do with windows that yield.
   static let easySeconds = 0.3
-  /// The most windows of what nobody waits for that are under way; mostly four fill the line (``hasRoom(beside:_:)``).
+  /// The most windows of what nobody waits for that are under way; mostly five fill the line (``hasRoom(beside:_:)``).
   static let mostBackgroundLanes = 6
   /// How much of the line they take, so that it does not queue what it is asked for; and while no file is open, when a
   /// newcomer opens one first: all of it, and a quarter of a round trip more, which is what that one may find in its
@@ -58,10 +58,10 @@ enum Planner {
     clamped(input.share / 4 * 2 / Double(max(2, input.lanes)))
   }
 
-  /// A window that nobody waits for: a quarter of a round trip of the line. On a near origin at least 5 ms of the line,
+  /// A window that nobody waits for: a sixth of a round trip of the line. On a near origin at least 5 ms of the line,
   /// and while no file is open 20 ms: requests cost the processor's time.
   static func backgroundWindow(_ input: PlanInput) -> Int64 {
-    let seconds = max(input.roundTrip / 4, input.isQuiet ? 0.02 : 0.005)
+    let seconds = max(input.roundTrip / 6, input.isQuiet ? 0.02 : 0.005)
     let bytes = Int64(min(input.lineRate * seconds, 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
   }
@@ -71,14 +71,15 @@ enum Planner {
   /// bytes come: counted in windows, they would be asked for in clusters, as windows that share the line end together.
   static func hasRoom(beside transfers: [ActiveTransfer], _ input: PlanInput) -> Bool {
     if transfers.isEmpty { return true }
-    if transfers.count >= mostBackgroundLanes { return false }
+    let lanes = input.isQuiet ? mostBackgroundLanes : mostBackgroundLanes - 1
     let window = Double(backgroundWindow(input))
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
     let most = mostUnderWay(window: window, of: input.lineRate * input.roundTrip, isQuiet: input.isQuiet)
     // Up to half of a window more: so many are under way on the mean.
-    if underWay + window / 2 <= most { return true }
+    if transfers.count < lanes, underWay + window / 2 <= most { return true }
     // One more now and then leaves a connection behind for a reader's jump.
-    return !input.isQuiet && underWay <= most && input.openConnections <= transfers.count
+    if input.isQuiet || transfers.count >= mostBackgroundLanes { return false }
+    return underWay <= most + window && input.openConnections == transfers.count
   }
 
   /// How many bytes that nobody waits for may be under way in windows of so many, on a line that brings `inRoundTrip`
