@@ -11,7 +11,7 @@ from wait_rows import read_all
 
 SIZE = 1 << 30
 HALF = SIZE // 2
-RANDOM_READS = 4000
+RANDOM_READS = 20000
 COPY = "the copy"
 
 
@@ -79,7 +79,7 @@ ROWS = [
             "of C that does nothing but copy (Benchmarks/copying.c), over the plain file; file: the plain file "
             "itself."),
     Row("partial-random", "… random 4 KiB", "s", goal=1.15, of="C copier",
-        how="4000 reads at random places (POSIX_FADV_RANDOM), pages dropped before. With Python's 1 us a call."),
+        how="20,000 reads at random places (POSIX_FADV_RANDOM), pages dropped before. With Python's 1 us a call."),
     # Where the kernel may read the copy itself, which takes root, else through mediafs.
     Row("complete-sequential", "Complete file, sequential", "B/s", more=True,
         **(dict(goal=0.8, of=COPY) if os.geteuid() == 0 else dict(goal=3, of="rclone")),
