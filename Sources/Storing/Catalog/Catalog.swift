@@ -130,6 +130,11 @@ public final class Catalog: Sendable {
     _ = consume idle
   }
 
+  /// How many steps SQLite's machine took for the kept statements of the open connections that nobody uses. For tests.
+  var steps: Int {
+    pool.withLock { $0.idle.reduce(0) { $0 + $1.steps } } + writer.withLock { $0.connection?.steps ?? 0 }
+  }
+
   /// Runs `body` in a transaction of the one writing connection: all of it is committed, or, when it throws, nothing.
   /// `durably`: it is on the disk when this returns, and with it all that was committed before.
   func write<Result>(

@@ -88,10 +88,12 @@ private enum NameQueries {
     WHERE a.parent = ? AND a.name = ? AND e.listed = 1 AND e.id <> ?
     """)
 
+  // In the order of `gained`, and a CROSS JOIN, which SQLite does not turn around: else it walks all entries, as they
+  // have that order already.
   static let pending = SQL(
     """
-    SELECT e.id, e.parent, e.name, coalesce(e.wanted, e.name), g.extension FROM gained g JOIN entry e ON e.id = g.entry
-    WHERE g.applied = 0 AND e.listed = 1 ORDER BY e.id
+    SELECT e.id, e.parent, e.name, coalesce(e.wanted, e.name), g.extension
+    FROM gained g CROSS JOIN entry e ON e.id = g.entry WHERE g.applied = 0 AND e.listed = 1 ORDER BY g.entry
     """)
   static let addAlias = SQL("INSERT OR REPLACE INTO alias(parent, name, entry) VALUES(?, ?, ?)")
   static let applied = SQL("UPDATE gained SET applied = 1 WHERE entry = ?")

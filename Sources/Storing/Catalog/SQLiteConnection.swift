@@ -98,6 +98,9 @@ final class SQLiteConnection {
   /// How many rows the last statement that changed some has changed.
   var changes: Int { Int(sqlite3_changes(handle)) }
 
+  /// How many steps SQLite's machine took for the kept statements: what they cost, whatever the machine. For tests.
+  var steps: Int { statements.values.reduce(0) { $0 + $1.steps } }
+
   /// Whether no transaction is open.
   var isIdle: Bool { sqlite3_get_autocommit(handle) != 0 }
 
