@@ -26,8 +26,11 @@ public final class OwnedThread: Sendable {
     handle = created
   }
 
-  /// Waits until the body returned. To be called once, from another thread.
+  /// Waits until the body returned. To be called once, from another thread; or ``detach()``.
   public func join() { pthread_join(handle, nil) }
+
+  /// Lets the thread end by itself, whenever that is: nobody waits for it. To be called once, instead of ``join()``.
+  public func detach() { pthread_detach(handle) }
 }
 
 private final class ThreadStart: Sendable {

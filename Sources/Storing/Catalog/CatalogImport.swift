@@ -21,15 +21,19 @@ extension Catalog {
   /// writers wait.
   ///
   /// Names are given by the rules of docs/STORE-FORMAT.md ("Names"). `fingerprint` is remembered with it, for
-  /// ``importedFingerprint()``. `report` gets each problem, in no certain order of lines; it must not call the catalog.
+  /// ``importedFingerprint()``. `report` gets each problem on the caller's thread, in no certain order of lines; it must
+  /// not call the catalog. The manifest is read on another thread, which has ended when this returns; but if it ends
+  /// early and the manifest is a pipe that gives nothing, that thread stays until the pipe gives something or is closed.
   /// With `strict` a problem of severity error ends the import. That, a manifest without a usable line, and one that
   /// cannot be read throw `.invalid` and change nothing.
   public func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
   ) throws(StoreError) -> ImportReport {
-    var reader = reader
+    // Half of the time goes into reading and parsing, which need not wait for the catalog, nor that for them.
+    var feed = ManifestFeed(reader, strict: strict)
+    defer { feed.end() }
     return try importItems(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
-      do throws(ManifestError) { return try reader.next() } catch { throw StoreError(.invalid, "\(error)") }
+      do throws(ManifestError) { return try feed.next() } catch { throw StoreError(.invalid, "\(error)") }
     }
   }
 
