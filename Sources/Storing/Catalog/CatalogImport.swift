@@ -21,11 +21,12 @@ extension Catalog {
   /// writers wait.
   ///
   /// Names are given by the rules of docs/STORE-FORMAT.md ("Names"). `fingerprint` is remembered with it, for
-  /// ``importedFingerprint()``. `report` gets each problem on the caller's thread, in no certain order of lines; it must
-  /// not call the catalog. The manifest is read on another thread, which has ended when this returns; but if it ends
-  /// early and the manifest is a pipe that gives nothing, that thread stays until the pipe gives something or is closed.
-  /// With `strict` a problem of severity error ends the import. That, a manifest without a usable line, and one that
-  /// cannot be read throw `.invalid` and change nothing.
+  /// ``importedFingerprint()``. `report` gets each problem, on this thread, in no certain order of lines; it must not call
+  /// the catalog. With `strict` a problem of severity error ends the import. That, a manifest without a usable line, and
+  /// one that cannot be read throw `.invalid` and change nothing.
+  ///
+  /// The manifest is read on another thread, which has ended when this returns. Only one that waits for a pipe, and is not
+  /// needed any more, is left to itself: it ends when the pipe gives something or is closed.
   public func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
   ) throws(StoreError) -> ImportReport {
