@@ -21,19 +21,19 @@ extension Catalog {
   /// writers wait.
   ///
   /// Names are given by the rules of docs/STORE-FORMAT.md ("Names"). `fingerprint` is remembered with it, for
-  /// ``importedFingerprint()``. `report` gets each problem, on this thread, in no certain order of lines; it must not call
-  /// the catalog. With `strict` a problem of severity error ends the import. That, a manifest without a usable line, and
-  /// one that cannot be read throw `.invalid` and change nothing.
+  /// ``importedFingerprint()``. `report` gets each problem, on this thread, in no certain order of lines; it must not
+  /// call the catalog. With `strict` a problem of severity error ends the import. That, a manifest without a usable
+  /// line, and one that cannot be read throw `.invalid` and change nothing.
   ///
-  /// The manifest is read on another thread, which has ended when this returns. Only one that waits for a pipe, and is not
-  /// needed any more, is left to itself: it ends when the pipe gives something or is closed.
+  /// The manifest is read on another thread, which has ended when this returns. Only one that waits for a pipe, and is
+  /// not needed any more, is left to itself: it ends when the pipe gives something or is closed.
   public func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
   ) throws(StoreError) -> ImportReport {
     // Half of the time goes into reading and parsing, which need not wait for the catalog, nor that for them.
-    var feed = ManifestFeed(reader, strict: strict)
+    let feed = ManifestFeed(reader, strict: strict)
     defer { feed.end() }
-    return try importItems(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
+    return try importBatches(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
       do throws(ManifestError) { return try feed.next() } catch { throw StoreError(.invalid, "\(error)") }
     }
   }
@@ -44,19 +44,31 @@ extension Catalog {
     try read { (connection) throws(StoreError) in try Self.metaBlob("fingerprint", on: connection) }
   }
 
-  /// The same with the items from anywhere.
+  /// The same with the items from anywhere, one by one.
   func importItems(
     fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
     next: () throws(StoreError) -> ManifestItem?
   ) throws(StoreError) -> ImportReport {
-    try withoutActuallyEscaping(report) { (report) throws(StoreError) in
-      try importItems(fingerprint, strict, report, next)
+    try importBatches(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
+      guard let item = try next() else { return nil }
+      var batch = ImportBatch()
+      batch.append(item)
+      return batch
     }
   }
 
-  private func importItems(
+  private func importBatches(
+    fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
+    next: () throws(StoreError) -> ImportBatch?
+  ) throws(StoreError) -> ImportReport {
+    try withoutActuallyEscaping(report) { (report) throws(StoreError) in
+      try importBatches(fingerprint, strict, report, next)
+    }
+  }
+
+  private func importBatches(
     _ fingerprint: [UInt8], _ strict: Bool, _ report: @escaping (ManifestProblem) -> Void,
-    _ next: () throws(StoreError) -> ManifestItem?
+    _ next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
     try withWriter { (connection, isFull) throws(StoreError) in
       // Synced at its end, so that no inode that the kernel was told is given again after a power loss.
@@ -72,12 +84,7 @@ extension Catalog {
         result = .success(
           try Self.transaction(on: connection) { (connection) throws(StoreError) in
             var tree = try TreeImport(connection, isFirst: isFirst, report: report)
-            while let item = try next() {
-              switch item {
-              case .problem(let problem): try tree.add(problem, strict: strict)
-              case .entry(let entry): try tree.add(entry, strict: strict)
-              }
-            }
+            while let batch = try next() { try tree.add(batch, strict: strict) }
             return try tree.finish(fingerprint: fingerprint)
           })
       } catch {

@@ -31,7 +31,7 @@ struct ResourceKeyColumns: Equatable, Comparable {
 struct BlobWriter {
   private(set) var bytes: [UInt8] = []
 
-  mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
+  mutating func reserveCapacity(_ count: Int) { bytes.reserveCapacity(count) }
   mutating func append(byte: UInt8) { bytes.append(byte) }
 
   /// Precondition: not negative.
@@ -48,6 +48,9 @@ struct BlobWriter {
     append(Int64(text.utf8.count))
     bytes.append(contentsOf: text.utf8)
   }
+
+  /// Without their count before them.
+  mutating func append(bytesOf text: String) { bytes.append(contentsOf: text.utf8) }
 
   mutating func append(_ blob: [UInt8]) {
     append(Int64(blob.count))

@@ -5,14 +5,12 @@ import Manifest
 ///
 /// Items come in the manifest's order, in batches of which a few wait at most: whoever reads faster than items are used
 /// waits. Not for several threads at once.
-struct ManifestFeed: ~Copyable {
+struct ManifestFeed {
   /// How long an unwanted reader may take to notice it, in seconds. One that waits for a pipe does not.
   private static let patience = 0.2
 
   let batches: ManifestBatches
   private let thread: OwnedThread
-  /// What came and was not given yet, the next one last.
-  private var batch: [ManifestItem] = []
 
   /// Starts reading. With `strict` an error is handed over at once: whoever ends with it need not wait for a batch to
   /// fill.
@@ -26,19 +24,13 @@ struct ManifestFeed: ~Copyable {
     }
   }
 
-  /// The next entry or problem; nil at the end, and behind an error.
-  mutating func next() throws(ManifestError) -> ManifestItem? {
-    while true {
-      if let item = batch.popLast() { return item }
-      guard let more = try batches.take() else { return nil }
-      batch = more
-    }
-  }
+  /// The next entries and problems; nil at the end, and behind an error.
+  func next() throws(ManifestError) -> ImportBatch? { try batches.take() }
 
   /// Reads no further. To be called in any case, once, and ``next()`` no more then. Returns whether the thread is gone;
   /// one that waits for a pipe ends when that gives something, or is closed.
   @discardableResult
-  mutating func end() -> Bool {
+  func end() -> Bool {
     let isGone = batches.refuse(patience: Self.patience)
     if isGone { thread.join() } else { thread.detach() }
     return isGone
@@ -62,7 +54,7 @@ final class ManifestBatches: Sendable {
   static let maximum = 4
 
   private struct State {
-    var waiting: [[ManifestItem]] = []
+    var waiting: [ImportBatch] = []
     var isComplete = false
     var failure: ManifestError?
     var isRefused = false
@@ -82,16 +74,15 @@ final class ManifestBatches: Sendable {
   fileprivate func fill(from reader: inout ManifestReader, handingOverErrors: Bool) {
     defer { ended.raise() }
     var failure: ManifestError?
-    var batch: [ManifestItem] = []
-    batch.reserveCapacity(Self.size)
+    var batch = ImportBatch(capacity: Self.size)
     do throws(ManifestError) {
       while let item = try reader.next() {
         batch.append(item)
         var isUrgent = false
         if handingOverErrors, case .problem(let problem) = item { isUrgent = problem.severity == .error }
-        if batch.count == Self.size || isUrgent {
+        if batch.items.count == Self.size || isUrgent {
           guard put(batch) else { return }
-          batch.removeAll(keepingCapacity: true)
+          batch = ImportBatch(capacity: Self.size)
         } else if state.withLock({ $0.isRefused }) {
           return
         }
@@ -108,14 +99,12 @@ final class ManifestBatches: Sendable {
   }
 
   /// Waits for room; false when nobody wants more.
-  private func put(_ batch: [ManifestItem]) -> Bool {
-    // The first one last: from there it is taken without moving the others.
-    let reversed = Array(batch.reversed())
+  private func put(_ batch: ImportBatch) -> Bool {
     while true {
       let result = state.withLock { state -> Put in
         if state.isRefused { return .refused }
         if state.waiting.count == Self.maximum { return .full }
-        state.waiting.append(reversed)
+        state.waiting.append(batch)
         return .done
       }
       switch result {
@@ -131,9 +120,9 @@ final class ManifestBatches: Sendable {
   // MARK: - The other one
 
   /// Waits for a batch; nil at the end, and behind an error, which is thrown once.
-  func take() throws(ManifestError) -> [ManifestItem]? {
+  func take() throws(ManifestError) -> ImportBatch? {
     while true {
-      let (batch, isComplete, failure) = state.withLock { state -> ([ManifestItem]?, Bool, ManifestError?) in
+      let (batch, isComplete, failure) = state.withLock { state -> (ImportBatch?, Bool, ManifestError?) in
         if !state.waiting.isEmpty { return (state.waiting.removeFirst(), false, nil) }
         defer { state.failure = nil }
         return (nil, state.isComplete, state.failure)

@@ -46,6 +46,16 @@ final class SQLiteStatement {
     bytes.withUnsafeBytes { _ = csqlite_bind_blob(handle, index, $0.baseAddress, Int32($0.count)) }
   }
 
+  /// Text of those bytes, which are not copied: they must stay until ``reset()`` (or ``run()``, also when it throws).
+  func bind(_ index: Int32, lastingText bytes: UnsafeRawBufferPointer) {
+    _ = csqlite_bind_lasting_text(handle, index, bytes.baseAddress ?? UnsafeRawPointer(emptyText), Int32(bytes.count))
+  }
+
+  /// A blob of those bytes, which are not copied, as ``bind(_:lastingText:)`` has it.
+  func bind(_ index: Int32, lastingBlob bytes: UnsafeRawBufferPointer) {
+    _ = csqlite_bind_lasting_blob(handle, index, bytes.baseAddress, Int32(bytes.count))
+  }
+
   /// Two columns: a key's halves, at `index` and behind it.
   func bind(_ index: Int32, _ key: ResourceKeyColumns) {
     bind(index, key.high)
@@ -58,7 +68,7 @@ final class SQLiteStatement {
     if code == SQLITE_ROW { return true }
     if code == SQLITE_DONE { return false }
     let error = connection.error(code, doing: "use")
-    sqlite3_reset(handle)
+    reset()
     throw error
   }
 

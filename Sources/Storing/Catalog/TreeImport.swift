@@ -30,7 +30,6 @@ struct TreeImport {
   private var filter: NameFilter?
   private var folders = FolderCache()
   private var unnamed: [Int64] = []
-  private var source = BlobWriter()
 
   private var entries = 0
   private var result: ImportReport
@@ -67,41 +66,59 @@ struct TreeImport {
     }
   }
 
-  mutating func add(_ entry: ManifestEntry, strict: Bool) throws(StoreError) {
-    let length = entry.folder.reduce(entry.name.utf8.count) { $0 + $1.utf8.count + 1 }
-    guard length <= Self.maximumPath else {
-      return try add(
-        ManifestProblem(
-          line: entry.line, severity: .error,
-          message: "its path has \(length) bytes, more than the 4095 that Linux allows"),
-        strict: strict)
+  mutating func add(_ batch: ImportBatch, strict: Bool) throws(StoreError) {
+    var folderIndex: Int?
+    var parent: Int64 = 0
+    let bytes = batch.bytes
+    for item in batch.items {
+      switch item {
+      case .problem(let problem): try add(problem, strict: strict)
+      case .line(let line):
+        guard line.pathLength <= Self.maximumPath else {
+          let message = "its path has \(line.pathLength) bytes, more than the 4095 that Linux allows"
+          try add(ManifestProblem(line: line.line, severity: .error, message: message), strict: strict)
+          continue
+        }
+        if line.folder != folderIndex {
+          parent = try folder(batch.folders[line.folder])
+          folderIndex = line.folder
+        }
+        // A span's closures may throw typed errors. No pointer leaves this one: statements are reset in it.
+        try bytes.span.withUnsafeBytes { (bytes) throws(StoreError) in
+          try add(
+            line, name: UnsafeRawBufferPointer(rebasing: bytes[line.name]),
+            source: UnsafeRawBufferPointer(rebasing: bytes[line.source]), in: parent)
+        }
+      }
     }
-    let parent = try folder(entry.folder)
-    source.removeAll()
-    source.append(sourceOf: entry)
+  }
+
+  private mutating func add(
+    _ entry: ImportBatch.Line, name: UnsafeRawBufferPointer, source: UnsafeRawBufferPointer, in parent: Int64
+  ) throws(StoreError) {
     entries += 1
     if isFirst {
-      let isNew = filter?.insert(entry.name, in: parent) ?? false
-      let id = try insertFile(entry, in: parent, isNamed: isNew)
+      let isNew = filter?.insert(name, in: parent) ?? false
+      let id = try insertFile(entry, name, source, in: parent, isNamed: isNew)
       if !isNew { unnamed.append(id) }
       result.files += 1
       return
     }
-    let holder = try row(named: entry.name, in: parent)
-    let key = ResourceKeyColumns(entry.key)
-    guard let known = try knownFile(entry.name, key, in: parent, holder: holder) else {
-      let isFree = try isFree(entry.name, in: parent, holder: holder)
-      let id = try insertFile(entry, in: parent, isNamed: isFree)
+    let text = String(decoding: name, as: UTF8.self)
+    let holder = try row(named: text, in: parent)
+    guard let known = try knownFile(text, entry.key, in: parent, holder: holder) else {
+      let isFree = try isFree(text, in: parent, holder: holder)
+      let id = try insertFile(entry, name, source, in: parent, isNamed: isFree)
       _ = seen.insert(id)
       if !isFree { unnamed.append(id) }
-      if hasExtensions && entry.mayGainExtension { try inheritExtension(id, key) }
+      if hasExtensions && entry.mayGainExtension { try inheritExtension(id, entry.key) }
       result.files += 1
       return
     }
     guard seen.insert(known.id) else { return reportDuplicate(line: entry.line, first: known.line) }
     if !known.hasName { unnamed.append(known.id) }
     result.files += 1
-    try update(known, entry)
+    try update(known, line: entry.line, source)
   }
 
   private mutating func reportDuplicate(line: Int, first: Int) {
@@ -122,7 +139,8 @@ struct TreeImport {
   }
 
   private mutating func insertFile(
-    _ entry: ManifestEntry, in parent: Int64, isNamed: Bool
+    _ entry: ImportBatch.Line, _ name: UnsafeRawBufferPointer, _ source: UnsafeRawBufferPointer, in parent: Int64,
+    isNamed: Bool
   ) throws(StoreError) -> Int64 {
     let statement = try connection.statement(ImportQueries.insert)
     let id = nextID
@@ -130,25 +148,25 @@ struct TreeImport {
     statement.bind(1, id)
     statement.bind(2, parent)
     statement.bind(3, 0)
-    if isNamed { statement.bind(4, entry.name) } else { statement.bind(5, entry.name) }
-    statement.bind(6, ResourceKeyColumns(entry.key))
+    statement.bind(isNamed ? 4 : 5, lastingText: name)
+    statement.bind(6, entry.key)
     statement.bind(8, entry.line)
-    statement.bind(9, blob: source.bytes)
+    statement.bind(9, lastingBlob: source)
     try statement.run()
     return id
   }
 
   /// Writes what the line changed; most lines change nothing.
-  private func update(_ known: ImportRow, _ entry: ManifestEntry) throws(StoreError) {
+  private func update(_ known: ImportRow, line: Int, _ source: UnsafeRawBufferPointer) throws(StoreError) {
     let current = try connection.statement(ImportQueries.source)
     current.bind(1, known.id)
-    let isSame = try current.step() && current.withBlob(0) { $0.elementsEqual(source.bytes) }
+    let isSame = try current.step() && current.withBlob(0) { $0.elementsEqual(source) }
     current.reset()
-    if isSame && known.line == entry.line && known.isListed { return }
+    if isSame && known.line == line && known.isListed { return }
     let statement = try connection.statement(ImportQueries.update)
     statement.bind(1, known.id)
-    statement.bind(2, entry.line)
-    statement.bind(3, blob: source.bytes)
+    statement.bind(2, line)
+    statement.bind(3, lastingBlob: source)
     try statement.run()
   }
 
@@ -191,7 +209,7 @@ struct TreeImport {
     }
     let isFree: Bool
     if isFirst {
-      isFree = filter?.insert(name, in: parent) ?? false
+      isFree = name.utf8.span.withUnsafeBytes { filter?.insert($0, in: parent) } ?? false
     } else {
       isFree = try self.isFree(name, in: parent, holder: row(named: name, in: parent))
     }
