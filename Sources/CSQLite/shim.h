@@ -2,6 +2,10 @@
 #include <malloc.h>
 #include <sqlite3.h>
 
+// Without sums over the memory in use, for which each allocation takes a lock of all threads. (Variadic, so Swift
+// cannot call it.)
+static inline int csqlite_count_no_memory(void) { return sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); }
+
 // SQLITE_TRANSIENT and SQLITE_STATIC are casts that Swift cannot import: by the first SQLite copies the bytes during
 // the call, by the second ("lasting") they stay where they are until the statement has other values.
 static inline int csqlite_bind_text(sqlite3_stmt *statement, int index, const char *bytes, int length) {

@@ -9,7 +9,7 @@ struct EntryOptions {
   }
 
   /// The options there are.
-  enum Option: String, CaseIterable {
+  enum Option: String {
     case out, dir, header, referer, checksum, id
     case userAgent = "user-agent"
 
@@ -26,6 +26,23 @@ struct EntryOptions {
       default: return nil
       }
     }
+
+    fileprivate var mark: Marks {
+      switch self {
+      case .out: Marks(rawValue: 1)
+      case .dir: Marks(rawValue: 2)
+      case .header: Marks(rawValue: 4)
+      case .referer: Marks(rawValue: 8)
+      case .checksum: Marks(rawValue: 16)
+      case .id: Marks(rawValue: 32)
+      case .userAgent: Marks(rawValue: 64)
+      }
+    }
+  }
+
+  /// A set of options; one of the enumeration's cases would hash each.
+  fileprivate struct Marks: OptionSet {
+    let rawValue: UInt8
   }
 
   /// How many header fields an entry may have: servers refuse more, and memory stays bounded.
@@ -48,7 +65,7 @@ struct EntryOptions {
   private var userAgent: String?
   private var referer: String?
   private var checksum: Checksum?
-  private var seen: Set<Option> = []
+  private var seen: Marks = []
 
   /// Sets what was read.
   func apply(to entry: inout ManifestEntry) {
@@ -79,7 +96,7 @@ struct EntryOptions {
     }
     let value = text.extracting(text.trimmedRange(equals + 1..<text.count))
     var findings: [Finding] = []
-    if option != .header, !seen.insert(option).inserted {
+    if option != .header, !seen.insert(option.mark).inserted {
       findings.append(.warning("\(option.rawValue)= was given before for this entry; this one counts"))
     }
     if value.isEmpty { return findings + [.error("\(option.rawValue)= has no value and is skipped")] }

@@ -33,10 +33,7 @@ struct EntryParser: ~Copyable {
 
   /// What the lines so far gave, one at a time.
   mutating func takeItem() -> ManifestItem? {
-    if let entry = ready {
-      ready = nil
-      return .entry(entry)
-    }
+    if let entry = ready.take() { return .entry(entry) }
     if problems.isEmpty { return nil }
     defer {
       nextProblem += 1
@@ -216,14 +213,13 @@ struct EntryParser: ~Copyable {
   }
 
   private mutating func completeEntry() {
-    guard var entry = current else { return }
-    current = nil
+    guard var entry = current.take() else { return }
     if options.isUsed {
       options.apply(to: &entry)
       if let id = options.id { entry.key = keys.key(id: id) }
       options = EntryOptions()
     }
-    ready = entry
+    ready = consume entry
   }
 
   /// The last component of the path that is not empty, percent-decoded; else the host. `decoded` is room to work in.

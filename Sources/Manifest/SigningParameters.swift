@@ -28,6 +28,8 @@ enum SigningParameters {
   /// Names in lower case; a scheme's sets have bit `n` for `names[n]`.
   private struct Table: Sendable {
     var names: [[UInt8]] = []
+    /// Bit `n`: some name has `n` bytes. Most parameters are of no scheme, and told by this.
+    var lengths: UInt64 = 0
     var schemes: [Scheme] = []
 
     mutating func add(_ required: [String], with others: [String] = [], _ checks: [Check] = []) {
@@ -40,6 +42,7 @@ enum SigningParameters {
         let bytes = Array(name.utf8)
         if let known = names.firstIndex(of: bytes) { return set | 1 << UInt128(known) }
         names.append(bytes)
+        lengths |= 1 << UInt64(bytes.count)
         return set | 1 << UInt128(names.count - 1)
       }
     }
@@ -94,7 +97,7 @@ enum SigningParameters {
     // bunny.net: base64url of a SHA-256 or an MD5; nginx's secure_link: base64url of an MD5.
     table.add(["token", "expires"], with: ["token_path"], [expiry, .base64URL("token", [22, 43]), .pathNamesFile])
     table.add(["md5", "expires"], [expiry, .base64URL("md5", [22]), .pathNamesFile])
-    precondition(table.names.count <= UInt128.bitWidth)
+    precondition(table.names.count <= UInt128.bitWidth && table.names.allSatisfy { $0.count < UInt64.bitWidth })
     return table
   }()
 
@@ -116,7 +119,7 @@ enum SigningParameters {
     while start <= query.count {
       let end = query.firstIndex(of: 0x26, in: start..<query.count) ?? query.count
       let equals = query.firstIndex(of: 0x3D, in: start..<end) ?? end
-      let known = index(of: query, start..<equals, in: table.names)
+      let known = index(of: query, start..<equals, in: table)
       parameters.append(Parameter(known: known, range: start..<end, value: min(equals + 1, end)..<end))
       if let known {
         let bit: UInt128 = 1 << UInt128(known)
@@ -141,8 +144,9 @@ enum SigningParameters {
     }
   }
 
-  private static func index(of query: Span<UInt8>, _ range: Range<Int>, in names: [[UInt8]]) -> Int? {
-    next: for (index, name) in names.enumerated() where name.count == range.count {
+  private static func index(of query: Span<UInt8>, _ range: Range<Int>, in table: Table) -> Int? {
+    guard range.count < UInt64.bitWidth, table.lengths >> UInt64(range.count) & 1 == 1 else { return nil }
+    next: for (index, name) in table.names.enumerated() where name.count == range.count {
       for offset in name.indices where query[range.lowerBound + offset].lowercased != name[offset] { continue next }
       return index
     }

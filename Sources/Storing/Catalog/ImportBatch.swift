@@ -3,8 +3,8 @@ import Manifest
 
 /// Some items of a manifest, in its order, in the form in which an import writes them.
 ///
-/// An entry here has no object of its own: a batch is made on one thread and used up on another, where each object would
-/// cost two threads a cache line, and the heap's lock when it goes.
+/// An entry here has no object of its own: a batch is made on one thread and used up on another, where each object
+/// would cost two threads a cache line, and the heap's lock when it goes.
 struct ImportBatch: Sendable {
   /// An entry; the ranges are of the batch's ``ImportBatch/bytes``.
   struct Line {
@@ -36,8 +36,8 @@ struct ImportBatch: Sendable {
     writer.reserveCapacity(capacity * 96)
   }
 
-  mutating func append(_ item: ManifestItem) {
-    switch item {
+  mutating func append(_ item: consuming ManifestItem) {
+    switch consume item {
     case .problem(let problem): items.append(.problem(problem))
     case .entry(let entry):
       // By bytes: to a String, names that differ only in their normalisation are equal.

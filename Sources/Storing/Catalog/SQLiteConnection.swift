@@ -25,10 +25,14 @@ final class SQLiteConnection {
 
   let path: String
   private let handle: OpaquePointer
+  /// Once in the process, before its first connection; where that is too late, SQLite refuses it and works as well.
+  private static let isConfigured = csqlite_count_no_memory() == SQLITE_OK
+
   private var statements: [ObjectIdentifier: SQLiteStatement] = [:]
 
   /// sqlite3_open_v2.
   init(path: String, mode: Mode) throws(StoreError) {
+    _ = Self.isConfigured
     var opened: OpaquePointer?
     let flags = (mode == .readWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX
     let code =
