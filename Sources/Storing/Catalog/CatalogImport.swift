@@ -76,9 +76,7 @@ extension Catalog {
       isFull = true
       let isFirst = try connection.integer("SELECT 1 FROM entry LIMIT 1") == nil
       if isFirst { try prepareBulk(connection) }
-      // 24 MiB of pages while it runs (and as much for sorting an index), without which a large import writes pages
-      // again and again.
-      try connection.run("PRAGMA cache_size = -24576")
+      try connection.run("PRAGMA cache_size = \(TreeImport.pages)")
       let result: Result<ImportReport, StoreError>
       do throws(StoreError) {
         result = .success(
@@ -90,7 +88,7 @@ extension Catalog {
       } catch {
         result = .failure(error)
       }
-      try connection.run("PRAGMA cache_size = -2048; PRAGMA shrink_memory")
+      try connection.run("PRAGMA threads = 0; PRAGMA cache_size = -2048; PRAGMA shrink_memory")
       // The pages came from the heap in small pieces, which glibc keeps: 50 MiB after a million lines.
       malloc_trim(0)
       try CatalogFile.useLog(connection)

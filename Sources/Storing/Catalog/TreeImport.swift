@@ -17,6 +17,8 @@ import Manifest
 struct TreeImport {
   /// A path may have 4095 bytes (PATH_MAX with its NUL, Linux).
   private static let maximumPath = 4095
+  /// `PRAGMA cache_size` of an import: 24 MiB, without which a large one writes pages again and again.
+  static let pages = -24_576
 
   let connection: SQLiteConnection
   private let isFirst: Bool
@@ -238,7 +240,7 @@ struct TreeImport {
         .invalid, "the manifest has no usable line; nothing was changed (mediafs check FILE lists what is wrong)")
     }
     if isFirst {
-      for index in Schema.entryIndexes { try connection.run(index.definition) }
+      try makeIndexes()
     } else {
       try unlistTheUnseen()
     }
@@ -269,6 +271,15 @@ struct TreeImport {
     }
     try remember(fingerprint)
     return result
+  }
+
+  private mutating func makeIndexes() throws(StoreError) {
+    filter = nil
+    // Sorted in pieces of that size, which fit into the processor's cache and are sorted by another thread while the
+    // next one fills: a fourth faster than with all the pages of an import, for a third of their memory.
+    try connection.run("PRAGMA cache_size = -8192; PRAGMA threads = 1")
+    for index in Schema.entryIndexes { try connection.run(index.definition) }
+    try connection.run("PRAGMA threads = 0; PRAGMA cache_size = \(Self.pages)")
   }
 
   private func unlistTheUnseen() throws(StoreError) {
