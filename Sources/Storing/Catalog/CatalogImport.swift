@@ -88,7 +88,7 @@ extension Catalog {
       } catch {
         result = .failure(error)
       }
-      try connection.run("PRAGMA threads = 0; PRAGMA cache_size = -2048; PRAGMA shrink_memory")
+      try connection.run("PRAGMA cache_size = -2048; PRAGMA shrink_memory")
       // The pages came from the heap in small pieces, which glibc keeps: 50 MiB after a million lines.
       malloc_trim(0)
       try CatalogFile.useLog(connection)
