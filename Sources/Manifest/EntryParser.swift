@@ -8,6 +8,8 @@ struct EntryParser: ~Copyable {
 
   /// The entry whose options may still come.
   private var current: ManifestEntry?
+  /// Whether there is one: to compare `current` with nil would copy it, for each line.
+  private var hasCurrent = false
   /// What the options of the current entry said so far.
   private var options = EntryOptions()
   /// Whether option lines are to be passed over, since their URL line was bad.
@@ -18,6 +20,8 @@ struct EntryParser: ~Copyable {
 
   /// An entry that is whole.
   private var ready: ManifestEntry?
+  /// Whether there is one.
+  private var hasReady = false
   /// Problems to be handed out, from `nextProblem` on.
   private var problems: [ManifestProblem] = []
   private var nextProblem = 0
@@ -33,7 +37,10 @@ struct EntryParser: ~Copyable {
 
   /// What the lines so far gave, one at a time.
   mutating func takeItem() -> ManifestItem? {
-    if let entry = ready.take() { return .entry(entry) }
+    if hasReady, let entry = ready.take() {
+      hasReady = false
+      return .entry(entry)
+    }
     if problems.isEmpty { return nil }
     defer {
       nextProblem += 1
@@ -131,7 +138,7 @@ struct EntryParser: ~Copyable {
       let message = "a URL must stand at the start of its line: with white space before it, it is taken for an option"
       return report(number, .error, message)
     }
-    guard current != nil else {
+    guard hasCurrent else {
       return report(number, .error, "an option before any URL; options follow the URL they are for")
     }
     for finding in options.read(text) { report(number, finding.severity, finding.message) }
@@ -206,6 +213,7 @@ struct EntryParser: ~Copyable {
   /// Begins the entry of the URL that was just parsed.
   private mutating func begin(_ line: Int) {
     skipsOptions = false
+    hasCurrent = true
     let (name, mayGainExtension) = Self.name(of: parser, &decoded)
     current = ManifestEntry(
       line: line, urls: [parser.string], folder: [], name: name, mayGainExtension: mayGainExtension, headers: [],
@@ -213,13 +221,15 @@ struct EntryParser: ~Copyable {
   }
 
   private mutating func completeEntry() {
-    guard var entry = current.take() else { return }
+    guard hasCurrent, var entry = current.take() else { return }
+    hasCurrent = false
     if options.isUsed {
       options.apply(to: &entry)
       if let id = options.id { entry.key = keys.key(id: id) }
       options = EntryOptions()
     }
     ready = consume entry
+    hasReady = true
   }
 
   /// The last component of the path that is not empty, percent-decoded; else the host. `decoded` is room to work in.

@@ -37,6 +37,12 @@ struct ManifestFeed {
   }
 }
 
+extension ManifestItem {
+  fileprivate var isError: Bool {
+    if case .problem(let problem) = self { problem.severity == .error } else { false }
+  }
+}
+
 /// Carries a reader to its thread.
 private final class Handover: @unchecked Sendable {
   // @unchecked: put in before the thread starts and taken out by that thread. A reader cannot be copied, so nobody else
@@ -77,9 +83,8 @@ final class ManifestBatches: Sendable {
     var batch = ImportBatch(capacity: Self.size)
     do throws(ManifestError) {
       while let item = try reader.next() {
+        let isUrgent = handingOverErrors && item.isError
         batch.append(item)
-        var isUrgent = false
-        if handingOverErrors, case .problem(let problem) = item { isUrgent = problem.severity == .error }
         if batch.items.count == Self.size || isUrgent {
           guard put(batch) else { return }
           batch = ImportBatch(capacity: Self.size)
