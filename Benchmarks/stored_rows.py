@@ -25,7 +25,7 @@ def stored(results, repetition):
         with mounted(Copying(), plain) as copying:
             measure(results, "partial", "C copier", copying.path(os.path.basename(plain)), HALF, repetition)
         for system in systems(results, "copy", mediafs_options=["--continue", "never"]):
-            if system.name != "mediafs" and repetition >= 3:
+            if system.name != "mediafs" and repetition >= 2:
                 continue
             with mounted(system, server):
                 path = system.path(os.path.basename(plain))

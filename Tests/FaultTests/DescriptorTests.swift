@@ -72,6 +72,19 @@ struct DescriptorTests {
     try Command.succeed(["prlimit", "--pid", "\(process)", "--nofile=\(count):"])
   }
 
+  /// The numbers of another process's open files, once nothing changes there: a client's connection may just be going.
+  private static func descriptors(of process: Int32) throws -> Set<Int> {
+    let look = { try FileManager.default.contentsOfDirectory(atPath: "/proc/\(process)/fd").compactMap { Int($0) } }
+    var before = Set<Int>()
+    var now = Set(try look())
+    for _ in 0..<100 where now != before {
+      usleep(200_000)
+      before = now
+      now = Set(try look())
+    }
+    return now
+  }
+
   @Test("a file that cannot be opened for want of descriptors keeps what is stored of it")
   func shortageLosesNothing() async {
     let never = ["--timeout", "10", "--continue=never"]
@@ -85,7 +98,7 @@ struct DescriptorTests {
       let before = try again.status(of: FaultStage.name).stored
       scene.expect(before >= 1 << 20, "\(before) bytes are stored")
       // From the lowest number that is free on: the next descriptor is one too many.
-      let used = Set(try FileManager.default.contentsOfDirectory(atPath: "/proc/\(server)/fd").compactMap { Int($0) })
+      let used = try Self.descriptors(of: server)
       try Self.limit(server, to: try #require((0...).first { !used.contains($0) }))
       let file = again.file(FaultStage.name)
       let failed = Reader.read(file, [ByteRange(0, 4096)], pattern: FaultStage.path)

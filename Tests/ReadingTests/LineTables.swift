@@ -218,10 +218,32 @@ import Testing
       host.responded(isBackground: true)
     }
     let later = start.adding(seconds: 0.05)
-    #expect(host.admits(.continuation, bytes: window, isQuiet: false, now: later))
+    let admits = { (host: HostState) in
+      host.admits(.continuation, bytes: window, isQuiet: false, now: later)
+    }
+    #expect(admits(host))
+    var again = host
+    again.began(isBackground: true, now: later)
+    again.continues(window, now: later)
+    #expect(!admits(again), "it is one")
     host.began(isBackground: false, now: later)
     host.ended(now: later, isBackground: false, hadResponse: true, isCut: false)
-    #expect(!host.admits(.continuation, bytes: window, isQuiet: false, now: later), "one is idle")
+    #expect(!admits(host), "one is idle")
+  }
+
+  @Test("Where few connections are allowed, or streams are, none is kept to spare from what nobody waits for")
+  func usualLanes() {
+    let most = HostState.backgroundLimit
+    var host = HostState(connections: 32)
+    #expect(host.usualLanes(isQuiet: true) == most && host.usualLanes(isQuiet: false) == most - 1)
+    host.speaks(httpVersion: 20)
+    #expect(host.usualLanes(isQuiet: false) == most)
+    let few = HostState(connections: 4)
+    #expect(few.backgroundLanes == 2 && few.usualLanes(isQuiet: false) == 2)
+    var input = PlanInput(size: 1 << 30, roundTrip: 0.06, lineRate: 20e6)
+    let window = Planner.backgroundWindow(input)
+    input.backgroundLanes = few.backgroundLanes
+    #expect((215_000...217_000).contains(window) && Planner.backgroundWindow(input) == 300_000)
   }
 
   @Test("Behind a jump the spare connection is used when it was not for a second")

@@ -71,6 +71,8 @@ extension Engine {
       var input = PlanInput(size: size, roundTrip: host.line.roundTrip, lineRate: host.line.rate)
       input.waiting = host.waiting
       input.openConnections = host.openConnections(now: now)
+      input.backgroundLanes = host.backgroundLanes
+      input.usualLanes = host.usualLanes(isQuiet: openFiles == 0)
       input.available = available
       for read in parked.sorted(by: { $0.range.start < $1.range.start }) {
         if isLeft(read, runs, now) { input.left.append(read.range) } else { input.demands.append(read.range) }

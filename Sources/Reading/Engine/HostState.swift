@@ -9,9 +9,6 @@ struct HostState {
   static let indexLimit = 16
   /// Connections in all, unless the user says otherwise.
   static let demandLimit = 32
-  /// How fast continuations are asked for beside a reader, as a multiple of the line's rate: somewhat faster, so that
-  /// an estimate that is too low grows.
-  static let pace = 1.0
   /// Streams on the one connection that HTTP/2 uses.
   static let streamLimit = 64
 
@@ -68,7 +65,7 @@ struct HostState {
   /// A continuation of so many bytes begins.
   mutating func continues(_ bytes: Int64, now: Instant) {
     continued += bytes
-    let seconds = Double(bytes) / (Self.pace * line.rate)
+    let seconds = Double(bytes) / line.rate
     // A turn of the loop that came a little late is made up for.
     let late = now.seconds(since: nextContinuation)
     nextContinuation = (late >= 0 && late < seconds ? nextContinuation : now).adding(seconds: seconds)
@@ -105,6 +102,16 @@ struct HostState {
   }
   private static let keptSeconds = 4.0
 
+  /// How many transfers that nobody waits for there may be at once.
+  var backgroundLanes: Int { min(Self.backgroundLimit, max(1, limit / 2)) }
+
+  /// How many of them there are but for the one that leaves a connection to spare. Where only a few may be, as many
+  /// more are the readers' anyhow; and streams of HTTP/2 need no connection.
+  func usualLanes(isQuiet: Bool) -> Int {
+    let lanes = backgroundLanes
+    return isQuiet || isMultiplexed || lanes < Self.backgroundLimit ? lanes : lanes - 1
+  }
+
   /// Whether another transfer for `purpose` may start.
   /// `bytes`: of its window, 0 where they are not known; `isQuiet`: no file is open.
   func admits(_ purpose: Purpose, bytes: Int64, isQuiet: Bool, now: Instant) -> Bool {
@@ -118,15 +125,15 @@ struct HostState {
     case .continuation:
       if waiting > 0 { return false }
       if let lastWait, now.seconds(since: lastWait) < 2 * line.roundTrip { return false }
-      let lanes = min(Self.backgroundLimit, max(1, limit / 2))
-      if background >= lanes { return false }
+      if background >= backgroundLanes { return false }
       // What one file may have under way all of them may: a reader who comes meets the sum.
       let inRoundTrip = line.rate * line.roundTrip
       let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, isQuiet: isQuiet)
       if continued == 0 { return true }
-      guard background < (isQuiet ? lanes : lanes - 1), Double(continued + bytes / 2) <= most else {
-        // One more now and then, which leaves a connection behind for a reader's jump.
-        return !isQuiet && Double(continued - bytes) <= most && openConnections(now: now) <= active
+      guard background < usualLanes(isQuiet: isQuiet), Double(continued + bytes / 2) <= most else {
+        // One more now and then, which leaves a connection behind for a reader's jump. By the bytes it is one: what is
+        // there without it is within half a window of the bound.
+        return !isQuiet && Double(continued - bytes / 2) <= most && openConnections(now: now) <= active
       }
       // Where a round trip holds few windows, their number bounds what a reader meets, and the estimate is all that
       // pacing would follow.

@@ -71,6 +71,10 @@ struct PlanInput: Sendable {
   var isQuiet = false
   /// Connections to the origin that are open, in use or idle.
   var openConnections = Int.max
+  /// The most windows of what nobody waits for that may be under way there.
+  var backgroundLanes = Planner.mostBackgroundLanes
+  /// How many of these there are but for one now and then that leaves a connection to spare.
+  var usualLanes = Planner.mostBackgroundLanes
   /// How many bytes that are under way may be thrown away for a reader that jumped.
   var spareBytes: Int64 = 0
   /// Where the continuation begins to look for holes: it follows the reader, then wraps around.

@@ -58,10 +58,12 @@ enum Planner {
     clamped(input.share / 4 * 2 / Double(max(2, input.lanes)))
   }
 
-  /// A window that nobody waits for: a sixth of a round trip of the line. On a near origin at least 5 ms of the line,
-  /// and while no file is open 20 ms: requests cost the processor's time.
+  /// A window that nobody waits for: 18 % of a round trip of the line, of which five are most of it; a quarter while
+  /// no file is open or where few connections are allowed. On a near origin at least 5 ms of the line, and while no
+  /// file is open 20 ms: requests cost the processor's time.
   static func backgroundWindow(_ input: PlanInput) -> Int64 {
-    let seconds = max(input.roundTrip / 6, input.isQuiet ? 0.02 : 0.005)
+    let part = input.isQuiet || input.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
+    let seconds = max(input.roundTrip * part, input.isQuiet ? 0.02 : 0.005)
     let bytes = Int64(min(input.lineRate * seconds, 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
   }
@@ -71,15 +73,14 @@ enum Planner {
   /// bytes come: counted in windows, they would be asked for in clusters, as windows that share the line end together.
   static func hasRoom(beside transfers: [ActiveTransfer], _ input: PlanInput) -> Bool {
     if transfers.isEmpty { return true }
-    let lanes = input.isQuiet ? mostBackgroundLanes : mostBackgroundLanes - 1
     let window = Double(backgroundWindow(input))
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
     let most = mostUnderWay(window: window, of: input.lineRate * input.roundTrip, isQuiet: input.isQuiet)
     // Up to half of a window more: so many are under way on the mean.
-    if transfers.count < lanes, underWay + window / 2 <= most { return true }
+    if transfers.count < input.usualLanes, underWay + window / 2 <= most { return true }
     // One more now and then leaves a connection behind for a reader's jump.
-    if input.isQuiet || transfers.count >= mostBackgroundLanes { return false }
-    return underWay <= most + window && input.openConnections == transfers.count
+    if input.isQuiet || transfers.count >= input.backgroundLanes { return false }
+    return underWay <= most + window / 2 && input.openConnections == transfers.count
   }
 
   /// How many bytes that nobody waits for may be under way in windows of so many, on a line that brings `inRoundTrip`

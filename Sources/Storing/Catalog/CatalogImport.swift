@@ -25,8 +25,8 @@ extension Catalog {
   /// call the catalog. With `strict` a problem of severity error ends the import. That, a manifest without a usable
   /// line, and one that cannot be read throw `.invalid` and change nothing.
   ///
-  /// The manifest is read on another thread, which has ended when this returns. Only one that waits for a pipe, and is
-  /// not needed any more, is left to itself: it ends when the pipe gives something or is closed.
+  /// The manifest is read on another thread, which has ended when this returns. Only one that is not needed any more
+  /// and waits for a pipe (or a slow disk) is left to itself: it ends when that gives something or is closed.
   public func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
   ) throws(StoreError) -> ImportReport {

@@ -31,6 +31,12 @@ struct ImportBatch: Sendable {
 
   var bytes: [UInt8] { writer.bytes }
 
+  /// Whether it is as large as one should be: by number, and by bytes, as an entry may have megabytes of header fields.
+  var isFull: Bool { items.count >= Self.most || writer.bytes.count >= Self.mostBytes }
+  /// So many items that a hand-over costs nothing beside them, and so few that they are soon there.
+  static let most = 256
+  private static let mostBytes = 256 << 10
+
   init(capacity: Int = 0) {
     items.reserveCapacity(capacity)
     writer.reserveCapacity(capacity * 96)

@@ -37,12 +37,6 @@ struct ManifestFeed {
   }
 }
 
-extension ManifestItem {
-  fileprivate var isError: Bool {
-    if case .problem(let problem) = self { problem.severity == .error } else { false }
-  }
-}
-
 /// Carries a reader to its thread.
 private final class Handover: @unchecked Sendable {
   // @unchecked: put in before the thread starts and taken out by that thread. A reader cannot be copied, so nobody else
@@ -54,9 +48,10 @@ private final class Handover: @unchecked Sendable {
 
 /// The batches between the two threads.
 final class ManifestBatches: Sendable {
-  /// So many items that a hand-over costs nothing beside them, and so few that they are soon there.
-  static let size = 256
-  /// How many wait at most: a megabyte of ordinary entries.
+  /// So many problems are handed over as they are found: a list may come from a pipe that gives little, and whoever
+  /// waits for it is to hear what is wrong. Of more than these only the number is told.
+  private static let urgent = 100
+  /// How many wait at most: a megabyte.
   static let maximum = 4
 
   private struct State {
@@ -80,14 +75,19 @@ final class ManifestBatches: Sendable {
   fileprivate func fill(from reader: inout ManifestReader, handingOverErrors: Bool) {
     defer { ended.raise() }
     var failure: ManifestError?
-    var batch = ImportBatch(capacity: Self.size)
+    var batch = ImportBatch(capacity: ImportBatch.most)
+    var problems = 0
     do throws(ManifestError) {
       while let item = try reader.next() {
-        let isUrgent = handingOverErrors && item.isError
+        var isUrgent = false
+        if case .problem(let problem) = item {
+          problems += 1
+          isUrgent = problems <= Self.urgent || (handingOverErrors && problem.severity == .error)
+        }
         batch.append(item)
-        if batch.items.count == Self.size || isUrgent {
+        if batch.isFull || isUrgent {
           guard put(batch) else { return }
-          batch = ImportBatch(capacity: Self.size)
+          batch = ImportBatch(capacity: ImportBatch.most)
         } else if state.withLock({ $0.isRefused }) {
           return
         }
@@ -153,6 +153,9 @@ final class ManifestBatches: Sendable {
     taken.raise()
     return waitForEnd(seconds: patience)
   }
+
+  /// How many wait to be taken. For tests.
+  var count: Int { state.withLock { $0.waiting.count } }
 
   /// Waits so many seconds at most for the reading thread to have done; whether it has. Says so once.
   func waitForEnd(seconds: Double) -> Bool { ended.wait(seconds: seconds) }
