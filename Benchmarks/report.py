@@ -122,7 +122,7 @@ def table(rows, results):
 def document(rows, results, seconds, left_out):
     """docs/BENCHMARKS.md."""
     measured = [row for row in rows if results.of(row.id, "mediafs")]
-    missed = [row.title for row in measured if "missed" in verdict(row, results)]
+    missed = [f"{row.title} ({row.id})" for row in measured if "missed" in verdict(row, results)]
     text = HEAD.format(machine=machine(), seconds=f"{seconds:.0f}", load=f"{os.getloadavg()[2]:.1f}")
     if left_out:
         text += f"\nLeft out for want of time: {', '.join(left_out)}.\n"
