@@ -12,8 +12,8 @@ struct ManifestFeed {
   let batches: ManifestBatches
   private let thread: OwnedThread
 
-  /// Starts reading. With `strict` an error is handed over at once: whoever ends with it need not wait for a batch to
-  /// fill.
+  /// Starts reading. The first problems are handed over at once, and with `strict` each error: whoever ends with it
+  /// need not wait for a batch to fill.
   init(_ reader: consuming ManifestReader, strict: Bool) {
     let batches = ManifestBatches()
     let handover = Handover(reader)
