@@ -44,6 +44,22 @@ import Testing
     }
   }
 
+  @Test func aFetchedFileGoesOnAtTheNextMountWhateverThePolicy() throws {
+    try withJourney { journey in
+      try withFilm(journey, lineRate: 6e6) { origin in
+        try journey.mount(origin.url("/film.bin") + "\n", "--continue", "never")
+        #expect(try journey.mediafs("fetch", journey.at("film.bin")).status == 0)
+        try journey.wait(forStored: 2 << 20, "film.bin")
+        try journey.unmount()
+        #expect(try journey.status().file("film.bin").state == "partial")
+        try journey.mount(nil, "--continue", "never")
+        try journey.wait(for: "complete", "film.bin")
+        try journey.succeed(["cmp", journey.kept("film.bin"), journey.folder.file("originals/film.bin")])
+        try journey.expectSentOnce(origin, "/film.bin")
+      }
+    }
+  }
+
   @Test(arguments: ["never", "playing", "open", "always"]) func followsThePolicy(_ policy: String) throws {
     try withJourney { journey in
       try withFilm(journey, lineRate: 12e6) { origin in

@@ -99,6 +99,8 @@ final class Content: Sendable {
     var isOverclaimed = false
     /// Whether its file is being taken away: nothing may be written until that is done.
     var isFrozen = false
+    /// Whether a user asked for it by name, as the catalog knows it: also at the next mount policies do not stop it.
+    var isPinned = false
     /// Whether a user changed its completed copy: the inode's page cache may have what they made of it.
     var isTouched = false
     /// Whether it was put away: whoever still holds it is to ask for the resource again. What is parked here would be

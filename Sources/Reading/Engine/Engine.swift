@@ -40,8 +40,8 @@ final class Engine: @unchecked Sendable {
     /// Its disk lost what was not synced: that is missing again.
     /// `lost`: what was read of it may have been zeros. Nothing is stored of it until then.
     case distrusted(Content, message: String, lost: ByteRange?, pausedUntil: Instant)
-    /// Of what was played before, everything up to this generation was looked at; nil: all of it.
-    case resumedUntil(Int64?)
+    /// Of what was asked for or played before, everything up to this place was looked at; nil: all of it.
+    case resumedUntil(Resuming.Place?)
     /// Drop every connection and ask anew: the network changed.
     case reconnect
   }
@@ -193,6 +193,7 @@ final class Engine: @unchecked Sendable {
     let current = table.withLock { $0.current[content.key] } ?? content
     let source = Source(content: current, timeout: options.timeout)
     source.pausedUntil = keeper.pause(of: content.key)
+    source.isRequested = current.guarded.withLock(\.isPinned)
     sources[content.key] = source
     return source
   }
@@ -208,10 +209,11 @@ final class Engine: @unchecked Sendable {
       if source.failure != nil { forgive(source) }
       source.retry.hurry()
       source.cannotBeStored = false
-      // It was played before and then put away, as it had failed.
-      if content.guarded.withLock({ $0.phase == .partial && $0.generation?.continues == true }) {
-        source.continues = true
+      // It was played, or asked for, before and then put away, as it had failed.
+      let goesOn = content.guarded.withLock { guarded in
+        guarded.phase == .partial && (guarded.generation?.continues == true || guarded.isPinned)
       }
+      if goesOn { source.continues = true }
       if options.continuation == .always { arm(source) }
       dirty.insert(source.key)
     case .fetch(let content):
@@ -219,7 +221,7 @@ final class Engine: @unchecked Sendable {
       if source.failure != nil { forgive(source) }
       source.retry.hurry()
       source.cannotBeStored = false
-      source.isRequested = true
+      pin(source)
       refetched.remove(source.key)
       arm(source)
       dirty.insert(source.key)
@@ -246,7 +248,7 @@ final class Engine: @unchecked Sendable {
       guard isTaken else { return source.postponed.append(command) }
       for running in source.transfers { cancel(running.active.id, of: source) }
       source.continues = false
-      source.isRequested = false
+      unpin(source)
       keeper.perform(then)
     case .evict(let content):
       guard let source = sources[content.key], source.content === content, source.transfers.isEmpty, !source.continues
@@ -272,7 +274,7 @@ final class Engine: @unchecked Sendable {
     case .completed(let content):
       let source = source(of: content)
       source.continues = false
-      source.isRequested = false
+      unpin(source)
       source.lastMessage = nil
       publish(source, now)
       carryOutPostponed(source)
@@ -288,7 +290,7 @@ final class Engine: @unchecked Sendable {
       answerParked(content)
       dirty.insert(source.key)
       carryOutPostponed(source)
-    case .resumedUntil(let id): resuming.reached(id, now)
+    case .resumedUntil(let place): resuming.reached(place, now)
     case .reconnect: reconnect(now)
     }
   }

@@ -253,6 +253,7 @@ extension Engine {
       }
       return
     }
+    unpin(source)
     fail(source, .io, message)
   }
 

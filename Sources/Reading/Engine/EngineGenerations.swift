@@ -202,6 +202,7 @@ extension Engine {
       var guarded = Content.Guarded()
       guarded.generation = record
       guarded.file = file
+      guarded.isPinned = old.guarded.withLock(\.isPinned)
       guarded.state.length = found.size.map { .known($0) } ?? .growing(0)
       let new = Content(replacing: old, guarded: guarded)
       table.withLock { table in

@@ -46,6 +46,7 @@ extension Engine {
 
   private func load(_ entry: EntryRecord) throws(Errno) -> Content {
     var guarded = Content.Guarded()
+    guarded.isPinned = try io { () throws(StoreError) in try store.catalog.isPinned(entry.node.key) }
     if let generation = try io({ () throws(StoreError) in try store.catalog.generation(current: entry.node.key) }) {
       guarded.generation = generation
       guarded.state.length = generation.size.map { .known($0) } ?? .unknown

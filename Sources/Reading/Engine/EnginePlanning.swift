@@ -288,6 +288,26 @@ extension Engine {
     if let id { keeper.record(.continues(generation: id, true)) }
   }
 
+  /// A user asked for the file by name: it is completed whatever the policy, also at the next mount.
+  func pin(_ source: Source) {
+    source.isRequested = true
+    let isNew = source.content.guarded.withLock { guarded -> Bool in
+      defer { guarded.isPinned = true }
+      return !guarded.isPinned
+    }
+    if isNew { keeper.record(.pinned(source.key, true)) }
+  }
+
+  /// It is whole, a user cleared it, or it cannot become whole.
+  func unpin(_ source: Source) {
+    source.isRequested = false
+    let was = source.content.guarded.withLock { guarded -> Bool in
+      defer { guarded.isPinned = false }
+      return guarded.isPinned
+    }
+    if was { keeper.record(.pinned(source.key, false)) }
+  }
+
   func isLooker(_ process: Int32, _ source: Source) -> Bool {
     if let known = source.judged[process] { return known }
     let isLooker = Lookers.contains(process: process)

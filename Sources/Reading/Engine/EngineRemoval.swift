@@ -58,6 +58,7 @@ extension Engine {
     guard isFree else { return false }
     defer { table.withLock { _ = $0.leaving.remove(key) } }
     do {
+      if try store.catalog.isPinned(key) { return false }  // it would be fetched again
       try store.catalog.apply([.dropped(generation: generation)], durably: true)
       _ = try PartialFile.remove(generation, in: store.folder)
       Log.debug("evicted generation \(generation)")

@@ -1,10 +1,19 @@
 import Base
+import Manifest
 import Storing
 
 /// Where the list of unfinished files is, which the catalog has and memory need not: a few are gone on with at a time.
 struct Resuming {
-  /// Behind which generation the list goes on; nil at its end, and while the keeper looks.
-  private(set) var cursor: Int64?
+  /// A place in the list: first what users asked for by name, then what was played.
+  enum Place: Sendable {
+    /// Behind that resource, of the pinned ones; nil: before the first.
+    case pins(after: ResourceKey?)
+    /// Behind that generation, of those that continue.
+    case generations(after: Int64)
+  }
+
+  /// Where the list goes on; nil at its end, and while the keeper looks.
+  private(set) var cursor: Place?
   /// The keeper looks for more.
   private var isLooking = false
   /// Unfinished files were put away in favour of others: the list is to be gone through once more.
@@ -15,23 +24,23 @@ struct Resuming {
   /// Whether there may be more to do.
   var goesOn: Bool { cursor != nil || hasLeftOut || isLooking }
 
-  /// The keeper has looked at everything up to `id`; nil: the list is at its end.
-  mutating func reached(_ id: Int64?, _ now: Instant) {
-    cursor = id
+  /// The keeper has looked at everything up to `place`; nil: the list is at its end.
+  mutating func reached(_ place: Place?, _ now: Instant) {
+    cursor = place
     isLooking = false
     // Its files' own pauses end when they are put away: as many attempts as with the longest of them.
-    if id == nil { nextRound = now.adding(seconds: Retry.longest) }
+    if place == nil { nextRound = now.adding(seconds: Retry.longest) }
   }
 
   /// Begins the list anew where that is due.
   mutating func beginRound(_ now: Instant) {
     guard cursor == nil, !isLooking, hasLeftOut, now >= nextRound else { return }
-    cursor = 0
+    cursor = .generations(after: 0)
     hasLeftOut = false
   }
 
   /// Where the keeper is to look now.
-  mutating func take() -> Int64? {
+  mutating func take() -> Place? {
     guard let cursor else { return nil }
     self.cursor = nil
     isLooking = true
@@ -70,8 +79,8 @@ extension Engine {
     source.continues && source.failure == nil && !isFailing(source)
   }
 
-  /// Whether nothing comes of it for now, and the list of unfinished files has it. Not what a user asked for by name,
-  /// nor what an origin named a time for: of that the list does not tell.
+  /// Whether nothing comes of it for now, and a later round finds it again. A round does not go through what users
+  /// asked for by name, and it does not know of what an origin named a time for.
   private func isStuck(_ source: Source, _ now: Instant) -> Bool {
     guard source.continues, !source.isRequested, isFailing(source) else { return false }
     if source.retry.isAsked, !source.retry.permits(now, readerWaits: false) { return false }
@@ -83,18 +92,38 @@ extension Engine {
   }
 
   /// Goes on with what was being fetched, a few files at a time. On the keeper's thread.
-  func resumeMore(after cursor: Int64) {
-    var last: Int64?
+  func resumeMore(after place: Resuming.Place) {
+    var next: Resuming.Place?
     do {
-      let next = try store.catalog.continuing(limit: Self.resumed, after: cursor)
-      for generation in next {
-        guard let entry = try store.catalog.entries(of: generation.key).first else { continue }
-        if let content = try? content(of: entry.node.inode) { post(.resume(content)) }
+      switch place {
+      case .pins(let key): next = try resumePins(after: key)
+      case .generations(let id):
+        let found = try store.catalog.continuing(limit: Self.resumed, after: id)
+        for generation in found { _ = try resume(generation.key) }
+        if let last = found.last, found.count == Self.resumed { next = .generations(after: last.id) }
       }
-      if next.count == Self.resumed { last = next.last?.id }
     } catch {
       Log.error("what was being fetched cannot be looked up: \(error.message)")
     }
-    post(.resumedUntil(last))
+    post(.resumedUntil(next))
+  }
+
+  private func resumePins(after key: ResourceKey?) throws(StoreError) -> Resuming.Place {
+    let keys = try store.catalog.pins(limit: Self.resumed, after: key)
+    for key in keys {
+      let content = try resume(key)
+      // A server that ended between the two commits, or one that knows no pins, completed it.
+      if content?.guarded.withLock({ $0.phase == .complete }) ?? false { keeper.record(.pinned(key, false)) }
+    }
+    if let last = keys.last, keys.count == Self.resumed { return .pins(after: last) }
+    return .generations(after: 0)
+  }
+
+  private func resume(_ key: ResourceKey) throws(StoreError) -> Content? {
+    guard let entry = try store.catalog.entries(of: key).first else { return nil }
+    // The log has why a content cannot be loaded. The others go on.
+    guard let content = try? content(of: entry.node.inode) else { return nil }
+    post(.resume(content))
+    return content
   }
 }

@@ -39,7 +39,7 @@ public final class MediaFileSystem: Sendable {
 
   /// Goes on with what was being fetched when it was mounted last. The service's loop must be running.
   public func resume() {
-    engine.keeper.perform { [engine] in engine.resumeMore(after: 0) }
+    engine.keeper.perform { [engine] in engine.resumeMore(after: .pins(after: nil)) }
   }
 
   /// The server is about to end: calls that wait for long work return.

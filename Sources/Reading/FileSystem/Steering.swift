@@ -36,7 +36,8 @@ extension MediaFileSystem {
   public func clear(_ node: Node) throws(Errno) -> Bool {
     let generation = try engine.io { () throws(StoreError) in try store.catalog.generation(current: node.key) }
     let isInMemory = engine.table.withLock { $0.current[node.key] != nil }
-    guard generation != nil || isInMemory else { return false }
+    let isPinned = try engine.io { () throws(StoreError) in try store.catalog.isPinned(node.key) }
+    guard generation != nil || isInMemory || isPinned else { return false }
     let content = try engine.content(of: node.inode)
     let hadBytes = content.guarded.withLock { !$0.state.stored.isEmpty }
     let done = Signal()

@@ -15,6 +15,8 @@ public enum CatalogChange: Sendable {
   case extents(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
   /// Whether its continuation is to go on, also at the next mount.
   case continues(generation: Int64, Bool)
+  /// Whether a user asked for the resource by name: it is to be completed whatever the policy, also at the next mount.
+  case pinned(ResourceKey, Bool)
   /// It was read, at that time in seconds since 1970.
   case used(generation: Int64, at: Int64)
   /// What went wrong with a resource (for people, no secrets), nil: nothing any more.
@@ -113,6 +115,7 @@ extension Catalog {
       try run(Queries.continues, on: connection) {
         $0.bind(1, id); $0.bind(2, continues ? 1 : 0)
       }
+    case .pinned(let key, let isPinned): try pin(key, isPinned, on: connection)
     case .used(let id, let at):
       try run(Queries.used, on: connection) {
         $0.bind(1, id); $0.bind(2, at)

@@ -1,0 +1,63 @@
+import Manifest
+
+// Which resources a user asked for by name. They are rows of `meta`: a program that does not know of them ignores them,
+// and they can name a resource of which no generation is known yet.
+
+private enum Queries {
+  static let pin = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(?, 1)")
+  static let unpin = SQL("DELETE FROM meta WHERE name = ?")
+  static let pinned = SQL("SELECT 1 FROM meta WHERE name = ?")
+  // `;` is the character behind `:`.
+  static let pins = SQL("SELECT name FROM meta WHERE name > ? AND name < 'pin;' ORDER BY name LIMIT ?")
+}
+
+extension Catalog {
+  private static let prefix = "pin:"
+
+  /// Whether a user asked for the resource by name, and it is not whole yet.
+  public func isPinned(_ key: ResourceKey) throws(StoreError) -> Bool {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.pinned)
+      defer { statement.reset() }
+      statement.bind(1, Self.name(key))
+      return try statement.step()
+    }
+  }
+
+  /// Up to `limit` pinned resources behind `key` (nil: from the first), in their order, whether listed or not.
+  public func pins(limit: Int, after key: ResourceKey?) throws(StoreError) -> [ResourceKey] {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.pins)
+      defer { statement.reset() }
+      statement.bind(1, key.map(Self.name) ?? Self.prefix)
+      statement.bind(2, limit)
+      var keys: [ResourceKey] = []
+      while try statement.step() {
+        if let key = Self.key(statement.text(0)) { keys.append(key) }
+      }
+      return keys
+    }
+  }
+
+  func pin(_ key: ResourceKey, _ isPinned: Bool, on connection: SQLiteConnection) throws(StoreError) {
+    let statement = try connection.statement(isPinned ? Queries.pin : Queries.unpin)
+    statement.bind(1, Self.name(key))
+    try statement.run()
+  }
+
+  private static func name(_ key: ResourceKey) -> String { prefix + digits(key.high) + digits(key.low) }
+
+  private static func digits(_ half: UInt64) -> String {
+    let text = String(half, radix: 16)
+    return String(repeating: "0", count: 16 - text.utf8.count) + text
+  }
+
+  /// Nil for a name that is no pin's: what a damaged catalog has is not believed.
+  private static func key(_ name: String) -> ResourceKey? {
+    let text = name.dropFirst(prefix.utf8.count)
+    guard text.utf8.count == 32, let high = UInt64(text.prefix(16), radix: 16),
+      let low = UInt64(text.suffix(16), radix: 16)
+    else { return nil }
+    return ResourceKey(high: high, low: low)
+  }
+}

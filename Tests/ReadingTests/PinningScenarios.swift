@@ -1,0 +1,101 @@
+import Base
+import Fetching
+import Manifest
+import TestSupport
+import Testing
+
+@testable import Reading
+@testable import Storing
+
+/// What a user asked for by name goes on over mounts, whatever the policy.
+@Suite struct PinningScenarios {
+  private static let size: Int64 = 8 << 20
+
+  private func bench(_ failure: TransferFailure? = nil) throws -> Bench {
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    var resource = FakeResource(name: "a.mp4", size: Self.size)
+    resource.failure = failure
+    return try Bench(resource, options: options)
+  }
+
+  private func pins(_ bench: Bench) throws -> [ResourceKey] { try bench.store.catalog.pins(limit: 10, after: nil) }
+
+  private func stored(_ bench: Bench) throws -> Int64 {
+    try bench.store.catalog.generation(current: bench.node("a.mp4").key)?.stored.count ?? 0
+  }
+
+  @Test("A fetched file goes on at the next mount under --continue never, also after a kill", arguments: [false, true])
+  func goesOn(killed: Bool) throws {
+    let bench = try bench()
+    bench.system.fetch([try bench.inode("a.mp4")])
+    #expect(bench.run(until: 10) { (try? stored(bench)) ?? 0 > 1 << 20 })
+    try #require(!bench.isComplete("a.mp4"))
+    try bench.restart(killed: killed)
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    bench.run(3)
+    #expect(try pins(bench).isEmpty, "a file that is whole is pinned for ever")
+  }
+
+  @Test("A file that was only read does not")
+  func readOnly() throws {
+    let bench = try bench()
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 3 << 20, of: "a.mp4")
+    bench.run(3)
+    try bench.restart()
+    bench.run(30)
+    #expect(!bench.isComplete("a.mp4"))
+  }
+
+  @Test("A file of which nothing was known when it was fetched comes at the next mount")
+  func unknown() throws {
+    let bench = try bench(FakeResource.reset)
+    bench.system.fetch([try bench.inode("a.mp4")])
+    bench.run(5)
+    try bench.restart()
+    bench.run(5)
+    bench.service.resources["http://origin/a.mp4"]?.failure = nil
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+  }
+
+  @Test("One that failed for good is tried once more at the next mount")
+  func failed() throws {
+    let bench = try bench(FakeResource.gone)
+    bench.system.fetch([try bench.inode("a.mp4")])
+    bench.run(20)
+    #expect(try bench.system.report(on: bench.node("a.mp4")).state == .failed)
+    bench.service.resources["http://origin/a.mp4"]?.failure = nil
+    try bench.restart()
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+  }
+
+  @Test("What a user clears is not fetched any more")
+  func cleared() throws {
+    let bench = try bench()
+    let inode = try bench.inode("a.mp4")
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 10) { (try? stored(bench)) ?? 0 > 1 << 20 })
+    let isDone = Lock(false)
+    bench.engine.clear(try #require(bench.content(inode))) { isDone.withLock { $0 = true } }
+    #expect(bench.run(until: 5) { isDone.withLock { $0 } })
+    bench.run(3)
+    #expect(try pins(bench).isEmpty)
+    try bench.restart()
+    bench.run(30)
+    #expect(try stored(bench) == 0)
+  }
+
+  @Test("A pinned part is not evicted")
+  func notEvicted() throws {
+    let bench = try bench()
+    bench.system.fetch([try bench.inode("a.mp4")])
+    #expect(bench.run(until: 10) { (try? stored(bench)) ?? 0 > 1 << 20 })
+    bench.stop()
+    try bench.start()  // nothing is resumed: it is not in memory
+    let key = try bench.node("a.mp4").key
+    let generation = try #require(try bench.store.catalog.generation(current: key))
+    #expect(!bench.engine.evict(key, generation: generation.id))
+    #expect(try stored(bench) > 1 << 20)
+  }
+}
