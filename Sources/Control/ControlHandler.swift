@@ -47,13 +47,27 @@ public struct FetchProgress: Codable, Sendable, Equatable {
   public var rate: Double
   /// Why it failed, or what holds it up; nil for nothing.
   public var error: String?
-  /// What to do about `error`.
+  /// Seconds since that error; nil where nobody knows.
+  public var errorAge: Int64?
+  /// What it waits for; nil for nothing.
+  public var waitsFor: FileWait?
+  /// Until when, in seconds since 1970; nil: nobody knows.
+  public var waitsUntil: Int64?
+  /// What to do about `error` and `waitsFor`.
   public var advice: String?
+
+  /// The progress of a file in that state.
+  public init(_ file: FileStatus) {
+    self.init(
+      path: file.path, state: file.state, stored: file.stored, size: file.size, rate: file.rate, error: file.error,
+      advice: file.advice)
+    (errorAge, waitsFor, waitsUntil) = (file.errorAge, file.waitsFor, file.waitsUntil)
+  }
 
   /// That progress.
   public init(
     path: String, state: FileState, stored: Int64, size: Int64? = nil, rate: Double = 0, error: String? = nil,
-    advice: String? = nil
+    waitsFor: FileWait? = nil, advice: String? = nil
   ) {
     self.path = path
     self.state = state
@@ -61,7 +75,18 @@ public struct FetchProgress: Codable, Sendable, Equatable {
     self.size = size
     self.rate = rate.isFinite ? rate : 0
     self.error = error
+    self.waitsFor = waitsFor
     self.advice = advice
+  }
+
+  /// Whether it may stay as it is for long: it has an error, or waits for what no other download's end brings. (The
+  /// line and its turn come by themselves.)
+  public var isHeldUp: Bool {
+    if isOver { return false }
+    switch waitsFor {
+    case .space, .origin, .reader: return true
+    case .line, .turn, nil: return error != nil
+    }
   }
 
   /// Whether nothing more will come: complete, failed, or kept as a user's own.
@@ -76,6 +101,9 @@ public struct FetchReport: Codable, Sendable, Equatable {
   public var complete: Int = 0
   /// Files that will not become complete by themselves.
   public var failed: Int = 0
+  /// Of those that are not over, the ones that are held up (``FetchProgress/isHeldUp``), as last looked at. Nil from a
+  /// server that does not tell.
+  public var heldUp: Int? = 0
   /// Bytes stored of all of them, as last looked at.
   public var stored: Int64 = 0
   /// Bytes of those whose size is known.

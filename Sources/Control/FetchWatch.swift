@@ -7,6 +7,7 @@ struct FetchWatch {
     var size: Int64 = 0
     var knowsSize = false
     var rate = 0.0
+    var isHeldUp = false
   }
 
   private var waiting: [(target: FetchTarget, share: Share)]
@@ -34,6 +35,7 @@ struct FetchWatch {
       let before = waiting[index].share
       var share = before
       share.stored = progress.stored
+      share.isHeldUp = progress.isHeldUp
       share.rate = progress.isOver ? 0 : progress.rate  // over: nothing arrives, whatever was measured last
       if let size = progress.size {
         share.size = size
@@ -45,7 +47,7 @@ struct FetchWatch {
         if progress.state == .complete { sums.complete += 1 } else { sums.failed += 1 }
         sums.changes.append(progress)
       } else {
-        if progress.rate > 0 || progress.error != nil, shown < ControlLimits.shown {
+        if progress.rate > 0 || progress.isHeldUp, shown < ControlLimits.shown {
           shown += 1
           sums.changes.append(progress)
         }
@@ -68,6 +70,7 @@ struct FetchWatch {
     sums.stored = Int64(clamping: stored)
     sums.size = Int64(clamping: size)
     sums.rate += now.rate - before.rate
+    sums.heldUp = (sums.heldUp ?? 0) + (now.isHeldUp ? 1 : 0) - (before.isHeldUp ? 1 : 0)
     if now.knowsSize, !before.knowsSize { sums.unknownSizes -= 1 }
   }
 }

@@ -12,6 +12,20 @@ public enum FileState: String, Codable, Sendable, CaseIterable {
   case modified
 }
 
+/// What a file waits for while nothing of it is on its way.
+public enum FileWait: String, Codable, Sendable, CaseIterable {
+  /// Somebody who reads, opens or fetches it.
+  case reader
+  /// The line: readers of other files go first, or the rate limit is used up.
+  case line
+  /// A connection: other files have them all, or come first.
+  case turn
+  /// Room in the store or on its disk.
+  case space
+  /// The origin, which failed, or named a time.
+  case origin
+}
+
 /// What `status` tells of one file.
 public struct FileStatus: Sendable, Equatable {
   /// Its path in the mount, without a leading slash.
@@ -30,13 +44,20 @@ public struct FileStatus: Sendable, Equatable {
   public var transfers: Int
   /// The last error, for a person, without secrets; nil for none.
   public var error: String?
-  /// What to do about `error`; nil for nothing.
+  /// Seconds since that error; nil where nobody knows.
+  public var errorAge: Int64?
+  /// What it waits for; nil for nothing, and without a server.
+  public var waitsFor: FileWait?
+  /// Until when, in seconds since 1970; nil: nobody knows.
+  public var waitsUntil: Int64?
+  /// What to do about `error` and `waitsFor`; nil for nothing.
   public var advice: String?
 
   /// A file of which nothing is known, unless given.
   public init(
     path: String, state: FileState = .remote, stored: Int64 = 0, size: Int64? = nil, ranges: [[Int64]] = [],
-    rate: Double = 0, transfers: Int = 0, error: String? = nil, advice: String? = nil
+    rate: Double = 0, transfers: Int = 0, error: String? = nil, errorAge: Int64? = nil, waitsFor: FileWait? = nil,
+    waitsUntil: Int64? = nil, advice: String? = nil
   ) {
     self.path = path
     self.state = state
@@ -46,13 +67,16 @@ public struct FileStatus: Sendable, Equatable {
     self.rate = rate
     self.transfers = transfers
     self.error = error
+    self.errorAge = errorAge
+    self.waitsFor = waitsFor
+    self.waitsUntil = waitsUntil
     self.advice = advice
   }
 }
 
 extension FileStatus: Codable {
   private enum CodingKeys: String, CodingKey {
-    case path, state, stored, size, ranges, rate, transfers, error, advice
+    case path, state, stored, size, ranges, rate, transfers, error, errorAge, waitsFor, waitsUntil, advice
   }
 
   /// Writes every key, with null for what is not known: who reads the JSON need not ask whether a key is there.
@@ -67,6 +91,9 @@ extension FileStatus: Codable {
     try container.encode(rate.isFinite ? rate : 0, forKey: .rate)
     try container.encode(transfers, forKey: .transfers)
     try container.encode(error, forKey: .error)
+    try container.encode(errorAge, forKey: .errorAge)
+    try container.encode(waitsFor, forKey: .waitsFor)
+    try container.encode(waitsUntil, forKey: .waitsUntil)
     try container.encode(advice, forKey: .advice)
   }
 }

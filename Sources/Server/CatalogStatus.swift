@@ -2,6 +2,7 @@ import Base
 import Control
 import Glibc
 import Manifest
+import Reading
 import Storing
 
 /// The state of a mount's files as its store tells it: what `status` answers when no server runs.
@@ -16,24 +17,21 @@ public struct CatalogStatus: StatusSource, Sendable {
   /// Nil when its folder is not there: nothing can be said of the copies then.
   private let library: LibraryFolder?
   private let libraryPath: String
-  /// What a running server knows better than the catalog: the file at a path, nil when the catalog's word is the last.
-  private let live: @Sendable (Node, String) throws(ControlFailure) -> FileStatus?
+  /// A running server's, which knows some files better than the catalog. Nil when none runs.
+  private let fileSystem: MediaFileSystem?
 
   /// Of a running server.
-  init(
-    catalog: Catalog, library: LibraryFolder,
-    live: @escaping @Sendable (Node, String) throws(ControlFailure) -> FileStatus?
-  ) {
+  init(catalog: Catalog, library: LibraryFolder, fileSystem: MediaFileSystem) {
     self.catalog = catalog
     self.library = library
     libraryPath = library.path
-    self.live = live
+    self.fileSystem = fileSystem
   }
 
   /// Opens the catalog of a mount for reading, when no server has it.
   public init(_ mount: MountRecord) throws(ControlFailure) {
     libraryPath = mount.library
-    live = { (_, _) throws(ControlFailure) in nil }
+    fileSystem = nil
     do throws(StoreError) {
       catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readOnly)
       // Opening a library makes its folder, which looking must not do.
@@ -94,9 +92,10 @@ public struct CatalogStatus: StatusSource, Sendable {
       if let now = try live(entry.node, entry.path) {
         files.append(now)
       } else {
-        files.append(try status(entry.path, entry.generation, entry.problem))
+        files.append(try status(of: entry.node, entry.path, entry.generation, entry.problem))
       }
     }
+    if page.next == nil { files += try failing() }
     return StatusPage(
       files: files, next: page.next.map { "\(String($0.high, radix: 16)),\(String($0.low, radix: 16))" })
   }
@@ -180,50 +179,42 @@ public struct CatalogStatus: StatusSource, Sendable {
     let (generation, problem) = try reading { () throws(StoreError) in
       (try catalog.generation(current: node.key), try catalog.problem(of: node.key))
     }
-    return try status(path, generation, problem)
+    return try status(of: node, path, generation, problem)
+  }
+
+  /// What a running server has in memory of a file; nil when the catalog's word is the last.
+  private func live(_ node: Node, _ path: String) throws(ControlFailure) -> FileStatus? {
+    do throws(Errno) {
+      return try fileSystem?.liveReport(on: node, path: path).map(FileStatus.init)
+    } catch {
+      throw ControlFailure(.failed, "the state of \(path) cannot be told: \(error)")
+    }
   }
 
   private func status(
-    _ path: String, _ generation: GenerationRecord?, _ problem: String?
+    of node: Node, _ path: String, _ generation: GenerationRecord?, _ problem: NotedProblem?
   ) throws(ControlFailure) -> FileStatus {
-    var file = FileStatus(path: path)
-    if let generation {
-      file.size = generation.size
-      file.stored = generation.stored.count
-      file.ranges = generation.stored.ranges.map { [$0.start, $0.end] }
-      file.state = file.stored > 0 ? .partial : .remote
+    try reading { () throws(StoreError) in
+      if let fileSystem {
+        return FileStatus(try fileSystem.report(on: node, path: path, generation: generation, problem: problem))
+      }
+      return FileStatus(
+        try FileReport(
+          path: path, generation: generation, problem: problem, library: library, libraryPath: libraryPath))
     }
-    if let generation, generation.state == .complete, let copy = generation.copy {
-      try complete(&file, copy)
-    } else if let problem {
-      file.state = .failed
-      file.error = problem
-      file.advice = "mount and open the file, or fetch it, to try again"
-    }
-    return file
   }
 
-  /// A complete file is what its copy in the library is now.
-  private func complete(_ file: inout FileStatus, _ copy: LibraryCopy) throws(ControlFailure) {
-    file.state = .complete
-    file.stored = copy.size
-    file.ranges = copy.size > 0 ? [[0, copy.size]] : []
-    guard let library else {
-      file.error = "the library \(libraryPath) is not there"
-      file.advice = "mount the disk that it is on"
-      return
+  /// The files of which the server remembers an error, and the catalog knows nothing.
+  private func failing() throws(ControlFailure) -> [FileStatus] {
+    var files: [FileStatus] = []
+    for key in fileSystem?.failing ?? [] {
+      let entries = try reading { () throws(StoreError) in
+        if try catalog.generation(current: key) != nil { return [EntryRecord]() }
+        return try catalog.problem(of: key) == nil ? try catalog.entries(of: key) : []
+      }
+      for entry in entries { files.append(try status(of: entry.node, path: entry.path)) }
     }
-    switch try reading({ () throws(StoreError) in try library.check(copy) }) {
-    case .intact: break
-    case .modified:
-      file.state = .modified
-      file.error = "the copy \(libraryPath)/\(copy.path) was changed"
-      file.advice = "move it elsewhere to have the original fetched again"
-    case .missing:
-      file.state = .remote
-      file.stored = 0
-      file.ranges = []
-    }
+    return files
   }
 
   private var invalidCursor: ControlFailure { ControlFailure(.malformed, "\"after\" is not what a page ended with") }

@@ -1,5 +1,6 @@
 import Base
 import Control
+import Glibc
 import Manifest
 import Reading
 import Storing
@@ -15,13 +16,7 @@ final class ControlService: ControlHandler {
     self.fileSystem = fileSystem
     self.store = store
     end = stop
-    status = CatalogStatus(catalog: store.catalog, library: store.library) { (node, path) throws(ControlFailure) in
-      do throws(Errno) {
-        return try fileSystem.liveReport(on: node, path: path).map(FileStatus.init)
-      } catch {
-        throw ControlFailure(.failed, "the state of \(path) cannot be told: \(error)")
-      }
-    }
+    status = CatalogStatus(catalog: store.catalog, library: store.library, fileSystem: fileSystem)
   }
 
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
@@ -61,10 +56,7 @@ final class ControlService: ControlHandler {
         guard let node = try store.catalog.find(path: target.path) else {
           return FetchProgress(path: target.path, state: .failed, stored: 0, error: "it is not in the mount any more")
         }
-        let file = FileStatus(try fileSystem.report(on: node))
-        return FetchProgress(
-          path: target.path, state: file.state, stored: file.stored, size: file.size, rate: file.rate,
-          error: file.error, advice: file.advice)
+        return FetchProgress(FileStatus(try fileSystem.report(on: node)))
       } catch {
         return FetchProgress(path: target.path, state: .failed, stored: 0, error: "\(error)")
       }
@@ -125,20 +117,23 @@ final class ControlService: ControlHandler {
 }
 
 extension FileStatus {
-  /// The file system's word for it.
+  /// The report in the words of the protocol: ages and times of day for points in time.
   init(_ report: FileReport) {
-    let advice: String? =
-      switch report.state {
-      case .failed:
-        "see whether the link and the credentials are right (--header, --netrc-file); open the file or fetch it, to try again"
-      case .modified: "move the copy elsewhere to have the original fetched again"
-      case .remote, .partial: "nothing: it is tried again by itself while it is wanted"
-      case .complete: nil
-      }
     self.init(
       path: report.path, state: FileState(rawValue: report.state.rawValue) ?? .failed, stored: report.stored,
       size: report.size, ranges: report.ranges.ranges.map { [$0.start, $0.end] }, rate: report.rate,
-      transfers: report.transfers, error: report.error,
-      advice: report.error == nil ? nil : advice)
+      transfers: report.transfers, error: report.error, advice: report.advice)
+    let now = Instant.now
+    errorAge = report.errorAt.map { Int64(max(0, now.seconds(since: $0))) }
+    switch report.awaits {
+    case .reader: waitsFor = .reader
+    case .line: waitsFor = .line
+    case .turn: waitsFor = .turn
+    case .space: waitsFor = .space
+    case .origin(let until):
+      waitsFor = .origin
+      waitsUntil = Int64(time(nil)) + Int64(max(0, until.seconds(since: now)).rounded(.up))
+    case nil: break
+    }
   }
 }

@@ -13,12 +13,13 @@ enum FetchCommand {
       -w, --wait   wait until all are complete and verified, and show how it goes.
                    Interrupting the wait does not stop the fetching.
           --timeout SECONDS
-                   end the wait when no byte came for so long (60) and every file that
-                   is left has an error; the fetching goes on
+                   end the wait, with status 1, when no byte came for so long (60) and
+                   every file that is left has an error, or waits for disk space or
+                   its origin; the fetching goes on
       -h, --help   show this text
 
     Exit status: 0 done (with --wait: every file is complete and verified), 1 failed,
-    2 wrong usage.
+    2 wrong usage. What failed is told on standard error.
     """
 
   static func run(_ arguments: [String]) -> Int32 {
@@ -53,12 +54,19 @@ enum FetchCommand {
               progress.show(report)
               return patience.isWorthWaiting(report)
             }
-            terminal.line(summary(report, choice.mount))
-            if let reason = patience.reason {
+            if report.complete == report.files {
               terminal.line(
-                "no byte came for \(Int(seconds)) s: \(TerminalText.plain(reason)). It goes on in the background.")
+                "\(choice.mount.mountpoint): \(files(report.files)) complete and verified, "
+                  + TerminalText.size(report.stored))
+              continue
             }
-            if report.complete < report.files { isComplete = false }
+            isComplete = false
+            terminal.flush()
+            OptionParser.complain(shortfall(report, choice.mount))
+            if let reason = patience.reason {
+              OptionParser.complain(
+                "no byte came for \(Int(seconds)) s: \(reason). The fetching goes on in the background.")
+            }
           }
         }
       } catch {
@@ -88,10 +96,13 @@ enum FetchCommand {
       + (report.complete > 0 ? ", \(report.complete) are already" : "")
   }
 
-  private static func summary(_ report: FetchReport, _ mount: MountRecord) -> String {
-    let size = TerminalText.size(report.stored)
-    if report.failed == 0 { return "\(mount.mountpoint): \(files(report.files)) complete and verified, \(size)" }
-    return "\(mount.mountpoint): \(report.complete) of \(files(report.files)) complete, \(report.failed) not"
+  /// What became of a fetch that is not complete.
+  private static func shortfall(_ report: FetchReport, _ mount: MountRecord) -> String {
+    let left = report.files - report.complete - report.failed
+    var text = "\(mount.mountpoint): \(report.complete) of \(files(report.files)) complete"
+    if report.failed > 0 { text += ", \(report.failed) failed" }
+    if left > 0 { text += ", \(left) not yet" }
+    return text
   }
 
   private static func files(_ count: Int) -> String { TerminalText.count(Int64(count), "file") }

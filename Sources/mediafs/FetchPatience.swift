@@ -1,7 +1,7 @@
 import Base
 import Control
 
-/// How long `fetch --wait` waits for origins that fail: the server tries for ever, a script must come to an end.
+/// How long `fetch --wait` waits for files that are held up: the server tries for ever, a script must come to an end.
 final class FetchPatience {
   /// Seconds, unless the user says otherwise.
   static let usual = 60.0
@@ -9,27 +9,28 @@ final class FetchPatience {
   private let seconds: Double
   private var stored: Int64 = -1
   private var since = Instant.now
-  private var errors: [String: String] = [:]
-  private var healthy: Set<String> = []
+  private var heldUp: [String: FetchProgress] = [:]
   /// Why it is not worth waiting any more; nil while it is.
   private(set) var reason: String?
 
   init(seconds: Double) { self.seconds = seconds }
 
-  /// Takes a report in. False when nothing came for too long and every file that is left has an error. (A file that is
-  /// complete and being verified has none, however long that takes.)
+  /// Takes a report in. False when no byte came for too long and every file that is left is held up: it has an error,
+  /// or waits for disk space or its origin. (A file that is complete and being verified is not, however long that
+  /// takes.)
   func isWorthWaiting(_ report: FetchReport) -> Bool {
-    for file in report.changes {
-      errors[file.path] = file.isOver ? nil : file.error
-      if file.isOver || file.error != nil { healthy.remove(file.path) } else { healthy.insert(file.path) }
-    }
+    for file in report.changes { heldUp[file.path] = file.isHeldUp ? file : nil }
     if report.stored != stored {
       stored = report.stored
       since = .now
     }
-    guard healthy.isEmpty, let first = errors.min(by: { $0.key < $1.key }), Instant.now.seconds(since: since) >= seconds
-    else { return true }
-    reason = "\(first.key): \(first.value)" + (errors.count > 1 ? " (and \(errors.count - 1) more)" : "")
+    let left = report.files - report.complete - report.failed
+    guard left > 0, let count = report.heldUp, count >= left, Instant.now.seconds(since: since) >= seconds else {
+      return true
+    }
+    let first = heldUp.min { $0.key < $1.key }?.value
+    let why = first.map { "\($0.path): \(TerminalText.holdUp($0) ?? "no reason is known")" } ?? "no reason is known"
+    reason = why + (left > 1 ? " (and \(left - 1) more)" : "")
     return false
   }
 }

@@ -20,7 +20,9 @@ enum StatusCommand {
           --json   one JSON object a mount, on standard output, with all files:
                    mountpoint, running, pid, totals, files[] of path, state, stored,
                    size (null: not known), ranges ([start, end) pairs), rate (bytes/s),
-                   transfers, error and advice (null: none)
+                   transfers, and (null: none) error, errorAge (seconds), waitsFor
+                   (reader, line, turn, space or origin), waitsUntil (seconds since
+                   1970) and advice
       -h, --help   show this text
 
     States: remote, partial, complete, failed, modified (you changed the copy; it is
@@ -153,7 +155,13 @@ enum StatusCommand {
       let more = file.ranges.count > 4 ? ", and \(TerminalText.count(Int64(file.ranges.count - 4), "range"))" : ""
       terminal.line("          stored: \(shown.joined(separator: ", "))\(more)")
     }
-    if let error = file.error { terminal.line("          error: \(TerminalText.plain(error))") }
+    if let error = file.error {
+      terminal.line("          error: \(TerminalText.plain(TerminalText.error(error, age: file.errorAge)))")
+    }
+    // That a file of which nothing is known waits for a reader goes without saying.
+    if let reason = file.waitsFor, reason != .reader || file.state != .remote || file.error != nil {
+      terminal.line("          waits for: \(TerminalText.wait(reason, until: file.waitsUntil))")
+    }
     if let advice = file.advice { terminal.line("          to do: \(TerminalText.plain(advice))") }
   }
 

@@ -31,14 +31,18 @@ final class TerminalProgress {
 
   /// The line for a file that is over: complete, or why not.
   private func over(_ file: FetchProgress) {
-    let path = TerminalText.plain(file.path)
     switch file.state {
     case .complete:
+      let path = TerminalText.plain(file.path)
       terminal.line("complete  \(TerminalText.padded(TerminalText.size(file.stored), 9, right: true))  \(path)")
-    case .modified: terminal.line("modified  \(path): \(file.error ?? "you changed the copy; it is kept as it is")")
-    case .failed, .partial, .remote: terminal.line("failed    \(path): \(file.error ?? "no reason is known")")
+    case .modified: complain(file, file.error ?? "you changed the copy; it is kept as it is")
+    case .failed, .partial, .remote: complain(file, file.error ?? "no reason is known")
     }
-    if file.state != .complete, let advice = file.advice { terminal.line("          \(TerminalText.plain(advice))") }
+  }
+
+  private func complain(_ file: FetchProgress, _ problem: String) {
+    terminal.flush()
+    OptionParser.complain("\(file.path): \(problem)" + (file.advice.map { " (\($0))" } ?? ""))
   }
 
   private func draw(_ report: FetchReport) {
@@ -46,7 +50,7 @@ final class TerminalProgress {
     var lines = busy.prefix(Self.rows).map { file in
       bar(
         TerminalText.plain(file.path), file.stored, file.size, file.rate, columns,
-        note: file.error.map { TerminalText.plain($0) })
+        note: TerminalText.holdUp(file).map(TerminalText.plain))
     }
     if busy.count > Self.rows { lines.append("… and \(busy.count - Self.rows) more") }
     // The sum of the sizes is the whole only when all are known.

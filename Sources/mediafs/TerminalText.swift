@@ -1,3 +1,4 @@
+import Control
 import Glibc
 
 /// Numbers and names as a person reads them.
@@ -40,6 +41,40 @@ enum TerminalText {
   static func percent(_ stored: Int64, of size: Int64?) -> Int? {
     guard let size, size > 0 else { return nil }
     return Int((Double(min(stored, size)) / Double(size) * 100).rounded(.down))
+  }
+
+  /// What a file waits for.
+  static func wait(_ reason: FileWait, until: Int64?) -> String {
+    switch reason {
+    case .reader: return "a reader (nothing asks for the rest of it now)"
+    case .line: return "the line (other readers go first, or the rate limit is used up)"
+    case .turn: return "its turn (other files come first)"
+    case .space: return "disk space"
+    case .origin: return "the origin" + (until.map { ", until \(timeOfDay($0))" } ?? "")
+    }
+  }
+
+  /// An error with its age: `no such host (2m05s ago)`.
+  static func error(_ message: String, age: Int64?) -> String {
+    message + (age.map { " (\(duration(Double($0))) ago)" } ?? "")
+  }
+
+  /// Why a file does not come now: its error, and what it waits for; nil for neither.
+  static func holdUp(_ file: FetchProgress) -> String? {
+    let parts = [
+      file.error.map { error($0, age: file.errorAge) },
+      file.waitsFor.map { "it waits for \(wait($0, until: file.waitsUntil))" },
+    ].compactMap { $0 }
+    return parts.isEmpty ? nil : parts.joined(separator: "; ")
+  }
+
+  /// `14:05`, in the zone of who reads it.
+  static func timeOfDay(_ seconds: Int64) -> String {
+    var time = time_t(seconds)
+    var parts = tm()
+    guard localtime_r(&time, &parts) != nil else { return "?" }
+    func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
+    return "\(two(parts.tm_hour)):\(two(parts.tm_min))"
   }
 
   /// `1 file`, `2 files`.

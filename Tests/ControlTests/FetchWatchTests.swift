@@ -38,6 +38,29 @@ import Testing
     #expect(server.state.withLock { $0.looks.max() } == ControlLimits.polled)
   }
 
+  @Test func filesThatAreHeldUpAreCountedHoweverManyAreShown() {
+    let server = FakeServer()
+    let paths = (0..<200).map { "f\($0)" }
+    server.state.withLock { state in
+      for path in paths {
+        state.steps[path] = [
+          FetchProgress(path: path, state: .partial, stored: 1, size: 10, waitsFor: .turn),
+          FetchProgress(path: path, state: .partial, stored: 1, size: 10, waitsFor: .space),
+          FetchProgress(path: path, state: .partial, stored: 1, size: 10, error: "no answer", waitsFor: .line),
+          FetchProgress(path: path, state: path == "f0" ? .complete : .failed, stored: 1, size: 10, error: "gone"),
+        ]
+      }
+    }
+    var watch = FetchWatch(paths.enumerated().map { FetchTarget(id: Int64($0.offset), path: $0.element) })
+    #expect(watch.look(server).heldUp == 0, "a turn comes by itself")
+    let full = watch.look(server)
+    #expect(full.heldUp == 200 && full.changes.count == ControlLimits.shown)
+    #expect(full.changes.allSatisfy { $0.waitsFor == .space })
+    #expect(watch.look(server).heldUp == 200)
+    let last = watch.look(server)
+    #expect(last.heldUp == 0 && last.isOver)
+  }
+
   /// Twenty files of 2^60 bytes are more than a sum has room for: it stays at its bound, and comes back from there.
   @Test func impossibleSizesSumUpToTheBound() {
     let server = FakeServer()

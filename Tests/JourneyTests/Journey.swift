@@ -134,6 +134,9 @@ final class Journey: Sendable {
       var ranges: [[Int64]]
       var rate: Double
       var error: String?
+      var errorAge: Int64?
+      var waitsFor: String?
+      var waitsUntil: Int64?
       var advice: String?
     }
     struct Totals: Decodable {

@@ -48,16 +48,28 @@ public final class ServedFile: Sendable {
   }
 }
 
-/// What goes on for a content at the moment, for status.
+/// What the transfer thread knows of a content at the moment, for status.
 struct Activity: Sendable, Equatable {
   /// Bytes a second of late.
   var rate: Double = 0
   /// Transfers under way.
   var transfers = 0
-  /// What the origin did wrong last, nil when all is well.
-  var error: String?
-  /// Whether `error` is for good, until someone opens the file again.
+  /// Whether it failed for good, until someone opens the file again.
   var isFailed = false
+  /// Whether a read, an open or a stat waits for it.
+  var hasWaiters = false
+  /// Whether the rest of it is to be fetched, as far as the policy and users say.
+  var isWanted = false
+  /// Whether its own partial file takes nothing for a while.
+  var isPaused = false
+  /// Whether its own partial file takes nothing until it is opened again.
+  var cannotBeStored = false
+  /// When its origin may be asked again; nil: now.
+  var retryAt: Instant?
+  /// Whether the last plan wanted a transfer that could not start.
+  var standsBack = false
+  /// Whether that was because no connection to its origin is free.
+  var lacksConnection = false
 }
 
 /// One generation of a resource, shared by every inode that shows it.
@@ -106,7 +118,8 @@ final class Content: Sendable {
     /// Whether it was put away: whoever still holds it is to ask for the resource again. What is parked here would be
     /// lost.
     var isAway = false
-    var activity = Activity()
+    /// nil until the transfer thread has looked at it.
+    var activity: Activity?
   }
 
   /// The resource.

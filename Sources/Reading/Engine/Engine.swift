@@ -193,6 +193,7 @@ final class Engine: @unchecked Sendable {
     let current = table.withLock { $0.current[content.key] } ?? content
     let source = Source(content: current, timeout: options.timeout)
     source.pausedUntil = keeper.pause(of: content.key)
+    source.lastError = table.withLock { $0.errors[content.key] }
     source.isRequested = current.guarded.withLock(\.isPinned)
     sources[content.key] = source
     return source
@@ -275,7 +276,7 @@ final class Engine: @unchecked Sendable {
       let source = source(of: content)
       source.continues = false
       unpin(source)
-      source.lastMessage = nil
+      forgetError(of: source)
       publish(source, now)
       carryOutPostponed(source)
     case .rejected(let content, let message, let isWrong):
@@ -284,7 +285,7 @@ final class Engine: @unchecked Sendable {
       carryOutPostponed(source)
     case .distrusted(let content, let message, let lost, let pausedUntil):
       let source = source(of: content)
-      source.lastMessage = message
+      note(message, of: source)
       source.pausedUntil = pausedUntil
       if let lost { forgetPages(of: content, lost) }
       answerParked(content)

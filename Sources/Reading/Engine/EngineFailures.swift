@@ -14,7 +14,7 @@ extension Engine {
   private static let patienceWithMirror = 4
 
   func failed(_ source: Source, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
-    source.lastMessage = failure.message
+    note(failure.message, of: source)
     Log.debug("transfer \(running.active.id.rawValue) of \(source.content.path) failed: \(failure.message)")
     // A status of whatever kind is an answer: the host is there, though it may not give this file.
     if failure.status != nil { hosts[running.host]?.heard(now) }
@@ -97,7 +97,7 @@ extension Engine {
   func fail(_ source: Source, _ error: Errno, _ message: String) {
     let now = clock.now
     source.failure = (error, message)
-    source.lastMessage = message
+    note(message, of: source)
     Log.warning("\(source.content.path): \(message)")
     for running in source.transfers { cancel(running.active.id, of: source) }
     let waiting = source.content.guarded.withLock {
@@ -188,8 +188,12 @@ extension Engine {
       return (waiting, guarded.state.hasWaiters)
     }
     if waiting.probes.isEmpty && waiting.reads.isEmpty { return }
-    let message = source.lastMessage ?? "the origin sent less than 1 KiB/s for \(Int(options.timeout)) s"
-    source.lastMessage = message
+    // An error from before a success, or from before this wait, is not why this wait was in vain.
+    let isOfThisWait = source.retry.failures > 0 || source.lastError.map { $0.at >= oldest } ?? false
+    let message =
+      (isOfThisWait ? source.lastError?.message : nil)
+      ?? "the origin sent less than 1 KiB/s for \(Int(options.timeout)) s"
+    note(message, of: source)
     Log.warning("\(source.content.path): gave up waiting after \(Int(options.timeout)) s: \(message)")
     tell(waiting, .timedOut, source.content)
     for running in source.transfers {
@@ -255,15 +259,6 @@ extension Engine {
     }
     unpin(source)
     fail(source, .io, message)
-  }
-
-  /// Publishes what goes on, for status.
-  func publish(_ source: Source, _ now: Instant) {
-    let isFlowing = now.seconds(since: source.lastBytes) < 1
-    let activity = Activity(
-      rate: isFlowing && !source.transfers.isEmpty ? source.meter.rate ?? 0 : 0, transfers: source.transfers.count,
-      error: source.failure?.message ?? source.lastMessage, isFailed: source.failure != nil)
-    source.content.guarded.withLock { $0.activity = activity }
   }
 }
 

@@ -22,6 +22,7 @@ extension Engine {
         continue
       }
       let loaded = try load(entry)
+      try recallProblem(of: entry.node.key)
       let content = table.withLock { table -> Content? in
         // What was read of the catalog may be of before a clearing, an eviction or another generation.
         if table.leaving.contains(entry.node.key) || table.departures != departures { return nil }
@@ -42,6 +43,13 @@ extension Engine {
       if opening { content.guarded.withLock { $0.state.opens += 1 } }
       return (content, table.departures)
     }
+  }
+
+  /// What an earlier server noted stands until bytes come.
+  private func recallProblem(of key: ResourceKey) throws(Errno) {
+    guard let problem = try io({ () throws(StoreError) in try store.catalog.problem(of: key) }) else { return }
+    let error = LastError(problem, now: clock.now)
+    table.withLock { if $0.errors[key] == nil { $0.errors.note(error, of: key) } }
   }
 
   private func load(_ entry: EntryRecord) throws(Errno) -> Content {

@@ -182,12 +182,8 @@ extension Engine {
   /// Whether the rest of the file is to be fetched now.
   private func mayContinue(_ source: Source) -> Bool {
     guard source.continues, !isAtLimit, !source.isRefused else { return false }
-    if source.isRequested { return true }
-    switch options.continuation {
-    case .playing, .always: return true
-    case .open: return source.content.guarded.withLock { $0.state.opens > 0 }
-    case .never: return false
-    }
+    let isOpen = source.content.guarded.withLock { $0.state.opens > 0 }
+    return options.continuation.goesOn(isRequested: source.isRequested, isOpen: isOpen)
   }
 
   /// Starts a transfer, or remembers that its resource wants one when there is room.

@@ -72,7 +72,7 @@ extension Engine {
   /// Asks for a partial file that is in memory to be dropped, if nobody uses it. False when somebody does.
   func evictFromMemory(_ key: ResourceKey) -> Bool {
     guard let content = table.withLock({ $0.current[key] }) else { return false }
-    let isIdle = content.guarded.withLock { $0.isIdle && $0.activity.transfers == 0 }
+    let isIdle = content.guarded.withLock { $0.isIdle && $0.activity?.transfers ?? 0 == 0 }
     if isIdle { post(.evict(content)) }
     return isIdle
   }

@@ -113,8 +113,8 @@ extension Engine {
       source.cannotBeStored = true
     }
     let message = "cannot store: \(error); it is played without being stored: \(advice)"
-    if source.lastMessage != message { Log.error("\(source.content.path): \(message)") }
-    source.lastMessage = message
+    if source.lastError?.message != message { Log.error("\(source.content.path): \(message)") }
+    note(message, of: source)
   }
 
   /// Keeps what cannot be stored in memory, within bounds. False when there is no room for it: it is asked for again.

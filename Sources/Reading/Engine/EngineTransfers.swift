@@ -198,10 +198,7 @@ extension Engine: TransferClient {
         return failed(source, running, TransferFailure(kind: .transient, message: message), now)
       }
       source.retry.progressed()
-      if source.lastMessage != nil, running.bytes > 0 {
-        source.lastMessage = nil
-        keeper.record(.problem(source.key, nil))
-      }
+      if running.bytes > 0 { forgetError(of: source) }
     case .cancelled:
       if let misfit = running.misfit, !source.isWhole {
         failed(source, running, TransferFailure(kind: .transient, message: misfit), now)

@@ -102,6 +102,11 @@ struct HostState {
   }
   private static let keptSeconds = 4.0
 
+  /// Whether another transfer finds no free connection, or another file asks whether the origin is back.
+  func lacksConnection(isBackground: Bool) -> Bool {
+    active >= limit || (isBackground && (background >= backgroundLanes || isAway))
+  }
+
   /// How many transfers that nobody waits for there may be at once.
   var backgroundLanes: Int { min(Self.backgroundLimit, max(1, limit / 2)) }
 

@@ -118,8 +118,8 @@ final class Source {
   var pausedUntil: Instant?
   /// Whether its own file takes nothing now.
   var isRefused: Bool { cannotBeStored || pausedUntil != nil }
-  /// What went wrong last, also when it is tried again.
-  var lastMessage: String?
+  /// What went wrong last, also when it is tried again, until bytes come.
+  var lastError: LastError?
   /// A generation that one response spoke of; a second must agree before it is believed.
   var suspect: GenerationCheck.Identity?
   /// Answers of another generation since the last byte that was missing.

@@ -12,6 +12,8 @@ struct Table: Sendable {
   var begunAnew: Set<Int64> = []
   /// Resources whose stored bytes are being taken away: nothing is loaded of them until that is done.
   var leaving: Set<ResourceKey> = []
+  /// What went wrong last, also with resources that were put away.
+  var errors = LastErrors()
   /// Counts what was put away, evicted or superseded: whoever read the catalog before reads it again.
   var departures: UInt64 = 0
 

@@ -1,8 +1,8 @@
 import Base
 import Manifest
-import Storing
 
-/// The state of one file, for `status` and the extended attributes.
+/// The state of one file, for `status`, `fetch` and the extended attributes: with a server or without one, derived here
+/// and nowhere else (``init(path:_:now:)``).
 public struct FileReport: Sendable {
   /// What a file is.
   public enum State: String, Sendable {
@@ -16,6 +16,20 @@ public struct FileReport: Sendable {
     case failed
     /// A user changed the copy in the library: it is theirs.
     case modified
+  }
+
+  /// What a file waits for while nothing of it is on its way.
+  public enum Awaited: Sendable, Equatable {
+    /// Somebody who reads, opens or fetches it: the policy does not ask for the rest by itself.
+    case reader
+    /// The line: readers of other files go first, or the rate limit is used up.
+    case line
+    /// A connection: other files have them all, or come first.
+    case turn
+    /// Room: the store or its disk is at its limit, or refused a write.
+    case space
+    /// The origin: it is asked again then.
+    case origin(until: Instant)
   }
 
   /// Its path in the mount.
@@ -34,71 +48,74 @@ public struct FileReport: Sendable {
   public var transfers: Int
   /// What went wrong last.
   public var error: String?
-}
-
-extension MediaFileSystem {
-  /// The state of a file that is in memory; nil when only the catalog knows it.
-  public func liveReport(on node: Node, path: String) throws(Errno) -> FileReport? {
-    guard let content = engine.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
-    return try report(on: content, path: path)
-  }
-
-  /// The state of a file of the tree.
-  public func report(on node: Node) throws(Errno) -> FileReport {
-    let path = try engine.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
-    if let live = try liveReport(on: node, path: path) { return live }
-    let generation = try engine.io { () throws(StoreError) in try store.catalog.generation(current: node.key) }
-    let problem = try engine.io { () throws(StoreError) in try store.catalog.problem(of: node.key) }
-    return try engine.io { () throws(StoreError) in
-      try FileReport(path: path, generation: generation, problem: problem, library: store.library)
-    }
-  }
-
-  private func report(on content: Content, path: String) throws(Errno) -> FileReport {
-    let (stored, size, activity, generation, phase) = content.guarded.withLock { guarded in
-      (guarded.state.stored, guarded.state.size, guarded.activity, guarded.generation, guarded.phase)
-    }
-    var state: FileReport.State = stored.isEmpty ? .remote : .partial
-    if phase == .complete, let copy = generation?.copy {
-      let check = try engine.io { () throws(StoreError) in try store.library.check(copy) }
-      state = check == .intact ? .complete : check == .missing ? .remote : .modified
-    }
-    if activity.isFailed { state = .failed }
-    var error = activity.error
-    if state == .modified, error == nil, let copy = generation?.copy {
-      error = "the copy \(store.library.path)/\(copy.path) was changed"
-    }
-    return FileReport(
-      path: path, state: state, stored: state == .remote ? 0 : stored.count, size: size,
-      ranges: state == .remote ? ByteRangeSet() : stored, rate: activity.rate, transfers: activity.transfers,
-      error: error)
-  }
+  /// When; nil where nobody knows.
+  public var errorAt: Instant?
+  /// What it waits for; nil: for nothing, or without a server.
+  public var awaits: Awaited?
+  /// What to do about its state; nil: nothing.
+  public var advice: String?
 }
 
 extension FileReport {
-  /// What the catalog alone says, with no server running.
-  public init(
-    path: String, generation: GenerationRecord?, problem: String?, library: LibraryFolder
-  ) throws(StoreError) {
-    var state: State = .remote
-    var ranges = ByteRangeSet()
-    if let generation {
-      ranges = generation.stored
-      if generation.state == .complete, let copy = generation.copy {
-        switch try library.check(copy) {
-        case .intact:
-          state = .complete
-          ranges = ByteRangeSet(ByteRange(0, copy.size))
-        case .modified: state = .modified
-        case .missing: ranges = ByteRangeSet()
-        }
-      } else if !ranges.isEmpty {
-        state = .partial
-      }
-    }
-    if problem != nil, state != .complete { state = .failed }
+  /// Derives the report from what is known.
+  init(path: String, _ facts: FileFacts, now: Instant) {
     self.init(
-      path: path, state: state, stored: ranges.count, size: generation?.size, ranges: ranges, rate: 0, transfers: 0,
-      error: problem)
+      path: path, state: .remote, stored: 0, size: facts.size, ranges: facts.stored,
+      rate: facts.activity?.rate ?? 0, transfers: facts.activity?.transfers ?? 0)
+    let last = facts.lastError ?? facts.problem
+    (error, errorAt) = (last?.message, last?.at)
+    switch facts.copy {
+    case .intact: state = .complete
+    case .unreachable(let library):
+      state = .complete
+      (error, errorAt) = ("the library \(library) is not there", nil)
+    case .modified(let copy):
+      state = .modified
+      (error, errorAt) = ("the copy \(copy) was changed", nil)
+    case .missing, nil:
+      if facts.copy == .missing { ranges = ByteRangeSet() }
+      let isFailed = facts.activity?.isFailed ?? (facts.problem != nil)
+      state = isFailed ? .failed : ranges.isEmpty ? .remote : .partial
+    }
+    stored = ranges.count
+    awaits = awaited(facts, now)
+    advice = advice(facts)
+  }
+
+  /// The first thing that keeps the next transfer from starting.
+  private func awaited(_ facts: FileFacts, _ now: Instant) -> Awaited? {
+    guard let server = facts.server, state == .remote || state == .partial else { return nil }
+    if let size, ranges.contains(ByteRange(0, size)) { return nil }  // it is being verified
+    guard let activity = facts.activity else {
+      if !server.isWanted { return .reader }
+      return server.isFull ? .space : .turn  // it is in the list of what goes on
+    }
+    if activity.transfers > 0 { return nil }
+    if !activity.hasWaiters {
+      if !activity.isWanted || activity.cannotBeStored { return .reader }
+      if server.isFull || activity.isPaused { return .space }
+    }
+    if let retryAt = activity.retryAt, retryAt > now { return .origin(until: retryAt) }
+    if activity.standsBack { return activity.lacksConnection ? .turn : .line }
+    return nil
+  }
+
+  private func advice(_ facts: FileFacts) -> String? {
+    switch state {
+    case .modified: return "move the copy elsewhere to have the original fetched again"
+    case .complete:
+      if case .unreachable = facts.copy { return "mount the disk that it is on" }
+      return nil
+    case .failed:
+      let again = "open the file or fetch it, to try again"
+      return facts.server == nil
+        ? "mount, and \(again)"
+        : "see whether the link and the credentials are right (--header, --netrc-file); \(again)"
+    case .remote, .partial:
+      if awaits == .space { return "free disk space, raise --max-size or lower --min-free" }
+      if error == nil { return nil }
+      return awaits == .reader
+        ? "open the file or fetch it, to try again" : "nothing: it is tried again by itself while it is wanted"
+    }
   }
 }

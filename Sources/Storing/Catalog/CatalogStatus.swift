@@ -3,6 +3,14 @@ import Manifest
 
 // What `status` shows.
 
+/// What went wrong with a resource for good.
+public struct NotedProblem: Sendable, Equatable {
+  /// For people, no secrets.
+  public var message: String
+  /// When, in seconds since 1970.
+  public var at: Int64
+}
+
 /// A listed file of which something is known.
 public struct TouchedEntry: Sendable {
   /// Its node.
@@ -12,7 +20,7 @@ public struct TouchedEntry: Sendable {
   /// Its current generation, nil when only a problem is known.
   public var generation: GenerationRecord?
   /// The last thing that went wrong with it, nil for nothing.
-  public var problem: String?
+  public var problem: NotedProblem?
 }
 
 /// Some of the touched entries.
@@ -40,7 +48,7 @@ public struct CatalogTotals: Sendable, Equatable {
 }
 
 private enum Queries {
-  static let problem = SQL("SELECT message FROM problem WHERE key_high = ? AND key_low = ?")
+  static let problem = SQL("SELECT message, at FROM problem WHERE key_high = ? AND key_low = ?")
   static let problemsAfter = SQL(
     """
     SELECT key_high, key_low FROM problem WHERE (key_high, key_low) > (?, ?) ORDER BY key_high, key_low LIMIT ?
@@ -56,17 +64,17 @@ private enum Queries {
 
 extension Catalog {
   /// The last thing that went wrong with a resource; nil when nothing is noted.
-  public func problem(of key: ResourceKey) throws(StoreError) -> String? {
+  public func problem(of key: ResourceKey) throws(StoreError) -> NotedProblem? {
     try read { (connection) throws(StoreError) in try Self.problem(of: ResourceKeyColumns(key), on: connection) }
   }
 
   private static func problem(
     of key: ResourceKeyColumns, on connection: SQLiteConnection
-  ) throws(StoreError) -> String? {
+  ) throws(StoreError) -> NotedProblem? {
     let statement = try connection.statement(Queries.problem)
     defer { statement.reset() }
     statement.bind(1, key)
-    return try statement.step() ? statement.text(0) : nil
+    return try statement.step() ? NotedProblem(message: statement.text(0), at: statement.integer(1)) : nil
   }
 
   /// The listed files of which something is known: those of up to `limit` resources behind `key` (nil: from the first).

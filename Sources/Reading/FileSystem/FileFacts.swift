@@ -1,0 +1,152 @@
+import Base
+import Glibc
+import Manifest
+import Storing
+
+/// All that a ``FileReport`` is derived from. What is not known is left out.
+struct FileFacts: Sendable {
+  /// What became of the completed copy.
+  enum Copy: Sendable, Equatable {
+    case intact
+    /// A user changed it; where it is.
+    case modified(String)
+    /// A user removed it.
+    case missing
+    /// Its library is not there.
+    case unreachable(String)
+  }
+
+  /// What a running server adds for every file.
+  struct Server: Sendable {
+    /// Whether the store or its disk is at its limit.
+    var isFull: Bool
+    /// Whether a file that is not in memory goes on when its turn comes.
+    var isWanted: Bool
+  }
+
+  var size: Int64?
+  /// What is stored; all of it while there is a copy.
+  var stored = ByteRangeSet()
+  /// nil: it was not completed.
+  var copy: Copy?
+  /// What the catalog has noted: it failed for good.
+  var problem: LastError?
+  /// What the server remembers.
+  var lastError: LastError?
+  /// nil: no server, or the transfer thread has not looked at it.
+  var activity: Activity?
+  /// nil: no server runs.
+  var server: Server?
+
+  init() {}
+
+  /// What the catalog says. `library`: nil when its folder is not there.
+  init(
+    _ generation: GenerationRecord?, _ problem: NotedProblem?, library: LibraryFolder?, libraryPath: String,
+    now: Instant
+  ) throws(StoreError) {
+    self.problem = problem.map { LastError($0, now: now) }
+    guard let generation else { return }
+    size = generation.size
+    stored = generation.stored
+    guard generation.state == .complete, let copy = generation.copy else { return }
+    stored = ByteRangeSet(ByteRange(0, copy.size))
+    self.copy = try Copy(copy, library, path: libraryPath)
+  }
+}
+
+extension FileFacts.Copy {
+  init(_ copy: LibraryCopy, _ library: LibraryFolder?, path: String) throws(StoreError) {
+    guard let library else {
+      self = .unreachable(path)
+      return
+    }
+    switch try library.check(copy) {
+    case .intact: self = .intact
+    case .modified: self = .modified("\(path)/\(copy.path)")
+    case .missing: self = .missing
+    }
+  }
+}
+
+extension LastError {
+  /// What the catalog noted by the wall clock. A clock that was set back makes it no younger than new.
+  init(_ problem: NotedProblem, now: Instant) {
+    let age = max(0, Int64(time(nil)) - problem.at)
+    self.init(message: problem.message, at: now.adding(seconds: -Double(min(age, 1 << 32))))
+  }
+}
+
+extension FileReport {
+  /// What the catalog says with no server running. `library`: nil when its folder is not there.
+  public init(
+    path: String, generation: GenerationRecord?, problem: NotedProblem?, library: LibraryFolder?, libraryPath: String
+  ) throws(StoreError) {
+    let now = Instant.now
+    let facts = try FileFacts(generation, problem, library: library, libraryPath: libraryPath, now: now)
+    self.init(path: path, facts, now: now)
+  }
+}
+
+extension MediaFileSystem {
+  /// The state of a file that is in memory; nil when only the catalog knows it.
+  public func liveReport(on node: Node, path: String) throws(Errno) -> FileReport? {
+    guard let content = engine.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
+    var facts = FileFacts()
+    let (isComplete, generation, isWanted) = content.guarded.withLock { guarded in
+      facts.stored = guarded.state.stored
+      facts.size = guarded.state.size
+      facts.activity = guarded.activity
+      return (guarded.phase == .complete, guarded.generation, engine.goesOn(guarded.generation, guarded.isPinned))
+    }
+    facts.lastError = engine.table.withLock { $0.errors[content.key] }
+    facts.server = FileFacts.Server(isFull: engine.keeper.isFull, isWanted: isWanted)
+    if facts.activity == nil {
+      let problem = try engine.io { () throws(StoreError) in try store.catalog.problem(of: content.key) }
+      facts.problem = problem.map { LastError($0, now: engine.clock.now) }
+    }
+    if isComplete, let copy = generation?.copy {
+      facts.copy = try engine.io { () throws(StoreError) in
+        try FileFacts.Copy(copy, store.library, path: store.library.path)
+      }
+    }
+    return FileReport(path: path, facts, now: engine.clock.now)
+  }
+
+  /// The state of a file that is not in memory, with what the catalog knows of it.
+  public func report(
+    on node: Node, path: String, generation: GenerationRecord?, problem: NotedProblem?
+  ) throws(StoreError) -> FileReport {
+    let now = engine.clock.now
+    var facts = try FileFacts(generation, problem, library: store.library, libraryPath: store.library.path, now: now)
+    facts.lastError = engine.table.withLock { $0.errors[node.key] }
+    var isWanted = engine.goesOn(generation, false)
+    // Of what is neither begun nor failed nothing but a pin is known, and few are pinned: not asked for each of a
+    // million.
+    if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.catalog.isPinned(node.key) }
+    facts.server = FileFacts.Server(isFull: engine.keeper.isFull, isWanted: isWanted)
+    return FileReport(path: path, facts, now: now)
+  }
+
+  /// The state of a file of the tree.
+  public func report(on node: Node) throws(Errno) -> FileReport {
+    let path = try engine.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
+    if let live = try liveReport(on: node, path: path) { return live }
+    return try engine.io { () throws(StoreError) in
+      try report(
+        on: node, path: path, generation: try store.catalog.generation(current: node.key),
+        problem: try store.catalog.problem(of: node.key))
+    }
+  }
+
+  /// The resources of which an error is remembered, that the catalog may know nothing of.
+  public var failing: [ResourceKey] { engine.table.withLock { $0.errors.keys } }
+}
+
+extension Engine {
+  /// Whether a file that nobody has open is to be completed when its turn comes.
+  func goesOn(_ generation: GenerationRecord?, _ isPinned: Bool) -> Bool {
+    guard isPinned || generation?.continues == true else { return false }
+    return options.continuation.goesOn(isRequested: isPinned, isOpen: false)
+  }
+}
