@@ -37,10 +37,12 @@ func failure(of code: CURLcode, detail: String, url: String, progress: String?) 
     // With http and https alone asked for, this is an answer without a status line (HTTP/0.9).
     case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY: (.unusable, "what answered does not speak HTTP")
     case CURLE_BAD_CONTENT_ENCODING: (.unusable, "the answer's encoding is broken")
-    case CURLcode(rawValue: 100): (.unusable, "the answer's head is too long")  // CURLE_TOO_LARGE, of newer ones
-    // libcurl 7.88 says this also of a header line over 100 KiB.
-    case CURLE_OUT_OF_MEMORY: (.transient, "out of memory, or a header line is too long")
+    case tooLargeCode: (.unusable, "the answer's head is too long")
+    case CURLE_OUT_OF_MEMORY: (.transient, "out of memory")
     default: (.transient, "the transfer failed")
     }
   return TransferFailure(kind: kind, message: "\(url): \(what) (\(words))")
 }
+
+/// CURLE_TOO_LARGE, which libcurl 7.88 does not have yet.
+let tooLargeCode = CURLcode(rawValue: 100)

@@ -157,11 +157,21 @@ final class TransferSlot {
   private func headFits() -> Bool {
     guard fields.isTooLong else { return true }
     // Behind an accepted body these are trailers: the bytes were right, the end is not.
-    outcome = .failed(
-      TransferFailure(
-        kind: .unusable, status: fields.status == 0 ? nil : fields.status,
-        message: "\(redactedURL): the origin sent more than \(ResponseFields.limit >> 10) KiB of header fields"))
+    outcome = .failed(tooLong("more than \(ResponseFields.limit >> 10) KiB of header fields"))
     return false
+  }
+
+  /// libcurl refuses a header line over 100 KiB (CURL_MAX_HTTP_HEADER). Up to 7.88 it calls that CURLE_OUT_OF_MEMORY:
+  /// once the first byte of an answer is here, the only large allocation is the one for that line.
+  private func isTooLongLine(_ code: CURLcode) -> Bool {
+    let isRefused = code == CURLE_OUT_OF_MEMORY || code == tooLargeCode
+    return isRefused && easy.microseconds(CURLINFO_STARTTRANSFER_TIME_T) > 0
+  }
+
+  private func tooLong(_ what: String) -> TransferFailure {
+    TransferFailure(
+      kind: .unusable, status: fields.status == 0 ? nil : fields.status,
+      message: "\(redactedURL): the origin sent \(what)")
   }
 
   private func judge() -> Bool {
@@ -233,6 +243,8 @@ final class TransferSlot {
       let code = code == CURLE_OK ? CURLE_PARTIAL_FILE : code
       return .ended(
         .failed(failure(of: code, detail: easy.detail, url: redactedURL, progress: meter.progress)))
+    case .head where isTooLongLine(code):
+      return .ended(.failed(tooLong("a header line of more than 100 KiB")))
     case .head:
       let code = code == CURLE_OK ? CURLE_GOT_NOTHING : code
       return .ended(.failed(failure(of: code, detail: easy.detail, url: redactedURL, progress: nil)))

@@ -92,6 +92,26 @@ import Testing
     }
   }
 
+  @Test func aHeaderLineWithoutEnd() throws {
+    try with(.endlessHeaderLine) { origin in
+      let client = try RawClient(port: origin.port)
+      try client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+      let text = String(decoding: client.receive(200_000).bytes, as: UTF8.self)
+      #expect(text.hasPrefix("HTTP/1.1 200 OK\r\nX-Filler: xxx") && text.utf8.count == 200_000)
+      #expect(text.split(separator: "\r\n").count == 2, "one line")
+    }
+  }
+
+  @Test func interimAnswersWithoutEnd() throws {
+    try with(.interimAnswers(secondsApart: 0.01)) { origin in
+      let client = try RawClient(port: origin.port)
+      try client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+      let answer = "HTTP/1.1 102 Processing\r\n\r\n"
+      let text = String(decoding: client.receive(10 * answer.utf8.count).bytes, as: UTF8.self)
+      #expect(text == String(repeating: answer, count: 10))
+    }
+  }
+
   // MARK: The status
 
   @Test func statusesWithRetryAfter() throws {

@@ -31,6 +31,10 @@ enum ConnectionFaults {
     .faults("header fields without end, slowly", [.endlessHeaders(bytesPerSecond: 100)], .errors([ETIMEDOUT])),
     .faults(
       "header fields without end, fast", [.endlessHeaders(bytesPerSecond: 1e7)], timeout: 60, .errors([EIO]), .opened),
+    .faults(
+      "one header line without end", [.endlessHeaderLine], timeout: 60, .errors([EIO]), .opened),
+    .faults(
+      "interim answers without end, slowly", [.interimAnswers(secondsApart: 0.3)], .errors([ETIMEDOUT])),
     .faults("the head comes a second late", [.delay(1)], .bytes),
   ]
 

@@ -47,6 +47,20 @@ extension TransferLoopTests {
     }
   }
 
+  @Test("A header line without end is refused in its own words") func endlessLine() throws {
+    try with({ _, connection in
+      connection.send("HTTP/1.1 200 OK\r\nX-Filler: ")
+      while connection.send(String(repeating: "x", count: 16 << 10)) {}
+      return false
+    }) { client, server in
+      let failure = client.get(server.url("/"), 0..<100).failure
+      #expect(failure?.kind == .unusable)
+      #expect(failure?.status == 200)
+      #expect(failure?.message.contains("a header line of more than 100 KiB") == true)
+      #expect(failure?.message.lowercased().contains("memory") == false)
+    }
+  }
+
   @Test("A redirect to another origin gets nothing that is the entry's") func redirectStrips() throws {
     let other = ScriptedServer { serveRange($0, $1, size: 1000) }
     defer { other.stop() }

@@ -15,6 +15,7 @@ public enum OriginCommand {
     fault    kind=K[,path=P][,next=N][,…]            kinds with what they take:
              refuse[,seconds=S] reset-before close-before stall-before reset-after,bytes=N close-after,bytes=N
              stall-after,bytes=N slow,rate=B[,bytes=N] delay,seconds=S endless-headers[,rate=B]
+             endless-header-line interim,seconds=S
              status,status=N[,retry-after=TEXT] redirect,to=URL[,status=N] redirect-loop[,status=N] refuse-head[,status=N]
              page range-not-satisfiable[,total=N] ignore-range[,every=N] ignore-if-range other-start,by=N shorter,by=N
              wrong-total,total=N unknown-total no-content-range multipart no-length chunked trailers http10
@@ -131,6 +132,8 @@ extension OriginFault {
     case "delay": self = .delay(try seconds())
     case "endless-headers":
       self = .endlessHeaders(bytesPerSecond: try values["rate"].map(OriginCommand.number) ?? 10_000)
+    case "endless-header-line": self = .endlessHeaderLine
+    case "interim": self = .interimAnswers(secondsApart: try seconds())
     case "status": self = .status(try status(503), retryAfter: values["retry-after"].map { .text($0) })
     case "redirect": self = .redirect(try status(302), to: try OriginCommand.need("to", values))
     case "redirect-loop": self = .redirectLoop(try status(302))

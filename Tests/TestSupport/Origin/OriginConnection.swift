@@ -108,6 +108,8 @@ struct OriginConnection {
     case .close: throw .fault(reset: false)
     case .stall: try socket.wait(until: .never)
     case .endlessHeaders(let rate): try sendEndlessHeaders(rate: rate)
+    case .endlessHeaderLine: try sendEndlessHeaderLine()
+    case .interimAnswers(let seconds): try sendInterimAnswers(secondsApart: seconds)
     case nil: break
     }
     try waitWhileFrozen()
@@ -146,6 +148,19 @@ struct OriginConnection {
       let line = "X-Filler-\(count): \(String(repeating: "x", count: 80))\r\n"
       try socket.wait(until: ownLine.reserve(line.utf8.count, rate: rate))
       try sendText(line)
+    }
+  }
+
+  private func sendEndlessHeaderLine() throws(OriginGone) {
+    try sendText("HTTP/1.1 200 OK\r\nX-Filler: ")
+    let piece = [UInt8](repeating: UInt8(ascii: "x"), count: 16 << 10)
+    while true { try sendAll(piece) }
+  }
+
+  private func sendInterimAnswers(secondsApart seconds: Double) throws(OriginGone) {
+    while true {
+      try sendText("HTTP/1.1 102 Processing\r\n\r\n")
+      try socket.wait(until: Instant.now.adding(seconds: seconds))
     }
   }
 

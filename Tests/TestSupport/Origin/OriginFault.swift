@@ -26,6 +26,10 @@ public enum OriginFault: Sendable {
   case delay(Double)
   /// Header fields without end, at that rate.
   case endlessHeaders(bytesPerSecond: Double = 10_000)
+  /// One header line without end, as fast as it is read.
+  case endlessHeaderLine
+  /// Interim answers (102) without end, so many seconds apart, and never a final one.
+  case interimAnswers(secondsApart: Double)
 
   // MARK: The status
 

@@ -6,6 +6,8 @@ struct OriginQuirks {
   enum Before {
     case reset, close, stall
     case endlessHeaders(rate: Double)
+    case endlessHeaderLine
+    case interimAnswers(secondsApart: Double)
   }
   /// What happens in mid-body.
   struct Cut {
@@ -46,6 +48,8 @@ struct OriginQuirks {
     case .closeBeforeHeaders: before = .close
     case .stallBeforeHeaders: before = .stall
     case .endlessHeaders(let rate): before = .endlessHeaders(rate: rate)
+    case .endlessHeaderLine: before = .endlessHeaderLine
+    case .interimAnswers(let seconds): before = .interimAnswers(secondsApart: seconds)
     case .resetAfter(let count): cut = Cut(kind: .reset, after: count)
     case .closeAfter(let count): cut = Cut(kind: .close, after: count)
     case .stallAfter(let count): cut = Cut(kind: .stall, after: count)
