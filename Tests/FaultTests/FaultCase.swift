@@ -33,6 +33,13 @@ final class FaultStage {
     return other
   }
 
+  /// Another origin without a file.
+  func addOrigin(_ settings: OriginSettings) throws -> Origin {
+    let other = try Origin(settings)
+    others.append(other)
+    return other
+  }
+
   /// A TLS server in front of the origin.
   func addNginx(_ certificate: TestCertificate) throws -> Nginx {
     var settings = NginxSettings(.origin(origin))

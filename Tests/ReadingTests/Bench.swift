@@ -152,9 +152,9 @@ final class Bench {
   }
 
   @discardableResult
-  func stat(_ inode: Inode) -> Ticket {
+  func stat(_ inode: Inode, process: Int32 = 0) -> Ticket {
     let ticket = ticket()
-    switch system.attributes(of: inode, ticket: ticket, caller: Caller(process: 0)) {
+    switch system.attributes(of: inode, ticket: ticket, caller: Caller(process: process)) {
     case .now(let attributes): port.put(ticket, .attributes(attributes))
     case .failed(let error): port.put(ticket, .error(error))
     case .parked: break

@@ -38,6 +38,11 @@ struct ParkedProbe: Sendable {
   var inode: Inode
   var since: Instant
   var process: Int32
+  /// The folder that it is in, for a stat.
+  var folder: Inode = 0
+
+  /// Whose patience it uses.
+  var looker: StatPatience.Looker { StatPatience.Looker(process: process, folder: folder) }
 }
 
 /// One generation of a resource: what is stored, who reads, who waits. Pure: events in, decisions out; ``Content``

@@ -78,6 +78,10 @@ final class Engine: @unchecked Sendable {
   var allowance: RateAllowance
   /// Files that are open, as of the last look.
   var openFiles = 0
+  /// How long stats may wait for sizes yet.
+  var patience: StatPatience
+  /// Questions to silent hosts that are out: those of the last look, and those since.
+  var questions = 0
   /// Where the list of unfinished files is.
   var resuming = Resuming()
   private var nextTick = Instant.never
@@ -97,6 +101,7 @@ final class Engine: @unchecked Sendable {
     mountedAt = Int64(time(nil))
     firstIDOfMount = try store.catalog.nextID()
     allowance = RateAllowance(limit: options.rateLimit)
+    patience = StatPatience(timeout: options.timeout)
     keeper = Keeper(store: store, options: options, clock: clock)
     finisher = Finisher(store: store)
     keeper.engine = self
@@ -149,8 +154,14 @@ final class Engine: @unchecked Sendable {
       inbox.removeAll(keepingCapacity: true)
       return commands
     }
-    for command in commands { handle(command, now) }
-    if now >= nextTick || !commands.isEmpty { look(now) }
+    var isLookDue = now >= nextTick
+    for command in commands {
+      // A listing of a silent host's files must not cost a look at all of them for each of its stats.
+      if case .touched(let content) = command, answersStats(of: source(of: content), now) { continue }
+      handle(command, now)
+      isLookDue = true
+    }
+    if isLookDue { look(now) } else if nextTick == .never, !commands.isEmpty { nextTick = nextSweep }
     if now >= nextTurn {
       nextTurn = .never
       feedHungry()
@@ -164,6 +175,7 @@ final class Engine: @unchecked Sendable {
   private func noticeGap(_ now: Instant) {
     defer { lastTurn = now }
     guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
+    patience.restart()
     for source in sources.values {
       source.content.guarded.withLock { $0.state.restartWaits(now) }
       for index in source.transfers.indices { source.transfers[index].lastByte = now }
@@ -172,13 +184,14 @@ final class Engine: @unchecked Sendable {
 
   /// Dead connections are dropped, and nobody is judged by the time that was lost.
   private func reconnect(_ now: Instant) {
+    patience.restart()
     for source in sources.values {
       source.content.guarded.withLock { $0.state.restartWaits(now) }
       source.retry.progressed()
       dirty.insert(source.key)
     }
     service.dropConnections()
-    for host in hosts.keys { hosts[host]?.forgetOutage() }
+    for host in hosts.keys { hosts[host]?.forgetOutage(now) }
   }
 
   /// The source of a content; made when there is none, taken over when the content is a newer object of the same
@@ -307,6 +320,7 @@ final class Engine: @unchecked Sendable {
     var lively = false
     let sweeping = now >= nextSweep
     if sweeping { nextSweep = now.adding(seconds: Self.sweep) }
+    questions = openQuestions(now)
     openFiles = sources.values.count { $0.content.guarded.withLock { $0.state.opens > 0 } }
     for source in Array(sources.values) {
       if watch(source, now) {

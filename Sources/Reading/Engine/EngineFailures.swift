@@ -34,11 +34,12 @@ extension Engine {
       }
       if !running.responded {
         if failure.status == nil {
-          hosts[running.host]?.missed(askedAt: running.started, failure, now: now, random: jitter())
+          hosts[running.host]?.missed(
+            source.key, askedAt: running.started, failure, now: now, random: jitter())
         }
         source.mirrors[running.mirror].resolved = nil
       }
-      answerStats(source)
+      showPlaceholder(source, now)  // stats do not wait for an origin that fails
       // Of several that fail together the first one leads to the next mirror, not each.
       if running.mirror == source.mirror, running.bytes == 0 || running.isTrickle(now) { tryOtherMirror(source) }
     case .unusable:
@@ -121,16 +122,6 @@ extension Engine {
     }
   }
 
-  /// Stats do not wait for an origin that does not answer.
-  private func answerStats(_ source: Source) {
-    let stats = source.content.guarded.withLock { guarded -> [ParkedProbe] in
-      guarded.state.takeProbes { $0.kind == .attributes }
-    }
-    for probe in stats {
-      port.reply(probe.ticket, attributes: attributes(of: source.content, inode: probe.inode))
-    }
-  }
-
   /// A file that had failed is tried again.
   func forgive(_ source: Source) {
     source.failure = nil
@@ -143,6 +134,7 @@ extension Engine {
   /// A look at one resource: whether there is something going on.
   func watch(_ source: Source, _ now: Instant) -> Bool {
     let content = source.content
+    watchStats(source, now)
     let (oldest, runs, size, hasWaiters, processes) = content.guarded.withLock { guarded in
       (
         guarded.state.oldestWait, guarded.state.runs, guarded.state.size, guarded.state.hasWaiters,
@@ -176,7 +168,13 @@ extension Engine {
     let isDue = [source.retry, host?.outage].allSatisfy { retry in
       retry?.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
     }
-    return isBusy
+    // What a stat did not wait for is asked as soon as its host may be asked; it is kept in memory no longer for that.
+    let isAskable =
+      source.wantsHead && source.transfers.isEmpty && source.failure == nil
+      && source.retry.permits(now, readerWaits: false)
+      && (host ?? newHost).admits(.index, bytes: 0, isQuiet: openFiles == 0, now: now)
+      && (questions < Self.mostQuestions || !(host?.silence.holds(now) ?? false))
+    return isBusy || isAskable
       || (source.continues && source.failure == nil && !isAtLimit && !source.isRefused && isDue && !source.isWhole)
   }
 
@@ -194,6 +192,9 @@ extension Engine {
       (isOfThisWait ? source.lastError?.message : nil)
       ?? "the origin sent less than 1 KiB/s for \(Int(options.timeout)) s"
     note(message, of: source)
+    for stat in waiting.probes where stat.kind == .attributes {
+      patience.endedInVain(stat.looker, since: stat.since, now: now)
+    }
     Log.warning("\(source.content.path): gave up waiting after \(Int(options.timeout)) s: \(message)")
     tell(waiting, .timedOut, source.content)
     for running in source.transfers {

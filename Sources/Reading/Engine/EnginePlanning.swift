@@ -198,7 +198,9 @@ extension Engine {
         return sum + source.outstanding(now, patience: max(1, 2 * trip))
       }
     let bytes = start.range?.count ?? 0
-    guard hosts[host, default: newHost].admits(start.purpose, bytes: bytes, isQuiet: openFiles == 0, now: now),
+    let isQuestion = start.purpose >= .index && hosts[host]?.silence.holds(now) ?? false
+    guard !isQuestion || questions < Self.mostQuestions,
+      hosts[host, default: newHost].admits(start.purpose, bytes: bytes, isQuiet: openFiles == 0, now: now),
       allowance.admits(outstanding: outstanding, now: now)
     else {
       hungry.insert(start.source.key)
@@ -207,6 +209,7 @@ extension Engine {
       }
       return
     }
+    if isQuestion { questions += 1 }
     let isBackground = start.purpose >= .index
     hosts[host, default: newHost].began(isBackground: isBackground, now: now)
     lastTransfer += 1

@@ -1,5 +1,6 @@
 import Base
 import Fetching
+import Manifest
 
 /// The line to one origin, shared by all resources there. Owned by the transfer thread.
 struct HostState {
@@ -44,6 +45,8 @@ struct HostState {
   /// ask it with the pauses of one.
   private(set) var outage = Retry()
   private var lastAnswer: Instant?
+  /// Whether stats of its files wait no more.
+  private(set) var silence = Silence()
 
   /// A line that allows so many connections.
   init(connections: Int) {
@@ -158,23 +161,41 @@ struct HostState {
   mutating func heard(_ now: Instant) {
     lastAnswer = now
     outage.progressed()
+    silence.end(now)
   }
+
+  /// Whether it is known to answer.
+  var answers: Bool { lastAnswer != nil && !isAway }
 
   /// Whether nothing there answers at the moment.
   var isAway: Bool { outage.failures > 0 }
   /// Whether that is more than a hiccup.
   var isAwayForLong: Bool { outage.failures >= 3 }
 
-  /// A request that was made at `asked` got no answer that can be used. What others got since then says more.
-  mutating func missed(askedAt asked: Instant, _ failure: TransferFailure, now: Instant, random: Double) {
-    if let lastAnswer, lastAnswer >= asked { return }
+  /// A request for `file` that was made at `asked` got no answer that can be used. What others got since then says
+  /// more, and one that was made over another network says nothing.
+  mutating func missed(
+    _ file: ResourceKey, askedAt asked: Instant, _ failure: TransferFailure, now: Instant, random: Double
+  ) {
+    if silence.endedAt >= asked { return }
     var failure = failure
     failure.retryAfter = nil  // that is about the one file
     outage.failed(failure, now: now, random: random)
+    silence.gaveUp(on: file, askedAt: asked, inARow: outage.failures, now: now)
+  }
+
+  /// A stat that waited since `since` was told that nothing is known.
+  mutating func waitedInVain(since: Instant, now: Instant) {
+    if answers { return }
+    if let lastAnswer, lastAnswer >= since { return }
+    silence.begin(now)
   }
 
   /// The network changed: what was away may be there.
-  mutating func forgetOutage() { outage.progressed() }
+  mutating func forgetOutage(_ now: Instant) {
+    outage.progressed()
+    silence.end(now)
+  }
 
   /// Of HTTP/2 the streams of one connection are counted, else connections. What answers under one name may change;
   /// what it said of too much stays.

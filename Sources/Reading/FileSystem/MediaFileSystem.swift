@@ -114,13 +114,17 @@ public final class MediaFileSystem: Sendable {
   public func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes> {
     do throws(Errno) {
       if let content = engine.table.withLock({ $0.contents[inode] }) {
-        return try probe(content, inode, ticket, caller)
+        let known = engine.attributes(of: content, inode: inode)
+        if known.isFinal { return .now(known) }
+        let node = try engine.io({ () throws(StoreError) in try store.catalog.node(inode) })
+        if let node { siblings.looked(at: node, process: caller.process) }
+        return try probe(content, inode, folder: node?.parent ?? 0, ticket, caller)
       }
       if let node = try engine.io({ () throws(StoreError) in try store.catalog.node(inode) }) {
         let known = attributes(of: node)
         if known.isFinal { return .now(known) }
-        siblings.looked(at: node)
-        return try probe(try engine.content(of: inode), inode, ticket, caller)
+        siblings.looked(at: node, process: caller.process)
+        return try probe(try engine.content(of: inode), inode, folder: node.parent, ticket, caller)
       }
       guard let (_, old) = try engine.io({ () throws(StoreError) in try store.catalog.superseded(inode: inode) }),
         let size = old.size
@@ -133,7 +137,7 @@ public final class MediaFileSystem: Sendable {
   }
 
   private func probe(
-    _ first: Content, _ inode: Inode, _ ticket: Ticket, _ caller: Caller
+    _ first: Content, _ inode: Inode, folder: Inode, _ ticket: Ticket, _ caller: Caller
   ) throws(Errno) -> Answer<Attributes> {
     var content = first
     while true {
@@ -144,7 +148,8 @@ public final class MediaFileSystem: Sendable {
       let (isAway, decision) = content.guarded.withLock { guarded -> (Bool, ContentState.ReadDecision?) in
         if guarded.isAway { return (true, nil) }
         guard case .unknown = guarded.state.length else { return (false, nil) }
-        let probe = ParkedProbe(ticket: ticket, kind: .attributes, inode: inode, since: now, process: caller.process)
+        let probe = ParkedProbe(
+          ticket: ticket, kind: .attributes, inode: inode, since: now, process: caller.process, folder: folder)
         return (false, guarded.state.probe(probe))
       }
       if isAway {

@@ -6,10 +6,13 @@ import Storing
 ///
 /// A lone stat is left alone. From the second unknown one in a folder within two seconds on, the next siblings in the
 /// listing's order are probed side by side, a bounded number ahead of the stats: a folder of a million files is not
-/// probed whole because someone looked at two of them.
+/// probed whole because someone looked at two of them. What one process waited for the first stat does not count: it is
+/// the same listing that goes on.
 final class SiblingProbe: Sendable {
   private struct Folder: Sendable {
     var last: Instant
+    /// Who looked last.
+    var process: Int32
     /// Entries up to this cookie have been asked for.
     var askedUntil: Int64 = 0
     var looks = 1
@@ -27,17 +30,21 @@ final class SiblingProbe: Sendable {
   init(engine: Engine) { self.engine = engine }
 
   /// A file of unknown size was looked at.
-  func looked(at node: Node) {
+  func looked(at node: Node, process: Int32) {
     let now = engine.clock.now
+    let timeout = engine.options.timeout
     let from = recent.withLock { recent -> Int64? in
-      guard var folder = recent[node.parent], now.seconds(since: folder.last) < Self.seconds else {
+      let folder = recent[node.parent]
+      let longest = Self.seconds + (folder?.process == process ? timeout : 0)
+      guard var folder, now.seconds(since: folder.last) < longest else {
         if recent.count >= Self.folders, let oldest = recent.min(by: { $0.value.last < $1.value.last }) {
           recent[oldest.key] = nil
         }
-        recent[node.parent] = Folder(last: now)
+        recent[node.parent] = Folder(last: now, process: process)
         return nil
       }
       folder.last = now
+      folder.process = process
       folder.looks += 1
       defer { recent[node.parent] = folder }
       guard node.entry + Int64(Self.batch / 2) > folder.askedUntil else { return nil }
