@@ -16,25 +16,41 @@ public final class LogFile: Sendable {
   private let target: Int32
   private let file: FileDescriptor
 
-  /// Opens (mode 0600), or makes, the file; its folder must exist.
-  public convenience init(path: String) throws(ServerError) {
-    try self.init(path: path, limit: Self.limit, target: STDERR_FILENO)
+  /// Opens (mode 0600), or makes, the file; its folder must exist. Throws when it is there and is no plain file.
+  /// `allowsDevice`: a device may be in its place, because the user named it (`--log-file /dev/null`).
+  public convenience init(path: String, allowsDevice: Bool) throws(ServerError) {
+    try self.init(path: path, allowsDevice: allowsDevice, limit: Self.limit, target: STDERR_FILENO)
   }
 
   /// `target` is the descriptor that the file becomes (for tests: stderr is the test runner's).
-  init(path: String, limit: Int64, target: Int32) throws(ServerError) {
+  init(path: String, allowsDevice: Bool = false, limit: Int64, target: Int32) throws(ServerError) {
     self.path = path
     self.limit = limit
     self.target = target
-    file = try Self.open(path)
+    file = try Self.open(path, allowsDevice: allowsDevice)
   }
 
-  private static func open(_ path: String) throws(ServerError) -> FileDescriptor {
+  private static func open(_ path: String, allowsDevice: Bool) throws(ServerError) -> FileDescriptor {
+    // Looked at first: the open of a FIFO waits for a reader, and opening a device may have effects of its own.
+    var status = stat()
+    let found = stat(path, &status) == 0 ? FileKind(status) : .plain
+    let isDevice = allowsDevice && found == .device
+    guard found == .plain || isDevice else { throw refused(path, found) }
+    let opened: FileKind
     do throws(Errno) {
-      return try FileDescriptor.open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOCTTY, mode: 0o600)
+      // Without waiting: another file may have taken its place since. (A device takes its time.)
+      let flags = O_WRONLY | O_APPEND | O_CREAT | O_NOCTTY | (isDevice ? 0 : O_NONBLOCK)
+      let file = try FileDescriptor.open(path, flags, mode: 0o600)
+      opened = FileKind(try file.status())
+      if opened == found { return file }
     } catch {
       throw .failed("cannot write the log file \(path): \(error)")
     }
+    throw refused(path, opened)
+  }
+
+  private static func refused(_ path: String, _ kind: FileKind) -> ServerError {
+    .failed("the log file \(path) is \(kind), no plain file: move it away, or log elsewhere with --log-file")
   }
 
   /// From now on the log and stderr go there, with a time before each line, and stdin and stdout to nowhere.
@@ -64,7 +80,7 @@ public final class LogFile: Sendable {
       return false
     }
     guard rename(path, path + ".1") == 0 else { throw .failed("cannot rotate the log file \(path): \(Errno.current)") }
-    let next = try Self.open(path)
+    let next = try Self.open(path, allowsDevice: false)  // renamed: a new one is made
     // dup2 changes what stderr is in one step: no line of another thread is lost between the two files.
     guard dup2(next.rawValue, target) >= 0 else {
       throw .failed("cannot go on in a new log file: \(Errno.current)")

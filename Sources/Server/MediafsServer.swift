@@ -136,9 +136,9 @@ public enum MediafsServer {
 
   /// The log of a server in the background: what was asked for, else `mediafs.log` in the store.
   private static func logFile(_ request: MountRequest, _ store: OpenedStore) throws(ServerError) -> LogFile? {
-    if let path = request.logFile { return try LogFile(path: path) }
+    if let path = request.logFile { return try LogFile(path: path, allowsDevice: true) }
     if request.foreground { return nil }
-    return try LogFile(path: store.access.folder.path + "/mediafs.log")
+    return try LogFile(path: store.access.folder.path + "/mediafs.log", allowsDevice: false)
   }
 
   private static func listen(

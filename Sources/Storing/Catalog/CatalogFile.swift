@@ -6,6 +6,7 @@ import Glibc
 enum CatalogFile {
   /// Opens the catalog for writing, making it when there is none.
   static func openForWriting(_ path: String) throws(StoreError) -> SQLiteConnection {
+    try refuseSpecialFiles(path)  // before `make` removes a stale log
     if access(path, F_OK) != 0 {
       guard Errno.current == .notFound else { throw io(.current, "look at", path) }
       try make(path)
@@ -21,6 +22,22 @@ enum CatalogFile {
       PRAGMA wal_autocheckpoint = 1000
       """)
     return connection
+  }
+
+  /// Throws when the catalog, or a file that SQLite keeps beside it, is there and is no plain file. SQLite opens these
+  /// names without a look at them: a FIFO makes the open wait until another program writes, and opening a device may
+  /// have effects of its own.
+  static func refuseSpecialFiles(_ path: String) throws(StoreError) {
+    var status = stat()
+    // The catalog may be a link; SQLite then keeps the other files beside its target.
+    let real = resolvedPath(path) ?? path
+    for name in [real, real + "-wal", real + "-shm", real + "-journal"]
+    where lstat(name, &status) == 0 && !status.isPlainFile {
+      throw StoreError(
+        .invalid,
+        "\(name) is \(status.kindName), no plain file: move it away, or choose another store with --store; nothing was"
+          + " changed")
+    }
   }
 
   /// Switches to the write-ahead log, which a first import turns off. While somebody reads that cannot be done: then

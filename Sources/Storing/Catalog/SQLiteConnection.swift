@@ -33,6 +33,7 @@ final class SQLiteConnection {
   /// sqlite3_open_v2.
   init(path: String, mode: Mode) throws(StoreError) {
     _ = Self.isConfigured
+    try CatalogFile.refuseSpecialFiles(path)
     var opened: OpaquePointer?
     let flags = (mode == .readWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX
     let code =

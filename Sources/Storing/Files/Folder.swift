@@ -154,16 +154,7 @@ extension stat {
   func isSame(as other: stat) -> Bool { st_dev == other.st_dev && st_ino == other.st_ino }
 
   /// What it is, for a message.
-  var kindName: String {
-    switch st_mode & S_IFMT {
-    case S_IFREG: "a file"
-    case S_IFDIR: "a folder"
-    case S_IFLNK: "a symbolic link"
-    case S_IFIFO: "a FIFO"
-    case S_IFSOCK: "a socket"
-    default: "a device"
-    }
-  }
+  var kindName: String { FileKind(self).description }
 }
 
 extension StoreError {

@@ -76,18 +76,22 @@ struct StoreLock: ~Copyable, Sendable {
   private static func open(
     in folder: borrowing Folder, path: String, _ flags: Int32
   ) throws(StoreError) -> FileDescriptor {
+    let found: stat?
     do throws(Errno) {
-      let descriptor = try folder.file(name, flags)
-      guard try descriptor.status().isPlainFile else { throw .invalid }
-      return descriptor
-    } catch {
-      if error == .invalid || error == .isDirectory || error.rawValue == ELOOP {
-        throw StoreError(
-          kind: .invalid,
-          message: "\(path)/\(name) is no plain file: is \(path) a store? Remove it or choose another --store")
+      // Looked at first: opening a device may have effects of its own.
+      found = try folder.status(of: name)
+      if found?.isPlainFile ?? true {
+        let descriptor = try folder.file(name, flags)
+        if try descriptor.status().isPlainFile { return descriptor }
       }
+    } catch {
       throw .file(error, "cannot open the lock of the store \(path)")
     }
+    throw StoreError(
+      kind: .invalid,
+      message:
+        "\(path)/\(name) is \(found?.kindName ?? "replaced"), no plain file: is \(path) a store? Move it away, or "
+        + "choose another store with --store")
   }
 
   /// The lock holds whether or not its text could be written: a full disk must not keep what is stored from being
