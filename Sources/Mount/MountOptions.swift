@@ -8,7 +8,7 @@ public struct MountOptions: Sendable {
   public var uid: uid_t?
   /// Whose group every node has; nil: the process's.
   public var gid: gid_t?
-  /// The permission bits taken from 0444 (files) and 0555 (folders); nil: none.
+  /// The permission bits taken from 0444 (files) and 0755 (folders); nil: none.
   public var umask: mode_t?
   /// When the mount was made, in seconds since 1970: every node's access time. Modification and change time are the
   /// entry's own, so that a backup does not take each mount for a change of every file.

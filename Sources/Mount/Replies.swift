@@ -33,6 +33,10 @@ let foreverSeconds = 30.0 * 86_400
 /// as well, but an old name that begins to resolve is not always announced, so not much longer.
 let missingSeconds = 1.0
 
+/// How many inodes statfs calls free: there is no limit, and with 0 monitors would report that all are used. The sum
+/// with a list's names fits into 32 bits, so that a 32-bit statfs(2) succeeds.
+let freeInodes: fsfilcnt_t = 1_000_000_000
+
 extension Session {
   /// `attributes` as stat(2) gives them.
   func status(_ attributes: Attributes) -> stat {

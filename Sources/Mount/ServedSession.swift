@@ -123,7 +123,9 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
       status.f_blocks = fsblkcnt_t(capacity.total / 4096)
       status.f_bfree = fsblkcnt_t(capacity.free / 4096)
       status.f_bavail = fsblkcnt_t(capacity.available / 4096)
-      status.f_files = fsfilcnt_t(capacity.names)
+      status.f_files = fsfilcnt_t(capacity.names) + freeInodes
+      status.f_ffree = freeInodes
+      status.f_favail = freeInodes
       status.f_namemax = 255
       fuse_reply_statfs(request, &status)
     } catch {

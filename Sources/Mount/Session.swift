@@ -50,7 +50,9 @@ class Session: ReplyPort, @unchecked Sendable {
     uid = options.uid ?? getuid()
     gid = options.gid ?? getgid()
     filePermissions = 0o444 & ~(options.umask ?? 0)
-    folderPermissions = 0o555 & ~(options.umask ?? 0)
+    // The owner's right to write is for copies: `cp -r` copies it, and without it `rm -rf` could not empty the copy. In
+    // the mount itself the kernel refuses every write (EROFS).
+    folderPermissions = 0o755 & ~(options.umask ?? 0)
     // libfuse closes the number it is given by itself, so it gets one of its own; `device` closes with this scope.
     do throws(Errno) {
       wakeUp = try Event()

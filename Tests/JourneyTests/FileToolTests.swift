@@ -86,7 +86,7 @@ import Testing
           #expect(fields[0] == "-r--r--r--" && fields[4] == "\(1000 + number)", "\(line)")
         }
         #expect(long.contains("a/b c/d:") && long.contains("4242"))
-        #expect(long.split(separator: "\n").contains { $0.hasPrefix("dr-xr-xr-x") && $0.hasSuffix(" a") })
+        #expect(long.split(separator: "\n").contains { $0.hasPrefix("drwxr-xr-x") && $0.hasSuffix(" a") })
 
         let found = try journey.succeed(["find", journey.mountpoint, "-type", "f", "-printf", "%P %s %m\\n"])
         #expect(found.split(separator: "\n").count == 41)
@@ -103,6 +103,35 @@ import Testing
         let written = try journey.run(["sh", "-c", #"echo x >>"$1""#, "sh", journey.at("n1.mp3")])
         #expect(!written.succeeded && written.errors.contains("Read-only file system"), "\(written.errors)")
       }
+    }
+  }
+
+  /// `cp -r` copies modes, also those of folders: whoever owns the copy can remove it.
+  @Test(arguments: Traveller.all) func aCopiedTreeCanBeRemoved(_ traveller: Traveller) throws {
+    try withJourney(traveller) { journey in
+      try withOrigin { origin in
+        for name in ["a.mp3", "b.mp3"] { origin.add("/\(name)", size: 1000) }
+        try journey.mount("\(origin.url("/a.mp3"))\n\(origin.url("/b.mp3"))\n  dir=folder/within\n")
+        let copy = journey.folder.file("copy")
+        try journey.succeed(["cp", "-r", journey.mountpoint, copy])
+        try journey.succeed(["cmp", "\(copy)/folder/within/b.mp3", journey.at("folder/within/b.mp3")])
+        #expect(try journey.succeed(["stat", "-c", "%a", "\(copy)/folder", "\(copy)/a.mp3"]) == "755\n444\n")
+        try journey.succeed(["rm", "-rf", copy])
+        #expect(access(copy, F_OK) != 0)
+        // To write in the mount itself is as impossible as before.
+        let refused = try journey.run(["rm", "-rf", journey.at("folder")])
+        #expect(!refused.succeeded && refused.errors.contains("Read-only file system"), "\(refused.errors)")
+      }
+    }
+  }
+
+  /// What monitors look at: the names count as used, and of inodes there is no end.
+  @Test func inodesAreFree() throws {
+    try withJourney { journey in
+      try journey.mount((1...7).map { "http://127.0.0.1:1/\($0).mp3\n" }.joined())
+      let line = try #require(try journey.succeed(["df", "-i", journey.mountpoint]).split(separator: "\n").last)
+      let fields = line.split(separator: " ")
+      #expect(fields.count >= 5 && fields[2] == "7" && fields[4] == "1%", "\(line)")
     }
   }
 }
