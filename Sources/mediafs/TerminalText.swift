@@ -85,7 +85,7 @@ enum TerminalText {
   /// A name with nothing in it that a terminal would obey: control characters, and those that turn the direction of
   /// writing, are shown as `\u{…}`.
   static func plain(_ text: String) -> String {
-    guard text.unicodeScalars.contains(where: isControl) else { return text }
+    if isPrintableASCII(text) || !text.unicodeScalars.contains(where: isControl) { return text }
     var result = ""
     for scalar in text.unicodeScalars {
       if isControl(scalar) {
@@ -105,8 +105,13 @@ enum TerminalText {
     }
   }
 
+  /// What most text is, and is found out fastest.
+  private static func isPrintableASCII(_ text: String) -> Bool { text.utf8.allSatisfy { 0x20..<0x7F ~= $0 } }
+
   /// How many columns a terminal gives to `text`.
-  static func width(_ text: String) -> Int { text.reduce(0) { $0 + width($1) } }
+  static func width(_ text: String) -> Int {
+    isPrintableASCII(text) ? text.utf8.count : text.reduce(0) { $0 + width($1) }
+  }
 
   /// The wide blocks of Unicode's EastAsianWidth.txt, and emoji, take two columns; marks none, being part of a
   /// character.
