@@ -74,6 +74,7 @@ public final class ControlClient: StatusSource {
     var request = ControlRequest(.status)
     request.paths = query.paths
     request.all = query.all
+    request.brief = true
     request.after = query.after
     request.limit = min(max(query.limit, 1), ControlLimits.page)
     try send(request)
@@ -82,6 +83,9 @@ public final class ControlClient: StatusSource {
       let reply = try next()
       switch (reply.reply, reply.file) {
       case (.file, let file?): page.files.append(file)
+      case (.remote, _):
+        guard let files = RemoteFiles.files(of: reply) else { throw unexpected(reply) }
+        page.files += files
       case (.done, _):
         page.next = reply.next
         return page

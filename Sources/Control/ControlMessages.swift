@@ -38,6 +38,8 @@ struct ControlRequest: Codable, Equatable {
   var limit: Int?
   /// status: whether the totals are wanted.
   var totals: Bool?
+  /// status: whether files of which nothing is stored may come many to a line (``ControlReply/Kind/remote``).
+  var brief: Bool?
   /// fetch: whether to report until it is over.
   var wait: Bool?
 
@@ -53,6 +55,8 @@ struct ControlReply: Codable, Equatable {
     case totals
     /// One file of a page.
     case file
+    /// Files of a page of which nothing is known but their sizes.
+    case remote
     /// Where a fetch stands.
     case report
     /// What `clear` did.
@@ -68,6 +72,10 @@ struct ControlReply: Codable, Equatable {
   var server: ServerIdentity?
   var totals: StatusTotals?
   var file: FileStatus?
+  /// remote: the files' paths.
+  var paths: [String]?
+  /// remote: their sizes in the same order, null where it is not known; absent where none is.
+  var sizes: [Int64?]?
   var report: FetchReport?
   var cleared: ClearReport?
   /// done, after a page: where to go on; absent behind the last page.

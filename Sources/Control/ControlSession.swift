@@ -103,15 +103,28 @@ struct ControlSession {
     var done = ControlReply(.done)
     if limit > 0 {
       let page = try handler.page(query)
-      for file in page.files {
-        var reply = ControlReply(.file)
-        reply.file = file
-        reply.file?.ranges = Array(file.ranges.prefix(ControlLimits.ranges))
-        try put(reply)
-      }
+      try put(page.files, isBrief: request.brief ?? false)
       done.next = page.next
     }
     try put(done)
+  }
+
+  /// Says the files in their order; with `isBrief`, those in a row of which nothing is stored in one line.
+  private mutating func put(_ files: [FileStatus], isBrief: Bool) throws(ControlFailure) {
+    var remote = RemoteFiles()
+    for file in files {
+      if isBrief, file.isUntouched {
+        if remote.add(file) { continue }
+        if let full = remote.take() { try put(full) }
+        if remote.add(file) { continue }
+      }
+      if let run = remote.take() { try put(run) }
+      var reply = ControlReply(.file)
+      reply.file = file
+      reply.file?.ranges = Array(file.ranges.prefix(ControlLimits.ranges))
+      try put(reply)
+    }
+    if let run = remote.take() { try put(run) }
   }
 
   private mutating func fetch(_ paths: [String], wait: Bool) throws(ControlFailure) {

@@ -74,6 +74,13 @@ public struct FileStatus: Sendable, Equatable {
   }
 }
 
+extension FileStatus {
+  /// Whether nothing is known of it but its size, perhaps: what most files of a large mount are.
+  var isUntouched: Bool {
+    state == .remote && stored == 0 && ranges.isEmpty && rate == 0 && transfers == 0 && error == nil && advice == nil
+  }
+}
+
 extension FileStatus: Codable {
   private enum CodingKeys: String, CodingKey {
     case path, state, stored, size, ranges, rate, transfers, error, errorAge, waitsFor, waitsUntil, advice

@@ -10,9 +10,6 @@ import Storing
 /// Every page is read anew from the catalog and nothing is kept between two, so a mount of any size takes the same
 /// memory.
 public struct CatalogStatus: StatusSource, Sendable {
-  /// Asked for at once in a folder: enough to make a query cheap, little to ask in vain when folders come in between.
-  private static let step = 64
-
   private let catalog: Catalog
   /// Nil when its folder is not there: nothing can be said of the copies then.
   private let library: LibraryFolder?
@@ -100,6 +97,17 @@ public struct CatalogStatus: StatusSource, Sendable {
       files: files, next: page.next.map { "\(String($0.high, radix: 16)),\(String($0.low, radix: 16))" })
   }
 
+  /// Every file of which something is stored or noted.
+  func forEachTouched(_ body: (Node, String) throws(ControlFailure) -> Void) throws(ControlFailure) {
+    var after: ResourceKey?
+    repeat {
+      let start = after
+      let page = try reading { () throws(StoreError) in try catalog.touched(after: start, limit: ControlLimits.page) }
+      for entry in page.entries { try body(entry.node, entry.path) }
+      after = page.next
+    } while after != nil
+  }
+
   // MARK: - The tree
 
   /// A folder that is being listed, and the entry behind which it goes on.
@@ -127,7 +135,7 @@ public struct CatalogStatus: StatusSource, Sendable {
       index += 1
       switch node.kind {
       case .folder: frames = [Frame(folder: node.inode, cookie: 0)]
-      case .file: files.append(try status(of: node, path: path))
+      case .file: files.append(try status(of: SurveyedNode(node: node, isTouched: true), path: path))
       }
     }
     let stack = frames.map { "\($0.folder)/\($0.cookie)" }
@@ -154,28 +162,28 @@ public struct CatalogStatus: StatusSource, Sendable {
   private func list(
     _ frame: Frame, _ frames: inout [Frame], _ limit: Int, _ files: inout [FileStatus]
   ) throws(ControlFailure) {
-    let (nodes, folderPath) = try reading { () throws(StoreError) in
-      let nodes = try catalog.list(frame.folder, after: frame.cookie, limit: min(Self.step, limit))
-      return (nodes, nodes.isEmpty ? nil : try catalog.path(of: frame.folder))
+    let (items, folderPath) = try reading { () throws(StoreError) in
+      let items = try catalog.survey(frame.folder, after: frame.cookie, limit: limit)
+      return (items, items.isEmpty ? nil : try catalog.path(of: frame.folder))
     }
-    guard !nodes.isEmpty, let folderPath else {
+    guard let last = items.last, let folderPath else {
       frames.removeLast()
       return
     }
-    for node in nodes {
-      frames[frames.count - 1].cookie = node.entry
-      if node.kind == .folder {
-        frames.append(Frame(folder: node.inode, cookie: 0))
-        return
-      }
-      files.append(try status(of: node, path: folderPath.isEmpty ? node.name : "\(folderPath)/\(node.name)"))
+    frames[frames.count - 1].cookie = last.node.entry
+    let prefix = folderPath.isEmpty ? "" : folderPath + "/"
+    for item in items where item.node.kind == .file {
+      files.append(try status(of: item, path: prefix + item.node.name))
     }
+    if last.node.kind == .folder { frames.append(Frame(folder: last.node.inode, cookie: 0)) }
   }
 
   // MARK: - One file
 
-  private func status(of node: Node, path: String) throws(ControlFailure) -> FileStatus {
+  private func status(of item: SurveyedNode, path: String) throws(ControlFailure) -> FileStatus {
+    let node = item.node
     if let now = try live(node, path) { return now }
+    if !item.isTouched { return FileStatus(path: path, size: node.size) }
     let (generation, problem) = try reading { () throws(StoreError) in
       (try catalog.generation(current: node.key), try catalog.problem(of: node.key))
     }

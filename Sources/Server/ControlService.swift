@@ -32,8 +32,8 @@ final class ControlService: ControlHandler {
   func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget] {
     var targets: [FetchTarget] = []
     for path in paths {
-      try forEachFile(at: path) { (node, path) throws(ControlFailure) in
-        targets.append(FetchTarget(id: node.entry, path: path))
+      try forEachFile(at: path) { (item, path) throws(ControlFailure) in
+        targets.append(FetchTarget(id: item.node.entry, path: path))
       }
     }
     fileSystem.fetch(try nodes(of: targets))
@@ -64,50 +64,73 @@ final class ControlService: ControlHandler {
   }
 
   func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
+    // Only what the catalog or the memory knows of can be stored: of a million files that may be none.
+    fileSystem.commit()
+    let held = try inMemory()
     var report = ClearReport()
-    for path in paths ?? [""] {
-      try forEachFile(at: path) { (node, path) throws(ControlFailure) in
-        do throws(Errno) {
-          let before = try fileSystem.report(on: node)
-          if before.state == .modified {
-            report.keptFiles += 1
-            report.kept.append(.init(path: path, reason: "a user changed its copy in the library"))
-            return
-          }
-          guard try fileSystem.clear(node) else { return }
-          report.files += 1
-          report.bytes = .clampedSum(report.bytes, before.stored)
-        } catch {
-          throw ControlFailure(.failed, "\(path) cannot be cleared: \(error)")
-        }
+    guard let paths else {
+      for node in held.values {
+        let path = try reading { () throws(StoreError) in try store.catalog.path(of: node.inode) }
+        if let path { try clear(node, path, &report) }
+      }
+      try status.forEachTouched { (node, path) throws(ControlFailure) in
+        if held[node.entry] == nil { try clear(node, path, &report) }
+      }
+      return report
+    }
+    for path in paths {
+      try forEachFile(at: path) { (item, path) throws(ControlFailure) in
+        if item.isTouched || held[item.node.entry] != nil { try clear(item.node, path, &report) }
       }
     }
     return report
   }
 
+  private func inMemory() throws(ControlFailure) -> [Int64: Node] {
+    do throws(Errno) {
+      return try fileSystem.nodesInMemory()
+    } catch {
+      throw ControlFailure(.failed, "the files in memory cannot be told: \(error)")
+    }
+  }
+
+  private func clear(_ node: Node, _ path: String, _ report: inout ClearReport) throws(ControlFailure) {
+    do throws(Errno) {
+      let before = try fileSystem.report(on: node)
+      if before.state == .modified {
+        report.keptFiles += 1
+        report.kept.append(.init(path: path, reason: "a user changed its copy in the library"))
+        return
+      }
+      guard try fileSystem.clear(node) else { return }
+      report.files += 1
+      report.bytes = .clampedSum(report.bytes, before.stored)
+    } catch {
+      throw ControlFailure(.failed, "\(path) cannot be cleared: \(error)")
+    }
+  }
+
   /// Every file at or below a path, folder by folder, a page of names at a time.
   private func forEachFile(
-    at path: String, _ body: (Node, String) throws(ControlFailure) -> Void
+    at path: String, _ body: (SurveyedNode, String) throws(ControlFailure) -> Void
   ) throws(ControlFailure) {
     guard let first = try reading({ () throws(StoreError) in try store.catalog.find(path: path) }) else {
       throw ControlFailure(.notFound, "there is no \(path) in the mount")
     }
-    if first.kind == .file { return try body(first, path) }
-    var folders = [(inode: first.inode, path: path)]
-    while let folder = folders.popLast() {
-      var cookie: Int64 = 0
-      while true {
-        let after = cookie
-        let nodes = try reading { () throws(StoreError) in
-          try store.catalog.list(folder.inode, after: after, limit: 256)
-        }
-        for node in nodes {
-          let path = folder.path.isEmpty ? node.name : "\(folder.path)/\(node.name)"
-          if node.kind == .folder { folders.append((node.inode, path)) } else { try body(node, path) }
-          cookie = node.entry
-        }
-        if nodes.isEmpty { break }
+    if first.kind == .file { return try body(SurveyedNode(node: first, isTouched: true), path) }
+    // The folders that lead to where the walk is, and how far each is listed.
+    var folders = [(inode: first.inode, prefix: path.isEmpty ? "" : path + "/", cookie: Int64(0))]
+    while let folder = folders.last {
+      let items = try reading { () throws(StoreError) in
+        try store.catalog.survey(folder.inode, after: folder.cookie, limit: 256)
       }
+      guard let last = items.last else {
+        folders.removeLast()
+        continue
+      }
+      folders[folders.count - 1].cookie = last.node.entry
+      for item in items where item.node.kind == .file { try body(item, folder.prefix + item.node.name) }
+      if last.node.kind == .folder { folders.append((last.node.inode, folder.prefix + last.node.name + "/", 0)) }
     }
   }
 

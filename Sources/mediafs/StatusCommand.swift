@@ -195,12 +195,13 @@ enum StatusCommand {
       mountpoint: choice.mount.mountpoint, running: server != nil, pid: server?.pid, totals: totals)
     terminal.raw(Array(try encode(head).dropLast()))  // without its closing brace
     terminal.raw(",\"files\":[")
-    var first = true
+    var line = Array("\n".utf8)
     do throws(CommandError) {
-      try pages(source, query) { file throws(CommandError) in
-        terminal.raw(first ? "\n" : ",\n")
-        first = false
-        terminal.raw(try encode(file))
+      try pages(source, query) { file in
+        file.appendJSON(to: &line)
+        terminal.raw(line)
+        line.removeAll(keepingCapacity: true)
+        line += ",\n".utf8
       }
     } catch {
       // Whoever reads gets valid JSON that says it is not whole, and the exit status says so too.

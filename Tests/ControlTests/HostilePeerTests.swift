@@ -7,7 +7,7 @@ import Testing
 @testable import Control
 
 /// A peer that speaks bytes, not our client.
-private struct RawPeer {
+struct RawPeer {
   let socket: ControlSocket
   var lines: LineReader
 

@@ -49,6 +49,56 @@ import Testing
     #expect(server.handler.state.withLock { $0.queries.map(\.after) } == [nil, "500", "1000"])
   }
 
+  /// Files of which nothing is stored come many to a line, between the others, and only to who asks for that.
+  @Test func untouchedFilesShareLines() throws {
+    let long = String(repeating: "\u{1}", count: 4000)  // six bytes of JSON each
+    let files = (0..<490).map { number in
+      switch number {
+      case 100, 101: FileStatus(path: "\(number)", state: .partial, stored: 5, size: 10)
+      case 200...260: FileStatus(path: "\(number)\(long)", size: 7)
+      default: FileStatus(path: "folder/\(number) \"ü\u{1F3B5}\".mp3", size: number % 3 == 0 ? nil : Int64(number))
+      }
+    }
+    let server = try RunningServer(files)
+    #expect(try server.connect().page(StatusQuery()).files == files)
+    for (key, lines) in [("brief", 6), ("unknown", 491)] {
+      var peer = try RawPeer(server.folder.path)
+      try peer.say("{\"version\":1,\"request\":\"status\",\"\(key)\":true}\n")
+      var seen = 0
+      var kind: ControlReply.Kind?
+      while kind != .done {
+        kind = try #require(try peer.reply()).reply
+        seen += 1
+      }
+      // Up to the partial ones, those, and what follows in as many messages as it needs; the last line is `done`.
+      #expect(seen == lines, "\(key)")
+    }
+  }
+
+  @Test func jsonByHandIsTheCodableForm() throws {
+    let every = String(decoding: (0..<128).map { UInt8($0) }, as: UTF8.self) + "ü\u{1F3B5}\u{2028}/"
+    let files = [
+      FileStatus(path: ""), FileStatus(path: every, size: .max), FileStatus(path: "a", rate: .infinity),
+      FileStatus(
+        path: "\"\\", state: .modified, stored: 5, size: 0, ranges: [[0, 2], [7, .max]], rate: 1.5, transfers: 3,
+        error: every, advice: "\n"),
+      FileStatus(path: "b", state: .failed, ranges: [[1, 2]], rate: 1e300), FileStatus(path: "c", rate: 1e-7),
+    ]
+    for file in files {
+      var bytes: [UInt8] = []
+      file.appendJSON(to: &bytes)
+      var expected = file
+      if !file.rate.isFinite { expected.rate = 0 }
+      #expect(try decodeLine(FileStatus.self, bytes) == expected)
+      // Every key is there, null or not, and in the encoder's order.
+      let encoded = try encodeLine(file)
+      func keys(_ bytes: [UInt8]) -> [Substring] {
+        String(decoding: bytes, as: UTF8.self).matches(of: #/"([a-z]+)":/#).map(\.1)
+      }
+      #expect(keys(bytes) == keys(encoded) && keys(bytes).count == 9)
+    }
+  }
+
   @Test func aPathThatIsNotThereIsSaid() throws {
     let server = try RunningServer([FileStatus(path: "a.mp3")])
     let client = try server.connect()

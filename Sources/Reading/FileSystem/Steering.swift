@@ -31,6 +31,17 @@ extension MediaFileSystem {
   /// disk.
   public func commit() { engine.keeper.flush() }
 
+  /// The files in memory, by their entries: of those the catalog may know less than is so, above all while the disk is
+  /// too full for it to be told.
+  public func nodesInMemory() throws(Errno) -> [Int64: Node] {
+    var nodes: [Int64: Node] = [:]
+    for inode in engine.table.withLock({ Array($0.contents.keys) }) {
+      let node = try engine.io { () throws(StoreError) in try store.catalog.node(inode) }
+      if let node { nodes[node.entry] = node }
+    }
+    return nodes
+  }
+
   /// Drops what is stored of a file, its completed copy too, and returns when that is done. False when nothing was
   /// stored. Blocks for the disk: not for a thread that serves the kernel.
   public func clear(_ node: Node) throws(Errno) -> Bool {

@@ -12,11 +12,28 @@ public struct CatalogCounts: Sendable, Equatable {
   public var files: Int64
 }
 
-private let nodeColumns = """
-  SELECT e.id, coalesce(e.inode, e.id), e.parent, e.kind, coalesce(e.name, e.wanted), e.key_high, e.key_low, g.size,
+/// A name, as a walk over the whole tree meets it.
+public struct SurveyedNode: Sendable {
+  /// Its node.
+  public var node: Node
+  /// Whether bytes of it are stored or a problem is noted. If not, the node has all that the catalog knows.
+  public var isTouched: Bool
+
+  /// That node.
+  public init(node: Node, isTouched: Bool) {
+    self.node = node
+    self.isTouched = isTouched
+  }
+}
+
+private let nodeFields = """
+  e.id, coalesce(e.inode, e.id), e.parent, e.kind, coalesce(e.name, e.wanted), e.key_high, e.key_low, g.size,
     g.last_modified
+  """
+private let nodeRows = """
   FROM entry e LEFT JOIN generation g ON g.key_high = e.key_high AND g.key_low = e.key_low AND g.state <> 2
   """
+private let nodeColumns = "SELECT \(nodeFields) \(nodeRows)"
 
 private enum Queries {
   static let byName = SQL("\(nodeColumns) WHERE e.parent = ? AND e.name = ? AND e.listed = 1")
@@ -26,6 +43,12 @@ private enum Queries {
   static let byEntry = SQL("\(nodeColumns) WHERE e.id = ?")
   static let byInode = SQL("\(nodeColumns) WHERE e.inode = ?")
   static let listing = SQL("\(nodeColumns) WHERE e.parent = ? AND e.listed = 1 AND e.id > ? ORDER BY e.id LIMIT ?")
+  static let survey = SQL(
+    """
+    SELECT \(nodeFields), g.state = 1 OR g.synced_bytes > 0 OR g.recent_bytes > 0 OR EXISTS(
+      SELECT 1 FROM problem p WHERE p.key_high = e.key_high AND p.key_low = e.key_low)
+    \(nodeRows) WHERE e.parent = ? AND e.listed = 1 AND e.id > ? ORDER BY e.id LIMIT ?
+    """)
   static let byKey = SQL("\(nodeColumns) WHERE e.key_high = ? AND e.key_low = ? AND e.kind = 0 AND e.listed = 1")
   static let parent = SQL("SELECT parent FROM entry WHERE id = ? AND kind = 1")
   static let names = SQL("SELECT parent, coalesce(name, wanted), coalesce(wanted, name) FROM entry WHERE id = ?")
@@ -95,6 +118,23 @@ extension Catalog {
       var nodes: [Node] = []
       while try statement.step() { nodes.append(Self.node(of: statement)) }
       return nodes
+    }
+  }
+
+  /// As ``list(_:after:limit:)``, for a walk over the whole tree: it ends behind the first folder, into which the walk
+  /// goes next, and tells of each file whether the catalog is to be asked for more.
+  public func survey(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [SurveyedNode] {
+    try read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.survey)
+      defer { statement.reset() }
+      statement.bind(1, Int64(bitPattern: folder))
+      statement.bind(2, cookie)
+      statement.bind(3, limit)
+      var found: [SurveyedNode] = []
+      while found.last?.node.kind != .folder, try statement.step() {
+        found.append(SurveyedNode(node: Self.node(of: statement), isTouched: statement.integer(9) != 0))
+      }
+      return found
     }
   }
 

@@ -106,6 +106,9 @@ final class SQLiteConnection {
   /// How many steps SQLite's machine took for the kept statements: what they cost, whatever the machine. For tests.
   var steps: Int { statements.values.reduce(0) { $0 + $1.steps } }
 
+  /// How many times kept statements ran. For tests.
+  var runs: Int { statements.values.reduce(0) { $0 + $1.runs } }
+
   /// Whether no transaction is open.
   var isIdle: Bool { sqlite3_get_autocommit(handle) != 0 }
 

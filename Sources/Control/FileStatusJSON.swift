@@ -1,0 +1,55 @@
+extension FileStatus {
+  /// Appends it as JSON, as its `Encodable` has it: every key, in alphabetical order. By hand, because a mount may have
+  /// a million files, and JSONEncoder takes many times as long for each.
+  public func appendJSON(to bytes: inout [UInt8]) {
+    bytes += "{\"advice\":".utf8
+    appendText(advice, to: &bytes)
+    bytes += ",\"error\":".utf8
+    appendText(error, to: &bytes)
+    bytes += ",\"path\":".utf8
+    appendText(path, to: &bytes)
+    bytes += ",\"ranges\":[".utf8
+    for (index, range) in ranges.enumerated() {
+      bytes += (index == 0 ? "[" : ",[").utf8
+      bytes += range.map(String.init).joined(separator: ",").utf8
+      bytes.append(UInt8(ascii: "]"))
+    }
+    bytes += "],\"rate\":".utf8
+    // JSON has no infinity, and none is in its Codable form either.
+    bytes += (rate == 0 || !rate.isFinite ? "0" : "\(rate)").utf8
+    bytes += ",\"size\":".utf8
+    bytes += (size.map(String.init) ?? "null").utf8
+    bytes += ",\"state\":\"".utf8
+    bytes += state.rawValue.utf8
+    bytes += "\",\"stored\":".utf8
+    bytes += String(stored).utf8
+    bytes += ",\"transfers\":".utf8
+    bytes += String(transfers).utf8
+    bytes.append(UInt8(ascii: "}"))
+  }
+}
+
+/// A string of JSON, or null.
+private func appendText(_ text: String?, to bytes: inout [UInt8]) {
+  guard var text else {
+    bytes += "null".utf8
+    return
+  }
+  bytes.append(UInt8(ascii: "\""))
+  text.withUTF8 { characters in
+    var rest = characters[...]
+    while let index = rest.firstIndex(where: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }) {
+      bytes += rest[..<index]
+      let byte = rest[index]
+      if byte < 0x20 {
+        bytes += (byte < 0x10 ? "\\u000" : "\\u00").utf8
+        bytes += String(byte, radix: 16).utf8
+      } else {
+        bytes += [UInt8(ascii: "\\"), byte]
+      }
+      rest = rest[(index + 1)...]
+    }
+    bytes += rest
+  }
+  bytes.append(UInt8(ascii: "\""))
+}

@@ -1,0 +1,35 @@
+/// Files of which nothing is known but their sizes, gathered into replies of many: a line for each would be most of the
+/// work of a `status` of a large mount.
+struct RemoteFiles {
+  private var paths: [String] = []
+  private var sizes: [Int64?] = []
+  /// What they take in a message at most, each byte of a path being escaped.
+  private var bytes = 0
+
+  /// Takes a file in; false when the message has no room for it.
+  mutating func add(_ file: FileStatus) -> Bool {
+    let length = 6 * file.path.utf8.count + 32
+    guard bytes + length < ControlLimits.message - 1024 else { return false }
+    bytes += length
+    paths.append(file.path)
+    sizes.append(file.size)
+    return true
+  }
+
+  /// The reply with all that were taken in, which are forgotten; nil for none.
+  mutating func take() -> ControlReply? {
+    if paths.isEmpty { return nil }
+    defer { self = RemoteFiles() }
+    var reply = ControlReply(.remote)
+    reply.paths = paths
+    if sizes.contains(where: { $0 != nil }) { reply.sizes = sizes }
+    return reply
+  }
+
+  /// The files of a reply; nil for one that is not as it must be.
+  static func files(of reply: ControlReply) -> [FileStatus]? {
+    guard let paths = reply.paths, reply.sizes?.count ?? paths.count == paths.count else { return nil }
+    guard let sizes = reply.sizes else { return paths.map { FileStatus(path: $0) } }
+    return zip(paths, sizes).map { FileStatus(path: $0, size: $1) }
+  }
+}

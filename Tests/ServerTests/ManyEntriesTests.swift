@@ -1,0 +1,121 @@
+import Base
+import Control
+import Fetching
+import Glibc
+import Manifest
+import Reading
+import TestSupport
+import Testing
+
+@testable import Server
+@testable import Storing
+
+/// A walk over a mount of many entries asks the catalog for what is stored alone. SQLite counts its statements: their
+/// number is the same on every machine.
+@Suite struct ManyEntriesTests {
+  private static let count = 5000
+
+  @Test func statusListsAllWithoutAStatementForEach() throws {
+    try withSettledStore { store, _ in
+      let status = CatalogStatus(catalog: store.catalog, library: store.library) { (_, _) in nil }
+      let before = store.catalog.runs
+      var query = StatusQuery(all: true)
+      var files: [FileStatus] = []
+      repeat {
+        let page = try status.page(query)
+        #expect(page.files.count <= ControlLimits.page)
+        files += page.files
+        query.after = page.next
+      } while query.after != nil
+      let runs = store.catalog.runs - before
+      #expect(runs < Self.count / 10, "\(runs) statements for \(files.count) files")
+
+      // Every file once, folder by folder, and what is known of some of them.
+      #expect(files.count == Self.count && Set(files.map(\.path)).count == Self.count)
+      let known = files.filter { $0 != FileStatus(path: $0.path) }
+      #expect(
+        known.sorted { $0.path < $1.path } == [
+          FileStatus(path: "a/1", size: 500),
+          FileStatus(path: "a/2", state: .partial, stored: 100, size: 500, ranges: [[0, 100]]),
+          FileStatus(
+            path: "b/3", state: .failed, error: "404", advice: "mount and open the file, or fetch it, to try again"),
+        ])
+      #expect(try status.page(StatusQuery(paths: ["b"])).files.first?.path == "b/3")
+    }
+  }
+
+  @Test func clearOfEverythingLooksAtWhatIsStoredAlone() throws {
+    try withSettledStore { store, service in
+      let before = store.catalog.runs
+      let report = try service.clear(nil)
+      let runs = store.catalog.runs - before
+      #expect(report == ClearReport(files: 1, bytes: 100))
+      #expect(runs < 100, "\(runs) statements for 3 files of which something is known")
+      #expect(try store.catalog.generation(current: Self.key(2))?.stored.isEmpty == true)
+      #expect(try service.clear(nil) == ClearReport())
+    }
+  }
+
+  @Test func clearOfAFolderLooksAtWhatIsStoredAlone() throws {
+    try withSettledStore { store, service in
+      let before = store.catalog.runs
+      let (nothing, some) = (try service.clear(["b"]), try service.clear(["a", "c"]))
+      #expect(nothing == ClearReport() && some == ClearReport(files: 1, bytes: 100), "\(nothing), \(some)")
+      let runs = store.catalog.runs - before
+      #expect(runs < Self.count / 10, "\(runs) statements")
+    }
+  }
+
+  // MARK: Support
+
+  private static func key(_ number: Int) -> ResourceKey { ResourceKey(high: UInt64(number), low: UInt64(number)) }
+
+  /// A running file system over a store of many entries in three folders: of `a/1` the size is known, of `a/2` a part
+  /// is stored, `b/3` failed.
+  private func withSettledStore(_ body: (StoreAccess, ControlService) throws -> Void) throws {
+    try withTemporaryFolder { folder in try settle(folder, body) }
+  }
+
+  private func settle(
+    _ folder: TemporaryFolder, _ body: (StoreAccess, ControlService) throws -> Void
+  ) throws {
+    let opened = try StoreFolder.open(folder.file("store"), mountpoint: "/nowhere", wait: 0)
+    let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
+    let library = try LibraryFolder(folder.file("library"))
+    var numbers = (1...Self.count)[...]
+    _ = try catalog.importItems(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
+      numbers.popFirst().map { number in
+        let name = number <= 2 ? "a" : number <= 1500 ? "b" : "c"
+        return .entry(
+          ManifestEntry(
+            line: number, urls: ["http://127.0.0.1:1/\(number)"], folder: [name], name: "\(number)",
+            key: Self.key(number)))
+      }
+    }
+    for number in 1...2 {
+      let id = try catalog.nextID()
+      let record = GenerationRecord(
+        id: id, key: Self.key(number), validators: Validators(etag: "x"), size: 500, mediaType: nil)
+      try catalog.apply([.learned(record)], durably: true)
+      if number == 2 {
+        let file = try PartialFile(in: opened, id: id, create: true)
+        try Array(repeating: UInt8(7), count: 100).withUnsafeBytes { try file.write($0, at: 0) }
+        let stored = ByteRangeSet(ByteRange(0, 100))
+        try catalog.apply([.extents(generation: id, stored: stored, synced: stored)], durably: true)
+      }
+    }
+    try catalog.apply([.problem(Self.key(3), "404")], durably: true)
+
+    let store = StoreAccess(catalog: catalog, folder: opened, library: library)
+    let system = try MediaFileSystem(store: store, options: ReadingOptions())
+    let loop = try TransferLoop(options: TransferOptions())
+    system.start(service: loop)
+    loop.run(client: system.client)
+    defer {
+      system.beginEnding()
+      loop.stop()
+      system.stop()
+    }
+    try body(store, ControlService(fileSystem: system, store: store) {})
+  }
+}
