@@ -7,7 +7,7 @@ BUILT := .build/release
 
 .DEFAULT_GOAL := build
 .PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo bench bench-build bench-check
-.PHONY: install uninstall clean
+.PHONY: bare install uninstall clean
 
 help:
 	@echo 'make mount MANIFEST=urls.txt MOUNTPOINT=~/media [OPTIONS=...]'
@@ -16,6 +16,8 @@ help:
 	@echo 'make build      builds for debugging'
 	@echo 'make release    builds optimised, with the Swift runtime linked in'
 	@echo 'make test       lint, build and every test; installs what those need'
+	@echo 'make bare [RELEASE=trixie]'
+	@echo '                both commands of README in a bare Debian, made by debootstrap; as root'
 	@echo 'make fuzz       random and mutated input, a million cases and more; FUZZ_SECONDS bounds it'
 	@echo 'make tsan       the reading room and its threads under the thread sanitizer'
 	@echo 'make lint       checks the format of the sources; make format mends it'
@@ -58,6 +60,9 @@ mount: release
 
 test: test-deps toolchain
 	@SWIFT=$(SWIFT) Scripts/test
+
+bare: toolchain
+	@SWIFT=$(SWIFT) Scripts/bare $(RELEASE)
 
 fuzz: test-deps toolchain
 	@SWIFT=$(SWIFT) Scripts/fuzz
