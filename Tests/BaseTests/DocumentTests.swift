@@ -6,9 +6,9 @@ import Testing
 /// The documents say which tests hold what they promise: those tests exist, and no promise and no row is without one.
 @Suite("Documents")
 struct DocumentTests {
-  private static let root = #filePath.split(separator: "/").dropLast(3).reduce("") { "\($0)/\($1)" }
+  static let root = #filePath.split(separator: "/").dropLast(3).reduce("") { "\($0)/\($1)" }
 
-  private static func text(_ path: String) throws -> String {
+  static func text(_ path: String) throws -> String {
     let file = try FileDescriptor.open("\(root)/\(path)", O_RDONLY)
     var bytes = [UInt8](repeating: 0, count: Int(try file.status().st_size))
     let count = try bytes.withUnsafeMutableBytes { try file.readFully(at: 0, into: $0) }
