@@ -57,9 +57,11 @@ int mount_mediafs(int argc, char **argv) {
       case 'v': verbose = true; break;
       case 'N': namespace = optarg; break;
       case 'o': options = optarg; break;
+      case 'w':
+        complain("a mount of mediafs is read-only: leave -w away");
+        return 2;
       case 'n':  // there is no /etc/mtab to be left alone
       case 'r':  // it is read-only at all times
-      case 'w':
       case 't': break;  // mediafs, or mount(8) would not have called
       default:
         complain("usage: mount.mediafs SOURCE TARGET [-sfnvrw] [-t TYPE] [-N NAMESPACE] [-o OPTIONS]");
@@ -80,6 +82,9 @@ int mount_mediafs(int argc, char **argv) {
     complain("cannot enter the mount namespace %s: %s", namespace, strerror(errno));
     return 1;
   }
+  // mount(8) puts `rw` in front of all options when nobody asked for `ro`: for `defaults`, for no options at all, and
+  // for a `rw` of the user's, which it moves there. So the first one says nothing of what the user wants.
+  if (strncmp(options, "rw", 2) == 0 && (options[2] == ',' || options[2] == 0)) options += options[2] == ',' ? 3 : 2;
   // For fusermount3 and whatever else is run by name.
   setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 0);
   char *arguments[12];

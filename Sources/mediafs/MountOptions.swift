@@ -25,9 +25,9 @@ struct MountOptions {
     (.flag("foreground"), true), (.flag("verbose", "v"), true),
   ]
 
-  /// What mount(8) passes on or fstab says, and what is no business of ours (the mount is read-only at all times).
+  /// What mount(8) passes on or fstab says, and what changes nothing here (the mount is read-only at all times).
   private static let ignored: Set<String> = [
-    "ro", "rw", "defaults", "auto", "noauto", "nofail", "_netdev", "nouser", "users", "nousers", "owner", "noowner",
+    "ro", "defaults", "auto", "noauto", "nofail", "_netdev", "nouser", "users", "nousers", "owner", "noowner",
     "group", "nogroup", "auto_unmount", "default_permissions", "subtype", "sync", "async", "dirsync", "mand", "nomand",
     "silent", "loud", "iversion", "noiversion", "lazytime", "nolazytime", "comment", "helper", "uhelper",
   ]
@@ -108,6 +108,8 @@ struct MountOptions {
       request.umask = bits
     case "user": user = value  // without a value it is fstab's, about who may mount
     case "fsname": sourceName = value
+    case "rw":
+      throw .usage("a mount of mediafs is read-only: leave rw away")
     case "remount":
       throw .failed("a mount of mediafs cannot be changed: unmount it and mount it again with the new options")
     default:

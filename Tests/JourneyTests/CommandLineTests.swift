@@ -57,7 +57,7 @@ import Testing
 
   @Test func usualMountOptions() throws {
     let mount = try options(
-      "rw,nofail,_netdev,noauto,auto,user,nouser,defaults,sync,x-gvfs-show,comment=hi,nosuid,noatime,allow_other,uid=5,"
+      "ro,nofail,_netdev,noauto,auto,user,nouser,defaults,sync,x-gvfs-show,comment=hi,nosuid,noatime,allow_other,uid=5,"
         + "gid=root,umask=027,store=/s,continue=open,timeout=4.5,max-size=2G,strict,verbose,fsname=a\\,b")
     #expect(mount.request.uid == 5 && mount.request.gid == 0 && mount.request.umask == 0o27 && mount.user == nil)
     #expect(mount.request.store == "/s" && mount.request.continuation == .open && mount.request.timeout == 4.5)
@@ -71,6 +71,7 @@ import Testing
   @Test(arguments: [
     "nonsense", "manifest=/x", "options=x", "nosuid=1", "strict=1", "store", "timeout=0", "timeout=x", "umask=8",
     "continue=now", "max-size=lots", "header=secret", "header=a b: c", "limit-rate=0", "max-connections=0", "uid",
+    "rw", "ro,allow_other,rw",
   ])
   func wrongMountOptions(_ list: String) {
     #expect {

@@ -154,6 +154,12 @@ struct HelperTests {
     let wrong = try place.wait(
       place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-o", "nonsense"]))
     #expect(wrong.status == 2 && wrong.text.contains("nonsense") && !place.isMounted, "\(wrong)")
+    // mount(8) puts `rw` first when nobody asked for `ro`; behind another option somebody wrote it.
+    for asked in [["-o", "nofail,rw"], ["-w"]] {
+      let writable = try place.wait(
+        place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint] + asked))
+      #expect(writable.status == 2 && writable.text.contains("read-only") && !place.isMounted, "\(writable)")
+    }
     let sloppy = try place.wait(
       place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-s", "-o", "nonsense"]))
     #expect(sloppy.status == 0 && place.isMounted, "\(sloppy)")
