@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mount_mediafs.h"
@@ -132,13 +133,14 @@ static void pass_on(int signal) {
   if (helper_process > 0) kill(helper_process, SIGTERM);
 }
 
-// Waits for the byte that says how mounting went, or for the end of whoever should have sent it.
+// Waits for the byte that says how mounting went, or for the end of whoever should have sent it. When mounting failed,
+// the caller finds nothing of it left running.
 static int await_announcement(pid_t helper, int from) {
   helper_process = helper;
   const struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
   sigaction(SIGTERM, &action, NULL);
   sigaction(SIGINT, &action, NULL);
-  sigaction(SIGHUP, &action, NULL);
+  signal(SIGHUP, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
@@ -147,6 +149,8 @@ static int await_announcement(pid_t helper, int from) {
   do {
     count = read(from, &status, 1);
   } while (count < 0 && errno == EINTR);
+  if (count == 1 && status == 0) return 0;
+  while (waitpid(helper, NULL, 0) < 0 && errno == EINTR) continue;
   if (count == 1) return status;
   complain("the mount helper was killed before the mount was ready");
   return 1;

@@ -160,6 +160,10 @@ static void take_signal(struct helper *helper) {
     if (helper->server > 0 && waitpid(helper->server, &helper->status, WNOHANG) == helper->server) helper->server = -1;
     return;
   }
+  if (info.ssi_signo == SIGHUP) {
+    complain("the mount helper ignores SIGHUP: a mount ends by unmounting, or by SIGTERM");
+    return;
+  }
   helper->stops++;
   if (helper->stops == 1) {
     if (helper->server > 0) kill(helper->server, SIGTERM);

@@ -1,7 +1,8 @@
 import Base
 import Glibc
 
-/// The signals that ask the server to end: SIGTERM, SIGINT and SIGHUP.
+/// The signals that ask the server to end: SIGTERM and SIGINT. A SIGHUP is told in the log and changes nothing: a
+/// terminal that closes does not unmount.
 ///
 /// They are blocked in every thread and taken by one thread of their own with sigwait(3), so that what they set off may
 /// take locks and allocate, which a signal handler must not. SIGPIPE and SIGXFSZ are ignored: a closed socket, or a
@@ -22,12 +23,18 @@ public enum StopSignals {
     signal(SIGXFSZ, SIG_IGN)
   }
 
-  /// Starts the thread, which calls `handler` with the signal's number each time one comes.
+  /// Starts the thread, which calls `handler` with the signal's number each time one comes that asks for the end.
   public static func watch(_ handler: @escaping @Sendable (Int32) -> Void) {
     _ = OwnedThread(name: "signals") {
       var set = set()
       var number: Int32 = 0
-      while sigwait(&set, &number) == 0 { handler(number) }
+      while sigwait(&set, &number) == 0 {
+        if number == SIGHUP {
+          Log.info("the server ignores SIGHUP: a mount ends by unmounting, or by SIGTERM")
+        } else {
+          handler(number)
+        }
+      }
     }
   }
 }

@@ -9,7 +9,7 @@ import Testing
 /// How a mount ends: PROTOCOL.md, "The end".
 @Suite(.serialized)
 struct HelperEndTests {
-  @Test(arguments: [SIGTERM, SIGINT, SIGHUP])
+  @Test(arguments: [SIGTERM, SIGINT])
   func aSignalEndsItCleanly(_ signal: Int32) throws {
     let place = try MountPlace()
     let running = try place.startForeground()
@@ -17,6 +17,21 @@ struct HelperEndTests {
     kill(running.process, signal)
     let ended = try place.wait(running)
     #expect(ended.status == 0, "\(ended)")
+    #expect(!place.isMounted && !Processes.isAlive(server))
+  }
+
+  /// A terminal that closes, or an administrator who wants a configuration read again, does not unmount.
+  @Test func aHangUpDoesNotUnmount() throws {
+    let place = try MountPlace()
+    let running = try place.startForeground()
+    let server = try #require(place.server)
+    for (process, name) in [(running.process, "the mount helper"), (server, "the server")] {
+      kill(process, SIGHUP)
+      #expect(eventually { place.text(running).contains("\(name) ignores SIGHUP") }, "\(place.text(running))")
+    }
+    #expect(try SystemCalls.run(["ls", place.mountpoint]).status == 0)
+    kill(running.process, SIGTERM)
+    #expect(try place.wait(running).status == 0)
     #expect(!place.isMounted && !Processes.isAlive(server))
   }
 
