@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "mount_mediafs.h"
+#include "server.h"
 #include "settings.h"
 #include "supervise.h"
 
@@ -157,6 +158,7 @@ static int await_announcement(pid_t helper, int from) {
 }
 
 int main(int argc, char **argv) {
+  hide_from_others();  // before anything secret is read: the options, which are open, and the environment
   keep_standard_descriptors();
   const char *name = argc > 0 ? strrchr(argv[0], '/') : NULL;
   name = name ? name + 1 : argc > 0 ? argv[0] : "";

@@ -19,28 +19,27 @@ static void unescape(char *text) {
   *to = 0;
 }
 
-uint32_t mounted_device(const char *path) {
+bool find_mount(uint64_t id, uint32_t device, char *path, size_t space) {
   FILE *table = fopen("/proc/self/mountinfo", "re");
-  if (!table) return 0;
-  uint32_t device = 0;
+  if (!table) return false;
+  bool found = false;
   char *line = NULL;
-  size_t space = 0;
-  while (getline(&line, &space, table) > 0) {
+  size_t length = 0;
+  while (!found && getline(&line, &length, table) > 0) {
     // id parent major:minor root mountpoint options [tags...] - type source options
     char *rest = line;
     char *field[5];
     int count = 0;
     while (count < 5 && (field[count] = strsep(&rest, " "))) count++;
-    if (count < 5 || !rest) continue;
-    unescape(field[4]);
-    if (strcmp(field[4], path) != 0) continue;
-    char *type = strstr(rest, " - ");
+    if (count < 5 || !rest || strtoull(field[0], NULL, 10) != id) continue;
+    const char *type = strstr(rest, " - ");
     unsigned major = 0, minor = 0;
     sscanf(field[2], "%u:%u", &major, &minor);
-    // A later line lies over an earlier one.
-    device = type && strncmp(type + 3, "fuse.mediafs ", 13) == 0 && major == 0 ? minor : 0;
+    unescape(field[4]);
+    found = type && strncmp(type + 3, "fuse.mediafs ", 13) == 0 && major == 0 && minor == device &&
+            (size_t)snprintf(path, space, "%s", field[4]) < space;
   }
   free(line);
   fclose(table);
-  return device;
+  return found;
 }

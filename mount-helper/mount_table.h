@@ -1,6 +1,8 @@
-// Looks into /proc/self/mountinfo, which never asks a filesystem and so never hangs on a dead one.
+// The kernel's table of mounts. Reading it asks no filesystem, so it never hangs on a dead one.
 #pragma once
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-// The device (minor; FUSE mounts have major 0) of the topmost mount at `path`: 0 if none, or if it is not of mediafs.
-uint32_t mounted_device(const char *path);
+// Where the mediafs mount of that mount id and device number (minor; the major is 0) is now; false when there is none.
+bool find_mount(uint64_t id, uint32_t device, char *path, size_t space);

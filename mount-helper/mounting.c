@@ -27,84 +27,41 @@ static int set_real_ids(uid_t uid, gid_t gid) {
   return 0;
 }
 
-// The mountpoint of a user for whom root mounts may lie in a folder of that user's, who may put a link in its place at
-// any time: the folder is opened once, without following links, and mounted at through that descriptor. `path` gets its
-// name.
-static int hold_mountpoint(const struct settings *settings, char *path, size_t space) {
-  int place = open_place(settings->mountpoint);
-  if (place < 0) {
-    complain("cannot mount at %s: %s%s", settings->mountpoint, strerror(errno),
-             errno == ELOOP ? " (its path has a symbolic link in it now)" : "");
+// A folder that is held by its parent: whoever may rename folders on the path cannot put another in its place, or a
+// symbolic link.
+struct place {
+  int parent;
+  const char *name;
+};
+
+// False and errno when the path does not lead there without symbolic links.
+static bool hold(const char *path, struct place *place) {
+  place->parent = open_parent(path, &place->name);
+  return place->parent >= 0;
+}
+
+// Which mount is on top there: asks the kernel alone, never the filesystem, which may be dead or hang.
+static bool identify(const struct place *place, struct mount *mount) {
+  struct statx status;
+  const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
+  if (statx(place->parent, place->name, flags, 0, &status) != 0) return false;
+  if (!(status.stx_mask & STATX_MNT_ID)) {
+    errno = ENOSYS;  // Linux before 5.8
+    return false;
+  }
+  mount->id = status.stx_mnt_id;
+  mount->device = status.stx_dev_minor;
+  return true;
+}
+
+// As root. The last component is never followed, and the folder that it is in is held.
+static int unmount_place(const struct place *place, int how) {
+  char path[NAME_MAX + 32];
+  if ((size_t)snprintf(path, sizeof path, "/proc/self/fd/%d/%s", place->parent, place->name) >= sizeof path) {
+    errno = ENAMETOOLONG;
     return -1;
   }
-  snprintf(path, space, "/proc/self/fd/%d", place);
-  return place;
-}
-
-// Takes away what was just mounted, wherever its folder is by now.
-static void undo_mount(struct fuse_session *session, int place) {
-  if (place < 0) {
-    fuse_session_unmount(session);
-    return;
-  }
-  char link[32], path[PATH_MAX];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", place);
-  ssize_t length = readlink(link, path, sizeof path - 1);
-  if (length <= 0) return;
-  path[length] = 0;
-  if (mounted_device(path) != 0) umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH);
-}
-
-int mount_filesystem(const struct settings *settings, struct mount *mount) {
-  static const struct fuse_lowlevel_ops none;  // the server has its own session; this one only mounts
-  struct fuse_args arguments = FUSE_ARGS_INIT(0, NULL);
-  int result = -1;
-  int place = -1;
-  mount->device_fd = -1;
-  struct fuse_session *session = NULL;
-  if (fuse_opt_add_arg(&arguments, "mediafs") != 0 || fuse_opt_add_arg(&arguments, "-o") != 0 ||
-      fuse_opt_add_arg(&arguments, settings->mount_options) != 0) {
-    complain("not enough memory to mount");
-    goto done;
-  }
-  session = fuse_session_new(&arguments, &none, sizeof none, NULL);
-  if (!session) {
-    complain("libfuse does not take the mount options %s", settings->mount_options);
-    goto done;
-  }
-  const bool other = settings->user != NULL;
-  char held[32];
-  if (other && (place = hold_mountpoint(settings, held, sizeof held)) < 0) goto done;
-  if (other && set_real_ids(settings->uid, settings->gid) != 0) goto done;
-  const int mounted = fuse_session_mount(session, other ? held : settings->mountpoint);
-  const int restored = other ? set_real_ids(0, 0) : 0;
-  if (mounted != 0) {
-    complain("cannot mount at %s", settings->mountpoint);
-    goto done;
-  }
-  if (restored != 0) {
-    undo_mount(session, place);
-    goto done;
-  }
-  mount->device = mounted_device(settings->mountpoint);
-  if (mount->device == 0) {
-    complain("cannot find the mount at %s in /proc/self/mountinfo", settings->mountpoint);
-    undo_mount(session, place);
-    goto done;
-  }
-  mount->device_fd = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, 10);
-  if (mount->device_fd < 0) {
-    complain("cannot keep /dev/fuse open: %s", strerror(errno));
-    undo_mount(session, place);
-    goto done;
-  }
-  result = 0;
-
-done:
-  if (session) fuse_session_destroy(session);  // closes its own descriptor; ours keeps the connection
-  fuse_opt_free_args(&arguments);
-  if (place >= 0) close(place);
-  return result;
+  return umount2(path, UMOUNT_NOFOLLOW | how);
 }
 
 // The child's status (wait(2)), or -1.
@@ -117,25 +74,131 @@ static int await_child(pid_t child) {
 
 static bool succeeded(int status) { return status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 
-// fusermount3 is setuid root and takes away only what its caller mounted. False when it did not: stderr says why,
-// unless `how` is quiet.
-static bool run_fusermount(const char *how, const char *mountpoint) {
+// Whether a program found in PATH ended with 0.
+static bool run(const char *const words[]) {
   pid_t child = fork();
   if (child < 0) {
-    complain("cannot start fusermount3: %s", strerror(errno));
+    complain("cannot start %s: %s", words[0], strerror(errno));
     return false;
   }
   if (child == 0) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    execlp("fusermount3", "fusermount3", how, "--", mountpoint, (char *)NULL);
-    complain("cannot run fusermount3: %s", strerror(errno));
+    execvp(words[0], (char *const *)words);
+    complain("cannot run %s: %s", words[0], strerror(errno));
     _exit(127);
   }
   int status = await_child(child);
-  if (status != -1 && WIFSIGNALED(status)) complain("fusermount3 was killed by signal %d", WTERMSIG(status));
+  if (status != -1 && WIFSIGNALED(status)) complain("%s was killed by signal %d", words[0], WTERMSIG(status));
   return succeeded(status);
+}
+
+static bool has_mtab(void) { return access("/etc/mtab", F_OK) == 0; }
+
+// Both are setuid root and unmount only what their caller mounted. fusermount3 looks for that in /etc/mtab, umount in
+// /proc: where there is no /etc/mtab (a bare container), only umount can do it. Stderr says why it was not done.
+static bool unmount_by_program(const char *how, const char *path) {
+  const bool lazily = strchr(how, 'z') != NULL;
+  if (!has_mtab())
+    return run((const char *const[]){"umount", lazily ? "-l" : "-q", "--", path, NULL});
+  return run((const char *const[]){"fusermount3", how, "--", path, NULL});
+}
+
+// What was just mounted is unmounted again, busy or not.
+static void undo_mount(const struct settings *settings, const struct mount *mount) {
+  char path[PATH_MAX];
+  struct place place;
+  if (geteuid() != 0) {
+    unmount_by_program("-uz", settings->mountpoint);
+  } else if (find_mount(mount->id, mount->device, path, sizeof path) && hold(path, &place)) {
+    unmount_place(&place, MNT_DETACH);
+    close(place.parent);
+  }
+}
+
+// Finds what is mounted at `path` since `before` was on top there.
+static bool find_new(const char *path, const struct mount *before, struct mount *mount) {
+  struct place place;
+  char where[PATH_MAX];
+  if (!hold(path, &place)) return false;
+  const bool found = identify(&place, mount) && mount->id != before->id &&
+                     find_mount(mount->id, mount->device, where, sizeof where);
+  close(place.parent);
+  return found;
+}
+
+// Mounts at `folder`, which is held: for root by that descriptor, whatever is at its path by now. An ordinary user's
+// fusermount3 takes a path, and looks for links and for rights itself. Sets the mount's numbers. 0, or -1 when stderr
+// says why.
+static int mount_at(const struct settings *settings, struct fuse_session *session, int folder,
+                    const struct mount *before, struct mount *mount) {
+  const bool root = geteuid() == 0;
+  const bool other = settings->user != NULL;
+  char held[32], path[PATH_MAX];
+  snprintf(held, sizeof held, "/proc/self/fd/%d", folder);
+  if (other && set_real_ids(settings->uid, settings->gid) != 0) return -1;
+  const int mounted = fuse_session_mount(session, root ? held : settings->mountpoint);
+  const int restored = other ? set_real_ids(0, 0) : 0;
+  if (mounted != 0) {
+    complain("cannot mount at %s", settings->mountpoint);
+    return -1;
+  }
+  const ssize_t length = root ? readlink(held, path, sizeof path - 1) : 0;
+  if (length > 0) path[length] = 0;
+  const bool found = length >= 0 && find_new(root ? path : settings->mountpoint, before, mount);
+  if (!found) complain("cannot find the mount at %s in /proc/self/mountinfo", settings->mountpoint);
+  if (found && restored == 0) return 0;
+  if (found || !root) undo_mount(settings, mount);
+  return -1;
+}
+
+int mount_filesystem(const struct settings *settings, struct mount *mount) {
+  static const struct fuse_lowlevel_ops none;  // the server has its own session; this one only mounts
+  struct fuse_args arguments = FUSE_ARGS_INIT(0, NULL);
+  int result = -1;
+  struct place place = {.parent = -1};
+  struct mount before;
+  int folder = -1;
+  mount->device_fd = -1;
+  struct fuse_session *session = NULL;
+  // A server that is not root's would make files that are setuid root, or devices, if the kernel heeded them. mount(8)
+  // adds `exec,suid,dev` to `user=`; of two options that contradict each other libfuse takes the last.
+  const char *forced = settings->uid != 0 ? "nosuid,nodev" : "";
+  if (fuse_opt_add_arg(&arguments, "mediafs") != 0 || fuse_opt_add_arg(&arguments, "-o") != 0 ||
+      fuse_opt_add_arg(&arguments, settings->mount_options) != 0 ||
+      (*forced && (fuse_opt_add_arg(&arguments, "-o") != 0 || fuse_opt_add_arg(&arguments, forced) != 0))) {
+    complain("not enough memory to mount");
+    goto done;
+  }
+  session = fuse_session_new(&arguments, &none, sizeof none, NULL);
+  if (!session) {
+    complain("libfuse does not take the mount options %s", settings->mount_options);
+    goto done;
+  }
+  if (hold(settings->mountpoint, &place))
+    folder = openat(place.parent, place.name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0 || !identify(&place, &before)) {
+    const bool link = errno == ELOOP || (place.parent >= 0 && errno == ENOTDIR);
+    complain("cannot mount at %s: %s%s", settings->mountpoint, strerror(errno),
+             link ? " (its path has a symbolic link in it now)" : "");
+    goto done;
+  }
+  if (mount_at(settings, session, folder, &before, mount) != 0) goto done;
+  mount->device_fd = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, 10);
+  if (mount->device_fd < 0) {
+    complain("cannot keep /dev/fuse open: %s", strerror(errno));
+    undo_mount(settings, mount);
+    goto done;
+  }
+  result = 0;
+
+done:
+  if (session) fuse_session_destroy(session);  // closes its own descriptor; ours keeps the connection
+  fuse_opt_free_args(&arguments);
+  if (folder >= 0) close(folder);
+  if (place.parent >= 0) close(place.parent);
+  return result;
 }
 
 // Whether the kernel still has the connection: /dev/fuse reports an error once it is unmounted or aborted.
@@ -146,7 +209,7 @@ static bool connected(int device_fd) {
 
 // Whether stat says "Transport endpoint is not connected". Asked by a child that is the owner in every way: the kernel
 // refuses all others before it looks at the connection.
-static bool is_dead(const struct settings *settings) {
+static bool is_dead(const struct settings *settings, const struct place *place) {
   pid_t child = fork();
   if (child < 0) return false;
   if (child == 0) {
@@ -155,46 +218,40 @@ static bool is_dead(const struct settings *settings) {
                            setresuid(settings->uid, settings->uid, settings->uid) != 0))
       _exit(2);
     // By asking anew: what the kernel remembers of the root would do for stat(2), dead or not.
-    int result = statx(AT_FDCWD, settings->mountpoint, AT_STATX_FORCE_SYNC, STATX_MODE, &unused);
+    const int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC;
+    int result = statx(place->parent, place->name, flags, STATX_MODE, &unused);
     _exit(result != 0 && errno == ENOTCONN ? 0 : 1);
   }
   return succeeded(await_child(child));
 }
 
-// The mount that we made, still there and on top. A device number is given anew as soon as it is free, so without a
-// connection (unmounted, or aborted through /sys/fs/fuse) only a dead mount of that number counts.
-static bool is_ours(const struct settings *settings, const struct mount *mount) {
-  if (mount->device == 0 || mounted_device(settings->mountpoint) != mount->device) return false;
-  return connected(mount->device_fd) || is_dead(settings);
+// Finds the mount that the helper made, if it is still there and on top: at its mountpoint, or where that is since
+// somebody renamed a folder of its path. The caller closes `place->parent` if this is true. A device number is given
+// anew as soon as it is free, so without a connection (unmounted, or aborted through /sys/fs/fuse) only a dead mount of
+// that number counts.
+static bool find_ours(const struct settings *settings, const struct mount *mount, char *path, struct place *place) {
+  struct mount top;
+  if (!find_mount(mount->id, mount->device, path, PATH_MAX) || !hold(path, place)) return false;
+  if (identify(place, &top) && top.id == mount->id && top.device == mount->device &&
+      (connected(mount->device_fd) || is_dead(settings, place)))
+    return true;
+  close(place->parent);
+  return false;
 }
 
-// From within its parent, reached without following links: a user who may rename that cannot lead root to another
-// mount.
-static int unmount_as_root(const char *mountpoint) {
-  const char *name;
-  int parent = open_parent(mountpoint, &name);
-  if (parent < 0) return -1;
-  int result = fchdir(parent);
-  if (result == 0) result = umount2(name, UMOUNT_NOFOLLOW);
-  if (result != 0 && errno == EBUSY) result = umount2(name, UMOUNT_NOFOLLOW | MNT_DETACH);
-  const int error = errno;
-  close(parent);
-  if (chdir("/") != 0) complain("cannot leave the current folder: %s", strerror(errno));
-  errno = error;
-  return result;
-}
-
-// How often fusermount3 is run for a busy mount before that is left behind, and the pause between in microseconds: it
-// may be killed, or not be started for want of memory or of a process.
+// How often a program is run for a busy mount before that is left behind, and the pause between in microseconds: it may
+// be killed, or not be started for want of memory or of a process.
 enum { UNMOUNT_ATTEMPTS = 5, UNMOUNT_PAUSE = 200000 };
 
-static void unmount_as_user(const struct settings *settings, const struct mount *mount) {
-  if (run_fusermount("-uq", settings->mountpoint)) return;
-  for (int attempt = 1; is_ours(settings, mount); attempt++) {
-    if (run_fusermount("-uz", settings->mountpoint)) return;
+static void unmount_as_user(const struct settings *settings, const struct mount *mount, char *path) {
+  if (unmount_by_program("-uq", path)) return;
+  struct place place;
+  for (int attempt = 1; find_ours(settings, mount, path, &place); attempt++) {
+    close(place.parent);
+    if (unmount_by_program("-uz", path)) return;
     if (attempt == UNMOUNT_ATTEMPTS) {
-      complain("cannot unmount %s: it stays as a dead mount until you run: fusermount3 -uz '%s'", settings->mountpoint,
-               settings->mountpoint);
+      complain("cannot unmount %s: it stays as a dead mount until you run: %s '%s'", path,
+               has_mtab() ? "fusermount3 -uz" : "umount -l", path);
       return;
     }
     usleep(UNMOUNT_PAUSE);
@@ -203,12 +260,15 @@ static void unmount_as_user(const struct settings *settings, const struct mount 
 
 void unmount_filesystem(const struct settings *settings, struct mount *mount) {
   if (mount->device_fd < 0) return;
-  if (is_ours(settings, mount)) {
+  char path[PATH_MAX];
+  struct place place;
+  if (find_ours(settings, mount, path, &place)) {
     if (geteuid() != 0) {
-      unmount_as_user(settings, mount);
-    } else if (unmount_as_root(settings->mountpoint) != 0) {
-      complain("cannot unmount %s: %s", settings->mountpoint, strerror(errno));
+      unmount_as_user(settings, mount, path);
+    } else if (unmount_place(&place, 0) != 0 && (errno != EBUSY || unmount_place(&place, MNT_DETACH) != 0)) {
+      complain("cannot unmount %s: %s", path, strerror(errno));
     }
+    close(place.parent);
   }
   close(mount->device_fd);
   mount->device_fd = -1;

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int open_place(const char *path) {
+static int open_folder(const char *path) {
   struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
   return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
 }
@@ -24,5 +24,5 @@ int open_parent(const char *path, const char **name) {
   memcpy(parent, path, length);
   parent[length] = 0;
   *name = slash + 1;
-  return open_place(length == 0 ? "/" : parent);
+  return open_folder(length == 0 ? "/" : parent);
 }

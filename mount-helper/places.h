@@ -4,6 +4,3 @@
 // Opens the folder that `path` (absolute) lies in, and sets `name` to its last component within `path`. -1 with errno;
 // ELOOP when a symbolic link is on the way.
 int open_parent(const char *path, const char **name);
-
-// Opens the folder at `path` itself, likewise.
-int open_place(const char *path);

@@ -8,12 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "link.h"
 
 enum { SERVER_LINK = 3 };  // the server's end, in the server
+enum { NOGROUP = 65534 };  // owns nothing: the kernel's fs.overflowgid
+
+void hide_from_others(void) { prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
 static void take_environment(const struct settings *settings) {
   // What names root's folders must not lead the user's server there.
@@ -29,10 +33,16 @@ static void take_environment(const struct settings *settings) {
 // In the child: never returns.
 static void become_server(const struct settings *settings, int link) {
   if (settings->user) {
-    if (initgroups(settings->user, settings->gid) != 0 || setgid(settings->gid) != 0 || setuid(settings->uid) != 0) {
+    // A program that exec starts can be seized by others of its user (ptrace, pidfd_getfd) until it says that it must
+    // not be, and the server gets /dev/fuse. But exec makes it undumpable from its first instruction when its effective
+    // group is not its real one. So that group is one without power; the server's main takes its own back.
+    const gid_t other = settings->gid == NOGROUP ? NOGROUP - 1 : NOGROUP;
+    if (initgroups(settings->user, settings->gid) != 0 || setresgid(settings->gid, other, other) != 0 ||
+        setresuid(settings->uid, settings->uid, settings->uid) != 0) {
       complain("cannot become the user %s: %s", settings->user, strerror(errno));
       _exit(1);
     }
+    hide_from_others();  // the change of ids may have undone it (fs.suid_dumpable)
     take_environment(settings);
   }
   setpgid(0, 0);  // ^C at the terminal is for the helper, which passes it on once

@@ -105,37 +105,30 @@ public final class HelperLink: Sendable {
     shutdown(socket.rawValue, Int32(SHUT_RDWR))
   }
 
-  /// How often fusermount3 is run before the mount is left behind, with a pause between: it may be killed, or not be
-  /// started for want of memory or of a process.
+  /// How often a program is run to unmount before the mount is left behind, with a pause between: it may be killed, or
+  /// not be started for want of memory or of a process.
   private static let unmountAttempts = 5
 
-  /// Takes the mount away in the helper's place, also if it is busy. To be called while this process has /dev/fuse open
-  /// and connected: only then is the device number surely this mount's.
+  /// Unmounts in the helper's place, also if the mount is busy. To be called while this process has /dev/fuse open and
+  /// connected: only then is the device number surely this mount's.
   public func unmountLazily() throws(ServerError) {
-    let mountpoint = state.withLock { $0.mountpoint }
+    let (mountpoint, number) = state.withLock { ($0.mountpoint, $0.deviceNumber) }
     var why = ""
     for attempt in 1...Self.unmountAttempts {
       if attempt > 1 { usleep(200_000) }
       do throws(Errno) {
-        guard try isMounted() else { return }
-        if geteuid() == 0 { return try SystemCalls.unmount(mountpoint, lazily: true) }
-        let result = try SystemCalls.run(["fusermount3", "-u", "-z", "--", mountpoint])
-        if result.status == 0 { return }
-        let words = result.messages.split(separator: "\n").joined(separator: "; ")
-        why = "fusermount3 ended with \(result.status)\(words.isEmpty ? "" : " (\(words))")"
+        // By its number: somebody may have renamed a folder of the mountpoint's path.
+        let table = try MountTable.read()
+        guard number != 0, let own = table.first(where: { $0.isMediafs && $0.device == number }) else { return }
+        do throws(SystemCalls.UnmountFailure) { return try SystemCalls.unmount(own, lazily: true) } catch {
+          why = error.description
+        }
       } catch {
         why = error.description
       }
     }
     throw .failed(
       "cannot unmount \(mountpoint): \(why); it stays as a dead mount until you run: fusermount3 -uz '\(mountpoint)'")
-  }
-
-  /// Whether this server's own mount is at its place.
-  private func isMounted() throws(Errno) -> Bool {
-    let (mountpoint, number) = state.withLock { ($0.mountpoint, $0.deviceNumber) }
-    guard number != 0, let entry = try MountTable.entry(at: mountpoint) else { return false }
-    return entry.isMediafs && entry.device == number
   }
 }
 

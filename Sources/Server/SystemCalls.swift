@@ -2,33 +2,45 @@
 @preconcurrency import Glibc
 
 import Base
+import CSystem
 
-/// Calls that Swift's Glibc module does not offer, looked up in the C library at run time.
+/// Programs that are run, and what is done with their help.
 package enum SystemCalls {
-  private typealias Unmount = @convention(c) (UnsafePointer<CChar>, Int32) -> Int32
-  private typealias ProcessControl = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
   private typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
-  private typealias MakeMemoryFile = @convention(c) (UnsafePointer<CChar>, UInt32) -> Int32
 
-  /// prctl(2), PR_SET_DUMPABLE 0. It cannot fail: 0 is a value that it takes.
-  package static func keepMemoryPrivate() {
-    guard let address = dlsym(nil, "prctl") else { return }
-    // Variadic in C; on the machines that Swift runs on, whole numbers are passed alike either way.
-    _ = unsafeBitCast(address, to: ProcessControl.self)(4, 0, 0, 0, 0)
+  /// Why a mount could not be unmounted.
+  package struct UnmountFailure: Error {
+    /// Whether it is in use.
+    package let isBusy: Bool
+    /// In words.
+    package let description: String
   }
 
-  /// umount2(2) without following a symbolic link; `lazily` detaches a busy mount at once (MNT_DETACH). Root only.
-  package static func unmount(_ path: String, lazily: Bool) throws(Errno) {
-    guard let address = dlsym(nil, "umount2") else { throw Errno(rawValue: ENOSYS) }
-    let unmount = unsafeBitCast(address, to: Unmount.self)  // its type in <sys/mount.h>
-    _ = try retrying { unmount(path, 8 | (lazily ? 2 : 0)) }  // UMOUNT_NOFOLLOW, MNT_DETACH
-  }
-
-  /// memfd_create(2): a file without a name, which children inherit.
-  package static func makeMemoryFile(_ name: String) throws(Errno) -> FileDescriptor {
-    guard let address = dlsym(nil, "memfd_create") else { throw Errno(rawValue: ENOSYS) }
-    let make = unsafeBitCast(address, to: MakeMemoryFile.self)  // its type in <sys/mman.h>
-    return FileDescriptor(owning: try retrying { make(name, 0) })
+  /// Unmounts what `entry` says, or throws; `lazily` detaches a busy mount at once.
+  ///
+  /// Root does it without following a symbolic link, and never unmounts another mount that came to that place. For
+  /// others a program does that is setuid root and unmounts what its caller mounted: fusermount3, which looks for that
+  /// in /etc/mtab, or where that is missing (a bare container) umount, which looks in /proc.
+  package static func unmount(_ entry: MountTableEntry, lazily: Bool) throws(UnmountFailure) {
+    let hasTable = access("/etc/mtab", F_OK) == 0
+    // fusermount3 does not translate its messages.
+    let words =
+      hasTable ? ["fusermount3", lazily ? "-uz" : "-u"] : ["env", "LC_ALL=C", "umount", lazily ? "-l" : "-q"]
+    let result: (status: Int32, messages: String)
+    do throws(Errno) {
+      if geteuid() == 0 {
+        _ = try retrying { csystem_unmount(entry.mountpoint, entry.device, lazily ? 1 : 0) }
+        return
+      }
+      result = try run(words + ["--", entry.mountpoint])
+    } catch {
+      throw UnmountFailure(isBusy: error == Errno(rawValue: EBUSY), description: error.description)
+    }
+    if result.status == 0 { return }
+    let why = result.messages.split(separator: "\n").joined(separator: "; ")
+    throw UnmountFailure(
+      isBusy: result.messages.contains("busy"),
+      description: "\(words.joined(separator: " ")) ended with \(result.status)\(why.isEmpty ? "" : " (\(why))")")
   }
 
   /// Runs a program found in PATH, with no signal blocked, and waits for its end: its exit status (128 + the signal's

@@ -1,4 +1,5 @@
 import Base
+import CSystem
 import Glibc
 import Server
 
@@ -63,6 +64,7 @@ enum MountCommand {
     if parsed.operands.count > 1 { throw .usage("one folder, please: \(parsed.operands[1]) is too much") }
     if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: which list of URLs?") }
     try checkUser(&mount)
+    for value in mount.headers { mount.request.headers += try Secrets.headers(value, readBy: mount.user) }
 
     let mountpoint = try Mountpoint(folder)
     mount.request.mountpoint = mountpoint.path
@@ -123,7 +125,7 @@ enum MountCommand {
     defer { copy.deallocate() }
     copy.copyBytes(from: bytes)
     do throws(Errno) {
-      let file = try SystemCalls.makeMemoryFile("mediafs options")
+      let file = FileDescriptor(owning: try retrying { csystem_make_memory_file("mediafs options") })
       try file.writeFully(UnsafeRawBufferPointer(copy), at: 0)
       return file
     } catch {

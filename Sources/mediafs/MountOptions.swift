@@ -10,6 +10,8 @@ struct MountOptions {
   var user: String?
   /// The source that the mount table shows; nil for the manifest.
   var sourceName: String?
+  /// The values of `header`, in order: read when it is known who the server is to be.
+  var headers: [String] = []
   /// Options for the kernel and libfuse, as given.
   var kernelOptions: [String] = []
   /// Whether unknown `-o` options are passed over (mount -s).
@@ -62,7 +64,9 @@ struct MountOptions {
     case "cacert": request.certificateFile = try Files.absolute(value)
     case "netrc-file": request.netrcFile = try Files.absolute(value)
     case "log-file": request.logFile = try Files.absolute(value)
-    case "header": request.headers += try Secrets.headers(value)
+    case "header":
+      if !value.hasPrefix("@") { _ = try Secrets.headers(value) }  // wrong usage is told first of all
+      headers.append(value)
     case "continue":
       guard let policy = MountRequest.Continuation(rawValue: value) else {
         throw .usage("--continue is one of playing, always, open, never, not \(value)")

@@ -5,14 +5,18 @@ import Glibc
 enum Secrets {
   /// The fields that a `--header` value names: `Name: value`, or `@FILE` with one such line each. No message shows a
   /// value.
-  static func headers(_ text: String) throws(CommandError) -> [HTTPHeader] {
+  ///
+  /// Root reads FILE with the rights of `user`, who the server is to be: by a link of that user's its path may lead to
+  /// what only root may read, and an origin of that user's would be sent it.
+  static func headers(_ text: String, readBy user: String? = nil) throws(CommandError) -> [HTTPHeader] {
     guard text.hasPrefix("@") else { return [try header(text, where: "--header")] }
     let path = String(text.dropFirst())
     let bytes: [UInt8]
     do throws(Errno) {
-      bytes = try Files.read(path, limit: 1 << 20)
+      bytes = try Files.read(path, limit: 1 << 20, as: user)
     } catch {
-      throw .failed("cannot read the header file \(path): \(error)")
+      let reader = user.map { " as the user \($0), who the server runs as" } ?? ""
+      throw .failed("cannot read the header file \(path)\(reader): \(error)")
     }
     var headers: [HTTPHeader] = []
     // By bytes: as a Character, CR LF is one and no line end.

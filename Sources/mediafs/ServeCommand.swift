@@ -17,15 +17,7 @@ enum ServeCommand {
       guard let descriptor = parsed.value("helper-fd").flatMap(Int32.init), descriptor > STDERR_FILENO,
         csystem_fcntl(descriptor, F_GETFD, 0) >= 0
       else { throw .usage("the server is started by the mount helper; use 'mediafs mount'") }
-      keepMemoryPrivate()
       return MediafsServer.run(link: HelperLink(owning: descriptor))
     }
-  }
-
-  /// Header values and signed links are in this process's memory. Not dumpable, it leaves no core file with them, and
-  /// neither another process of the same user (a server for `user=NAME` may hold what only root's files had) nor a
-  /// debugger without privilege can read its memory or environment. root can.
-  private static func keepMemoryPrivate() {
-    SystemCalls.keepMemoryPrivate()
   }
 }

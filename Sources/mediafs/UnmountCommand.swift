@@ -19,20 +19,21 @@ enum UnmountCommand {
     OptionParser.run("unmount", arguments, usage: usage, [.flag("lazy", "l")]) { parsed throws(CommandError) in
       guard let path = parsed.operands.first else { throw .usage("the folder to unmount is missing") }
       if parsed.operands.count > 1 { throw .usage("one folder, please: \(parsed.operands[1]) is too much") }
-      let (mountpoint, owner) = try find(path)
+      let (entry, owner) = try find(path)
+      let mountpoint = entry.mountpoint
       let lazy = parsed.has("lazy")
       // Detached while in use, it is served until the last user is gone: not ours to wait for. Asked before: what is
       // detached has no path any more.
       let isUsed = lazy && !MountUsers.find(mountpoint).isEmpty
-      try unmount(mountpoint, lazily: lazy)
+      try unmount(entry, lazily: lazy)
       if !isUsed { try waitForServerEnd(mountpoint, owner) }
       return ExitCode.done
     }
   }
 
-  /// The mountpoint as the mount table has it, and who owns the mount. Found in the table before it is touched: it may
+  /// The mount as the mount table has it, and who owns the mount. Found in the table before it is touched: it may
   /// be dead.
-  private static func find(_ path: String) throws(CommandError) -> (mountpoint: String, owner: uid_t?) {
+  private static func find(_ path: String) throws(CommandError) -> (entry: MountTableEntry, owner: uid_t?) {
     let absolute = try Files.absolute(path)
     let (folder, name) = Files.split(absolute)
     var candidates: [String] = []
@@ -53,23 +54,14 @@ enum UnmountCommand {
       throw .failed("\(path) is not a mount of mediafs but \(entry.type) of \(entry.source): use umount")
     }
     let owner = entry.options.split(separator: ",").first { $0.hasPrefix("user_id=") }
-    return (entry.mountpoint, owner.flatMap { uid_t($0.dropFirst("user_id=".count)) })
+    return (entry, owner.flatMap { uid_t($0.dropFirst("user_id=".count)) })
   }
 
-  private static func unmount(_ mountpoint: String, lazily: Bool) throws(CommandError) {
-    var isBusy = false
-    var why = ""
-    do throws(Errno) {
-      if geteuid() == 0 { return try SystemCalls.unmount(mountpoint, lazily: lazily) }
-      let result = try SystemCalls.run(["fusermount3", lazily ? "-uz" : "-u", "--", mountpoint])
-      if result.status == 0 { return }
-      isBusy = result.messages.contains("busy")  // fusermount3 does not translate its messages
-      why = result.messages.split(separator: "\n").joined(separator: "; ")
-    } catch {
-      isBusy = error == Errno(rawValue: EBUSY)
-      why = error.description
+  private static func unmount(_ entry: MountTableEntry, lazily: Bool) throws(CommandError) {
+    do throws(SystemCalls.UnmountFailure) { try SystemCalls.unmount(entry, lazily: lazily) } catch {
+      throw error.isBusy
+        ? busy(entry.mountpoint) : .failed("cannot unmount \(entry.mountpoint): \(error.description)")
     }
-    throw isBusy ? busy(mountpoint) : .failed("cannot unmount \(mountpoint): \(why)")
   }
 
   private static func busy(_ mountpoint: String) -> CommandError {

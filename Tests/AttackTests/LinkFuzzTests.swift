@@ -35,7 +35,7 @@ struct LinkFuzzTests {
     try Fuzzing("link", cases: 1500).run { random, place in
       let pair = try Pair()
       let link = HelperLink(owning: pair.ours)
-      let options = try SystemCalls.makeMemoryFile("test")
+      let options = FileDescriptor(owning: csystem_make_memory_file("test"))
       let content = random.oneIn(3) ? random.mutated(good, tokens: []) : good
       try content.withUnsafeBytes { try options.writeFully($0, at: 0) }
       let null = try FileDescriptor.open("/dev/null", O_RDWR)
@@ -211,24 +211,28 @@ struct LinkFuzzTests {
     }
   }
 
-  /// Root mounts for a user whose folder has become a link: nothing is mounted where that leads.
-  @Test func theHelperFollowsNoLinkForAUser() throws {
-    guard TestUser.canSwitch, let nobody = TestUser(named: "nobody") else { return }
+  /// Root mounts, for a user or itself, and a folder on the path has become a link: nothing is mounted where it leads.
+  @Test(arguments: [["--user", "nobody"], []])
+  func theHelperFollowsNoLink(_ user: [String]) throws {
+    guard TestUser.canSwitch else { return }
     try withTemporaryFolder(open: true) { folder in
       let victim = try folder.makeFolder("victim/mnt")
       try #require(symlink(folder.file("victim"), folder.file("users")) == 0)
+      try #require(symlink(victim, folder.file("link")) == 0)
       let server = try Self.script(folder, [Self.packet(16, 1), Self.packet(99, 0)], then: "exec sleep 30")
       let through = folder.file("users/mnt")
-      let result = try Self.helper(folder, server: server, mountpoint: through, ["--user", nobody.name])
-      #expect(result.status == 1)
-      #expect(result.errors.contains("symbolic link"), "\(result.errors)")
-      #expect(!Mounts.isMounted(victim))
+      for path in [through, folder.file("link")] {
+        let result = try Self.helper(folder, server: server, mountpoint: path, user)
+        #expect(result.status == 1)
+        #expect(result.errors.contains("symbolic link"), "\(result.errors)")
+        #expect(!Mounts.isMounted(victim))
+      }
       // Nor is a folder removed there because a failed mount had made one of that name.
       let failed = try folder.write("#!/bin/sh\nexit 1\n", to: "failing", mode: 0o755)
-      _ = try Self.helper(folder, server: failed, mountpoint: through, ["--user", nobody.name, "--made-folders", "2"])
+      _ = try Self.helper(folder, server: failed, mountpoint: through, user + ["--made-folders", "2"])
       #expect(access(victim, F_OK) == 0)
       // Without a link it is mounted, and unmounted again.
-      let direct = try Self.helper(folder, server: server, mountpoint: victim, ["--user", nobody.name])
+      let direct = try Self.helper(folder, server: server, mountpoint: victim, user)
       #expect(direct.errors.contains("message 99"), "\(direct.errors)")
       #expect(!Mounts.isMounted(victim))
     }

@@ -35,6 +35,38 @@ struct HelperEndTests {
     #expect(!place.isMounted && !Processes.isAlive(server))
   }
 
+  /// Somebody renames a folder of the mountpoint's path and puts a link in its place: the end unmounts what was
+  /// mounted, where it is now, and nothing where the link leads.
+  @Test(arguments: ["helper", "server", "user's helper", "user's server"])
+  func theEndFindsItsMountAndFollowsNoLink(_ killed: String) throws {
+    try withFuseForEveryone {
+      let place = try MountPlace()
+      let isUser = killed.hasPrefix("user")
+      let (before, after, other) = (place.folder + "/before", place.folder + "/after", place.folder + "/other")
+      for folder in [before, other, before + "/mnt", other + "/mnt"] {
+        try #require(mkdir(folder, 0o755) == 0 && (!isUser || chown(folder, 65534, 65534) == 0))
+      }
+      for folder in [before, other] {
+        let mounted = try place.run(
+          "mount", folder + "/mnt", "--manifest", place.manifest, "--store",
+          place.storeOfNobody + Files.split(folder).name,
+          user: isUser)
+        #expect(mounted.status == 0, "\(mounted)")
+      }
+      func isMounted(_ folder: String) throws -> Bool { try MountTable.entry(at: folder + "/mnt") != nil }
+      let helper = try #require(MountUsers.helper(of: before + "/mnt"))
+      let server = try #require(Processes.children(of: helper).first)
+      try #require(rename(before, after) == 0 && symlink(other, before) == 0)
+      #expect(try isMounted(after) && isMounted(other))
+      kill(killed.hasSuffix("server") ? server : helper, SIGKILL)
+      #expect(eventually { !Processes.isAlive(server) && !Processes.isAlive(helper) })
+      #expect(try !isMounted(after), "it stays, dead")
+      #expect(try isMounted(other), "another one was unmounted")
+      for folder in [after, other] { _ = try SystemCalls.run(["umount", "-l", folder + "/mnt"]) }
+      #expect(eventually { MountUsers.helper(of: other + "/mnt") == nil })
+    }
+  }
+
   @Test func aBusyMountIsDetached() throws {
     let place = try MountPlace()
     let running = try place.startForeground()
@@ -116,7 +148,7 @@ struct HelperEndTests {
       let device = try #require(place.entry?.device)
       kill(server, SIGSTOP)  // it is slow to notice
       try #require(eventually { Processes.isStopped(server) })
-      try SystemCalls.unmount(place.mountpoint, lazily: false)  // umount(8) would ask the server first
+      try SystemCalls.unmount(try #require(place.entry), lazily: false)  // umount(8) would ask the server first
       let second = try place.startForeground("--store", place.folder + "/second")
       isSameNumber = place.entry?.device == device
       kill(server, SIGCONT)

@@ -18,9 +18,31 @@ struct HelperProcessTests {
       ], timeout: 60)
     #expect(result.status == 0 && result.output == "the command waits\nthe command returns 1\n", "\(result)")
   }
+
+  /// fusermount3 looks into /etc/mtab for what its caller mounted; a bare container has none.
+  @Test func anOrdinaryUserUnmountsWithoutMtab() throws {
+    try withFuseForEveryone {
+      let place = try MountPlace()
+      try #require(mkdir(place.mountpoint, 0o755) == 0 && chown(place.mountpoint, 65534, 65534) == 0)
+      let result = try Command.run(
+        ["unshare", "--mount", "--propagation", "private", "bash", "-c", withoutMtab, "bash", place.folder],
+        timeout: 120)
+      #expect(
+        result.output == """
+          mounted
+          unmounted
+          mounted
+          unmounted
+          mounted
+          unmounted
+
+          """, "\(result.output)\n\(result.errors)")
+    }
+  }
 }
 
-/// Runs a command under ptrace(2). Its first child is held at its exit until the command has ended, or for half a second.
+/// Runs a command under ptrace(2). Its first child is held at its exit until the command has ended, for half a second
+/// at most.
 private let slowEnd = #"""
   import ctypes, os, signal, sys, time
   libc = ctypes.CDLL(None)
@@ -59,4 +81,34 @@ private let slowEnd = #"""
           release = time.monotonic() + 0.5
           continue
       libc.ptrace(CONT, process, None, 0 if event else number)
+  """#
+
+private let withoutMtab = #"""
+  set -euo pipefail
+  cd "$1"
+  cp -a /etc etc
+  rm etc/mtab
+  mount --bind etc /etc
+  user() { setpriv --reuid=65534 --regid=65534 --clear-groups -- env HOME="$PWD" XDG_DATA_HOME="$PWD/data-nobody" "$@"; }
+  # stat(2) by another than the mount's owner is refused.
+  is_there() { grep -q " $PWD/mnt " /proc/self/mounts; }
+  gone() {
+    for _ in {1..400}; do is_there || break; sleep 0.05; done
+    if is_there; then echo "it stays"; else echo unmounted; fi
+  }
+  helper() { pgrep -f "^mount-helper --mountpoint $PWD/mnt"; }
+  # By the command, by the helper when its server is gone, by the server when its helper is gone.
+  for way in command server helper; do
+    user "$PWD/bin/mediafs" mount "$PWD/mnt" --manifest "$PWD/urls.txt"
+    is_there && echo mounted
+    case $way in
+      command) user "$PWD/bin/mediafs" unmount "$PWD/mnt" ;;
+      server) kill -9 "$(pgrep -P "$(helper)")" ;;
+      helper) kill -9 "$(helper)" ;;
+    esac
+    gone
+    while helper >/dev/null; do sleep 0.05; done
+  done
+  cd /
+  umount -l /etc
   """#

@@ -34,6 +34,7 @@ import Testing
             others may read
             unmounted
             a user's server: mediafs-journey
+            nodev,nosuid
             the same
             unmounted
             refused: no-such-option
@@ -96,6 +97,7 @@ private let script = #"""
   chown "$user" "$work/theirs"
   mount -t mediafs "$manifest" "$media" -o "allow_other,store=$work/theirs/store,user=$user"
   echo "a user's server: $(ps -o user:32= -p "$(server "$work/theirs/store")")"
+  findmnt -n -o VFS-OPTIONS "$media" | tr , '\n' | grep -xE 'suid|dev|nosuid|nodev' | sort | paste -sd ,
   same
   end "$work/theirs/store"
 

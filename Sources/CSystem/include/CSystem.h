@@ -38,6 +38,18 @@ ssize_t csystem_send_descriptor(int socket, const void *bytes, size_t length, in
 ssize_t csystem_receive_descriptor(int socket, void *bytes, size_t length, int *descriptor);
 /// Raises the soft limit of open descriptors to the hard one; how many there may be now.
 uint64_t csystem_raise_descriptor_limit(void);
+/// Gives the process its own group back if its effective one is another, and makes it undumpable: no other process of
+/// its user's may read its memory or take its descriptors (root may). 0, or -1 and errno.
+int csystem_become_private(void);
+/// open(2) for reading, close-on-exec, by root with the rights of `user` and its groups; what the process was, it is
+/// again afterwards. -1 and errno; EPERM when it could not become `user`, or not root again.
+int csystem_open_as(const char *user, const char *path);
+/// umount2(2) of the topmost mount at `path` if that has the device number `device` (minor; the major is 0), without
+/// following a symbolic link anywhere; `lazily` detaches a busy mount at once. -1 and errno; ESTALE when another one is
+/// there. Root only.
+int csystem_unmount(const char *path, uint32_t device, int lazily);
+/// memfd_create(2): a file without a name, which children inherit; -1 and errno.
+int csystem_make_memory_file(const char *name);
 /// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers
 /// of it.
 int csystem_is_dead_mount(const char *path);
