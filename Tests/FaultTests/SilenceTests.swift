@@ -25,7 +25,7 @@ struct SilenceTests {
   }
 
   /// One origin at all addresses of loopback: forty names on one host, forty each on a host of its own.
-  @Test("a listing beside forty-one silent hosts ends within twice the timeout, and the second within two seconds")
+  @Test("forty-one silent hosts hold up a listing for about the timeout, and the second not at all")
   func listings() async {
     let size: Int64 = 123_456
     let names = (0..<40).map { "good\($0).mp4" }
@@ -43,7 +43,8 @@ struct SilenceTests {
       }
       stage.manifest = lines.joined(separator: "\n")
     } _: { scene in
-      let bounds = [2 * Self.timeout, 2.0]
+      // For a machine that is busy with other tests; where each stat waits for itself, it is forty times the timeout.
+      let bounds = [4 * Self.timeout, Self.timeout]
       for (bound, title) in zip(bounds, ["the first", "the second"]) {
         guard let (lines, seconds) = Self.list(&scene) else { return }
         scene.expect(seconds < bound, "\(title) listing took \(seconds) s")

@@ -198,7 +198,7 @@ extension Engine {
         return sum + source.outstanding(now, patience: max(1, 2 * trip))
       }
     let bytes = start.range?.count ?? 0
-    let isQuestion = start.purpose >= .index && hosts[host]?.silence.holds(now) ?? false
+    let isQuestion = start.purpose == .index && hosts[host]?.silence.holds(now) ?? false
     guard !isQuestion || questions < Self.mostQuestions,
       hosts[host, default: newHost].admits(start.purpose, bytes: bytes, isQuiet: openFiles == 0, now: now),
       allowance.admits(outstanding: outstanding, now: now)

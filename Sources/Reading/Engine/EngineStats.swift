@@ -37,7 +37,7 @@ extension Engine {
   }
 
   /// What an origin may take beyond two round trips, in seconds.
-  private static let answerSlack = 0.1
+  private static let answerSlack = 0.25
 
   /// Answers those stats with what is known: many programs take a failed stat for absence.
   func showPlaceholder(_ source: Source, _ now: Instant, where isTaken: (ParkedProbe) -> Bool = { _ in true }) {
@@ -58,7 +58,7 @@ extension Engine {
   func openQuestions(_ now: Instant) -> Int {
     owners.values.count { source in
       source.transfers.contains { running in
-        running.isBackground && !running.responded && hosts[running.host]?.silence.holds(now) ?? false
+        running.active.purpose == .index && !running.responded && hosts[running.host]?.silence.holds(now) ?? false
       }
     }
   }
