@@ -75,10 +75,9 @@ public struct FileStatus: Sendable, Equatable {
 }
 
 extension FileStatus {
-  /// Whether nothing is known of it but its size, perhaps: what most files of a large mount are.
-  var isUntouched: Bool {
-    state == .remote && stored == 0 && ranges.isEmpty && rate == 0 && transfers == 0 && error == nil && advice == nil
-  }
+  /// Whether it waits for a reader and nothing is known of it but its size, perhaps: what most files of a large mount
+  /// are.
+  var isUntouched: Bool { self == FileStatus(path: path, size: size, waitsFor: .reader) }
 }
 
 extension FileStatus: Codable {

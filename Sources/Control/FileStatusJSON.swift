@@ -6,6 +6,8 @@ extension FileStatus {
     appendText(advice, to: &bytes)
     bytes += ",\"error\":".utf8
     appendText(error, to: &bytes)
+    bytes += ",\"errorAge\":".utf8
+    bytes += (errorAge.map(String.init) ?? "null").utf8
     bytes += ",\"path\":".utf8
     appendText(path, to: &bytes)
     bytes += ",\"ranges\":[".utf8
@@ -25,6 +27,10 @@ extension FileStatus {
     bytes += String(stored).utf8
     bytes += ",\"transfers\":".utf8
     bytes += String(transfers).utf8
+    bytes += ",\"waitsFor\":".utf8
+    appendText(waitsFor?.rawValue, to: &bytes)
+    bytes += ",\"waitsUntil\":".utf8
+    bytes += (waitsUntil.map(String.init) ?? "null").utf8
     bytes.append(UInt8(ascii: "}"))
   }
 }

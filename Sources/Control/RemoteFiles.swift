@@ -29,7 +29,7 @@ struct RemoteFiles {
   /// The files of a reply; nil for one that is not as it must be.
   static func files(of reply: ControlReply) -> [FileStatus]? {
     guard let paths = reply.paths, reply.sizes?.count ?? paths.count == paths.count else { return nil }
-    guard let sizes = reply.sizes else { return paths.map { FileStatus(path: $0) } }
-    return zip(paths, sizes).map { FileStatus(path: $0, size: $1) }
+    let sizes = reply.sizes ?? [Int64?](repeating: nil, count: paths.count)
+    return zip(paths, sizes).map { FileStatus(path: $0, size: $1, waitsFor: .reader) }
   }
 }

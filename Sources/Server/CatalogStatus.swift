@@ -17,8 +17,8 @@ public struct CatalogStatus: StatusSource, Sendable {
   /// A running server's, which knows some files better than the catalog. Nil when none runs.
   private let fileSystem: MediaFileSystem?
 
-  /// Of a running server.
-  init(catalog: Catalog, library: LibraryFolder, fileSystem: MediaFileSystem) {
+  /// Of a running server, or of a catalog alone.
+  init(catalog: Catalog, library: LibraryFolder, fileSystem: MediaFileSystem?) {
     self.catalog = catalog
     self.library = library
     libraryPath = library.path
@@ -183,11 +183,25 @@ public struct CatalogStatus: StatusSource, Sendable {
   private func status(of item: SurveyedNode, path: String) throws(ControlFailure) -> FileStatus {
     let node = item.node
     if let now = try live(node, path) { return now }
-    if !item.isTouched { return FileStatus(path: path, size: node.size) }
+    if !item.isTouched, !(try isWantedOrFailed(node.key)) {
+      return FileStatus(path: path, size: node.size, waitsFor: fileSystem == nil ? nil : .reader)
+    }
     let (generation, problem) = try reading { () throws(StoreError) in
       (try catalog.generation(current: node.key), try catalog.problem(of: node.key))
     }
     return try status(of: node, path, generation, problem)
+  }
+
+  /// Whether more is known of a resource that the catalog has no generation of: a user asked for it, or the server
+  /// remembers an error.
+  private func isWantedOrFailed(_ key: ResourceKey) throws(ControlFailure) -> Bool {
+    guard let fileSystem else { return false }
+    if fileSystem.remembersError(of: key) { return true }
+    return try reading { () throws(StoreError) in
+      // Most mounts have no such wish at all, and a walk asks this for each of a million names.
+      if try catalog.pins(limit: 1, after: nil).isEmpty { return false }
+      return try catalog.isPinned(key)
+    }
   }
 
   /// What a running server has in memory of a file; nil when the catalog's word is the last.
@@ -220,7 +234,9 @@ public struct CatalogStatus: StatusSource, Sendable {
         if try catalog.generation(current: key) != nil { return [EntryRecord]() }
         return try catalog.problem(of: key) == nil ? try catalog.entries(of: key) : []
       }
-      for entry in entries { files.append(try status(of: entry.node, path: entry.path)) }
+      for entry in entries {
+        files.append(try status(of: SurveyedNode(node: entry.node, isTouched: true), path: entry.path))
+      }
     }
     return files
   }

@@ -76,6 +76,7 @@ final class ControlService: ControlHandler {
       try status.forEachTouched { (node, path) throws(ControlFailure) in
         if held[node.entry] == nil { try clear(node, path, &report) }
       }
+      try clearPins(&report)
       return report
     }
     for path in paths {
@@ -84,6 +85,21 @@ final class ControlService: ControlHandler {
       }
     }
     return report
+  }
+
+  /// Files that a user asked for and of which nothing is stored yet are not asked for any more.
+  private func clearPins(_ report: inout ClearReport) throws(ControlFailure) {
+    var after: ResourceKey?
+    while true {
+      let start = after
+      let keys = try reading { () throws(StoreError) in try store.catalog.pins(limit: 256, after: start) }
+      for key in keys {
+        let entry = try reading { () throws(StoreError) in try store.catalog.entries(of: key).first }
+        if let entry { try clear(entry.node, entry.path, &report) }
+      }
+      guard let last = keys.last else { return }
+      after = last
+    }
   }
 
   private func inMemory() throws(ControlFailure) -> [Int64: Node] {

@@ -141,6 +141,9 @@ extension MediaFileSystem {
 
   /// The resources of which an error is remembered, that the catalog may know nothing of.
   public var failing: [ResourceKey] { engine.table.withLock { $0.errors.keys } }
+
+  /// Whether an error of the resource is remembered.
+  public func remembersError(of key: ResourceKey) -> Bool { engine.table.withLock { $0.errors[key] != nil } }
 }
 
 extension Engine {
