@@ -12,7 +12,7 @@ struct DependencyTests {
   private static let essential: [String: String] = [
     "bash": "bash", "dash": "sh kill", "diffutils": "cmp", "findutils": "find xargs", "grep": "grep", "gzip": "gzip",
     "coreutils": """
-    basename cat chmod chown cp cut dd dirname echo env false head id install ln ls mkdir mkfifo mktemp mv od printf pwd
+    basename cat chmod chown cp cut dd df dirname echo env false head id install ln ls mkdir mkfifo mktemp mv od printf pwd
     readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate wc
     """,
     "libc-bin": "ldconfig", "perl-base": "perl", "sed": "sed", "tar": "tar",
