@@ -5,7 +5,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// The reading room over a real store, a simulated origin and a simulated time, all on the test's own thread.
@@ -18,17 +18,17 @@ final class Bench {
   private(set) var port = FakePort()
   private(set) var system: MediaFileSystem!
   private(set) var store: StoreAccess!
-  /// The machine's, for a bench with threads; nil: the simulated one.
-  private let clock: Clock?
+  /// Whether the room has its threads and the machine's time, instead of this thread and the simulated one.
+  private let hasThreads: Bool
   private var lastTicket: UInt = 0
   /// When each ticket was issued and, once it was, answered.
   private(set) var issued: [Ticket: Instant] = [:]
 
   init(
     _ entries: [ManifestEntry], _ resources: [String: FakeResource], options: ReadingOptions = .testing,
-    clock: Clock? = nil
+    hasThreads: Bool = false
   ) throws {
-    self.clock = clock
+    self.hasThreads = hasThreads
     var template = Array("/tmp/mediafs-reading-XXXXXX".utf8CString)
     try #require(mkdtemp(&template) != nil)
     folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -58,7 +58,6 @@ final class Bench {
   }
 
   var now: Instant { time.withLock { $0 } }
-  var engine: Engine { system.engine }
 
   /// Opens the store and mounts.
   func start() throws {
@@ -69,13 +68,16 @@ final class Bench {
     _ = try catalog.importItems(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
       rest.popFirst().map { .entry($0) }
     }
-    let time = time
-    system = try MediaFileSystem(store: store, options: options, clock: clock ?? Clock { time.withLock { $0 } })
     port = FakePort()
-    system.connect(port)
-    system.engine.connect(service: service)
-    system.engine.jitter = { 0.5 }
-    service.client = system.engine
+    if hasThreads {
+      system = try MediaFileSystem(store: store, options: options)
+      system.connect(port)
+      system.start(service: service)
+    } else {
+      system = try .simulated(store, options, service, time: time)
+      system.connect(port)
+    }
+    service.client = system.client
   }
 
   /// Ends the server: tidily, or as `kill -9` does (the catalog forgets nothing that was committed).
@@ -85,14 +87,9 @@ final class Bench {
       move(0)
       move(0)
       service.client = nil
-      service.stop()
-    } else {
-      service.stop()
-      engine.finisher.stop()
-      engine.keeper.stop()
-      _ = engine.keeper.turn()
     }
-    engine.abandon()
+    service.stop()
+    system.endSimulated(killed: killed)
     system = nil
     store = nil
   }
@@ -120,8 +117,8 @@ final class Bench {
       return time
     }
     service.move(to: now)
-    _ = engine.keeper.turn()
-    while finishing, engine.finisher.turn() {}
+    system.turnKeeper()
+    while finishing, system.turnFinisher() {}
   }
 
   /// Lets time go by until `condition` holds; false when it does not within `seconds` of it.
@@ -220,7 +217,20 @@ final class Bench {
     #expect(wrong == nil, "not the bytes of version \(version)", sourceLocation: sourceLocation)
   }
 
-  func content(_ inode: Inode) -> Content? { engine.table.withLock { $0.contents[inode] } }
+  /// What the room, or else the catalog, says is stored of a file.
+  func stored(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> ByteRangeSet {
+    let node = try #require(try store.catalog.node(inode), sourceLocation: sourceLocation)
+    return try system.report(on: node).ranges
+  }
+
+  /// What `status` says a file is.
+  func state(_ name: String) throws -> FileReport.State { try system.report(on: node(name)).state }
+
+  /// The generation that the catalog has of an entry.
+  func generation(_ name: String, sourceLocation: SourceLocation = #_sourceLocation) throws -> GenerationRecord {
+    let key = try node(name).key
+    return try #require(try store.catalog.generation(current: key), sourceLocation: sourceLocation)
+  }
 
   func isComplete(_ name: String) -> Bool {
     guard let node = try? node(name) else { return false }

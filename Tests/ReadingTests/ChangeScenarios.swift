@@ -3,7 +3,7 @@ import Fetching
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// Generations that change, bytes that are taken away, and the counting of who has a file open.
@@ -26,11 +26,11 @@ import Testing
     bench.expectBytes(new, 0, 100_000, of: "a.mp4", version: 2)
     bench.expectBytes(new, 30 * Self.megabyte, 100_000, of: "a.mp4", version: 2)
     #expect(bench.port.reply(to: bench.open(old)) == .error(.stale))
-    let id = try #require(bench.content(old)?.guarded.withLock { $0.generation?.id })
+    let (_, generation) = try #require(try bench.store.catalog.superseded(inode: old))
     bench.system.release(old)
     bench.run(1)
-    #expect(bench.content(old) == nil)
-    #expect(try bench.store.catalog.generation(id) == nil)
+    #expect(!bench.isInMemory(old))
+    #expect(try bench.store.catalog.generation(generation.id) == nil)
   }
 
   @Test("One odd answer is no new version, and costs no stored byte")
@@ -136,10 +136,9 @@ import Testing
     let bench = try Bench(FakeResource(name: "a.mp4", size: 50 * Self.megabyte))
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 200_000, of: "a.mp4")
-    let content = try #require(bench.content(inode))
     let parked = bench.read(inode, 20 * Self.megabyte, 65536)
     let done = Lock(false)
-    bench.engine.clear(content) { done.withLock { $0 = true } }
+    try bench.clear(inode) { done.withLock { $0 = true } }
     guard case .data(let bytes)? = bench.answer(parked) else {
       Issue.record("the parked read failed")
       return
@@ -155,20 +154,19 @@ import Testing
     let bench = try Bench(FakeResource(name: "a.mp4", size: size))
     let inode = try bench.opened("a.mp4")
     let last = bench.read(inode, 0, Int(size))
-    let content = try #require(bench.content(inode))
     // The finisher is held back: as a long checksum would.
     var left = 1000
-    while content.guarded.withLock({ $0.phase }) != .completing, left > 0 {
+    while !bench.isCompleting(inode), left > 0 {
       left -= 1
       bench.move(0.01, finishing: false)
     }
     #expect(bench.port.reply(to: last) != nil)
     let done = Lock(false)
-    bench.engine.clear(content) { done.withLock { $0 = true } }
+    try bench.clear(inode) { done.withLock { $0 = true } }
     for _ in 0..<10 { bench.move(0.01, finishing: false) }
     bench.run(2)
     #expect(done.withLock { $0 })
-    #expect(bench.engine.sources.values.allSatisfy { $0.failure == nil })
+    #expect(try bench.state("a.mp4") != .failed)
     bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
     #expect(bench.run(until: 30) { bench.isComplete("a.mp4") })
     bench.expectBytes(inode, 1000, 1000, of: "a.mp4")
@@ -179,16 +177,15 @@ import Testing
   func staleOpens() throws {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 50 * Self.megabyte))
     let old = try bench.opened("a.mp4")
-    let content = try #require(bench.content(old))
     bench.service.resources[Self.url]?.change()
     #expect(bench.answer(bench.read(old, 30 * Self.megabyte, 4096)) == .error(.stale))
     // A stale open counts for a moment, and the real handle is closed within it.
-    content.guarded.withLock { $0.state.opens += 1 }
+    try bench.countStaleOpen(old, by: 1)
     bench.system.release(old)
-    #expect(bench.content(old) != nil)
-    content.guarded.withLock { $0.state.opens -= 1 }
+    #expect(bench.isInMemory(old))
+    try bench.countStaleOpen(old, by: -1)
     #expect(bench.port.reply(to: bench.open(old)) == .error(.stale))
-    #expect(bench.content(old) == nil)
+    #expect(!bench.isInMemory(old))
   }
 
   @Test("Entries that share a resource share what is stored, each under its own inode")
@@ -216,14 +213,11 @@ import Testing
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 1000, of: "a.mp4")
-    let held = try #require(bench.content(inode))
+    let held = try bench.hold(inode)
     bench.system.release(inode)
     bench.run(120, step: 0.1)
-    #expect(bench.content(inode) == nil)
-    var buffer = [UInt8](repeating: 0, count: 100)
-    let answer = buffer.withUnsafeMutableBytes {
-      held.read(at: 10 * Self.megabyte, into: $0, ticket: Ticket(rawValue: .max), process: 0, now: bench.now)
-    }
+    #expect(!bench.isInMemory(inode))
+    let answer = held.read(10 * Self.megabyte, 100, ticket: Ticket(rawValue: .max), now: bench.now)
     if case .parked = answer { Issue.record("parked where nobody looks") }
     bench.expectBytes(inode, 10 * Self.megabyte, 1000, of: "a.mp4")
   }
@@ -292,7 +286,7 @@ import Testing
     let ticket = bench.open(inode)
     bench.port.unwanted.withLock { _ = $0.insert(ticket) }
     bench.run(1)
-    #expect(bench.content(inode)?.guarded.withLock { $0.state.opens } == 0)
+    #expect(bench.opens(inode) == 0)
   }
 
   @Test("After a suspend everyone who waits has a fresh deadline")

@@ -5,7 +5,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// Bytes that are taken away while something else has them in its hands, and the end of a mount meanwhile.
@@ -20,16 +20,12 @@ import Testing
   }
 
   /// Opens and reads all of it, so that it waits for the finisher, which is held back.
-  private func completing(_ bench: Bench) throws -> (Inode, Content) {
+  private func completing(_ bench: Bench) throws -> Inode {
     let inode = try bench.opened("a.mp4")
     bench.system.fetch([inode])
-    let content = { bench.content(inode) }
-    for _ in 0..<3000 where content()?.guarded.withLock({ $0.phase }) != .completing {
-      bench.move(0.01, finishing: false)
-    }
-    let found = try #require(content())
-    try #require(found.guarded.withLock { $0.phase } == .completing)
-    return (inode, found)
+    for _ in 0..<3000 where !bench.isCompleting(inode) { bench.move(0.01, finishing: false) }
+    try #require(bench.isCompleting(inode))
+    return inode
   }
 
   @Test("Clearings that overlap are all carried out, one after the other")
@@ -37,22 +33,21 @@ import Testing
     let bench = try bench()
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
-    let content = try #require(bench.content(inode))
     let done = Lock(0)
-    for _ in 0..<3 { bench.engine.clear(content) { done.withLock { $0 += 1 } } }
+    for _ in 0..<3 { try bench.clear(inode) { done.withLock { $0 += 1 } } }
     _ = bench.run(until: 5) { done.withLock { $0 } == 3 }
     #expect(done.withLock { $0 } == 3)
     bench.run(0.1)
-    #expect(content.guarded.withLock { !$0.isFrozen })
+    #expect(bench.isInMemory(inode) && !bench.isBeingCleared(inode))
     bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
   }
 
   @Test("A clearing waits for the finisher, and then takes the copy away", arguments: [1, 2])
   func clearingDuringADigest(_ count: Int) throws {
     let bench = try bench()
-    let (inode, content) = try completing(bench)
+    let inode = try completing(bench)
     let done = Lock(0)
-    for _ in 0..<count { bench.engine.clear(content) { done.withLock { $0 += 1 } } }
+    for _ in 0..<count { try bench.clear(inode) { done.withLock { $0 += 1 } } }
     for _ in 0..<100 { bench.move(0.01, finishing: false) }
     #expect(done.withLock { $0 } == 0)
     _ = bench.run(until: 5) { done.withLock { $0 } == count }
@@ -66,9 +61,9 @@ import Testing
     let bench = try Bench(
       FakeResource(name: "a.mp4", size: Self.size),
       checksum: Checksum(algorithm: .md5, digest: [UInt8](repeating: 0, count: 16)))
-    let (_, content) = try completing(bench)
+    let inode = try completing(bench)
     let done = Lock(0)
-    bench.engine.clear(content) { done.withLock { $0 += 1 } }
+    try bench.clear(inode) { done.withLock { $0 += 1 } }
     _ = bench.run(until: 5) { done.withLock { $0 } == 1 }
     #expect(done.withLock { $0 } == 1)
   }
@@ -76,7 +71,7 @@ import Testing
   @Test("Who waits for a clearing behind a digest is let go when the server ends")
   func endDuringAClearing() throws {
     let bench = try bench()
-    let (_, content) = try completing(bench)
+    let inode = try completing(bench)
     let node = try bench.node("a.mp4")
     let system = try #require(bench.system)
     let result = Lock<Errno?>(nil)
@@ -89,7 +84,7 @@ import Testing
     var isPostponed = false
     for _ in 0..<2000 where !isPostponed {
       bench.move(0.01, finishing: false)
-      isPostponed = bench.engine.sources[content.key].map { !$0.postponed.isEmpty } ?? false
+      isPostponed = bench.isClearingPostponed(inode)
       sleep(seconds: 0.001)
     }
     #expect(isPostponed)
@@ -110,8 +105,8 @@ import Testing
     let bench = try bench()
     _ = try completing(bench)
     let sent = bench.service.sent
-    bench.engine.finisher.stop()
-    #expect(bench.engine.finisher.turn())
+    bench.system.stopFinisher()
+    #expect(bench.system.turnFinisher())
     #expect(!bench.isComplete("a.mp4") && access(bench.folder + "/library/a.mp4", F_OK) != 0)
     bench.move(0.01)
     try bench.restart()

@@ -5,7 +5,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// Who waits, or wants something, gets it in the end, whatever others do.

@@ -2,7 +2,7 @@ import Base
 import Fetching
 import TestSupport
 
-@testable import Reading
+import Reading
 
 /// A resource at an origin that does what a test says. Its bytes are the pattern of its name and version.
 struct FakeResource {

@@ -1,7 +1,7 @@
 import Base
 import Testing
 
-@testable import Reading
+import Reading
 
 /// What a ticket was answered with.
 enum Reply: Equatable {

@@ -4,7 +4,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// What origins do wrong, and what a reader sees of it.
@@ -204,8 +204,8 @@ import Testing
     let other = try bench.opened("b.mp4")
     bench.expectBytes(other, 0, 900_000, of: "b.mp4")
     #expect(bench.run(until: 30) { bench.isComplete("b.mp4") })
-    let inMemory = bench.content(try bench.inode("a.mp3"))?.guarded.withLock { $0.generation?.id }
-    #expect(try bench.store.catalog.generation(current: bench.node("a.mp3").key)?.id == inMemory)
+    let inMemory = try bench.generationInMemory(bench.inode("a.mp3"))
+    #expect(try bench.generation("a.mp3").id == inMemory)
   }
 
   @Test("A body without validators that breaks and comes back with other bytes is another version")
@@ -260,7 +260,7 @@ import Testing
     }
     bench.expectBytes(inode, 3 * Self.megabyte - 10, 10, of: "a.mp4", within: 60)
     bench.run(5)
-    let stored = try #require(bench.content(inode)).guarded.withLock { $0.state.stored }
+    let stored = try bench.stored(inode)
     #expect(stored.count <= 3 * Self.megabyte)
   }
 
@@ -324,11 +324,11 @@ import Testing
     let entry = Bench.entry("a.mp4", 1)
     let bench = try Bench([entry], [entry.urls[0]: first, there: resource])
     let inode = try bench.opened("a.mp4")
-    let here = try #require(bench.engine.hosts["http://origin"])
+    let here = try #require(bench.origin("http://origin"))
     #expect(here.most == bench.options.connections && here.limit == bench.options.connections)
     bench.expectBytes(inode, 4 * Self.megabyte, 4096, of: "a.mp4")
-    #expect(bench.engine.hosts["http://there"]?.most == HostState.streamLimit)
-    #expect(bench.engine.hosts["http://origin"]?.most == bench.options.connections)
+    #expect(bench.origin("http://there")?.most == RoomLimits.streamsOfHTTP2)
+    #expect(bench.origin("http://origin")?.most == bench.options.connections)
   }
 
   @Test("A host that answers one file with 500 is there for the others; one that answers nothing is away")
@@ -342,12 +342,12 @@ import Testing
     let ticket = bench.open(try bench.inode("a.mp4"))
     let asked = bench.service.requests.count
     #expect(bench.run(until: 10) { bench.service.requests.count >= asked + 5 })
-    #expect(bench.engine.hosts["http://origin"]?.isAway == false)
+    #expect(bench.origin("http://origin")?.isAway == false)
     bench.service.resources[failing]?.failure = FakeResource.reset
-    #expect(bench.run(until: 10) { bench.engine.hosts["http://origin"]?.isAwayForLong == true })
+    #expect(bench.run(until: 10) { bench.origin("http://origin")?.isAwayForLong == true })
     // An answer, though of no use: it is back.
     bench.service.resources[failing]?.failure = TransferFailure(kind: .transient, status: 500, message: "HTTP 500")
-    #expect(bench.run(until: 10) { bench.engine.hosts["http://origin"]?.isAway == false })
+    #expect(bench.run(until: 10) { bench.origin("http://origin")?.isAway == false })
     #expect(bench.port.reply(to: ticket) == nil)
     bench.expectBytes(try bench.opened("b.mp4"), 0, 4096, of: "b.mp4")
   }
@@ -360,7 +360,7 @@ import Testing
       checksum: .init(algorithm: .md5, digest: [UInt8](repeating: 0, count: 16)))
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
-    #expect(bench.run(until: 60) { bench.engine.sources.values.contains { $0.failure != nil } })
+    #expect(bench.run(until: 60) { (try? bench.state("a.mp4")) == .failed })
     #expect(bench.service.sent <= 2 * size + 1000)
     #expect(!bench.isComplete("a.mp4"))
     bench.run(60, step: 0.1)

@@ -4,7 +4,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// A full disk, or a store at its limit, stops storing, not playing (P9).
@@ -24,10 +24,10 @@ import Testing
       bench.expectBytes(inode, offset, 65536, of: "a.mp4", within: 20)
       offset += 65536
       bench.run(0.04)
-      most = max(most, try #require(bench.content(inode)).guarded.withLock { $0.state.memory.count })
+      most = max(most, try bench.kept(inode).count)
     }
-    #expect(most > 0 && most <= MemoryWindow.most)
-    let stored = try #require(bench.content(inode)).guarded.withLock { $0.state.stored.count }
+    #expect(most > 0 && most <= RoomLimits.keptOfOneFile)
+    let stored = try bench.stored(inode).count
     #expect(stored < size * 2 / 3, "the store's limit is not kept: \(stored) bytes")
     // Back to what is stored, and to what is gone.
     bench.expectBytes(inode, 0, 65536, of: "a.mp4")
@@ -41,12 +41,12 @@ import Testing
     let bench = try Bench(FakeResource(name: "a.mp4", size: size))
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
-    bench.engine.keeper.storeFailed()
-    let before = try #require(bench.content(inode)).guarded.withLock { $0.state.stored.count }
+    bench.refuseWrite()
+    let before = try bench.stored(inode).count
     bench.expectBytes(inode, 5 * Self.megabyte, 200_000, of: "a.mp4")
-    let after = try #require(bench.content(inode)).guarded.withLock { $0.state.stored.count }
+    let after = try bench.stored(inode).count
     #expect(after - before < 600_000, "what was under way may still be stored")
-    #expect(try #require(bench.content(inode)).guarded.withLock { !$0.state.memory.isEmpty })
+    #expect(try !bench.kept(inode).isEmpty)
     bench.system.fetch([inode])
     #expect(bench.run(until: 200, step: 0.02) { bench.isComplete("a.mp4") })
     #expect(bench.service.sent <= size + size / 50)
@@ -64,7 +64,7 @@ import Testing
     let bench = try Bench(entries, resources)
     let inodes = try (1...24).map { try bench.opened("\($0).mp4") }
     for round in 0..<24 {
-      bench.engine.keeper.storeFailed()
+      bench.refuseWrite()
       let offset = Int64(round) * Self.megabyte
       let tickets = inodes.map { bench.read($0, offset, 131072) }
       for (ticket, number) in zip(tickets, 1...) {
@@ -74,10 +74,7 @@ import Testing
         }
         #expect(Pattern.check(bytes, name: "\(number).mp4", offset: offset) == nil)
       }
-      let kept = bench.engine.sources.values.reduce(Int64(0)) { sum, source in
-        sum + source.content.guarded.withLock { $0.state.memory.count }
-      }
-      #expect(kept <= MemoryWindow.mostInAll)
+      #expect(bench.keptInAll <= RoomLimits.keptInAll)
     }
   }
 
@@ -85,7 +82,7 @@ import Testing
   func deadNeighbours() throws {
     var options = ReadingOptions.testing
     options.minimumFree = 1 << 60
-    let count = Int(MemoryWindow.mostInAll / MemoryWindow.most)
+    let count = Int(RoomLimits.keptInAll / RoomLimits.keptOfOneFile)
     let size = 30 * Self.megabyte
     var entries: [ManifestEntry] = []
     var resources: [String: FakeResource] = [:]
@@ -104,15 +101,11 @@ import Testing
     var tickets: [Ticket] = []
     for (inode, number) in zip(inodes, 1...) {
       tickets.append(bench.read(inode, wanted.start, Int(wanted.count)))
-      let content = try #require(bench.content(inode))
-      _ = content.guarded.withLock { $0.state.memory.takeAll() }
-      for offset in stride(from: half - MemoryWindow.most, to: half, by: 64 << 10).reversed() {
-        let bytes = Pattern.bytes(name: "\(number).mp4", generation: 1, offset: offset, count: 64 << 10)
-        let released = bytes.withUnsafeBytes { bytes in
-          content.guarded.withLock { $0.state.kept(bytes, at: offset, most: MemoryWindow.most) }
-        }
-        #expect(released?.isEmpty == true)
+      let offsets = stride(from: half - RoomLimits.keptOfOneFile, to: half, by: 64 << 10).reversed()
+      let pieces = offsets.map { offset in
+        (offset, Pattern.bytes(name: "\(number).mp4", generation: 1, offset: offset, count: 64 << 10))
       }
+      #expect(try bench.keep(pieces, of: inode))
     }
     let living = try bench.inode("0.mp4")
     #expect(bench.answer(bench.open(living), within: 5) == .opened(directIO: false))
@@ -120,16 +113,12 @@ import Testing
     while offset < 4 * Self.megabyte {
       bench.expectBytes(living, offset, 128 << 10, of: "0.mp4", within: 5)
       offset += 128 << 10
-      let kept = bench.engine.sources.values.reduce(Int64(0)) { sum, source in
-        sum + source.content.guarded.withLock { $0.state.memory.count }
-      }
-      #expect(kept <= MemoryWindow.mostInAll)
+      #expect(bench.keptInAll <= RoomLimits.keptInAll)
     }
     // They wait still, and what they wait for was left to them.
     for (ticket, inode) in zip(tickets, inodes) {
       #expect(bench.port.reply(to: ticket) == nil)
-      let memory = try #require(bench.content(inode)).guarded.withLock { $0.state.memory.ranges }
-      #expect(memory.contains(ByteRange(wanted.start, half)))
+      #expect(try bench.kept(inode).contains(ByteRange(wanted.start, half)))
     }
   }
 }

@@ -4,7 +4,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// What becomes of files that nobody uses any more, and of copies that a user touched meanwhile.
@@ -23,8 +23,7 @@ import Testing
     let bench = try Bench(FakeResource(name: "a.mp4", size: Self.size))
     bench.system.release(try completed(bench))
     for _ in 0..<3 {
-      #expect(bench.run(until: 90) { bench.engine.table.withLock { $0.contents.isEmpty && $0.current.isEmpty } })
-      #expect(bench.engine.sources.isEmpty)
+      #expect(bench.run(until: 90) { bench.isEmpty })
       let again = try bench.opened("a.mp4")
       bench.expectBytes(again, 1000, 1000, of: "a.mp4")
       bench.system.release(again)
@@ -78,7 +77,7 @@ import Testing
   func renewedBesideAReader() throws {
     let (bench, a, b) = try shared()
     var isCleared = false
-    bench.system.engine.clear(try #require(bench.content(a))) {}
+    try bench.clear(a)
     isCleared = bench.run(until: 10) { !bench.isComplete("a.mp4") }
     #expect(isCleared)
     bench.service.resources[Bench.entry("a.mp4", 1).urls[0]]?.rate = 50_000
@@ -96,10 +95,10 @@ import Testing
     #expect(new != a)
     #expect(try bench.inode("b.mp4") == b)
     for inode in [new, b] { bench.expectBytes(inode, 0, Int(Self.size), of: "a.mp4") }
-    #expect(bench.content(new) === bench.content(b))
+    #expect(bench.isOneFile(new, b))
     // The handle on the old inode is closed; all is put away in the end.
     for inode in [a, b, new] { bench.system.release(inode) }
-    #expect(bench.run(until: 120) { bench.engine.table.withLock { $0.contents.isEmpty } })
+    #expect(bench.run(until: 120) { bench.isEmpty })
     guard case .attributes(let attributes) = bench.answer(bench.stat(a)) else {
       Issue.record("a handle's fstat on the old inode")
       return
@@ -160,10 +159,10 @@ import Testing
       bench.expectBytes(inode, 0, 4096, of: "a.mp4")
       bench.system.release(inode)
       bench.run(90)
-      #expect(bench.engine.sources.isEmpty)
+      #expect(bench.isEmpty)
     }
     // Once in the first mount, once in the second.
-    #expect(bench.service.sent <= 2 * (Planner.headLength + Planner.lookAhead + Planner.tailLength))
+    #expect(bench.service.sent <= 2 * RoomLimits.firstTouch)
   }
 
   @Test("Partial bytes without validators are not mixed with those of a later mount")
@@ -195,7 +194,7 @@ import Testing
     bench.expectBytes(inode, 5 * Self.size, 100_000, of: "a.mp4")
     bench.system.release(inode)
     bench.run(90, step: 0.1)
-    #expect(bench.content(inode) != nil, "put away, though the catalog does not know what is stored")
+    #expect(bench.isInMemory(inode), "put away, though the catalog does not know what is stored")
     try other.run("ALTER TABLE hidden RENAME TO generation")
     bench.run(3)
     #expect(try claimed(bench).contains(ByteRange(at: 5 * Self.size, count: 100_000)))

@@ -3,7 +3,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 
 /// Players on a line that is just fast enough, in simulated time: what is due is there.
 @Suite struct LineScenarios {
@@ -141,8 +141,7 @@ import Testing
       for offset in stride(from: Int64(0), to: 12 << 20, by: Int(read)) { _ = wait(ByteRange(at: offset, count: read)) }
     case .other, .six:
       for name in busy == .six ? more : [] { bench.system.fetch([try bench.inode(name)]) }
-      let other = try bench.opened("other.mp4")
-      bench.engine.post(.fetch(try #require(bench.content(other))))
+      bench.system.fetch([try bench.opened("other.mp4")])
     case .copy:
       let other = try bench.opened("other.mp4")
       copy = SimulatedHandle(bench, other, size: size, process: 1)

@@ -4,7 +4,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// Thousands of random operations against a reference that knows every byte of every version.
@@ -197,7 +197,7 @@ import Testing
       case .restart: try restart(killed: false)
       case .kill: try restart(killed: true)
       case .reconnect: bench.system.reconnect()
-      case .fillDisk: bench.engine.keeper.storeFailed()
+      case .fillDisk: bench.refuseWrite()
       case .wait: bench.run(Double.random(in: 0...0.3, using: &random), step: 0.02)
       case .waitLong: bench.run(Double.random(in: 0...60, using: &random), step: 0.1)
       }
@@ -294,9 +294,8 @@ import Testing
     }
 
     private func clear(_ index: Int) -> Bool {
-      guard let inode = inode(index), let content = bench.content(inode) else { return false }
-      bench.engine.clear(content) {}
-      return true
+      guard let inode = inode(index) else { return false }
+      return bench.system.beginClearing(inode)
     }
 
     private func interrupt() -> Bool {

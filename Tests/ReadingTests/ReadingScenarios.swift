@@ -3,7 +3,7 @@ import Fetching
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 
 /// Scripts of what a kernel asks and what an origin answers, in simulated time.
 @Suite struct ReadingScenarios {

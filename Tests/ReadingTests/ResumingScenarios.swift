@@ -4,7 +4,7 @@ import Manifest
 import Storing
 import Testing
 
-@testable import Reading
+import Reading
 
 /// Many unfinished files that are to be gone on with, behind an origin that does not answer.
 @Suite struct ResumingScenarios {
@@ -34,16 +34,14 @@ import Testing
     return bench
   }
 
-  private func inMemory(_ bench: Bench) -> Int { bench.engine.table.withLock { $0.current.count } }
-
   /// Lets time go by; the most files that were in memory at once, and all that ever were.
   private func watch(_ bench: Bench, _ seconds: Double) -> (most: Int, seen: Set<ResourceKey>) {
     var most = 0
     var seen: Set<ResourceKey> = []
     for _ in 0..<Int(seconds) {
       bench.run(1, step: 0.25)
-      most = max(most, inMemory(bench))
-      bench.engine.table.withLock { seen.formUnion($0.current.keys) }
+      most = max(most, bench.inMemory.count)
+      seen.formUnion(bench.inMemory)
     }
     return (most, seen)
   }
@@ -53,12 +51,12 @@ import Testing
     let count = 400
     let bench = try begun(count, failure: FakeResource.reset)
     let (most, seen) = watch(bench, 240)
-    #expect(most > Engine.resumed && most <= Engine.mostUnfinished, "\(most) in memory")
+    #expect(most > RoomLimits.resumedAtOnce && most <= RoomLimits.mostUnfinished, "\(most) in memory")
     #expect(seen.count == count, "\(seen.count) of \(count) had a turn")
     for number in 1...count { bench.service.resources[Self.url(number)]?.failure = nil }
-    let isDone = bench.run(until: 3600, step: 0.25) { self.inMemory(bench) == 0 && self.left(bench) == 0 }
+    let isDone = bench.run(until: 3600, step: 0.25) { bench.inMemory.isEmpty && self.left(bench) == 0 }
     #expect(isDone, "\(left(bench)) of \(count) are still not there")
-    #expect(bench.run(until: 600, step: 0.25) { !bench.engine.resuming.goesOn }, "the list is looked at for ever")
+    #expect(bench.run(until: 600, step: 0.25) { !bench.isResuming }, "the list is looked at for ever")
   }
 
   /// How many are not complete.
@@ -73,7 +71,7 @@ import Testing
     for number in 311...count { bench.service.resources[Self.url(number)]?.failure = nil }
     let isDone = bench.run(until: 1200, step: 0.25) { (311...count).allSatisfy { bench.isComplete("\($0).mp4") } }
     #expect(isDone)
-    #expect(inMemory(bench) <= Engine.mostUnfinished)
+    #expect(bench.inMemory.count <= RoomLimits.mostUnfinished)
   }
 
   @Test("What is open or was asked for by name is not put away for others")
@@ -87,7 +85,7 @@ import Testing
     bench.system.fetch(wanted)
     for _ in 0..<200 {
       bench.run(1, step: 0.25)
-      #expect((wanted + [open]).allSatisfy { bench.content($0) != nil })
+      #expect((wanted + [open]).allSatisfy { bench.isInMemory($0) })
     }
   }
 }

@@ -1,7 +1,7 @@
 import Base
 import Glibc
 
-@testable import Reading
+import Reading
 
 /// A file handle as the kernel keeps one: a page cache, and read-ahead that asks for more than the program reads.
 ///

@@ -2,7 +2,7 @@ import Base
 import Glibc
 import Testing
 
-@testable import Reading
+import Reading
 
 /// Readers that take a little here and there, each step a little on.
 @Suite struct StepScenarios {

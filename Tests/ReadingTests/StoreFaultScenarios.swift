@@ -5,7 +5,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// A disk that loses what was written to it, and files that cannot be written to.
@@ -20,23 +20,20 @@ import Testing
 
   /// From here on the disk loses what is written to a file, and a sync of it fails: fdatasync(2) of a device is
   /// invalid, and what is read from this one are zeros.
-  private func lose(_ content: Content) throws -> ServedFile {
-    let file = try #require(content.guarded.withLock { $0.file })
-    try replace(file.number, by: "/dev/zero", O_RDWR)
+  private func loseDisk(_ bench: Bench, _ inode: Inode) throws -> StoredFile {
+    let file = try #require(bench.storedFile(inode))
+    try replace(file.descriptor, by: "/dev/zero", O_RDWR)
     return file
   }
 
-  func stored(_ content: Content) -> ByteRangeSet { content.guarded.withLock { $0.state.stored } }
-
   /// A file whose first 100 kB, and what came with them, are synced.
-  private func synced(_ bench: Bench) throws -> (inode: Inode, content: Content, stored: ByteRangeSet) {
+  private func synced(_ bench: Bench) throws -> (inode: Inode, stored: ByteRangeSet) {
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
-    bench.run(Keeper.syncSeconds + 3, step: 0.05)
-    let content = try #require(bench.content(inode))
-    let (unsynced, stored) = content.guarded.withLock { ($0.unsynced, $0.state.stored) }
-    try #require(unsynced == 0 && stored.count >= 100_000)
-    return (inode, content, stored)
+    bench.run(RoomLimits.syncSeconds + 3, step: 0.05)
+    let stored = try bench.stored(inode)
+    try #require(bench.isSynced(inode) && stored.count >= 100_000)
+    return (inode, stored)
   }
 
   @Test("A sync fails while the rest is fetched: what was synced stays, the rest is a hole again and then right")
@@ -54,46 +51,42 @@ import Testing
 
   /// By itself: what it holds keeps the store open.
   private func loseInMidFile(_ bench: Bench) throws {
-    let (inode, content, before) = try synced(bench)
+    let (inode, before) = try synced(bench)
     bench.system.fetch([inode])
     bench.run(1)
-    let file = try lose(content)
+    let file = try loseDisk(bench, inode)
     #expect(bench.run(until: 60, step: 0.05) { file.isDistrusted })
-    let after = stored(content)
+    let after = try bench.stored(inode)
     bench.move(0.01)
     // Zeros that were read between the loss and the sync.
     let forgotten = try #require(bench.port.forgotten[inode])
     #expect(forgotten.start <= after.runEnd(from: 0) + 1 && forgotten.end > 3_000_000, "\(forgotten)")
     #expect(after.count <= before.count && before.intersection(after) == after, "\(after) of \(before)")
     #expect(after.count >= before.count - 128 << 10)
-    let id = try #require(content.guarded.withLock { $0.generation?.id })
-    #expect(try bench.store.catalog.generation(id)?.stored == after)
+    #expect(try bench.generation("a.mp4").stored == after)
     for offset: Int64 in [0, 100_000, 1_000_000, 3_000_000] {
       bench.expectBytes(inode, offset, 50_000, of: "a.mp4")
     }
-    #expect(content.guarded.withLock { $0.file } !== file)
+    #expect(try #require(bench.storedFile(inode)) != file)
     // Storing goes on, and the next sync is believed.
-    bench.run(Keeper.refusedSeconds + Keeper.syncSeconds + 10, step: 0.05)
-    let synced = content.guarded.withLock { $0.synced }
-    #expect(synced.count > before.count)
+    bench.run(RoomLimits.refusedSeconds + RoomLimits.syncSeconds + 10, step: 0.05)
+    #expect(try bench.synced(inode).count > before.count)
   }
 
   @Test("A sync fails while the file waits for the finisher, which is busy: it is not placed with what was lost")
   func syncBeforeFinisher() throws {
     let size = 3 * Self.megabyte
     let bench = try Bench(FakeResource(name: "a.mp4", size: size))
-    let (inode, content, _) = try synced(bench)
-    let file = try #require(content.guarded.withLock { $0.file })
+    let (inode, _) = try synced(bench)
     bench.system.fetch([inode])
-    for _ in 0..<2000 where content.guarded.withLock({ $0.phase }) != .completing { bench.move(0.01, finishing: false) }
-    #expect(content.guarded.withLock { $0.phase } == .completing)
+    for _ in 0..<2000 where !bench.isCompleting(inode) { bench.move(0.01, finishing: false) }
+    #expect(bench.isCompleting(inode))
     // A sync that the keeper began before the last byte came ends now.
-    file.distrust()
-    bench.engine.distrust(content, file, .io)
-    let left = stored(content)
+    try bench.failSync(inode)
+    let left = try bench.stored(inode)
     #expect(left.count < size)
-    _ = bench.engine.finisher.turn()
-    #expect(stored(content) == left)
+    _ = bench.system.turnFinisher()
+    #expect(try bench.stored(inode) == left)
     #expect(!bench.isComplete("a.mp4"))
     #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })
     bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
@@ -103,8 +96,8 @@ import Testing
   func syncOfFinisher() throws {
     let size = 3 * Self.megabyte
     let bench = try Bench(FakeResource(name: "a.mp4", size: size))
-    let (inode, content, before) = try synced(bench)
-    let file = try lose(content)
+    let (inode, before) = try synced(bench)
+    let file = try loseDisk(bench, inode)
     bench.system.fetch([inode])
     #expect(bench.run(until: 30) { file.isDistrusted })
     #expect(!bench.isComplete("a.mp4"))
@@ -121,8 +114,8 @@ import Testing
     let digest = try Digester.digest(of: Pattern.bytes(name: "a.mp4", offset: 0, count: Int(size)))
     let bench = try Bench(
       FakeResource(name: "a.mp4", size: size), checksum: Checksum(algorithm: .sha256, digest: digest))
-    let (inode, content, _) = try synced(bench)
-    let file = try lose(content)
+    let (inode, _) = try synced(bench)
+    let file = try loseDisk(bench, inode)
     bench.system.fetch([inode])
     #expect(bench.run(until: 30) { file.isDistrusted })
     #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })
@@ -136,11 +129,10 @@ import Testing
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 1000, of: "a.mp4")
     bench.system.fetch([inode])
-    let content = try #require(bench.content(inode))
+    var lost: StoredFile?
     for _ in 0..<12_000 {
-      if let file = content.guarded.withLock({ $0.file }), !file.isDistrusted, lost.withLock({ $0 !== file }) {
-        lost.withLock { $0 = file }
-        _ = try lose(content)
+      if let file = bench.storedFile(inode), !file.isDistrusted, lost != file {
+        lost = try loseDisk(bench, inode)
       }
       bench.run(0.05, step: 0.05)
     }
@@ -148,7 +140,6 @@ import Testing
     // Ten minutes; with pauses of 10, 20, 40, … seconds there are six or seven attempts.
     #expect(bench.service.sent <= 9 * size, "\(bench.service.sent) bytes")
   }
-  private let lost = Lock<ServedFile?>(nil)
 
   @Test("A file whose syncs always fail beside one whose syncs succeed: its pauses grow, the other has none")
   func syncsThatAlwaysFailBesideGoodOnes() throws {
@@ -161,76 +152,74 @@ import Testing
     let inodes = [try bench.opened("a.mp4"), try bench.opened("b.mp4")]
     bench.expectBytes(inodes[0], 0, 1000, of: "a.mp4")
     bench.system.fetch(inodes)
-    let content = try #require(bench.content(inodes[0]))
     var longestPause = 0.0
+    var lost: StoredFile?
     for _ in 0..<12_000 {
-      if let file = content.guarded.withLock({ $0.file }), !file.isDistrusted, lost.withLock({ $0 !== file }) {
-        lost.withLock { $0 = file }
-        _ = try lose(content)
+      if let file = bench.storedFile(inodes[0]), !file.isDistrusted, lost != file {
+        lost = try loseDisk(bench, inodes[0])
       }
       bench.run(0.05, step: 0.05)
-      #expect(bench.engine.keeper.room == (false, false), "one file's syncs say nothing of the others")
-      longestPause = max(longestPause, bench.engine.keeper.pause(of: content.key)?.seconds(since: bench.now) ?? 0)
+      #expect(bench.hasRoom, "one file's syncs say nothing of the others")
+      longestPause = max(longestPause, bench.pause(of: inodes[0]))
     }
     #expect(!bench.isComplete("a.mp4"))
-    let others = stored(try #require(bench.content(inodes[1]))).count
+    let others = try bench.stored(inodes[1]).count
     #expect(others > 100_000_000, "\(others) bytes in ten minutes at 200 kB/s")
     #expect(bench.service.sent - others <= 9 * size, "\(bench.service.sent - others) bytes")
     #expect(longestPause > 100)
-    #expect(try #require(bench.content(inodes[1])).guarded.withLock { !$0.synced.isEmpty })
+    #expect(try !bench.synced(inodes[1]).isEmpty)
   }
 
   @Test("A file that its reader closed during its pause is not stored sooner for being opened again")
   func pausesOutlastHandles() throws {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
-    let (inode, content, _) = try synced(bench)
-    _ = bench.engine.keeper.syncFailed(content.key)
+    let (inode, _) = try synced(bench)
+    try bench.pauseStoring(of: inode)
     bench.system.release(inode)
-    #expect(bench.run(until: 9) { bench.engine.sources.isEmpty })
+    #expect(bench.run(until: 9) { bench.isEmpty })
     _ = try bench.opened("a.mp4")
     bench.move(0.01)
-    let source = try #require(bench.engine.sources[content.key])
-    #expect(bench.engine.isUnstored(source))
-    bench.run(Keeper.refusedSeconds, step: 0.05)
-    #expect(!bench.engine.isUnstored(source))
+    #expect(bench.isStoring(inode) == false)
+    bench.run(RoomLimits.refusedSeconds, step: 0.05)
+    #expect(bench.isStoring(inode) == true)
   }
 
   /// A whole file that waits for the finisher, which is at another's checksum.
-  private func wait(_ bench: Bench, _ inode: Inode, _ content: Content, _ seconds: Double) {
+  private func wait(_ bench: Bench, _ inode: Inode, _ seconds: Double) {
     bench.system.fetch([inode])
-    for _ in 0..<3000 where content.guarded.withLock({ $0.phase }) != .completing { bench.move(0.01, finishing: false) }
+    for _ in 0..<3000 where !bench.isCompleting(inode) { bench.move(0.01, finishing: false) }
     for _ in 0..<Int(seconds / 0.05) { bench.move(0.05, finishing: false) }
   }
 
   @Test("A whole file that waits for the finisher is synced as any other; the one in its hands is not")
   func syncsBehindALongChecksum() throws {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 2 * Self.megabyte))
-    let (inode, content, _) = try synced(bench)
-    content.guarded.withLock { $0.isFinishing = true }
-    wait(bench, inode, content, Keeper.syncSeconds + 5)
-    #expect(content.guarded.withLock { $0.phase == .completing && $0.unsynced > 0 })
-    content.guarded.withLock { $0.isFinishing = false }
-    wait(bench, inode, content, 5)
-    #expect(content.guarded.withLock { $0.phase == .completing && $0.unsynced == 0 && $0.synced == $0.state.stored })
+    let (inode, _) = try synced(bench)
+    try bench.giveToFinisher(inode, true)
+    wait(bench, inode, RoomLimits.syncSeconds + 5)
+    #expect(bench.isCompleting(inode) && !bench.isSynced(inode))
+    try bench.giveToFinisher(inode, false)
+    wait(bench, inode, 5)
+    #expect(bench.isCompleting(inode) && bench.isSynced(inode))
     #expect(bench.run(until: 5) { bench.isComplete("a.mp4") })
-    #expect(content.guarded.withLock { !$0.isFinishing })
+    #expect(bench.isInMemory(inode) && !bench.isInFinishersHands(inode))
   }
 
   @Test("What the disk loses of a file that waits for the finisher is never placed")
   func lossBehindALongChecksum() throws {
     let size = 2 * Self.megabyte
     let bench = try Bench(FakeResource(name: "a.mp4", size: size))
-    let (inode, content, _) = try synced(bench)
-    let file = try lose(content)
-    wait(bench, inode, content, Keeper.syncSeconds + 5)
-    #expect(file.isDistrusted && content.guarded.withLock { $0.phase == .partial })
+    let (inode, _) = try synced(bench)
+    let file = try loseDisk(bench, inode)
+    wait(bench, inode, RoomLimits.syncSeconds + 5)
+    #expect(file.isDistrusted && bench.isPartial(inode))
     bench.move(0.01)
     #expect(access(bench.folder + "/library/a.mp4", F_OK) != 0)
     #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })
     bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
-    let placed = try ServedFile(copy: FileDescriptor.open(bench.folder + "/library/a.mp4", O_RDONLY))
+    let placed = try FileDescriptor.open(bench.folder + "/library/a.mp4", O_RDONLY)
     var bytes = [UInt8](repeating: 0, count: Int(size))
-    #expect(bytes.withUnsafeMutableBytes { placed.fill($0, at: 0) })
+    #expect(try bytes.withUnsafeMutableBytes { try placed.read(at: 0, into: $0) } == bytes.count)
     #expect(Pattern.check(bytes, name: "a.mp4", offset: 0) == nil)
   }
 
@@ -245,25 +234,25 @@ import Testing
   func lossThatCannotBeTold() throws {
     let size = 4 * Self.megabyte
     let bench = try Bench(FakeResource(name: "a.mp4", size: size))
-    let (inode, content, _) = try synced(bench)
-    let id = try #require(content.guarded.withLock { $0.generation?.id })
+    let (inode, _) = try synced(bench)
+    let id = try bench.generation("a.mp4").id
     let partial = bench.folder + "/store/partial/\(id)"
-    let file = try lose(content)
+    _ = try loseDisk(bench, inode)
     try refuseCommits(bench, true)
-    bench.engine.distrust(content, file, .io)
+    try bench.failSync(inode)
     #expect(access(partial, F_OK) != 0, "a kill would now leave what is claimed and lost")
     bench.expectBytes(inode, 0, 50_000, of: "a.mp4")
     bench.system.fetch([inode])
-    bench.run(3 * Keeper.refusedSeconds, step: 0.05)
+    bench.run(3 * RoomLimits.refusedSeconds, step: 0.05)
     bench.expectBytes(inode, 1_000_000, 50_000, of: "a.mp4")
-    #expect(access(partial, F_OK) != 0 && stored(content).isEmpty)
-    #expect(content.guarded.withLock { $0.isOverclaimed && $0.isCommitting })
+    #expect(try access(partial, F_OK) != 0 && bench.stored(inode).isEmpty)
+    #expect(bench.isOverclaimed(inode))
     // Changes one by one, as behind one that is refused for good: what was not committed is not settled.
     let claim = CatalogChange.extents(generation: id, stored: ByteRangeSet(), synced: ByteRangeSet())
-    bench.engine.keeper.commitSingly([], [.init(content: content, change: claim)], durably: false)
-    #expect(content.guarded.withLock { $0.isOverclaimed && $0.isCommitting })
+    try bench.commitAlone(inode, claim)
+    #expect(bench.isOverclaimed(inode))
     try refuseCommits(bench, false)
-    #expect(bench.run(until: 5) { content.guarded.withLock { !$0.isOverclaimed && !$0.isCommitting } })
+    #expect(bench.run(until: 5) { bench.isTold(inode) })
     #expect(try bench.store.catalog.generation(id)?.stored == ByteRangeSet())
     #expect(bench.run(until: 60, step: 0.02) { bench.isComplete("a.mp4") })
     bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
@@ -274,16 +263,13 @@ import Testing
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 1000, of: "a.mp4")
-    let content = try #require(bench.content(inode))
-    let source = try #require(bench.engine.sources[content.key])
-    let old = try lose(content)
-    bench.engine.distrust(content, old, .io)
+    let old = try loseDisk(bench, inode)
+    try bench.failSync(inode)
     let range = ByteRange(10 * Self.megabyte, 11 * Self.megabyte)
     let bytes = [UInt8](repeating: 0, count: Int(range.count))
-    #expect(bytes.withUnsafeBytes { !bench.engine.stored($0, at: range.start, in: old, source) })
-    #expect(!stored(content).contains(range))
-    var byte: UInt8 = 0
-    #expect(withUnsafeMutableBytes(of: &byte) { !old.fill($0, at: 0) }, "read from a file that is not to be trusted")
+    #expect(try !bench.write(bytes, at: range.start, to: old, of: inode))
+    #expect(try !bench.stored(inode).contains(range))
+    #expect(!old.isReadable(at: 0), "read from a file that is not to be trusted")
   }
 
   @Test("A read that was about to be answered when its bytes were lost waits for them again")
@@ -291,10 +277,9 @@ import Testing
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 1000, of: "a.mp4")
-    let content = try #require(bench.content(inode))
     let range = ByteRange(10 * Self.megabyte, 10 * Self.megabyte + 4096)
     let ticket = Ticket(rawValue: 1 << 40)
-    bench.engine.answer(ParkedRead(ticket: ticket, range: range, since: bench.now, process: 0), content)
+    try bench.answerParked(ticket, range, of: inode)
     guard case .data(let bytes)? = bench.answer(ticket) else {
       Issue.record("it was answered with \(String(describing: bench.port.reply(to: ticket)))")
       return
@@ -306,12 +291,12 @@ import Testing
   func readsRightBehindAFailedSync(_ isSynced: Bool) throws {
     let size = 2 * Self.megabyte
     let bench = try Bench(FakeResource(name: "a.mp4", size: size))
-    let (inode, content, before) = try synced(bench)
-    let file = try lose(content)
+    let (inode, before) = try synced(bench)
+    let file = try loseDisk(bench, inode)
     bench.system.fetch([inode])
-    for _ in 0..<3000 where content.guarded.withLock({ $0.phase }) != .completing { bench.move(0.01, finishing: false) }
-    #expect(bench.engine.finisher.turn())
-    #expect(content.guarded.withLock { $0.file } === file, "the keeper has had no turn")
+    for _ in 0..<3000 where !bench.isCompleting(inode) { bench.move(0.01, finishing: false) }
+    #expect(bench.system.turnFinisher())
+    #expect(bench.storedFile(inode) == file, "the keeper has had no turn")
     let offset = isSynced ? 0 : before.runEnd(from: 0) + 100_000
     let ticket = bench.read(inode, offset, 10_000)
     #expect(bench.port.reply(to: ticket) == nil)
@@ -333,7 +318,7 @@ import Testing
     var expected = ByteRangeSet(ByteRange(0, 3 * block))
     expected.insert(ByteRange(5 * block, 7 * block))
     expected.insert(ByteRange(20 * block, 21 * block))
-    #expect(Engine.onDisk(stored, synced: synced) == expected)
+    #expect(RoomLimits.believed(stored, synced: synced) == expected)
   }
 }
 

@@ -5,7 +5,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// The reading room with all its threads: what the thread sanitizer looks at (`make tsan`). Whatever the order, bytes
@@ -59,13 +59,11 @@ import Testing
       if index == 3 { resource.breaksAfter = 200_000 }
       resources[entry.urls[0]] = resource
     }
-    let bench = try Bench(entries, resources, clock: .system)
+    let bench = try Bench(entries, resources, hasThreads: true)
     let system = try #require(bench.system)
     let port = bench.port
     let service = bench.service
     let turning = Turning()
-    system.engine.keeper.start()
-    system.engine.finisher.start()
     turning.start(service)
     defer {
       turning.stop()
@@ -159,9 +157,7 @@ import Testing
           switch Int.random(in: 0..<5, using: &random) {
           case 0: turning.perform { service.resources["http://origin/" + name]?.change() }
           case 1:
-            if let inode = inode(name), let content = system.engine.table.withLock({ $0.contents[inode] }) {
-              system.engine.clear(content) {}
-            }
+            if let inode = inode(name) { _ = system.beginClearing(inode) }
           case 2: if let inode = inode(name) { system.fetch([inode]) }
           case 3: system.reconnect()
           default:

@@ -3,7 +3,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// One file that cannot be written to: its error is its own.
@@ -15,14 +15,12 @@ extension StoreFaultScenarios {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 1000, of: "a.mp4")
-    let content = try #require(bench.content(inode))
-    let source = try #require(bench.engine.sources[content.key])
-    bench.engine.cannotStore(source, Errno(rawValue: error))
-    let before = stored(content).count
+    try bench.refuseWrite(of: inode, Errno(rawValue: error))
+    let before = try bench.stored(inode).count
     bench.expectBytes(inode, 10 * Self.megabyte, 100_000, of: "a.mp4")
-    #expect(stored(content).count == before, "stored without a pause")
-    #expect(bench.engine.keeper.room == (false, false))
-    source.continues = true
+    #expect(try bench.stored(inode).count == before, "stored without a pause")
+    #expect(bench.hasRoom)
+    try bench.goOn(inode)
     #expect(bench.run(until: 60, step: 0.02) { bench.isComplete("a.mp4") })
   }
 
@@ -40,24 +38,23 @@ extension StoreFaultScenarios {
     let bench = try twoFiles()
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 1000, of: "a.mp4")
-    let content = try #require(bench.content(inode))
-    let before = stored(content).count
-    let file = try #require(content.guarded.withLock { $0.file })
-    let kept = dup(file.number)
+    let before = try bench.stored(inode).count
+    let file = try #require(bench.storedFile(inode))
+    let kept = dup(file.descriptor)
     defer { close(kept) }
-    try replace(file.number, by: bench.folder + "/store/partial/\(try #require(file.partial).id)", O_RDONLY)
+    try replace(file.descriptor, by: bench.folder + "/store/partial/\(bench.generation("a.mp4").id)", O_RDONLY)
     bench.system.fetch([inode])
     for offset in stride(from: Int64(0), to: 4 * Self.megabyte, by: 262_144) {
       bench.expectBytes(inode, offset, 65536, of: "a.mp4")
     }
-    #expect(stored(content).count == before)
-    #expect(bench.engine.keeper.room == (false, false), "one file's error is not the disk's")
+    #expect(try bench.stored(inode).count == before)
+    #expect(bench.hasRoom, "one file's error is not the disk's")
     let other = try bench.opened("b.mp4")
     bench.system.fetch([other])
     #expect(bench.run(until: 30) { bench.isComplete("b.mp4") })
     #expect(!bench.isComplete("a.mp4"))
     // Well again, and opened again.
-    try #require(dup2(kept, file.number) == file.number)
+    try #require(dup2(kept, file.descriptor) == file.descriptor)
     _ = try bench.opened("a.mp4")
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
     bench.expectBytes(inode, 0, Int(4 * Self.megabyte), of: "a.mp4")
@@ -78,7 +75,7 @@ extension StoreFaultScenarios {
     for offset in stride(from: Int64(0), to: 4 * Self.megabyte, by: 262_144) {
       bench.expectBytes(inode, offset, 65536, of: "a.mp4")
     }
-    #expect(bench.engine.keeper.room == (false, false))
+    #expect(bench.hasRoom)
     try #require(unlink(folder) == 0 && rename(folder + ".away", folder) == 0)
     _ = try bench.opened("a.mp4")
     bench.system.fetch([inode])

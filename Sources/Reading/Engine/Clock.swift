@@ -1,13 +1,20 @@
 import Base
+import Glibc
 
-/// Where the reading room has the time from: the machine's clock, or one that a test moves.
+/// Where the reading room has the time from: the machine's clocks, or one that a test moves.
 struct Clock: Sendable {
   /// The machine's.
-  static let system = Clock { Instant.now }
+  static let system = Clock({ Instant.now }, date: { Int64(time(nil)) })
 
   private let read: @Sendable () -> Instant
+  private let readDate: @Sendable () -> Int64
 
-  init(_ read: @escaping @Sendable () -> Instant) { self.read = read }
+  init(_ read: @escaping @Sendable () -> Instant, date: @escaping @Sendable () -> Int64) {
+    self.read = read
+    readDate = date
+  }
 
   var now: Instant { read() }
+  /// Seconds since 1970.
+  var date: Int64 { readDate() }
 }

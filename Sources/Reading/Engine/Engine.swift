@@ -98,7 +98,7 @@ final class Engine: @unchecked Sendable {
     self.store = store
     self.options = options
     self.clock = clock
-    mountedAt = Int64(time(nil))
+    mountedAt = clock.date
     firstIDOfMount = try store.catalog.nextID()
     allowance = RateAllowance(limit: options.rateLimit)
     patience = StatPatience(timeout: options.timeout)

@@ -247,7 +247,7 @@ public final class MediaFileSystem: Sendable {
     // A complete file is nothing to plan for, but must be put away, too; while it still counts as open it cannot be.
     if isLast, isComplete { engine.post(.touched(content)) }
     uncount(content)
-    if isLast, let generation { engine.keeper.record(.used(generation: generation, at: Int64(time(nil)))) }
+    if isLast, let generation { engine.keeper.record(.used(generation: generation, at: engine.clock.date)) }
   }
 
   /// An open less; with the last of them a superseded generation goes.

@@ -1,0 +1,294 @@
+import Base
+import Fetching
+import Manifest
+import Storing
+import Testing
+
+@testable import Reading
+
+// The only file of the scenarios that reaches into the reading room: all others import it as any room above does, so
+// that whoever rebuilds the engine has this one file to rewrite. Its verbs say what the room does, not how.
+
+/// The figures that bound the room.
+enum RoomLimits {
+  static let syncSeconds = Keeper.syncSeconds
+  static let refusedSeconds = Keeper.refusedSeconds
+  static let keptOfOneFile = MemoryWindow.most
+  static let keptInAll = MemoryWindow.mostInAll
+  static let resumedAtOnce = Engine.resumed
+  static let mostUnfinished = Engine.mostUnfinished
+  static let streamsOfHTTP2 = HostState.streamLimit
+  /// What opening and first reading a file may fetch of it.
+  static let firstTouch = Planner.headLength + Planner.lookAhead + Planner.tailLength
+
+  /// What is believed of `stored` when a sync fails, and `synced` was synced before.
+  static func believed(_ stored: ByteRangeSet, synced: ByteRangeSet) -> ByteRangeSet {
+    Engine.onDisk(stored, synced: synced)
+  }
+}
+
+/// The room's threads in the hand of a test.
+extension MediaFileSystem {
+  /// A room without threads of its own, in the simulated `time`.
+  static func simulated(
+    _ store: StoreAccess, _ options: ReadingOptions, _ service: FakeService, time: Lock<Instant>
+  ) throws(StoreError) -> MediaFileSystem {
+    let clock = Clock({ time.withLock { $0 } }, date: { time.withLock { Int64($0.nanoseconds / 1_000_000_000) } })
+    let system = try MediaFileSystem(store: store, options: options, clock: clock)
+    system.engine.jitter = { 0.5 }
+    system.engine.connect(service: service)
+    return system
+  }
+
+  /// One turn of the keeper.
+  func turnKeeper() { _ = engine.keeper.turn() }
+
+  /// The finisher takes the next file; false when there is none.
+  func turnFinisher() -> Bool { engine.finisher.turn() }
+
+  /// The finisher is told to end.
+  func stopFinisher() { engine.finisher.stop() }
+
+  /// Ends a room without threads. The service must have stopped. Killed, it commits nothing.
+  func endSimulated(killed: Bool) {
+    if !killed {
+      engine.finisher.stop()
+      engine.keeper.stop()
+      turnKeeper()
+    }
+    engine.abandon()
+  }
+
+  /// Begins to take away what is stored of a file that is in memory; `then` follows on the keeper's thread. False when
+  /// it is not in memory.
+  func beginClearing(_ inode: Inode, then: @escaping @Sendable () -> Void = {}) -> Bool {
+    guard let content = engine.table.withLock({ $0.contents[inode] }) else { return false }
+    engine.clear(content, then: then)
+    return true
+  }
+}
+
+/// The file that the bytes of a resource are written to and read from.
+struct StoredFile: Equatable {
+  fileprivate let file: ServedFile
+  /// Its descriptor.
+  var descriptor: Int32 { file.number }
+  /// Whether the room has found out that the disk lost bytes of it.
+  var isDistrusted: Bool { file.isDistrusted }
+  /// Whether a read from it at `offset` gives bytes that may be believed.
+  func isReadable(at offset: Int64) -> Bool {
+    var byte: UInt8 = 0
+    return withUnsafeMutableBytes(of: &byte) { file.fill($0, at: offset) }
+  }
+  static func == (left: Self, right: Self) -> Bool { left.file === right.file }
+}
+
+/// What a thread holds of a file while the room puts it away.
+struct HeldFile {
+  fileprivate let content: Content
+  /// A read by who holds it; nil when that is told to look the file up again.
+  func read(_ offset: Int64, _ count: Int, ticket: Ticket, now: Instant) -> Answer<Int>? {
+    var buffer = [UInt8](repeating: 0, count: count)
+    return buffer.withUnsafeMutableBytes { content.read(at: offset, into: $0, ticket: ticket, process: 0, now: now) }
+  }
+}
+
+/// What the room thinks of an origin.
+struct OriginView {
+  /// The most transfers at once, and how many of them the origin's refusals have left.
+  var most: Int
+  var limit: Int
+  /// Whether it does not answer, and whether that is more than a hiccup.
+  var isAway: Bool
+  var isAwayForLong: Bool
+}
+
+// MARK: - What can be seen
+
+extension Bench {
+  private func content(_ inode: Inode) -> Content? { system.engine.table.withLock { $0.contents[inode] } }
+
+  private func known(_ inode: Inode, _ location: SourceLocation) throws -> Content {
+    try #require(content(inode), "inode \(inode) is not in memory", sourceLocation: location)
+  }
+
+  private func look(_ inode: Inode, _ isSo: (inout Content.Guarded) -> Bool) -> Bool {
+    content(inode)?.guarded.withLock(isSo) ?? false
+  }
+
+  /// Whether a file is in memory.
+  func isInMemory(_ inode: Inode) -> Bool { content(inode) != nil }
+  /// The resources in memory.
+  var inMemory: Set<ResourceKey> { system.engine.table.withLock { Set($0.current.keys) } }
+  /// Whether nothing is in memory: no file, no resource, nothing that is being fetched.
+  var isEmpty: Bool {
+    system.engine.table.withLock { $0.contents.isEmpty && $0.current.isEmpty } && system.engine.sources.isEmpty
+  }
+  /// Whether two inodes, both in memory, show the same bytes of one resource.
+  func isOneFile(_ first: Inode, _ second: Inode) -> Bool {
+    content(first).map { $0 === content(second) } ?? false
+  }
+  /// Whether the list of unfinished files is still gone through.
+  var isResuming: Bool { system.engine.resuming.goesOn }
+
+  /// The generation that a file in memory shows, by its id in the catalog.
+  func generationInMemory(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> Int64 {
+    try #require(known(inode, sourceLocation).guarded.withLock { $0.generation?.id }, sourceLocation: sourceLocation)
+  }
+
+  /// Whether all of a file is stored and it waits for the finisher, or is in its hands.
+  func isCompleting(_ inode: Inode) -> Bool { look(inode) { $0.phase == .completing } }
+  /// Whether a file is open for storing.
+  func isPartial(_ inode: Inode) -> Bool { look(inode) { $0.phase == .partial } }
+  /// Whether the finisher has a file in its hands.
+  func isInFinishersHands(_ inode: Inode) -> Bool { look(inode) { $0.isFinishing } }
+  /// Whether the bytes of a file are being taken away.
+  func isBeingCleared(_ inode: Inode) -> Bool { look(inode) { $0.isFrozen } }
+  /// Whether a clearing waits for the finisher.
+  func isClearingPostponed(_ inode: Inode) -> Bool {
+    content(inode).flatMap { system.engine.sources[$0.key] }.map { !$0.postponed.isEmpty } ?? false
+  }
+
+  /// What is known to be on disk of a file.
+  func synced(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> ByteRangeSet {
+    try known(inode, sourceLocation).guarded.withLock { $0.synced }
+  }
+  /// Whether all that is stored of a file is on disk.
+  func isSynced(_ inode: Inode) -> Bool { look(inode) { $0.unsynced == 0 && $0.synced == $0.state.stored } }
+  /// Whether the catalog claims more of a file than is stored, and is still to be told.
+  func isOverclaimed(_ inode: Inode) -> Bool { look(inode) { $0.isOverclaimed && $0.isCommitting } }
+  /// Whether the catalog was told of all that is lost and of all that was on its way to it.
+  func isTold(_ inode: Inode) -> Bool { look(inode) { !$0.isOverclaimed && !$0.isCommitting } }
+  /// What is kept of a file in memory, as it cannot be stored.
+  func kept(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> ByteRangeSet {
+    try known(inode, sourceLocation).guarded.withLock { $0.state.memory.ranges }
+  }
+  /// How many bytes are kept in memory of all files.
+  var keptInAll: Int64 {
+    system.engine.sources.values.reduce(0) { sum, source in
+      sum + source.content.guarded.withLock { $0.state.memory.count }
+    }
+  }
+  /// How many handles a file in memory has; nil when it is not there.
+  func opens(_ inode: Inode) -> Int? { content(inode)?.guarded.withLock { $0.state.opens } }
+  /// The file that is read and written for an inode.
+  func storedFile(_ inode: Inode) -> StoredFile? {
+    content(inode)?.guarded.withLock { $0.file }.map { StoredFile(file: $0) }
+  }
+
+  /// Whether the store takes what readers want, and what is fetched ahead.
+  var hasRoom: Bool { system.engine.keeper.room == (false, false) }
+  /// For how many more seconds nothing is stored of a file because its syncs fail; 0 when it may be.
+  func pause(of inode: Inode) -> Double {
+    guard let key = content(inode)?.key else { return 0 }
+    return system.engine.keeper.pause(of: key)?.seconds(since: now) ?? 0
+  }
+  /// Whether what comes of a file is stored; nil when it is not being looked after.
+  func isStoring(_ inode: Inode) -> Bool? {
+    content(inode).flatMap { system.engine.sources[$0.key] }.map { !system.engine.isUnstored($0) }
+  }
+  /// What the room thinks of an origin, `http://host`; nil before the first request.
+  func origin(_ url: String) -> OriginView? {
+    system.engine.hosts[url].map {
+      OriginView(most: $0.most, limit: $0.limit, isAway: $0.isAway, isAwayForLong: $0.isAwayForLong)
+    }
+  }
+}
+
+// MARK: - What can happen
+
+extension Bench {
+  /// Begins to take away what is stored of a file; `then` follows when that is done.
+  func clear(
+    _ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation,
+    then: @escaping @Sendable () -> Void = {}
+  ) throws {
+    try #require(system.beginClearing(inode, then: then), sourceLocation: sourceLocation)
+  }
+
+  /// The disk refuses a write, as a full one does.
+  func refuseWrite() { system.engine.keeper.storeFailed() }
+
+  /// The file of one inode refuses a write.
+  func refuseWrite(of inode: Inode, _ error: Errno, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let source = try #require(
+      system.engine.sources[known(inode, sourceLocation).key], sourceLocation: sourceLocation)
+    system.engine.cannotStore(source, error)
+  }
+
+  /// A sync of a file, as the keeper makes it, ends with an error now.
+  func failSync(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let content = try known(inode, sourceLocation)
+    let file = try #require(content.guarded.withLock { $0.file }, sourceLocation: sourceLocation)
+    file.distrust()
+    system.engine.distrust(content, file, .io)
+  }
+
+  /// Nothing is stored of a file for a while, as after a sync that failed.
+  func pauseStoring(of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    _ = system.engine.keeper.syncFailed(try known(inode, sourceLocation).key)
+  }
+
+  /// The rest of a file is wanted, as after it was played; unlike ``MediaFileSystem/fetch(_:)`` this forgives nothing.
+  func goOn(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    try #require(system.engine.sources[known(inode, sourceLocation).key], sourceLocation: sourceLocation).continues =
+      true
+  }
+
+  /// Counts an open of a file that is about to fail, or its failure.
+  func countStaleOpen(_ inode: Inode, by count: Int, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    try known(inode, sourceLocation).guarded.withLock { $0.state.opens += count }
+  }
+
+  /// What a thread has in its hands of a file.
+  func hold(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> HeldFile {
+    HeldFile(content: try known(inode, sourceLocation))
+  }
+
+  /// The finisher has a file in its hands, or not any more.
+  func giveToFinisher(
+    _ inode: Inode, _ isInHands: Bool, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    try known(inode, sourceLocation).guarded.withLock { $0.isFinishing = isInHands }
+  }
+
+  /// Bytes that came are to count as stored, where they were written to `file`: whether they do.
+  func write(
+    _ bytes: [UInt8], at offset: Int64, to file: StoredFile, of inode: Inode,
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) throws -> Bool {
+    let source = try #require(
+      system.engine.sources[known(inode, sourceLocation).key], sourceLocation: sourceLocation)
+    return bytes.withUnsafeBytes { system.engine.stored($0, at: offset, in: file.file, source) }
+  }
+
+  /// A parked read is answered, as when its last byte has come.
+  func answerParked(
+    _ ticket: Ticket, _ range: ByteRange, of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    system.engine.answer(
+      ParkedRead(ticket: ticket, range: range, since: now, process: 0), try known(inode, sourceLocation))
+  }
+
+  /// Forgets what is kept of a file in memory, and keeps `pieces` instead. False when not all of that fits, or a read
+  /// is whole with it.
+  func keep(
+    _ pieces: [(offset: Int64, bytes: [UInt8])], of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws -> Bool {
+    let content = try known(inode, sourceLocation)
+    _ = content.guarded.withLock { $0.state.memory.takeAll() }
+    return pieces.allSatisfy { offset, bytes in
+      bytes.withUnsafeBytes { bytes in
+        content.guarded.withLock { $0.state.kept(bytes, at: offset, most: MemoryWindow.most) }
+      }?.isEmpty == true
+    }
+  }
+
+  /// The keeper commits what is stored of a file by itself, as beside a change that the catalog refuses.
+  func commitAlone(
+    _ inode: Inode, _ change: CatalogChange, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    system.engine.keeper.commitSingly(
+      [], [.init(content: try known(inode, sourceLocation), change: change)], durably: false)
+  }
+}
