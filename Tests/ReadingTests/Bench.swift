@@ -20,6 +20,7 @@ final class Bench {
   private(set) var store: StoreAccess!
   /// Whether the room has its threads and the machine's time, instead of this thread and the simulated one.
   private let hasThreads: Bool
+  private let trace: Trace?
   private var lastTicket: UInt = 0
   /// When each ticket was issued and, once it was, answered.
   private(set) var issued: [Ticket: Instant] = [:]
@@ -29,6 +30,8 @@ final class Bench {
     hasThreads: Bool = false
   ) throws {
     self.hasThreads = hasThreads
+    trace = hasThreads ? nil : try Trace(time: time)
+    service.trace = trace
     var template = Array("/tmp/mediafs-reading-XXXXXX".utf8CString)
     try #require(mkdtemp(&template) != nil)
     folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -68,7 +71,7 @@ final class Bench {
     _ = try catalog.importItems(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
       rest.popFirst().map { .entry($0) }
     }
-    port = FakePort()
+    port = FakePort(trace)
     if hasThreads {
       system = try MediaFileSystem(store: store, options: options)
       system.connect(port)
@@ -82,6 +85,7 @@ final class Bench {
 
   /// Ends the server: tidily, or as `kill -9` does (the catalog forgets nothing that was committed).
   func stop(killed: Bool = false) {
+    trace?.told(killed ? "kill" : "end")
     if killed {
       // What is still to be carried out refers to the engine, which would then never go.
       move(0)
@@ -141,16 +145,17 @@ final class Bench {
 
   func inode(_ name: String) throws -> Inode { try node(name).inode }
 
-  private func ticket() -> Ticket {
+  private func ticket(_ what: String) -> Ticket {
     lastTicket += 1
     let ticket = Ticket(rawValue: lastTicket)
     issued[ticket] = now
+    trace?.called(ticket, what)
     return ticket
   }
 
   @discardableResult
   func stat(_ inode: Inode, process: Int32 = 0) -> Ticket {
-    let ticket = ticket()
+    let ticket = ticket("stat \(inode)")
     switch system.attributes(of: inode, ticket: ticket, caller: Caller(process: process)) {
     case .now(let attributes): port.put(ticket, .attributes(attributes))
     case .failed(let error): port.put(ticket, .error(error))
@@ -161,7 +166,7 @@ final class Bench {
 
   @discardableResult
   func open(_ inode: Inode) -> Ticket {
-    let ticket = ticket()
+    let ticket = ticket("open \(inode)")
     switch system.open(inode, ticket: ticket, caller: Caller(process: 0)) {
     case .now(let mode): port.put(ticket, .opened(directIO: mode.directIO))
     case .failed(let error): port.put(ticket, .error(error))
@@ -172,7 +177,7 @@ final class Bench {
 
   @discardableResult
   func read(_ inode: Inode, _ offset: Int64, _ count: Int, process: Int32 = 0) -> Ticket {
-    let ticket = ticket()
+    let ticket = ticket("read \(inode) at \(offset), \(count) bytes")
     var bytes = [UInt8](repeating: 0xEE, count: count)
     let answer = bytes.withUnsafeMutableBytes {
       system.read(inode, at: offset, into: $0, ticket: ticket, caller: Caller(process: process))

@@ -115,9 +115,11 @@ final class FakeService: TransferService, @unchecked Sendable {
   private var ends: [(TransferID, TransferEnd)] = []
   private var now = Instant(nanoseconds: 0)
   weak var client: (any TransferClient)?
+  var trace: Trace?
 
   func start(_ request: TransferRequest) {
     requests.append(request)
+    trace?.asked(request)
     let isNew = running.count >= connections
     if isNew { connections += 1 }
     running.append(Transfer(request, isNew ? now.adding(seconds: connectSeconds) : now))
@@ -128,6 +130,7 @@ final class FakeService: TransferService, @unchecked Sendable {
     guard let index = running.firstIndex(where: { $0.request.id == id }) else { return }
     let transfer = running.remove(at: index)
     transfer.isCancelled = true
+    trace?.ended(id, "ended by the room", sent: transfer.sent)
     if let line, let resource = resources[transfer.request.url] {
       let rest = transfer.head == nil ? transfer.request.range?.count ?? 0 : transfer.end - transfer.position
       lost += min(rest, Int64(line * min(resource.latency, now.seconds(since: transfer.begun))))
@@ -137,6 +140,7 @@ final class FakeService: TransferService, @unchecked Sendable {
   }
 
   func dropConnections() {
+    trace?.dropped()
     for transfer in running { ends.append((transfer.request.id, .failed(FakeResource.reset))) }
     running = []
     connections = 0
@@ -203,7 +207,16 @@ final class FakeService: TransferService, @unchecked Sendable {
 
   private func finish(_ transfer: Transfer, _ end: TransferEnd) {
     running.removeAll { $0 === transfer }
+    trace?.ended(transfer.request.id, Self.name(end), sent: transfer.sent)
     client?.transfer(transfer.request.id, ended: end)
+  }
+
+  private static func name(_ end: TransferEnd) -> String {
+    switch end {
+    case .finished: "finished"
+    case .cancelled: "refused by the room"
+    case .failed(let failure): "failed (\(failure.message))"
+    }
   }
 
   private func step(_ transfer: Transfer) {

@@ -21,8 +21,11 @@ final class FakePort: ReplyPort, @unchecked Sendable {
     var answered = 0
   }
   private let state = Lock(State())
+  private let trace: Trace?
   /// Opens that the kernel does not want any more when they are answered.
   let unwanted = Lock<Set<Ticket>>([])
+
+  init(_ trace: Trace? = nil) { self.trace = trace }
 
   var invalidated: [String] { state.withLock { $0.invalidated } }
   /// Whose pages the kernel was to forget, and which, the last time.
@@ -32,6 +35,7 @@ final class FakePort: ReplyPort, @unchecked Sendable {
   func take(_ ticket: Ticket) -> Reply? { state.withLock { $0.replies.removeValue(forKey: ticket) } }
 
   func put(_ ticket: Ticket, _ reply: Reply) {
+    trace?.replied(ticket, reply)
     let isSecond = state.withLock { state in
       defer { state.replies[ticket] = reply }
       state.answered += 1
@@ -48,6 +52,12 @@ final class FakePort: ReplyPort, @unchecked Sendable {
     return true
   }
   func reply(_ ticket: Ticket, error: Errno) { put(ticket, .error(error)) }
-  func invalidate(parent: Inode, name: String) { state.withLock { $0.invalidated.append(name) } }
-  func forgetPages(of inode: Inode, _ range: ByteRange) { state.withLock { $0.forgotten[inode] = range } }
+  func invalidate(parent: Inode, name: String) {
+    trace?.told("invalidate \(name)")
+    state.withLock { $0.invalidated.append(name) }
+  }
+  func forgetPages(of inode: Inode, _ range: ByteRange) {
+    trace?.told("forget pages of \(inode), \(range.start)..<\(range.end)")
+    state.withLock { $0.forgotten[inode] = range }
+  }
 }
