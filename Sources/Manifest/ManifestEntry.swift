@@ -71,7 +71,7 @@ public struct Checksum: Hashable, Sendable {
 
 /// What stays the same when a link is signed anew or an entry renamed: the first 16 bytes of the SHA-256 of `id:` and
 /// the entry's `id=`, else of `url:` and its first URL without userinfo, fragment and the known signing parameters.
-public struct ResourceKey: Hashable, Sendable {
+public struct ResourceKey: Hashable, Comparable, Sendable {
   /// The first eight bytes, big-endian.
   public var high: UInt64
   /// The last eight bytes, big-endian.
@@ -82,4 +82,7 @@ public struct ResourceKey: Hashable, Sendable {
     self.high = high
     self.low = low
   }
+
+  /// As their bytes.
+  public static func < (left: Self, right: Self) -> Bool { (left.high, left.low) < (right.high, right.low) }
 }

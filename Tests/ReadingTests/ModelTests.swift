@@ -11,7 +11,7 @@ import Reading
 ///
 /// Of each answer it is demanded: the bytes are those of the one version that the inode stands for; an error is one
 /// that the promises name; it comes once, and within the deadline. A failing run prints its seed and the step at which
-/// it failed: MEDIAFS_SEED repeats it, with SWIFT_DETERMINISTIC_HASHING=1 to the last step. What was done is counted,
+/// it failed: MEDIAFS_SEED repeats it to the last step. What was done is counted,
 /// and a kind of operation that was never done fails the run.
 @Suite struct ModelTests {
   /// What is done, and how often among two hundred steps: dealt like cards, so that none is left out by chance.

@@ -194,6 +194,10 @@ final class Engine: @unchecked Sendable {
     for host in hosts.keys { hosts[host]?.forgetOutage(now) }
   }
 
+  /// All sources in an order that does not change from run to run, as that of a dictionary does: for decisions on one
+  /// that bear on the next.
+  var sourcesInOrder: [Source] { sources.values.sorted { $0.key < $1.key } }
+
   /// The source of a content; made when there is none, taken over when the content is a newer object of the same
   /// resource.
   func source(of content: Content) -> Source {
@@ -322,7 +326,7 @@ final class Engine: @unchecked Sendable {
     if sweeping { nextSweep = now.adding(seconds: Self.sweep) }
     questions = openQuestions(now)
     openFiles = sources.values.count { $0.content.guarded.withLock { $0.state.opens > 0 } }
-    for source in Array(sources.values) {
+    for source in sourcesInOrder {
       if watch(source, now) {
         lively = true
         dirty.insert(source.key)

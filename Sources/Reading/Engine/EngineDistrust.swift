@@ -66,7 +66,7 @@ extension Engine {
 
   /// Has the kernel forget `range` of every inode that shows the content. On the transfer thread.
   func forgetPages(of content: Content, _ range: ByteRange) {
-    let inodes = table.withLock { table in table.contents.filter { $0.value === content }.map(\.key) }
+    let inodes = table.withLock { table in table.contents.filter { $0.value === content }.map(\.key).sorted() }
     for inode in inodes { port.forgetPages(of: inode, range) }
   }
 

@@ -7,7 +7,7 @@ extension Engine {
   /// Plans every resource whose state changed, then starts what they want, the most urgent first.
   func planDirty(_ now: Instant) {
     if dirty.isEmpty { return }
-    let keys = dirty
+    let keys = dirty.sorted()  // a plan may change what the next one may do
     dirty.removeAll(keepingCapacity: true)
     starts.removeAll(keepingCapacity: true)
     for key in keys {

@@ -63,7 +63,7 @@ extension Engine {
     let more = isRoom && resuming.cursor != nil ? Self.resumed : 0
     var held = sources.values.count { $0.continues && !$0.isRequested }
     if held + more > Self.mostUnfinished {
-      for source in Array(sources.values) where held + more > Self.mostUnfinished && isStuck(source, now) {
+      for source in sourcesInOrder where held + more > Self.mostUnfinished && isStuck(source, now) {
         putAway(source)
         guard sources[source.key] == nil else { continue }  // in use
         held -= 1

@@ -123,7 +123,8 @@ extension Engine {
     var kept = sources.values.reduce(Int64(0)) { sum, source in
       sum + source.content.guarded.withLock { $0.state.memory.count }
     }
-    for other in sources.values where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== source {
+    let others = kept + Int64(bytes.count) > MemoryWindow.mostInAll ? sourcesInOrder : []
+    for other in others where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== source {
       // Who waits for nothing has read what was kept for it, or reads it once more.
       kept -= other.content.guarded.withLock { guarded -> Int64 in
         guard !guarded.state.hasWaiters else { return 0 }
@@ -133,7 +134,7 @@ extension Engine {
     }
     // Who has less than the least takes it from those who have more, though they wait: what they wait for stays.
     if content.guarded.withLock({ $0.state.memory.count }) < MemoryWindow.least {
-      for other in sources.values where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== source {
+      for other in others where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== source {
         kept -= other.content.guarded.withLock { guarded -> Int64 in
           let before = guarded.state.memory.count
           guarded.state.memory.shrink(to: MemoryWindow.least, keeping: guarded.state.parkedReads.map(\.range))
