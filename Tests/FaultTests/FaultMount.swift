@@ -1,66 +1,36 @@
 import Base
-import FoundationEssentials
 import Glibc
 import TestSupport
 
 /// A real mount of the built program, with a store of its own. ``end()`` takes it away, whatever state it is in.
 final class FaultMount: Sendable {
-  /// What `mediafs status --json` tells, as far as the tests ask.
-  struct Status: Decodable, Sendable {
-    struct File: Decodable, Sendable {
-      var path: String
-      var state: String
-      var stored: Int64
-      var size: Int64?
-      var ranges: [[Int64]]
-      var transfers: Int
-      var error: String?
-    }
-    var running: Bool
-    var pid: Int32?
-    var files: [File]
-  }
+  typealias Status = MountStatus
 
-  /// Where it is mounted.
-  let path: String
-  let store: String
+  /// The mount helper, in the foreground.
   let process: BackgroundProcess
-  private let environment: [String: String?]
+  private let program: MountedProgram
+  /// Where it is mounted.
+  var path: String { program.mountpoint }
+  var store: String { program.store }
 
   /// Mounts `manifest` below `folder` and waits until it answers.
   init(in folder: TemporaryFolder, manifest: String, options: [String] = [], wrapper: [String] = []) throws {
-    path = folder.file("mnt")
-    store = folder.file("store")
-    environment = [
-      "XDG_DATA_HOME": folder.file("data"), "HOME": folder.path, "http_proxy": nil, "https_proxy": nil,
-      "all_proxy": nil, "HTTPS_PROXY": nil, "ALL_PROXY": nil, "no_proxy": "*",
-    ]
-    try folder.write(manifest, to: "manifest.txt")
-    let command =
-      wrapper + [
-        builtProduct("mediafs"), "mount", path, "--manifest", folder.file("manifest.txt"), "--store", store,
-        "--foreground",
-      ] + options
-    process = try BackgroundProcess(command, environment: environment)
-    let process = process
-    let path = path
-    let mounted = eventually(timeout: 120) { Mounts.isMounted(path) || !process.isRunning }
-    guard mounted, process.isRunning else {
-      end()
-      throw MountFailure(description: "not mounted: " + process.standardErrorSoFar)
+    program = MountedProgram(in: folder)
+    try folder.write(manifest, to: "urls.txt")
+    let isMounted = try program.start(options, wrapper: wrapper)
+    guard let process = program.process, isMounted else {
+      let errors = program.process?.standardErrorSoFar ?? ""
+      program.endByForce()
+      throw MountFailure(description: "not mounted: " + errors)
     }
+    self.process = process
   }
 
   func file(_ name: String) -> String { "\(path)/\(name)" }
   func copy(_ name: String) -> String { "\(store)/library/\(name)" }
 
   /// What the server (or, with none, the catalog) says.
-  func status() throws -> Status {
-    let result = try Command.run(
-      [builtProduct("mediafs"), "status", path, "--json"], environment: environment, timeout: 120)
-    guard result.succeeded else { throw MountFailure(description: "status: " + result.errors) }
-    return try JSONDecoder().decode(Status.self, from: Data(result.standardOutput))
-  }
+  func status() throws -> Status { try program.status() }
 
   /// The server's process; never 0 or less, which would be a group to kill(2).
   func server() throws -> Int32 {
@@ -70,39 +40,25 @@ final class FaultMount: Sendable {
     return process
   }
 
-  func status(of name: String) throws -> Status.File {
-    guard let file = try status().files.first(where: { $0.path == name }) else {
-      throw MountFailure(description: "status does not know \(name)")
-    }
-    return file
-  }
+  func status(of name: String) throws -> Status.File { try status().file(name) }
 
   /// Asks for whole files.
-  func fetch(_ name: String) throws {
-    _ = try Command.run(
-      [builtProduct("mediafs"), "fetch", file(name)], environment: environment, timeout: 120)
-  }
+  func fetch(_ name: String) throws { _ = try program.run(["fetch", file(name)]) }
 
   /// Unmounts in order: what is wrong about how that went, nil for nothing.
   func unmount() throws -> String? {
-    let result = try Command.run(
-      [builtProduct("mediafs"), "unmount", path], environment: environment, timeout: 120)
+    let result = try program.unmount()
     guard result.succeeded else { return "unmount ended with \(result.status): \(result.errors)" }
-    guard let end = process.wait(timeout: 120) else {
-      return "the server runs on behind its unmount: " + ProcessReport.describe(process.processID, withGroup: true)
+    do {
+      guard let end = try program.waitForEnd(), end.status != 0 else { return nil }
+      return "the server ended with \(end.status): \(end.errors)"
+    } catch {
+      return "\(error)"
     }
-    if end.status != 0 { return "the server ended with \(end.status): \(end.errors)" }
-    return Mounts.isMounted(path) ? "still mounted behind its unmount" : nil
   }
 
   /// Takes it away by force; what hangs in it is freed.
-  func end() {
-    if Mounts.isMounted(path) { umount2(path, Int32(MNT_FORCE | MNT_DETACH)) }
-    process.terminate(grace: 2)
-    if Mounts.isMounted(path) {
-      do { _ = try Command.run(["fusermount3", "-u", "-z", path], timeout: 30) } catch { Log.warning("\(error)") }
-    }
-  }
+  func end() { program.endByForce() }
 }
 
 /// What becomes of one reader.
@@ -229,9 +185,4 @@ actor Gate {
     await leave()
     return problems
   }
-}
-
-/// What a mount or its commands did wrong.
-struct MountFailure: Error, CustomStringConvertible {
-  let description: String
 }

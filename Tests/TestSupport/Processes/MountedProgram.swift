@@ -1,0 +1,225 @@
+import Base
+import FoundationEssentials
+import Glibc
+
+/// The real program with a mountpoint, a store and a manifest in one folder: what every suite starts, asks, kills and
+/// takes away. Suites add the verbs of their own on top.
+///
+/// Mounts are remembered below the folder, never among the user's own, and no proxy is used. Any thread may call.
+public final class MountedProgram: Sendable {
+  /// The program's path.
+  public let program: String
+  /// Where it mounts.
+  public let mountpoint: String
+  /// Its store.
+  public let store: String
+  /// Where the library is when it is not in the store.
+  public let library: String?
+  /// The manifest, which the test writes.
+  public let manifest: String
+  /// The variables of every command.
+  public let environment: [String: String?]
+  /// As whom commands run, nil for ourselves.
+  public let user: TestUser?
+  private let folder: String
+  private let foreground = Lock<BackgroundProcess?>(nil)
+
+  /// In `folder`, with nothing running; `environment` goes on top of what every command gets.
+  public init(
+    in folder: TemporaryFolder, program: String = builtProduct("mediafs"), mountpoint: String = "mnt",
+    manifest: String = "urls.txt", library: String? = nil, environment: [String: String?] = [:],
+    user: TestUser? = nil
+  ) {
+    self.program = program
+    self.mountpoint = folder.file(mountpoint)
+    self.manifest = folder.file(manifest)
+    self.user = user
+    self.library = library
+    self.folder = folder.path
+    store = folder.file("store")
+    var variables: [String: String?] = ["XDG_DATA_HOME": folder.file("data"), "HOME": folder.path]
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+      variables[name] = .some(nil)
+      variables[name.uppercased()] = .some(nil)
+    }
+    self.environment = variables.merging(environment) { _, given in given }
+  }
+
+  // MARK: Commands
+
+  /// Runs any program to its end, as `mediafs` is run.
+  public func runProgram(
+    _ arguments: [String], input: [UInt8]? = nil, environment more: [String: String?] = [:], timeout: Double = 120
+  ) throws(CommandFailure) -> CommandResult {
+    try Command.run(
+      arguments, input: input, environment: environment.merging(more) { _, new in new }, folder: folder,
+      timeout: timeout, user: user)
+  }
+
+  /// Runs `mediafs` to its end.
+  public func run(
+    _ arguments: [String], input: [UInt8]? = nil, environment more: [String: String?] = [:], timeout: Double = 120
+  ) throws(CommandFailure) -> CommandResult {
+    try runProgram([program] + arguments, input: input, environment: more, timeout: timeout)
+  }
+
+  /// The command that mounts.
+  public func mountCommand(_ options: [String] = []) -> [String] {
+    [program, "mount", mountpoint, "--manifest", manifest, "--store", store]
+      + (library.map { ["--library", $0] } ?? []) + options
+  }
+
+  /// What the server (or, with none, the catalog) says.
+  public func status() throws -> MountStatus {
+    let result = try run(["status", "--json", mountpoint])
+    guard result.succeeded else { throw MountFailure(description: "status: " + result.errors) }
+    return try JSONDecoder().decode(MountStatus.self, from: Data(result.standardOutput))
+  }
+
+  // MARK: In the foreground
+
+  /// Mounts in the foreground; false when the program ended before it was mounted, or `timeout` seconds passed.
+  /// `wrapper`: a command to run it by.
+  public func start(
+    _ options: [String] = [], environment more: [String: String?] = [:], wrapper: [String] = [],
+    timeout: Double = 120
+  ) throws(CommandFailure) -> Bool {
+    let started = try BackgroundProcess(
+      wrapper + mountCommand(["--foreground"] + options), environment: environment.merging(more) { _, new in new },
+      user: user)
+    foreground.withLock { $0 = started }
+    return started.waitForOutput("mounted at", timeout: timeout)
+  }
+
+  /// The mount helper, once it was started in the foreground.
+  public var process: BackgroundProcess? { foreground.withLock { $0 } }
+
+  /// The server's own process, below the helper's; nil when it does not run.
+  public var server: pid_t? {
+    guard let helper = process, helper.isRunning else { return nil }
+    let children = text(of: "/proc/\(helper.processID)/task/\(helper.processID)/children").split(separator: " ")
+    // Once the server has died the helper's child may be fusermount3: to kill that would leave the mount behind.
+    return children.compactMap { pid_t($0) }.first { child in
+      (bytes(of: "/proc/\(child)/cmdline") ?? []).split(separator: 0).dropFirst().first?.elementsEqual("serve".utf8)
+        ?? false
+    }
+  }
+
+  /// Kills the server, as `kill -9` does, if it still lives.
+  public func kill() { if let server { Glibc.kill(server, SIGKILL) } }
+
+  /// Waits until the helper in the foreground has ended, and the mount is gone with it.
+  public func waitForEnd(timeout: Double = 120) throws -> CommandResult? {
+    guard let process else { return nil }
+    guard let end = process.wait(timeout: timeout) else {
+      let report = ProcessReport.describe(process.processID, withGroup: true)
+      throw MountFailure(description: "the helper runs on behind its mount\n\(report)")
+    }
+    if !eventually(timeout: timeout, { !Mounts.isMounted(mountpoint) }) {
+      throw MountFailure(description: "the mount stays behind its helper: \(process.standardErrorSoFar)")
+    }
+    return end
+  }
+
+  // MARK: The end
+
+  /// `mediafs unmount`.
+  public func unmount(lazily: Bool = false) throws(CommandFailure) -> CommandResult {
+    try run(["unmount"] + (lazily ? ["--lazy"] : []) + [mountpoint])
+  }
+
+  /// Unmounts what is mounted, lazily where it is in use, and waits until the server has let go of the store.
+  public func end() throws {
+    if Mounts.isMounted(mountpoint), try !unmount().succeeded { _ = try unmount(lazily: true) }
+    // It may still be saving; its log lies in the folder.
+    if !eventually(timeout: 30, { !isStoreLocked }) { throw MountFailure(description: "the server has not ended") }
+  }
+
+  /// Takes it away by force; what hangs in it is freed.
+  public func endByForce() {
+    if Mounts.isMounted(mountpoint) { umount2(mountpoint, Int32(MNT_FORCE | MNT_DETACH)) }
+    process?.terminate(grace: 2)
+    if Mounts.isMounted(mountpoint) {
+      do { _ = try Command.run(["fusermount3", "-u", "-z", mountpoint], timeout: 30) } catch { Log.warning("\(error)") }
+    }
+  }
+
+  /// Whether a server holds the store's lock.
+  private var isStoreLocked: Bool {
+    guard let file = try? FileDescriptor.open(store + "/lock", O_RDWR) else { return false }  // there is none
+    var lock = flock()
+    lock.l_type = Int16(F_WRLCK)
+    lock.l_whence = Int16(SEEK_SET)
+    return fcntl(file.rawValue, F_GETLK, &lock) == 0 && lock.l_type != Int16(F_UNLCK)
+  }
+}
+
+/// What `mediafs status --json` tells.
+public struct MountStatus: Decodable, Sendable {
+  /// One file.
+  public struct File: Decodable, Sendable {
+    /// In the mount.
+    public var path: String
+    /// `remote`, `partial`, `complete`, `failed`, `modified`.
+    public var state: String
+    /// Bytes in the store.
+    public var stored: Int64
+    /// Bytes in all, when known.
+    public var size: Int64?
+    /// What is stored, as [start, end].
+    public var ranges: [[Int64]]
+    /// Bytes a second of late.
+    public var rate: Double
+    /// Downloads in flight.
+    public var transfers: Int
+    /// What went wrong last.
+    public var error: String?
+    /// What to do about it.
+    public var advice: String?
+  }
+  /// Sums over all files.
+  public struct Totals: Decodable, Sendable {
+    /// How many there are.
+    public var files: Int
+    /// Of those, the complete ones.
+    public var complete: Int
+    /// Those that are stored in part.
+    public var partial: Int
+    /// Those of which nothing is stored.
+    public var remote: Int
+    /// Bytes in the store.
+    public var stored: Int64
+    /// Bytes of the files whose size is known.
+    public var size: Int64
+    /// How many files have no known size.
+    public var unknownSizes: Int
+    /// Downloads in flight.
+    public var transfers: Int
+  }
+  /// Where it is mounted.
+  public var mountpoint: String
+  /// Whether a server runs.
+  public var running: Bool
+  /// The server's process.
+  public var pid: Int32?
+  /// The files that were asked for.
+  public var files: [File]
+  /// Their sums.
+  public var totals: Totals
+
+  /// The file of that path.
+  public func file(_ path: String) throws(MountFailure) -> File {
+    guard let file = files.first(where: { $0.path == path }) else {
+      throw MountFailure(description: "status does not list \(path)")
+    }
+    return file
+  }
+}
+
+/// What a mount or its commands did wrong.
+public struct MountFailure: Error, CustomStringConvertible {
+  /// The message.
+  public let description: String
+  /// With that message.
+  public init(description: String) { self.description = description }
+}
