@@ -6,23 +6,20 @@ import TestSupport
 final class ServedStore: Sendable {
   let folder: TemporaryFolder
   let shim: DiskShim
-  var mountpoint: String { folder.file("mount") }
-  var store: String { folder.file("store") }
+  private let program: MountedProgram
+  var mountpoint: String { program.mountpoint }
+  var store: String { program.store }
   var library: String { store + "/library" }
-  private let manifest: String
-  private let process = Lock<BackgroundProcess?>(nil)
+  /// The environment of every command: nothing is remembered in the user's own folders.
+  var environment: [String: String?] { program.environment }
 
   /// In `folder`, with nothing running. `store`: made by the caller when it is to be a special place.
   init(in folder: TemporaryFolder) throws {
     self.folder = folder
-    manifest = folder.file("urls.txt")
+    program = MountedProgram(in: folder, mountpoint: "mount")
     try folder.makeFolder("mount")
-    try folder.makeFolder("home")
-    shim = try DiskShim(in: folder, store: folder.file("store"))
+    shim = try DiskShim(in: folder, store: program.store)
   }
-
-  /// The environment of every command: nothing is remembered in the user's own folders.
-  var environment: [String: String?] { ["XDG_DATA_HOME": folder.file("home"), "HOME": folder.file("home")] }
 
   /// Writes the manifest: a name in the mount and a URL for each file.
   func list(_ files: [(name: String, url: String)], options: String = "") throws {
@@ -32,64 +29,38 @@ final class ServedStore: Sendable {
   /// Starts a server; false when it died before the mount was ready (see ``errors``). `wrapper`: a command to run it
   /// by.
   func start(_ options: [String] = [], shimmed: Bool = true, wrapper: [String] = []) throws -> Bool {
-    var environment = environment
-    if shimmed { environment.merge(shim.environment) { _, new in new } }
-    let arguments =
-      wrapper + [
-        builtProduct("mediafs"), "mount", mountpoint, "--manifest", manifest, "--store", store, "--foreground",
-        "--min-free", "0",
-      ] + options
-    let started = try BackgroundProcess(arguments, environment: environment)
-    process.withLock { $0 = started }
-    return started.waitForOutput("mounted at", timeout: 120)
+    try program.start(
+      ["--min-free", "0"] + options, environment: shimmed ? shim.environment : [:], wrapper: wrapper)
   }
 
   /// What the server has logged since it was started.
-  var errors: String { process.withLock { $0 }?.standardErrorSoFar ?? "" }
+  var errors: String { program.process?.standardErrorSoFar ?? "" }
 
   /// Whether the server (or its helper) still runs.
-  var isRunning: Bool { process.withLock { $0 }?.isRunning ?? false }
+  var isRunning: Bool { program.process?.isRunning ?? false }
 
   /// The server's own process, below the helper's.
-  var server: pid_t? {
-    guard let helper = process.withLock({ $0 }), helper.isRunning else { return nil }
-    // Once the server has died the helper's child may be fusermount3: to kill that would leave the mount behind.
-    return childProcesses(of: helper.processID).first { isServer($0) }
-  }
+  var server: pid_t? { program.server }
 
   /// Kills the server, as `kill -9` does, if it still lives.
-  func kill() { if let server { Glibc.kill(server, SIGKILL) } }
+  func kill() { program.kill() }
 
   /// Waits until the helper of a killed server is gone, and the mount with it.
-  func waitForEnd() throws {
-    guard let running = process.withLock({ $0 }) else { return }
-    guard running.wait(timeout: 120) != nil else {
-      let report = ProcessReport.describe(running.processID, withGroup: true)
-      running.terminate(grace: 0)
-      throw CrashFailure(description: "the helper of a killed server did not end\n\(report)")
-    }
-    if !eventually(timeout: 60, { !Mounts.isMounted(mountpoint) }) {
-      throw CrashFailure(description: "a killed server's mount stays: \(errors)")
-    }
-  }
+  func waitForEnd() throws { _ = try program.waitForEnd() }
 
   /// Unmounts in order.
   func unmount() throws {
-    try Command.succeed(
-      [builtProduct("mediafs"), "unmount", "--lazy", mountpoint], environment: environment, timeout: 120)
+    let result = try program.unmount(lazily: true)
+    guard result.succeeded else { throw CrashFailure(description: "unmount: \(result.errors)") }
     try waitForEnd()
   }
 
   /// Ends whatever runs: for the end of a test that failed.
-  func abandon() {
-    guard let running = process.withLock({ $0 }), running.isRunning else { return }
-    running.terminate(grace: 5)
-  }
+  func abandon() { if isRunning { program.endByForce() } }
 
   /// `mediafs verify`.
   func verify(_ options: [String] = []) throws -> CommandResult {
-    try Command.run(
-      [builtProduct("mediafs"), "verify", mountpoint] + options, environment: environment, timeout: 300)
+    try program.run(["verify", mountpoint] + options, timeout: 300)
   }
 
   /// Has the kernel forget what it read of a file in the mount: the next read asks the server.
@@ -113,10 +84,8 @@ final class ServedStore: Sendable {
       names.allSatisfy { access("\(library)/\($0)", F_OK) == 0 }
     }
     try waitUntil(timeout: timeout, interval: 0.1, "the catalog to call \(names) complete") {
-      let status = try Command.run(
-        [builtProduct("mediafs"), "status", mountpoint, "--json"], environment: environment, timeout: 120)
-      return status.output.split(separator: "\"state\":\"complete\"", omittingEmptySubsequences: false).count
-        > names.count
+      let files = try program.status().files
+      return names.allSatisfy { name in files.contains { $0.path == name && $0.state == "complete" } }
     }
   }
 }
@@ -128,18 +97,6 @@ func withServedStore<Result>(_ body: (ServedStore) throws -> Result) throws -> R
     defer { store.abandon() }
     return try body(store)
   }
-}
-
-/// The processes whose parent `process` is.
-private func childProcesses(of process: pid_t) -> [pid_t] {
-  let path = "/proc/\(process)/task/\(process)/children"
-  let text = (try? readFile(path)).map { String(decoding: $0, as: UTF8.self) } ?? ""  // it may have ended
-  return text.split(separator: " ").compactMap { pid_t($0) }
-}
-
-private func isServer(_ process: pid_t) -> Bool {
-  let arguments = (try? readFile("/proc/\(process)/cmdline")) ?? []  // it may have ended
-  return arguments.split(separator: 0).dropFirst().first.map { $0.elementsEqual("serve".utf8) } ?? false
 }
 
 /// The bytes of a file.
