@@ -6,37 +6,36 @@ import TestSupport
 final class Victim: Sendable {
   let folder: TemporaryFolder
   let origin: Origin
-  let mountpoint: String
-  let store: String
+  private let program: MountedProgram
+  var mountpoint: String { program.mountpoint }
+  var store: String { program.store }
+  var mediafs: String { program.program }
+  var log: String { folder.file("mediafs.log") }
   /// What a command gets besides our environment.
-  let environment: [String: String?]
+  var environment: [String: String?] { program.environment }
 
   /// Mounts nothing yet. The folder may be entered by others, so that only the store's own modes protect it.
   init() throws {
     folder = try TemporaryFolder(open: true)
     origin = try Origin()
-    mountpoint = try folder.makeFolder("mnt")
-    store = folder.file("store")
-    environment = [
-      "HOME": try folder.makeFolder("home"), "XDG_DATA_HOME": try folder.makeFolder("data"), "TMPDIR": folder.path,
-      "http_proxy": nil, "https_proxy": nil, "all_proxy": nil, "no_proxy": nil, "HTTP_PROXY": nil, "HTTPS_PROXY": nil,
-    ]
+    program = MountedProgram(
+      in: folder, environment: ["HOME": try folder.makeFolder("home"), "TMPDIR": folder.path])
+    try folder.makeFolder("mnt")
+    try folder.makeFolder("data")
   }
-
-  var mediafs: String { builtProduct("mediafs") }
-  var log: String { folder.file("mediafs.log") }
 
   /// Runs `mediafs` to its end.
   func run(_ arguments: [String], _ more: [String: String?] = [:], user: TestUser? = nil) throws -> CommandResult {
-    try Command.run(
+    guard let user else { return try program.run(arguments, environment: more) }
+    return try Command.run(
       [mediafs] + arguments, environment: environment.merging(more) { _, new in new }, timeout: 120, user: user)
   }
 
   /// Mounts the manifest; throws when that does not work.
   func mount(_ manifest: String, _ options: [String] = [], _ more: [String: String?] = [:]) throws -> CommandResult {
-    let file = try folder.write(manifest, to: "urls.txt", mode: 0o600)
-    let result = try run(
-      ["mount", mountpoint, "--manifest", file, "--store", store, "--log-file", log, "-v"] + options, more)
+    try folder.write(manifest, to: "urls.txt", mode: 0o600)
+    let command = program.mountCommand(["--log-file", log, "-v"] + options)
+    let result = try program.runProgram(command, environment: more)
     guard result.succeeded else {
       throw CommandFailure.failed(command: "mediafs mount", status: result.status, errors: result.errors)
     }
@@ -44,7 +43,7 @@ final class Victim: Sendable {
   }
 
   /// Unmounts and waits for the server's end.
-  func unmount() throws { _ = try run(["unmount", mountpoint]) }
+  func unmount() throws { _ = try program.unmount() }
 
   /// The mount helper and the server.
   func processes() throws -> [(id: String, name: String)] {
