@@ -1,5 +1,4 @@
 import Base
-import FoundationEssentials
 import Glibc
 import TestSupport
 import Testing
@@ -24,23 +23,22 @@ enum Traveller: Sendable, CustomTestStringConvertible {
 final class Journey: Sendable {
   /// Belongs to the traveller.
   let folder: TemporaryFolder
-  let user: TestUser?
-  var mountpoint: String { folder.file("media") }
-  var manifest: String { folder.file("urls.txt") }
-  var store: String { folder.file("store") }
-  var library: String { folder.file("library") }
+  private let program: MountedProgram
+  let library: String
+  var user: TestUser? { program.user }
+  var mountpoint: String { program.mountpoint }
+  var manifest: String { program.manifest }
+  var store: String { program.store }
   /// The variables of every program that is run.
-  let environment: [String: String?]
-  private let foreground = Lock<BackgroundProcess?>(nil)
+  var environment: [String: String?] { program.environment }
 
   init(_ traveller: Traveller) throws {
-    user = traveller == .user && TestUser.canSwitch ? try SharedTraveller.user() : nil
+    let user = traveller == .user && TestUser.canSwitch ? try SharedTraveller.user() : nil
     folder = try TemporaryFolder(open: true)
     if let user { try #require(chown(folder.path, user.userID, user.groupID) == 0) }
-    environment = [
-      "XDG_DATA_HOME": folder.file("data"), "HOME": folder.path, "http_proxy": nil, "https_proxy": nil,
-      "all_proxy": nil, "HTTPS_PROXY": nil, "ALL_PROXY": nil,
-    ]
+    library = folder.file("library")
+    program = MountedProgram(
+      in: folder, program: try Programs.path("mediafs"), mountpoint: "media", library: library, user: user)
     try SharedTraveller.openDevice()
   }
 
@@ -49,8 +47,7 @@ final class Journey: Sendable {
   /// Runs a program as the traveller.
   @discardableResult
   func run(_ arguments: [String], input: [UInt8]? = nil, timeout: Double = 120) throws -> CommandResult {
-    try Command.run(
-      arguments, input: input, environment: environment, folder: folder.path, timeout: timeout, user: user)
+    try program.runProgram(arguments, input: input, timeout: timeout)
   }
 
   /// As ``run(_:input:timeout:)``; the test fails unless it ends with 0. Gives its standard output.
@@ -79,7 +76,7 @@ final class Journey: Sendable {
   /// `mediafs` with these arguments.
   @discardableResult
   func mediafs(_ arguments: String..., input: [UInt8]? = nil) throws -> CommandResult {
-    try run([try Programs.path("mediafs")] + arguments, input: input)
+    try program.run(arguments, input: input)
   }
 
   /// A script of Python, with arguments.
@@ -93,10 +90,7 @@ final class Journey: Sendable {
   // MARK: Mounting
 
   /// The command that mounts.
-  func mountCommand(_ options: [String] = []) throws -> [String] {
-    [try Programs.path("mediafs"), "mount", mountpoint, "--manifest", manifest, "--store", store, "--library", library]
-      + options
-  }
+  func mountCommand(_ options: [String] = []) throws -> [String] { program.mountCommand(options) }
 
   /// Writes the manifest, belonging to the traveller.
   func list(_ text: String) throws {
@@ -124,44 +118,9 @@ final class Journey: Sendable {
 
   // MARK: Status
 
-  /// What `mediafs status --json` tells.
-  struct Status: Decodable {
-    struct File: Decodable {
-      var path: String
-      var state: String
-      var stored: Int64
-      var size: Int64?
-      var ranges: [[Int64]]
-      var rate: Double
-      var error: String?
-      var errorAge: Int64?
-      var waitsFor: String?
-      var waitsUntil: Int64?
-      var advice: String?
-    }
-    struct Totals: Decodable {
-      var files: Int
-      var complete: Int
-      var partial: Int
-      var remote: Int
-      var stored: Int64
-      var size: Int64
-      var unknownSizes: Int
-      var transfers: Int
-    }
-    var mountpoint: String
-    var running: Bool
-    var pid: Int32?
-    var files: [File]
-    var totals: Totals
+  typealias Status = MountStatus
 
-    func file(_ path: String) throws -> File { try #require(files.first { $0.path == path }, "\(path) is not listed") }
-  }
-
-  func status() throws -> Status {
-    let text = try succeed([try Programs.path("mediafs"), "status", "--json", mountpoint])
-    return try JSONDecoder().decode(Status.self, from: Data(text.utf8))
-  }
+  func status() throws -> Status { try program.status() }
 
   /// Waits until the file of that path is in that state.
   func wait(
@@ -187,15 +146,7 @@ final class Journey: Sendable {
 
   /// Unmounts, whatever state it is in, and removes everything.
   func end() throws {
-    if Mounts.isMounted(mountpoint) {
-      let result = try mediafs("unmount", mountpoint)
-      if !result.succeeded { try mediafs("unmount", "--lazy", mountpoint) }
-    }
-    let lock = folder.file("store/lock")
-    if access(lock, F_OK) == 0 {
-      // The server may still be saving; its log lies in the folder.
-      #expect(eventually(timeout: 30) { !isLocked(lock) }, "the server has not ended")
-    }
+    do { try program.end() } catch { Issue.record("\(error)") }
     try folder.remove()
   }
 
@@ -223,15 +174,6 @@ private func eventuallyTrue(timeout: Double, _ condition: () throws -> Bool) thr
     sleep(seconds: 0.1)
   }
   return try condition()
-}
-
-/// Whether a server holds the store's lock.
-private func isLocked(_ path: String) -> Bool {
-  guard let file = try? FileDescriptor.open(path, O_RDWR) else { return false }
-  var lock = flock()
-  lock.l_type = Int16(F_WRLCK)
-  lock.l_whence = Int16(SEEK_SET)
-  return fcntl(file.rawValue, F_GETLK, &lock) == 0 && lock.l_type != Int16(F_UNLCK)
 }
 
 /// Lends a journey, watched; ends it afterwards, and prints the server's log when the body throws.

@@ -174,6 +174,12 @@ public struct MountStatus: Decodable, Sendable {
     public var transfers: Int
     /// What went wrong last.
     public var error: String?
+    /// Seconds since then.
+    public var errorAge: Int64?
+    /// `reader`, `line`, `turn`, `space`, `origin`.
+    public var waitsFor: String?
+    /// Until when, in seconds since 1970.
+    public var waitsUntil: Int64?
     /// What to do about it.
     public var advice: String?
   }
