@@ -43,8 +43,8 @@ struct DependencyTests {
       purposes: ["build", "test"],
       sources: [
         "Makefile", ".ci/run", "Scripts/test", "Scripts/lint", "Scripts/fuzz", "Scripts/figures",
-        "Scripts/build-helper",
-        "Scripts/install-files", "Benchmarks/bench.py", "Benchmarks/count_rows.py", "Benchmarks/rows.py",
+        "Scripts/trace", "Scripts/build-helper", "Scripts/install-files", "Benchmarks/bench.py",
+        "Benchmarks/count_rows.py", "Benchmarks/rows.py",
         "Benchmarks/servers.py", "Benchmarks/systems.py",
       ],
       known: ["ps", "awk", "gdb", "fusermount3", "pkg-config", "nginx", "python3", "setsid"], optional: ["git"]),

@@ -4,7 +4,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// What a user asked for by name goes on over mounts, whatever the policy.
@@ -77,7 +77,7 @@ import Testing
     bench.system.fetch([inode])
     #expect(bench.run(until: 10) { (try? stored(bench)) ?? 0 > 1 << 20 })
     let isDone = Lock(false)
-    bench.engine.clear(try #require(bench.content(inode))) { isDone.withLock { $0 = true } }
+    try bench.clear(inode) { isDone.withLock { $0 = true } }
     #expect(bench.run(until: 5) { isDone.withLock { $0 } })
     bench.run(3)
     #expect(try pins(bench).isEmpty)
@@ -95,7 +95,7 @@ import Testing
     try bench.start()  // nothing is resumed: it is not in memory
     let key = try bench.node("a.mp4").key
     let generation = try #require(try bench.store.catalog.generation(current: key))
-    #expect(!bench.engine.evict(key, generation: generation.id))
+    #expect(!bench.evict(key, generation: generation.id))
     #expect(try stored(bench) > 1 << 20)
   }
 }

@@ -27,7 +27,7 @@ import Testing
     let started = bench.now
     #expect(bench.answer(bench.open(inode)) == .error(.timedOut))
     let end = bench.now
-    #expect(bench.run(until: 30, step: 0.1) { bench.content(inode) == nil }, "it is not put away")
+    #expect(bench.run(until: 30, step: 0.1) { !bench.isInMemory(inode) }, "it is not put away")
     bench.run(600, step: 1)
     let later = try report(bench)
     #expect(later.error == FakeResource.reset.message)
@@ -54,7 +54,7 @@ import Testing
       options: options)
     let inode = try bench.inode("a.mp4")
     #expect(bench.answer(bench.open(inode)) == .error(.timedOut))
-    #expect(bench.run(until: 30, step: 0.1) { bench.content(inode) == nil })
+    #expect(bench.run(until: 30, step: 0.1) { !bench.isInMemory(inode) })
     #expect(try report(bench).error == FakeResource.reset.message)
     _ = try bench.opened("b.mp4")  // its first bytes use the rate up for hours: nothing can be asked for, or fail
     bench.run(600, step: 1)
@@ -98,9 +98,10 @@ import Testing
     var failure = TransferFailure(kind: .transient, status: 503, message: "busy")
     failure.retryAfter = 600
     let bench = try bench(.testing, failure)
-    bench.system.fetch([try bench.inode("a.mp4")])
+    let inode = try bench.inode("a.mp4")
+    bench.system.fetch([inode])
     bench.run(2)
-    let until = try #require(bench.engine.sources.values.first?.retry.notBefore)
+    let until = try #require(bench.asksAgainAt(inode))
     #expect(try report(bench).awaits == .origin(until: until))
     #expect(until.seconds(since: bench.now) > 500)
   }
@@ -139,7 +140,7 @@ import Testing
     let inode = try bench.opened("a.mp4")
     let copy = try #require(try bench.store.catalog.generation(current: bench.node("a.mp4").key)?.copy)
     try #require(truncate("\(bench.store.library.path)/\(copy.path)", 5) == 0)
-    try #require(bench.content(inode) != nil)
+    try #require(bench.isInMemory(inode))
     let open = try report(bench)
     let catalog = try fromCatalog(bench)
     bench.stop()

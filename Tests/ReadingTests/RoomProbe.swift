@@ -17,6 +17,8 @@ enum RoomLimits {
   static let keptInAll = MemoryWindow.mostInAll
   static let resumedAtOnce = Engine.resumed
   static let mostUnfinished = Engine.mostUnfinished
+  static let questions = Engine.mostQuestions
+  static let silenceSeconds = Silence.remembered
   static let streamsOfHTTP2 = HostState.streamLimit
   /// What opening and first reading a file may fetch of it.
   static let firstTouch = Planner.headLength + Planner.lookAhead + Planner.tailLength
@@ -101,6 +103,8 @@ struct OriginView {
   /// Whether it does not answer, and whether that is more than a hiccup.
   var isAway: Bool
   var isAwayForLong: Bool
+  /// Whether it is known to answer.
+  var answers: Bool
 }
 
 // MARK: - What can be seen
@@ -187,10 +191,15 @@ extension Bench {
   func isStoring(_ inode: Inode) -> Bool? {
     content(inode).flatMap { system.engine.sources[$0.key] }.map { !system.engine.isUnstored($0) }
   }
+  /// When the origin of a file may be asked again; nil when it is not being looked after.
+  func asksAgainAt(_ inode: Inode) -> Instant? {
+    content(inode).flatMap { system.engine.sources[$0.key] }?.retry.notBefore
+  }
   /// What the room thinks of an origin, `http://host`; nil before the first request.
   func origin(_ url: String) -> OriginView? {
     system.engine.hosts[url].map {
-      OriginView(most: $0.most, limit: $0.limit, isAway: $0.isAway, isAwayForLong: $0.isAwayForLong)
+      OriginView(
+        most: $0.most, limit: $0.limit, isAway: $0.isAway, isAwayForLong: $0.isAwayForLong, answers: $0.answers)
     }
   }
 }
@@ -205,6 +214,9 @@ extension Bench {
   ) throws {
     try #require(system.beginClearing(inode, then: then), sourceLocation: sourceLocation)
   }
+
+  /// A full store drops what is stored of a file that is not in memory; false where that may not be.
+  func evict(_ key: ResourceKey, generation: Int64) -> Bool { system.engine.evict(key, generation: generation) }
 
   /// The disk refuses a write, as a full one does.
   func refuseWrite() { system.engine.keeper.storeFailed() }

@@ -4,7 +4,7 @@ import Manifest
 import TestSupport
 import Testing
 
-@testable import Reading
+import Reading
 @testable import Storing
 
 /// Listings of folders whose files are in part on hosts that accept requests and never answer.
@@ -126,7 +126,7 @@ import Testing
       return
     }
     #expect(!shown.isFinal)
-    #expect(bench.run(until: 2 * Self.timeout) { bench.engine.hosts["http://silent0"]?.answers == true })
+    #expect(bench.run(until: 2 * Self.timeout) { bench.origin("http://silent0")?.answers == true })
     let listing = try list(bench, process: 9)
     #expect(listing.wrong.isEmpty, "\(listing.wrong)")
   }
@@ -149,7 +149,7 @@ import Testing
     #expect(try waits("s20.mp4", 9))
     _ = try waits("s21.mp4", 9)
     #expect(try !waits("s30.mp4", 10))
-    bench.run(2 * Silence.remembered, step: 0.25)
+    bench.run(2 * RoomLimits.silenceSeconds, step: 0.25)
     #expect(try waits("s35.mp4", 11))
   }
 
@@ -183,9 +183,9 @@ import Testing
     let bench = try bench(silent: 300, hosts: 300, good: 0)
     _ = try list(bench, process: 7)
     bench.run(30, step: 0.05)
-    #expect(bench.service.running.count <= Engine.mostQuestions)
+    #expect(bench.service.running.count <= RoomLimits.questions)
     _ = try list(bench, process: 8)
     bench.run(1)
-    #expect(!bench.service.running.isEmpty && bench.service.running.count <= Engine.mostQuestions)
+    #expect(!bench.service.running.isEmpty && bench.service.running.count <= RoomLimits.questions)
   }
 }
