@@ -111,7 +111,8 @@ import Testing
       try fixture.start()
       #expect(fixture.readAll().isEmpty)
       if change != "folder link" {
-        try fixture.store.waitForCompletion([change == "deleted" ? DamageFixture.whole : "shows/whole (2).mp4"])
+        let copy = change == "deleted" ? DamageFixture.whole : "shows/whole (2).mp4"
+        try fixture.store.waitForCompletion([DamageFixture.whole], copies: [copy])
       }
       try fixture.store.unmount()
       if !mine.isEmpty { #expect(try readFile(copy) == mine, "the user's file was touched") }

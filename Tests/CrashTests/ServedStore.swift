@@ -79,9 +79,10 @@ final class ServedStore: Sendable {
   }
 
   /// Waits until `mediafs status` calls every one of `names` complete.
-  func waitForCompletion(_ names: [String], timeout: Double = 120) throws {
+  /// `copies`: where their copies are in the library, if not under the same names.
+  func waitForCompletion(_ names: [String], copies: [String]? = nil, timeout: Double = 120) throws {
     try waitUntil(timeout: timeout, interval: 0.05, "\(names) to be complete") {
-      names.allSatisfy { access("\(library)/\($0)", F_OK) == 0 }
+      (copies ?? names).allSatisfy { access("\(library)/\($0)", F_OK) == 0 }
     }
     try waitUntil(timeout: timeout, interval: 0.1, "the catalog to call \(names) complete") {
       let files = try program.status().files
