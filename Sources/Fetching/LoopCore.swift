@@ -16,7 +16,7 @@ import Glibc
 /// rule for all places is simpler to reason about. Nothing is ever waited for but in the last step.
 ///
 /// `@unchecked Sendable`: made by one thread, then handed to the loop's, which alone touches everything here that is
-/// not `let`; `start`, `cancel` and `dropConnections` are documented as callable there only, and check it.
+/// not `let`. ``TransferCommands``, which reaches it, stays on that thread; what it calls checks so.
 final class LoopCore: @unchecked Sendable {
   private enum Command {
     case start(TransferRequest)
@@ -133,9 +133,10 @@ final class LoopCore: @unchecked Sendable {
   // MARK: The loop
 
   /// Runs until the waker is told to stop; then every transfer has ended.
-  func run(client: any TransferClient) {
-    self.client = client
+  func run(_ makeClient: (TransferCommands) -> any TransferClient) {
     thread = pthread_self()
+    let client = makeClient(TransferCommands(core: self))
+    self.client = client
     while !waker.isStopping {
       perform()
       settle()

@@ -132,9 +132,10 @@ public struct TransferFailure: Error, Sendable {
   }
 }
 
-/// Who gets what the transfers bring. Every call comes on the transfer thread, one at a time, and must not block.
-public protocol TransferClient: AnyObject, Sendable {
-  /// Called once each turn of the loop, before it waits, and soon after ``TransferService/wake()``: the place to start
+/// Who gets what the transfers bring. It lives on the transfer thread: every call comes there, one at a time, and must
+/// not block.
+public protocol TransferClient: AnyObject {
+  /// Called once each turn of the loop, before it waits, and soon after ``TransferLoop/wake()``: the place to start
   /// and cancel transfers. Returns when it wants to be called again at the latest.
   func turn(now: Instant) -> Instant
   /// The head of an accepted response. False drops the transfer, which then ends as cancelled.

@@ -2,10 +2,10 @@ import Base
 
 /// Makes transfers over HTTP: one thread with libcurl's multi handle, every connection and every transfer.
 ///
-/// The ``TransferClient`` is called on that thread alone. It starts and cancels transfers from within those calls;
-/// others leave word with the client and ``wake()`` the loop. What one transfer does, and what is done at each turn, is
-/// described in `LoopCore`; which answers are accepted, in `ResponseCheck.swift`; what is sent where, in
-/// `RedirectChain`.
+/// The ``TransferClient`` is made, called and dropped on that thread alone. It starts and cancels transfers by the
+/// ``TransferCommands`` that it is made with; other threads leave word with it and ``wake()`` the loop. `LoopCore` says
+/// what the loop does at each turn, `ResponseCheck.swift` which answers it accepts, and `RedirectChain` what it sends
+/// where.
 ///
 /// A transfer that is stuck is not judged here, except while it connects: the client sees the bytes and cancels.
 public final class TransferLoop: Sendable {
@@ -24,12 +24,13 @@ public final class TransferLoop: Sendable {
   /// pthread_join refuses that (EDEADLK), and the thread ends by itself.
   deinit { stop() }
 
-  /// Starts the thread. `client` is kept until ``stop()``. To be called once.
-  public func run(client: any TransferClient) {
+  /// Starts the thread, which makes its client by `makeClient` and drops it when ``stop()`` was called. To be called
+  /// once.
+  public func run(_ makeClient: @escaping @Sendable (TransferCommands) -> any TransferClient) {
     thread.withLock { thread in
       precondition(thread == nil, "a transfer loop runs once")
       // The thread must not keep `self`, whose end stops it.
-      thread = OwnedThread(name: "transfers") { [core] in core.run(client: client) }
+      thread = OwnedThread(name: "transfers") { [core] in core.run(makeClient) }
     }
   }
 
@@ -45,22 +46,4 @@ public final class TransferLoop: Sendable {
   /// Makes the loop call ``TransferClient/turn(now:)`` soon. From any thread, never blocks; wakes that come before the
   /// loop got to the first are one.
   public func wake() { core.waker.wake() }
-
-  /// Begins a transfer. Its client hears of it until `ended`, also when it cannot even start.
-  ///
-  /// On the loop's thread only, from within the client's calls. Precondition: the id is new.
-  public func start(_ request: TransferRequest) { core.start(request) }
-
-  /// Ends a transfer: no head and no byte of it come any more, and `ended` with `.cancelled` follows in a later turn.
-  /// Nothing happens if it is over. On HTTP/1 this costs the connection.
-  ///
-  /// On the loop's thread only, from within the client's calls.
-  public func cancel(_ id: TransferID) { core.cancel(id) }
-
-  /// Closes every connection, the idle ones too, and forgets resolved names: for after a suspend or a change of
-  /// network, when kept connections are dead without anyone having said so. Transfers under way end as `.failed`,
-  /// `.transient`, in a later turn.
-  ///
-  /// On the loop's thread only, from within the client's calls.
-  public func dropConnections() { core.dropConnections() }
 }

@@ -3,11 +3,14 @@ import Reading
 
 /// A mounted filesystem being served: requests come from /dev/fuse, answers go back.
 ///
-/// The filesystem's ``ReplyPort`` is connected by `init`. See `docs/decisions` for the threads and why they are so.
+/// See `docs/decisions` for the threads and why they are so.
 public final class FuseSession: Sendable {
   private let session: ServedSession<MediaFileSystem>
 
-  /// Prepares to serve `fileSystem`, and connects it.
+  /// Where answers go that come later.
+  public var port: any ReplyPort { session }
+
+  /// Prepares to serve `fileSystem`.
   ///
   /// `device` is a /dev/fuse descriptor that is already mounted (a helper mounted it and handed it over). It is closed
   /// when ``run(ready:)`` ends; the kernel then fails what is parked, unless another process holds the descriptor too.

@@ -5,7 +5,6 @@ import Reading
 ///
 /// Used as a generic parameter only, so that a call is direct. The contract of each is beside `MediaFileSystem`'s.
 protocol Served: AnyObject, Sendable {
-  func connect(_ port: any ReplyPort)
   func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes
   func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes>
   func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno)
@@ -14,9 +13,9 @@ protocol Served: AnyObject, Sendable {
   func read(
     _ inode: Inode, at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, caller: Caller
   ) -> Answer<Int>
-  func renew(_ inode: Inode, ticket: Ticket)
+  func renew(_ inode: Inode, ticket: Ticket) -> Bool
   func release(_ inode: Inode)
-  func interrupt(_ ticket: Ticket, isKilled: Bool)
+  func interrupt(_ ticket: Ticket, isKilled: Bool) -> Bool
   func capacity() throws(Errno) -> Capacity
   func extendedAttribute(_ name: String, of inode: Inode) throws(Errno) -> [UInt8]
   func extendedAttributes(of inode: Inode) throws(Errno) -> [String]

@@ -11,7 +11,6 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
   init(device: consuming FileDescriptor, fileSystem: FileSystem, options: MountOptions) throws(MountError) {
     self.fileSystem = fileSystem
     try super.init(device: device, options: options)
-    fileSystem.connect(self)
   }
 
   override func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) {
@@ -63,7 +62,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     switch fileSystem.open(inode, ticket: ticket, caller: caller) {
     case .now(let mode):
       guard let way = counted(inode, mode) else {
-        fileSystem.renew(inode, ticket: ticket)
+        if !fileSystem.renew(inode, ticket: ticket) { reply(ticket, error: .stale) }
         return park(ticket)
       }
       settle(ticket)
@@ -160,5 +159,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func interrupted(_ ticket: Ticket, isKilled: Bool) { fileSystem.interrupt(ticket, isKilled: isKilled) }
+  override func interrupted(_ ticket: Ticket, isKilled: Bool) {
+    if fileSystem.interrupt(ticket, isKilled: isKilled) { reply(ticket, error: .interrupted) }
+  }
 }

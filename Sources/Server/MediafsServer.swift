@@ -49,7 +49,8 @@ public enum MediafsServer {
     let fileSystem: MediaFileSystem
     do {
       loop = try TransferLoop(options: transferOptions(request))
-      fileSystem = try MediaFileSystem(store: store.access, options: readingOptions(request, store))
+      fileSystem = try MediaFileSystem(
+        store: store.access, options: readingOptions(request, store), wake: { [loop] in loop.wake() })
     } catch {
       throw .failed("\(error)")
     }
@@ -73,8 +74,9 @@ public enum MediafsServer {
       do throws(ServerError) { try link.unmountLazily() } catch { Log.error(error.description) }
       fuse.stop()
     }
-    fileSystem.start(service: loop)
-    loop.run(client: fileSystem.client)
+    fileSystem.start()
+    let port = fuse.port
+    loop.run { fileSystem.makeClient(port: port, service: $0) }
     let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
     let housekeeper = try Housekeeper(

@@ -25,14 +25,14 @@ struct TransferRecord: Sendable {
 }
 
 /// Runs what the test wants on the loop's thread, and writes down what it hears.
-final class RecordingClient: TransferClient {
+final class RecordingClient: Sendable {
   private struct State {
-    var jobs: [@Sendable (TransferLoop) -> Void] = []
+    var jobs: [@Sendable (TransferCommands) -> Void] = []
     var records: [TransferID: TransferRecord] = [:]
     var turns = 0
-    var onHead: (@Sendable (TransferLoop, TransferID) -> Bool)?
-    var onBytes: (@Sendable (TransferLoop, TransferID) -> Bool)?
-    var onEnd: (@Sendable (TransferLoop, TransferID) -> Void)?
+    var onHead: (@Sendable (TransferCommands, TransferID) -> Bool)?
+    var onBytes: (@Sendable (TransferCommands, TransferID) -> Bool)?
+    var onEnd: (@Sendable (TransferCommands, TransferID) -> Void)?
     var deadline = Instant.never
   }
 
@@ -42,18 +42,22 @@ final class RecordingClient: TransferClient {
 
   init(_ options: TransferOptions = TransferOptions()) throws {
     loop = try TransferLoop(options: options)
-    loop.run(client: self)
+    loop.run { [self] commands in Recorder(self, commands) }
   }
 
   var turns: Int { state.withLock { $0.turns } }
   func record(_ id: TransferID) -> TransferRecord { state.withLock { $0.records[id] ?? TransferRecord() } }
-  func onHead(_ body: @escaping @Sendable (TransferLoop, TransferID) -> Bool) { state.withLock { $0.onHead = body } }
-  func onBytes(_ body: @escaping @Sendable (TransferLoop, TransferID) -> Bool) { state.withLock { $0.onBytes = body } }
-  func onEnd(_ body: @escaping @Sendable (TransferLoop, TransferID) -> Void) { state.withLock { $0.onEnd = body } }
+  func onHead(_ body: @escaping @Sendable (TransferCommands, TransferID) -> Bool) {
+    state.withLock { $0.onHead = body }
+  }
+  func onBytes(_ body: @escaping @Sendable (TransferCommands, TransferID) -> Bool) {
+    state.withLock { $0.onBytes = body }
+  }
+  func onEnd(_ body: @escaping @Sendable (TransferCommands, TransferID) -> Void) { state.withLock { $0.onEnd = body } }
   func setDeadline(_ deadline: Instant) { state.withLock { $0.deadline = deadline } }
 
   /// Runs `job` on the loop's thread.
-  func perform(_ job: @escaping @Sendable (TransferLoop) -> Void) {
+  func perform(_ job: @escaping @Sendable (TransferCommands) -> Void) {
     state.withLock { $0.jobs.append(job) }
     loop.wake()
   }
@@ -74,7 +78,7 @@ final class RecordingClient: TransferClient {
       id: newID(), url: url, homeURL: home, range: range.map { ByteRange($0.lowerBound, $0.upperBound) })
     change(&request)
     let id = request.id
-    perform { [request] loop in loop.start(request) }
+    perform { [request] commands in commands.start(request) }
     return id
   }
 
@@ -92,47 +96,59 @@ final class RecordingClient: TransferClient {
     wait(start(url, range, home: home, change: change), location)
   }
 
-  func turn(now: Instant) -> Instant {
-    let (jobs, deadline) = state.withLock { state in
-      state.turns += 1
-      defer { state.jobs = [] }
-      return (state.jobs, state.deadline)
-    }
-    for job in jobs { job(loop) }
-    return deadline
-  }
+  /// The client on the loop's thread.
+  private final class Recorder: TransferClient {
+    private let client: RecordingClient
+    private let commands: TransferCommands
+    private var state: Lock<State> { client.state }
 
-  func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
-    let hook = state.withLock { state in
-      var record = state.records[id] ?? TransferRecord()
-      if record.head != nil || record.end != nil { record.misplaced += 1 }
-      record.head = head
-      state.records[id] = record
-      return state.onHead
+    init(_ client: RecordingClient, _ commands: TransferCommands) {
+      self.client = client
+      self.commands = commands
     }
-    return hook?(loop, id) ?? true
-  }
 
-  func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool {
-    let hook = state.withLock { state in
-      if state.records[id]?.head == nil || state.records[id]?.end != nil { state.records[id]?.misplaced += 1 }
-      state.records[id]?.bytes.append(contentsOf: bytes)
-      let largest = state.records[id]?.largestPiece ?? 0
-      state.records[id]?.largestPiece = max(largest, bytes.count)
-      return state.onBytes
+    func turn(now: Instant) -> Instant {
+      let (jobs, deadline) = state.withLock { state in
+        state.turns += 1
+        defer { state.jobs = [] }
+        return (state.jobs, state.deadline)
+      }
+      for job in jobs { job(commands) }
+      return deadline
     }
-    return hook?(loop, id) ?? true
-  }
 
-  func transfer(_ id: TransferID, ended end: TransferEnd) {
-    let hook = state.withLock { state in
-      var record = state.records[id] ?? TransferRecord()
-      if record.end != nil { record.misplaced += 1 }
-      record.end = end
-      state.records[id] = record
-      return state.onEnd
+    func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
+      let hook = state.withLock { state in
+        var record = state.records[id] ?? TransferRecord()
+        if record.head != nil || record.end != nil { record.misplaced += 1 }
+        record.head = head
+        state.records[id] = record
+        return state.onHead
+      }
+      return hook?(commands, id) ?? true
     }
-    hook?(loop, id)
+
+    func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool {
+      let hook = state.withLock { state in
+        if state.records[id]?.head == nil || state.records[id]?.end != nil { state.records[id]?.misplaced += 1 }
+        state.records[id]?.bytes.append(contentsOf: bytes)
+        let largest = state.records[id]?.largestPiece ?? 0
+        state.records[id]?.largestPiece = max(largest, bytes.count)
+        return state.onBytes
+      }
+      return hook?(commands, id) ?? true
+    }
+
+    func transfer(_ id: TransferID, ended end: TransferEnd) {
+      let hook = state.withLock { state in
+        var record = state.records[id] ?? TransferRecord()
+        if record.end != nil { record.misplaced += 1 }
+        record.end = end
+        state.records[id] = record
+        return state.onEnd
+      }
+      hook?(commands, id)
+    }
   }
 }
 

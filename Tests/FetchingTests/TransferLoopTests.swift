@@ -163,19 +163,20 @@ struct TransferLoopTests {
     loop.wake()
     loop.stop()
     final class Idle: TransferClient {
+      private let isGone: Lock<Bool>
+      init(_ isGone: Lock<Bool>) { self.isGone = isGone }
+      deinit { isGone.withLock { $0 = true } }
       func turn(now: Instant) -> Instant { .never }
       func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool { true }
       func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool { true }
       func transfer(_ id: TransferID, ended end: TransferEnd) {}
     }
-    var client: Idle? = Idle()
-    weak let gone = client
+    let isGone = Lock(false)
     do {
       let forgotten = try TransferLoop(options: TransferOptions())
-      forgotten.run(client: try #require(client))
+      forgotten.run { _ in Idle(isGone) }
     }
-    client = nil
-    eventually { gone == nil }
+    eventually { isGone.withLock { $0 } }
   }
 
   @Test("Files of the options that cannot be read") func badOptions() {

@@ -27,6 +27,7 @@ final class RealMount: Sendable {
     change(&options)
     fileSystem = SyntheticFileSystem(nodes)
     session = try ServedSession(device: mountFuse(at: path), fileSystem: fileSystem, options: options)
+    fileSystem.connect(session)
     let serving = OwnedThread(name: "test-serve") {
       let result: Result<Void, MountError>
       do throws(MountError) {

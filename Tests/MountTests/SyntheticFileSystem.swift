@@ -134,9 +134,10 @@ final class SyntheticFileSystem: Served {
     }
   }
 
-  // MARK: Served
-
+  /// Says where answers to what is parked go.
   func connect(_ port: any ReplyPort) { state.withLock { $0.port = port } }
+
+  // MARK: Served
 
   func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes {
     let wanted = String(decoding: name, as: UTF8.self)
@@ -210,8 +211,8 @@ final class SyntheticFileSystem: Served {
     return .now(count)
   }
 
-  func renew(_ inode: Inode, ticket: Ticket) {
-    let port = state.withLock { state in
+  func renew(_ inode: Inode, ticket: Ticket) -> Bool {
+    state.withLock { state in
       state.renewals += 1
       state.opens -= 1
       if var node = state.nodes[inode] {
@@ -219,19 +220,17 @@ final class SyntheticFileSystem: Served {
         node.inode += 1_000_000
         state.nodes[node.inode] = node
       }
-      return state.port
     }
-    port?.reply(ticket, error: .stale)
+    return false
   }
 
   func release(_ inode: Inode) { state.withLock { $0.releases += 1 } }
 
-  func interrupt(_ ticket: Ticket, isKilled: Bool) {
-    let (port, parked) = state.withLock { state in
+  func interrupt(_ ticket: Ticket, isKilled: Bool) -> Bool {
+    state.withLock { state in
       state.interrupts.append((ticket, isKilled))
-      return (state.port, isKilled ? state.parked.removeValue(forKey: ticket) : nil)
+      return isKilled && state.parked.removeValue(forKey: ticket) != nil
     }
-    if parked != nil { port?.reply(ticket, error: .interrupted) }
   }
 
   func capacity() throws(Errno) -> Capacity {

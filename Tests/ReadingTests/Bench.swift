@@ -18,6 +18,8 @@ final class Bench {
   private(set) var port = FakePort()
   private(set) var system: MediaFileSystem!
   private(set) var store: StoreAccess!
+  /// The room's threads, when they are this one.
+  private(set) var threads: RoomThreads?
   /// Whether the room has its threads and the machine's time, instead of this thread and the simulated one.
   private let hasThreads: Bool
   private let trace: Trace?
@@ -49,6 +51,8 @@ final class Bench {
   }
 
   deinit {
+    service.client = nil
+    threads = nil
     system = nil
     store = nil
     removeTree(folder)
@@ -73,27 +77,28 @@ final class Bench {
     }
     port = FakePort(trace)
     if hasThreads {
-      system = try MediaFileSystem(store: store, options: options)
-      system.connect(port)
-      system.start(service: service)
+      system = try MediaFileSystem(store: store, options: options, wake: {})
+      service.client = system.makeClient(port: port, service: service)
+      system.start()
     } else {
-      system = try .simulated(store, options, service, time: time)
-      system.connect(port)
+      system = try .simulated(store, options, time: time)
+      threads = RoomThreads(system, port: port, service: service)
+      service.client = threads?.client
     }
-    service.client = system.client
   }
 
   /// Ends the server: tidily, or as `kill -9` does (the catalog forgets nothing that was committed).
   func stop(killed: Bool = false) {
     trace?.told(killed ? "kill" : "end")
     if killed {
-      // What is still to be carried out refers to the engine, which would then never go.
       move(0)
       move(0)
       service.client = nil
     }
     service.stop()
-    system.endSimulated(killed: killed)
+    service.client = nil
+    threads?.end(killed: killed)
+    threads = nil
     system = nil
     store = nil
   }
@@ -121,8 +126,8 @@ final class Bench {
       return time
     }
     service.move(to: now)
-    system.turnKeeper()
-    while finishing, system.turnFinisher() {}
+    threads?.turnKeeper()
+    while finishing, threads?.turnFinisher() == true {}
   }
 
   /// Lets time go by until `condition` holds; false when it does not within `seconds` of it.
@@ -151,6 +156,11 @@ final class Bench {
     issued[ticket] = now
     trace?.called(ticket, what)
     return ticket
+  }
+
+  /// The kernel interrupts a parked request; as the mount does, it is answered here when the room gives it up.
+  func interrupt(_ ticket: Ticket, isKilled: Bool) {
+    if system.interrupt(ticket, isKilled: isKilled) { port.put(ticket, .error(.interrupted)) }
   }
 
   @discardableResult

@@ -272,9 +272,9 @@ import Reading
     let inode = try bench.inode("a.mp4")
     let ticket = bench.stat(inode)
     bench.run(0.1)
-    bench.system.interrupt(ticket, isKilled: false)
+    bench.interrupt(ticket, isKilled: false)
     #expect(bench.port.reply(to: ticket) == nil)
-    bench.system.interrupt(ticket, isKilled: true)
+    bench.interrupt(ticket, isKilled: true)
     #expect(bench.port.reply(to: ticket) == .error(.interrupted))
     bench.run(60, step: 0.1)
   }

@@ -105,8 +105,8 @@ import Reading
     let bench = try bench()
     _ = try completing(bench)
     let sent = bench.service.sent
-    bench.system.stopFinisher()
-    #expect(bench.system.turnFinisher())
+    bench.threads?.stopFinisher()
+    #expect(bench.threads?.turnFinisher() == true)
     #expect(!bench.isComplete("a.mp4") && access(bench.folder + "/library/a.mp4", F_OK) != 0)
     bench.move(0.01)
     try bench.restart()

@@ -71,7 +71,7 @@ import Reading
       kind: .transient, status: 503, retryAfter: 60, message: "busy")
     let ticket = bench.read(inode, 20 * Self.megabyte, 4096)
     bench.run(5)
-    bench.system.interrupt(ticket, isKilled: true)
+    bench.interrupt(ticket, isKilled: true)
     #expect(bench.port.reply(to: ticket) == .error(.interrupted))
     bench.run(1)
     bench.system.fetch([try bench.inode("b.mp4")])

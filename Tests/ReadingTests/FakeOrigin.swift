@@ -114,7 +114,7 @@ final class FakeService: TransferService, @unchecked Sendable {
   private(set) var mostRunning = 0
   private var ends: [(TransferID, TransferEnd)] = []
   private var now = Instant(nanoseconds: 0)
-  weak var client: (any TransferClient)?
+  var client: (any TransferClient)?
   var trace: Trace?
 
   func start(_ request: TransferRequest) {
@@ -145,8 +145,6 @@ final class FakeService: TransferService, @unchecked Sendable {
     running = []
     connections = 0
   }
-
-  func wake() {}
 
   /// The loop's end: every transfer ends as cancelled.
   func stop() {

@@ -186,8 +186,8 @@ import Testing
   }
 
   /// A line of 20 MB/s and 50 ms of which a reader has a file open, with one window of a continuation under way.
-  private func continuing(_ window: Int64) -> HostState {
-    var host = HostState(connections: 32)
+  private func continuing(_ window: Int64) -> Line {
+    var host = Line(connections: 32)
     host.line.responded(after: 0.05)
     for step in 0...200 { host.line.received(20_000, now: start.adding(seconds: Double(step) * 0.001 - 1)) }
     host.began(isBackground: true, now: start)
@@ -218,7 +218,7 @@ import Testing
       host.responded(isBackground: true)
     }
     let later = start.adding(seconds: 0.05)
-    let admits = { (host: HostState) in
+    let admits = { (host: Line) in
       host.admits(.continuation, bytes: window, isQuiet: false, now: later)
     }
     #expect(admits(host))
@@ -233,12 +233,12 @@ import Testing
 
   @Test("Where few connections are allowed, or streams are, none is kept to spare from what nobody waits for")
   func usualLanes() {
-    let most = HostState.backgroundLimit
-    var host = HostState(connections: 32)
+    let most = Line.backgroundLimit
+    var host = Line(connections: 32)
     #expect(host.usualLanes(isQuiet: true) == most && host.usualLanes(isQuiet: false) == most - 1)
     host.speaks(httpVersion: 20)
     #expect(host.usualLanes(isQuiet: false) == most)
-    let few = HostState(connections: 4)
+    let few = Line(connections: 4)
     #expect(few.backgroundLanes == 2 && few.usualLanes(isQuiet: false) == 2)
     var input = PlanInput(size: 1 << 30, roundTrip: 0.06, lineRate: 20e6)
     let window = Planner.backgroundWindow(input)
@@ -260,25 +260,25 @@ import Testing
 
   @Test("A line that said that it is too much, and then speaks another version, is asked no more at once for it")
   func versions() {
-    var host = HostState(connections: 32)
+    var host = Line(connections: 32)
     host.speaks(httpVersion: 20)
-    #expect(host.limit == HostState.streamLimit)
+    #expect(host.limit == Line.streamLimit)
     for _ in 0..<8 { host.began(isBackground: false, now: start) }
     host.pushedBack()
     #expect(host.limit == 4)
     host.speaks(httpVersion: 11)
     #expect(host.most == 32 && host.limit == 4)
     host.speaks(httpVersion: 20)
-    #expect(host.most == HostState.streamLimit && host.limit == 4)
+    #expect(host.most == Line.streamLimit && host.limit == 4)
     for _ in 0..<100 { host.answered(start) }
-    #expect(host.limit == HostState.streamLimit)
+    #expect(host.limit == Line.streamLimit)
     host.speaks(httpVersion: 11)
     #expect(host.limit == 32)
   }
 
   @Test("Connections are believed to be open for a while")
   func connections() {
-    var host = HostState(connections: 32)
+    var host = Line(connections: 32)
     for _ in 0..<3 { host.began(isBackground: false, now: start) }
     #expect(host.openConnections(now: start) == 3)
     for _ in 0..<2 { host.ended(now: start.adding(seconds: 1), isBackground: false, hadResponse: true, isCut: false) }

@@ -300,7 +300,7 @@ import Reading
 
     private func interrupt() -> Bool {
       guard let taken = pending.randomElement(using: &random) else { return false }
-      bench.system.interrupt(taken.ticket, isKilled: true)
+      bench.interrupt(taken.ticket, isKilled: true)
       guard bench.port.reply(to: taken.ticket) == .error(.interrupted) else { return true }
       _ = bench.port.take(taken.ticket)
       pending.removeAll { $0.ticket == taken.ticket }

@@ -108,14 +108,14 @@ import Testing
 
   @Test("The ring forgets what is older than it is long")
   func ring() {
-    var ring = ProgressRing(length: 10)
+    var pace = DownloadPace(seconds: 10)
     var now = Instant(nanoseconds: 5_000_000_000)
-    ring.add(100, now: now)
+    pace.progressed(100, now: now)
     now = now.adding(seconds: 5)
-    ring.add(50, now: now)
-    #expect(ring.total(now: now) == 150)
-    #expect(ring.total(now: now.adding(seconds: 5.5)) == 50)
-    #expect(ring.total(now: now.adding(seconds: 1000)) == 0)
+    pace.progressed(50, now: now)
+    #expect(pace.recentProgress(now: now) == 150)
+    #expect(pace.recentProgress(now: now.adding(seconds: 5.5)) == 50)
+    #expect(pace.recentProgress(now: now.adding(seconds: 1000)) == 0)
   }
 
   // MARK: Planner

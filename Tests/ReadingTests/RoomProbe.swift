@@ -12,61 +12,72 @@ import Testing
 /// The figures that bound the room.
 enum RoomLimits {
   static let syncSeconds = Keeper.syncSeconds
-  static let refusedSeconds = Keeper.refusedSeconds
+  static let refusedSeconds = StoreHealth.refusedSeconds
   static let keptOfOneFile = MemoryWindow.most
   static let keptInAll = MemoryWindow.mostInAll
-  static let resumedAtOnce = Engine.resumed
-  static let mostUnfinished = Engine.mostUnfinished
-  static let questions = Engine.mostQuestions
+  static let resumedAtOnce = TransferThread.resumed
+  static let mostUnfinished = TransferThread.mostUnfinished
+  static let questions = StatWaits.mostQuestions
   static let silenceSeconds = Silence.remembered
-  static let streamsOfHTTP2 = HostState.streamLimit
+  static let streamsOfHTTP2 = Line.streamLimit
   /// What opening and first reading a file may fetch of it.
   static let firstTouch = Planner.headLength + Planner.lookAhead + Planner.tailLength
 
   /// What is believed of `stored` when a sync fails, and `synced` was synced before.
   static func believed(_ stored: ByteRangeSet, synced: ByteRangeSet) -> ByteRangeSet {
-    Engine.onDisk(stored, synced: synced)
+    FileState.onDisk(stored, synced: synced)
   }
 }
 
-/// The room's threads in the hand of a test.
 extension MediaFileSystem {
   /// A room without threads of its own, in the simulated `time`.
   static func simulated(
-    _ store: StoreAccess, _ options: ReadingOptions, _ service: FakeService, time: Lock<Instant>
+    _ store: StoreAccess, _ options: ReadingOptions, time: Lock<Instant>
   ) throws(StoreError) -> MediaFileSystem {
     let clock = Clock({ time.withLock { $0 } }, date: { time.withLock { Int64($0.nanoseconds / 1_000_000_000) } })
-    let system = try MediaFileSystem(store: store, options: options, clock: clock)
-    system.engine.jitter = { 0.5 }
-    system.engine.connect(service: service)
-    return system
-  }
-
-  /// One turn of the keeper.
-  func turnKeeper() { _ = engine.keeper.turn() }
-
-  /// The finisher takes the next file; false when there is none.
-  func turnFinisher() -> Bool { engine.finisher.turn() }
-
-  /// The finisher is told to end.
-  func stopFinisher() { engine.finisher.stop() }
-
-  /// Ends a room without threads. The service must have stopped. Killed, it commits nothing.
-  func endSimulated(killed: Bool) {
-    if !killed {
-      engine.finisher.stop()
-      engine.keeper.stop()
-      turnKeeper()
-    }
-    engine.abandon()
+    return try MediaFileSystem(store: store, options: options, clock: clock, wake: {})
   }
 
   /// Begins to take away what is stored of a file that is in memory; `then` follows on the keeper's thread. False when
   /// it is not in memory.
   func beginClearing(_ inode: Inode, then: @escaping @Sendable () -> Void = {}) -> Bool {
-    guard let content = engine.table.withLock({ $0.contents[inode] }) else { return false }
-    engine.clear(content, then: then)
+    guard let content = room.table.withLock({ $0.contents[inode] }) else { return false }
+    room.transfers.post(.clear(content, then: then))
     return true
+  }
+}
+
+/// The room's threads in the hand of a test: all of them are the test's own.
+final class RoomThreads {
+  fileprivate let room: ReadingRoom
+  fileprivate let transfers: TransferThread
+  fileprivate let keeper: Keeper
+  fileprivate let finisher: Finisher
+
+  init(_ system: MediaFileSystem, port: any ReplyPort, service: any TransferService) {
+    room = system.room
+    transfers = TransferThread(room: room, port: port, service: service, jitter: { 0.5 })
+    keeper = Keeper(room: room)
+    finisher = Finisher(room: room)
+  }
+
+  var client: any TransferClient { transfers }
+
+  /// One turn of the keeper.
+  func turnKeeper() { _ = keeper.turn() }
+
+  /// The finisher takes the next file; false when there is none.
+  func turnFinisher() -> Bool { finisher.turn() }
+
+  /// The finisher is told to end.
+  func stopFinisher() { room.beginEnding() }
+
+  /// The end. The service must have stopped. Killed, nothing is committed.
+  func end(killed: Bool) {
+    if killed { return }
+    room.beginEnding()
+    room.keeper.post(.stop)
+    turnKeeper()
   }
 }
 
@@ -76,7 +87,7 @@ struct StoredFile: Equatable {
   /// Its descriptor.
   var descriptor: Int32 { file.number }
   /// Whether the room has found out that the disk lost bytes of it.
-  var isDistrusted: Bool { file.isDistrusted }
+  var isDistrusted: Bool { file.isInvalid }
   /// Whether a read from it at `offset` gives bytes that may be believed.
   func isReadable(at offset: Int64) -> Bool {
     var byte: UInt8 = 0
@@ -110,7 +121,7 @@ struct OriginView {
 // MARK: - What can be seen
 
 extension Bench {
-  private func content(_ inode: Inode) -> Content? { system.engine.table.withLock { $0.contents[inode] } }
+  private func content(_ inode: Inode) -> Content? { system.room.table.withLock { $0.contents[inode] } }
 
   private func known(_ inode: Inode, _ location: SourceLocation) throws -> Content {
     try #require(content(inode), "inode \(inode) is not in memory", sourceLocation: location)
@@ -123,83 +134,91 @@ extension Bench {
   /// Whether a file is in memory.
   func isInMemory(_ inode: Inode) -> Bool { content(inode) != nil }
   /// The resources in memory.
-  var inMemory: Set<ResourceKey> { system.engine.table.withLock { Set($0.current.keys) } }
+  var inMemory: Set<ResourceKey> { system.room.table.withLock { Set($0.current.keys) } }
   /// Whether nothing is in memory: no file, no resource, nothing that is being fetched.
   var isEmpty: Bool {
-    system.engine.table.withLock { $0.contents.isEmpty && $0.current.isEmpty } && system.engine.sources.isEmpty
+    system.room.table.withLock { $0.contents.isEmpty && $0.current.isEmpty }
+      && threads?.transfers.downloads.all.isEmpty == true
   }
   /// Whether two inodes, both in memory, show the same bytes of one resource.
   func isOneFile(_ first: Inode, _ second: Inode) -> Bool {
     content(first).map { $0 === content(second) } ?? false
   }
   /// Whether the list of unfinished files is still gone through.
-  var isResuming: Bool { system.engine.resuming.goesOn }
+  var isResuming: Bool { threads?.transfers.resuming.goesOn == true }
 
   /// The generation that a file in memory shows, by its id in the catalog.
   func generationInMemory(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> Int64 {
-    try #require(known(inode, sourceLocation).guarded.withLock { $0.generation?.id }, sourceLocation: sourceLocation)
+    try #require(
+      known(inode, sourceLocation).guarded.withLock { $0.held.generation?.id }, sourceLocation: sourceLocation)
   }
 
   /// Whether all of a file is stored and it waits for the finisher, or is in its hands.
-  func isCompleting(_ inode: Inode) -> Bool { look(inode) { $0.phase == .completing } }
+  func isCompleting(_ inode: Inode) -> Bool {
+    look(inode) { $0.held.holding == .completing || $0.held.holding == .verifying }
+  }
   /// Whether a file is open for storing.
-  func isPartial(_ inode: Inode) -> Bool { look(inode) { $0.phase == .partial } }
+  func isPartial(_ inode: Inode) -> Bool { look(inode) { $0.held.isPartial } }
   /// Whether the finisher has a file in its hands.
-  func isInFinishersHands(_ inode: Inode) -> Bool { look(inode) { $0.isFinishing } }
+  func isInFinishersHands(_ inode: Inode) -> Bool { look(inode) { $0.held.holding == .verifying } }
   /// Whether the bytes of a file are being taken away.
-  func isBeingCleared(_ inode: Inode) -> Bool { look(inode) { $0.isFrozen } }
+  func isBeingCleared(_ inode: Inode) -> Bool { look(inode) { $0.held.removal == .frozen } }
   /// Whether a clearing waits for the finisher.
   func isClearingPostponed(_ inode: Inode) -> Bool {
-    content(inode).flatMap { system.engine.sources[$0.key] }.map { !$0.postponed.isEmpty } ?? false
+    content(inode).flatMap { threads?.transfers.downloads[$0.key] }.map { !$0.postponed.isEmpty } ?? false
   }
 
   /// What is known to be on disk of a file.
   func synced(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> ByteRangeSet {
-    try known(inode, sourceLocation).guarded.withLock { $0.synced }
+    try known(inode, sourceLocation).guarded.withLock { $0.held.synced }
   }
   /// Whether all that is stored of a file is on disk.
-  func isSynced(_ inode: Inode) -> Bool { look(inode) { $0.unsynced == 0 && $0.synced == $0.state.stored } }
+  func isSynced(_ inode: Inode) -> Bool { look(inode) { $0.held.unsynced == 0 && $0.held.synced == $0.held.stored } }
   /// Whether the catalog claims more of a file than is stored, and is still to be told.
-  func isOverclaimed(_ inode: Inode) -> Bool { look(inode) { $0.isOverclaimed && $0.isCommitting } }
+  func isOverclaimed(_ inode: Inode) -> Bool { look(inode) { $0.held.claim == .overclaimed } }
   /// Whether the catalog was told of all that is lost and of all that was on its way to it.
-  func isTold(_ inode: Inode) -> Bool { look(inode) { !$0.isOverclaimed && !$0.isCommitting } }
+  func isTold(_ inode: Inode) -> Bool { look(inode) { $0.held.claim == .current || $0.held.claim == .behind } }
   /// What is kept of a file in memory, as it cannot be stored.
   func kept(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> ByteRangeSet {
-    try known(inode, sourceLocation).guarded.withLock { $0.state.memory.ranges }
+    try known(inode, sourceLocation).guarded.withLock { $0.held.memory.ranges }
   }
   /// How many bytes are kept in memory of all files.
   var keptInAll: Int64 {
-    system.engine.sources.values.reduce(0) { sum, source in
-      sum + source.content.guarded.withLock { $0.state.memory.count }
+    guard let downloads = threads?.transfers.downloads.all else { return 0 }
+    return downloads.reduce(0) { sum, download in
+      sum + download.content.guarded.withLock { $0.held.memory.count }
     }
   }
   /// How many handles a file in memory has; nil when it is not there.
-  func opens(_ inode: Inode) -> Int? { content(inode)?.guarded.withLock { $0.state.opens } }
+  func opens(_ inode: Inode) -> Int? { content(inode)?.guarded.withLock { $0.waiters.opens } }
   /// The file that is read and written for an inode.
   func storedFile(_ inode: Inode) -> StoredFile? {
-    content(inode)?.guarded.withLock { $0.file }.map { StoredFile(file: $0) }
+    content(inode)?.guarded.withLock { $0.held.file }.map { StoredFile(file: $0) }
   }
 
   /// Whether the store takes what readers want, and what is fetched ahead.
-  var hasRoom: Bool { system.engine.keeper.room == (false, false) }
+  var hasRoom: Bool { system.room.health.intake == .everything }
   /// For how many more seconds nothing is stored of a file because its syncs fail; 0 when it may be.
   func pause(of inode: Inode) -> Double {
     guard let key = content(inode)?.key else { return 0 }
-    return system.engine.keeper.pause(of: key)?.seconds(since: now) ?? 0
+    return system.room.health.pause(of: key)?.seconds(since: now) ?? 0
   }
   /// Whether what comes of a file is stored; nil when it is not being looked after.
   func isStoring(_ inode: Inode) -> Bool? {
-    content(inode).flatMap { system.engine.sources[$0.key] }.map { !system.engine.isUnstored($0) }
+    content(inode).flatMap { threads?.transfers.downloads[$0.key] }.map {
+      threads?.transfers.landing.isUnstored($0) == false
+    }
   }
   /// When the origin of a file may be asked again; nil when it is not being looked after.
   func asksAgainAt(_ inode: Inode) -> Instant? {
-    content(inode).flatMap { system.engine.sources[$0.key] }?.retry.notBefore
+    content(inode).flatMap { threads?.transfers.downloads[$0.key] }?.attempts.retry.notBefore
   }
   /// What the room thinks of an origin, `http://host`; nil before the first request.
   func origin(_ url: String) -> OriginView? {
-    system.engine.hosts[url].map {
+    threads?.transfers.lines.known(url).map {
       OriginView(
-        most: $0.most, limit: $0.limit, isAway: $0.isAway, isAwayForLong: $0.isAwayForLong, answers: $0.answers)
+        most: $0.most, limit: $0.limit, isAway: $0.isUnreachable, isAwayForLong: $0.isUnreachableForLong,
+        answers: $0.answers)
     }
   }
 }
@@ -216,40 +235,46 @@ extension Bench {
   }
 
   /// A full store drops what is stored of a file that is not in memory; false where that may not be.
-  func evict(_ key: ResourceKey, generation: Int64) -> Bool { system.engine.evict(key, generation: generation) }
+  func evict(_ key: ResourceKey, generation: Int64) -> Bool {
+    SpaceKeeping(room: system.room).evict(key, generation: generation)
+  }
 
   /// The disk refuses a write, as a full one does.
-  func refuseWrite() { system.engine.keeper.storeFailed() }
+  func refuseWrite() {
+    system.room.health.writeFailed()
+    system.room.keeper.post(.measureSpace)
+  }
 
   /// The file of one inode refuses a write.
   func refuseWrite(of inode: Inode, _ error: Errno, sourceLocation: SourceLocation = #_sourceLocation) throws {
     let source = try #require(
-      system.engine.sources[known(inode, sourceLocation).key], sourceLocation: sourceLocation)
-    system.engine.cannotStore(source, error)
+      threads?.transfers.downloads[known(inode, sourceLocation).key], sourceLocation: sourceLocation)
+    threads?.transfers.landing.cannotStore(source, error)
   }
 
   /// A sync of a file, as the keeper makes it, ends with an error now.
   func failSync(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
     let content = try known(inode, sourceLocation)
-    let file = try #require(content.guarded.withLock { $0.file }, sourceLocation: sourceLocation)
-    file.distrust()
-    system.engine.distrust(content, file, .io)
+    let file = try #require(content.guarded.withLock { $0.held.file }, sourceLocation: sourceLocation)
+    file.invalidate()
+    threads?.keeper.syncFailed(content, file, .io)
   }
 
   /// Nothing is stored of a file for a while, as after a sync that failed.
   func pauseStoring(of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
-    _ = system.engine.keeper.syncFailed(try known(inode, sourceLocation).key)
+    _ = system.room.health.syncFailed(try known(inode, sourceLocation).key)
   }
 
   /// The rest of a file is wanted, as after it was played; unlike ``MediaFileSystem/fetch(_:)`` this forgives nothing.
   func goOn(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
-    try #require(system.engine.sources[known(inode, sourceLocation).key], sourceLocation: sourceLocation).continues =
+    try #require(threads?.transfers.downloads[known(inode, sourceLocation).key], sourceLocation: sourceLocation).wish
+      .rest =
       true
   }
 
   /// Counts an open of a file that is about to fail, or its failure.
   func countStaleOpen(_ inode: Inode, by count: Int, sourceLocation: SourceLocation = #_sourceLocation) throws {
-    try known(inode, sourceLocation).guarded.withLock { $0.state.opens += count }
+    try known(inode, sourceLocation).guarded.withLock { $0.waiters.opens += count }
   }
 
   /// What a thread has in its hands of a file.
@@ -261,7 +286,9 @@ extension Bench {
   func giveToFinisher(
     _ inode: Inode, _ isInHands: Bool, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
-    try known(inode, sourceLocation).guarded.withLock { $0.isFinishing = isInHands }
+    try known(inode, sourceLocation).guarded.withLock { guarded in
+      if isInHands { _ = guarded.held.taken() } else { guarded.held.released() }
+    }
   }
 
   /// Bytes that came are to count as stored, where they were written to `file`: whether they do.
@@ -270,15 +297,15 @@ extension Bench {
     sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> Bool {
     let source = try #require(
-      system.engine.sources[known(inode, sourceLocation).key], sourceLocation: sourceLocation)
-    return bytes.withUnsafeBytes { system.engine.stored($0, at: offset, in: file.file, source) }
+      threads?.transfers.downloads[known(inode, sourceLocation).key], sourceLocation: sourceLocation)
+    return bytes.withUnsafeBytes { threads?.transfers.landing.stored($0, at: offset, in: file.file, source) == true }
   }
 
   /// A parked read is answered, as when its last byte has come.
   func answerParked(
     _ ticket: Ticket, _ range: ByteRange, of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
-    system.engine.answer(
+    threads?.transfers.answers.answer(
       ParkedRead(ticket: ticket, range: range, since: now, process: 0), try known(inode, sourceLocation))
   }
 
@@ -288,10 +315,10 @@ extension Bench {
     _ pieces: [(offset: Int64, bytes: [UInt8])], of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> Bool {
     let content = try known(inode, sourceLocation)
-    _ = content.guarded.withLock { $0.state.memory.takeAll() }
+    _ = content.guarded.withLock { $0.held.memory.takeAll() }
     return pieces.allSatisfy { offset, bytes in
       bytes.withUnsafeBytes { bytes in
-        content.guarded.withLock { $0.state.kept(bytes, at: offset, most: MemoryWindow.most) }
+        content.guarded.withLock { $0.kept(bytes, at: offset, most: MemoryWindow.most) }
       }?.isEmpty == true
     }
   }
@@ -300,7 +327,7 @@ extension Bench {
   func commitAlone(
     _ inode: Inode, _ change: CatalogChange, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
-    system.engine.keeper.commitSingly(
+    threads?.keeper.commitSingly(
       [], [.init(content: try known(inode, sourceLocation), change: change)], durably: false)
   }
 }

@@ -14,8 +14,8 @@ import Testing
   private let shell = StatPatience.Looker(process: 7, folder: 3)
   private let reset = TransferFailure(kind: .transient, message: "reset")
 
-  private func host(answered: Double? = nil, missed: [(asked: Double, at: Double)]) -> HostState {
-    var host = HostState(connections: 32)
+  private func host(answered: Double? = nil, missed: [(asked: Double, at: Double)]) -> Line {
+    var host = Line(connections: 32)
     if let answered { host.answered(at(answered)) }
     for (number, miss) in missed.enumerated() {
       host.missed(key(number), askedAt: at(miss.asked), reset, now: at(miss.at), random: 0.5)
@@ -51,7 +51,7 @@ import Testing
 
   @Test("A stat that waited in vain speaks against a host that did not answer since, no other")
   func waitedInVain() {
-    var unknown = HostState(connections: 32)
+    var unknown = Line(connections: 32)
     unknown.waitedInVain(since: at(0), now: at(5))
     #expect(unknown.silence.holds(at(5)))
     var good = host(answered: 1, missed: [])

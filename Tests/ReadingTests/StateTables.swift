@@ -1,30 +1,32 @@
 import Base
+import Storing
 import Testing
 
 @testable import Reading
 
-/// The state of one content: events in, decisions out.
+/// Who reads a file, and what is held of it: reads in, decisions out.
 @Suite struct StateTables {
   private let start = Instant(nanoseconds: 1_000_000_000)
   private func at(_ seconds: Double) -> Instant { start.adding(seconds: seconds) }
-  private func known(_ size: Int64, stored: ByteRange...) -> ContentState {
-    var state = ContentState()
-    state.length = .known(size)
-    for range in stored { state.stored.insert(range) }
-    return state
+  private func known(_ size: Int64, stored: ByteRange...) -> Content.Guarded {
+    var held = FileState(beginning: .of(size), file: Self.file)
+    for range in stored { _ = held.landed(range, in: Self.file, now: start) }
+    return Content.Guarded(held: held)
   }
+  /// A file that is never read.
+  private static let file = ServedFile.untouched
   private func ticket(_ number: UInt) -> Ticket { Ticket(rawValue: number) }
 
   @Test(
     "A read of a known length",
     arguments: [
-      (0, 10, ContentState.ReadDecision.hit(10)), (90, 20, .hit(10)), (100, 5, .hit(0)), (1000, 5, .hit(0)),
+      (0, 10, Waiters.ReadDecision.hit(10)), (90, 20, .hit(10)), (100, 5, .hit(0)), (1000, 5, .hit(0)),
       (0, 0, .hit(0)), (45, 10, .park), (50, 1, .park), (49, 1, .hit(1)), (60, 40, .hit(40)),
     ])
-  func reads(offset: Int64, count: Int, expected: ContentState.ReadDecision) {
+  func reads(offset: Int64, count: Int, expected: Waiters.ReadDecision) {
     var state = known(100, stored: ByteRange(0, 50), ByteRange(60, 100))
     #expect(state.read(at: offset, count: count, ticket: ticket(1), process: 1, now: start) == expected)
-    #expect(state.parkedReads.count == (expected == .park ? 1 : 0))
+    #expect(state.waiters.parkedReads.count == (expected == .park ? 1 : 0))
   }
 
   @Test("What landed releases the reads that are whole, and no others")
@@ -33,28 +35,30 @@ import Testing
     for (number, offset) in [(UInt(1), Int64(0)), (2, 10), (3, 25)] {
       _ = state.read(at: offset, count: 10, ticket: ticket(number), process: 1, now: start)
     }
-    #expect(state.landed(ByteRange(0, 10)).map(\.ticket) == [ticket(1)])
-    #expect(state.landed(ByteRange(10, 30)).map(\.ticket) == [ticket(2)])
-    #expect(state.landed(ByteRange(30, 40)).map(\.ticket) == [ticket(3)])
-    #expect(!state.hasWaiters && state.isDirty)
+    for (landed, released) in [
+      (ByteRange(0, 10), ticket(1)), (ByteRange(10, 30), ticket(2)), (ByteRange(30, 40), ticket(3)),
+    ] {
+      let reads = state.landed(landed, in: Self.file, now: start)?.released
+      #expect(reads?.map(\.ticket) == [released])
+    }
+    #expect(state.waiters.isEmpty && state.held.claim == .behind)
   }
 
   @Test("A read that waits behind the end is answered when the end is known")
   func clamps() {
-    var state = ContentState()
-    state.length = .growing(0)
+    var state = Content.Guarded(held: FileState(beginning: .of(nil), file: Self.file))
     _ = state.read(at: 0, count: 100, ticket: ticket(1), process: 1, now: start)
     _ = state.read(at: 200, count: 100, ticket: ticket(2), process: 1, now: start)
-    #expect(state.landed(ByteRange(0, 60)).isEmpty)
-    let ended = state.ended(at: 60)
-    #expect(ended.map(\.range.count) == [60, 0])
-    #expect(state.isWhole)
+    #expect(state.landed(ByteRange(0, 60), in: Self.file, now: start)?.released.isEmpty == true)
+    #expect(state.held.ended(at: 60)?.size == 60)
+    #expect(state.waiters.clampReads(state.held).map(\.range.count) == [60, 0])
+    #expect(state.held.isWhole)
   }
 
   @Test("A superseded generation gives what is stored, and ESTALE for the rest")
   func superseded() {
     var state = known(100, stored: ByteRange(0, 50))
-    state.isSuperseded = true
+    state.held.superseded()
     #expect(state.read(at: 0, count: 50, ticket: ticket(1), process: 1, now: start) == .hit(50))
     #expect(state.read(at: 40, count: 20, ticket: ticket(2), process: 1, now: start) == .fail(.stale))
   }
@@ -63,11 +67,11 @@ import Testing
   func refusal() {
     var state = known(100, stored: ByteRange(0, 50))
     _ = state.read(at: 60, count: 1, ticket: ticket(1), process: 1, now: start)
-    #expect(state.refuse(.io, until: at(5)).reads.map(\.ticket) == [ticket(1)])
+    #expect(state.waiters.refuse(.io, until: at(5)).reads.map(\.ticket) == [ticket(1)])
     #expect(state.read(at: 60, count: 1, ticket: ticket(2), process: 1, now: at(4)) == .fail(.io))
     #expect(state.read(at: 0, count: 1, ticket: ticket(3), process: 1, now: at(4)) == .hit(1))
     #expect(state.read(at: 60, count: 1, ticket: ticket(4), process: 1, now: at(5)) == .park)
-    state.clearRefusal()
+    state.waiters.clearRefusal()
     #expect(state.read(at: 70, count: 1, ticket: ticket(5), process: 1, now: at(1)) == .park)
   }
 
@@ -78,8 +82,8 @@ import Testing
     _ = state.read(at: 0, count: 4096, ticket: ticket(1), process: 1, now: start)
     _ = state.read(at: 4096, count: 4096, ticket: ticket(2), process: 1, now: at(5))
     _ = state.read(at: far, count: 4096, ticket: ticket(3), process: 1, now: at(5))
-    #expect(state.expire(at(9), timeout: 10, shunning: 1).reads.isEmpty)
-    #expect(Set(state.expire(at(10), timeout: 10, shunning: 1).reads.map(\.ticket)) == [ticket(1), ticket(2)])
+    #expect(state.waiters.expire(at(9), timeout: 10, shunning: 1).reads.isEmpty)
+    #expect(Set(state.waiters.expire(at(10), timeout: 10, shunning: 1).reads.map(\.ticket)) == [ticket(1), ticket(2)])
     #expect(state.read(at: 0, count: 512, ticket: ticket(4), process: 1, now: at(10.5)) == .fail(.timedOut))
     #expect(state.read(at: far + 4096, count: 512, ticket: ticket(5), process: 1, now: at(10.5)) == .park)
     #expect(state.read(at: 0, count: 512, ticket: ticket(6), process: 1, now: at(11.5)) == .park)
@@ -89,30 +93,31 @@ import Testing
   func progress() {
     var state = known(100 << 20)
     _ = state.read(at: 1 << 20, count: 4096, ticket: ticket(1), process: 1, now: start)
-    state.progressed(1 << 20, from: 0, to: 2 << 20, now: at(8))
-    #expect(state.expire(at(17.9), timeout: 10, shunning: 1).reads.isEmpty)
-    #expect(state.expire(at(18.1), timeout: 10, shunning: 1).reads.count == 1)
+    state.waiters.progressed(1 << 20, from: 0, to: 2 << 20, now: at(8))
+    #expect(state.waiters.expire(at(17.9), timeout: 10, shunning: 1).reads.isEmpty)
+    #expect(state.waiters.expire(at(18.1), timeout: 10, shunning: 1).reads.count == 1)
     _ = state.read(at: 1 << 20, count: 4096, ticket: ticket(2), process: 1, now: at(20))
-    state.progressed(1 << 20, from: 3 << 20, to: 4 << 20, now: at(29))  // another reader's
-    state.progressed(1 << 20, from: 0, to: 1 << 19, now: at(29))  // ends before it gets there
-    state.progressed(512, from: 0, to: 2 << 20, now: at(29))  // half a second's worth
-    #expect(state.expire(at(30.1), timeout: 10, shunning: 1).reads.isEmpty)
-    #expect(state.expire(at(30.6), timeout: 10, shunning: 1).reads.count == 1)
+    state.waiters.progressed(1 << 20, from: 3 << 20, to: 4 << 20, now: at(29))  // another reader's
+    state.waiters.progressed(1 << 20, from: 0, to: 1 << 19, now: at(29))  // ends before it gets there
+    state.waiters.progressed(512, from: 0, to: 2 << 20, now: at(29))  // half a second's worth
+    #expect(state.waiters.expire(at(30.1), timeout: 10, shunning: 1).reads.isEmpty)
+    #expect(state.waiters.expire(at(30.6), timeout: 10, shunning: 1).reads.count == 1)
   }
 
   @Test("Each ticket is given back once, whoever takes it")
   func takes() {
-    var state = ContentState()
-    _ = state.probe(ParkedProbe(ticket: ticket(1), kind: .open, inode: 5, since: start, process: 7))
+    var state = Content.Guarded()
+    _ = state.waiters.probe(ParkedProbe(ticket: ticket(1), kind: .open, inode: 5, since: start, process: 7))
     _ = state.read(at: 0, count: 1, ticket: ticket(2), process: 7, now: start)
     _ = state.read(at: 9, count: 1, ticket: ticket(3), process: 8, now: start)
-    let taken = [state.take(ticket(1)), state.take(ticket(1))]
+    let taken = [state.waiters.take(ticket(1)), state.waiters.take(ticket(1))]
     #expect(taken == [true, false])
-    #expect(state.takeReads { $0 == 7 }.map(\.ticket) == [ticket(2)])
-    let again = state.take(ticket(2))
+    #expect(state.waiters.takeReads { $0 == 7 }.map(\.ticket) == [ticket(2)])
+    let again = state.waiters.take(ticket(2))
     #expect(!again)
-    #expect(state.identified(.known(5)).reads.map(\.ticket) == [ticket(3)])
-    #expect(!state.hasWaiters && state.oldestWait == nil)
+    _ = state.held.identified(.of(5), file: Self.file)
+    #expect(state.waiters.identified(state.held).reads.map(\.ticket) == [ticket(3)])
+    #expect(state.waiters.isEmpty && state.waiters.oldestWait == nil)
   }
 
   @Test("The window in memory is bounded, gives what came last, and keeps what is waited for")

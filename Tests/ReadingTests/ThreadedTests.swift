@@ -164,7 +164,7 @@ import Reading
             if let inode = inode(name) {
               let looking = ticket()
               if case .parked = system.attributes(of: inode, ticket: looking, caller: Caller(process: 0)) {
-                system.interrupt(looking, isKilled: true)
+                if system.interrupt(looking, isKilled: true) { port.put(looking, .error(.interrupted)) }
               }
             }
           }

@@ -111,10 +111,10 @@ import Testing
     try catalog.apply([.problem(Self.key(3), "404")], durably: true)
 
     let store = StoreAccess(catalog: catalog, folder: opened, library: library)
-    let system = try MediaFileSystem(store: store, options: ReadingOptions())
     let loop = try TransferLoop(options: TransferOptions())
-    system.start(service: loop)
-    loop.run(client: system.client)
+    let system = try MediaFileSystem(store: store, options: ReadingOptions(), wake: { loop.wake() })
+    system.start()
+    loop.run { system.makeClient(port: NoKernel(), service: $0) }
     defer {
       system.beginEnding()
       loop.stop()
@@ -122,4 +122,17 @@ import Testing
     }
     try body(store, ControlService(fileSystem: system, store: store) {})
   }
+}
+
+/// A kernel that has asked for nothing.
+private final class NoKernel: ReplyPort {
+  func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) { Issue.record("\(ticket) is no request") }
+  func reply(_ ticket: Ticket, attributes: Attributes) { Issue.record("\(ticket) is no request") }
+  func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
+    Issue.record("\(ticket) is no request")
+    return false
+  }
+  func reply(_ ticket: Ticket, error: Errno) { Issue.record("\(ticket) is no request") }
+  func invalidate(parent: Inode, name: String) {}
+  func forgetPages(of inode: Inode, _ range: ByteRange) {}
 }

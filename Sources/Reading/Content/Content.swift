@@ -12,7 +12,7 @@ public final class ServedFile: Sendable {
   private let copy: FileDescriptor?
   /// For pread(2); valid as long as this object.
   public let number: Int32
-  private let distrusted = Atomic<Bool>(false)
+  private let invalid = Atomic<Bool>(false)
 
   init(partial: PartialFile) {
     self.partial = partial
@@ -28,9 +28,9 @@ public final class ServedFile: Sendable {
   }
 
   /// Whether the disk lost what was written to it: another object has taken its place.
-  var isDistrusted: Bool { distrusted.load(ordering: .acquiring) }
+  var isInvalid: Bool { invalid.load(ordering: .acquiring) }
   /// What is read from it from now on counts for nothing.
-  func distrust() { distrusted.store(true, ordering: .releasing) }
+  func invalidate() { invalid.store(true, ordering: .releasing) }
 
   /// pread(2) until `buffer` is full; false when the file ends before, cannot be read, or was not to be trusted by
   /// then: what was stored is gone.
@@ -44,7 +44,7 @@ public final class ServedFile: Sendable {
         return false
       }
     }
-    return !isDistrusted
+    return !isInvalid
   }
 }
 
@@ -77,47 +77,10 @@ struct Activity: Sendable, Equatable {
 /// Lock order (docs/ARCHITECTURE.md): the file system's table before a content's lock; never two contents at once; no
 /// syscall and no reply under either.
 final class Content: Sendable {
-  /// How far it has come.
-  enum Phase: Sendable {
-    /// Bytes are missing.
-    case partial
-    /// All are here and being verified and placed.
-    case completing
-    /// It is in the library.
-    case complete
-  }
-
-  /// What the lock guards.
+  /// What the lock guards: what is held of the file, who waits for it, and what `status` shows of it.
   struct Guarded: Sendable {
-    var state = ContentState()
-    /// nil until there is something to read or to write to.
-    var file: ServedFile?
-    /// nil until the origin answered for the first time.
-    var generation: GenerationRecord?
-    /// The catalog's generation, when that is of no use any more: forgotten once another is known.
-    var abandoned: Int64?
-    var phase = Phase.partial
-    /// The part of `state.stored` that is known to be on disk.
-    var synced = ByteRangeSet()
-    /// Bytes written since, and when that began.
-    var unsynced: Int64 = 0
-    var unsyncedSince: Instant?
-    /// Whether its extents are on the way into the catalog.
-    var isCommitting = false
-    /// Whether the finisher has it in its hands.
-    var isFinishing = false
-    /// Whether the catalog claims more than is stored: a sync failed, and the catalog has not been told. Nothing may be
-    /// written until it is: behind a lost range that would look stored to whoever believes the claim.
-    var isOverclaimed = false
-    /// Whether its file is being taken away: nothing may be written until that is done.
-    var isFrozen = false
-    /// Whether a user asked for it by name, as the catalog knows it: also at the next mount policies do not stop it.
-    var isPinned = false
-    /// Whether a user changed its completed copy: the inode's page cache may have what they made of it.
-    var isTouched = false
-    /// Whether it was put away: whoever still holds it is to ask for the resource again. What is parked here would be
-    /// lost.
-    var isAway = false
+    var held = FileState()
+    var waiters = Waiters()
     /// nil until the transfer thread has looked at it.
     var activity: Activity?
   }
@@ -125,24 +88,24 @@ final class Content: Sendable {
   /// The resource.
   let key: ResourceKey
   /// What the manifest says of it.
-  let source: ManifestEntry
+  let entry: ManifestEntry
   /// The path in the mount of the entry that brought it here: where its completed copy goes.
   let path: String
   let guarded: Lock<Guarded>
 
-  init(entry: EntryRecord, guarded: Guarded) {
-    key = entry.node.key
-    source = entry.source
-    path = entry.path
-    self.guarded = Lock(guarded)
+  init(record: EntryRecord, held: FileState) {
+    key = record.node.key
+    entry = record.source
+    path = record.path
+    guarded = Lock(Guarded(held: held))
   }
 
   /// The successor of `old` under a new generation.
-  init(replacing old: Content, guarded: Guarded) {
+  init(replacing old: Content, held: FileState) {
     key = old.key
-    source = old.source
+    entry = old.entry
     path = old.path
-    self.guarded = Lock(guarded)
+    guarded = Lock(Guarded(held: held))
   }
 
   /// A read; `.parked` means that the planner must be woken. nil when the content was put away meanwhile.
@@ -150,14 +113,14 @@ final class Content: Sendable {
     at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32, now: Instant
   ) -> Answer<Int>? {
     var file: ServedFile?
-    let (decision, isInMemory) = guarded.withLock { guarded -> (ContentState.ReadDecision?, Bool) in
-      if guarded.isAway { return (nil, false) }
-      let decision = guarded.state.read(
+    let (decision, isInMemory) = guarded.withLock { guarded -> (Waiters.ReadDecision?, Bool) in
+      if guarded.held.isPutAway { return (nil, false) }
+      let decision = guarded.read(
         at: offset, count: buffer.count, ticket: ticket, process: process, now: now)
       if case .hit(let count) = decision, count > 0 {
-        file = guarded.file
+        file = guarded.held.file
         // Almost always false, so that a stored range costs no look at the window.
-        return (decision, !guarded.state.memory.isEmpty)
+        return (decision, !guarded.held.memory.isEmpty)
       }
       return (decision, false)
     }
@@ -168,7 +131,7 @@ final class Content: Sendable {
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
       let isFilled = isInMemory ? fill(part, at: offset) : file?.fill(part, at: offset) ?? false
       guard isFilled else {
-        if let file, file.isDistrusted {
+        if let file, file.isInvalid {
           let range = ByteRange(at: offset, count: Int64(count))
           if parkAgain(ParkedRead(ticket: ticket, range: range, since: now, process: process)) { return .parked }
           return read(at: offset, into: buffer, ticket: ticket, process: process, now: now)
@@ -187,10 +150,10 @@ final class Content: Sendable {
   func parkAgain(_ read: ParkedRead) -> Bool {
     guarded.withLock { guarded in
       // Until another file takes the place of one that lost bytes, nobody knows which are left.
-      let isLost = guarded.file?.isDistrusted ?? false
-      if guarded.isAway { return false }
-      if !isLost, guarded.state.isSuperseded || guarded.state.has(read.range) { return false }
-      guarded.state.parkAgain(read)
+      let isLost = guarded.held.file?.isInvalid ?? false
+      if guarded.held.isPutAway { return false }
+      if !isLost, guarded.held.isSuperseded || guarded.held.has(read.range) { return false }
+      guarded.waiters.parkAgain(read)
       return true
     }
   }
@@ -199,12 +162,13 @@ final class Content: Sendable {
   func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
     let wanted = ByteRange(at: offset, count: Int64(buffer.count))
     let (file, memory) = guarded.withLock { guarded -> (ServedFile?, ByteRangeSet?) in
-      if guarded.state.memory.isEmpty || guarded.state.stored.contains(wanted) {
-        return (guarded.file, guarded.state.stored.contains(wanted) ? ByteRangeSet() : nil)
+      let held = guarded.held
+      if held.memory.isEmpty || held.stored.contains(wanted) {
+        return (held.file, held.stored.contains(wanted) ? ByteRangeSet() : nil)
       }
-      guard guarded.state.available.contains(wanted) else { return (nil, nil) }
-      guarded.state.memory.copy(into: buffer, at: offset)
-      return (guarded.file, guarded.state.memory.ranges)
+      guard held.available.contains(wanted) else { return (nil, nil) }
+      held.memory.copy(into: buffer, at: offset)
+      return (held.file, held.memory.ranges)
     }
     guard let memory else { return false }
     var position = wanted.start
@@ -215,4 +179,49 @@ final class Content: Sendable {
     }
     return true
   }
+}
+
+/// Events that change both what is held and who waits, in one critical section.
+extension Content.Guarded {
+  /// A read of `count` bytes at `offset`.
+  mutating func read(
+    at offset: Int64, count: Int, ticket: Ticket, process: Int32, now: Instant
+  ) -> Waiters.ReadDecision {
+    let wanted: ByteRange
+    switch held.length {
+    case .known(let size):
+      if offset >= size || count == 0 { return .hit(0) }
+      wanted = ByteRange(offset, min(offset + Int64(count), size))
+    case .growing, .unknown:
+      if count == 0 { return .hit(0) }
+      wanted = ByteRange(offset, offset + Int64(count))
+    }
+    waiters.runs.note(offset: offset, count: wanted.count, process: process, now: now)
+    if held.has(wanted) { return .hit(Int(wanted.count)) }
+    if held.isSuperseded { return .fail(.stale) }
+    return waiters.wait(for: wanted, ticket: ticket, process: process, now: now)
+  }
+
+  /// `range` is in `file` now: the reads that are whole with it, and whether the keeper is to be told. nil when nothing
+  /// is stored of it.
+  mutating func landed(
+    _ range: ByteRange, in file: ServedFile, now: Instant
+  ) -> (released: [ParkedRead], isNews: Bool)? {
+    guard let isNews = held.landed(range, in: file, now: now) else { return nil }
+    return (waiters.releaseWhole(held), isNews)
+  }
+
+  /// `bytes` came and cannot be stored: they are kept in memory for a while, `most` of them. nil when there is no room
+  /// even there.
+  mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64) -> [ParkedRead]? {
+    let range = ByteRange(at: offset, count: Int64(bytes.count))
+    let waited = waiters.parkedReads.map(\.range)
+    guard held.memory.makeRoom(for: range.count, keeping: waited, before: range.end, most: most) else { return nil }
+    held.memory.insert(bytes, at: offset)
+    held.grow(to: range.end)
+    return waiters.releaseWhole(held)
+  }
+
+  /// Whether it is stored in part and nobody has it open or waits for it.
+  var isIdle: Bool { waiters.opens == 0 && waiters.isEmpty && held.isPartial && held.removal == .none }
 }

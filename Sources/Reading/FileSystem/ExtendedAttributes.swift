@@ -22,20 +22,20 @@ extension MediaFileSystem {
   }
 
   private func node(_ inode: Inode) throws(Errno) -> Node? {
-    try engine.io { () throws(StoreError) in try engine.store.catalog.node(inode) }
+    try room.io { () throws(StoreError) in try room.store.catalog.node(inode) }
   }
 
   private func value(of name: String, _ inode: Inode) throws(Errno) -> String? {
     guard let node = try node(inode), node.kind == .file else { return nil }
     switch name {
     case "user.xdg.origin.url":
-      let entry = try engine.io { () throws(StoreError) in try engine.store.catalog.entry(inode) }
+      let entry = try room.io { () throws(StoreError) in try room.store.catalog.entry(inode) }
       return entry?.source.urls.first.map(Log.redacted(url:))
     case "user.mime_type":
-      if let content = engine.table.withLock({ $0.current[node.key] }) {
-        return content.guarded.withLock { $0.generation?.mediaType }
+      if let content = room.table.withLock({ $0.current[node.key] }) {
+        return content.guarded.withLock { $0.held.generation?.mediaType }
       }
-      return try engine.io { () throws(StoreError) in try engine.store.catalog.generation(current: node.key) }?
+      return try room.io { () throws(StoreError) in try room.store.catalog.generation(current: node.key) }?
         .mediaType
     case "user.mediafs.state": return try report(on: node).state.rawValue
     case "user.mediafs.stored": return String(try report(on: node).stored)

@@ -91,48 +91,48 @@ extension FileReport {
 extension MediaFileSystem {
   /// The state of a file that is in memory; nil when only the catalog knows it.
   public func liveReport(on node: Node, path: String) throws(Errno) -> FileReport? {
-    guard let content = engine.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
+    guard let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
     var facts = FileFacts()
     let (isComplete, generation, isWanted) = content.guarded.withLock { guarded in
-      facts.stored = guarded.state.stored
-      facts.size = guarded.state.size
+      facts.stored = guarded.held.stored
+      facts.size = guarded.held.size
       facts.activity = guarded.activity
-      return (guarded.phase == .complete, guarded.generation, engine.goesOn(guarded.generation, guarded.isPinned))
+      return (guarded.held.isCopy, guarded.held.generation, room.goesOn(guarded.held.generation, guarded.held.isPinned))
     }
-    facts.lastError = engine.table.withLock { $0.errors[content.key] }
-    facts.server = FileFacts.Server(isFull: engine.keeper.isFull, isWanted: isWanted)
+    facts.lastError = room.table.withLock { $0.errors[content.key] }
+    facts.server = FileFacts.Server(isFull: room.health.intake != .everything, isWanted: isWanted)
     if facts.activity == nil {
-      let problem = try engine.io { () throws(StoreError) in try store.catalog.problem(of: content.key) }
-      facts.problem = problem.map { LastError($0, now: engine.clock.now) }
+      let problem = try room.io { () throws(StoreError) in try store.catalog.problem(of: content.key) }
+      facts.problem = problem.map { LastError($0, now: room.clock.now) }
     }
     if isComplete, let copy = generation?.copy {
-      facts.copy = try engine.io { () throws(StoreError) in
+      facts.copy = try room.io { () throws(StoreError) in
         try FileFacts.Copy(copy, store.library, path: store.library.path)
       }
     }
-    return FileReport(path: path, facts, now: engine.clock.now)
+    return FileReport(path: path, facts, now: room.clock.now)
   }
 
   /// The state of a file that is not in memory, with what the catalog knows of it.
   public func report(
     on node: Node, path: String, generation: GenerationRecord?, problem: NotedProblem?
   ) throws(StoreError) -> FileReport {
-    let now = engine.clock.now
+    let now = room.clock.now
     var facts = try FileFacts(generation, problem, library: store.library, libraryPath: store.library.path, now: now)
-    facts.lastError = engine.table.withLock { $0.errors[node.key] }
-    var isWanted = engine.goesOn(generation, false)
+    facts.lastError = room.table.withLock { $0.errors[node.key] }
+    var isWanted = room.goesOn(generation, false)
     // Of what is neither begun nor failed nothing but a pin is known, and few are pinned: not asked for each of a
     // million.
     if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.catalog.isPinned(node.key) }
-    facts.server = FileFacts.Server(isFull: engine.keeper.isFull, isWanted: isWanted)
+    facts.server = FileFacts.Server(isFull: room.health.intake != .everything, isWanted: isWanted)
     return FileReport(path: path, facts, now: now)
   }
 
   /// The state of a file of the tree.
   public func report(on node: Node) throws(Errno) -> FileReport {
-    let path = try engine.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
+    let path = try room.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
     if let live = try liveReport(on: node, path: path) { return live }
-    return try engine.io { () throws(StoreError) in
+    return try room.io { () throws(StoreError) in
       try report(
         on: node, path: path, generation: try store.catalog.generation(current: node.key),
         problem: try store.catalog.problem(of: node.key))
@@ -140,13 +140,13 @@ extension MediaFileSystem {
   }
 
   /// The resources of which an error is remembered, that the catalog may know nothing of.
-  public var failing: [ResourceKey] { engine.table.withLock { $0.errors.keys } }
+  public var failing: [ResourceKey] { room.table.withLock { $0.errors.keys } }
 
   /// Whether an error of the resource is remembered.
-  public func remembersError(of key: ResourceKey) -> Bool { engine.table.withLock { $0.errors[key] != nil } }
+  public func remembersError(of key: ResourceKey) -> Bool { room.table.withLock { $0.errors[key] != nil } }
 }
 
-extension Engine {
+extension ReadingRoom {
   /// Whether a file that nobody has open is to be completed when its turn comes.
   func goesOn(_ generation: GenerationRecord?, _ isPinned: Bool) -> Bool {
     guard isPinned || generation?.continues == true else { return false }

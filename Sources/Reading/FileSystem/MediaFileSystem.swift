@@ -8,58 +8,65 @@ import Storing
 /// Every method may be called from any thread and none waits for the network. What takes a ticket either answers now or
 /// keeps the ticket and answers through the ``ReplyPort`` later, exactly once.
 public final class MediaFileSystem: Sendable {
-  let engine: Engine
-  let siblings: SiblingProbe
+  let room: ReadingRoom
   let store: StoreAccess
+  private let siblings: SiblingProbe
+  private let threads = Lock<(keeper: OwnedThread, finisher: OwnedThread)?>(nil)
 
-  /// A filesystem over an open store whose manifest is imported.
-  public convenience init(store: StoreAccess, options: ReadingOptions) throws(StoreError) {
-    try self.init(store: store, options: options, clock: .system)
+  /// A filesystem over an open store whose manifest is imported. `wake` makes the transfer thread turn soon; any thread
+  /// calls it.
+  public convenience init(
+    store: StoreAccess, options: ReadingOptions, wake: @escaping @Sendable () -> Void
+  ) throws(StoreError) {
+    try self.init(store: store, options: options, clock: .system, wake: wake)
   }
 
-  init(store: StoreAccess, options: ReadingOptions, clock: Clock) throws(StoreError) {
+  init(
+    store: StoreAccess, options: ReadingOptions, clock: Clock, wake: @escaping @Sendable () -> Void
+  ) throws(StoreError) {
     self.store = store
-    engine = try Engine(store: store, options: options, clock: clock)
-    siblings = SiblingProbe(engine: engine)
+    room = try ReadingRoom(store: store, options: options, clock: clock, wake: wake)
+    siblings = SiblingProbe(room: room)
   }
 
-  /// Who is to be called by the transfers.
-  public var client: any TransferClient { engine }
-
-  /// Says where late answers go. To be called once, before ``start(service:)``.
-  public func connect(_ port: any ReplyPort) { engine.connect(port: port) }
-
-  /// Says who brings bytes, and starts its threads. To be called once, before the first request; the service's loop
-  /// starts after it.
-  public func start(service: any TransferService) {
-    engine.connect(service: service)
-    engine.keeper.start()
-    engine.finisher.start()
+  /// What the transfers call: made on their thread, to be used there alone. `port` gets the answers that come later.
+  public func makeClient(port: any ReplyPort, service: any TransferService) -> any TransferClient {
+    TransferThread(room: room, port: port, service: service)
   }
 
-  /// Goes on with what was being fetched when it was mounted last. The service's loop must be running.
-  public func resume() {
-    engine.keeper.perform { [engine] in engine.resumeMore(after: .pins(after: nil)) }
+  /// Starts the keeper and the finisher. To be called once, before the first request.
+  public func start() {
+    let keeper = OwnedThread(name: "keeper") { [room] in Keeper(room: room).run() }
+    let finisher = OwnedThread(name: "finisher") { [room] in Finisher(room: room).run() }
+    threads.withLock { $0 = (keeper, finisher) }
   }
+
+  /// Goes on with what was being fetched when it was mounted last. The transfers must be running.
+  public func resume() { room.keeper.post(.job { $0.resumeMore(after: .pins(after: nil)) }) }
 
   /// The server is about to end: calls that wait for long work return.
-  public func beginEnding() { engine.beginEnding() }
+  public func beginEnding() { room.beginEnding() }
 
-  /// Commits everything with its data synced and ends the threads. The service's loop must have stopped.
+  /// Commits everything with its data synced and ends the threads. The transfers must have ended.
   public func stop() {
-    engine.finisher.stop()
-    engine.keeper.stop()
-    engine.abandon()
+    room.beginEnding()
+    let running = threads.withLock { threads in
+      defer { threads = nil }
+      return threads
+    }
+    running?.finisher.join()
+    room.keeper.post(.stop)
+    running?.keeper.join()
   }
 
   /// The network changed: connections are made anew and who waits gets a fresh deadline.
-  public func reconnect() { engine.post(.reconnect) }
+  public func reconnect() { room.transfers.post(.reconnect) }
 
   // MARK: Names
 
   /// The node `name` (raw bytes, any) in `parent`. ENOENT when there is none.
   public func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes {
-    guard let node = try engine.io({ () throws(StoreError) in try store.catalog.lookup(parent: parent, name: name) })
+    guard let node = try room.io({ () throws(StoreError) in try store.catalog.lookup(parent: parent, name: name) })
     else { throw .notFound }
     return attributes(of: node)
   }
@@ -68,12 +75,12 @@ public final class MediaFileSystem: Sendable {
   /// and `..` are not among them.
   public func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno) {
     // An empty page is also what a file has: it must not pass for an empty folder.
-    guard let node = try engine.io({ () throws(StoreError) in try store.catalog.node(folder) }) else { throw .stale }
+    guard let node = try room.io({ () throws(StoreError) in try store.catalog.node(folder) }) else { throw .stale }
     if node.kind != .folder { throw .notDirectory }
     var position = cookie
     while true {
       let from = position
-      let nodes = try engine.io { () throws(StoreError) in
+      let nodes = try room.io { () throws(StoreError) in
         try store.catalog.list(folder, after: from, limit: Self.page)
       }
       for node in nodes {
@@ -90,7 +97,7 @@ public final class MediaFileSystem: Sendable {
 
   /// Where `..` of `folder` leads.
   public func parent(of folder: Inode) -> Inode {
-    (try? engine.io { () throws(StoreError) in try store.catalog.parent(of: folder) }) ?? rootInode  // logged by io
+    (try? room.io { () throws(StoreError) in try store.catalog.parent(of: folder) }) ?? rootInode  // logged by io
   }
 
   // MARK: Attributes
@@ -98,38 +105,38 @@ public final class MediaFileSystem: Sendable {
   /// What the catalog knows of a node, and what memory knows better.
   private func attributes(of node: Node) -> Attributes {
     if node.kind == .folder {
-      return Attributes(inode: node.inode, isFolder: true, size: 0, modified: engine.mountedAt, isFinal: true)
+      return Attributes(inode: node.inode, isFolder: true, size: 0, modified: room.mountedAt, isFinal: true)
     }
     if let size = node.size {
       return Attributes(
-        inode: node.inode, isFolder: false, size: size, modified: node.modified ?? engine.mountedAt, isFinal: true)
+        inode: node.inode, isFolder: false, size: size, modified: node.modified ?? room.mountedAt, isFinal: true)
     }
-    if let content = engine.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) {
-      return engine.attributes(of: content, inode: node.inode)
+    if let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) {
+      return room.attributes(of: content, inode: node.inode)
     }
-    return Attributes(inode: node.inode, isFolder: false, size: 1, modified: engine.mountedAt, isFinal: false)
+    return Attributes(inode: node.inode, isFolder: false, size: 1, modified: room.mountedAt, isFinal: false)
   }
 
   /// What stat shows. Parks when the size is to be found first.
   public func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes> {
     do throws(Errno) {
-      if let content = engine.table.withLock({ $0.contents[inode] }) {
-        let known = engine.attributes(of: content, inode: inode)
+      if let content = room.table.withLock({ $0.contents[inode] }) {
+        let known = room.attributes(of: content, inode: inode)
         if known.isFinal { return .now(known) }
-        let node = try engine.io({ () throws(StoreError) in try store.catalog.node(inode) })
+        let node = try room.io({ () throws(StoreError) in try store.catalog.node(inode) })
         if let node { siblings.looked(at: node, process: caller.process) }
         return try probe(content, inode, folder: node?.parent ?? 0, ticket, caller)
       }
-      if let node = try engine.io({ () throws(StoreError) in try store.catalog.node(inode) }) {
+      if let node = try room.io({ () throws(StoreError) in try store.catalog.node(inode) }) {
         let known = attributes(of: node)
         if known.isFinal { return .now(known) }
         siblings.looked(at: node, process: caller.process)
-        return try probe(try engine.content(of: inode), inode, folder: node.parent, ticket, caller)
+        return try probe(try room.content(of: inode), inode, folder: node.parent, ticket, caller)
       }
-      guard let (_, old) = try engine.io({ () throws(StoreError) in try store.catalog.superseded(inode: inode) }),
+      guard let (_, old) = try room.io({ () throws(StoreError) in try store.catalog.superseded(inode: inode) }),
         let size = old.size
       else { return .failed(.stale) }
-      let modified = old.validators.lastModified ?? engine.mountedAt
+      let modified = old.validators.lastModified ?? room.mountedAt
       return .now(Attributes(inode: inode, isFolder: false, size: size, modified: modified, isFinal: true))
     } catch {
       return .failed(error)
@@ -141,23 +148,23 @@ public final class MediaFileSystem: Sendable {
   ) throws(Errno) -> Answer<Attributes> {
     var content = first
     while true {
-      let known = engine.attributes(of: content, inode: inode)
+      let known = room.attributes(of: content, inode: inode)
       if known.isFinal { return .now(known) }
-      let now = engine.clock.now
+      let now = room.clock.now
       // A body without a length goes on without one: a stat that waited for its end would wait for the whole download.
-      let (isAway, decision) = content.guarded.withLock { guarded -> (Bool, ContentState.ReadDecision?) in
-        if guarded.isAway { return (true, nil) }
-        guard case .unknown = guarded.state.length else { return (false, nil) }
+      let (isPutAway, decision) = content.guarded.withLock { guarded -> (Bool, Waiters.ReadDecision?) in
+        if guarded.held.isPutAway { return (true, nil) }
+        guard case .unknown = guarded.held.length else { return (false, nil) }
         let probe = ParkedProbe(
           ticket: ticket, kind: .attributes, inode: inode, since: now, process: caller.process, folder: folder)
-        return (false, guarded.state.probe(probe))
+        return (false, guarded.waiters.probe(probe))
       }
-      if isAway {
-        content = try engine.content(of: inode)
+      if isPutAway {
+        content = try room.content(of: inode)
         continue
       }
       guard case .park = decision else { return .now(known) }
-      engine.post(.touched(content))
+      room.transfers.post(.touched(content))
       return .parked
     }
   }
@@ -167,30 +174,30 @@ public final class MediaFileSystem: Sendable {
   /// Opens a file; every successful open (also a parked one that the port took) is matched by one ``release(_:)``.
   public func open(_ inode: Inode, ticket: Ticket, caller: Caller) -> Answer<OpenMode> {
     do throws(Errno) {
-      let content = try engine.content(of: inode, opening: true)
+      let content = try room.content(of: inode, opening: true)
       var isCounted = true
-      defer { if !isCounted { uncount(content) } }
+      defer { if !isCounted { room.uncount(content) } }
       do throws(Errno) {
-        try engine.recheck(content)
+        try room.recheck(content)
       } catch {
         isCounted = false
         throw error
       }
-      let now = engine.clock.now
+      let now = room.clock.now
       let (answer, isComplete) = content.guarded.withLock { guarded -> (Answer<OpenMode>, Bool) in
-        if guarded.state.isSuperseded { return (.failed(.stale), false) }
-        switch guarded.state.length {
+        if guarded.held.isSuperseded { return (.failed(.stale), false) }
+        switch guarded.held.length {
         case .known:
-          let isComplete = guarded.phase == .complete
+          let isComplete = guarded.held.isCopy
           // One whose bytes are being taken away is read through us: its copy will not do for the next open.
-          let copy = isComplete && !guarded.isFrozen ? guarded.file : nil
+          let copy = isComplete && guarded.held.removal == .none ? guarded.held.file : nil
           return (.now(OpenMode(directIO: false, copy: copy)), isComplete)
         case .growing: return (.now(OpenMode(directIO: true)), false)
         case .unknown:
-          guarded.state.clearRefusal()
+          guarded.waiters.clearRefusal()
           // Counted when it is answered: a parked open may still fail.
-          guarded.state.opens -= 1
-          _ = guarded.state.probe(
+          guarded.waiters.opens -= 1
+          _ = guarded.waiters.probe(
             ParkedProbe(ticket: ticket, kind: .open, inode: inode, since: now, process: caller.process))
           return (.parked, false)
         }
@@ -198,11 +205,11 @@ public final class MediaFileSystem: Sendable {
       if case .failed = answer { isCounted = false }
       // What the kernel remembers of this inode may be what a user made of the copy: the origin's bytes get another
       // one.
-      if content.guarded.withLock({ $0.isTouched && !$0.state.isSuperseded }), isCounted {
-        engine.post(.renew(content, inode, ticket))
+      if content.guarded.withLock({ $0.held.holding == .touched && !$0.held.isSuperseded }), isCounted {
+        room.transfers.post(.renew(content, inode, ticket))
         return .parked
       }
-      if !isComplete { engine.post(.opened(content)) }
+      if !isComplete { room.transfers.post(.opened(content)) }
       return answer
     } catch {
       return .failed(error)
@@ -212,11 +219,12 @@ public final class MediaFileSystem: Sendable {
   /// Answers `ticket`, of an open that was answered here, with ESTALE, once the file has another inode: the kernel then
   /// looks its name up again and opens that. For a file whose open handles the kernel reads from a copy that is not the
   /// origin's any more, or is gone, so that it could give new ones nothing else either.
-  public func renew(_ inode: Inode, ticket: Ticket) {
-    guard let content = engine.table.withLock({ $0.contents[inode] }) else {
-      return engine.port.reply(ticket, error: .stale)
-    }
-    engine.post(.renew(content, inode, ticket))
+  ///
+  /// False: there is no such file open, and the caller is to answer with ESTALE itself.
+  public func renew(_ inode: Inode, ticket: Ticket) -> Bool {
+    guard let content = room.table.withLock({ $0.contents[inode] }) else { return false }
+    room.transfers.post(.renew(content, inode, ticket))
+    return true
   }
 
   /// Reads into `buffer` (as long as the request): `.now(count)` bytes are there, fewer than asked only at the end.
@@ -226,55 +234,45 @@ public final class MediaFileSystem: Sendable {
     while true {
       let content: Content
       do {
-        content = try engine.content(of: inode)
+        content = try room.content(of: inode)
       } catch {
         return .failed(error)
       }
       let answer = content.read(
-        at: offset, into: buffer, ticket: ticket, process: caller.process, now: engine.clock.now)
+        at: offset, into: buffer, ticket: ticket, process: caller.process, now: room.clock.now)
       guard let answer else { continue }  // put away since
-      if case .parked = answer { engine.post(.touched(content)) }
+      if case .parked = answer { room.transfers.post(.touched(content)) }
       return answer
     }
   }
 
   /// A handle was closed for good.
   public func release(_ inode: Inode) {
-    guard let content = engine.table.withLock({ $0.contents[inode] }) else { return }
+    guard let content = room.table.withLock({ $0.contents[inode] }) else { return }
     let (generation, isLast, isComplete) = content.guarded.withLock { guarded in
-      (guarded.generation?.id, guarded.state.opens == 1, guarded.phase == .complete)
+      (guarded.held.generation?.id, guarded.waiters.opens == 1, guarded.held.isCopy)
     }
     // A complete file is nothing to plan for, but must be put away, too; while it still counts as open it cannot be.
-    if isLast, isComplete { engine.post(.touched(content)) }
-    uncount(content)
-    if isLast, let generation { engine.keeper.record(.used(generation: generation, at: engine.clock.date)) }
-  }
-
-  /// An open less; with the last of them a superseded generation goes.
-  private func uncount(_ content: Content) {
-    let isUnused = content.guarded.withLock { guarded in
-      guarded.state.opens -= 1
-      return guarded.state.opens == 0 && guarded.state.isSuperseded
-    }
-    if isUnused { engine.dropIfUnused(content) }
+    if isLast, isComplete { room.transfers.post(.touched(content)) }
+    room.uncount(content)
+    if isLast, let generation { room.record(.used(generation: generation, at: room.clock.date)) }
   }
 
   /// The kernel sent INTERRUPT for a parked ticket. `isKilled`: its caller has a SIGKILL pending.
   ///
   /// A caller that only got a signal keeps waiting: a stat that fails with EINTR breaks programs that never expect it.
-  public func interrupt(_ ticket: Ticket, isKilled: Bool) {
-    guard isKilled else { return }
-    let contents = engine.table.withLock { table in Array(table.contents.values) }
-    for content in contents where content.guarded.withLock({ $0.state.take(ticket) }) {
-      engine.port.reply(ticket, error: .interrupted)
-      return
-    }
+  ///
+  /// True: it is parked no more, and the caller is to answer it with EINTR.
+  public func interrupt(_ ticket: Ticket, isKilled: Bool) -> Bool {
+    guard isKilled else { return false }
+    let contents = room.table.withLock { table in Array(table.contents.values) }
+    return contents.contains { content in content.guarded.withLock { $0.waiters.take(ticket) } }
   }
 
   /// What statfs shows.
   public func capacity() throws(Errno) -> Capacity {
-    let space = try engine.io { () throws(StoreError) in try store.folder.space() }
-    let counts = try engine.io { () throws(StoreError) in try store.catalog.counts() }
+    let space = try room.io { () throws(StoreError) in try store.folder.space() }
+    let counts = try room.io { () throws(StoreError) in try store.catalog.counts() }
     return Capacity(
       total: space.total, free: space.free, available: space.available, names: UInt64(clamping: counts.names))
   }

@@ -24,15 +24,15 @@ final class SiblingProbe: Sendable {
   /// Folders that are remembered: more than are listed at the same time.
   private static let folders = 16
 
-  private unowned let engine: Engine
+  private let room: ReadingRoom
   private let recent = Lock<[Inode: Folder]>([:])
 
-  init(engine: Engine) { self.engine = engine }
+  init(room: ReadingRoom) { self.room = room }
 
   /// A file of unknown size was looked at.
   func looked(at node: Node, process: Int32) {
-    let now = engine.clock.now
-    let timeout = engine.options.timeout
+    let now = room.clock.now
+    let timeout = room.options.timeout
     let from = recent.withLock { recent -> Int64? in
       let folder = recent[node.parent]
       let longest = Self.seconds + (folder?.process == process ? timeout : 0)
@@ -54,25 +54,27 @@ final class SiblingProbe: Sendable {
     }
     guard let from else { return }
     // On the keeper's thread: a stat must not wait while the catalog is read for others.
-    engine.keeper.perform { [engine, self] in
-      do throws(StoreError) {
-        let next = try engine.store.catalog.list(node.parent, after: from, limit: Self.batch)
-        var contents: [Content] = []
-        for sibling in next where sibling.kind == .file && sibling.size == nil {
-          do throws(Errno) {
-            let content = try engine.content(of: sibling.inode)
-            if content.guarded.withLock({ $0.generation == nil }) { contents.append(content) }
-          } catch {
-            Log.debug("\(sibling.name): not probed ahead: \(error)")  // its own stat will say so
-          }
+    room.keeper.post(.job { [self] _ in lookAhead(from, in: node) })
+  }
+
+  private func lookAhead(_ from: Int64, in node: Node) {
+    do throws(StoreError) {
+      let next = try room.store.catalog.list(node.parent, after: from, limit: Self.batch)
+      var contents: [Content] = []
+      for sibling in next where sibling.kind == .file && sibling.size == nil {
+        do throws(Errno) {
+          let content = try room.content(of: sibling.inode)
+          if content.guarded.withLock({ $0.held.generation == nil }) { contents.append(content) }
+        } catch {
+          Log.debug("\(sibling.name): not probed ahead: \(error)")  // its own stat will say so
         }
-        if let last = next.last {
-          recent.withLock { $0[node.parent]?.askedUntil = last.entry }
-        }
-        if !contents.isEmpty { engine.post(.lookAhead(contents)) }
-      } catch {
-        Log.error("the folder of \(node.name) cannot be listed: \(error.message)")
       }
+      if let last = next.last {
+        recent.withLock { $0[node.parent]?.askedUntil = last.entry }
+      }
+      if !contents.isEmpty { room.transfers.post(.lookAhead(contents)) }
+    } catch {
+      Log.error("the folder of \(node.name) cannot be listed: \(error.message)")
     }
   }
 }

@@ -1,15 +1,5 @@
 import Base
 
-/// What is known of the length of a resource.
-enum Length: Sendable, Equatable {
-  /// Not asked yet.
-  case unknown
-  /// So many bytes.
-  case known(Int64)
-  /// The origin does not tell; so many bytes came so far. The end is where the body ends.
-  case growing(Int64)
-}
-
 /// A read that waits for its bytes.
 struct ParkedRead: Sendable {
   var ticket: Ticket
@@ -45,12 +35,9 @@ struct ParkedProbe: Sendable {
   var looker: StatPatience.Looker { StatPatience.Looker(process: process, folder: folder) }
 }
 
-/// One generation of a resource: what is stored, who reads, who waits. Pure: events in, decisions out; ``Content``
-/// holds the lock.
-///
-/// Lifecycle: unknown length -> (identified) known or growing -> growing ends as known -> complete. A failure or a
-/// newer generation can come at any time; what is stored stays readable through both.
-struct ContentState: Sendable {
+/// Who reads a file and who waits for it. Pure: events in, decisions out. ``Content`` holds the lock, under which what
+/// is held of the file (``FileState``) changes too, so that no wake-up is lost between a read and what lands for it.
+struct Waiters: Sendable {
   /// What becomes of a read.
   enum ReadDecision: Sendable, Equatable {
     /// Stored: so many bytes from the file.
@@ -61,61 +48,23 @@ struct ContentState: Sendable {
     case fail(Errno)
   }
 
-  var length = Length.unknown
-  var stored = ByteRangeSet()
-  /// Bytes that could not be stored.
-  var memory = MemoryWindow()
   private(set) var parkedReads: [ParkedRead] = []
   private(set) var parkedProbes: [ParkedProbe] = []
   var runs = ReaderRuns()
   /// Opens without their release yet.
   var opens = 0
-  /// A newer generation took its place: what is not stored never will be.
-  var isSuperseded = false
   /// The error for whoever would have to wait, until the time: the origin failed for good, or did not even tell the
   /// size.
   private(set) var refusal: (error: Errno, until: Instant)?
   /// Where a stall just ended in an error: the kernel asks again, for one page of what it had asked for, and is told at
   /// once.
   private var stalled: (ranges: ByteRangeSet, until: Instant)?
-  /// Stored ranges that the catalog has not heard of.
-  var isDirty = false
 
-  /// Bytes, when known.
-  var size: Int64? {
-    if case .known(let size) = length { return size }
-    return nil
-  }
-  /// What a read can be answered from now: what is stored, and what is kept in memory.
-  var available: ByteRangeSet {
-    if memory.isEmpty { return stored }
-    var both = stored
-    both.formUnion(memory.ranges)
-    return both
-  }
-  /// Whether all of `range` is there.
-  func has(_ range: ByteRange) -> Bool {
-    stored.contains(range) || (!memory.isEmpty && available.contains(range))
-  }
-  /// Whether every byte is stored.
-  var isWhole: Bool { size.map { stored.contains(ByteRange(0, $0)) } ?? false }
   /// Whether somebody waits.
-  var hasWaiters: Bool { !parkedReads.isEmpty || !parkedProbes.isEmpty }
+  var isEmpty: Bool { parkedReads.isEmpty && parkedProbes.isEmpty }
 
-  /// A read of `count` bytes at `offset`.
-  mutating func read(at offset: Int64, count: Int, ticket: Ticket, process: Int32, now: Instant) -> ReadDecision {
-    let wanted: ByteRange
-    switch length {
-    case .known(let size):
-      if offset >= size || count == 0 { return .hit(0) }
-      wanted = ByteRange(offset, min(offset + Int64(count), size))
-    case .growing, .unknown:
-      if count == 0 { return .hit(0) }
-      wanted = ByteRange(offset, offset + Int64(count))
-    }
-    runs.note(offset: offset, count: wanted.count, process: process, now: now)
-    if has(wanted) { return .hit(Int(wanted.count)) }
-    if isSuperseded { return .fail(.stale) }
+  /// A read of what is missing: it is parked, unless it is answered with an error at once.
+  mutating func wait(for wanted: ByteRange, ticket: Ticket, process: Int32, now: Instant) -> ReadDecision {
     if let refusal = currentRefusal(now) { return .fail(refusal) }
     if let stalled {
       if now >= stalled.until {
@@ -142,33 +91,14 @@ struct ContentState: Sendable {
     return nil
   }
 
-  /// `range` is in the file now: the reads that are whole with it.
-  mutating func landed(_ range: ByteRange) -> [ParkedRead] {
-    stored.insert(range)
-    isDirty = true
-    if case .growing(let size) = length, range.end > size { length = .growing(range.end) }
-    return releaseWhole()
-  }
-
   /// A read that was released, and whose bytes are gone before it was answered.
   mutating func parkAgain(_ read: ParkedRead) { parkedReads.append(read) }
 
-  /// `bytes` came and cannot be stored: they are kept in memory for a while, `most` of them. nil when there is no room
-  /// even there.
-  mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64) -> [ParkedRead]? {
-    let range = ByteRange(at: offset, count: Int64(bytes.count))
-    let waited = parkedReads.map(\.range)
-    guard memory.makeRoom(for: range.count, keeping: waited, before: range.end, most: most) else { return nil }
-    memory.insert(bytes, at: offset)
-    if case .growing(let size) = length, range.end > size { length = .growing(range.end) }
-    return releaseWhole()
-  }
-
-  /// Takes out the reads that can be answered now.
-  mutating func releaseWhole() -> [ParkedRead] {
-    guard parkedReads.contains(where: { has($0.range) }) else { return [] }
+  /// Takes out the reads that can be answered from what is `held` now.
+  mutating func releaseWhole(_ held: FileState) -> [ParkedRead] {
+    guard parkedReads.contains(where: { held.has($0.range) }) else { return [] }
     var released: [ParkedRead] = []
-    let available = available
+    let available = held.available
     parkedReads.removeAll { read in
       let whole = available.contains(read.range)
       if whole { released.append(read) }
@@ -177,30 +107,22 @@ struct ContentState: Sendable {
     return released
   }
 
-  /// The length became known (or known to be untold): the probes it answers. Reads that now end at the size are
-  /// released too.
-  mutating func identified(_ length: Length) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
-    self.length = length
+  /// The length became known (or known to be untold): the probes it answers, and the reads that end at it.
+  mutating func identified(_ held: FileState) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
     refusal = nil
     let probes = parkedProbes
     parkedProbes = []
-    return (probes, clampReads())
+    return (probes, clampReads(held))
   }
 
-  /// A growing body ended at `size`.
-  mutating func ended(at size: Int64) -> [ParkedRead] {
-    length = .known(size)
-    isDirty = true
-    return clampReads()
-  }
-
-  private mutating func clampReads() -> [ParkedRead] {
-    guard let size else { return [] }
+  /// No read goes beyond the end, once it is known. Those that can be answered now.
+  mutating func clampReads(_ held: FileState) -> [ParkedRead] {
+    guard let size = held.size else { return [] }
     for index in parkedReads.indices where parkedReads[index].range.end > size {
       let range = parkedReads[index].range
       parkedReads[index].range = ByteRange(min(range.start, size), size)
     }
-    return releaseWhole()
+    return releaseWhole(held)
   }
 
   /// Everyone who waits is to be told `error`; whoever comes until `until` is told at once.

@@ -23,8 +23,20 @@ public struct ReadingOptions: Sendable {
   /// The most that is fetched, in bytes a second over all; nil for no limit.
   public var rateLimit: Int64?
   /// The most connections to one origin (HTTP/2 has one, with many streams).
-  public var connections = HostState.demandLimit
+  public var connections = Line.demandLimit
 
   /// The defaults.
   public init() {}
+}
+
+extension ContinuationPolicy {
+  /// Whether the rest of a file that was played, or that a user asked for by name, is to be fetched now.
+  func goesOn(isRequested: Bool, isOpen: Bool) -> Bool {
+    if isRequested { return true }
+    switch self {
+    case .playing, .always: return true
+    case .open: return isOpen
+    case .never: return false
+    }
+  }
 }

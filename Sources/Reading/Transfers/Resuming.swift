@@ -49,7 +49,7 @@ struct Resuming {
 }
 
 /// Going on with what was being fetched before.
-extension Engine {
+extension TransferThread {
   /// How many unfinished files are fetched side by side after a mount.
   static let resumed = 16
   /// The most unfinished files in memory, of those that may be put away: each has its partial file open.
@@ -58,72 +58,37 @@ extension Engine {
   /// Looks for more unfinished files where few are under way. Behind an origin that does not answer they pile up: then
   /// what is stuck makes room, and has its turn again when the list has come to its end.
   func resumeNext(_ now: Instant) {
-    let isRoom = sources.values.count { isUnderWay($0) } < Self.resumed
+    let isRoom = downloads.all.count { isUnderWay($0) } < Self.resumed
     if isRoom { resuming.beginRound(now) }
     let more = isRoom && resuming.cursor != nil ? Self.resumed : 0
-    var held = sources.values.count { $0.continues && !$0.isRequested }
+    var held = downloads.all.count { $0.wish.rest && !$0.wish.isByName }
     if held + more > Self.mostUnfinished {
-      for source in sourcesInOrder where held + more > Self.mostUnfinished && isStuck(source, now) {
-        putAway(source)
-        guard sources[source.key] == nil else { continue }  // in use
+      for download in downloads.inOrder
+      where held + more > Self.mostUnfinished && isStuck(download, now) {
+        downloads.putAway(download)
+        guard downloads[download.key] == nil else { continue }  // in use
         held -= 1
         resuming.hasLeftOut = true
       }
     }
     guard more > 0, held + more <= Self.mostUnfinished, let cursor = resuming.take() else { return }
-    keeper.perform { [self] in resumeMore(after: cursor) }
+    room.keeper.post(.job { $0.resumeMore(after: cursor) })
   }
 
   /// Whether the rest of a file may come soon: what is stuck does not keep others from being resumed.
-  private func isUnderWay(_ source: Source) -> Bool {
-    source.continues && source.failure == nil && !isFailing(source)
+  private func isUnderWay(_ download: Download) -> Bool {
+    download.wish.rest && download.attempts.failure == nil && !isFailing(download)
   }
 
   /// Whether nothing comes of it for now, and a later round finds it again. A round does not go through what users
   /// asked for by name, and it does not know of what an origin named a time for.
-  private func isStuck(_ source: Source, _ now: Instant) -> Bool {
-    guard source.continues, !source.isRequested, isFailing(source) else { return false }
-    if source.retry.isAsked, !source.retry.permits(now, readerWaits: false) { return false }
-    return source.content.guarded.withLock { $0.generation?.continues == true }
+  private func isStuck(_ download: Download, _ now: Instant) -> Bool {
+    guard download.wish.rest, !download.wish.isByName, isFailing(download) else { return false }
+    if download.attempts.retry.isAsked, !download.attempts.retry.permits(now, readerWaits: false) { return false }
+    return download.content.guarded.withLock { $0.held.generation?.continues == true }
   }
 
-  private func isFailing(_ source: Source) -> Bool {
-    source.retry.failures >= 3 || hosts[HostState.key(of: source.target.url)]?.isAwayForLong == true
-  }
-
-  /// Goes on with what was being fetched, a few files at a time. On the keeper's thread.
-  func resumeMore(after place: Resuming.Place) {
-    var next: Resuming.Place?
-    do {
-      switch place {
-      case .pins(let key): next = try resumePins(after: key)
-      case .generations(let id):
-        let found = try store.catalog.continuing(limit: Self.resumed, after: id)
-        for generation in found { _ = try resume(generation.key) }
-        if let last = found.last, found.count == Self.resumed { next = .generations(after: last.id) }
-      }
-    } catch {
-      Log.error("what was being fetched cannot be looked up: \(error.message)")
-    }
-    post(.resumedUntil(next))
-  }
-
-  private func resumePins(after key: ResourceKey?) throws(StoreError) -> Resuming.Place {
-    let keys = try store.catalog.pins(limit: Self.resumed, after: key)
-    for key in keys {
-      let content = try resume(key)
-      // A server that ended between the two commits, or one that knows no pins, completed it.
-      if content?.guarded.withLock({ $0.phase == .complete }) ?? false { keeper.record(.pinned(key, false)) }
-    }
-    if let last = keys.last, keys.count == Self.resumed { return .pins(after: last) }
-    return .generations(after: 0)
-  }
-
-  private func resume(_ key: ResourceKey) throws(StoreError) -> Content? {
-    guard let entry = try store.catalog.entries(of: key).first else { return nil }
-    // The log has why a content cannot be loaded. The others go on.
-    guard let content = try? content(of: entry.node.inode) else { return nil }
-    post(.resume(content))
-    return content
+  private func isFailing(_ download: Download) -> Bool {
+    download.attempts.retry.failures >= 3 || lines.line(of: download).isUnreachableForLong
   }
 }

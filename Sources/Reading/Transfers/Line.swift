@@ -3,7 +3,7 @@ import Fetching
 import Manifest
 
 /// The line to one origin, shared by all resources there. Owned by the transfer thread.
-struct HostState {
+struct Line {
   /// Connections for what nobody waits for.
   static let backgroundLimit = 6
   /// Connections for the sizes of files that a listing will ask for next: nearly a demand, and a few bytes each.
@@ -107,7 +107,7 @@ struct HostState {
 
   /// Whether another transfer finds no free connection, or another file asks whether the origin is back.
   func lacksConnection(isBackground: Bool) -> Bool {
-    active >= limit || (isBackground && (background >= backgroundLanes || isAway))
+    active >= limit || (isBackground && (background >= backgroundLanes || isUnreachable))
   }
 
   /// How many transfers that nobody waits for there may be at once.
@@ -125,7 +125,7 @@ struct HostState {
   func admits(_ purpose: Purpose, bytes: Int64, isQuiet: Bool, now: Instant) -> Bool {
     if active >= limit { return false }
     // Who waits asks all the same.
-    if purpose >= .index, isAway, asking > 0 || !outage.permits(now, readerWaits: false) { return false }
+    if purpose >= .index, isUnreachable, asking > 0 || !outage.permits(now, readerWaits: false) { return false }
     switch purpose {
     case .demand: return true
     case .playAhead: return active < max(1, limit * 3 / 4)
@@ -165,12 +165,12 @@ struct HostState {
   }
 
   /// Whether it is known to answer.
-  var answers: Bool { lastAnswer != nil && !isAway }
+  var answers: Bool { lastAnswer != nil && !isUnreachable }
 
   /// Whether nothing there answers at the moment.
-  var isAway: Bool { outage.failures > 0 }
+  var isUnreachable: Bool { outage.failures > 0 }
   /// Whether that is more than a hiccup.
-  var isAwayForLong: Bool { outage.failures >= 3 }
+  var isUnreachableForLong: Bool { outage.failures >= 3 }
 
   /// A request for `file` that was made at `asked` got no answer that can be used. What others got since then says
   /// more, and one that was made over another network says nothing.

@@ -4,7 +4,7 @@ import Manifest
 import Storing
 
 /// From the catalog into memory.
-extension Engine {
+extension ReadingRoom {
   /// The content behind an inode, loaded when it is not in memory. With `opening`, an open of it is counted at once, so
   /// that it is not put away in between. ESTALE for a generation that another took the place of.
   func content(of inode: Inode, opening: Bool = false) throws(Errno) -> Content {
@@ -27,12 +27,12 @@ extension Engine {
         // What was read of the catalog may be of before a clearing, an eviction or another generation.
         if table.leaving.contains(entry.node.key) || table.departures != departures { return nil }
         let content = table.insert(loaded, inode: inode)
-        if opening { content.guarded.withLock { $0.state.opens += 1 } }
+        if opening { content.guarded.withLock { $0.waiters.opens += 1 } }
         return content
       }
       guard let content else { continue }
       // What an earlier server left unsynced is to be synced, too.
-      if content === loaded, content.guarded.withLock({ $0.unsynced > 0 }) { keeper.markDirty(content) }
+      if content === loaded, content.guarded.withLock({ $0.held.unsynced > 0 }) { keeper.post(.grew(content)) }
       return content
     }
   }
@@ -40,7 +40,7 @@ extension Engine {
   private func inMemory(_ inode: Inode, opening: Bool) -> (Content?, departures: UInt64) {
     table.withLock { table in
       guard let content = table.contents[inode] else { return (nil, table.departures) }
-      if opening { content.guarded.withLock { $0.state.opens += 1 } }
+      if opening { content.guarded.withLock { $0.waiters.opens += 1 } }
       return (content, table.departures)
     }
   }
@@ -53,54 +53,53 @@ extension Engine {
   }
 
   private func load(_ entry: EntryRecord) throws(Errno) -> Content {
-    var guarded = Content.Guarded()
-    guarded.isPinned = try io { () throws(StoreError) in try store.catalog.isPinned(entry.node.key) }
-    if let generation = try io({ () throws(StoreError) in try store.catalog.generation(current: entry.node.key) }) {
-      guarded.generation = generation
-      guarded.state.length = generation.size.map { .known($0) } ?? .unknown
-      try io { () throws(StoreError) in try openFile(generation, entry, &guarded) }
+    let held = try io { () throws(StoreError) in
+      let isPinned = try store.catalog.isPinned(entry.node.key)
+      guard let generation = try store.catalog.generation(current: entry.node.key) else {
+        return FileState(isPinned: isPinned)
+      }
+      return try self.held(generation, entry, isPinned: isPinned)
     }
-    return Content(entry: entry, guarded: guarded)
+    return Content(record: entry, held: held)
   }
 
-  private func openFile(
-    _ generation: GenerationRecord, _ entry: EntryRecord, _ guarded: inout Content.Guarded
-  ) throws(StoreError) {
+  /// What is held of `generation`, with its file open.
+  private func held(
+    _ generation: GenerationRecord, _ entry: EntryRecord, isPinned: Bool
+  ) throws(StoreError) -> FileState {
+    var held = FileState(
+      loading: generation, try loaded(generation, entry), isPinned: isPinned, now: clock.now)
+    if held.isCopy || held.generation == nil { return held }
+    do throws(StoreError) {
+      held.opened(ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true)))
+    } catch {
+      // With nothing stored nothing is missing: it is played without being stored.
+      if !held.stored.isEmpty { throw error }
+      Log.error("\(entry.path): \(error.message)")
+    }
+    return held
+  }
+
+  private func loaded(_ generation: GenerationRecord, _ entry: EntryRecord) throws(StoreError) -> FileState.Loaded {
     if generation.state == .complete, let copy = generation.copy {
       if try store.library.check(copy) == .intact {
-        guarded.file = ServedFile(copy: try store.library.open(copy))
-        guarded.phase = .complete
-        guarded.state.stored = ByteRangeSet(ByteRange(0, copy.size))
-        return
+        return .copy(copy, file: ServedFile(copy: try store.library.open(copy)))
       }
-      try setAside(generation, copy, path: entry.path)
-      guarded.isTouched = true
-      guarded.generation?.state = .partial
-      guarded.generation?.copy = nil
-    } else if generation.size == nil {
-      // Without a length nothing says what is missing: it is fetched anew, from its start, as another generation.
-      guarded.abandoned = generation.id
-      guarded.generation = nil
-      return
-    } else if generation.validators.isEmpty, !keptThisMount(generation) {
+      try setAside(generation, path: entry.path)
+      return .touched
+    }
+    // Without a length nothing says what is missing: it is fetched anew, from its start, as another generation.
+    if generation.size == nil { return .useless }
+    if generation.validators.isEmpty, !keptThisMount(generation) {
       // An origin without validators cannot be told apart from itself later: partial bytes last one mount (P1).
       try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
       _ = try PartialFile.remove(generation.id, in: store.folder)
       table.withLock { _ = $0.begunAnew.insert(generation.id) }
-    } else {
-      guarded.state.stored = try present(generation)
-      // Of what a killed server left, only what was synced is known to survive a power loss.
-      guarded.synced = guarded.state.stored.intersection(generation.synced)
-      guarded.unsynced = guarded.state.stored.count - guarded.synced.count
-      if guarded.unsynced > 0 { guarded.unsyncedSince = clock.now }
+      return .partial(stored: ByteRangeSet(), synced: ByteRangeSet())
     }
-    do throws(StoreError) {
-      guarded.file = ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true))
-    } catch {
-      // With nothing stored nothing is missing: it is played without being stored.
-      if !guarded.state.stored.isEmpty { throw error }
-      Log.error("\(entry.path): \(error.message)")
-    }
+    let stored = try present(generation)
+    // Of what a killed server left, only what was synced is known to survive a power loss.
+    return .partial(stored: stored, synced: stored.intersection(generation.synced))
   }
 
   private func keptThisMount(_ generation: GenerationRecord) -> Bool {
@@ -143,7 +142,7 @@ extension Engine {
   }
 
   /// A completed copy that a user changed or removed: it is theirs; the entry is remote again.
-  private func setAside(_ generation: GenerationRecord, _ copy: LibraryCopy, path: String) throws(StoreError) {
+  private func setAside(_ generation: GenerationRecord, path: String) throws(StoreError) {
     Log.info(
       "\(path): its copy in the library was changed or removed, and is left alone; it is fetched again when read")
     try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
@@ -151,23 +150,15 @@ extension Engine {
 
   /// A completed content whose copy was touched since: replaced in memory by one that is remote again.
   func recheck(_ content: Content) throws(Errno) {
-    let generation = content.guarded.withLock { $0.phase == .complete ? $0.generation : nil }
+    let generation = content.guarded.withLock { $0.held.isCopy ? $0.held.generation : nil }
     guard let generation, let copy = generation.copy else { return }
     let state = try io { () throws(StoreError) in try store.library.check(copy) }
     if state == .intact { return }
-    try io { () throws(StoreError) in try setAside(generation, copy, path: content.path) }
+    try io { () throws(StoreError) in try setAside(generation, path: content.path) }
     let partial = try io { () throws(StoreError) in try PartialFile(in: store.folder, id: generation.id, create: true) }
     let file = ServedFile(partial: partial)
-    content.guarded.withLock { guarded in
-      guard guarded.phase == .complete else { return }
-      guarded.phase = .partial
-      guarded.isTouched = state == .modified
-      guarded.generation?.state = .partial
-      guarded.generation?.copy = nil
-      guarded.state.stored = ByteRangeSet()
-      guarded.synced = ByteRangeSet()
-      guarded.file = file
-    }
+    // False: another open was faster.
+    _ = content.guarded.withLock { $0.held.copyTouched(isModified: state == .modified, file: file) }
   }
 
   /// A store's failure as the errno that a reader sees, and in the log.

@@ -1,0 +1,99 @@
+import Base
+import Manifest
+import Storing
+
+/// Verifies what is whole and places it in the library: a thread of its own, since hashing a film takes long.
+///
+/// Order (P6): sync, length and checksum, a durable intent, rename, sync of the folders, commit. Only then is it
+/// complete.
+///
+/// All that it owns is made on its thread and cannot be reached from another.
+final class Finisher {
+  private let room: ReadingRoom
+
+  /// On the finisher's thread.
+  init(room: ReadingRoom) { self.room = room }
+
+  /// Works until the room ends. Hashing is given up then, and done again at the next mount.
+  func run() {
+    while !room.isEnding {
+      if !turn() { room.finisherSignal.wait() }
+    }
+  }
+
+  /// Finishes the next content; false when there is none.
+  func turn() -> Bool {
+    guard let next = room.finisher.takeFirst() else { return false }
+    finish(next)
+    return true
+  }
+
+  private func finish(_ content: Content) {
+    // nil: while it waited the keeper found that the disk lost a part of it.
+    guard let (generation, served) = content.guarded.withLock({ $0.held.taken() }) else { return }
+    defer { content.guarded.withLock { $0.held.released() } }
+    guard let partial = served.partial, let size = generation.size else { return }
+    do {
+      // Before its bytes are looked at: what the disk lost is found out here, not as a wrong checksum.
+      try calling("its partial file cannot be synced") { () throws(Errno) in try partial.syncData() }
+      room.health.syncSucceeded(content.key)
+      if let problem = try mismatch(content, partial, size) {
+        if room.isEnding { return }
+        // What a disk loses is no other bytes of the origin's.
+        if let error = partial.syncFailure { return syncFailed(content, served, error) }
+        return reject(content, problem, isWrong: true)
+      }
+      let copy = try place(content, generation, partial, size)
+      let file = ServedFile(copy: try room.store.library.open(copy))
+      guard content.guarded.withLock({ $0.held.placed(copy, from: served, as: file) }) else {
+        return Log.error("\(content.path): it changed while it was placed; its copy is used from the next mount on")
+      }
+      Log.info("\(content.path): complete, \(size) bytes, in the library as \(copy.path)")
+      room.transfers.post(.completed(content))
+    } catch {
+      if let error = partial.syncFailure { return syncFailed(content, served, error) }
+      if room.isEnding { return }
+      reject(content, "complete, but it cannot be placed in the library: \(error.message)", isWrong: false)
+    }
+  }
+
+  private func reject(_ content: Content, _ message: String, isWrong: Bool) {
+    content.guarded.withLock { $0.held.rejected() }
+    room.transfers.post(.rejected(content, message: message, isWrong: isWrong))
+  }
+
+  /// It could not be synced: what is not on disk is a hole again, and it is partial.
+  private func syncFailed(_ content: Content, _ file: ServedFile, _ error: Errno) {
+    file.invalidate()  // at once: readers are on their way to it
+    room.keeper.post(.job { $0.syncFailed(content, file, error) })
+  }
+
+  /// Why the bytes are not what they should be; nil when they are (or when stopping).
+  private func mismatch(_ content: Content, _ partial: PartialFile, _ size: Int64) throws(StoreError) -> String? {
+    guard let expected = content.entry.checksum else { return nil }
+    let found = try Digester.digest(
+      of: partial.fileDescriptor, size: size, expected.algorithm, isCancelled: { room.isEnding })
+    guard let found else { return "stopped" }
+    if found == expected.digest { return nil }
+    return "its \(expected.algorithm.rawValue) is not the manifest's (line \(content.entry.line))"
+  }
+
+  private func place(
+    _ content: Content, _ generation: GenerationRecord, _ partial: PartialFile, _ size: Int64
+  ) throws(StoreError) -> LibraryCopy {
+    let all = ByteRangeSet(ByteRange(0, size))
+    try room.store.catalog.apply(
+      [.learned(generation), .extents(generation: generation.id, stored: all, synced: all)], durably: true)
+    let catalog = room.store.catalog
+    let placement = try room.store.library.place(
+      partial, as: content.path, size: size, modified: generation.validators.lastModified,
+      isCancelled: { room.isEnding }
+    ) { (path) throws(StoreError) in
+      try catalog.apply([.placing(generation: generation.id, path: path)], durably: true)
+    }
+    try room.store.catalog.apply([.placed(generation: generation.id, placement.copy)], durably: true)
+    // Still there after an adoption or a copy to another filesystem.
+    _ = try PartialFile.remove(generation.id, in: room.store.folder)
+    return placement.copy
+  }
+}

@@ -1,0 +1,225 @@
+import Base
+import Manifest
+import Storing
+
+/// What other threads ask of the keeper.
+enum KeeperMessage: Sendable {
+  /// To be committed within a second, or at once.
+  case record(CatalogChange, promptly: Bool)
+  /// The content has stored more than the catalog knows.
+  case grew(Content)
+  /// Work that waits for the disk, behind what is being committed.
+  case job(@Sendable (Keeper) -> Void)
+  /// The disk refused a write: its room is measured until it takes more.
+  case measureSpace
+  /// Commit everything, with the data synced, and end.
+  case stop
+}
+
+/// Commits what is stored, each second, makes room, and removes stored bytes: one thread, the only one that commits
+/// extents. All that it owns is made on its thread and cannot be reached from another.
+///
+/// Order of a commit: changes that were recorded, then the extents of every content that grew. Extents are believed in
+/// this boot only until an fdatasync of their file, each 256 MiB or 30 s (docs/STORE-FORMAT.md).
+final class Keeper {
+  /// A commit follows the first change after so many seconds: the most that a kill can cost.
+  static let interval = 1.0
+  static let syncBytes: Int64 = 256 << 20
+  static let syncSeconds = 30.0
+  /// Beyond so many changes that cannot be committed, those that only say when and what for are dropped.
+  static let mostChanges = 4096
+
+  let room: ReadingRoom
+  private var changes: [CatalogChange] = []
+  /// Contents that the catalog is behind of.
+  private var grown: [Content] = []
+  private var unsynced: [Content] = []
+  private var isPrompt = false
+  private var isStopping = false
+  /// When the next commit is due; nil while there is nothing to commit.
+  private var due: Instant?
+  private var lastError: String?
+  private lazy var space = SpaceKeeping(room: room)
+
+  /// On the keeper's thread.
+  init(room: ReadingRoom) { self.room = room }
+
+  /// Works until it is told to stop.
+  func run() {
+    while true {
+      room.keeperSignal.wait(seconds: due.map { max(0, $0.seconds(since: room.clock.now)) })
+      if !turn() { return }
+    }
+  }
+
+  /// Does what is to be done now; false when that was the last of it.
+  func turn() -> Bool {
+    takeMessages()
+    let now = room.clock.now
+    if isStopping {
+      takeMessages()  // what the last jobs asked for
+      commit(everything: true, now)
+      disclaim(grown)
+      return false
+    }
+    if isPrompt || due.map({ $0 <= now }) ?? false {
+      isPrompt = false
+      takeMessages()
+      commit(everything: false, now)
+      space.makeRoom(now)
+      due = hasWork || !unsynced.isEmpty ? now.adding(seconds: Self.interval) : nil
+    } else if due == nil, hasWork {
+      due = now.adding(seconds: Self.interval)
+    }
+    return true
+  }
+
+  private var hasWork: Bool { !changes.isEmpty || !grown.isEmpty || room.health.intake != .everything }
+
+  private func takeMessages() {
+    for message in room.keeper.takeAll() {
+      switch message {
+      case .record(let change, let promptly):
+        changes.append(change)
+        if promptly { isPrompt = true }
+      case .grew(let content): grown.append(content)
+      case .job(let job): job(self)
+      case .measureSpace: break  // `hasWork` sees that the store takes less
+      case .stop: isStopping = true
+      }
+    }
+  }
+
+  func commit(everything: Bool, _ now: Instant) {
+    let (recorded, noted) = (changes, grown)
+    changes = []
+    grown = []
+    for content in noted where !unsynced.contains(where: { $0 === content }) { unsynced.append(content) }
+    var stillUnsynced: [Content] = []
+    var extents: [Extents] = []
+    for content in unsynced {
+      let isNoted = noted.contains { $0 === content }
+      guard let taken = snapshot(content, isNoted: isNoted, syncing: everything, now) else { continue }
+      if let change = taken.change { extents.append(Extents(content: content, change: change)) }
+      if !taken.isSynced { stillUnsynced.append(content) }
+    }
+    unsynced = stillUnsynced
+    let all = recorded + extents.map(\.change)
+    if all.isEmpty && !everything { return }
+    do {
+      try room.store.catalog.apply(all, durably: everything)
+      lastError = nil
+      for taken in extents { taken.content.guarded.withLock { $0.held.committed() } }
+    } catch {
+      // One of them makes no sense. It must not keep the others from being committed for ever.
+      if error.kind == .invalid { return commitSingly(recorded, extents, durably: everything) }
+      // Kept for the next try: what is stored must not be forgotten because a commit failed.
+      if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
+      lastError = error.message
+      changes = recorded + changes
+      grown += extents.map(\.content)
+      if changes.count > Self.mostChanges { changes.removeAll(where: \.isIncidental) }
+    }
+  }
+
+  /// What is stored of a content, on its way into the catalog.
+  struct Extents {
+    let content: Content
+    let change: CatalogChange
+  }
+
+  /// Each by itself. What the catalog calls invalid is dropped, what it could not take now is kept for the next try.
+  func commitSingly(_ recorded: [CatalogChange], _ extents: [Extents], durably: Bool) {
+    for change in recorded where !commit(change, durably: durably) { changes.append(change) }
+    for taken in extents {
+      if commit(taken.change, durably: durably) {
+        taken.content.guarded.withLock { $0.held.committed() }
+      } else {
+        grown.append(taken.content)
+      }
+    }
+  }
+
+  /// False when it is to be tried again.
+  private func commit(_ change: CatalogChange, durably: Bool) -> Bool {
+    do {
+      try room.store.catalog.apply([change], durably: durably)
+      return true
+    } catch {
+      Log.error("the catalog \(error.kind == .invalid ? "refuses" : "cannot take") what was learned: \(error.message)")
+      // Extents make sense at all times: a content whose bytes the catalog does not have is told of again.
+      if case .extents = change { return false }
+      return error.kind == .invalid
+    }
+  }
+
+  /// After the last commit: these it did not take. Where the catalog claims what the disk lost, the file goes: a claim
+  /// without a file is found out at the next mount.
+  private func disclaim(_ contents: [Content]) {
+    for content in contents {
+      let id = content.guarded.withLock { $0.held.claim == .overclaimed ? $0.held.generation?.id : nil }
+      guard let id else { continue }
+      do throws(StoreError) {
+        _ = try PartialFile.remove(id, in: room.store.folder)
+      } catch {
+        Log.error(
+          "\(content.path): its partial file \(id) has lost bytes that the catalog claims, and cannot be removed: "
+            + "\(error.message); remove it by hand")
+      }
+    }
+  }
+
+  /// What to commit of one content; syncs its file when that is due. nil when its bytes are being removed.
+  private func snapshot(
+    _ content: Content, isNoted: Bool, syncing: Bool, _ now: Instant
+  ) -> (change: CatalogChange?, isSynced: Bool)? {
+    // Its file could not be opened again: only the catalog is to be told.
+    let told = content.guarded.withLock { guarded -> CatalogChange? in
+      let held = guarded.held
+      guard held.claim == .overclaimed, held.file == nil, held.removal == .none else { return nil }
+      return held.generation.map { .extents(generation: $0.id, stored: held.stored, synced: held.synced) }
+    }
+    if let told { return (told, true) }
+    let isAtLimit = room.health.intake != .everything
+    let taken = content.guarded.withLock { guarded -> (FileState.Snapshot, mustSync: Bool)? in
+      guard let snapshot = guarded.held.snapshot(isNoted: isNoted) else { return nil }
+      let held = guarded.held
+      let isOld = held.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
+      // At a limit what nobody has open is synced at once: only then it can be put away, and evicted.
+      let isWanted = isAtLimit && guarded.waiters.opens == 0
+      // The finisher syncs what it verifies, unless it was broken off. What waits for it may wait long.
+      let isFinishers = held.holding == .verifying && !syncing
+      let isDue = !isFinishers && (syncing || isOld || isWanted || held.unsynced >= Self.syncBytes)
+      return (snapshot, isDue && held.unsynced > 0)
+    }
+    guard let (snapshot, mustSync) = taken, let partial = snapshot.file.partial else { return nil }
+    if mustSync {
+      do {
+        try partial.syncData()
+        room.health.syncSucceeded(content.key)
+      } catch {
+        snapshot.file.invalidate()  // at once: readers are on their way to it
+        syncFailed(content, snapshot.file, error)
+        return nil
+      }
+    }
+    return content.guarded.withLock { guarded in
+      // A completed or cleared file's extents are the finisher's, or gone.
+      guard guarded.held.isCurrent(snapshot) else { return nil }
+      if mustSync { guarded.held.synced(snapshot, now: now) }
+      let change = CatalogChange.extents(
+        generation: snapshot.generation, stored: snapshot.stored, synced: guarded.held.synced)
+      return (isNoted || mustSync ? change : nil, guarded.held.unsynced == 0)
+    }
+  }
+}
+
+extension CatalogChange {
+  /// Whether nothing that is stored depends on it.
+  var isIncidental: Bool {
+    switch self {
+    case .used, .problem, .gainedExtension: true
+    default: false
+    }
+  }
+}

@@ -1,0 +1,78 @@
+import Base
+import Manifest
+import Storing
+
+/// Makes room in the store and on its disk. The keeper's own.
+final class SpaceKeeping {
+  /// How often the room is measured while something is being stored, in seconds.
+  private static let interval = 2.0
+  /// How far what is read may go beyond `--max-size`, in bytes.
+  private static let leeway: Int64 = 64 << 20
+
+  private let room: ReadingRoom
+  private var nextCheck = Instant(nanoseconds: 0)
+
+  init(room: ReadingRoom) { self.room = room }
+
+  /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first,
+  /// never one that is open, waited for or being fetched.
+  func makeRoom(_ now: Instant) {
+    guard now >= nextCheck else { return }
+    nextCheck = now.adding(seconds: Self.interval)
+    do {
+      let partials = try room.store.catalog.partialsByUse()
+      var total = partials.reduce(Int64(0)) { .clampedSum($0, $1.storedBytes) }
+      var lacking = room.options.minimumFree - Int64(clamping: try StoreSpace.measure(room.store.folder.path).available)
+      for partial in partials {
+        if total <= room.options.maximumSize && lacking <= 0 { break }
+        guard partial.storedBytes > 0,
+          evict(partial.key, generation: partial.id) || evictFromMemory(partial.key)
+        else { continue }
+        total -= partial.storedBytes
+        lacking = .clampedSum(lacking, -partial.storedBytes)
+      }
+      let isOver = total > room.options.maximumSize || lacking > 0
+      // A little beyond, what is read is stored all the same: other files are about to make room.
+      let isFar = total - Self.leeway > room.options.maximumSize || lacking > room.options.minimumFree / 2
+      let measured: StoreHealth.Intake = isOver ? (isFar ? .nothing : .whatIsRead) : .everything
+      switch room.health.measured(measured, now: now) {
+      case .everything?: Log.info("the store has room again")
+      case .whatIsRead?, .nothing?:
+        Log.warning("the store is at its limit: only what is read is fetched (--max-size, --min-free)")
+      case nil: break
+      }
+    } catch {
+      Log.error("the store's room cannot be measured: \(error.message)")
+    }
+  }
+
+  /// Drops a partial file that is not in memory. False when it is.
+  func evict(_ key: ResourceKey, generation: Int64) -> Bool {
+    let isFree = room.table.withLock { table -> Bool in
+      guard table.current[key] == nil else { return false }
+      table.leaving.insert(key)
+      table.departures += 1
+      return true
+    }
+    guard isFree else { return false }
+    defer { room.table.withLock { _ = $0.leaving.remove(key) } }
+    do {
+      if try room.store.catalog.isPinned(key) { return false }  // it would be fetched again
+      try room.store.catalog.apply([.dropped(generation: generation)], durably: true)
+      _ = try PartialFile.remove(generation, in: room.store.folder)
+      Log.debug("evicted generation \(generation)")
+      return true
+    } catch {
+      Log.error("generation \(generation) cannot be evicted: \(error.message)")
+      return false
+    }
+  }
+
+  /// Asks for a partial file that is in memory to be dropped, if nobody uses it. False when somebody does.
+  func evictFromMemory(_ key: ResourceKey) -> Bool {
+    guard let content = room.table.withLock({ $0.current[key] }) else { return false }
+    let isIdle = content.guarded.withLock { $0.isIdle && $0.activity?.transfers ?? 0 == 0 }
+    if isIdle { room.transfers.post(.evict(content)) }
+    return isIdle
+  }
+}

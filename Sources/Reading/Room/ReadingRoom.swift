@@ -1,0 +1,95 @@
+import Base
+import Manifest
+import Storing
+
+/// What the room's threads share: any thread may use it.
+///
+/// Three threads have what is theirs alone, which no other can reach: ``TransferThread`` (plans, starts and follows
+/// transfers, stores what they bring, answers who waits), ``Keeper`` (commits, syncs, makes room, removes) and
+/// ``Finisher`` (verifies and places). They and the FUSE threads talk through the mailboxes here.
+///
+/// Lock order (docs/ARCHITECTURE.md): `table` before a content's lock; never two contents at once; no syscall, no
+/// callback and no reply under either.
+final class ReadingRoom: Sendable {
+  let store: StoreAccess
+  let options: ReadingOptions
+  let clock: Clock
+  /// Shown as the time of what has none of its own, in seconds since 1970.
+  let mountedAt: Int64
+  /// Generations from this id on began in this mount.
+  let firstIDOfMount: Int64
+  let table = Lock(Table())
+  /// Whether the store takes what comes.
+  let health: StoreHealth
+  let transfers: Mailbox<TransferMessage>
+  let keeper: Mailbox<KeeperMessage>
+  let keeperSignal = Signal()
+  let finisher: Mailbox<Content>
+  let finisherSignal = Signal()
+  private let ending = Lock(false)
+
+  /// `wake` makes the transfer thread turn soon.
+  init(
+    store: StoreAccess, options: ReadingOptions, clock: Clock, wake: @escaping @Sendable () -> Void
+  ) throws(StoreError) {
+    self.store = store
+    self.options = options
+    self.clock = clock
+    mountedAt = clock.date
+    firstIDOfMount = try store.catalog.nextID()
+    health = StoreHealth(clock: clock)
+    transfers = Mailbox(wake: wake)
+    keeper = Mailbox { [keeperSignal] in keeperSignal.raise() }
+    finisher = Mailbox { [finisherSignal] in finisherSignal.raise() }
+  }
+
+  /// Whether the server ends: nobody is to wait for long work any more.
+  var isEnding: Bool { ending.withLock { $0 } }
+  func beginEnding() {
+    ending.withLock { $0 = true }
+    finisherSignal.raise()
+  }
+
+  /// Has the keeper write `change` to the catalog within a second, or at once.
+  func record(_ change: CatalogChange, promptly: Bool = false) { keeper.post(.record(change, promptly: promptly)) }
+
+  /// What stat shows of a file in memory: the real size when it is known, else a placeholder that is not 0.
+  func attributes(of content: Content, inode: Inode) -> Attributes {
+    content.guarded.withLock { guarded in
+      let modified = guarded.held.generation?.validators.lastModified ?? mountedAt
+      if let size = guarded.held.size {
+        return Attributes(inode: inode, isFolder: false, size: size, modified: modified, isFinal: true)
+      }
+      return Attributes(inode: inode, isFolder: false, size: 1, modified: modified, isFinal: false)
+    }
+  }
+
+  /// An open less; with the last of them a superseded generation goes.
+  func uncount(_ content: Content) {
+    let isUnused = content.guarded.withLock { guarded in
+      guarded.waiters.opens -= 1
+      return guarded.waiters.opens == 0 && guarded.held.isSuperseded
+    }
+    if isUnused { dropIfUnused(content) }
+  }
+
+  /// A superseded generation goes with its last handle.
+  func dropIfUnused(_ content: Content) {
+    let generation = table.withLock { table -> GenerationRecord? in
+      let unused = content.guarded.withLock { guarded in
+        guarded.held.isSuperseded && guarded.waiters.opens == 0 ? guarded.held.generation : nil
+      }
+      if unused != nil { table.remove(content) }
+      return unused
+    }
+    guard let generation else { return }
+    keeper.post(
+      .job { keeper in
+        do throws(StoreError) {
+          try keeper.forget(generation.id)
+        } catch {
+          Log.error("generation \(generation.id), superseded, cannot be removed: \(error.message)")
+        }
+      })
+  }
+}

@@ -1,0 +1,89 @@
+import Base
+
+/// Answers who waits. Owned by the transfer thread.
+final class Answers {
+  private let room: ReadingRoom
+  private let port: any ReplyPort
+  private let downloads: Downloads
+  /// Replies are read into this: as long as the longest READ.
+  let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
+
+  init(room: ReadingRoom, port: any ReplyPort, downloads: Downloads) {
+    self.room = room
+    self.port = port
+    self.downloads = downloads
+  }
+
+  deinit { scratch.deallocate() }
+
+  func reply(_ ticket: Ticket, error: Errno) { port.reply(ticket, error: error) }
+  func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) { port.reply(ticket, data: data) }
+  func invalidate(parent: Inode, name: String) { port.invalidate(parent: parent, name: name) }
+
+  /// Answers a read that is whole now.
+  func answer(_ read: ParkedRead, _ content: Content) {
+    let count = Int(read.range.count)
+    if count == 0 { return port.reply(read.ticket, data: UnsafeRawBufferPointer(start: nil, count: 0)) }
+    if count <= scratch.count {
+      reply(read, through: UnsafeMutableRawBufferPointer(rebasing: scratch[..<count]), content)
+    } else {
+      let long = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 4096)
+      defer { long.deallocate() }
+      reply(read, through: long, content)
+    }
+  }
+
+  private func reply(_ read: ParkedRead, through buffer: UnsafeMutableRawBufferPointer, _ content: Content) {
+    if content.fill(buffer, at: read.range.start) {
+      port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
+    } else if content.parkAgain(read) {
+      downloads.changed(content.key)  // the disk lost it in between
+    } else {
+      Log.error("\(content.path): what was just stored at \(read.range) cannot be read: \(Errno.current)")
+      port.reply(read.ticket, error: .io)
+    }
+  }
+
+  /// Answers a stat or an open whose file is known now. An open is counted already.
+  func answer(_ probe: ParkedProbe, _ content: Content) {
+    switch probe.kind {
+    case .attributes: port.reply(probe.ticket, attributes: room.attributes(of: content, inode: probe.inode))
+    case .open:
+      let isGrowing = content.guarded.withLock { guarded in
+        if case .growing = guarded.held.length { return true }
+        return false
+      }
+      if !port.reply(probe.ticket, opened: OpenMode(directIO: isGrowing), inode: probe.inode) {
+        content.guarded.withLock { $0.waiters.opens -= 1 }
+      }
+    }
+  }
+
+  /// Tells who waited `error`.
+  func tell(_ waiting: (probes: [ParkedProbe], reads: [ParkedRead]), _ error: Errno, _ content: Content) {
+    for read in waiting.reads { port.reply(read.ticket, error: error) }
+    for probe in waiting.probes {
+      switch probe.kind {
+      case .open: port.reply(probe.ticket, error: error)
+      // Many programs take a failed stat for absence, and a media server then deletes the entry: show a placeholder.
+      case .attributes: port.reply(probe.ticket, attributes: room.attributes(of: content, inode: probe.inode))
+      }
+    }
+  }
+
+  /// Answers who came while nobody knew what a failed sync had left.
+  func answerParked(_ content: Content) {
+    let (whole, stale) = content.guarded.withLock { guarded -> ([ParkedRead], [ParkedRead]) in
+      let whole = guarded.waiters.releaseWhole(guarded.held)
+      return (whole, guarded.held.isSuperseded ? guarded.waiters.takeAll().reads : [])
+    }
+    for read in whole { answer(read, content) }
+    for read in stale { port.reply(read.ticket, error: .stale) }
+  }
+
+  /// Has the kernel forget `range` of every inode that shows the content.
+  func forgetPages(of content: Content, _ range: ByteRange) {
+    let inodes = room.table.withLock { table in table.contents.filter { $0.value === content }.map(\.key).sorted() }
+    for inode in inodes { port.forgetPages(of: inode, range) }
+  }
+}

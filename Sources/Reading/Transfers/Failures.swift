@@ -1,0 +1,238 @@
+import Base
+import Fetching
+import Glibc
+import Manifest
+import Storing
+
+/// What becomes of failures, stalls and readers that go. Owned by the transfer thread.
+final class Failures {
+  private let room: ReadingRoom
+  private let lines: Lines
+  private let downloads: Downloads
+  private let answers: Answers
+  private let stats: StatWaits
+  private let generations: Generations
+  /// The jitter of retries, in 0..<1.
+  private let jitter: () -> Double
+  /// Resources that failed their checksum and were fetched once more: not again before a user asks for it.
+  private var refetched: Set<ResourceKey> = []
+
+  init(
+    room: ReadingRoom, lines: Lines, downloads: Downloads, answers: Answers, stats: StatWaits,
+    generations: Generations, jitter: @escaping () -> Double
+  ) {
+    self.room = room
+    self.lines = lines
+    self.downloads = downloads
+    self.answers = answers
+    self.stats = stats
+    self.generations = generations
+    self.jitter = jitter
+  }
+
+  /// A user asked for it: a wrong checksum may have it fetched once more again.
+  func forgetRefetch(_ key: ResourceKey) { refetched.remove(key) }
+
+  /// A file that failed for good is asked for again when it is read so many seconds later, or at once when it is
+  /// opened.
+  private static let refusalSeconds = 5.0
+  /// The kernel asks again for one page after a failed read-ahead: such reads are answered at once for so long.
+  private static let stallSeconds = 1.0
+  /// Failures in a row after which a mirror is left although what is stored is its own.
+  private static let patienceWithMirror = 4
+
+  func failed(_ download: Download, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
+    downloads.note(failure.message, of: download)
+    Log.debug("transfer \(running.active.id.rawValue) of \(download.content.path) failed: \(failure.message)")
+    // A status of whatever kind is an answer: the host is there, though it may not give this file.
+    if failure.status != nil { lines.update(running.host) { $0.heard(now) } }
+    switch failure.kind {
+    case .denied, .permanent:
+      if running.isResolved {
+        // A redirect's target expires; the entry's own URL gives a new one.
+        download.mirrors[running.mirror].resolved = nil
+        return
+      }
+      refuse(running.mirror, of: download, failure)
+    case .transient:
+      download.attempts.retry.failed(failure, now: now, random: jitter())
+      if failure.status == 429 || failure.status == 503 {
+        lines.update(running.host) { $0.pushedBack() }
+        download.turn.lanes.pushedBack(now: now)
+      }
+      if !running.responded {
+        if failure.status == nil {
+          let random = jitter()
+          lines.update(running.host) { line in
+            line.missed(download.key, askedAt: running.started, failure, now: now, random: random)
+          }
+        }
+        download.mirrors[running.mirror].resolved = nil
+      }
+      stats.showPlaceholder(download, now)  // stats do not wait for an origin that fails
+      // Of several that fail together the first one leads to the next mirror, not each.
+      let isOfNoUse = running.bytes == 0 || running.isTrickle(now)
+      if running.mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download) }
+    case .unusable:
+      // Asked for before ranges were given up: that says nothing new.
+      if !download.ranges.isAsked(now), !running.active.isStream { return }
+      download.ranges.unusableAnswers += 1
+      // Twice a wrong answer to a range: ask for the whole instead. Twice more: this origin is of no use.
+      if download.ranges.unusableAnswers == 2, !running.active.isStream {
+        download.ranges.gaveUp(now)
+      } else if download.ranges.unusableAnswers >= 4 {
+        download.ranges.unusableAnswers = 0
+        refuse(running.mirror, of: download, failure)
+      } else {
+        download.attempts.retry.failed(failure, now: now, random: jitter())
+      }
+    case .unsatisfiable(let total):
+      unsatisfiable(download, running, total: total, failure, now)
+    }
+  }
+
+  /// 416: an empty file when nothing is known yet; otherwise another version, or nonsense.
+  private func unsatisfiable(
+    _ download: Download, _ running: Running, total: Int64?, _ failure: TransferFailure, _ now: Instant
+  ) {
+    let isUnknown = download.content.guarded.withLock { $0.held.generation == nil }
+    if isUnknown, !running.active.isStream {
+      download.ranges.gaveUp(now)  // asked for the whole, an empty file answers well
+      return
+    }
+    var nonsense = failure
+    nonsense.kind = .unusable
+    failed(download, running, nonsense, now)
+  }
+
+  /// The next mirror, at once, unless all of them have just been asked. Without a checksum another mirror's bytes are
+  /// another version: what is stored of this one is not given up for a hiccup.
+  private func tryOtherMirror(_ download: Download) {
+    guard download.mirrors.count > 1 else { return }
+    let sticks = download.content.entry.checksum == nil && download.mirrors.ofGeneration != nil && download.hasStored
+    let isItsOwn = download.mirrors.current == download.mirrors.ofGeneration
+    if sticks, isItsOwn, download.attempts.retry.failures < Self.patienceWithMirror { return }
+    guard download.mirrors.next() else { return }
+    if download.attempts.retry.failures % download.mirrors.count != 0 { download.attempts.retry.skipPause() }
+  }
+
+  /// A mirror says no for good: the next one, or the end.
+  private func refuse(_ mirror: Int, of download: Download, _ failure: TransferFailure) {
+    download.mirrors[mirror].refusal = failure
+    if download.mirrors.next() {
+      download.ranges.work()
+      return
+    }
+    fail(download, failure.kind == .denied ? .accessDenied : .io, failure.message)
+  }
+
+  /// Nothing more is asked for; who waits is told.
+  func fail(_ download: Download, _ error: Errno, _ message: String) {
+    let now = room.clock.now
+    download.attempts.failure = (error, message)
+    downloads.note(message, of: download)
+    Log.warning("\(download.content.path): \(message)")
+    download.cancelAll()
+    let waiting = download.content.guarded.withLock {
+      $0.waiters.refuse(error, until: now.adding(seconds: Self.refusalSeconds))
+    }
+    answers.tell(waiting, error, download.content)
+    room.record(.problem(download.key, message))
+    downloads.publish(download, now)
+  }
+
+  /// P2: a stall that lasted the timeout ends the wait.
+  func expire(_ download: Download, _ oldest: Instant?, _ now: Instant) {
+    guard let oldest, now.seconds(since: oldest) >= room.options.timeout else { return }
+    let (waiting, isAnyoneLeft) = download.content.guarded.withLock { guarded in
+      let waiting = guarded.waiters.expire(now, timeout: room.options.timeout, shunning: Self.stallSeconds)
+      return (waiting, !guarded.waiters.isEmpty)
+    }
+    if waiting.probes.isEmpty && waiting.reads.isEmpty { return }
+    let seconds = Int(room.options.timeout)
+    // An error from before a success, or from before this wait, is not why this wait was in vain.
+    let last = download.attempts.lastError
+    let isOfThisWait = download.attempts.retry.failures > 0 || last.map { $0.at >= oldest } ?? false
+    let message = (isOfThisWait ? last?.message : nil) ?? "the origin sent less than 1 KiB/s for \(seconds) s"
+    downloads.note(message, of: download)
+    stats.gaveUp(waiting.probes, now: now)
+    Log.warning("\(download.content.path): gave up waiting after \(seconds) s: \(message)")
+    answers.tell(waiting, .timedOut, download.content)
+    for running in download.transfers {
+      let isTheirs = waiting.reads.contains { running.active.rest.overlaps($0.range) }
+      if !isAnyoneLeft || isTheirs { download.cancel(running.active.id) }
+    }
+    // A mirror that kept a reader waiting so long is not asked first when it asks again.
+    if download.mirrors.count > 1 { _ = download.mirrors.next() }
+    downloads.publish(download, now)
+  }
+
+  /// A killed reader leaves at once, but the kernel says so only with the answer: its reads are nobody's demand.
+  func releaseGone(_ content: Content, _ processes: [Int32]) {
+    var gone: Set<Int32> = []
+    for process in Set(processes) where process > 0 && hasEnded(process) { gone.insert(process) }
+    if gone.isEmpty { return }
+    let reads = content.guarded.withLock { $0.waiters.takeReads { gone.contains($0) } }
+    for read in reads { answers.reply(read.ticket, error: .interrupted) }
+  }
+
+  /// A transfer that brings nothing is ended and made anew: sooner when somebody waits. An origin that thinks long
+  /// before its first byte is given more time at each attempt, and as much as it is known to need.
+  func dropStalled(_ download: Download, _ hasWaiters: Bool, _ now: Instant) {
+    let most = max(10, room.options.timeout)
+    let patience = hasWaiters ? max(2, min(10, room.options.timeout / 3)) : most
+    // With nobody waiting nobody's deadline ends a trickle: less than 1 KiB/s is a stall here too.
+    let trickles = !hasWaiters && download.pace.recentProgress(now: now) < Int64(room.options.timeout * 1024)
+    for index in download.transfers.indices where !download.transfers[index].isCancelled {
+      let running = download.transfers[index]
+      var longest = patience
+      if !running.responded {
+        let trip = lines.known(running.host)?.line.roundTrip ?? 0
+        longest = min(most, max(patience * Double(1 << min(download.attempts.retry.failures, 4)), 3 * trip))
+      }
+      let isSilent = now.seconds(since: running.lastByte) > longest
+      guard isSilent || (trickles && now.seconds(since: running.started) > longest) else { continue }
+      download.transfers[index].stalled = true
+      download.cancel(running.active.id)
+    }
+  }
+
+  /// What the finisher could not accept. `isWrong`: the bytes are not what the manifest's checksum says.
+  func rejected(_ download: Download, message: String, isWrong: Bool, _ now: Instant) {
+    download.wish.rest = false
+    if let id = download.content.guarded.withLock({ $0.held.continues(false) }) {
+      room.record(.continues(generation: id, false))
+    }
+    if isWrong, refetched.insert(download.key).inserted {
+      Log.warning("\(download.content.path): \(message); fetching it once more")
+      _ = download.mirrors.next()
+      // Under a new inode: the kernel's page cache, and who has it open, still have the wrong bytes of the old one.
+      if let known = download.identity {
+        do {
+          try generations.supersede(download, by: known, nil)
+        } catch {
+          return fail(download, .io, error.message)
+        }
+        download.wish.isByName = true
+        downloads.wantRest(download)
+        downloads.changed(download)
+      }
+      return
+    }
+    downloads.unpin(download)
+    fail(download, .io, message)
+  }
+}
+
+/// Whether the thread `process` has ended: also when nobody has asked for its end yet (proc(5): state Z or X). False
+/// when it cannot be looked at.
+private func hasEnded(_ process: Int32) -> Bool {
+  if kill(process, 0) != 0 { return errno == ESRCH }
+  guard let file = try? FileDescriptor.open("/proc/\(process)/stat", O_RDONLY) else { return false }  // another user's
+  return withUnsafeTemporaryAllocation(byteCount: 256, alignment: 1) { buffer in
+    guard let count = try? file.read(at: 0, into: buffer) else { return true }  // it ended in between
+    // The name before the state may have any character in it, but the last parenthesis ends it.
+    guard let end = buffer[..<count].lastIndex(of: UInt8(ascii: ")")), end + 2 < count else { return false }
+    return buffer[end + 2] == UInt8(ascii: "Z") || buffer[end + 2] == UInt8(ascii: "X")
+  }
+}

@@ -1,0 +1,251 @@
+import Base
+import Fetching
+import Manifest
+import Storing
+
+/// Which version of a resource a response belongs to (P8), and how a new one takes the old one's place. Owned by the
+/// transfer thread.
+final class Generations {
+  /// What becomes of a response.
+  enum Judgement {
+    /// Its bytes are of the download's current content.
+    case accepted
+    /// Its bytes are not to be used.
+    case refused
+    /// It counts as a failed attempt.
+    case failed(TransferFailure)
+    /// The store cannot take in what it tells: nothing more is asked for.
+    case broken(String)
+  }
+
+  private let room: ReadingRoom
+  private let answers: Answers
+  private let landing: Landing
+
+  init(room: ReadingRoom, answers: Answers, landing: Landing) {
+    self.room = room
+    self.answers = answers
+    self.landing = landing
+  }
+
+  func judge(_ head: ResponseHead, of download: Download, _ running: Running, _ now: Instant) -> Judgement {
+    if case .part(_, total: nil) = head.body {
+      // Without the length a range says too little; the whole body has an end.
+      download.ranges.gaveUp(now)
+      return .refused
+    }
+    let found = GenerationCheck.identity(of: head)
+    guard let known = download.identity else {
+      if isUnpromised(head.mediaType, download) { return unexpectedPage(head) }
+      return identify(download, as: found, running)
+    }
+    let isOtherMirror = download.mirrors.ofGeneration.map { $0 != running.mirror } ?? false
+    // Mirrors share bytes only with equal length and a checksum, which will tell (P8).
+    let maySplice = download.content.entry.checksum != nil && found.size == known.size && found.size != nil
+    if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
+      download.opinion.agreed()
+      download.mirrors.ofGeneration = running.mirror
+      return .accepted
+    }
+    if isOtherMirror, !download.hasStored, GenerationCheck.compare(found, with: known) == .same {
+      download.mirrors.ofGeneration = running.mirror
+      return .accepted
+    }
+    return judgeOther(found, than: known, head, of: download, running, now)
+  }
+
+  /// The entry's name promises media and a page of HTML came: a login page, an error page that says 200.
+  private func isUnpromised(_ mediaType: String?, _ download: Download) -> Bool {
+    let name = download.content.entry.name
+    guard let mediaType, GenerationCheck.isPage(mediaType), let dot = name.lastIndex(of: ".") else { return false }
+    guard let promised = FileType.mediaType(forExtension: String(name[name.index(after: dot)...])) else { return false }
+    return promised.hasPrefix("video/") || promised.hasPrefix("audio/") || promised.hasPrefix("image/")
+  }
+
+  private func unexpectedPage(_ head: ResponseHead) -> Judgement {
+    .failed(
+      TransferFailure(
+        kind: .transient, status: 200,
+        message:
+          "\(Log.redacted(url: head.url)) sent a web page where media was expected: a login page of the network, "
+          + "or an expired link"))
+  }
+
+  /// A response that is not of the known generation. Believed when a second one agrees, its type fits, and no stored
+  /// byte is at stake until then.
+  private func judgeOther(
+    _ found: GenerationCheck.Identity, than known: GenerationCheck.Identity, _ head: ResponseHead,
+    of download: Download, _ running: Running, _ now: Instant
+  ) -> Judgement {
+    if !GenerationCheck.compatible(known.mediaType, found.mediaType) || isUnpromised(found.mediaType, download) {
+      return unexpectedPage(head)
+    }
+    switch download.opinion.heard(found, isConfirmation: running.kind == .confirm, now: now) {
+    case .wait: return .refused
+    case .ask:
+      Log.info("\(download.content.path): the origin seems to have another version; asking once more")
+      return .refused
+    case .fickle:
+      return .failed(
+        TransferFailure(
+          kind: .transient, status: 200, message: "the origin gives another version of the file with every answer"))
+    case .believe:
+      do {
+        try supersede(download, by: found, running)
+        download.opinion.gaveUp(known, now: now)
+        return .accepted
+      } catch {
+        return .broken(error.message)
+      }
+    }
+  }
+
+  /// The first answer about the resource: its generation begins.
+  private func identify(
+    _ download: Download, as found: GenerationCheck.Identity, _ running: Running
+  ) -> Judgement {
+    let content = download.content
+    do {
+      let generation = try record(of: found, download)
+      let file = begin(generation.id, download)
+      download.mirrors.ofGeneration = running.mirror
+      let (released, useless) = content.guarded.withLock { guarded in
+        let useless = guarded.held.identified(generation, file: file)
+        let released = guarded.waiters.identified(guarded.held)
+        guarded.waiters.opens += released.probes.count { $0.kind == .open }
+        return (released, useless)
+      }
+      if let useless { forget(useless) }
+      room.record(.learned(generation), promptly: true)
+      for probe in released.probes { answers.answer(probe, content) }
+      for read in released.reads { answers.answer(read, content) }
+      return .accepted
+    } catch {
+      let message = "cannot begin to store it: \(error.message)"
+      Log.error("\(content.path): \(message)")
+      return .broken(message)
+    }
+  }
+
+  private func record(
+    of found: GenerationCheck.Identity, _ download: Download
+  ) throws(StoreError) -> GenerationRecord {
+    var record = GenerationRecord(
+      id: try room.store.catalog.nextID(), key: download.key, validators: found.validators, size: found.size,
+      mediaType: found.mediaType)
+    record.continues = download.wish.rest
+    return record
+  }
+
+  /// The partial file of a new generation; nil when it cannot be made: then it is played without being stored.
+  private func begin(_ id: Int64, _ download: Download) -> ServedFile? {
+    do throws(StoreError) {
+      return ServedFile(partial: try PartialFile(in: room.store.folder, id: id, create: true))
+    } catch {
+      Log.error("\(download.content.path): \(error.message)")
+      landing.cannotStore(download, error.errno)
+      return nil
+    }
+  }
+
+  private func forget(_ generation: Int64) {
+    room.record(.forgotten(generation: generation))
+    do throws(StoreError) {
+      _ = try PartialFile.remove(generation, in: room.store.folder)
+    } catch {
+      Log.warning("generation \(generation), of no use any more, goes at the next mount: \(error.message)")
+    }
+  }
+
+  /// A new generation takes the old one's place: new inodes; the old bytes stay until their last handle is closed.
+  /// `running` is the transfer that brings it; nil when no transfer does.
+  func supersede(
+    _ download: Download, by found: GenerationCheck.Identity, _ running: Running?
+  ) throws(StoreError) {
+    let old = download.content
+    download.opinion.superseded()
+    do {
+      let record = try record(of: found, download)
+      let file = begin(record.id, download)
+      let isPinned = old.guarded.withLock { $0.held.isPinned }
+      let renumbered = try room.store.catalog.supersede(download.key, by: record)
+      let new = Content(replacing: old, held: FileState(beginning: record, file: file, isPinned: isPinned))
+      room.table.withLock { table in
+        table.departures += 1
+        table.current[download.key] = new
+        for change in renumbered { table.contents[change.new] = new }
+      }
+      download.content = new
+      download.ranges.work()
+      download.mirrors.ofGeneration = running?.mirror
+      let (waiting, oldID) = old.guarded.withLock { guarded in
+        guarded.held.superseded()
+        return (guarded.waiters.takeAll(), guarded.held.generation?.id)
+      }
+      for read in waiting.reads { answers.reply(read.ticket, error: .stale) }
+      for probe in waiting.probes { answers.reply(probe.ticket, error: .stale) }
+      for change in renumbered { answers.invalidate(parent: change.parent, name: change.name) }
+      download.cancelAll(except: running?.active.id)
+      let reason =
+        running == nil ? "a new inode, as the old one has other bytes than the origin" : "a new version at the origin"
+      Log.info("\(old.path): \(reason) (generation \(record.id) after \(oldID ?? 0))")
+      room.dropIfUnused(old)
+    } catch {
+      Log.error("\(old.path): the new version cannot be taken in: \(error.message)")
+      throw error
+    }
+  }
+
+  /// Answers an open of `inode` with ESTALE, and uncounts it, when its file has another inode under which it can be
+  /// opened: the kernel then looks the name up again.
+  ///
+  /// A copy that a user changed may have left its bytes in the page cache, under every inode of the resource: all get
+  /// new ones, for a new content. Else only this one is of no more use (its open handles read from a copy that is
+  /// gone); who reads the resource under another name goes on.
+  func renew(_ download: Download, _ content: Content, _ inode: Inode) throws(StoreError) {
+    let (isOld, isTouched) = content.guarded.withLock { guarded in
+      guarded.waiters.opens -= 1
+      return (guarded.held.isSuperseded, guarded.held.holding == .touched)
+    }
+    if isOld || download.content !== content {
+      room.dropIfUnused(content)
+    } else if isTouched, let same = download.identity {
+      try supersede(download, by: same, nil)
+    } else {
+      renumber(content, inode)
+    }
+  }
+
+  /// Another inode for the same content.
+  private func renumber(_ content: Content, _ inode: Inode) {
+    do {
+      // nil: another open was faster, or the entry is no longer listed.
+      guard let change = try room.store.catalog.renumber(inode, of: content.key) else { return }
+      room.table.withLock { table in
+        if table.current[content.key] === content { table.contents[change.new] = content }
+      }
+      answers.invalidate(parent: change.parent, name: change.name)
+      Log.info("\(content.path): a new inode, as open handles of the old one read from a copy that is gone")
+    } catch {
+      Log.error("\(content.path): it cannot be given a new inode, so it cannot be opened for now: \(error.message)")
+    }
+  }
+
+  /// How many bytes of a head tell the file's type; also what a stat among many asks for.
+  static let glance: Int64 = 4 << 10
+
+  /// Gives a name its extension, from the next mount on: players choose by it.
+  func learnExtension(_ download: Download) {
+    let content = download.content
+    guard content.entry.mayGainExtension else { return }
+    let (file, generation, head) = content.guarded.withLock { guarded in
+      (guarded.held.file, guarded.held.generation, guarded.held.stored.runEnd(from: 0))
+    }
+    guard let file, let generation, head > 0 else { return }
+    let buffer = UnsafeMutableRawBufferPointer(rebasing: answers.scratch[..<Int(min(head, Self.glance))])
+    guard file.fill(buffer, at: 0) else { return }
+    let found = FileType.fileExtension(
+      head: UnsafeRawBufferPointer(buffer), suggestedName: download.suggestedName, mediaType: generation.mediaType)
+    if let found { room.record(.gainedExtension(download.key, found)) }
+  }
+}

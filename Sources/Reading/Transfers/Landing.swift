@@ -1,0 +1,180 @@
+import Base
+import Fetching
+import Storing
+
+/// From bytes that came to answered reads: into the partial file or, when the store takes no more, into memory for a
+/// while. Owned by the transfer thread.
+final class Landing {
+  private let room: ReadingRoom
+  private let answers: Answers
+  private let downloads: Downloads
+  private let jitter: () -> Double
+  /// What the store takes, as of this turn.
+  var intake = StoreHealth.Intake.everything
+
+  init(room: ReadingRoom, answers: Answers, downloads: Downloads, jitter: @escaping () -> Double) {
+    self.room = room
+    self.answers = answers
+    self.downloads = downloads
+    self.jitter = jitter
+  }
+
+  /// Puts what is not here yet where it belongs and answers the reads that are whole with it. False when it cannot be
+  /// kept.
+  func land(_ bytes: UnsafeRawBufferPointer, at start: Int64, _ download: Download) -> Bool {
+    let content = download.content
+    let whole = ByteRange(at: start, count: Int64(bytes.count))
+    var position = start
+    while position < whole.end {
+      let rest = ByteRange(position, whole.end)
+      let isUnstored = isUnstored(download)
+      let (file, isLeaving, gap) = content.guarded.withLock { guarded in
+        let held = guarded.held
+        let gap = isUnstored ? held.available.firstGap(in: rest) : held.stored.firstGap(in: rest)
+        return (held.file, !held.isPartial || held.removal != .none, gap)
+      }
+      guard let gap else { break }
+      if isLeaving { return false }
+      let part = UnsafeRawBufferPointer(rebasing: bytes[Int(gap.start - start)..<Int(gap.end - start)])
+      if isUnstored {
+        guard keep(part, at: gap.start, download) else { return false }
+      } else {
+        do throws(Errno) {
+          let current = if let file { file } else { try openAgain(content) }
+          guard let current, let partial = current.partial else { return false }  // taken away meanwhile
+          try partial.write(part, at: gap.start)
+          // Written to a file whose sync failed meanwhile: once more, to what took its place.
+          if !stored(part, at: gap.start, in: current, download) { continue }
+        } catch {
+          cannotStore(download, error)
+          continue
+        }
+      }
+      download.pace.fresh += gap.count
+      position = gap.end
+    }
+    return true
+  }
+
+  /// Whether what comes for it is kept in memory for a while, and that is all.
+  func isUnstored(_ download: Download) -> Bool {
+    intake == .nothing || download.storing.isPaused
+      || download.content.guarded.withLock { $0.held.claim == .overclaimed }
+  }
+
+  /// Opens the partial file of a content that has none open: it could not be opened before. nil when its bytes are
+  /// being taken away.
+  private func openAgain(_ content: Content) throws(Errno) -> ServedFile? {
+    guard let id = content.guarded.withLock({ $0.held.generation?.id }) else { return nil }
+    let opened: ServedFile
+    do throws(StoreError) {
+      opened = ServedFile(partial: try PartialFile(in: room.store.folder, id: id, create: true))
+    } catch {
+      Log.error("\(content.path): \(error.message)")
+      throw error.errno
+    }
+    return content.guarded.withLock { $0.held.reopened(opened) }
+  }
+
+  /// Bytes were written: answers the reads that are whole with them. False when `file` is not the content's any more:
+  /// then nothing is stored.
+  func stored(
+    _ bytes: UnsafeRawBufferPointer, at offset: Int64, in file: ServedFile, _ download: Download
+  ) -> Bool {
+    let content = download.content
+    let range = ByteRange(at: offset, count: Int64(bytes.count))
+    let now = download.pace.lastBytes
+    let landed = content.guarded.withLock { $0.landed(range, in: file, now: now) }
+    guard let landed else { return false }
+    if landed.isNews { room.keeper.post(.grew(content)) }
+    for read in landed.released {
+      if range.contains(read.range) {
+        // All of it has just come: it need not be read back from the file.
+        let first = Int(read.range.start - offset)
+        answers.reply(
+          read.ticket, data: UnsafeRawBufferPointer(rebasing: bytes[first..<first + Int(read.range.count)]))
+      } else {
+        answers.answer(read, content)
+      }
+    }
+    return true
+  }
+
+  /// A write failed, or the file could not be opened: what is read goes on in memory. Where the error speaks of the
+  /// disk, of every file, until there is room; where it passes, for a while; else of this one, until it is opened
+  /// again.
+  func cannotStore(_ download: Download, _ error: Errno) {
+    let advice: String
+    if error.isOfDisk {
+      advice = "free some space or raise --max-size"
+      intake = .nothing
+      room.health.writeFailed()
+      room.keeper.post(.measureSpace)
+    } else if error.isPassing {
+      advice = "it is tried again in a moment"
+      let pause = download.pace.lastBytes.adding(seconds: StoreHealth.refusedSeconds)
+      download.storing.pausedUntil = max(download.storing.pausedUntil ?? pause, pause)
+    } else {
+      advice = "it is tried again when it is opened"
+      download.storing.isRefused = true
+    }
+    let message = "cannot store: \(error); it is played without being stored: \(advice)"
+    if download.attempts.lastError?.message != message { Log.error("\(download.content.path): \(message)") }
+    downloads.note(message, of: download)
+  }
+
+  /// Keeps what cannot be stored in memory, within bounds. False when there is no room for it: it is asked for again.
+  private func keep(_ bytes: UnsafeRawBufferPointer, at offset: Int64, _ download: Download) -> Bool {
+    let content = download.content
+    var kept = downloads.all.reduce(Int64(0)) { sum, download in
+      sum + download.content.guarded.withLock { $0.held.memory.count }
+    }
+    let others = kept + Int64(bytes.count) > MemoryWindow.mostInAll ? downloads.inOrder : []
+    for other in others where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== download {
+      // A file without waiters gives up its bytes: they were read, or are fetched once more.
+      kept -= other.content.guarded.withLock { guarded -> Int64 in
+        guard guarded.waiters.isEmpty else { return 0 }
+        defer { guarded.held.memory = MemoryWindow() }
+        return guarded.held.memory.count
+      }
+    }
+    // A file below its minimum takes memory from larger ones, but never bytes that a parked read needs.
+    if content.guarded.withLock({ $0.held.memory.count }) < MemoryWindow.least {
+      for other in others where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== download {
+        kept -= other.content.guarded.withLock { guarded -> Int64 in
+          let before = guarded.held.memory.count
+          guarded.held.memory.shrink(to: MemoryWindow.least, keeping: guarded.waiters.parkedReads.map(\.range))
+          return before - guarded.held.memory.count
+        }
+      }
+    }
+    let released = content.guarded.withLock { guarded -> [ParkedRead]? in
+      guard kept + Int64(bytes.count) > MemoryWindow.mostInAll else {
+        return guarded.kept(bytes, at: offset, most: MemoryWindow.most)
+      }
+      if guarded.held.memory.isEmpty { return nil }
+      // It has to do with what it has.
+      let most = max(MemoryWindow.least, guarded.held.memory.count)
+      return guarded.kept(bytes, at: offset, most: most)
+    }
+    guard let released else {
+      download.attempts.retry.failed(
+        TransferFailure(kind: .transient, message: "no room in memory"), now: download.pace.lastBytes, random: jitter())
+      return false
+    }
+    for read in released { answers.answer(read, content) }
+    return true
+  }
+
+  /// There is room again: what was kept in memory is stored, so that no byte is fetched twice.
+  func storeWhatIsKept(_ download: Download) {
+    let kept = download.content.guarded.withLock { guarded in
+      guarded.held.removal != .none || !guarded.held.isPartial ? [] : guarded.held.memory.takeAll()
+    }
+    for piece in kept {
+      let isDone = piece.bytes.withUnsafeBytes { land($0, at: piece.offset, download) }
+      if !isDone { return }  // fetched again when it is read
+    }
+    if !kept.isEmpty { downloads.changed(download) }
+  }
+}

@@ -1,0 +1,135 @@
+import Base
+import Fetching
+
+/// From what is wanted to transfers: plans each resource whose state changed, then starts what they want, the most
+/// urgent first. Owned by the transfer thread.
+final class Scheduler {
+  let room: ReadingRoom
+  private let service: any TransferService
+  let lines: Lines
+  let downloads: Downloads
+  let landing: Landing
+  private let stats: StatWaits
+  /// What the plans of this turn want started.
+  var starts: [PendingStart] = []
+  private var lastTransfer: UInt64 = 0
+  /// What `--limit-rate` leaves.
+  private var allowance: RateAllowance
+  /// When a background download that stood back for its turn on the line may be asked for.
+  private(set) var nextTurn = Instant.never
+
+  init(
+    room: ReadingRoom, service: any TransferService, lines: Lines, downloads: Downloads, landing: Landing,
+    stats: StatWaits
+  ) {
+    self.room = room
+    self.service = service
+    self.lines = lines
+    self.downloads = downloads
+    self.landing = landing
+    self.stats = stats
+    allowance = RateAllowance(limit: room.options.rateLimit)
+  }
+
+  /// Bytes came.
+  func took(_ count: Int64) { allowance.took(count) }
+
+  /// Plans every resource whose state changed, then starts what they want.
+  func turn(_ now: Instant) {
+    if now >= nextTurn {
+      nextTurn = .never
+      downloads.feedHungry()
+    }
+    starts.removeAll(keepingCapacity: true)
+    for download in downloads.takeChanged() { plan(download, now) }
+    for start in inTurn(starts) { admit(start, now) }
+  }
+
+  /// By purpose; within one each file in turn, and in it who has waited longest: so that each comes to its place also
+  /// where connections are few.
+  private func inTurn(_ starts: [PendingStart]) -> [PendingStart] {
+    if starts.count < 2 { return starts }
+    let turns = starts.enumerated().map { start in
+      (order: start.offset, start: start.element, last: start.element.download.turn.lastStart)
+    }
+    return turns.sorted {
+      ($0.start.purpose, $0.last, $0.start.waitsSince, $0.order)
+        < ($1.start.purpose, $1.last, $1.start.waitsSince, $1.order)
+    }.map(\.start)
+  }
+
+  /// Starts a transfer, or remembers that its resource wants one when there is room.
+  private func admit(_ start: PendingStart, _ now: Instant) {
+    let download = start.download
+    let (url, isResolved) = download.mirrors.target
+    let host = Line.key(of: url)
+    let bytes = start.range?.count ?? 0
+    guard start.purpose != .index || !stats.refuses(host, now),
+      lines[host].admits(start.purpose, bytes: bytes, isQuiet: lines.isQuiet, now: now),
+      allowance.admits(outstanding: outstanding(now), now: now)
+    else {
+      downloads.starves(download)
+      if start.purpose == .continuation, let turn = lines.known(host)?.nextContinuation, turn > now {
+        nextTurn = min(nextTurn, turn)
+      }
+      return
+    }
+    if start.purpose == .index { stats.asked(host, now) }
+    lines.update(host) { $0.began(isBackground: start.purpose >= .index, now: now) }
+    lastTransfer += 1
+    let id = TransferID(lastTransfer)
+    download.turn.lastStart = lastTransfer
+    let request = request(id, start, url: url)
+    let range = start.range ?? ByteRange(0, .max)
+    var active = ActiveTransfer(id: id, position: range.start, end: range.end, purpose: start.purpose, rate: nil)
+    active.isStream = start.range == nil
+    var running = Running(
+      active: active, kind: start.kind, mirror: download.mirrors.current, host: host, isResolved: isResolved,
+      started: now, lastByte: now)
+    running.sentIfRange = request.ifRange != nil
+    if start.purpose == .continuation, start.range != nil {
+      running.continuing = bytes
+      lines.update(host) { $0.continues(bytes, now: now) }
+    }
+    download.transfers.append(running)
+    if start.kind == .confirm { download.opinion.wasAsked() }
+    download.wish.head = false
+    downloads.began(id, of: download)
+    Log.debug("transfer \(id.rawValue): \(start.purpose) \(range) of \(download.content.path)")
+    service.start(request)
+  }
+
+  /// Bytes in flight for all files, which `--limit-rate` counts; 0 without such a limit.
+  private func outstanding(_ now: Instant) -> Int64 {
+    if room.options.rateLimit == nil { return 0 }
+    return downloads.all.reduce(Int64(0)) { sum, download in
+      let trip = download.transfers.first.flatMap { lines.known($0.host)?.line.roundTrip } ?? 0
+      return sum + download.outstanding(now, patience: max(1, 2 * trip))
+    }
+  }
+
+  private func request(_ id: TransferID, _ start: PendingStart, url: String) -> TransferRequest {
+    let download = start.download
+    var request = TransferRequest(id: id, url: url, homeURL: download.mirrors.url, range: start.range)
+    if start.kind != .confirm, start.range != nil, !download.ranges.omitsIfRange {
+      request.ifRange = download.content.guarded.withLock { guarded in
+        guarded.held.generation.flatMap { GenerationCheck.ifRange(for: $0.validators) }
+      }
+    }
+    let entry = download.content.entry
+    request.headers = entry.headers
+    request.userAgent = entry.userAgent
+    request.referer = entry.referer
+    return request
+  }
+}
+
+/// What a plan wants started; the scheduler starts the most urgent first.
+struct PendingStart {
+  let download: Download
+  let range: ByteRange?
+  let kind: Running.Kind
+  let purpose: Purpose
+  /// Since when a read waits for it.
+  var waitsSince = Instant.never
+}

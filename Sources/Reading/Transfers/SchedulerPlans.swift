@@ -1,0 +1,192 @@
+import Base
+import Fetching
+
+/// What one resource wants: its state as the planner sees it, and the planner's steps.
+extension Scheduler {
+  /// What of a content the plan depends on.
+  private struct View {
+    let length: Length
+    let stored: ByteRangeSet
+    let available: ByteRangeSet
+    let parked: [ParkedRead]
+    let waits: Bool
+    let runs: ReaderRuns
+    /// Whether bytes may be missing, and may be stored.
+    let isFetchable: Bool
+
+    init(_ guarded: Content.Guarded) {
+      length = guarded.held.length
+      stored = guarded.held.stored
+      available = guarded.held.available
+      parked = guarded.waiters.parkedReads
+      waits = !guarded.waiters.isEmpty
+      runs = guarded.waiters.runs
+      isFetchable = guarded.held.isPartial && guarded.held.removal == .none
+    }
+  }
+
+  func plan(_ download: Download, _ now: Instant) {
+    let view = download.content.guarded.withLock { View($0) }
+    let waits = view.waits
+    defer {
+      // A redirect that was learned meanwhile moves the wait to another line.
+      let isHungry = waits || download.turn.isBehind
+      let line = isHungry ? Line.key(of: download.mirrors.target.url) : nil
+      if line != download.turn.waitsOn { downloads.setWaits(download, isHungry) }
+    }
+    download.turn.isBehind = false
+    guard view.isFetchable, download.attempts.failure == nil else { return }
+    let continues = mayContinue(download)
+    if download.opinion.suspect != nil {
+      if waits || continues { want(download, range: confirmation(download, view), .confirm, waits, now) }
+      return
+    }
+    switch view.length {
+    case .unknown:
+      guard waits || download.wish.head || continues else { return }
+      let head = ByteRange(0, download.wish.head ? Generations.glance : Planner.headLength)
+      want(download, range: download.ranges.isAsked(now) ? head : nil, .head, waits, now)
+    case .growing:
+      if waits || continues { want(download, range: nil, .window, waits, now) }
+    case .known(let size):
+      if view.stored.contains(ByteRange(0, size)) { return finish(download) }
+      if download.ranges.areUseless {
+        let first = view.parked.map(\.range).min { $0.start < $1.start } ?? ByteRange(0, size)
+        let gap = view.available.firstGap(in: first) ?? view.available.firstGap(in: ByteRange(0, size))
+        let probe = gap.map { ByteRange($0.start, min(size, $0.start + Planner.headLength)) }
+        if waits || continues { want(download, range: download.ranges.isAsked(now) ? probe : nil, .window, waits, now) }
+        return
+      }
+      guard download.attempts.retry.permits(now, readerWaits: waits) else { return }
+      var input = input(download, view, size: size, now)
+      input.continues = continues
+      input.wantsTail = wantsTail(download, input)
+      download.turn.isBehind = input.readers.contains { Planner.isBehind($0, input) }
+      for step in Planner.plan(input) { take(step, download, input, view.parked) }
+    }
+  }
+
+  private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {
+    let host = lines.line(of: download)
+    var input = PlanInput(size: size, roundTrip: host.line.roundTrip, lineRate: host.line.rate)
+    input.waiting = host.waiting
+    input.openConnections = host.openConnections(now: now)
+    input.backgroundLanes = host.backgroundLanes
+    input.usualLanes = host.usualLanes(isQuiet: lines.isQuiet)
+    input.available = view.available
+    for read in view.parked.sorted(by: { $0.range.start < $1.range.start }) {
+      if isLeft(read, view.runs, now) { input.left.append(read.range) } else { input.demands.append(read.range) }
+    }
+    input.spareBytes = download.pace.spareBytes(of: size)
+    input.readers = view.runs.runs.filter { now.seconds(since: $0.lastRead) < ReaderRuns.longestPause }.map { run in
+      let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
+      return ReaderView(
+        position: run.position, length: run.length, rate: Double(run.length) / seconds,
+        isFresh: now.seconds(since: run.lastRead) < 2, isElsewhere: isElsewhere(run, view.runs, view.parked),
+        isLooker: download.isLooker(run.process))
+    }
+    input.transfers = download.transfers.filter { !$0.isCancelled }.map { running in
+      var active = running.active
+      active.rate = running.meter.rate
+      return active
+    }
+    input.lanes = download.turn.lanes.lanes
+    input.isQuiet = lines.isQuiet
+    input.continuationStart = view.runs.latest
+    return input
+  }
+
+  private func take(_ step: PlanStep, _ download: Download, _ input: PlanInput, _ parked: [ParkedRead]) {
+    switch step {
+    case .start(var range, let purpose):
+      if landing.isUnstored(download) {
+        // No more than the window in memory takes, and only for who waits: it would be gone before it is read.
+        guard purpose == .demand else { return }
+        range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
+      }
+      var start = PendingStart(download: download, range: range, kind: .window, purpose: purpose)
+      if purpose == .demand {
+        for read in parked where read.range.overlaps(range) { start.waitsSince = min(start.waitsSince, read.since) }
+      }
+      starts.append(start)
+    case .cancel(let id):
+      if let index = download.index(of: id) {
+        download.pace.lost(Planner.lost(byCutting: download.transfers[index].active, input))
+      }
+      download.cancel(id)
+    }
+  }
+
+  /// What to ask for a second opinion: what is missing, so that one answer of an origin with two minds is of use; every
+  /// second time the head, which a shorter generation has too.
+  private func confirmation(_ download: Download, _ view: View) -> ByteRange? {
+    if download.ranges.areUseless { return nil }
+    let head = ByteRange(0, Planner.headLength)
+    guard case .known(let size) = view.length, download.opinion.asked % 2 == 0 else { return head }
+    let start = view.parked.map(\.range.start).min() ?? 0
+    guard let gap = view.stored.firstGap(in: ByteRange(min(start, size), size)) else { return head }
+    return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
+  }
+
+  /// Whether the end of a file is worth asking for, once: it was opened by something that is no looker, and has an end
+  /// of the kind that players look at.
+  private func wantsTail(_ download: Download, _ input: PlanInput) -> Bool {
+    guard !download.wish.tailDone else { return false }
+    guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return false }
+    // Once the head is read, or found not to be one: whoever starts in the middle knows its way.
+    guard reader.position <= Planner.headLength else {
+      download.wish.tailDone = true
+      return false
+    }
+    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty else { return false }
+    download.wish.tailDone = true
+    return MediaKind.hasTail(download.content.path)
+  }
+
+  /// Whether the reader of a run waits at another place of the file, or went on at one: it jumped, and what it read
+  /// before is not to be read ahead in its way.
+  private func isElsewhere(_ run: ReaderRuns.Run, _ runs: ReaderRuns, _ parked: [ParkedRead]) -> Bool {
+    if runs.wentOn(from: run) { return true }
+    var isParked = false
+    for read in parked where read.process == run.process && run.process != 0 {
+      if read.range.start <= run.position + ReaderRuns.slack, read.range.end >= run.position - ReaderRuns.slack {
+        return false
+      }
+      isParked = true
+    }
+    return isParked
+  }
+
+  /// Whether nobody waits for a parked read: its reader went on at another place, so that it is the kernel's read-ahead
+  /// from before. Not for long: another program may want the same pages, and the kernel does not tell.
+  private func isLeft(_ read: ParkedRead, _ runs: ReaderRuns, _ now: Instant) -> Bool {
+    guard now.seconds(since: read.asked) < Self.longestLeft, let run = runs.run(of: read.range) else { return false }
+    return runs.wentOn(from: run)
+  }
+  private static let longestLeft = 1.0
+
+  /// What a stat among many asks for: enough to know the type by.
+  static let glance: Int64 = 4 << 10
+
+  /// Wants one request of a kind of which there is never a second.
+  private func want(
+    _ download: Download, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
+  ) {
+    guard download.transfers.isEmpty, download.attempts.retry.permits(now, readerWaits: waits) else { return }
+    let purpose: Purpose = waits ? .demand : (download.wish.head ? .index : .continuation)
+    starts.append(PendingStart(download: download, range: range, kind: kind, purpose: purpose))
+  }
+
+  /// Whether the rest of the file is to be fetched now.
+  private func mayContinue(_ download: Download) -> Bool {
+    guard download.wish.rest, landing.intake == .everything, !download.storing.isPaused else { return false }
+    let isOpen = download.content.guarded.withLock { $0.waiters.opens > 0 }
+    return room.options.continuation.goesOn(isRequested: download.wish.isByName, isOpen: isOpen)
+  }
+
+  /// Everything is stored: to be verified and placed.
+  private func finish(_ download: Download) {
+    let content = download.content
+    if content.guarded.withLock({ $0.held.whole() }) { room.finisher.post(content) }
+  }
+}

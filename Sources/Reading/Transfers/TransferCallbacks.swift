@@ -1,0 +1,229 @@
+import Base
+import Fetching
+import Glibc
+import Storing
+
+/// What transfers bring: from a response's head to stored bytes and answered reads.
+extension TransferThread: TransferClient {
+  func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
+    let now = room.clock.now
+    guard let download = downloads.download(of: id), let index = download.index(of: id) else {
+      return false
+    }
+    if download.transfers[index].isCancelled { return false }
+    downloads.changed(download)
+    download.transfers[index].responded = true
+    download.transfers[index].lastByte = now
+    let running = download.transfers[index]
+    lines.update(running.host) { line in
+      line.line.responded(after: head.firstByteSeconds)
+      line.answered(now)
+      // Behind a redirect another host answered: that says nothing of this one's line.
+      if Line.key(of: head.url) == running.host { line.speaks(httpVersion: head.httpVersion) }
+      line.responded(isBackground: running.isBackground)
+    }
+    if let name = head.suggestedName { download.suggestedName = name }
+    if head.isRedirected { download.mirrors[running.mirror].resolved = head.url }
+    let asked = running.active.isStream ? nil : running.active.rest
+    switch generations.judge(head, of: download, running, now) {
+    case .accepted: break
+    case .refused: return false
+    case .failed(let failure):
+      failures.failed(download, running, failure, now)
+      return false
+    case .broken(let message):
+      failures.fail(download, .io, message)
+      return false
+    }
+    guard let index = download.index(of: id) else { return false }
+    switch head.body {
+    case .part(let range, _):
+      download.ranges.work()
+      download.ranges.came(range, asked: asked, now: now)
+      download.transfers[index].active.position = range.start
+      download.transfers[index].active.end = range.end
+      download.transfers[index].active.isStream = false
+    case .whole(let length):
+      // The origin ignores ranges: this is all of it, from its start, and the only way to get at any of it.
+      if let asked {
+        if running.sentIfRange, !download.ranges.omitsIfRange, asked.start > 0 {
+          // Of the same version, so that If-Range should have given the range: some origins never do.
+          download.ranges.omitsIfRange = true
+          return false
+        }
+        download.ranges.areIgnored()
+      }
+      download.transfers[index].active.position = 0
+      download.transfers[index].active.end = length ?? .max
+      download.transfers[index].active.isStream = true
+      // The others asked for parts of what now comes as a whole.
+      download.cancelAll(except: id)
+    }
+    return true
+  }
+
+  func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool {
+    guard let download = downloads.download(of: id), let index = download.index(of: id) else {
+      return false
+    }
+    if download.transfers[index].isCancelled { return false }
+    let now = room.clock.now
+    let count = bytes.count
+    let start = download.transfers[index].active.position
+    download.transfers[index].active.position = start + Int64(count)
+    download.transfers[index].bytes += Int64(count)
+    download.transfers[index].lastByte = now
+    download.transfers[index].meter.received(count, now: now)
+    download.pace.received(count, now: now)
+    download.turn.lanes.received(count)
+    scheduler.took(Int64(count))
+    let continued = min(download.transfers[index].continuing, Int64(count))
+    download.transfers[index].continuing -= continued
+    lines.update(download.transfers[index].host) { line in
+      line.line.received(count, now: now)
+      line.settled(continued)
+    }
+    downloads.changed(download)
+    let (size, before, hasValidators) = download.content.guarded.withLock { guarded in
+      let range = ByteRange(at: start, count: Int64(count))
+      return (
+        guarded.held.size, guarded.held.stored.count(in: range),
+        guarded.held.generation?.validators.isEmpty == false
+      )
+    }
+    var wanted = bytes
+    if let size, start + Int64(count) > size {
+      // A body of untold length that goes on behind the end: the end is known, so this is something else.
+      download.transfers[index].misfit = "the origin sent more than the file has"
+      wanted = UnsafeRawBufferPointer(rebasing: bytes[..<Int(max(0, size - start))])
+    }
+    let running = download.transfers[index]
+    if running.active.isStream, !hasValidators, before > 0, !agrees(wanted, at: start, download, running) {
+      return false
+    }
+    let stored = download.pace.fresh
+    guard landing.land(wanted, at: start, download) else { return false }
+    let fresh = download.pace.fresh - stored
+    if fresh > 0 {
+      download.transfers[index].fresh += fresh
+      download.ranges.fruitless = 0
+      download.opinion.progressed()
+    }
+    // A stream runs over what is stored before it comes to what is missing: progress, unless it never gets there.
+    if fresh > 0 || download.ranges.fruitless < 2 {
+      download.pace.progressed(Int64(count), now: now)
+      let rest = running.active.rest
+      download.content.guarded.withLock {
+        $0.waiters.progressed(Int64(count), from: rest.start, to: rest.end, now: now)
+      }
+    }
+    if running.misfit != nil { return false }
+    // A look at an origin without ranges takes the head and no more.
+    return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(download, now)
+  }
+
+  /// Whether a body that can only be had from its start is to go on. Breaking it off means all of it anew for the next
+  /// read, and a reader waits only now and then: whoever has it open, or read of it just now, is still reading.
+  private func isWorthGoingOn(_ download: Download, _ now: Instant) -> Bool {
+    if download.wish.rest { return true }
+    let (waits, readers) = download.content.guarded.withLock { guarded in
+      let recent = guarded.waiters.runs.runs.filter {
+        guarded.waiters.opens > 0 || now.seconds(since: $0.lastRead) < ReaderRuns.longestPause
+      }
+      return (!guarded.waiters.isEmpty, recent.map(\.process))
+    }
+    return waits || readers.contains { !download.isLooker($0) }
+  }
+
+  /// Without validators a body that begins anew may be another one: where it was stored before, it must be the same
+  /// (P1).
+  private func agrees(
+    _ bytes: UnsafeRawBufferPointer, at start: Int64, _ download: Download, _ running: Running
+  ) -> Bool {
+    let content = download.content
+    let (file, stored) = content.guarded.withLock { ($0.held.file, $0.held.stored) }
+    guard let file else { return true }
+    let whole = ByteRange(at: start, count: Int64(bytes.count))
+    for range in stored.ranges {
+      guard let both = range.intersection(whole) else { continue }
+      var position = both.start
+      while position < both.end {
+        let count = min(answers.scratch.count, Int(both.end - position))
+        let part = UnsafeMutableRawBufferPointer(rebasing: answers.scratch[..<count])
+        guard file.fill(part, at: position), let there = part.baseAddress, let came = bytes.baseAddress else {
+          return true
+        }
+        if memcmp(there, came + Int(position - start), part.count) != 0 {
+          download.opinion.mismatches += 1
+          Log.info("\(content.path): the body came back with other bytes")
+          if download.opinion.mismatches > 1, let found = download.identity {
+            do throws(StoreError) {
+              try generations.supersede(download, by: found, running)
+            } catch {
+              failures.fail(download, .io, error.message)
+            }
+          }
+          return false
+        }
+        position += Int64(part.count)
+      }
+    }
+    return true
+  }
+
+  func transfer(_ id: TransferID, ended end: TransferEnd) {
+    let now = room.clock.now
+    guard let download = downloads.ended(id), let index = download.index(of: id) else { return }
+    let running = download.transfers.remove(at: index)
+    var isCut = true
+    if case .finished = end { isCut = false }
+    lines.update(running.host) { line in
+      line.ended(now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
+      line.settled(running.continuing)
+      if running.responded { line.line.ended() }
+    }
+    downloads.changed(download)
+    downloads.feedHungry()
+    if running.fresh > 0 {
+      if !running.isTrickle(now) { download.attempts.retry.progressed() }
+      download.ranges.unusableAnswers = 0
+    } else if running.bytes > 0 {
+      download.ranges.fruitless += 1
+    }
+    if running.kind == .head || running.active.isStream { generations.learnExtension(download) }
+    switch end {
+    case .finished:
+      if running.active.isStream { streamEnded(download, running) }
+      let size = download.content.guarded.withLock { $0.held.size }
+      if running.active.isStream, let size, running.active.position < size {
+        let message = "the origin sent \(running.active.position) of \(size) bytes as if that were all"
+        return failures.failed(download, running, TransferFailure(kind: .transient, message: message), now)
+      }
+      download.attempts.retry.progressed()
+      if running.bytes > 0 { downloads.forgetError(of: download) }
+    case .cancelled:
+      if let misfit = running.misfit, !download.isWhole {
+        failures.failed(download, running, TransferFailure(kind: .transient, message: misfit), now)
+      } else if running.stalled {
+        let failure = TransferFailure(kind: .transient, message: "the origin sent nothing for a while")
+        failures.failed(download, running, failure, now)
+      }
+    case .failed(let failure): failures.failed(download, running, failure, now)
+    }
+    downloads.publish(download, now)
+  }
+
+  /// A body that came whole: its end is the resource's, when nobody had told the length.
+  private func streamEnded(_ download: Download, _ running: Running) {
+    let content = download.content
+    let (released, record) = content.guarded.withLock { guarded -> ([ParkedRead], GenerationRecord?) in
+      guard let record = guarded.held.ended(at: running.active.position) else { return ([], nil) }
+      return (guarded.waiters.clampReads(guarded.held), record)
+    }
+    if let record {
+      room.record(.learned(record))
+      room.keeper.post(.grew(content))
+    }
+    for read in released { answers.answer(read, content) }
+  }
+}

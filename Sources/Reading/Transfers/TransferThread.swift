@@ -1,0 +1,283 @@
+import Base
+import Fetching
+import Storing
+
+/// What the transfer thread does at each turn: it takes messages, looks at what is in flight, plans, and sleeps until
+/// it is woken or something is due. All that it owns is made on its thread and cannot be reached from another.
+///
+/// What it decides lies in the types that it has: ``Scheduler`` (what is started now), ``Lines`` (hosts, pace, turns),
+/// ``Landing`` (bytes), ``Generations`` (versions), ``Failures`` (failures, stalls, deadlines), ``Answers`` (replies).
+/// What it knows of one resource is a ``Download``.
+final class TransferThread {
+  let room: ReadingRoom
+  private let service: any TransferService
+  let lines: Lines
+  let downloads: Downloads
+  let answers: Answers
+  let stats: StatWaits
+  let landing: Landing
+  let generations: Generations
+  let failures: Failures
+  let scheduler: Scheduler
+  /// Where the list of unfinished files is.
+  var resuming = Resuming()
+  private var nextTick = Instant.never
+  private var lastTurn: Instant?
+  private var nextSweep = Instant(nanoseconds: 0)
+
+  /// `jitter` is that of retries, in 0..<1. On the transfer thread.
+  init(
+    room: ReadingRoom, port: any ReplyPort, service: any TransferService,
+    jitter: @escaping () -> Double = { Double.random(in: 0..<1) }
+  ) {
+    self.room = room
+    self.service = service
+    lines = Lines(connections: room.options.connections)
+    downloads = Downloads(room: room, service: service, lines: lines)
+    answers = Answers(room: room, port: port, downloads: downloads)
+    stats = StatWaits(room: room, lines: lines, downloads: downloads, answers: answers)
+    landing = Landing(room: room, answers: answers, downloads: downloads, jitter: jitter)
+    generations = Generations(room: room, answers: answers, landing: landing)
+    failures = Failures(
+      room: room, lines: lines, downloads: downloads, answers: answers, stats: stats, generations: generations,
+      jitter: jitter)
+    scheduler = Scheduler(
+      room: room, service: service, lines: lines, downloads: downloads, landing: landing, stats: stats)
+  }
+
+  /// How often a resource with something going on is looked at, in seconds: fast enough for play-ahead to follow a
+  /// reader.
+  private static let tick = 0.05
+  /// How often resources with nothing going on are put away, in seconds.
+  private static let sweep = 5.0
+
+  func turn(now: Instant) -> Instant {
+    noticeGap(now)
+    landing.intake = room.health.intake
+    let messages = room.transfers.takeAll()
+    var isLookDue = now >= nextTick
+    for message in messages {
+      // A listing of a silent host's files must not cost a look at all of them for each of its stats.
+      if case .touched(let content) = message, stats.answersAll(of: downloads.download(of: content), now) { continue }
+      handle(message, now)
+      isLookDue = true
+    }
+    if isLookDue { look(now) } else if nextTick == .never, !messages.isEmpty { nextTick = nextSweep }
+    scheduler.turn(now)
+    return min(nextTick, scheduler.nextTurn)
+  }
+
+  /// A machine that slept, or a process that was stopped: nobody is judged by that time. Who knows of the network drops
+  /// the connections, a little later (``reconnect(_:)``).
+  private func noticeGap(_ now: Instant) {
+    defer { lastTurn = now }
+    guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
+    stats.restart()
+    for download in downloads.all {
+      download.content.guarded.withLock { $0.waiters.restartWaits(now) }
+      for index in download.transfers.indices { download.transfers[index].lastByte = now }
+    }
+  }
+
+  /// Dead connections are dropped, and nobody is judged by the time that was lost.
+  private func reconnect(_ now: Instant) {
+    stats.restart()
+    for download in downloads.all {
+      download.content.guarded.withLock { $0.waiters.restartWaits(now) }
+      download.attempts.retry.progressed()
+      downloads.changed(download)
+    }
+    service.dropConnections()
+    lines.forgetOutages(now)
+  }
+
+  // MARK: Messages
+
+  private func handle(_ message: TransferMessage, _ now: Instant) {
+    switch message {
+    case .touched(let content):
+      let download = downloads.download(of: content)
+      if download.attempts.failure != nil, content.guarded.withLock({ !$0.waiters.isEmpty }) { download.forgive() }
+      downloads.changed(download)
+    case .opened(let content): opened(content)
+    case .fetch(let content): fetch(content)
+    case .resume(let content):
+      // Put away since it was looked up: its turn comes again.
+      if content.guarded.withLock({ $0.held.isPutAway }) { return resuming.hasLeftOut = true }
+      let download = downloads.download(of: content)
+      download.wish.rest = true
+      downloads.changed(download)
+    case .lookAhead(let contents):
+      for content in contents {
+        let download = downloads.download(of: content)
+        download.wish.head = true
+        downloads.changed(download)
+      }
+    case .clear(let content, let then): clear(content, then)
+    case .evict(let content): evict(content)
+    case .thaw(let content):
+      content.guarded.withLock { $0.held.thawed() }
+      room.keeper.post(.grew(content))  // where it could not be removed, it is still to be committed
+      let download = downloads.download(of: content)
+      download.storing.isRefused = false
+      downloads.changed(download)
+      carryOutPostponed(download)
+    case .renew(let content, let inode, let ticket): renew(content, inode, ticket)
+    case .completed(let content):
+      let download = downloads.download(of: content)
+      download.wish.rest = false
+      downloads.unpin(download)
+      downloads.forgetError(of: download)
+      downloads.publish(download, now)
+      carryOutPostponed(download)
+    case .rejected(let content, let message, let isWrong):
+      let download = downloads.download(of: content)
+      failures.rejected(download, message: message, isWrong: isWrong, now)
+      carryOutPostponed(download)
+    case .syncFailed(let content, let message, let lost, let pausedUntil):
+      let download = downloads.download(of: content)
+      downloads.note(message, of: download)
+      download.storing.pausedUntil = pausedUntil
+      if let lost { answers.forgetPages(of: content, lost) }
+      answers.answerParked(content)
+      downloads.changed(download)
+      carryOutPostponed(download)
+    case .resumedUntil(let place): resuming.reached(place, now)
+    case .reconnect: reconnect(now)
+    }
+  }
+
+  private func opened(_ content: Content) {
+    let download = downloads.download(of: content)
+    if download.attempts.failure != nil { download.forgive() }
+    download.attempts.retry.hurry()
+    download.storing.isRefused = false
+    // It was played, or asked for, before and then put away, as it had failed.
+    let goesOn = content.guarded.withLock { guarded in
+      guarded.held.isPartial && (guarded.held.generation?.continues == true || guarded.held.isPinned)
+    }
+    if goesOn { download.wish.rest = true }
+    if room.options.continuation == .always { downloads.wantRest(download) }
+    downloads.changed(download)
+  }
+
+  private func fetch(_ content: Content) {
+    let download = downloads.download(of: content)
+    if download.attempts.failure != nil { download.forgive() }
+    download.attempts.retry.hurry()
+    download.storing.isRefused = false
+    downloads.pin(download)
+    failures.forgetRefetch(download.key)
+    downloads.wantRest(download)
+    downloads.changed(download)
+  }
+
+  private func clear(_ content: Content, _ then: @escaping @Sendable () -> Void) {
+    let download = downloads.download(of: content)
+    // The finisher (or the keeper) has it in its hands; it is asked again when that is over.
+    guard content.guarded.withLock({ $0.held.frozen() }) else {
+      return download.postponed.append(.clear(content, then: then))
+    }
+    download.cancelAll()
+    download.wish.rest = false
+    downloads.unpin(download)
+    room.keeper.post(
+      .job { keeper in
+        keeper.discard(content, keepsCopy: false)
+        then()
+      })
+  }
+
+  private func evict(_ content: Content) {
+    guard let download = downloads[content.key], download.content === content, download.transfers.isEmpty,
+      !download.wish.rest, content.guarded.withLock({ $0.isIdle && $0.held.frozen() })
+    else { return }
+    room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: true) })
+  }
+
+  private func renew(_ content: Content, _ inode: Inode, _ ticket: Ticket) {
+    let download = downloads.download(of: content)
+    do throws(StoreError) {
+      try generations.renew(download, content, inode)
+    } catch {
+      failures.fail(download, .io, error.message)  // the open fails all the same
+    }
+    answers.reply(ticket, error: .stale)
+  }
+
+  private func carryOutPostponed(_ download: Download) {
+    let postponed = download.postponed
+    download.postponed = []
+    for message in postponed { room.transfers.post(message) }
+  }
+
+  // MARK: A look at all that is under way
+
+  /// Looks at every resource in memory: deadlines, stalls, evidence of playing, and puts idle ones away.
+  private func look(_ now: Instant) {
+    var isLively = false
+    let isSweeping = now >= nextSweep
+    if isSweeping { nextSweep = now.adding(seconds: Self.sweep) }
+    stats.countQuestions(now)
+    lines.isQuiet = !downloads.all.contains { $0.content.guarded.withLock { $0.waiters.opens > 0 } }
+    for download in downloads.inOrder {
+      if watch(download, now) {
+        isLively = true
+        downloads.changed(download)
+      } else if isSweeping, !download.wish.rest || download.attempts.failure != nil || download.storing.isRefused {
+        downloads.putAway(download)
+      }
+    }
+    if isSweeping { resumeNext(now) }
+    if isLively {
+      nextTick = now.adding(seconds: Self.tick)
+    } else {
+      nextTick = downloads.all.isEmpty && !resuming.goesOn ? .never : nextSweep
+    }
+  }
+
+  /// A look at one resource: whether there is something going on.
+  private func watch(_ download: Download, _ now: Instant) -> Bool {
+    let content = download.content
+    stats.look(at: download, now)
+    let (oldest, runs, size, hasWaiters, processes) = content.guarded.withLock { guarded in
+      (
+        guarded.waiters.oldestWait, guarded.waiters.runs, guarded.held.size, !guarded.waiters.isEmpty,
+        guarded.waiters.parkedReads.map(\.process)
+      )
+    }
+    if hasWaiters {
+      failures.expire(download, oldest, now)
+      failures.releaseGone(content, processes)
+    }
+    if let until = download.storing.pausedUntil, until <= now { download.storing.pausedUntil = nil }
+    if !landing.isUnstored(download) { landing.storeWhatIsKept(download) }
+    failures.dropStalled(download, hasWaiters, now)
+    let host = lines.line(of: download)
+    let line = host.line
+    // One that has read so much in sequence and still waits is a copy, or a player whose origin holds it back.
+    let isHungry =
+      (hasWaiters || download.turn.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
+    download.turn.lanes.look(isHungry: isHungry, lineBytes: line.bytes, roundTrip: line.roundTrip, now: now)
+    let followsPlayers = room.options.continuation == .playing || room.options.continuation == .open
+    if followsPlayers, !download.wish.rest, !download.isWhole, let size, let player = runs.player(size: size),
+      !download.isLooker(player)
+    {
+      downloads.wantRest(download)
+    }
+    downloads.publish(download, now)
+    let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
+    // One that is counted as waiting is looked at until it is not: the others on its line stand back meanwhile.
+    let isBusy =
+      hasWaiters || download.turn.waitsOn != nil || !download.transfers.isEmpty || (isRead && !download.isWhole)
+    // While an origin is unreachable for long, the sweep looks often enough.
+    let isDue = [download.attempts.retry, host.outage].allSatisfy { retry in
+      retry.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
+    }
+    let isContinuing =
+      download.wish.rest && download.attempts.failure == nil && landing.intake == .everything
+      && !download.storing.isPaused
+    // What a stat did not wait for is asked as soon as its host may be asked; it is kept in memory no longer for that.
+    return isBusy || stats.isAskable(download, now) || (isContinuing && isDue && !download.isWhole)
+  }
+}

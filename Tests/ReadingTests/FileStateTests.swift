@@ -1,0 +1,171 @@
+import Base
+import Glibc
+import Manifest
+import Storing
+import TestSupport
+import Testing
+
+@testable import Reading
+
+extension GenerationRecord {
+  /// A generation of `size` bytes, of which nothing is stored.
+  static func of(_ size: Int64?) -> GenerationRecord {
+    let validators = Validators(etag: "\"1\"")
+    return GenerationRecord(
+      id: 7, key: ResourceKey(high: 1, low: 1), validators: validators, size: size, mediaType: nil)
+  }
+}
+
+extension ServedFile {
+  /// A file that is told from others, and never read.
+  static var untouched: ServedFile {
+    guard let null = try? FileDescriptor.open("/dev/null", O_RDONLY) else { preconditionFailure("no /dev/null") }
+    return ServedFile(copy: null)
+  }
+}
+
+/// What is held of a file: the table above ``FileState`` holds for each state and event, and no sequence of events
+/// leads to an illegal state.
+@Suite struct FileStateTests {
+  /// The events of the table.
+  enum Event: String, CaseIterable {
+    case identified, landed, snapshot, synced, committed, syncFailed, withdrawn, whole, taken, released, rejected
+    case placed, copyTouched, frozen, dropped, thawed, putAway, superseded
+  }
+
+  /// A file that lives through events as the room sends them.
+  struct Life {
+    static let size: Int64 = 4 << 16
+    let now = Instant(nanoseconds: 5_000_000_000)
+    var held = FileState()
+    var snapshot: FileState.Snapshot?
+
+    private var copy: LibraryCopy {
+      LibraryCopy(path: "a", size: Self.size, modified: 1, changed: 1, device: 1, inode: 1)
+    }
+
+    /// Sends `event`; `amount` chooses its details.
+    mutating func send(_ event: Event, _ amount: Int = 0) {
+      switch event {
+      case .identified:
+        // The transfer thread sends it for what it knows nothing of.
+        if held.generation == nil { _ = held.identified(.of(Self.size), file: .untouched) }
+      case .landed:
+        let range = ByteRange(at: Int64(amount % 4) << 16, count: 1 << 16)
+        if let file = held.file { _ = held.landed(range, in: file, now: now) }
+      case .snapshot: snapshot = held.snapshot(isNoted: held.claim == .behind || held.claim == .committingBehind)
+      case .synced: if let snapshot { held.synced(snapshot, now: now) }
+      case .committed: held.committed()
+      case .syncFailed:
+        if let file = held.file { _ = held.syncFailed(file, reopened: amount % 3 == 0 ? nil : .untouched) }
+      case .withdrawn: _ = held.withdrawn()
+      case .whole: _ = held.whole()
+      case .taken: _ = held.taken()
+      case .released: held.released()
+      case .rejected: held.rejected()
+      case .placed: if let file = held.file { _ = held.placed(copy, from: file, as: .untouched) }
+      case .copyTouched: _ = held.copyTouched(isModified: amount % 2 == 0, file: .untouched)
+      case .frozen: _ = held.frozen()
+      case .dropped:
+        if held.dropped() != nil { held.opened(.untouched) }
+      case .thawed: held.thawed()
+      case .putAway: _ = held.putAway()
+      case .superseded: held.superseded()
+      }
+    }
+
+    /// What an event may change, for comparing.
+    var description: String {
+      let file = held.file.map { ObjectIdentifier($0).debugDescription } ?? "none"
+      return "\(held.holding) \(held.claim) \(held.removal) \(held.isSuperseded) \(held.stored) \(held.synced) \(file)"
+    }
+  }
+
+  /// The states that the table names, each with the events that lead to it.
+  static let states: [(name: String, events: [Event])] = {
+    let whole: [Event] = [.identified, .landed, .landed, .landed, .landed]
+    let copy = whole + [.whole, .taken, .placed]
+    let told: [Event] = [.snapshot, .synced, .committed]
+    return [
+      ("unknown", []), ("begun", [.identified]), ("partial", [.identified, .landed]),
+      ("committing", [.identified, .landed, .snapshot]), ("synced", [.identified, .landed] + told),
+      ("overclaimed", [.identified, .landed, .syncFailed]), ("whole", whole), ("whole and synced", whole + told),
+      ("completing", whole + [.whole]), ("verifying", whole + [.whole, .taken]), ("copy", copy),
+      ("touched", copy + [.copyTouched]), ("frozen", [.identified, .landed, .frozen]),
+      ("frozen copy", copy + [.frozen]),
+      ("put away", [.identified, .landed] + told + [.putAway]), ("superseded", [.identified, .landed, .superseded]),
+    ]
+  }()
+
+  /// The events that change each of those states: the table above ``FileState``, spelled out.
+  static let taken: [String: Set<Event>] = [
+    "unknown": [.identified, .frozen, .putAway, .superseded],
+    "begun": [.landed, .syncFailed, .frozen, .putAway, .superseded],
+    "partial": [.landed, .snapshot, .syncFailed, .frozen, .superseded],
+    "committing": [.landed, .synced, .committed, .syncFailed, .frozen, .superseded],
+    "synced": [.landed, .syncFailed, .frozen, .putAway, .superseded, .synced],
+    "overclaimed": [.committed, .syncFailed, .withdrawn, .frozen, .superseded],
+    "whole": [.snapshot, .syncFailed, .whole, .frozen, .superseded],
+    "whole and synced": [.syncFailed, .whole, .frozen, .putAway, .superseded, .synced],
+    "completing": [.snapshot, .syncFailed, .taken, .superseded],
+    "verifying": [.snapshot, .syncFailed, .released, .rejected, .placed, .superseded],
+    "copy": [.copyTouched, .frozen, .putAway, .superseded],
+    "touched": [.landed, .syncFailed, .frozen, .putAway, .superseded],
+    "frozen": [.dropped, .thawed, .superseded],
+    "frozen copy": [.copyTouched, .dropped, .thawed, .superseded],
+    "put away": [.superseded],
+    "superseded": [.landed, .snapshot, .syncFailed, .frozen],
+  ]
+
+  private func life(_ events: [Event]) -> Life {
+    var life = Life()
+    var landed = 0
+    for event in events {
+      life.send(event, event == .landed ? landed : 4)
+      if event == .landed { landed += 1 }
+    }
+    return life
+  }
+
+  @Test("Each state takes the events of the table, and no others change it", arguments: states.map(\.name))
+  func table(name: String) throws {
+    let events = try #require(Self.states.first { $0.name == name }).events
+    let expected = try #require(Self.taken[name])
+    for event in Event.allCases {
+      var life = life(events)
+      let before = life.description
+      // A byte that is new: the last of the four pieces.
+      life.send(event, 3)
+      #expect(life.held.isLegal, "\(name), \(event)")
+      #expect(
+        (life.description != before) == expected.contains(event),
+        "\(name), \(event): \(before) became \(life.description)")
+    }
+  }
+
+  @Test("No sequence of events leads to an illegal state, and every state is met")
+  func random() {
+    var random = SeededRandom.fromEnvironment()
+    var met: Set<String> = []
+    for _ in 0..<2000 {
+      var life = Life()
+      for _ in 0..<60 {
+        // Mostly the way to a copy, so that its later states are met.
+        let isOnItsWay = Int.random(in: 0..<3, using: &random) > 0
+        let events = isOnItsWay ? [.identified, .landed, .landed, .landed, .whole, .taken, .placed] : Event.allCases
+        let event = events[Int.random(in: 0..<events.count, using: &random)]
+        // Once it is superseded or put away little happens any more.
+        if event == .superseded || event == .putAway, Int.random(in: 0..<8, using: &random) > 0 { continue }
+        life.send(event, Int.random(in: 0..<12, using: &random))
+        guard life.held.isLegal else {
+          Issue.record("\(event) led to \(life.description)")
+          return
+        }
+        met.insert("\(life.held.holding) \(life.held.claim) \(life.held.removal)")
+      }
+    }
+    for holding in FileState.Holding.allCases { #expect(met.contains { $0.hasPrefix("\(holding) ") }, "\(holding)") }
+    for claim in FileState.Claim.allCases { #expect(met.contains { $0.contains(" \(claim) ") }, "\(claim)") }
+    for removal in FileState.Removal.allCases { #expect(met.contains { $0.hasSuffix(" \(removal)") }, "\(removal)") }
+  }
+}
