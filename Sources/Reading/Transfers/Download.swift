@@ -88,9 +88,9 @@ final class Download {
   func index(of id: TransferID) -> Int? { transfers.firstIndex { $0.active.id == id } }
 
   /// Ends a transfer; it stays in the list until its end is reported.
-  func cancel(_ id: TransferID) {
+  func cancel(_ id: TransferID, _ reason: Running.Cancellation = .unwanted) {
     guard let index = index(of: id), !transfers[index].isCancelled else { return }
-    transfers[index].isCancelled = true
+    transfers[index].cancellation = reason
     service.cancel(id)
   }
 

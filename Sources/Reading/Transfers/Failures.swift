@@ -192,8 +192,7 @@ final class Failures {
       }
       let isSilent = now.seconds(since: running.lastByte) > longest
       guard isSilent || (trickles && now.seconds(since: running.started) > longest) else { continue }
-      download.transfers[index].stalled = true
-      download.cancel(running.active.id)
+      download.cancel(running.active.id, .stalled)
     }
   }
 

@@ -33,14 +33,8 @@ struct Line {
   /// When a reader waited last: what comes behind it is likely to be wanted next, so that continuations stand back a
   /// little longer than the wait itself.
   var lastWait: Instant?
-  /// The most connections.
-  private let connections: Int
-  /// Whether it speaks HTTP/2.
-  private var isMultiplexed = false
-  /// The most transfers at once.
-  private(set) var most: Int
-  /// `most`, as the origin's 429 and 503 shrank it.
-  private(set) var limit: Int
+  /// How many transfers it takes at once.
+  private var capacity: LineCapacity
   /// Requests in a row, of whatever file, that nothing answered: a hundred files that wait for an origin to come back
   /// ask it with the pauses of one.
   private(set) var outage = Retry()
@@ -50,10 +44,14 @@ struct Line {
 
   /// A line that allows so many connections.
   init(connections: Int) {
-    self.connections = connections
-    most = connections
-    limit = connections
+    capacity = LineCapacity(connections: connections)
   }
+
+  /// The most transfers at once.
+  var most: Int { capacity.most }
+  /// `most`, as the origin's 429 and 503 shrank it.
+  var limit: Int { capacity.limit }
+  private var isMultiplexed: Bool { capacity.isMultiplexed }
 
   /// A transfer starts.
   mutating func began(isBackground: Bool, now: Instant) {
@@ -150,11 +148,11 @@ struct Line {
   }
 
   /// The origin said that it is too much.
-  mutating func pushedBack() { limit = max(1, min(limit, max(1, active)) / 2) }
+  mutating func pushedBack() { capacity.pushedBack(active: active) }
   /// It answered well: the limit grows back, slowly.
   mutating func answered(_ now: Instant) {
     heard(now)
-    if limit < most { limit += 1 }
+    capacity.answered()
   }
 
   /// It answered, well or not: it is there.
@@ -200,11 +198,7 @@ struct Line {
   /// Of HTTP/2 the streams of one connection are counted, else connections. What answers under one name may change;
   /// what it said of too much stays.
   mutating func speaks(httpVersion: Int) {
-    if isMultiplexed == (httpVersion == 20) { return }
-    isMultiplexed.toggle()
-    let isPushedBack = limit < most
-    most = isMultiplexed ? Self.streamLimit : connections
-    limit = isPushedBack ? min(limit, most) : most
+    capacity.speaks(isMultiplexed: httpVersion == 20)
   }
 
   /// The key of a URL's line: its scheme, host and port.

@@ -25,13 +25,22 @@ struct Running {
   var sentIfRange = false
   /// Why the rest of the body was not taken; nil: it was.
   var misfit: String?
-  /// Whether it is cancelled for being too slow: then it counts as a failed attempt.
-  var stalled = false
-  var isCancelled = false
+  /// Why it is being cancelled; nil while it is not.
+  var cancellation: Cancellation?
+
+  /// Why a transfer is ended before its end.
+  enum Cancellation {
+    /// What it brings is not wanted any more.
+    case unwanted
+    /// It brings too little: it counts as a failed attempt.
+    case stalled
+  }
+
+  var isCancelled: Bool { cancellation != nil }
 
   /// Whether it was ended as it brought next to nothing: its bytes are no progress that calls for more of the same.
   func isTrickle(_ now: Instant) -> Bool {
-    stalled && Double(fresh) < 1024 * now.seconds(since: started)
+    cancellation == .stalled && Double(fresh) < 1024 * now.seconds(since: started)
   }
 
   /// Whether it counted against the background's places when it began.

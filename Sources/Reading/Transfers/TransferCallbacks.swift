@@ -204,7 +204,7 @@ extension TransferThread: TransferClient {
     case .cancelled:
       if let misfit = running.misfit, !download.isWhole {
         failures.failed(download, running, TransferFailure(kind: .transient, message: misfit), now)
-      } else if running.stalled {
+      } else if running.cancellation == .stalled {
         let failure = TransferFailure(kind: .transient, message: "the origin sent nothing for a while")
         failures.failed(download, running, failure, now)
       }
