@@ -3,7 +3,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
   private let messages = Lock<[Message]>([])
   private let wake: @Sendable () -> Void
 
-  /// `wake` is called when the first message comes after the mailbox was emptied. From any thread; it may not block.
+  /// `wake` is called when the first message comes after the mailbox was emptied. From any thread; it must not block.
   public init(wake: @escaping @Sendable () -> Void) { self.wake = wake }
 
   /// Hands over a message. From any thread, never blocks.

@@ -46,4 +46,7 @@ public final class TransferLoop: Sendable {
   /// Makes the loop call ``TransferClient/turn(now:)`` soon. From any thread, never blocks; wakes that come before the
   /// loop got to the first are one.
   public func wake() { core.waker.wake() }
+
+  /// ``wake()`` for those whom the loop's client keeps: it does not keep the loop, whose end ends the thread.
+  public var waking: @Sendable () -> Void { { [waker = core.waker] in waker.wake() } }
 }

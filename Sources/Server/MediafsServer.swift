@@ -50,7 +50,7 @@ public enum MediafsServer {
     do {
       loop = try TransferLoop(options: transferOptions(request))
       fileSystem = try MediaFileSystem(
-        store: store.access, options: readingOptions(request, store), wake: { [loop] in loop.wake() })
+        store: store.access, options: readingOptions(request, store), wake: loop.waking)
     } catch {
       throw .failed("\(error)")
     }

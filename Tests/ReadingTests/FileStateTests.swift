@@ -47,9 +47,7 @@ extension ServedFile {
     /// Sends `event`; `amount` chooses its details.
     mutating func send(_ event: Event, _ amount: Int = 0) {
       switch event {
-      case .identified:
-        // The transfer thread sends it for what it knows nothing of.
-        if held.generation == nil { _ = held.identified(.of(Self.size), file: .untouched) }
+      case .identified: _ = held.identified(.of(Self.size), file: .untouched)
       case .landed:
         let range = ByteRange(at: Int64(amount % 4) << 16, count: 1 << 16)
         if let file = held.file { _ = held.landed(range, in: file, now: now) }

@@ -65,6 +65,38 @@ import Reading
     return (bench, a, try bench.opened("b.mp4"))
   }
 
+  @Test(
+    "A file whose copy a user changed or deleted is completed again by a fetch, once", arguments: ["edit", "delete"])
+  func fetchesAgain(what: String) throws {
+    let size: Int64 = 3 << 20
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    bench.system.fetch([try bench.inode("a.mp4")])
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    #expect(bench.run(until: 90) { bench.isEmpty })
+    let copy = try #require(try bench.store.catalog.generation(current: bench.node("a.mp4").key)?.copy)
+    let path = "\(bench.store.library.path)/\(copy.path)"
+    try #require((what == "edit" ? truncate(path, 5) : unlink(path)) == 0)
+    let before = bench.service.sent
+    bench.system.fetch([try bench.inode("a.mp4")])
+    #expect(bench.run(until: 60) { bench.service.sent - before >= size && bench.isComplete("a.mp4") })
+    bench.expectBytes(try bench.opened("a.mp4"), 0, 4096, of: "a.mp4")
+    #expect(bench.service.sent - before == size, "the next open fetched it once more")
+  }
+
+  @Test("What is told of a file after it was put away leaves nothing in memory")
+  func lateWord() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 1 << 20))
+    let inode = try bench.opened("a.mp4")
+    let held = try bench.hold(inode)
+    bench.system.release(inode)
+    #expect(bench.run(until: 90) { bench.isEmpty })
+    bench.touch(held)
+    #expect(bench.run(until: 30) { bench.isEmpty })
+    bench.touch(held)
+    bench.run(1)
+    #expect(bench.run(until: 30) { bench.isEmpty }, "a download of a file that was put away stays")
+  }
+
   /// An open of `inode` that the mount cannot answer, as open handles read from a copy: answered by a renewal.
   private func conflictingOpen(_ bench: Bench, _ inode: Inode) throws {
     let ticket = bench.open(inode)

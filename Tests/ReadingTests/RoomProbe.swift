@@ -282,6 +282,9 @@ extension Bench {
     HeldFile(content: try known(inode, sourceLocation))
   }
 
+  /// A thread that holds a file tells the room that something changed of it.
+  func touch(_ held: HeldFile) { system.room.transfers.post(.touched(held.content)) }
+
   /// The finisher has a file in its hands, or not any more.
   func giveToFinisher(
     _ inode: Inode, _ isInHands: Bool, sourceLocation: SourceLocation = #_sourceLocation

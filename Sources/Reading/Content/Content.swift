@@ -162,13 +162,12 @@ final class Content: Sendable {
   func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
     let wanted = ByteRange(at: offset, count: Int64(buffer.count))
     let (file, memory) = guarded.withLock { guarded -> (ServedFile?, ByteRangeSet?) in
-      let held = guarded.held
-      if held.memory.isEmpty || held.stored.contains(wanted) {
-        return (held.file, held.stored.contains(wanted) ? ByteRangeSet() : nil)
+      if guarded.held.memory.isEmpty || guarded.held.stored.contains(wanted) {
+        return (guarded.held.file, guarded.held.stored.contains(wanted) ? ByteRangeSet() : nil)
       }
-      guard held.available.contains(wanted) else { return (nil, nil) }
-      held.memory.copy(into: buffer, at: offset)
-      return (held.file, held.memory.ranges)
+      guard guarded.held.available.contains(wanted) else { return (nil, nil) }
+      guarded.held.memory.copy(into: buffer, at: offset)
+      return (guarded.held.file, guarded.held.memory.ranges)
     }
     guard let memory else { return false }
     var position = wanted.start

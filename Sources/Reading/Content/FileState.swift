@@ -13,8 +13,8 @@ enum Length: Sendable, Equatable {
 
 /// What is held of one generation of a resource: events go in, what follows from them comes out.
 ///
-/// Pure: no event calls the system. ``Content`` holds the lock; any thread may send an event, and each says above it
-/// which one does. Four values describe a file; `isSuperseded` goes with all of them:
+/// Pure: no event calls the system. ``Content`` holds the lock; the marks below say which thread sends which events.
+/// Four values describe a file; `isSuperseded` goes with all of them:
 ///
 /// - *holding*: `partial` -> `completing` (all bytes are stored) -> `verifying` (the finisher works on it) -> `copy`
 ///   (it is in the library). A copy that a user changed becomes `touched`: a partial file again, which never completes
@@ -22,10 +22,10 @@ enum Length: Sendable, Equatable {
 /// - *claim*: what the catalog believes of the stored bytes.
 /// - *removal*: whether its bytes are being removed, or it was put away from memory.
 ///
-/// Which event a state takes; one that it does not take changes nothing and says so by its result:
+/// Which event a state takes; one that it does not take changes nothing:
 ///
 ///     event          partial   touched   completing  verifying  copy   also
-///     identified     yes       yes       -           -          -      removal none
+///     identified     yes       -         -           -          -      removal none, no generation yet
 ///     landed         yes       yes       -           -          -      removal none, claim not overclaimed, same file
 ///     snapshot       yes       yes       yes         yes        -      removal none
 ///     synced         yes       yes       yes         yes        -      removal none, same file
@@ -140,15 +140,16 @@ struct FileState: Sendable {
 
   // MARK: Bytes come (the transfer thread)
 
-  /// The first answer about the resource: its generation begins. The id of a former one that is of no use any more.
-  mutating func identified(_ generation: GenerationRecord, file: ServedFile?) -> Int64? {
+  /// The first answer about the resource: its generation begins. nil when one is known already.
+  mutating func identified(_ generation: GenerationRecord, file: ServedFile?) -> Identified? {
+    guard self.generation == nil, removal == .none else { return nil }
     defer { checkLegal() }
     let former = useless
     useless = nil
     self.generation = generation
     self.file = file
     length = generation.size.map { .known($0) } ?? .growing(0)
-    return former
+    return Identified(useless: former)
   }
 
   /// `range` is in `file` now. Whether the keeper is to be told that there is something to commit; nil when that is not
@@ -180,15 +181,19 @@ struct FileState: Sendable {
 
   /// A growing body ended at `size`: what the catalog is to learn; nil when the length was known.
   mutating func ended(at size: Int64) -> GenerationRecord? {
+    defer { checkLegal() }
     guard case .growing = length else { return nil }
     length = .known(size)
     generation?.size = size
+    // Until the catalog has the length, the file may not be put away.
+    if file != nil { _ = fellBehind() }
     return generation
   }
 
   /// Its file was opened again, which could not be opened before. The file to write to; nil when none may be written
   /// to.
   mutating func reopened(_ opened: ServedFile) -> ServedFile? {
+    defer { checkLegal() }
     guard isWritable else { return nil }
     if file == nil { file = opened }
     return file
@@ -196,18 +201,21 @@ struct FileState: Sendable {
 
   /// The rest of it is wanted, or not any more: the generation to note that of.
   mutating func continues(_ continues: Bool) -> Int64? {
+    defer { checkLegal() }
     generation?.continues = continues
     return generation?.id
   }
 
   /// A user asked for it by name, or that is over. Whether the catalog is to be told.
   mutating func pinned(_ pinned: Bool) -> Bool {
+    defer { checkLegal() }
     defer { isPinned = pinned }
     return isPinned != pinned
   }
 
   /// Every byte is stored: whether it is the finisher's from now on.
   mutating func whole() -> Bool {
+    defer { checkLegal() }
     guard holding == .partial, removal == .none, generation != nil, isWhole else { return false }
     holding = .completing
     return true
@@ -215,6 +223,7 @@ struct FileState: Sendable {
 
   /// A newer generation took its place.
   mutating func superseded() {
+    defer { checkLegal() }
     isSuperseded = true
     memory = MemoryWindow()
   }
@@ -224,6 +233,7 @@ struct FileState: Sendable {
   /// Its stored bytes are about to be committed. `isNoted`: the keeper was told that the catalog is behind. nil when
   /// there is nothing to write: its bytes are being removed, it is in the library, or it has no file.
   mutating func snapshot(isNoted: Bool) -> Snapshot? {
+    defer { checkLegal() }
     guard removal == .none, holding != .copy, let generation, let file else { return nil }
     if isNoted, claim != .overclaimed { claim = .committing }
     return Snapshot(generation: generation.id, stored: stored, file: file)
@@ -247,6 +257,7 @@ struct FileState: Sendable {
 
   /// The catalog has what the last snapshot said.
   mutating func committed() {
+    defer { checkLegal() }
     switch claim {
     case .committing, .overclaimed: claim = .current
     case .committingBehind: claim = .behind
@@ -258,6 +269,7 @@ struct FileState: Sendable {
   /// catalog claims too much. What is still stored, and from where to where bytes were lost; nil when that is not its
   /// file any more. Without `reopened` nothing is stored.
   mutating func syncFailed(_ file: ServedFile, reopened: ServedFile?) -> (kept: ByteRangeSet, lost: ByteRange?)? {
+    defer { checkLegal() }
     guard removal == .none, holding != .copy, self.file === file else { return nil }
     let kept = reopened == nil ? ByteRangeSet() : Self.onDisk(stored, synced: synced)
     let lost = Self.hull(of: stored, without: kept)
@@ -267,6 +279,7 @@ struct FileState: Sendable {
 
   /// Its file is deleted, as the catalog could not be told that bytes were lost. False when the claim is right by now.
   mutating func withdrawn() -> Bool {
+    defer { checkLegal() }
     guard removal == .none, claim == .overclaimed else { return false }
     fallBack(to: ByteRangeSet(), nil)
     return true
@@ -286,6 +299,7 @@ struct FileState: Sendable {
 
   /// The finisher begins with it: what it is, and the file. nil when the disk lost a part of it meanwhile.
   mutating func taken() -> (generation: GenerationRecord, file: ServedFile)? {
+    defer { checkLegal() }
     guard holding == .completing, let generation, let file else { return nil }
     holding = .verifying
     return (generation, file)
@@ -293,11 +307,13 @@ struct FileState: Sendable {
 
   /// The finisher leaves it as it is: its sync failed, which the keeper deals with, or the server ends.
   mutating func released() {
+    defer { checkLegal() }
     if holding == .verifying { holding = .completing }
   }
 
   /// Its bytes are wrong, or it cannot be placed.
   mutating func rejected() {
+    defer { checkLegal() }
     if holding == .verifying { holding = .partial }
   }
 
@@ -336,6 +352,7 @@ struct FileState: Sendable {
   /// Its bytes are to be removed: nothing is written from now on. False when the finisher has it, or it is being
   /// removed already.
   mutating func frozen() -> Bool {
+    defer { checkLegal() }
     guard removal == .none, isPartial || isCopy else { return false }
     removal = .frozen
     return true
@@ -361,11 +378,13 @@ struct FileState: Sendable {
 
   /// Its bytes were removed, or could not be: it may be fetched again.
   mutating func thawed() {
+    defer { checkLegal() }
     if removal == .frozen { removal = .none }
   }
 
   /// Nobody uses it: nothing can be parked in it from here on. False when it has something that the catalog does not.
   mutating func putAway() -> Bool {
+    defer { checkLegal() }
     guard removal == .none, isPartial || isCopy, claim == .current, unsynced == 0 else { return false }
     removal = .putAway
     return true

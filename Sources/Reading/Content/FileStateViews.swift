@@ -55,6 +55,12 @@ extension FileState {
     case partial(stored: ByteRangeSet, synced: ByteRangeSet)
   }
 
+  /// What follows from the first answer.
+  struct Identified {
+    /// The id of a former generation that is of no use any more.
+    let useless: Int64?
+  }
+
   /// The stored bytes as they are to be committed.
   struct Snapshot {
     let generation: Int64

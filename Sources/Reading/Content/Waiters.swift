@@ -95,8 +95,10 @@ struct Waiters: Sendable {
   mutating func parkAgain(_ read: ParkedRead) { parkedReads.append(read) }
 
   /// Takes out the reads that can be answered from what is `held` now.
-  mutating func releaseWhole(_ held: FileState) -> [ParkedRead] {
-    guard parkedReads.contains(where: { held.has($0.range) }) else { return [] }
+  mutating func releaseWhole(_ held: borrowing FileState) -> [ParkedRead] {
+    var isAnyWhole = false
+    for read in parkedReads where held.has(read.range) { isAnyWhole = true }
+    guard isAnyWhole else { return [] }
     var released: [ParkedRead] = []
     let available = held.available
     parkedReads.removeAll { read in
@@ -108,7 +110,7 @@ struct Waiters: Sendable {
   }
 
   /// The length became known (or known to be untold): the probes it answers, and the reads that end at it.
-  mutating func identified(_ held: FileState) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
+  mutating func identified(_ held: borrowing FileState) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
     refusal = nil
     let probes = parkedProbes
     parkedProbes = []
@@ -116,7 +118,7 @@ struct Waiters: Sendable {
   }
 
   /// No read goes beyond the end, once it is known. Those that can be answered now.
-  mutating func clampReads(_ held: FileState) -> [ParkedRead] {
+  mutating func clampReads(_ held: borrowing FileState) -> [ParkedRead] {
     guard let size = held.size else { return [] }
     for index in parkedReads.indices where parkedReads[index].range.end > size {
       let range = parkedReads[index].range
@@ -131,7 +133,7 @@ struct Waiters: Sendable {
     return takeAll()
   }
 
-  /// Everyone who waits, taken out.
+  /// Removes and returns every waiter.
   mutating func takeAll() -> (probes: [ParkedProbe], reads: [ParkedRead]) {
     let result = (parkedProbes, parkedReads)
     parkedProbes = []

@@ -44,7 +44,7 @@ public final class MediaFileSystem: Sendable {
   /// Goes on with what was being fetched when it was mounted last. The transfers must be running.
   public func resume() { room.keeper.post(.job { $0.resumeMore(after: .pins(after: nil)) }) }
 
-  /// The server is about to end: calls that wait for long work return.
+  /// The server is about to end: calls that wait for long work return, and the finisher ends.
   public func beginEnding() { room.beginEnding() }
 
   /// Commits everything with its data synced and ends the threads. The transfers must have ended.
@@ -189,7 +189,7 @@ public final class MediaFileSystem: Sendable {
         switch guarded.held.length {
         case .known:
           let isComplete = guarded.held.isCopy
-          // One whose bytes are being taken away is read through us: its copy will not do for the next open.
+          // One whose bytes are being removed is read through us: its copy will not do for the next open.
           let copy = isComplete && guarded.held.removal == .none ? guarded.held.file : nil
           return (.now(OpenMode(directIO: false, copy: copy)), isComplete)
         case .growing: return (.now(OpenMode(directIO: true)), false)

@@ -53,13 +53,15 @@ final class SiblingProbe: Sendable {
       return start
     }
     guard let from else { return }
-    // On the keeper's thread: a stat must not wait while the catalog is read for others.
-    room.keeper.post(.job { [self] _ in lookAhead(from, in: node) })
+    room.keeper.post(.job { [recent] keeper in Self.lookAhead(from, in: node, keeper.room, recent) })
   }
 
-  private func lookAhead(_ from: Int64, in node: Node) {
+  /// On the keeper's thread: a stat does not wait while the catalog is read for others.
+  private static func lookAhead(
+    _ from: Int64, in node: Node, _ room: ReadingRoom, _ recent: Lock<[Inode: Folder]>
+  ) {
     do throws(StoreError) {
-      let next = try room.store.catalog.list(node.parent, after: from, limit: Self.batch)
+      let next = try room.store.catalog.list(node.parent, after: from, limit: batch)
       var contents: [Content] = []
       for sibling in next where sibling.kind == .file && sibling.size == nil {
         do throws(Errno) {

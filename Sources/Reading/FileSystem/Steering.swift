@@ -9,13 +9,18 @@ extension MediaFileSystem {
     // On the keeper's thread: a folder of many files is loaded there, a few milliseconds each, without holding up a
     // client.
     room.keeper.post(
-      .job { [room] _ in
+      .job { keeper in
+        let room = keeper.room
         for inode in inodes {
           do throws(Errno) {
-            let content = try room.content(of: inode)
+            let content = try room.content(of: inode, opening: true)
             if content.guarded.withLock({ $0.held.isCopy }) {
-              try room.recheck(content)
+              do throws(Errno) { try room.recheck(content) } catch {
+                room.uncount(content)
+                throw error
+              }
               if content.guarded.withLock({ $0.held.isCopy }) {
+                room.uncount(content)
                 room.transfers.post(.touched(content))  // so that it is put away again
                 continue
               }
@@ -58,7 +63,7 @@ extension MediaFileSystem {
     let isInMemory = room.table.withLock { $0.current[node.key] != nil }
     let isPinned = try room.io { () throws(StoreError) in try store.catalog.isPinned(node.key) }
     guard generation != nil || isInMemory || isPinned else { return false }
-    // Open, so that it is not put away before its bytes are removed.
+    // Open, so that it is not put away before its bytes are removed. A reader that closes it meanwhile is not the last.
     let content = try room.content(of: node.inode, opening: true)
     defer { room.uncount(content) }
     let hadBytes = content.guarded.withLock { !$0.held.stored.isEmpty }

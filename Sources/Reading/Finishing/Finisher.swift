@@ -46,7 +46,8 @@ final class Finisher {
       let copy = try place(content, generation, partial, size)
       let file = ServedFile(copy: try room.store.library.open(copy))
       guard content.guarded.withLock({ $0.held.placed(copy, from: served, as: file) }) else {
-        return Log.error("\(content.path): it changed while it was placed; its copy is used from the next mount on")
+        return reject(
+          content, "it changed while it was placed; its copy is used from the next mount on", isWrong: false)
       }
       Log.info("\(content.path): complete, \(size) bytes, in the library as \(copy.path)")
       room.transfers.post(.completed(content))

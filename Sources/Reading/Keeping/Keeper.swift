@@ -16,8 +16,8 @@ enum KeeperMessage: Sendable {
   case stop
 }
 
-/// Commits what is stored, each second, makes room, and removes stored bytes: one thread, the only one that commits
-/// extents. All that it owns is made on its thread and cannot be reached from another.
+/// Commits what is stored, each second, makes room, and removes stored bytes: one thread, the only one that commits the
+/// extents of files that grow. All that it owns is made on its thread and cannot be reached from another.
 ///
 /// Order of a commit: changes that were recorded, then the extents of every content that grew. Extents are believed in
 /// this boot only until an fdatasync of their file, each 256 MiB or 30 s (docs/STORE-FORMAT.md).
@@ -121,6 +121,9 @@ final class Keeper {
       if changes.count > Self.mostChanges { changes.removeAll(where: \.isIncidental) }
     }
   }
+
+  /// The catalog is told of a content at the next commit, or after the last one its file goes.
+  func toldLater(_ content: Content) { grown.append(content) }
 
   /// What is stored of a content, on its way into the catalog.
   struct Extents {

@@ -43,7 +43,7 @@ extension Keeper {
     } catch {
       Log.error("\(content.path): the catalog cannot be told yet that bytes were lost: \(error.message)")
       withdraw(content, id)
-      room.keeper.post(.grew(content))
+      toldLater(content)
     }
   }
 

@@ -6,7 +6,7 @@ import Storing
 ///
 /// Three threads have what is theirs alone, which no other can reach: ``TransferThread`` (plans, starts and follows
 /// transfers, stores what they bring, answers who waits), ``Keeper`` (commits, syncs, makes room, removes) and
-/// ``Finisher`` (verifies and places). They and the FUSE threads talk through the mailboxes here.
+/// ``Finisher`` (verifies and places). All others ask them through the mailboxes here.
 ///
 /// Lock order (docs/ARCHITECTURE.md): `table` before a content's lock; never two contents at once; no syscall, no
 /// callback and no reply under either.
@@ -43,7 +43,7 @@ final class ReadingRoom: Sendable {
     finisher = Mailbox { [finisherSignal] in finisherSignal.raise() }
   }
 
-  /// Whether the server ends: nobody is to wait for long work any more.
+  /// Whether the server ends: nobody is to wait for long work any more, and the finisher ends.
   var isEnding: Bool { ending.withLock { $0 } }
   func beginEnding() {
     ending.withLock { $0 = true }

@@ -10,7 +10,7 @@ struct Table: Sendable {
   var current: [ResourceKey: Content] = [:]
   /// Generations without validators, of an earlier mount, whose bytes were dropped: what they have now is this mount's.
   var begunAnew: Set<Int64> = []
-  /// Resources whose stored bytes are being taken away: nothing is loaded of them until that is done.
+  /// Resources whose stored bytes are being removed: nothing is loaded of them until that is done.
   var leaving: Set<ResourceKey> = []
   /// What went wrong last, also with resources that were put away.
   var errors = LastErrors()

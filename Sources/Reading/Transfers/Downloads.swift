@@ -7,7 +7,9 @@ final class Downloads {
   private let room: ReadingRoom
   private let service: any TransferService
   private let lines: Lines
-  private(set) var byKey: [ResourceKey: Download] = [:]
+  private var byKey: [ResourceKey: Download] = [:]
+  /// All of them by their keys; nil when that is to be found out anew.
+  private var ordered: [Download]?
   private var byTransfer: [TransferID: Download] = [:]
   private var dirty: Set<ResourceKey> = []
   /// Those that wanted a transfer when there was no room for one.
@@ -22,7 +24,12 @@ final class Downloads {
   /// All of them, in any order.
   var all: Dictionary<ResourceKey, Download>.Values { byKey.values }
   /// All of them in an order that does not change from run to run: for decisions on one that bear on the next.
-  var inOrder: [Download] { byKey.values.sorted { $0.key < $1.key } }
+  var inOrder: [Download] {
+    if let ordered { return ordered }
+    let sorted = byKey.values.sorted { $0.key < $1.key }
+    ordered = sorted
+    return sorted
+  }
   subscript(key: ResourceKey) -> Download? { byKey[key] }
 
   /// The download of a content; made when there is none, taken over when the content is a newer object of the same
@@ -40,6 +47,7 @@ final class Downloads {
     download.attempts.lastError = room.table.withLock { $0.errors[content.key] }
     download.wish.isByName = current.guarded.withLock { $0.held.isPinned }
     byKey[content.key] = download
+    ordered = nil
     return download
   }
 
@@ -154,13 +162,16 @@ final class Downloads {
     let content = download.content
     let isIdle = room.table.withLock { table -> Bool in
       // What is not synced yet keeps it: the keeper commits from this object, and a second one would know less.
-      let idle = content.guarded.withLock { $0.waiters.opens == 0 && $0.waiters.isEmpty && $0.held.putAway() }
+      let idle = content.guarded.withLock { guarded in
+        guarded.held.isPutAway || (guarded.waiters.opens == 0 && guarded.waiters.isEmpty && guarded.held.putAway())
+      }
       if idle { table.remove(content) }
       return idle
     }
     guard isIdle else { return }
     if download.turn.waitsOn != nil { setWaits(download, false) }
     byKey[download.key] = nil
+    ordered = nil
     hungry.remove(download.key)
   }
 }

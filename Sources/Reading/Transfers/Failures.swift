@@ -155,7 +155,7 @@ final class Failures {
     let isOfThisWait = download.attempts.retry.failures > 0 || last.map { $0.at >= oldest } ?? false
     let message = (isOfThisWait ? last?.message : nil) ?? "the origin sent less than 1 KiB/s for \(seconds) s"
     downloads.note(message, of: download)
-    stats.gaveUp(waiting.probes, now: now)
+    stats.endedInVain(waiting.probes, now: now)
     Log.warning("\(download.content.path): gave up waiting after \(seconds) s: \(message)")
     answers.tell(waiting, .timedOut, download.content)
     for running in download.transfers {

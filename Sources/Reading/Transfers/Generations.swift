@@ -109,16 +109,17 @@ final class Generations {
       let generation = try record(of: found, download)
       let file = begin(generation.id, download)
       download.mirrors.ofGeneration = running.mirror
-      let (released, useless) = content.guarded.withLock { guarded in
-        let useless = guarded.held.identified(generation, file: file)
+      let begun = content.guarded.withLock { guarded -> (FileState.Identified, [ParkedProbe], [ParkedRead])? in
+        guard let identified = guarded.held.identified(generation, file: file) else { return nil }
         let released = guarded.waiters.identified(guarded.held)
         guarded.waiters.opens += released.probes.count { $0.kind == .open }
-        return (released, useless)
+        return (identified, released.probes, released.reads)
       }
-      if let useless { forget(useless) }
+      guard let (identified, probes, reads) = begun else { return .refused }
+      if let useless = identified.useless { forget(useless) }
       room.record(.learned(generation), promptly: true)
-      for probe in released.probes { answers.answer(probe, content) }
-      for read in released.reads { answers.answer(read, content) }
+      for probe in probes { answers.answer(probe, content) }
+      for read in reads { answers.answer(read, content) }
       return .accepted
     } catch {
       let message = "cannot begin to store it: \(error.message)"

@@ -29,9 +29,8 @@ final class Landing {
       let rest = ByteRange(position, whole.end)
       let isUnstored = isUnstored(download)
       let (file, isLeaving, gap) = content.guarded.withLock { guarded in
-        let held = guarded.held
-        let gap = isUnstored ? held.available.firstGap(in: rest) : held.stored.firstGap(in: rest)
-        return (held.file, !held.isPartial || held.removal != .none, gap)
+        let gap = isUnstored ? guarded.held.available.firstGap(in: rest) : guarded.held.stored.firstGap(in: rest)
+        return (guarded.held.file, !guarded.held.isPartial || guarded.held.removal != .none, gap)
       }
       guard let gap else { break }
       if isLeaving { return false }
@@ -41,7 +40,7 @@ final class Landing {
       } else {
         do throws(Errno) {
           let current = if let file { file } else { try openAgain(content) }
-          guard let current, let partial = current.partial else { return false }  // taken away meanwhile
+          guard let current, let partial = current.partial else { return false }  // removed meanwhile
           try partial.write(part, at: gap.start)
           // Written to a file whose sync failed meanwhile: once more, to what took its place.
           if !stored(part, at: gap.start, in: current, download) { continue }
@@ -63,7 +62,7 @@ final class Landing {
   }
 
   /// Opens the partial file of a content that has none open: it could not be opened before. nil when its bytes are
-  /// being taken away.
+  /// being removed.
   private func openAgain(_ content: Content) throws(Errno) -> ServedFile? {
     guard let id = content.guarded.withLock({ $0.held.generation?.id }) else { return nil }
     let opened: ServedFile
@@ -153,7 +152,7 @@ final class Landing {
         return guarded.kept(bytes, at: offset, most: MemoryWindow.most)
       }
       if guarded.held.memory.isEmpty { return nil }
-      // It has to do with what it has.
+      // It gets no more memory than it has.
       let most = max(MemoryWindow.least, guarded.held.memory.count)
       return guarded.kept(bytes, at: offset, most: most)
     }

@@ -165,9 +165,6 @@ extension Scheduler {
   }
   private static let longestLeft = 1.0
 
-  /// What a stat among many asks for: enough to know the type by.
-  static let glance: Int64 = 4 << 10
-
   /// Wants one request of a kind of which there is never a second.
   private func want(
     _ download: Download, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
@@ -187,6 +184,9 @@ extension Scheduler {
   /// Everything is stored: to be verified and placed.
   private func finish(_ download: Download) {
     let content = download.content
-    if content.guarded.withLock({ $0.held.whole() }) { room.finisher.post(content) }
+    let (isTaken, isTouched) = content.guarded.withLock { ($0.held.whole(), $0.held.holding == .touched) }
+    if isTaken { room.finisher.post(content) }
+    // The next open or fetch gives it another inode; under this one nothing more is to be done.
+    if isTouched { download.wish.rest = false }
   }
 }

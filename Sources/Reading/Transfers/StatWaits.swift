@@ -29,8 +29,8 @@ final class StatWaits {
   /// The machine slept, or the network changed: all that was waited counts for nothing.
   func restart() { patience.restart() }
 
-  /// Stats of a file were given up after their timeout.
-  func gaveUp(_ probes: [ParkedProbe], now: Instant) {
+  /// Those of the probes that are stats got the placeholder.
+  func endedInVain(_ probes: [ParkedProbe], now: Instant) {
     for stat in probes where stat.kind == .attributes {
       patience.endedInVain(stat.looker, since: stat.since, now: now)
     }
@@ -76,7 +76,7 @@ final class StatWaits {
     let stats = download.content.guarded.withLock { guarded in
       guarded.waiters.takeProbes { $0.kind == .attributes && isTaken($0) }
     }
-    gaveUp(stats, now: now)
+    endedInVain(stats, now: now)
     for stat in stats { answers.answer(stat, download.content) }
   }
 
@@ -91,7 +91,7 @@ final class StatWaits {
     }
   }
 
-  /// Whether a transfer to `host` would be one question too many. `isQuestion`: nobody waits for it.
+  /// Whether a background question to `host` would be one too many.
   func refuses(_ host: String, _ now: Instant) -> Bool {
     questions >= Self.mostQuestions && lines[host].silence.holds(now)
   }

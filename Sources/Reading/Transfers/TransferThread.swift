@@ -6,8 +6,8 @@ import Storing
 /// it is woken or something is due. All that it owns is made on its thread and cannot be reached from another.
 ///
 /// What it decides lies in the types that it has: ``Scheduler`` (what is started now), ``Lines`` (hosts, pace, turns),
-/// ``Landing`` (bytes), ``Generations`` (versions), ``Failures`` (failures, stalls, deadlines), ``Answers`` (replies).
-/// What it knows of one resource is a ``Download``.
+/// ``Landing`` (bytes), ``Generations`` (versions), ``Failures`` (failures, stalls, deadlines), ``StatWaits`` (stats of
+/// unknown sizes), ``Answers`` (replies). What it knows of one resource is a ``Download``; ``Downloads`` has them all.
 final class TransferThread {
   let room: ReadingRoom
   private let service: any TransferService
@@ -102,9 +102,10 @@ final class TransferThread {
     case .opened(let content): opened(content)
     case .fetch(let content): fetch(content)
     case .resume(let content):
-      // Put away since it was looked up: its turn comes again.
+      // It was put away since the keeper looked it up: a later round finds it again.
       if content.guarded.withLock({ $0.held.isPutAway }) { return resuming.hasLeftOut = true }
       let download = downloads.download(of: content)
+      guard leavesTouchedInode(download) else { return }
       download.wish.rest = true
       downloads.changed(download)
     case .lookAhead(let contents):
@@ -162,7 +163,10 @@ final class TransferThread {
   }
 
   private func fetch(_ content: Content) {
+    // It was counted as open until here, so that it was not put away in between.
+    defer { room.uncount(content) }
     let download = downloads.download(of: content)
+    guard leavesTouchedInode(download) else { return }
     if download.attempts.failure != nil { download.forgive() }
     download.attempts.retry.hurry()
     download.storing.isRefused = false
@@ -170,6 +174,20 @@ final class TransferThread {
     failures.forgetRefetch(download.key)
     downloads.wantRest(download)
     downloads.changed(download)
+  }
+
+  /// A file whose copy a user changed or deleted is fetched again under a new inode: under the old one it never
+  /// completes. False when it cannot be given one.
+  private func leavesTouchedInode(_ download: Download) -> Bool {
+    let isTouched = download.content.guarded.withLock { $0.held.holding == .touched && !$0.held.isSuperseded }
+    guard isTouched, let same = download.identity else { return true }
+    do throws(StoreError) {
+      try generations.supersede(download, by: same, nil)
+      return true
+    } catch {
+      failures.fail(download, .io, error.message)
+      return false
+    }
   }
 
   private func clear(_ content: Content, _ then: @escaping @Sendable () -> Void) {
