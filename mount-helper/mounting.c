@@ -239,9 +239,16 @@ static bool find_ours(const struct settings *settings, const struct mount *mount
   return false;
 }
 
+// Whether the mount is there, though find_ours() does not reach it. Only while the connection stands is a mount of its
+// number surely ours.
+static bool is_hidden(const struct mount *mount, char *path) {
+  return connected(mount->device_fd) && find_mount(mount->id, mount->device, path, PATH_MAX);
+}
+
 // How often a program is run for a busy mount before that is left behind, and the pause between in microseconds: it may
-// be killed, or not be started for want of memory or of a process.
-enum { UNMOUNT_ATTEMPTS = 5, UNMOUNT_PAUSE = 200000 };
+// be killed, or not be started for want of memory or of a process. How often the helper looks for a mount that is
+// hidden: a folder of its path is renamed to and fro, or another mount lies over it.
+enum { UNMOUNT_ATTEMPTS = 5, HIDDEN_ATTEMPTS = 25, UNMOUNT_PAUSE = 200000 };
 
 static void unmount_as_user(const struct settings *settings, const struct mount *mount, char *path) {
   if (unmount_by_program("-uq", path)) return;
@@ -262,7 +269,17 @@ void unmount_filesystem(const struct settings *settings, struct mount *mount) {
   if (mount->device_fd < 0) return;
   char path[PATH_MAX];
   struct place place;
-  if (find_ours(settings, mount, path, &place)) {
+  bool found = find_ours(settings, mount, path, &place);
+  for (int attempt = 1; !found && is_hidden(mount, path); attempt++) {
+    if (attempt == HIDDEN_ATTEMPTS) {
+      complain("cannot unmount %s, whose path does not lead to it now: it stays as a dead mount until you unmount it",
+               path);
+      break;
+    }
+    usleep(UNMOUNT_PAUSE);
+    found = find_ours(settings, mount, path, &place);
+  }
+  if (found) {
     if (geteuid() != 0) {
       unmount_as_user(settings, mount, path);
     } else if (unmount_place(&place, 0) != 0 && (errno != EBUSY || unmount_place(&place, MNT_DETACH) != 0)) {

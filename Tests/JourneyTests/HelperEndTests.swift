@@ -67,6 +67,27 @@ struct HelperEndTests {
     }
   }
 
+  /// A folder of the path is not reached for a moment as the mount ends: here another mount lies over it; whoever may
+  /// rename folders of the path can do the same.
+  @Test(.enabled(if: geteuid() == 0)) func theEndLooksAgainForAMountThatIsHidden() throws {
+    let place = try MountPlace()
+    let folder = place.folder + "/hidden"
+    let mountpoint = folder + "/mnt"
+    try #require(mkdir(folder, 0o755) == 0)
+    let mounted = try place.run("mount", mountpoint, "--manifest", place.manifest)
+    try #require(mounted.status == 0, "\(mounted)")
+    let helper = try #require(MountUsers.helper(of: mountpoint))
+    let server = try #require(Processes.children(of: helper).first)
+    try #require(try SystemCalls.run(["mount", "-t", "tmpfs", "none", folder]).status == 0)
+    kill(helper, SIGTERM)
+    #expect(eventually { !Processes.isAlive(server) })
+    sleep(seconds: 0.3)  // by now the helper has looked
+    #expect(try SystemCalls.run(["umount", folder]).status == 0)
+    #expect(eventually { !Processes.isAlive(helper) })
+    #expect(try MountTable.entry(at: mountpoint) == nil, "it stays, dead")
+    _ = try SystemCalls.run(["umount", "-l", mountpoint])
+  }
+
   @Test func aBusyMountIsDetached() throws {
     let place = try MountPlace()
     let running = try place.startForeground()
