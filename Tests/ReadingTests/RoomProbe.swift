@@ -7,7 +7,7 @@ import Testing
 @testable import Reading
 
 // The only file of the scenarios that reaches into the reading room: all others import it as any room above does, so
-// that whoever rebuilds the engine has this one file to rewrite. Its verbs say what the room does, not how.
+// that whoever rebuilds the room has this one file to rewrite. Its verbs say what the room does, not how.
 
 /// The figures that bound the room.
 enum RoomLimits {
