@@ -28,7 +28,7 @@ private struct SourceTree {
 
   private mutating func read(_ text: String) {
     var here: Set<String> = []
-    var declared: Set<String> = ["init"]
+    var declared: Set<String> = []
     // By bytes: by characters it takes ten times as long.
     for line in text.utf8.split(separator: UInt8(ascii: "\n")) {
       let words = line.split { !isOfName($0) }.map(Substring.init)
@@ -42,6 +42,7 @@ private struct SourceTree {
         default: break
         }
       }
+      if let initializer = words.first(where: { $0 == "init" }) { declared.insert(String(initializer)) }
       if words.first == "case" { declared.formUnion(words.dropFirst().map(String.init)) }
     }
     for type in here { members[type, default: []].formUnion(declared.union(here)) }
@@ -134,11 +135,23 @@ extension DocumentTests {
         }
         links += 1
         let path = parts.joined(separator: "/")
-        let exists = match.1.hasPrefix("#") || tree.paths.contains(path)
+        let target = match.1.hasPrefix("#") ? document : path
+        let exists = tree.paths.contains(target)
         #expect(exists, "\(document) links to \(match.1)")
+        guard exists, let mark = match.1.firstIndex(of: "#") else { continue }
+        let heading = String(match.1[match.1.index(after: mark)...])
+        #expect(try Self.headings(of: target).contains(heading), "\(document) links to \(match.1)")
       }
     }
     #expect(links > 20, "only \(links) links were found")
+  }
+
+  /// The headings of a document as links name them.
+  private static func headings(of document: String) throws -> [String] {
+    try text(document).split(separator: "\n").filter { $0.hasPrefix("#") }.map { line in
+      line.drop { $0 == "#" || $0 == " " }.lowercased().filter { $0.isLetter || $0.isNumber || " -_".contains($0) }
+        .replacing(" ", with: "-")
+    }
   }
 
   @Test func everyLineKeepsToTheWidth() throws {
