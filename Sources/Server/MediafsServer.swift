@@ -127,7 +127,7 @@ public enum MediafsServer {
 
   private static func readingOptions(_ request: MountRequest, _ store: OpenedStore) -> ReadingOptions {
     var options = ReadingOptions()
-    options.continuation = ContinuationPolicy(rawValue: request.continuation.rawValue) ?? .playing
+    options.continuation = request.continuation
     options.timeout = request.timeout
     options.maximumSize = store.maximumSize
     options.minimumFree = request.minFree

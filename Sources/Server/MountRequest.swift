@@ -1,22 +1,11 @@
 import Base
+import Reading
 
 /// What a server is to mount and how: the options of `mediafs mount`, checked, with absolute paths.
 ///
 /// It travels to the server in a file of the encoding that mount-helper/PROTOCOL.md describes ("The options"), never in
 /// arguments: its headers may be secret.
 public struct MountRequest: Sendable, Equatable {
-  /// When the rest of a file is fetched.
-  public enum Continuation: String, Sendable, CaseIterable {
-    /// Once it is played.
-    case playing
-    /// Of every file that was opened.
-    case always
-    /// While a reader has it open.
-    case open
-    /// Never: only what is read.
-    case never
-  }
-
   /// Where: absolute, without symbolic links.
   public var mountpoint: String
   /// The manifest's absolute path, or `-`: then ``HelperLink/Start/input`` has it.
@@ -28,8 +17,8 @@ public struct MountRequest: Sendable, Equatable {
   /// The library's folder; nil for the store's own.
   public var library: String?
   /// When the rest of a file is fetched.
-  public var continuation = Continuation.playing
-  /// How long a read may stall, in seconds.
+  public var continuation = ContinuationPolicy.playing
+  /// How long a read may wait without receiving data, in seconds.
   public var timeout = 30.0
   /// Fields for every request to an entry's home origin. Secret.
   public var headers: [HTTPHeader] = []
@@ -75,34 +64,19 @@ public struct MountRequest: Sendable, Equatable {
 extension MountRequest {
   private static let magic = Array("mediafs".utf8) + [1]
 
+  /// The one key that is no option: on the command line it is an operand.
+  private static let mountpointKey = "mountpoint"
+
   /// The most that an encoded request may have, in bytes.
   public static let limit = 16 << 20
 
   /// The request as bytes.
   public func encoded() -> [UInt8] {
     var writer = Writer(bytes: Self.magic)
-    writer.put("mountpoint", mountpoint)
-    writer.put("manifest", manifest)
-    writer.put("base-url", baseURL)
-    writer.put("store", store)
-    writer.put("library", library)
-    writer.put("continue", continuation.rawValue)
-    writer.put("timeout", timeout)
-    for header in headers { writer.put("header", "\(header.name): \(header.value)") }
-    writer.put("cacert", certificateFile)
-    writer.put("netrc-file", netrcFile)
-    writer.put("log-file", logFile)
-    writer.put("verbose", verbosity)
-    if foreground { writer.put("foreground", 1) }
-    if strict { writer.put("strict", 1) }
-    writer.put("max-size", maxSize)
-    writer.put("min-free", minFree)
-    writer.put("limit-rate", limitRate)
-    writer.put("max-connections", maxConnections)
-    writer.put("uid", uid)
-    writer.put("gid", gid)
-    writer.put("umask", umask)
-    if allowOther { writer.put("allow_other", 1) }
+    writer.put(Self.mountpointKey, mountpoint)
+    for option in MountOption.all {
+      for value in option.encoded(self) { writer.put(option.name, value) }
+    }
     return writer.bytes
   }
 
@@ -115,56 +89,28 @@ extension MountRequest {
     var reader = Reader(rest: bytes[Self.magic.count...])
     var seen: Set<String> = []
     while let (key, value) = try reader.next() {
-      try take(key, value)
-      if !seen.insert(key).inserted, key != "header" { throw .badRequest("the option \(key) came twice") }
+      let option = MountOption.named(key)
+      if key == Self.mountpointKey {
+        mountpoint = value
+      } else if let option, option.isForServer {
+        try option.decode(value, into: &self)
+      } else {
+        throw .protocolBroken("an option came that this server does not know")
+      }
+      if !seen.insert(key).inserted, option?.isRepeatable != true {
+        throw .badRequest("the option \(key) came twice")
+      }
     }
     guard mountpoint.hasPrefix("/"), manifest.hasPrefix("/") || manifest == "-" else {
       throw .badRequest("the server's options lack the mountpoint or the manifest")
     }
   }
 
-  private mutating func take(_ key: String, _ value: String) throws(ServerError) {
-    switch key {
-    case "mountpoint": mountpoint = value
-    case "manifest": manifest = value
-    case "base-url": baseURL = value
-    case "store": store = value
-    case "library": library = value
-    case "continue": continuation = try Self.known(key, Continuation(rawValue: value))
-    case "timeout": timeout = try Self.known(key, Double(value))
-    case "header":
-      guard let colon = value.utf8.firstIndex(of: UInt8(ascii: ":")) else { throw .badRequest("a header has no colon") }
-      let text = value.utf8[value.utf8.index(after: colon)...].drop { $0 == UInt8(ascii: " ") }
-      headers.append(HTTPHeader(name: String(value[..<colon]), value: String(Substring(text))))
-    case "cacert": certificateFile = value
-    case "netrc-file": netrcFile = value
-    case "log-file": logFile = value
-    case "verbose": verbosity = try Self.known(key, Int(value))
-    case "foreground": foreground = true
-    case "strict": strict = true
-    case "max-size": maxSize = try Self.known(key, Int64(value))
-    case "min-free": minFree = try Self.known(key, Int64(value))
-    case "limit-rate": limitRate = try Self.known(key, Int64(value))
-    case "max-connections": maxConnections = try Self.known(key, Int(value))
-    case "uid": uid = try Self.known(key, UInt32(value))
-    case "gid": gid = try Self.known(key, UInt32(value))
-    case "umask": umask = try Self.known(key, UInt32(value))
-    case "allow_other": allowOther = true
-    default: throw .protocolBroken("an option came that this server does not know")
-    }
-  }
-
-  private static func known<Value>(_ key: String, _ value: Value?) throws(ServerError) -> Value {
-    guard let value else { throw .badRequest("the option \(key) has a value that this server cannot read") }
-    return value
-  }
-
   private struct Writer {
     var bytes: [UInt8]
 
-    mutating func put<Value: LosslessStringConvertible>(_ key: String, _ value: Value?) {
-      guard let value else { return }
-      for text in [key, String(value)] {
+    mutating func put(_ key: String, _ value: String) {
+      for text in [key, value] {
         withUnsafeBytes(of: UInt32(text.utf8.count).littleEndian) { bytes += $0 }
         bytes += text.utf8
       }

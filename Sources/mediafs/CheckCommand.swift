@@ -1,30 +1,35 @@
 import Base
 import Glibc
 import Manifest
+import Server
 import Storing
 
 /// `mediafs check`: reads a manifest as a mount would, without mounting and without the network.
 enum CheckCommand {
-  static let usage = """
-    Usage: mediafs check FILE
-
-    Reads a manifest (- for standard input) as a mount would, without mounting and
-    without asking any server. Lists every problem with its line number on standard
-    error, and warns of what cannot play as a file (HLS and DASH playlists). Prints the
-    tree that a mount would show on standard output.
-
-      -q, --quiet  do not print the tree
-          --base-url URL
-                   what relative URLs of a playlist are resolved against
-      -h, --help   show this text
-
-    Exit status: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.
-    """
+  static let help = CommandHelp(
+    synopsis: ["check [--quiet] [--base-url URL] FILE"],
+    summary: "Check a list of URLs for mistakes",
+    about: [
+      """
+      Reads a list as mount does, without mounting and without network access. Prints the files and folders that a \
+      mount would show. Reports every problem with its line number on standard error, and warns of URLs that cannot \
+      play as a file (HLS and DASH playlists).
+      """
+    ],
+    operands: [("FILE", "The list; - for standard input.")],
+    groups: [
+      (
+        "Options",
+        [.flag("quiet", "q", help: "Do not print the files and folders.")]
+          + MountOption.all.filter { $0.name == "base-url" }.map(Option.init)
+      )
+    ],
+    status: "0 no errors (there may be warnings), 1 errors, 2 wrong usage.")
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.run("check", arguments, usage: usage, [.flag("quiet", "q"), .value("base-url")]) {
+    OptionParser.run("check", arguments, help) {
       options throws(CommandError) in
-      guard options.operands.count == 1 else { throw .usage("one FILE is needed, or - for standard input") }
+      guard options.operands.count == 1 else { throw .usage("check takes one FILE, or - for standard input") }
       let terminal = Terminal()
       let folder: TemporaryFolder
       do throws(Errno) { folder = try TemporaryFolder() } catch {

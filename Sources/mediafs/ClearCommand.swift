@@ -3,23 +3,24 @@ import Storing
 
 /// `mediafs clear`: drops what is stored.
 enum ClearCommand {
-  static let usage = """
-    Usage: mediafs clear PATH...
-           mediafs clear --all [MOUNTPOINT]
-
-    Drops what is stored of files, complete copies in the library too: they are remote
-    again, and fetched when they are read. A copy that you changed is never deleted.
-
-      PATH         a file, or a folder for all below it
-      -a, --all    everything that is stored of a mount; MOUNTPOINT may be left out when
-                   only one mount is remembered
-      -h, --help   show this text
-
-    Exit status: 0 done, 1 failed or something was kept, 2 wrong usage.
-    """
+  static let help = CommandHelp(
+    synopsis: ["clear PATH...", "clear --all [MOUNTPOINT]"],
+    summary: "Delete stored data of files",
+    about: [
+      """
+      Deletes the stored data of files, also completed copies in the library. The files stay in the mount, and are \
+      downloaded again when a program reads them. A copy that you changed is never deleted.
+      """
+    ],
+    operands: [
+      ("PATH", "A file, or a folder with everything in it."),
+      ("MOUNTPOINT", "The mount; needed only if there are several."),
+    ],
+    groups: [("Options", [.flag("all", "a", help: "Delete the stored data of all files of the mount.")])],
+    status: "0 done, 1 failed or a file was kept, 2 wrong usage.")
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.run("clear", arguments, usage: usage, [.flag("all", "a")]) { options throws(CommandError) in
+    OptionParser.run("clear", arguments, help) { options throws(CommandError) in
       let choices = try choose(options)
       let terminal = Terminal()
       var kept: Int64 = 0
@@ -32,7 +33,7 @@ enum ClearCommand {
           throw error.commandError
         }
         terminal.line(
-          "\(choice.mount.mountpoint): dropped \(TerminalText.size(report.bytes)) of "
+          "\(choice.mount.mountpoint): deleted \(TerminalText.size(report.bytes)) of "
             + TerminalText.count(report.files, "file"))
         terminal.flush()
         for file in report.kept { OptionParser.complain("\(TerminalText.plain(file.path)) is kept: \(file.reason)") }
@@ -48,21 +49,22 @@ enum ClearCommand {
   private static func choose(_ options: ParsedOptions) throws(CommandError) -> [MountSelection.Choice] {
     let selection = try MountSelection.remembered()
     guard options.has("all") else {
-      guard !options.operands.isEmpty else { throw .usage("which files? Name PATHs, or --all") }
+      guard !options.operands.isEmpty else { throw .usage("PATH is missing: name files, or give --all") }
       let choices = try selection.choose(options.operands)
       // A mountpoint among the paths is more likely a slip than a wish, and nothing brings back what is dropped.
       if let whole = choices.first(where: { $0.paths.contains("") }) {
-        throw .usage("\(whole.mount.mountpoint) is the whole mount: say --all to drop everything that is stored of it")
+        throw .usage(
+          "\(whole.mount.mountpoint) is the whole mount: give --all to delete everything that is stored of it")
       }
       return choices
     }
-    guard options.operands.count <= 1 else { throw .usage("--all goes with one MOUNTPOINT, not with PATHs") }
+    guard options.operands.count <= 1 else { throw .usage("--all takes at most one MOUNTPOINT, and no PATH") }
     if let mountpoint = options.operands.first {
       return [MountSelection.Choice(mount: try selection.mount(mountpoint), paths: [])]
     }
     let all = selection.everything
-    guard all.count <= 1 else { throw .usage("\(all.count) mounts are remembered: which MOUNTPOINT?") }
-    guard !all.isEmpty else { throw .failed("no mount is remembered") }
+    guard all.count <= 1 else { throw .usage("\(all.count) mounts are known: name the MOUNTPOINT") }
+    guard !all.isEmpty else { throw .failed("no mount is known") }
     return all
   }
 
@@ -75,7 +77,7 @@ enum ClearCommand {
     } catch let failure where failure.kind == .notRunning {
       throw ControlFailure(
         .notRunning,
-        "\(choice.mount.mountpoint) is not mounted: its store is cleared by the server that has it "
+        "\(choice.mount.mountpoint) is not mounted, and only its server can clear its store: mount it first "
           + "(mediafs mount \(choice.mount.mountpoint) --manifest \(choice.mount.manifest))")
     }
     return try client.clear(all ? nil : choice.paths)

@@ -3,34 +3,49 @@ import Storing
 
 /// `mediafs fetch`: completes files now.
 enum FetchCommand {
-  static let usage = """
-    Usage: mediafs fetch [--wait] PATH...
-
-    Completes files now, in the background, over unmounts and restarts until they are
-    whole. Files that failed are tried anew.
-
-      PATH         a file, or a folder for all below it, of a running mount
-      -w, --wait   wait until all are complete and verified, and show how it goes.
-                   Interrupting the wait does not stop the fetching.
-          --timeout SECONDS
-                   end the wait, with status 1, when no byte came for so long (60) and
-                   every file that is left has an error, or waits for disk space or
-                   its origin; the fetching goes on
-      -h, --help   show this text
-
-    Exit status: 0 done (with --wait: every file is complete and verified), 1 failed,
-    2 wrong usage. What failed is told on standard error.
-    """
+  static let help = CommandHelp(
+    synopsis: ["fetch [--wait] PATH..."],
+    summary: "Download whole files now",
+    about: [
+      """
+      Downloads files to their end in the background, whatever --continue says. An unmount interrupts the downloads; \
+      the next mount resumes them. Files that failed are tried again at once.
+      """
+    ],
+    operands: [("PATH", "A file, or a folder with everything in it, in a running mount.")],
+    groups: [
+      (
+        "Options",
+        [
+          .flag(
+            "wait", "w",
+            help: """
+              Show progress, and return when every file is complete and verified. Interrupting the wait does not stop \
+              the downloads.
+              """),
+          .value(
+            "timeout", of: "SECONDS",
+            help: """
+              Stop waiting, with status 1, when no data has arrived for SECONDS and every file that is left has an \
+              error, or waits for disk space or for its origin. The downloads go on. Default: \
+              \(Int(FetchPatience.usual)).
+              """),
+        ]
+      )
+    ],
+    status: """
+      0 done (with --wait: every file is complete and verified), 1 failed (standard error says why), 2 wrong usage.
+      """)
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.run("fetch", arguments, usage: usage, [.flag("wait", "w"), .value("timeout")]) {
+    OptionParser.run("fetch", arguments, help) {
       options throws(CommandError) in
-      guard !options.operands.isEmpty else { throw .usage("which files? PATH is missing") }
+      guard !options.operands.isEmpty else { throw .usage("PATH is missing: name the files to download") }
       let choices = try MountSelection.remembered().choose(options.operands)
       var seconds = FetchPatience.usual
       if let text = options.value("timeout") {
         guard let number = Double(text), number >= 1, number <= 1e6 else {
-          throw .usage("--timeout is a number of seconds from 1 on, not \(text)")
+          throw .usage("--timeout takes a number of seconds from 1 to 1000000, not \(text)")
         }
         seconds = number
       }
@@ -65,7 +80,7 @@ enum FetchCommand {
             OptionParser.complain(shortfall(report, choice.mount))
             if let reason = patience.reason {
               OptionParser.complain(
-                "no byte came for \(Int(seconds)) s: \(reason). The fetching goes on in the background.")
+                "no data arrived for \(Int(seconds)) s: \(reason). The downloads go on in the background.")
             }
           }
         }
@@ -84,7 +99,7 @@ enum FetchCommand {
     } catch let failure where failure.kind == .notRunning {
       throw ControlFailure(
         .notRunning,
-        "\(mount.mountpoint) is not mounted: nothing can be fetched until it is "
+        "\(mount.mountpoint) is not mounted, and only its server can download files: mount it first "
           + "(mediafs mount \(mount.mountpoint) --manifest \(mount.manifest))")
     }
   }

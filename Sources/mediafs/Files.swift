@@ -1,6 +1,7 @@
 import Base
 import CSystem
 import Glibc
+import Server
 
 /// Small things about files that commands need.
 enum Files {
@@ -23,9 +24,8 @@ enum Files {
 
   /// The path from the root, with the current folder in front if it is relative. Nothing is resolved.
   static func absolute(_ path: String) throws(CommandError) -> String {
-    if path.utf8.first == UInt8(ascii: "/") { return path }
-    guard let folder = canonical(".") else { throw .failed("the current folder is gone: give absolute paths") }
-    return folder == "/" ? "/" + path : folder + "/" + path
+    guard let path = AbsolutePath.of(path) else { throw .failed(AbsolutePath.folderIsGone) }
+    return path
   }
 
   /// realpath(3): absolute, without symbolic links; nil when it cannot be had (``Errno/current`` says why).

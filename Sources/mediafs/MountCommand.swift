@@ -5,44 +5,38 @@ import Server
 
 /// `mediafs mount`: parses, checks, and becomes the mount helper, which does the rest (mount-helper/PROTOCOL.md).
 enum MountCommand {
-  static let usage = """
-    Usage: mediafs mount MOUNTPOINT --manifest FILE [OPTION...]
+  static let help = CommandHelp(
+    synopsis: ["mount MOUNTPOINT --manifest FILE [OPTION...]"],
+    summary: "Mount a list of URLs as a folder of files",
+    about: [
+      """
+      Mounts the files that the list in FILE names. Returns when the mount is ready; the server runs on in the \
+      background until the mount is unmounted.
+      """
+    ],
+    operands: [("MOUNTPOINT", "An empty folder; it is created if it does not exist.")],
+    groups: MountOption.Group.allCases.filter { $0 != .mount }.map { group in
+      let options = MountOption.all.filter { $0.group == group }.map(Option.init)
+      return (group.rawValue, options + (group == .server ? [mountOptions] : []))
+    },
+    sections: [CommandHelp.Section(title: MountOption.Group.mount.rawValue, items: mountOptionItems)],
+    notes: ["A SIZE is a number of bytes, or has a unit in steps of 1024: 500M, 1.5GiB."],
+    status: "0 mounted (with --foreground: unmounted cleanly), 1 failed, 2 wrong usage.")
 
-    Shows the files that FILE lists at MOUNTPOINT, an empty folder (made if it is missing). Returns once the mount
-    answers, and serves on in the background.
+  private static let mountOptions = Option.value(
+    "options", "o", of: "OPTIONS", help: "Mount options, separated by commas; see below.")
 
-      --manifest FILE        the list: URLs, aria2's input format, or an M3U playlist; - for standard input
-      --store DIR            what is fetched is kept there (default: a folder of its own for each mountpoint in
-                             $XDG_DATA_HOME/mediafs, ~/.local/share/mediafs, or /var/lib/mediafs)
-      --library DIR          completed files go there (default: library, in the store)
-      --continue WHEN        fetch the rest of a file: playing (once it is played; the default), always (once it is
-                             opened), open (while it is open), never
-      --timeout SECONDS      an origin may stall a read that long (default: 30)
-      --max-size SIZE        a bound of what is stored of unfinished files (default: half of what is free)
-      --min-free SIZE        what must stay free on the disk (default: 1G)
-      --limit-rate SIZE      fetch no more than that a second
-      --base-url URL         what relative URLs of a playlist are resolved against
-      --max-connections N    a bound of HTTP/1.1 connections to a host
-      --header FIELD         send 'Name: value' to the origins of the list's URLs; @FILE reads such lines from FILE,
-                             which keeps secrets off the command line
-      --cacert FILE          trust the certificates in FILE (PEM)
-      --netrc-file FILE      credentials (default: ~/.netrc)
-      --strict               a bad line in the list is an error
-      --foreground           stay, log to stderr, end on SIGINT and SIGTERM
-      --log-file FILE        log there (default in the background: mediafs.log, in the store)
-      -v, --verbose          log more
-      -o OPTIONS             mount options, as in /etc/fstab: allow_other, uid=, gid=, umask=, user=NAME (root only: the
-                             server runs as NAME), nosuid, nodev, noexec, nofail, _netdev, noauto, x-*, and the options
-                             above under their long names (store=DIR). A comma in a value is written \\,
-      -h, --help             print this help
-
-    Sizes are in steps of 1024: 500M, 1.5GiB. Exit codes: 0 mounted (with --foreground: ended cleanly), 1 failed,
-    2 wrong usage.
-    """
+  private static var mountOptionItems: [(typed: String, does: String, lines: [String])] {
+    MountOption.all.filter { $0.group == .mount }.map {
+      ("\($0.name)\($0.argument.map { "=\($0)" } ?? "")", $0.helpText, [])
+    } + [
+      ("nosuid, nodev, ...", "The usual options of mount(8) and fstab(5).", []),
+      ("store=DIR, ...", "The options above, under their long names. Write a comma in a value as \\,", []),
+    ]
+  }
 
   static func run(_ arguments: [String]) -> Int32 {
-    let options = MountOptions.own.map(\.option) + [.value("options", "o"), .flag("sloppy")]
-    return OptionParser.run("mount", arguments, usage: usage, options) { parsed throws(CommandError) in
+    return OptionParser.run("mount", arguments, help, hidden: [.flag("sloppy")]) { parsed throws(CommandError) in
       Secrets.hideArguments(parsed.values("header"))
       let (mount, mountpoint) = try self.options(parsed)
       return try exec(mount, mountpoint)
@@ -60,9 +54,9 @@ enum MountCommand {
         try mount.take(name, value, isMountOption: false)
       }
     }
-    guard let folder = parsed.operands.first else { throw .usage("the folder to mount at is missing") }
-    if parsed.operands.count > 1 { throw .usage("one folder, please: \(parsed.operands[1]) is too much") }
-    if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: which list of URLs?") }
+    guard let folder = parsed.operands.first else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
+    if parsed.operands.count > 1 { throw .usage("mount takes one folder: \(parsed.operands[1]) is one too many") }
+    if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
     try checkUser(&mount)
     for value in mount.headers { mount.request.headers += try Secrets.headers(value, readBy: mount.user) }
 
@@ -74,7 +68,7 @@ enum MountCommand {
     for (what, path) in kept {
       guard let path else { continue }
       if Files.isInside(Files.canonicalWhereItExists(path), mountpoint.path) {
-        throw .failed("the \(what) \(path) would lie inside the mount: choose a place outside of \(mountpoint.path)")
+        throw .failed("the \(what) \(path) would lie inside the mount: choose a folder outside of \(mountpoint.path)")
       }
     }
     return (mount, mountpoint)
@@ -129,7 +123,7 @@ enum MountCommand {
       try file.writeFully(UnsafeRawBufferPointer(copy), at: 0)
       return file
     } catch {
-      throw .failed("cannot pass the options on: \(error)")
+      throw .failed("cannot pass the options to the mount helper: \(error)")
     }
   }
 

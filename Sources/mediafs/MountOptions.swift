@@ -1,5 +1,3 @@
-import Base
-import Glibc
 import Server
 
 /// What `mediafs mount` was asked for: the server's options, and what concerns the mount helper alone.
@@ -14,18 +12,8 @@ struct MountOptions {
   var headers: [String] = []
   /// Options for the kernel and libfuse, as given.
   var kernelOptions: [String] = []
-  /// Whether unknown `-o` options are passed over (mount -s).
+  /// Whether unknown `-o` options are ignored (mount -s).
   var sloppy = false
-
-  /// The options that stand under their own names on the command line; `-o` takes those with `alsoMountOption`.
-  static let own: [(option: Option, alsoMountOption: Bool)] = [
-    (.value("manifest"), false), (.value("base-url"), true), (.value("store"), true), (.value("library"), true),
-    (.value("continue"), true),
-    (.value("timeout"), true), (.value("header"), true), (.value("cacert"), true), (.value("netrc-file"), true),
-    (.value("log-file"), true), (.value("max-size"), true), (.value("min-free"), true),
-    (.value("limit-rate"), true), (.value("max-connections"), true), (.flag("strict"), true),
-    (.flag("foreground"), true), (.flag("verbose", "v"), true),
-  ]
 
   /// What mount(8) passes on or fstab says, and what changes nothing here (the mount is read-only at all times).
   private static let ignored: Set<String> = [
@@ -45,75 +33,34 @@ struct MountOptions {
 
   /// One option of the command line, or of `-o` (`isMountOption`).
   mutating func take(_ name: String, _ value: String?, isMountOption: Bool) throws(CommandError) {
-    let own = Self.own.first { $0.option.name == name && (!isMountOption || $0.alsoMountOption) }
-    if let own {
-      if own.option.argument == .required, value == nil { throw .usage("the option \(name) needs a value") }
-      if own.option.argument == .none, value != nil { throw .usage("the option \(name) takes no value") }
-      try takeOwn(name, value ?? "")
-    } else if isMountOption {
-      try takeMountOption(name, value)
+    let option = MountOption.named(name)
+    guard let option, isMountOption ? option.isMountOption : option.isOnCommandLine else {
+      if isMountOption { try takeMountOption(name, value) }
+      return
     }
-  }
-
-  private mutating func takeOwn(_ name: String, _ value: String) throws(CommandError) {
-    switch name {
-    case "manifest": request.manifest = value == "-" ? value : try Files.absolute(value)
-    case "base-url": request.baseURL = value
-    case "store": request.store = try Files.absolute(value)
-    case "library": request.library = try Files.absolute(value)
-    case "cacert": request.certificateFile = try Files.absolute(value)
-    case "netrc-file": request.netrcFile = try Files.absolute(value)
-    case "log-file": request.logFile = try Files.absolute(value)
-    case "header":
-      if !value.hasPrefix("@") { _ = try Secrets.headers(value) }  // wrong usage is told first of all
+    // Without a value it is fstab's, about who may mount.
+    if name == MountOption.userName, value == nil { return }
+    if option.readsFile, let value {
       headers.append(value)
-    case "continue":
-      guard let policy = MountRequest.Continuation(rawValue: value) else {
-        throw .usage("--continue is one of playing, always, open, never, not \(value)")
-      }
-      request.continuation = policy
-    case "timeout":
-      guard let seconds = Double(value), seconds >= 1, seconds <= 86_400 else {
-        throw .usage("--timeout is a number of seconds from 1 to 86400, not \(value)")
-      }
-      request.timeout = seconds
-    case "max-connections":
-      guard let count = Int(value), (1...1024).contains(count) else {
-        throw .usage("--max-connections is a number from 1 to 1024, not \(value)")
-      }
-      request.maxConnections = count
-    case "max-size": request.maxSize = try size(name, value)
-    case "min-free": request.minFree = try size(name, value)
-    case "limit-rate":
-      let rate = try size(name, value)
-      if rate == 0 { throw .usage("--limit-rate must be more than 0") }
-      request.limitRate = rate
-    case "strict": request.strict = true
-    case "foreground": request.foreground = true
-    case "verbose": request.verbosity += 1
-    default: throw .usage("unknown option --\(name)")
+      if value.hasPrefix("@") { return }
+      var checked = request  // wrong usage is told first of all
+      return try take(option, value, &checked)
     }
+    try take(option, value, &request)
+    if name == MountOption.userName { user = value }
+    if name == MountOption.sourceName { sourceName = value }
   }
 
-  private func size(_ name: String, _ value: String) throws(CommandError) -> Int64 {
-    if let bytes = ByteSize.parse(value) { return bytes }
-    throw .usage("--\(name) is a size such as 500M or 1.5GiB, not \(value)")
+  private func take(
+    _ option: MountOption, _ value: String?, _ request: inout MountRequest
+  ) throws(CommandError) {
+    do throws(MountOptionError) { try option.take(value, into: &request) } catch { throw CommandError(error) }
   }
 
   private mutating func takeMountOption(_ name: String, _ value: String?) throws(CommandError) {
     switch name {
-    case "allow_other": request.allowOther = true
-    case "uid": request.uid = try owner(name, value) { getpwnam($0)?.pointee.pw_uid }
-    case "gid": request.gid = try owner(name, value) { getgrnam($0)?.pointee.gr_gid }
-    case "umask":
-      guard let bits = value.flatMap({ UInt32($0, radix: 8) }), bits <= 0o777 else {
-        throw .usage("umask= is an octal number up to 777")
-      }
-      request.umask = bits
-    case "user": user = value  // without a value it is fstab's, about who may mount
-    case "fsname": sourceName = value
     case "rw":
-      throw .usage("a mount of mediafs is read-only: leave rw away")
+      throw .usage("a mount of mediafs is read-only: remove the option rw")
     case "remount":
       throw .failed("a mount of mediafs cannot be changed: unmount it and mount it again with the new options")
     default:
@@ -125,15 +72,6 @@ struct MountOptions {
         throw .usage("unknown mount option \(name)")
       }
     }
-  }
-
-  private func owner(
-    _ name: String, _ value: String?, _ lookUp: (String) -> UInt32?
-  ) throws(CommandError) -> UInt32 {
-    guard let value, !value.isEmpty else { throw .usage("the option \(name) needs a value") }
-    if let number = UInt32(value) { return number }
-    guard let number = lookUp(value) else { throw .failed("\(name)=\(value): there is no such name on this machine") }
-    return number
   }
 
   /// The options in a `-o` list, as libfuse splits it: at commas, where a backslash takes the next character as it is.

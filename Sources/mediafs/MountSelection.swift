@@ -96,9 +96,9 @@ struct MountSelection {
     let known = mounts.map(\.mountpoint)
     let hint =
       switch known.count {
-      case 0: "no mount of this user is remembered (another user's mounts are asked about by that user, or as root)"
-      case 1...5: "remembered: \(known.joined(separator: ", "))"
-      default: "\(known.count) are remembered: 'mediafs status' lists them"
+      case 0: "this user has no mount (only that user, or root, can ask about another user's mounts)"
+      case 1...5: "known mounts: \(known.joined(separator: ", "))"
+      default: "\(known.count) mounts are known: 'mediafs status' lists them"
       }
     return "\(argument) is not at or below a mount: \(hint)"
   }

@@ -3,69 +3,6 @@ import Base
 @preconcurrency import CSystem
 import Glibc
 
-/// One option that a command knows.
-struct Option: Sendable {
-  /// Whether a value belongs to it.
-  enum Argument: Sendable {
-    /// A flag.
-    case none
-    /// A value must follow: `--name=VALUE`, `--name VALUE`, `-nVALUE` or `-n VALUE`.
-    case required
-  }
-
-  /// Its long name, without the dashes.
-  let name: String
-  /// Its letter, without the dash; nil when it has none.
-  let letter: Character?
-  /// Whether a value belongs to it.
-  let argument: Argument
-
-  /// A flag: `--name`, and `-letter` if one is given.
-  static func flag(_ name: String, _ letter: Character? = nil) -> Option {
-    Option(name: name, letter: letter, argument: .none)
-  }
-
-  /// An option with a value: `--name VALUE`, and `-letter VALUE` if one is given.
-  static func value(_ name: String, _ letter: Character? = nil) -> Option {
-    Option(name: name, letter: letter, argument: .required)
-  }
-}
-
-/// What stood on a command line.
-struct ParsedOptions: Sendable {
-  /// The options in their order, under their long names; the value is nil for a flag.
-  var options: [(name: String, value: String?)] = []
-  /// The words that are no options, in their order.
-  var operands: [String] = []
-
-  /// Whether the option is there.
-  func has(_ name: String) -> Bool { options.contains { $0.name == name } }
-
-  /// The option's value, the last one if it was given more than once; nil when it was not given.
-  func value(_ name: String) -> String? { options.last { $0.name == name }?.value }
-
-  /// Every value of an option that may be repeated.
-  func values(_ name: String) -> [String] { options.compactMap { $0.name == name ? $0.value : nil } }
-}
-
-/// Why a command ends without having done its work.
-enum CommandError: Error, Equatable {
-  /// The command line is wrong: exit code 2.
-  case usage(String)
-  /// What was asked for cannot be done: exit code 1.
-  case failed(String)
-}
-
-/// What a command's exit code means; the same for every command.
-enum ExitCode {
-  /// Done.
-  static let done: Int32 = 0
-  /// Failed, and stderr says why.
-  static let failed: Int32 = 1
-  /// Wrong usage, nothing was done.
-  static let usage: Int32 = 2
-}
-
 /// Command lines as GNU programs read them, by glibc's getopt_long: options and operands may mix, long names may be
 /// shortened as long as one option alone is meant, `--` ends the options.
 enum OptionParser {
@@ -151,16 +88,17 @@ extension OptionParser {
   /// Runs a command: parses its arguments, answers `--help`, says on stderr why it ended without success.
   ///
   /// - Parameters:
-  ///   - usage: what `--help` prints; its first line is the synopsis.
+  ///   - help: what `--help` prints; its options are those that the command takes.
+  ///   - hidden: options that help does not list.
   ///   - body: the command's work; returns its exit code.
   static func run(
-    _ command: String, _ arguments: [String], usage: String, _ options: [Option],
+    _ command: String, _ arguments: [String], _ help: CommandHelp, hidden: [Option] = [],
     _ body: (ParsedOptions) throws(CommandError) -> Int32
   ) -> Int32 {
     do throws(CommandError) {
-      let parsed = try parse(arguments, options + [.flag("help", "h")])
+      let parsed = try parse(arguments, help.options + hidden)
       if parsed.has("help") {
-        print(usage)
+        print(help.text)
         return ExitCode.done
       }
       return try body(parsed)

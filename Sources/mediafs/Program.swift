@@ -10,55 +10,48 @@ enum Program {
   struct Command: Sendable {
     /// Its names; the first is the one that is shown.
     let names: [String]
-    /// What it does, in a few words; nil for a command that users do not call.
-    let summary: String?
-    /// What its `--help` prints.
-    let usage: String
+    /// What `mediafs help` and its `--help` print.
+    let help: CommandHelp
     /// Runs it with the arguments behind its name; returns the exit code.
     let run: @Sendable ([String]) -> Int32
   }
 
   /// Every command, in the order of the help.
   static let commands: [Command] = [
-    Command(
-      names: ["mount"], summary: "show the files of a manifest in a folder", usage: MountCommand.usage,
-      run: MountCommand.run),
-    Command(
-      names: ["unmount", "umount"], summary: "take a mount away", usage: UnmountCommand.usage,
-      run: UnmountCommand.run),
-    Command(
-      names: ["status"], summary: "show what is stored, and what is being fetched", usage: StatusCommand.usage,
-      run: StatusCommand.run),
-    Command(names: ["fetch"], summary: "complete files now", usage: FetchCommand.usage, run: FetchCommand.run),
-    Command(
-      names: ["clear"], summary: "drop what is stored of files", usage: ClearCommand.usage, run: ClearCommand.run),
-    Command(
-      names: ["verify"], summary: "read back what is stored, and repair it", usage: VerifyCommand.usage,
-      run: VerifyCommand.run),
-    Command(
-      names: ["check"], summary: "look for mistakes in a manifest", usage: CheckCommand.usage, run: CheckCommand.run),
-    Command(names: ["serve"], summary: nil, usage: ServeCommand.usage, run: ServeCommand.run),
+    Command(names: ["mount"], help: MountCommand.help, run: MountCommand.run),
+    Command(names: ["unmount", "umount"], help: UnmountCommand.help, run: UnmountCommand.run),
+    Command(names: ["status"], help: StatusCommand.help, run: StatusCommand.run),
+    Command(names: ["fetch"], help: FetchCommand.help, run: FetchCommand.run),
+    Command(names: ["clear"], help: ClearCommand.help, run: ClearCommand.run),
+    Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),
+    Command(names: ["check"], help: CheckCommand.help, run: CheckCommand.run),
+    Command(names: ["serve"], help: ServeCommand.help, run: ServeCommand.run),
   ]
 
   static var usage: String {
-    let shown = commands.filter { $0.summary != nil }
-    let lines = shown.map { command in
-      let name = command.names.joined(separator: ", ")
-      return "  \(name)\(String(repeating: " ", count: max(1, 18 - name.count)))\(command.summary ?? "")"
+    let lines = commands.compactMap { command in
+      command.help.summary.map { "  \(TerminalText.padded(command.names.joined(separator: ", "), 18))\($0)" }
     }
     return """
       Usage: mediafs COMMAND [ARGUMENT...]
 
-      A list of media URLs as a folder of ordinary files: played while they download, kept once they are complete.
+      Mounts a list of media URLs as a folder of ordinary files. Programs can read a
+      file while it downloads; complete files are kept as local copies.
 
+      Commands:
       \(lines.joined(separator: "\n"))
-        help [COMMAND]    explain a command
+        help [COMMAND]    Explain a command
 
       Options:
-        -h, --help        print this help
-            --version     print the version
+        -h, --help        Print this help
+        -V, --version     Print the version
 
-      Exit codes: 0 done, 1 failed (stderr says why), 2 wrong usage.
+      Example:
+        mediafs mount ~/media --manifest urls.txt
+        mpv ~/media/talk.mp4
+        mediafs unmount ~/media
+
+      Exit status: 0 done, 1 failed (standard error says why), 2 wrong usage.
       """
   }
 
@@ -92,12 +85,12 @@ enum Program {
   }
 
   private static func help(_ topics: [String]) throws(CommandError) -> Int32 {
-    if topics.count > 1 { throw .usage("help explains one command at a time") }
+    if topics.count > 1 { throw .usage("help takes one command") }
     if topics.first == "help" {
       print(usage)
       return ExitCode.done
     }
-    print(try topics.first.map { name throws(CommandError) in try command(name).usage } ?? usage)
+    print(try topics.first.map { name throws(CommandError) in try command(name).help.text } ?? usage)
     return ExitCode.done
   }
 

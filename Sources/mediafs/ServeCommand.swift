@@ -5,18 +5,17 @@ import Server
 
 /// `mediafs serve`: the server process, which only the mount helper starts.
 enum ServeCommand {
-  static let usage = """
-    Usage: mediafs serve --helper-fd N
-
-    The server process of a mount. The mount helper starts it; use 'mediafs mount'.
-    """
+  static let help = CommandHelp(
+    synopsis: ["serve --helper-fd N"], summary: nil,
+    about: ["Runs the server process of a mount. The mount helper starts it; use 'mediafs mount'."],
+    status: "0 unmounted, 1 failed, 2 wrong usage.")
 
   static func run(_ arguments: [String]) -> Int32 {
     StopSignals.block()
-    return OptionParser.run("serve", arguments, usage: usage, [.value("helper-fd")]) { parsed throws(CommandError) in
+    return OptionParser.run("serve", arguments, help, hidden: [.value("helper-fd")]) { parsed throws(CommandError) in
       guard let descriptor = parsed.value("helper-fd").flatMap(Int32.init), descriptor > STDERR_FILENO,
         csystem_fcntl(descriptor, F_GETFD, 0) >= 0
-      else { throw .usage("the server is started by the mount helper; use 'mediafs mount'") }
+      else { throw .usage("only the mount helper starts the server; use 'mediafs mount'") }
       return MediafsServer.run(link: HelperLink(owning: descriptor))
     }
   }

@@ -5,39 +5,55 @@ import Storing
 
 /// `mediafs status`: what is stored of which file, what is being fetched, what went wrong.
 enum StatusCommand {
-  static let usage = """
-    Usage: mediafs status [MOUNTPOINT] [--json] [--all] [PATH...]
-
-    Tells how much of each file is stored, what is being fetched and what went
-    wrong: first the sums, then file by file. Asks the running server; when none
-    runs, the store's catalog. Without arguments: of every mount that is remembered.
-
-      MOUNTPOINT   the mount to ask about
-      PATH         a file, or a folder for all below it: relative to the mount, or a
-                   path of the file system below a mountpoint
-          --all    also list the files of which nothing is stored or known. Left out
-                   by default in a mount of more than 1000 files without PATHs.
-          --json   one JSON object a mount, on standard output, with all files:
-                   mountpoint, running, pid, totals, files[] of path, state, stored,
-                   size (null: not known), ranges ([start, end) pairs), rate (bytes/s),
-                   transfers, and (null: none) error, errorAge (seconds), waitsFor
-                   (reader, line, turn, space or origin), waitsUntil (seconds since
-                   1970) and advice
-      -h, --help   show this text
-
-    States: remote, partial, complete, failed, modified (you changed the copy; it is
-    kept). Exit status: 0 done, 1 failed, 2 wrong usage.
-    """
+  static let help = CommandHelp(
+    synopsis: ["status [MOUNTPOINT] [--all] [--json] [PATH...]"],
+    summary: "Show what is stored and what is being downloaded",
+    about: [
+      """
+      Shows, for each file, how much of it is stored, what is being downloaded, its last error, what it waits for, and \
+      what you can do about it; totals come first. The running server answers; if none runs, the store's catalog \
+      does. Without arguments, shows every mount of yours.
+      """
+    ],
+    operands: [
+      ("MOUNTPOINT", "The mount to ask about."),
+      ("PATH", "A file, or a folder with everything in it: a path in the mount, or an ordinary path below it."),
+    ],
+    groups: [
+      (
+        "Options",
+        [
+          .flag(
+            "all", "a",
+            help: """
+              List every file. Without this option, a mount of more than \(listedWhole) files lists only those of \
+              which something is stored or known.
+              """),
+          .flag("json", help: "Print one JSON object per mount, with all files; mediafs(1) describes its keys."),
+        ]
+      )
+    ],
+    sections: [
+      CommandHelp.Section(
+        title: "States",
+        items: [
+          ("remote", "Nothing is stored.", []), ("partial", "A part is stored.", []),
+          ("complete", "The whole file is stored, verified, and in the library.", []),
+          ("failed", "The download failed; the error says why.", []),
+          ("modified", "You changed the copy in the library. mediafs keeps it.", []),
+        ])
+    ],
+    status: "0 done, 1 failed, 2 wrong usage.")
 
   /// Mounts with no more files than this are listed whole: it is a screenful or ten, not a flood.
   private static let listedWhole: Int64 = 1000
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.run("status", arguments, usage: usage, [.flag("json"), .flag("all")]) { options throws(CommandError) in
+    OptionParser.run("status", arguments, help) { options throws(CommandError) in
       let terminal = Terminal()
       var result = ExitCode.done
       let choices = try choose(options.operands)
-      if choices.isEmpty, !options.has("json") { terminal.line("No mount is remembered.") }
+      if choices.isEmpty, !options.has("json") { terminal.line("No mount is known.") }
       for (index, choice) in choices.enumerated() {
         do throws(CommandError) {
           if options.has("json") {
@@ -95,7 +111,7 @@ enum StatusCommand {
     do throws(ControlFailure) { totals = try source.totals(query) } catch { throw error.commandError }
     query.all = all || totals.files <= listedWhole
 
-    let state = server.map { "mounted, served by process \($0.pid)" } ?? "not mounted: as the store knows it"
+    let state = server.map { "mounted, served by process \($0.pid)" } ?? "not mounted: read from its store"
     terminal.line("\(TerminalText.plain(choice.mount.mountpoint)): \(state)")
     terminal.line("  " + states(totals))
     terminal.line("  " + amounts(totals))

@@ -4,21 +4,29 @@ import Server
 
 /// `mediafs unmount`.
 enum UnmountCommand {
-  static let usage = """
-    Usage: mediafs unmount MOUNTPOINT [--lazy]
-
-    Takes the mount at MOUNTPOINT away, and returns when its server has saved what it must and ended.
-
-      -l, --lazy    also if it is busy: it vanishes at once, and its server ends with the last program that uses it
-      -h, --help    print this help
-
-    Exit codes: 0 unmounted, 1 failed (busy, or not a mount of mediafs), 2 wrong usage.
-    """
+  static let help = CommandHelp(
+    synopsis: ["unmount MOUNTPOINT [--lazy]"],
+    summary: "Unmount",
+    about: ["Unmounts MOUNTPOINT, and returns when the server has saved its data and exited."],
+    groups: [
+      (
+        "Options",
+        [
+          .flag(
+            "lazy", "l",
+            help: """
+              Unmount even if the mount is in use. It disappears at once; the server exits when the last program has \
+              closed its files.
+              """)
+        ]
+      )
+    ],
+    status: "0 unmounted, 1 failed (in use, or not a mediafs mount), 2 wrong usage.")
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.run("unmount", arguments, usage: usage, [.flag("lazy", "l")]) { parsed throws(CommandError) in
-      guard let path = parsed.operands.first else { throw .usage("the folder to unmount is missing") }
-      if parsed.operands.count > 1 { throw .usage("one folder, please: \(parsed.operands[1]) is too much") }
+    OptionParser.run("unmount", arguments, help) { parsed throws(CommandError) in
+      guard let path = parsed.operands.first else { throw .usage("MOUNTPOINT is missing: name the mount") }
+      if parsed.operands.count > 1 { throw .usage("unmount takes one folder: \(parsed.operands[1]) is one too many") }
       let (entry, owner) = try find(path)
       let mountpoint = entry.mountpoint
       let lazy = parsed.has("lazy")
@@ -51,7 +59,7 @@ enum UnmountCommand {
       throw .failed("\(path) is not mounted")
     }
     guard entry.isMediafs else {
-      throw .failed("\(path) is not a mount of mediafs but \(entry.type) of \(entry.source): use umount")
+      throw .failed("\(path) is not a mount of mediafs but \(entry.type) of \(entry.source): use umount(8)")
     }
     let owner = entry.options.split(separator: ",").first { $0.hasPrefix("user_id=") }
     return (entry, owner.flatMap { uid_t($0.dropFirst("user_id=".count)) })

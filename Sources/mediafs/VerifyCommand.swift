@@ -2,28 +2,35 @@ import Storing
 
 /// `mediafs verify`: reads a store back.
 enum VerifyCommand {
-  static let usage = """
-    Usage: mediafs verify [MOUNTPOINT] [--repair]
-
-    Reads everything that is stored for a mount back, which must not be mounted at the
-    moment, and says what is not as it should be: bytes that a partial file lacks,
-    copies in the library that were changed or removed, or whose checksum is not the
-    manifest's, files that belong to nothing, damage of the catalog.
-
-      MOUNTPOINT   the mount; may be left out when only one is remembered
-          --repair make the catalog forget what is wrong, so that it is fetched again;
-                   remove partial files that belong to nothing; give damaged copies
-                   another name. No file of the library is ever deleted. Look without it
-                   first: where the library's disk is not mounted, all copies count as
-                   gone and are forgotten.
-      -h, --help   show this text
-
-    Exit status: 0 all is well, 1 something was found (also when it was repaired) or
-    nothing could be verified, 2 wrong usage.
-    """
+  static let help = CommandHelp(
+    synopsis: ["verify [MOUNTPOINT] [--repair]"],
+    summary: "Check stored data for damage, and repair it",
+    about: [
+      """
+      Reads all stored data of a mount and reports damage: partial files that lack data, copies in the library that \
+      were changed or removed or do not match the checksum in the list, files that belong to nothing, a damaged \
+      catalog. The mount must not be mounted while verify runs.
+      """
+    ],
+    operands: [("MOUNTPOINT", "The mount; needed only if there are several.")],
+    groups: [
+      (
+        "Options",
+        [
+          .flag(
+            "repair",
+            help: """
+              Mark damaged data as not stored, so that it is downloaded again; delete partial files that belong to \
+              nothing; rename damaged copies. No file of the library is ever deleted. Run verify without --repair \
+              first: if the library's disk is not mounted, every copy counts as removed.
+              """)
+        ]
+      )
+    ],
+    status: "0 no damage, 1 damage was found (even if it was repaired) or verify failed, 2 wrong usage.")
 
   static func run(_ arguments: [String]) -> Int32 {
-    OptionParser.run("verify", arguments, usage: usage, [.flag("repair")]) { options throws(CommandError) in
+    OptionParser.run("verify", arguments, help) { options throws(CommandError) in
       let mount = try choose(options.operands)
       let report: StoreVerificationReport
       do throws(StoreError) {
@@ -51,11 +58,11 @@ enum VerifyCommand {
 
   private static func choose(_ operands: [String]) throws(CommandError) -> MountRecord {
     let selection = try MountSelection.remembered()
-    guard operands.count <= 1 else { throw .usage("one mount, please: \(operands[1]) is too much") }
+    guard operands.count <= 1 else { throw .usage("verify takes one mount: \(operands[1]) is one too many") }
     if let mountpoint = operands.first { return try selection.mount(mountpoint) }
     let all = selection.everything
-    guard all.count <= 1 else { throw .usage("\(all.count) mounts are remembered: which MOUNTPOINT?") }
-    guard let only = all.first else { throw .failed("no mount is remembered") }
+    guard all.count <= 1 else { throw .usage("\(all.count) mounts are known: name the MOUNTPOINT") }
+    guard let only = all.first else { throw .failed("no mount is known") }
     return only.mount
   }
 }

@@ -186,7 +186,7 @@ import Testing
       for arguments in [["help", command.names[0]], [command.names[0], "--help"]] {
         if arguments[1] == "--help", !["mount", "unmount", "serve"].contains(arguments[0]) { continue }
         let help = try place.wait(place.start([place.mediafs] + arguments))
-        #expect(help.status == 0 && help.text == command.usage + "\n", "\(arguments)")
+        #expect(help.status == 0 && help.text == command.help.text + "\n", "\(arguments)")
       }
     }
     for wrong in [

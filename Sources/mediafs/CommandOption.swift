@@ -1,0 +1,93 @@
+import Server
+
+/// One option that a command knows.
+struct Option: Sendable {
+  /// Whether a value belongs to it.
+  enum Argument: Sendable {
+    /// A flag.
+    case none
+    /// A value must follow: `--name=VALUE`, `--name VALUE`, `-nVALUE` or `-n VALUE`.
+    case required
+  }
+
+  /// Its long name, without the dashes.
+  let name: String
+  /// Its letter, without the dash; nil when it has none.
+  let letter: Character?
+  /// What stands for its value in help; nil for a flag.
+  let placeholder: String?
+  /// What help says of it; nil for an option that users do not give.
+  let help: String?
+  /// What its values mean, a line each.
+  var choices: [String] = []
+
+  /// Whether a value belongs to it.
+  var argument: Argument { placeholder == nil ? .none : .required }
+
+  /// A flag: `--name`, and `-letter` if one is given.
+  static func flag(_ name: String, _ letter: Character? = nil, help: String? = nil) -> Option {
+    Option(name: name, letter: letter, placeholder: nil, help: help)
+  }
+
+  /// An option with a value: `--name VALUE`, and `-letter VALUE` if one is given.
+  static func value(
+    _ name: String, _ letter: Character? = nil, of placeholder: String = "VALUE", help: String? = nil
+  ) -> Option {
+    Option(name: name, letter: letter, placeholder: placeholder, help: help)
+  }
+
+  /// What every command has.
+  static let help = Option.flag("help", "h", help: "Print this help.")
+}
+
+/// What stood on a command line.
+struct ParsedOptions: Sendable {
+  /// The options in their order, under their long names; the value is nil for a flag.
+  var options: [(name: String, value: String?)] = []
+  /// The words that are no options, in their order.
+  var operands: [String] = []
+
+  /// Whether the option is there.
+  func has(_ name: String) -> Bool { options.contains { $0.name == name } }
+
+  /// The option's value, the last one if it was given more than once; nil when it was not given.
+  func value(_ name: String) -> String? { options.last { $0.name == name }?.value }
+
+  /// Every value of an option that may be repeated.
+  func values(_ name: String) -> [String] { options.compactMap { $0.name == name ? $0.value : nil } }
+}
+
+/// Why a command ends without having done its work.
+enum CommandError: Error, Equatable {
+  /// The command line is wrong: exit code 2.
+  case usage(String)
+  /// What was asked for cannot be done: exit code 1.
+  case failed(String)
+
+  /// What is wrong with an option of `mount`.
+  init(_ error: MountOptionError) {
+    switch error {
+    case .usage(let message): self = .usage(message)
+    case .failed(let message): self = .failed(message)
+    }
+  }
+}
+
+/// What a command's exit code means; the same for every command.
+enum ExitCode {
+  /// Done.
+  static let done: Int32 = 0
+  /// Failed, and stderr says why.
+  static let failed: Int32 = 1
+  /// Wrong usage, nothing was done.
+  static let usage: Int32 = 2
+}
+
+extension Option {
+  /// An option of `mount`, as getopt and help need it.
+  init(_ option: MountOption) {
+    self.init(
+      name: option.name, letter: option.letter, placeholder: option.argument, help: option.helpText,
+      choices: option.choices.map { "\($0.word): \($0.meaning)" })
+  }
+}
