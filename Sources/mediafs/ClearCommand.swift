@@ -1,7 +1,7 @@
 import Control
 import Storing
 
-/// `mediafs clear`: drops what is stored.
+/// `mediafs clear`: deletes stored data.
 enum ClearCommand {
   static let help = CommandHelp(
     synopsis: ["clear PATH...", "clear --all [MOUNTPOINT]"],
@@ -51,7 +51,7 @@ enum ClearCommand {
     guard options.has("all") else {
       guard !options.operands.isEmpty else { throw .usage("PATH is missing: name files, or give --all") }
       let choices = try selection.choose(options.operands)
-      // A mountpoint among the paths is more likely a slip than a wish, and nothing brings back what is dropped.
+      // A mountpoint among the paths is more likely a mistake, and a deletion cannot be undone.
       if let whole = choices.first(where: { $0.paths.contains("") }) {
         throw .usage(
           "\(whole.mount.mountpoint) is the whole mount: give --all to delete everything that is stored of it")

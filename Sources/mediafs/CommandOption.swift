@@ -61,7 +61,7 @@ struct ParsedOptions: Sendable {
 enum CommandError: Error, Equatable {
   /// The command line is wrong: exit code 2.
   case usage(String)
-  /// What was asked for cannot be done: exit code 1.
+  /// The command cannot do it: exit code 1.
   case failed(String)
 
   /// What is wrong with an option of `mount`.
@@ -73,7 +73,7 @@ enum CommandError: Error, Equatable {
   }
 }
 
-/// What a command's exit code means; the same for every command.
+/// The exit codes, the same for every command.
 enum ExitCode {
   /// Done.
   static let done: Int32 = 0

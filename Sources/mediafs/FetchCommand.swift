@@ -1,7 +1,7 @@
 import Control
 import Storing
 
-/// `mediafs fetch`: completes files now.
+/// `mediafs fetch`: downloads whole files now.
 enum FetchCommand {
   static let help = CommandHelp(
     synopsis: ["fetch [--wait] PATH..."],
@@ -54,7 +54,7 @@ enum FetchCommand {
       do throws(ControlFailure) {
         var connections: [(client: ControlClient, choice: MountSelection.Choice)] = []
         for choice in choices { connections.append((try connect(choice.mount), choice)) }
-        // Those of every mount begin before the first is waited for.
+        // The downloads of every mount start before the command waits for the first.
         if !options.has("wait") || connections.count > 1 {
           for (client, choice) in connections {
             let report = try client.fetch(choice.paths, wait: false)
@@ -107,11 +107,11 @@ enum FetchCommand {
   private static func accepted(_ report: FetchReport, _ mount: MountRecord) -> String {
     let open = report.files - report.complete
     if open == 0 { return "\(mount.mountpoint): \(files(report.files)), all complete already" }
-    return "\(mount.mountpoint): \(files(open)) will be completed"
-      + (report.complete > 0 ? ", \(report.complete) are already" : "")
+    return "\(mount.mountpoint): \(files(open)) will be downloaded"
+      + (report.complete > 0 ? ", \(report.complete) complete already" : "")
   }
 
-  /// What became of a fetch that is not complete.
+  /// How far a fetch came that is not complete.
   private static func shortfall(_ report: FetchReport, _ mount: MountRecord) -> String {
     let left = report.files - report.complete - report.failed
     var text = "\(mount.mountpoint): \(report.complete) of \(files(report.files)) complete"

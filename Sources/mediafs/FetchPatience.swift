@@ -1,7 +1,7 @@
 import Base
 import Control
 
-/// How long `fetch --wait` waits for files that are held up: the server tries for ever, a script must come to an end.
+/// How long `fetch --wait` waits for files that cannot go on. The server retries for ever, but a script has to end.
 final class FetchPatience {
   /// Seconds, unless the user says otherwise.
   static let usual = 60.0

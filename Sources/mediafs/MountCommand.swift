@@ -3,7 +3,8 @@ import CSystem
 import Glibc
 import Server
 
-/// `mediafs mount`: parses, checks, and becomes the mount helper, which does the rest (mount-helper/PROTOCOL.md).
+/// `mediafs mount`: parses and checks its arguments, then replaces itself by the mount helper, which mounts and starts
+/// the server (mount-helper/PROTOCOL.md).
 enum MountCommand {
   static let help = CommandHelp(
     synopsis: ["mount MOUNTPOINT --manifest FILE [OPTION...]"],
@@ -43,7 +44,7 @@ enum MountCommand {
     }
   }
 
-  /// What was asked for, checked as far as it can be without the server.
+  /// The options and the mountpoint, checked as far as the command can without the server.
   static func options(_ parsed: ParsedOptions) throws(CommandError) -> (MountOptions, Mountpoint) {
     var mount = MountOptions()
     mount.sloppy = parsed.has("sloppy")
@@ -86,10 +87,10 @@ enum MountCommand {
     }
   }
 
-  /// Becomes the mount helper; returns only by throwing.
+  /// Replaces this program by the mount helper; returns only by throwing.
   private static func exec(_ mount: MountOptions, _ mountpoint: Mountpoint) throws(CommandError) -> Int32 {
     guard let (program, folder) = Files.programFolder() else {
-      throw .failed("cannot find out where this program is (is /proc mounted?)")
+      throw .failed("cannot find the path of this program (is /proc mounted?)")
     }
     let helper = try findHelper(folder)
     let input = mount.request.readsStandardInput ? try spoolStandardInput() : nil
@@ -112,7 +113,7 @@ enum MountCommand {
     throw .failed("cannot run the mount helper \(helper): \(error)")
   }
 
-  /// The options in a file without a name: arguments would show them to everyone.
+  /// A file without a name that holds the options: every user can read the arguments of a process.
   private static func memoryFile(of request: MountRequest) throws(CommandError) -> FileDescriptor {
     let bytes = request.encoded()
     let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
@@ -127,23 +128,23 @@ enum MountCommand {
     }
   }
 
-  /// Beside this program, where a build puts it; else where `make install` does.
+  /// The helper is beside this program after a build, else where `make install` puts it.
   private static func findHelper(_ folder: String) throws(CommandError) -> String {
     if let named = getenv("MEDIAFS_HELPER") { return String(cString: named) }
     let places = ["mount-helper", "../libexec/mediafs/mount-helper", "../sbin/mount.mediafs"].map { folder + "/" + $0 }
     guard let found = places.first(where: { access($0, X_OK) == 0 }) else {
-      throw .failed("the mount helper is missing; looked for \(places.joined(separator: ", "))")
+      throw .failed("cannot find the mount helper; looked for \(places.joined(separator: ", "))")
     }
     return found
   }
 
-  /// Standard input in a file without a name, which the server reads with pread(2). Returns its descriptor, to be
-  /// inherited.
+  /// Copies standard input into a file without a name, which the server reads with pread(2). Returns its descriptor,
+  /// which the helper inherits.
   private static func spoolStandardInput() throws(CommandError) -> Int32 {
     let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     var template = Array("\(folder)/mediafs.XXXXXX".utf8CString)
     let descriptor = mkstemp(&template)
-    if descriptor < 0 { throw .failed("cannot keep the manifest from standard input in \(folder): \(Errno.current)") }
+    if descriptor < 0 { throw .failed("cannot store the list from standard input in \(folder): \(Errno.current)") }
     unlink(template)
     var piece = [UInt8](repeating: 0, count: 1 << 16)
     do throws(Errno) {
@@ -156,7 +157,7 @@ enum MountCommand {
         }
       }
     } catch {
-      throw .failed("cannot read the manifest from standard input: \(error)")
+      throw .failed("cannot read the list from standard input: \(error)")
     }
   }
 }

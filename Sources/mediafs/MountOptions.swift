@@ -1,34 +1,34 @@
 import Server
 
-/// What `mediafs mount` was asked for: the server's options, and what concerns the mount helper alone.
+/// The options of one `mediafs mount`: those of the server, and those of the mount helper alone.
 struct MountOptions {
   /// The server's options.
   var request = MountRequest(mountpoint: "", manifest: "")
-  /// Who the server is to be; nil for the caller.
+  /// The user whom the server runs as; nil for the caller.
   var user: String?
   /// The source that the mount table shows; nil for the manifest.
   var sourceName: String?
-  /// The values of `header`, in order: read when it is known who the server is to be.
+  /// The values of `header`, in order. Their files are read once it is known as whom the server runs.
   var headers: [String] = []
   /// Options for the kernel and libfuse, as given.
   var kernelOptions: [String] = []
   /// Whether unknown `-o` options are ignored (mount -s).
   var sloppy = false
 
-  /// What mount(8) passes on or fstab says, and what changes nothing here (the mount is read-only at all times).
+  /// Options that mount(8) passes on or fstab has, and that change nothing here (the mount is always read-only).
   private static let ignored: Set<String> = [
     "ro", "defaults", "auto", "noauto", "nofail", "_netdev", "nouser", "users", "nousers", "owner", "noowner",
     "group", "nogroup", "auto_unmount", "default_permissions", "subtype", "sync", "async", "dirsync", "mand", "nomand",
     "silent", "loud", "iversion", "noiversion", "lazytime", "nolazytime", "comment", "helper", "uhelper",
   ]
 
-  /// Handed to libfuse as they are.
+  /// Options that libfuse gets unchanged.
   private static let kernel: Set<String> = [
     "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "diratime", "nodiratime", "relatime",
     "norelatime", "strictatime", "nostrictatime",
   ]
 
-  /// SELinux labels: handed on with their value.
+  /// SELinux labels, which libfuse gets with their value.
   private static let labels: Set<String> = ["context", "fscontext", "defcontext", "rootcontext"]
 
   /// One option of the command line, or of `-o` (`isMountOption`).

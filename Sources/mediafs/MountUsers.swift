@@ -8,7 +8,7 @@ struct MountUser: CustomStringConvertible, Equatable {
   var description: String { "\(name) (\(process))" }
 }
 
-/// Looks through /proc for processes; what may not be read is passed over.
+/// Searches /proc for processes, and ignores those that this user may not read.
 enum MountUsers {
   /// Who has its working folder, its root, its program or an open file in the mount at `mountpoint`.
   static func find(_ mountpoint: String) -> [MountUser] {

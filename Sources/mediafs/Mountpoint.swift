@@ -3,18 +3,18 @@ import CSystem
 import Glibc
 import Server
 
-/// The folder to mount at: found, checked, and made if it is missing.
+/// The folder to mount at: resolved, checked, and created if it does not exist.
 struct Mountpoint {
   /// Absolute, without symbolic links.
   let path: String
   /// How many folders at the path's end are missing.
   let missing: Int
 
-  /// Looks at `path` and changes nothing. It must be an empty folder, or missing.
+  /// Checks `path`, which must be an empty folder or not exist. Nothing is created yet.
   init(_ path: String) throws(CommandError) {
     let absolute = try Files.absolute(path)
     self.path = try Self.resolve(absolute)
-    // The table first: it tells of a dead mount without touching it.
+    // The mount table comes first: it shows a dead mount without a call that the dead mount would have to answer.
     let entry: MountTableEntry?
     do throws(Errno) { entry = try MountTable.entry(at: self.path) } catch {
       throw .failed("cannot read the table of mounts: \(error)")
@@ -59,7 +59,7 @@ struct Mountpoint {
 
   private static func checkIsEmptyFolder(_ path: String, _ status: stat) throws(CommandError) {
     guard status.st_mode & S_IFMT == S_IFDIR else { throw .failed("\(path) is not a folder") }
-    guard let folder = opendir(path) else { throw .failed("cannot look into \(path): \(Errno.current)") }
+    guard let folder = opendir(path) else { throw .failed("cannot list the folder \(path): \(Errno.current)") }
     defer { closedir(folder) }
     while let entry = readdir(folder) {
       let name = withUnsafePointer(to: &entry.pointee.d_name) {
@@ -82,7 +82,7 @@ struct Mountpoint {
     return count
   }
 
-  /// Makes the missing folders, the outermost first. When one cannot be made, those that were go again.
+  /// Creates the missing folders, the outermost first. If one cannot be created, those before it are removed.
   ///
   /// No symbolic link is followed: root may mount into a folder of another user, who could put one there meanwhile.
   func make() throws(CommandError) {
@@ -101,11 +101,11 @@ struct Mountpoint {
       }
     } catch {
       remove(parts, made)
-      throw .failed("cannot make the folder \(path): \(reached): \(error)")
+      throw .failed("cannot create the folder \(path): \(reached): \(error)")
     }
   }
 
-  /// Takes away what ``make()`` made.
+  /// Removes the folders that ``make()`` created.
   func removeMade() { remove(Self.parts(path), missing) }
 
   /// Removes the last `count` of the parts that were made, which are the innermost of those that are there.
@@ -119,7 +119,7 @@ struct Mountpoint {
         }
         _ = try retrying { unlinkat(folder.rawValue, parts[last], AT_REMOVEDIR) }
       } catch {
-        return  // someone uses it by now: theirs to keep
+        return  // another program uses the folder by now, so it stays
       }
     }
   }

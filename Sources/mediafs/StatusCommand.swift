@@ -3,7 +3,7 @@ import Server
 import FoundationEssentials
 import Storing
 
-/// `mediafs status`: what is stored of which file, what is being fetched, what went wrong.
+/// `mediafs status`: what is stored of each file, what is being downloaded, and errors.
 enum StatusCommand {
   static let help = CommandHelp(
     synopsis: ["status [MOUNTPOINT] [--all] [--json] [PATH...]"],
@@ -45,7 +45,7 @@ enum StatusCommand {
     ],
     status: "0 done, 1 failed, 2 wrong usage.")
 
-  /// Mounts with no more files than this are listed whole: it is a screenful or ten, not a flood.
+  /// A mount with at most this many files is listed in full.
   private static let listedWhole: Int64 = 1000
 
   static func run(_ arguments: [String]) -> Int32 {
@@ -63,7 +63,7 @@ enum StatusCommand {
             try text(choice, all: options.has("all"), terminal)
           }
         } catch {
-          // One mount whose store is gone must not hide the others.
+          // A mount whose store is missing does not hide the others.
           guard case .failed(let message) = error, choices.count > 1 else { throw error }
           terminal.flush()
           OptionParser.complain("\(choice.mount.mountpoint): \(message)")
@@ -174,7 +174,7 @@ enum StatusCommand {
     if let error = file.error {
       terminal.line("          error: \(TerminalText.plain(TerminalText.error(error, age: file.errorAge)))")
     }
-    // That a file of which nothing is known waits for a reader goes without saying.
+    // Every remote file waits for a reader, so the list does not repeat it.
     if let reason = file.waitsFor, reason != .reader || file.state != .remote || file.error != nil {
       terminal.line("          waits for: \(TerminalText.wait(reason, until: file.waitsUntil))")
     }
@@ -183,7 +183,7 @@ enum StatusCommand {
 
   // MARK: - JSON
 
-  /// What stands before the files, written by JSONEncoder as one object.
+  /// The keys before `files`, which JSONEncoder writes as one object.
   private struct Head: Encodable {
     var mountpoint: String
     var running: Bool
@@ -201,7 +201,7 @@ enum StatusCommand {
     enum CodingKeys: String, CodingKey { case mountpoint, running, pid, totals }
   }
 
-  /// The object is put together from pieces: the files may be a million, and are never in memory together.
+  /// The command writes the object piece by piece: a million files never are in memory together.
   private static func json(_ choice: MountSelection.Choice, _ terminal: Terminal) throws(CommandError) {
     let (source, server) = try source(choice.mount)
     let query = StatusQuery(paths: paths(choice), all: true)
@@ -220,7 +220,7 @@ enum StatusCommand {
         line += ",\n".utf8
       }
     } catch {
-      // Whoever reads gets valid JSON that says it is not whole, and the exit status says so too.
+      // The program that reads this gets valid JSON that says it is incomplete; the exit status says so too.
       terminal.raw("\n],\"incomplete\":true}\n")
       terminal.flush()
       throw error

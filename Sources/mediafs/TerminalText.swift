@@ -46,9 +46,9 @@ enum TerminalText {
   /// What a file waits for.
   static func wait(_ reason: FileWait, until: Int64?) -> String {
     switch reason {
-    case .reader: return "a reader (nothing asks for the rest of it now)"
-    case .line: return "the line (other readers go first, or the rate limit is used up)"
-    case .turn: return "its turn (other files come first)"
+    case .reader: return "a reader (no program asks for the rest of it now)"
+    case .line: return "bandwidth (other readers go first, or the rate limit is reached)"
+    case .turn: return "its turn (other files are downloaded first)"
     case .space: return "disk space"
     case .origin: return "the origin" + (until.map { ", until \(timeOfDay($0))" } ?? "")
     }
@@ -82,8 +82,8 @@ enum TerminalText {
     "\(number) \(number == 1 ? one : many ?? one + "s")"
   }
 
-  /// A name with nothing in it that a terminal would obey: control characters, and those that turn the direction of
-  /// writing, are shown as `\u{…}`.
+  /// A name that is safe to print on a terminal: control characters, and those that change the direction of writing,
+  /// are shown as `\u{…}`.
   static func plain(_ text: String) -> String {
     if isPrintableASCII(text) || !text.unicodeScalars.contains(where: isControl) { return text }
     var result = ""
@@ -105,7 +105,7 @@ enum TerminalText {
     }
   }
 
-  /// What most text is, and is found out fastest.
+  /// Most text is printable ASCII, and this check is the fastest.
   private static func isPrintableASCII(_ text: String) -> Bool { text.utf8.allSatisfy { 0x20..<0x7F ~= $0 } }
 
   /// How many columns a terminal gives to `text`.

@@ -30,8 +30,8 @@ enum UnmountCommand {
       let (entry, owner) = try find(path)
       let mountpoint = entry.mountpoint
       let lazy = parsed.has("lazy")
-      // Detached while in use, it is served until the last user is gone: not ours to wait for. Asked before: what is
-      // detached has no path any more.
+      // A mount that is detached while in use is served until its last user closes it; the command does not wait for
+      // that. It looks for users first, because a detached mount has no path.
       let isUsed = lazy && !MountUsers.find(mountpoint).isEmpty
       try unmount(entry, lazily: lazy)
       if !isUsed { try waitForServerEnd(mountpoint, owner) }
@@ -39,8 +39,7 @@ enum UnmountCommand {
     }
   }
 
-  /// The mount as the mount table has it, and who owns the mount. Found in the table before it is touched: it may
-  /// be dead.
+  /// The entry of the mount table, and the mount's owner. Nothing of the mount itself is called: it may be dead.
   private static func find(_ path: String) throws(CommandError) -> (entry: MountTableEntry, owner: uid_t?) {
     let absolute = try Files.absolute(path)
     let (folder, name) = Files.split(absolute)
@@ -78,12 +77,13 @@ enum UnmountCommand {
     return .failed("\(mountpoint) is busy.\(named) Close what uses it, or: mediafs unmount --lazy '\(mountpoint)'")
   }
 
-  /// Waits until the mount helper of `mountpoint` is gone: it ends after its server, which has then saved everything.
+  /// Waits until the mount helper of `mountpoint` has exited. It exits after its server, which has then saved its data.
   private static func waitForServerEnd(_ mountpoint: String, _ owner: uid_t?) throws(CommandError) {
     let start = Instant.now
     while let helper = MountUsers.helper(of: mountpoint, owner: owner) {
       if Instant.now.seconds(since: start) > 120 {
-        throw .failed("\(mountpoint) is unmounted, but its server (of process \(helper)) has not ended for 2 minutes")
+        throw .failed(
+          "\(mountpoint) is unmounted, but its server (of process \(helper)) has not exited after 2 minutes")
       }
       usleep(20_000)
     }

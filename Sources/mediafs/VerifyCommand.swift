@@ -1,6 +1,6 @@
 import Storing
 
-/// `mediafs verify`: reads a store back.
+/// `mediafs verify`: checks all stored data of a mount.
 enum VerifyCommand {
   static let help = CommandHelp(
     synopsis: ["verify [MOUNTPOINT] [--repair]"],
