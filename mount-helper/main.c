@@ -4,29 +4,16 @@
 #include <getopt.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "complain.h"
 #include "mount_mediafs.h"
 #include "server.h"
 #include "settings.h"
 #include "supervise.h"
-
-void complain(const char *format, ...) {
-  char line[1024] = "mediafs: ";
-  const size_t prefix = strlen(line);
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(line + prefix, sizeof line - prefix - 1, format, arguments);
-  va_end(arguments);
-  strcat(line, "\n");
-  ssize_t written = write(STDERR_FILENO, line, strlen(line));
-  (void)written;  // who does not read stderr cannot be told
-}
 
 // A program that is started with 0, 1 or 2 closed would have them taken by the next file it opens.
 static void keep_standard_descriptors(void) {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "settings.h"
+#include "complain.h"
 
 // Where mediafs is: beside the helper, where an installation puts it, else in the usual places. mount(8) may be called
 // with an empty environment, so PATH does not count.

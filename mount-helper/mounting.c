@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "complain.h"
 #include "mount_table.h"
 #include "places.h"
 

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "complain.h"
 #include "link.h"
 
 enum { SERVER_LINK = 3 };  // the server's end, in the server

@@ -17,6 +17,3 @@ struct settings {
   uid_t uid;  // the mount's owner: the user's, else the helper's own
   gid_t gid;
 };
-
-// Writes `mediafs: ` and the message to stderr, as one line.
-__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "complain.h"
 #include "link.h"
 #include "mounting.h"
 #include "places.h"

@@ -1,0 +1,5 @@
+// What the helper says to who started it, and in the background to the server's log.
+#pragma once
+
+// Writes `mediafs: ` and the message to stderr, as one line.
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
