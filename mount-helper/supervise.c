@@ -35,9 +35,6 @@ struct helper {
   int stops;       // signals that asked us to end
   int64_t kill_at; // when the server is killed, in milliseconds of CLOCK_MONOTONIC; 0 for never
   struct mount mount;
-  // The INIT request, which the kernel sends once: a later server would need it again (PROTOCOL.md, "The seam").
-  unsigned char init[PAYLOAD_LIMIT];
-  size_t init_length;
 };
 
 static int64_t milliseconds(void) {
@@ -124,9 +121,7 @@ static void take_message(struct helper *helper, struct message *message) {
       return;
     case MESSAGE_READY:
       if (helper->mount.device_fd < 0 || helper->ready) break;
-      memcpy(helper->init, message->payload, message->length);
-      helper->init_length = message->length;
-      helper->ready = true;
+      helper->ready = true;  // the INIT request that came with it is not kept: no server is restarted yet
       detach(helper);
       return;
     case MESSAGE_LOG:

@@ -7,14 +7,12 @@ import Glibc
 /// The order is ``receiveStart()``, ``prepared()``, ``receiveMount()``, ``ready(initRequest:)``, ``watch(onGone:)``: on
 /// one thread. ``close()``, ``sendLog(_:)`` and ``unmountLazily()`` may be called on any.
 public final class HelperLink: Sendable {
-  /// What to mount.
+  /// What the helper asks for.
   public struct Start: ~Copyable, Sendable {
     /// The options.
     public let request: MountRequest
     /// What came on standard input, if that is the manifest: an unnamed file, to be read with pread(2).
     public let input: FileDescriptor?
-    /// How many servers of this mount died before this one; 0 for a new mount.
-    public let earlierServers: UInt32
   }
 
   /// A mount that waits to be served.
@@ -23,8 +21,6 @@ public final class HelperLink: Sendable {
     public let device: FileDescriptor
     /// The mount's device number (minor; the major is 0): its name in /sys/class/bdi and /sys/fs/fuse/connections.
     public let deviceNumber: UInt32
-    /// The INIT request that an earlier server read; empty for a new mount, where the kernel sends it.
-    public let savedInit: [UInt8]
 
     /// The device, for who serves it.
     consuming func takeDevice() -> FileDescriptor { device }
@@ -45,7 +41,7 @@ public final class HelperLink: Sendable {
     _ = csystem_fcntl(descriptor, F_SETFD, FD_CLOEXEC)
   }
 
-  /// Waits for the options and the word to start.
+  /// Waits for the options, the manifest from standard input if there is one, and START.
   public func receiveStart() throws(ServerError) -> Start {
     let options = try receive(.options)
     let version = options.value
@@ -54,9 +50,9 @@ public final class HelperLink: Sendable {
     }
     let request = try MountRequest(decoding: try Self.contents(of: file))
     let input = request.readsStandardInput ? try receive(.input).takeDescriptor() : nil
-    let start = try receive(.start)
+    _ = try receive(.start)
     state.withLock { $0.mountpoint = request.mountpoint }
-    return Start(request: request, input: input, earlierServers: start.value)
+    return Start(request: request, input: input)
   }
 
   /// Says that everything is ready to be mounted.
@@ -65,14 +61,15 @@ public final class HelperLink: Sendable {
   /// Waits for the mount.
   public func receiveMount() throws(ServerError) -> Mounted {
     let message = try receive(.mounted)
-    let (number, savedInit) = (message.value, message.payload)
+    let number = message.value
     guard let device = message.takeDescriptor() else { throw .protocolBroken("the mount came without its device") }
     state.withLock { $0.deviceNumber = number }
-    return Mounted(device: device, deviceNumber: number, savedInit: savedInit)
+    return Mounted(device: device, deviceNumber: number)
   }
 
-  /// Says that the mount answers: `mediafs mount` returns now. `initRequest` is what the kernel sent, as it was read.
-  /// In the background the standard descriptors must be off the terminal before (``LogFile/takeOver()``).
+  /// Tells the helper that the mount answers: `mediafs mount` returns now. `initRequest` is the kernel's INIT request,
+  /// as it was read. In the background the server takes its standard descriptors off the terminal first
+  /// (``LogFile/takeOver()``).
   public func ready(initRequest: [UInt8]) throws(ServerError) {
     guard initRequest.count <= HelperMessage.payloadLimit else {
       throw .protocolBroken("the kernel's INIT request is longer than the protocol allows")
@@ -136,7 +133,6 @@ extension HelperLink {
   private struct Received: ~Copyable {
     let type: UInt32
     let value: UInt32
-    let payload: [UInt8]
     let descriptor: FileDescriptor?
 
     consuming func takeDescriptor() -> FileDescriptor? { descriptor }
@@ -166,8 +162,7 @@ extension HelperLink {
     let (type, value) = packet.withUnsafeBytes {
       ($0.loadUnaligned(as: UInt32.self), $0.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
     }
-    return Received(
-      type: type, value: value, payload: Array(packet[HelperMessage.headerLength..<count]), descriptor: file)
+    return Received(type: type, value: value, descriptor: file)
   }
 
   private func send(
