@@ -103,8 +103,15 @@ import Testing
       (Int64(0), "Thu, 01 Jan 1970 00:00:00 GMT"), (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
       (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"), (1_709_251_199, "Thu, 29 Feb 2024 23:59:59 GMT"),
       (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"), (-1, "Wed, 31 Dec 1969 23:59:59 GMT"),
+      (253_402_300_799, "Fri, 31 Dec 9999 23:59:59 GMT"),
     ])
   func dates(seconds: Int64, text: String) { #expect(HTTPDate.format(seconds) == text) }
+
+  @Test("A year that has not four digits is no date of HTTP, and no If-Range", arguments: [253_402_300_800, Int64.max])
+  func noDate(seconds: Int64) {
+    #expect(HTTPDate.format(seconds) == nil)
+    #expect(GenerationCheck.ifRange(for: Validators(lastModified: seconds)) == nil)
+  }
 
   @Test("The ring forgets what is older than it is long")
   func ring() {

@@ -67,6 +67,6 @@ enum GenerationCheck {
   /// at hand, the length is compared as well by ``compare(_:with:)``.
   static func ifRange(for validators: Validators) -> String? {
     if let tag = validators.strongETag { return tag }
-    return validators.lastModified.map(HTTPDate.format)
+    return validators.lastModified.flatMap(HTTPDate.format)
   }
 }
