@@ -27,6 +27,6 @@ func deviceWrite(
   _ descriptor: Int32, _ parts: UnsafeMutablePointer<iovec>?, _ count: Int32, _ userdata: UnsafeMutableRawPointer?
 ) -> Int {
   guard let userdata, let parts else { return Glibc.writev(descriptor, parts, count) }
-  Unmanaged<Session>.fromOpaque(userdata)._withUnsafeGuaranteedRef { $0.amend(parts, Int(count)) }
+  Unmanaged<FuseSession>.fromOpaque(userdata)._withUnsafeGuaranteedRef { $0.amend(parts, Int(count)) }
   return Glibc.writev(descriptor, parts, count)
 }

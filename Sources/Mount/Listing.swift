@@ -28,9 +28,7 @@ struct Listing {
   }
 
   /// Puts in as many names behind `offset` as fit. EINVAL when not even one does.
-  mutating func fill<FileSystem: Served>(
-    _ session: ServedSession<FileSystem>, _ folder: Inode, from offset: Int64
-  ) throws(Errno) {
+  mutating func fill(_ session: FuseSession, _ folder: Inode, from offset: Int64) throws(Errno) {
     let fileSystem = session.fileSystem
     var isFull = false
     if offset < 1 { isFull = !addFolder(session, ".", folder, offset: 1) }
@@ -47,14 +45,14 @@ struct Listing {
   }
 
   /// `.` or `..`: the kernel knows them, so they are names only in either style (inode 0 in an entry: not a lookup).
-  private mutating func addFolder(_ session: Session, _ name: String, _ inode: Inode, offset: Int64) -> Bool {
+  private mutating func addFolder(_ session: FuseSession, _ name: String, _ inode: Inode, offset: Int64) -> Bool {
     let attributes = Attributes(inode: inode, isFolder: true, size: 0, modified: 0, isFinal: false)
     var entry = session.entry(attributes)
     entry.ino = 0
     return add(name, &entry, offset: offset)
   }
 
-  private mutating func add(_ session: Session, _ item: DirectoryItem) -> Bool {
+  private mutating func add(_ session: FuseSession, _ item: DirectoryItem) -> Bool {
     var entry = session.entry(item.attributes)
     return add(item.name, &entry, offset: item.cookie &+ 2)
   }

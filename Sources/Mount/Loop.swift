@@ -21,13 +21,18 @@ private let wakeUpSignal = SIGURG
 
 private func ignoreSignal(_ number: Int32) {}
 
-extension Session {
-  func stop() {
+extension FuseSession {
+  /// Makes ``run(ready:)`` end soon, without unmounting. From any thread, any number of times.
+  public func stop() {
     endings.withLock { $0.isStopping = true }
     wakeUp.signal()
   }
 
-  func run(ready: @escaping @Sendable ([UInt8]) -> Void) throws(MountError) {
+  /// Serves until the mount is gone or ``stop()`` is called. To be called once, on a thread that may wait.
+  ///
+  /// `ready` is called once on this thread, after INIT was answered, with the raw bytes of the INIT request. It is not
+  /// called when the mount ends before.
+  public func run(ready: @escaping @Sendable ([UInt8]) -> Void) throws(MountError) {
     defer { closeDevice() }
     guard try handshake(ready) else { return }
     installWakeUpSignal()

@@ -21,12 +21,14 @@ struct InvalidationQueue {
 /// How often the callers of interrupted requests are looked at while there are any.
 private let watchMilliseconds: Int32 = 250
 
-extension Session {
-  func invalidate(parent: Inode, name: String) {
+extension FuseSession {
+  /// Has the notifier tell the kernel to forget a name.
+  public func invalidate(parent: Inode, name: String) {
     invalidate { $0.names.insert(.init(parent: parent, name: name)) }
   }
 
-  func forgetPages(of inode: Inode, _ range: ByteRange) {
+  /// Has the notifier tell the kernel to forget what it read of `range`.
+  public func forgetPages(of inode: Inode, _ range: ByteRange) {
     invalidate { queue in
       let other = queue.pages[inode] ?? range
       queue.pages[inode] = ByteRange(min(range.start, other.start), max(range.end, other.end))

@@ -61,15 +61,15 @@ private func refuseWrites(_ table: inout fuse_lowlevel_ops) {
 /// Calls `body` with the session of `request`, without touching its reference count: `run`'s caller holds it as long as
 /// a loop thread lives.
 @inline(__always)
-private func withSession(_ request: OpaquePointer?, _ body: (OpaquePointer, Session) -> Void) {
+private func withSession(_ request: OpaquePointer?, _ body: (OpaquePointer, FuseSession) -> Void) {
   guard let request, let userdata = fuse_req_userdata(request) else { return }
-  Unmanaged<Session>.fromOpaque(userdata)._withUnsafeGuaranteedRef { body(request, $0) }
+  Unmanaged<FuseSession>.fromOpaque(userdata)._withUnsafeGuaranteedRef { body(request, $0) }
 }
 
 /// libfuse's `init`: the kernel's offer is in `connection`, our choice goes there.
 private func onInit(_ userdata: UnsafeMutableRawPointer?, _ connection: UnsafeMutablePointer<fuse_conn_info>?) {
   guard let userdata, let connection else { return }
-  let session = Unmanaged<Session>.fromOpaque(userdata).takeUnretainedValue()
+  let session = Unmanaged<FuseSession>.fromOpaque(userdata).takeUnretainedValue()
   cfuse_choose_features(connection)
   // Nothing is written, but the kernel takes the longest READ from it as well (max_pages).
   connection.pointee.max_write = UInt32(max(session.options.maxRead, 4096))

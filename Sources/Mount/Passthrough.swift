@@ -6,7 +6,7 @@ import Reading
 // Complete files are read by the kernel from their copy, past us, where it can (Linux 6.9) and lets us (CAP_SYS_ADMIN).
 // Where not, they are read through us, and nobody is told: it is slower, not wrong.
 
-extension Session {
+extension FuseSession {
   /// How `inode` is to be opened in `mode`, counted; nil when open handles of it read from another file.
   func counted(_ inode: Inode, _ mode: OpenMode) -> OpenFiles.Way? {
     let copy = mayPassThrough ? mode.copy : nil

@@ -25,7 +25,7 @@ extension Errno {
 }
 
 /// How long the kernel may keep what cannot change while an inode lives, in seconds: 30 days. What does change (a name
-/// that leads to another inode) is taken back by ``Session/invalidate(parent:name:)``.
+/// that leads to another inode) is taken back by ``FuseSession/invalidate(parent:name:)``.
 let foreverSeconds = 30.0 * 86_400
 
 /// How long the kernel may believe that a name does not exist, in seconds. Players and media servers ask for the same
@@ -37,7 +37,7 @@ let missingSeconds = 1.0
 /// with a list's names fits into 32 bits, so that a 32-bit statfs(2) succeeds.
 let freeInodes: fsfilcnt_t = 1_000_000_000
 
-extension Session {
+extension FuseSession {
   /// `attributes` as stat(2) gives them.
   func status(_ attributes: Attributes) -> stat {
     var status = stat()
@@ -77,17 +77,20 @@ extension Session {
 
   // MARK: ReplyPort
 
-  func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) {
+  /// Answers a parked read.
+  public func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) {
     guard let request = take(ticket) else { return }
     fuse_reply_buf(request, data.baseAddress?.assumingMemoryBound(to: CChar.self), data.count)  // bytes, for C
   }
 
-  func reply(_ ticket: Ticket, attributes: Attributes) {
+  /// Answers a parked stat.
+  public func reply(_ ticket: Ticket, attributes: Attributes) {
     guard let request = take(ticket) else { return }
     send(attributes, to: request)
   }
 
-  func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
+  /// Answers a parked open; false when the kernel does not want it any more.
+  public func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
     guard let request = take(ticket) else { return false }
     guard let way = counted(inode, mode) else {
       // It became known only now, and yet open handles read from a copy: of a time before it was forgotten.
@@ -99,7 +102,8 @@ extension Session {
     return false
   }
 
-  func reply(_ ticket: Ticket, error: Errno) {
+  /// Answers a parked request with an error.
+  public func reply(_ ticket: Ticket, error: Errno) {
     guard let request = take(ticket) else { return }
     refuse(request, error)
   }

@@ -3,7 +3,8 @@ import Reading
 
 /// What a mount calls: the methods of `MediaFileSystem`, under a name that a test's synthetic filesystem can take too.
 ///
-/// Used as a generic parameter only, so that a call is direct. The contract of each is beside `MediaFileSystem`'s.
+/// The contract of each is beside `MediaFileSystem`'s. The protocol stays internal: the optimiser sees that the program
+/// has one type of it, and calls `MediaFileSystem` directly.
 protocol Served: AnyObject, Sendable {
   func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes
   func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes>

@@ -2,7 +2,7 @@ import Base
 import CFuse
 import Reading
 
-extension Session {
+extension FuseSession {
   /// Gives `request` a ticket, and has libfuse say when the kernel interrupts it: before the filesystem is asked, as
   /// another thread may answer, and so free, the request before the call returns.
   @inline(__always)

@@ -75,8 +75,7 @@ public enum MediafsServer {
       fuse.stop()
     }
     fileSystem.start()
-    let port = fuse.port
-    loop.run { fileSystem.makeClient(port: port, service: $0) }
+    loop.run { fileSystem.makeClient(port: fuse, service: $0) }
     let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
     let housekeeper = try Housekeeper(

@@ -97,8 +97,8 @@ extension Tests {
     @Test("stop before anything is served")
     func stoppedFirst() throws {
       let device = try FileDescriptor.open("/dev/null", O_RDWR)
-      let session = try ServedSession(
-        device: device, fileSystem: SyntheticFileSystem([]), options: MountOptions(mountedAt: 0))
+      let session = try FuseSession(
+        device: device, serving: SyntheticFileSystem([]), options: MountOptions(mountedAt: 0))
       session.stop()
       try session.run { _ in Issue.record("not ready") }
     }
@@ -106,8 +106,8 @@ extension Tests {
     @Test("a descriptor without a mount is an error that says so")
     func notMounted() throws {
       let device = try FileDescriptor.open("/dev/fuse", O_RDWR)
-      let session = try ServedSession(
-        device: device, fileSystem: SyntheticFileSystem([]), options: MountOptions(mountedAt: 0))
+      let session = try FuseSession(
+        device: device, serving: SyntheticFileSystem([]), options: MountOptions(mountedAt: 0))
       let error = #expect(throws: MountError.self) { try session.run { _ in Issue.record("not ready") } }
       #expect(error?.description.contains("/dev/fuse") == true)
     }

@@ -10,7 +10,7 @@ final class RealMount: Sendable {
   let folder: String
   let path: String
   let fileSystem: SyntheticFileSystem
-  let session: ServedSession<SyntheticFileSystem>
+  let session: FuseSession
   /// The INIT request's bytes, once served.
   let initRequest = Lock<[UInt8]?>(nil)
   /// How `run` ended, once it did.
@@ -26,7 +26,7 @@ final class RealMount: Sendable {
     var options = MountOptions(mountedAt: 1_700_000_000)
     change(&options)
     fileSystem = SyntheticFileSystem(nodes)
-    session = try ServedSession(device: mountFuse(at: path), fileSystem: fileSystem, options: options)
+    session = try FuseSession(device: mountFuse(at: path), serving: fileSystem, options: options)
     fileSystem.connect(session)
     let serving = OwnedThread(name: "test-serve") {
       let result: Result<Void, MountError>

@@ -3,17 +3,9 @@ import CFuse
 import Glibc
 import Reading
 
-/// A session that serves a `FileSystem`: each operation decodes, calls, replies.
-final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
-  // @unchecked: as its superclass; the one further property is constant.
-  let fileSystem: FileSystem
-
-  init(device: consuming FileDescriptor, fileSystem: FileSystem, options: MountOptions) throws(MountError) {
-    self.fileSystem = fileSystem
-    try super.init(device: device, options: options)
-  }
-
-  override func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) {
+// What the kernel asks: each operation decodes a request, calls the filesystem and replies. On a loop thread.
+extension FuseSession {
+  func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) {
     let length = strlen(name)
     do throws(Errno) {
       let attributes = try name.withMemoryRebound(to: UInt8.self, capacity: length) { bytes throws(Errno) in
@@ -30,7 +22,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func attributes(_ request: OpaquePointer, _ inode: Inode) {
+  func attributes(_ request: OpaquePointer, _ inode: Inode) {
     let (ticket, caller) = begin(request)
     switch fileSystem.attributes(of: inode, ticket: ticket, caller: caller) {
     case .now(let attributes):
@@ -44,7 +36,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
   }
 
   /// access(2) and chdir(2), where the mount has no `default_permissions`: who may come in at all may read.
-  override func access(_ request: OpaquePointer, _ inode: Inode, mask: Int32) {
+  func access(_ request: OpaquePointer, _ inode: Inode, mask: Int32) {
     if mask & W_OK != 0 { return refuse(request, .readOnly) }
     if mask & X_OK == 0 { return refuse(request, nil) }
     do throws(Errno) {
@@ -56,7 +48,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func open(_ request: OpaquePointer, _ inode: Inode, flags: Int32) {
+  func open(_ request: OpaquePointer, _ inode: Inode, flags: Int32) {
     if flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 { return refuse(request, .readOnly) }
     let (ticket, caller) = begin(request)
     switch fileSystem.open(inode, ticket: ticket, caller: caller) {
@@ -77,7 +69,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func read(_ request: OpaquePointer, _ inode: Inode, _ size: Int, _ offset: Int64) {
+  func read(_ request: OpaquePointer, _ inode: Inode, _ size: Int, _ offset: Int64) {
     withReplyBuffer(size) { buffer in
       let (ticket, caller) = begin(request)
       switch fileSystem.read(inode, at: offset, into: buffer, ticket: ticket, caller: caller) {
@@ -93,13 +85,13 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func release(_ request: OpaquePointer, _ inode: Inode) {
+  func release(_ request: OpaquePointer, _ inode: Inode) {
     uncount(inode)
     fileSystem.release(inode)
     refuse(request, nil)
   }
 
-  override func list(
+  func list(
     _ request: OpaquePointer, _ folder: Inode, _ size: Int, _ offset: Int64, _ style: ListingStyle
   ) {
     withReplyBuffer(size) { buffer in
@@ -113,7 +105,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func capacity(_ request: OpaquePointer) {
+  func capacity(_ request: OpaquePointer) {
     do throws(Errno) {
       let capacity = try fileSystem.capacity()
       var status = statvfs()
@@ -132,7 +124,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func extendedAttribute(
+  func extendedAttribute(
     _ request: OpaquePointer, _ inode: Inode, _ name: UnsafePointer<CChar>, _ size: Int
   ) {
     // `ls -l` asks for ACLs and capabilities of every name: those are refused without a String.
@@ -146,7 +138,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func extendedAttributes(_ request: OpaquePointer, _ inode: Inode, _ size: Int) {
+  func extendedAttributes(_ request: OpaquePointer, _ inode: Inode, _ size: Int) {
     do throws(Errno) {
       var names: [UInt8] = []
       for name in try fileSystem.extendedAttributes(of: inode) {
@@ -159,7 +151,7 @@ final class ServedSession<FileSystem: Served>: Session, @unchecked Sendable {
     }
   }
 
-  override func interrupted(_ ticket: Ticket, isKilled: Bool) {
+  func interrupted(_ ticket: Ticket, isKilled: Bool) {
     if fileSystem.interrupt(ticket, isKilled: isKilled) { reply(ticket, error: .interrupted) }
   }
 }
