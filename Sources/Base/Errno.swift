@@ -42,16 +42,12 @@ public struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringCo
   public static let noSpace = Errno(rawValue: ENOSPC)
   /// Over the quota.
   public static let quota = Errno(rawValue: EDQUOT)
-  /// The file would become too large.
-  public static let fileTooLarge = Errno(rawValue: EFBIG)
   /// It exists already.
   public static let exists = Errno(rawValue: EEXIST)
   /// Invalid argument.
   public static let invalid = Errno(rawValue: EINVAL)
   /// Result too small for what is asked.
   public static let range = Errno(rawValue: ERANGE)
-  /// The two paths are on different filesystems.
-  public static let crossDevice = Errno(rawValue: EXDEV)
 
   /// Whether there is no room: on the disk, or in what the user may have of it.
   public var isFullDisk: Bool { self == .noSpace || self == .quota }

@@ -2,11 +2,9 @@
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <linux/fs.h>
 #include <openssl/evp.h>
 #include <stdint.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -26,11 +24,6 @@ static inline int storing_is_locked(int fd) {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   if (fcntl(fd, storing_ofd_getlk, &lock) != 0) return -1;
   return lock.l_type != F_UNLCK;
-}
-
-/// fallocate(2) with FALLOC_FL_PUNCH_HOLE: the range reads as zeros and takes no space; the size stays.
-static inline int storing_punch_hole(int fd, int64_t offset, int64_t length) {
-  return (int)syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length);
 }
 
 /// lseek(2) with SEEK_DATA: the first byte of data at `offset` or behind it; -1 with ENXIO when there is none.

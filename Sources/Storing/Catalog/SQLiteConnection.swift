@@ -94,15 +94,6 @@ final class SQLiteConnection {
     return try statement.step() && !statement.isNull(0) ? statement.integer(0) : nil
   }
 
-  /// The first column of the first row, as text; nil when there is no row or it is null.
-  func text(_ text: String) throws(StoreError) -> String? {
-    let statement = try prepare(text)
-    return try statement.step() && !statement.isNull(0) ? statement.text(0) : nil
-  }
-
-  /// How many rows the last statement that changed some has changed.
-  var changes: Int { Int(sqlite3_changes(handle)) }
-
   /// How many steps SQLite's machine took for the kept statements: what they cost, whatever the machine. For tests.
   var steps: Int { statements.values.reduce(0) { $0 + $1.steps } }
 

@@ -103,21 +103,6 @@ public final class PartialFile: Sendable {
   /// Why a sync failed; nil while none has.
   public var syncFailure: Errno? { syncing.withLock { $0.failure } }
 
-  /// Gives the space of `range` back (fallocate(2), FALLOC_FL_PUNCH_HOLE); its bytes read as zeros then. False when the
-  /// filesystem has no holes (EOPNOTSUPP): the bytes and their space stay, until the file is removed. Either way they
-  /// must not be claimed any more, and the catalog must have said so durably before.
-  @discardableResult
-  public func punch(_ range: ByteRange) throws(Errno) -> Bool {
-    if range.isEmpty { return true }  // fallocate calls a length of 0 invalid
-    do throws(Errno) {
-      _ = try retrying { storing_punch_hole(descriptor.rawValue, range.start, range.count) }
-      return true
-    } catch {
-      guard error.rawValue == EOPNOTSUPP || error.rawValue == ENOSYS else { throw error }
-      return false
-    }
-  }
-
   /// Removes the name; whoever reads goes on. Nothing happens when there is none (it may be in the library by now).
   public func remove() throws(Errno) { try folder.directory.remove(name) }
 
@@ -133,9 +118,6 @@ public final class PartialFile: Sendable {
 
   /// Bytes up to its end, holes included.
   public func size() throws(Errno) -> Int64 { Int64(try descriptor.status().st_size) }
-
-  /// Bytes it takes on the disk (st_blocks).
-  public func allocatedBytes() throws(Errno) -> Int64 { Int64(try descriptor.status().st_blocks) * 512 }
 
   /// Where the filesystem keeps data for it (lseek(2), SEEK_DATA and SEEK_HOLE), in whole blocks: what the catalog
   /// claims beyond that is not there. A filesystem without holes calls all of it data; one that stores zeros as holes

@@ -24,10 +24,6 @@ public final class StoreFolder: Sendable {
   public var catalogPath: String { path + "/catalog.sqlite" }
   /// Where completed copies go unless --library says otherwise.
   public var defaultLibraryPath: String { path + "/library" }
-  /// The server's Unix socket. It may be longer than a socket address can hold (107 bytes): go by the open folder then.
-  public var controlPath: String { StoreFolder.controlPath(of: path) }
-  /// The Unix socket of the server of the store at `path`.
-  public static func controlPath(of path: String) -> String { path + "/control" }
 
   private init(path: String, mountpoint: String, directory: consuming Folder, lock: consuming StoreLock) {
     self.path = path
