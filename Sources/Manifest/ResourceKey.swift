@@ -20,19 +20,6 @@ extension ResourceKey {
       self = KeyDigest().key(of: Array("url:\(url)".utf8).span)
     }
   }
-
-  /// The key of those 16 bytes, nil for another number of bytes.
-  public init?(bytes: some Collection<UInt8>) {
-    guard bytes.count == 16 else { return nil }
-    self.init(
-      high: bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) },
-      low: bytes.dropFirst(8).reduce(0) { $0 << 8 | UInt64($1) })
-  }
-
-  /// Its 16 bytes, big-endian.
-  public var bytes: [UInt8] {
-    (0..<16).map { UInt8(truncatingIfNeeded: ($0 < 8 ? high : low) >> UInt64(56 - 8 * ($0 & 7))) }
-  }
 }
 
 /// SHA-256 with one OpenSSL context for all keys: making a context costs more than a digest. Not for several threads
@@ -68,7 +55,8 @@ struct KeyDigest: ~Copyable {
 /// Makes keys of parsed URLs; used again and again, so that a key costs no allocation.
 struct KeyBuilder: ~Copyable {
   private let digest = KeyDigest()
-  private var text: [UInt8] = []
+  /// What was digested last.
+  private(set) var text: [UInt8] = []
   private var query: [UInt8] = []
 
   /// The key of an `id=`.
@@ -83,12 +71,6 @@ struct KeyBuilder: ~Copyable {
   mutating func key(of url: borrowing URLParser) -> ResourceKey {
     writeText(url)
     return digest.key(of: text.span)
-  }
-
-  /// What is digested, for tests and for those who wonder why two URLs are one resource.
-  mutating func keyText(of url: borrowing URLParser) -> String {
-    writeText(url)
-    return text.span.text(0..<text.count)
   }
 
   private mutating func writeText(_ url: borrowing URLParser) {

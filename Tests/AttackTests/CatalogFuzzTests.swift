@@ -134,7 +134,6 @@ struct CatalogFuzzTests {
     attempt { () throws(StoreError) in for (record, _) in try catalog.placements() { check(record, place) } }
     attempt { () throws(StoreError) in _ = try catalog.partialsByUse() }
     attempt { () throws(StoreError) in
-      _ = try catalog.totals()
       _ = try catalog.touched(after: nil, limit: 100)
     }
     attempt { () throws(StoreError) in _ = try catalog.counts() }

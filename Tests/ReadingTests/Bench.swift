@@ -72,8 +72,11 @@ final class Bench {
     let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
     store = StoreAccess(catalog: catalog, folder: opened, library: try LibraryFolder(folder + "/library"))
     var rest = entries[...]
-    _ = try catalog.importItems(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
-      rest.popFirst().map { .entry($0) }
+    _ = try catalog.importBatches(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
+      if rest.isEmpty { return nil }
+      var batch = ImportBatch()
+      while let entry = rest.popFirst() { batch.append(.entry(entry)) }
+      return batch
     }
     port = FakePort(trace)
     if hasThreads {

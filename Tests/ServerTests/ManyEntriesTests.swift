@@ -87,14 +87,18 @@ import Testing
     let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
     let library = try LibraryFolder(folder.file("library"))
     var numbers = (1...Self.count)[...]
-    _ = try catalog.importItems(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
-      numbers.popFirst().map { number in
+    _ = try catalog.importBatches(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
+      if numbers.isEmpty { return nil }
+      var batch = ImportBatch()
+      while let number = numbers.popFirst() {
         let name = number <= 2 ? "a" : number <= 1500 ? "b" : "c"
-        return .entry(
-          ManifestEntry(
-            line: number, urls: ["http://127.0.0.1:1/\(number)"], folder: [name], name: "\(number)",
-            key: Self.key(number)))
+        batch.append(
+          .entry(
+            ManifestEntry(
+              line: number, urls: ["http://127.0.0.1:1/\(number)"], folder: [name], name: "\(number)",
+              key: Self.key(number))))
       }
+      return batch
     }
     for number in 1...2 {
       let id = try catalog.nextID()

@@ -99,6 +99,19 @@ func line(_ path: String, _ number: UInt64, line: Int = 0, mayGain: Bool = false
 }
 
 extension Catalog {
+  /// Imports items one by one: each is a batch of its own.
+  func importItems(
+    fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
+    next: () throws(StoreError) -> ManifestItem?
+  ) throws(StoreError) -> ImportReport {
+    try importBatches(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
+      guard let item = try next() else { return nil }
+      var batch = ImportBatch()
+      batch.append(item)
+      return batch
+    }
+  }
+
   /// Imports the entries, numbered as lines from 1 where they have no line of their own.
   @discardableResult
   func load(

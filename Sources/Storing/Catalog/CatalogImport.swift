@@ -44,20 +44,8 @@ extension Catalog {
     try read { (connection) throws(StoreError) in try Self.metaBlob("fingerprint", on: connection) }
   }
 
-  /// The same with the items from anywhere, one by one.
-  func importItems(
-    fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
-    next: () throws(StoreError) -> ManifestItem?
-  ) throws(StoreError) -> ImportReport {
-    try importBatches(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
-      guard let item = try next() else { return nil }
-      var batch = ImportBatch()
-      batch.append(item)
-      return batch
-    }
-  }
-
-  private func importBatches(
+  /// The same with batches from anywhere: `next` is called until it gives none.
+  func importBatches(
     fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
     next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {

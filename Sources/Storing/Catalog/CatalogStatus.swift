@@ -31,35 +31,12 @@ public struct TouchedPage: Sendable {
   public var next: ResourceKey?
 }
 
-/// Sums over a store.
-public struct CatalogTotals: Sendable, Equatable {
-  /// Listed files.
-  public var files: Int64
-  /// Resources of which a part is stored, listed or not.
-  public var partial: Int64
-  /// Resources whose copy is in the library, listed or not.
-  public var complete: Int64
-  /// Resources with a problem noted.
-  public var problems: Int64
-  /// Bytes in partial files (superseded ones too).
-  public var partialBytes: Int64
-  /// Bytes of the library's copies.
-  public var completeBytes: Int64
-}
-
 private enum Queries {
   static let problem = SQL("SELECT message, at FROM problem WHERE key_high = ? AND key_low = ?")
   static let problemsAfter = SQL(
     """
     SELECT key_high, key_low FROM problem WHERE (key_high, key_low) > (?, ?) ORDER BY key_high, key_low LIMIT ?
     """)
-  static let totals = SQL(
-    """
-    SELECT total(state = 0 AND bytes > 0), total(state = 1), total(iif(state = 1, 0, bytes)),
-      total(iif(state = 1, size, 0))
-    FROM (SELECT state, size, iif(recent_boot = ?, recent_bytes, synced_bytes) AS bytes FROM generation)
-    """)
-  static let problems = SQL("SELECT count(*) FROM problem")
 }
 
 extension Catalog {
@@ -116,22 +93,5 @@ extension Catalog {
       keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1)))
     }
     return keys
-  }
-
-  /// Sums over all that is known: one pass over the generations.
-  public func totals() throws(StoreError) -> CatalogTotals {
-    try read(snapshot: true) { (connection) throws(StoreError) in
-      let statement = try connection.statement(Queries.totals)
-      defer { statement.reset() }
-      statement.bind(1, blob: bootID)
-      guard try statement.step() else { throw .damaged(connection.path, "no totals") }
-      let problems = try connection.statement(Queries.problems)
-      defer { problems.reset() }
-      guard try problems.step() else { throw .damaged(connection.path, "no totals") }
-      return CatalogTotals(
-        files: try Self.meta("files", on: connection) ?? 0, partial: statement.integer(0),
-        complete: statement.integer(1), problems: problems.integer(0), partialBytes: statement.integer(2),
-        completeBytes: statement.integer(3))
-    }
   }
 }
