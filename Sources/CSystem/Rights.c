@@ -35,7 +35,8 @@ int csystem_open_as(const char *user, const char *path) {
   // Only the effective ones: for a signal or ptrace(2) of that user's the process stays root's.
   if (initgroups(entry->pw_name, entry->pw_gid) == 0 && setresgid(-1, entry->pw_gid, -1) == 0 &&
       setresuid(-1, entry->pw_uid, -1) == 0) {
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    // The open of a FIFO waits for who writes to it, which may be nobody ever.
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     error = errno;
   }
   if (setresuid(-1, root, -1) != 0 || setresgid(-1, group, -1) != 0 || setgroups((size_t)count, groups) != 0 ||

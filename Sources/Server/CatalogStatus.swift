@@ -172,18 +172,22 @@ public struct CatalogStatus: StatusSource, Sendable {
     }
     frames[frames.count - 1].cookie = last.node.entry
     let prefix = folderPath.isEmpty ? "" : folderPath + "/"
+    let hasPins = try hasPins()
     for item in items where item.node.kind == .file {
-      files.append(try status(of: item, path: prefix + item.node.name))
+      files.append(try status(of: item, path: prefix + item.node.name, hasPins: hasPins))
     }
     if last.node.kind == .folder { frames.append(Frame(folder: last.node.inode, cookie: 0)) }
   }
 
   // MARK: - One file
 
-  private func status(of item: SurveyedNode, path: String) throws(ControlFailure) -> FileStatus {
+  /// `hasPins`: whether a user asked for some file by name; false spares a look-up.
+  private func status(
+    of item: SurveyedNode, path: String, hasPins: Bool = true
+  ) throws(ControlFailure) -> FileStatus {
     let node = item.node
     if let now = try live(node, path) { return now }
-    if !item.isTouched, !(try isWantedOrFailed(node.key)) {
+    if !item.isTouched, !(try isWantedOrFailed(node.key, hasPins)) {
       return FileStatus(path: path, size: node.size, waitsFor: fileSystem == nil ? nil : .reader)
     }
     let (generation, problem) = try reading { () throws(StoreError) in
@@ -194,14 +198,16 @@ public struct CatalogStatus: StatusSource, Sendable {
 
   /// Whether more is known of a resource that the catalog has no generation of: a user asked for it, or the server
   /// remembers an error.
-  private func isWantedOrFailed(_ key: ResourceKey) throws(ControlFailure) -> Bool {
+  private func isWantedOrFailed(_ key: ResourceKey, _ hasPins: Bool) throws(ControlFailure) -> Bool {
     guard let fileSystem else { return false }
     if fileSystem.remembersError(of: key) { return true }
-    return try reading { () throws(StoreError) in
-      // Most mounts have no such wish at all, and a walk asks this for each of a million names.
-      if try catalog.pins(limit: 1, after: nil).isEmpty { return false }
-      return try catalog.isPinned(key)
-    }
+    return hasPins ? try reading { () throws(StoreError) in try catalog.isPinned(key) } : false
+  }
+
+  /// Whether there is a pin at all: in most mounts there is none, and a walk meets a million names.
+  private func hasPins() throws(ControlFailure) -> Bool {
+    if fileSystem == nil { return false }
+    return try !reading { () throws(StoreError) in try catalog.pins(limit: 1, after: nil) }.isEmpty
   }
 
   /// What a running server has in memory of a file; nil when the catalog's word is the last.

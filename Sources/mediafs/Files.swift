@@ -6,12 +6,13 @@ import Server
 /// Small things about files that commands need.
 enum Files {
   /// The bytes of a small file; EFBIG when it has more than `limit`. Pipes are taken too. With `user`, root opens it
-  /// with no other rights than that user's.
+  /// with no other rights than that user's; ENOTSUP for a FIFO then, which that user could let root wait for.
   static func read(_ path: String, limit: Int, as user: String? = nil) throws(Errno) -> [UInt8] {
     let file = FileDescriptor(
       owning: try retrying {
         user.map { csystem_open_as($0, path) } ?? csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
       })
+    if user != nil, FileKind(try file.status()) == .pipe { throw Errno(rawValue: ENOTSUP) }
     var bytes: [UInt8] = []
     var piece = [UInt8](repeating: 0, count: 1 << 16)
     while true {

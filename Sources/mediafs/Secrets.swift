@@ -16,6 +16,10 @@ enum Secrets {
     do throws(Errno) {
       bytes = try Files.read(path, limit: 1 << 20, as: user)
     } catch {
+      if user != nil, error.rawValue == ENOTSUP {
+        throw .failed(
+          "the header file \(path) is a FIFO, for which root does not wait: put the fields into a plain file")
+      }
       let reader = user.map { " as the user \($0), who the server runs as" } ?? ""
       throw .failed("cannot read the header file \(path)\(reader): \(error)")
     }

@@ -145,6 +145,11 @@ struct RightsTests {
           "\(refused)")
       }
     }
+    let pipe = place.folder + "/pipe"
+    try #require(mkfifo(pipe, 0o600) == 0 && chown(pipe, 65534, 65534) == 0)
+    let waiting = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "header=@\(pipe),\(user)")
+    #expect(waiting.status == 1 && waiting.text.contains("\(pipe) is a FIFO") && !place.isMounted, "\(waiting)")
     let mounted = try place.run("mount", place.mountpoint, "--manifest", place.manifest, "-o", "header=@\(own),\(user)")
     #expect(mounted.status == 0, "\(mounted)")
     // The command was root again when it mounted, and the server has nobody's groups and no others.

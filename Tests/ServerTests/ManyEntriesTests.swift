@@ -48,6 +48,21 @@ import Testing
     }
   }
 
+  @Test func aServersStatusListsAllWithoutAStatementForEach() throws {
+    try withSettledStore { store, service in
+      let before = store.catalog.runs
+      var query = StatusQuery(all: true)
+      var count = 0
+      repeat {
+        let page = try service.page(query)
+        count += page.files.count
+        query.after = page.next
+      } while query.after != nil
+      let runs = store.catalog.runs - before
+      #expect(count == Self.count && runs < Self.count / 10, "\(runs) statements for \(count) files")
+    }
+  }
+
   @Test func clearOfEverythingLooksAtWhatIsStoredAlone() throws {
     try withSettledStore { store, service in
       let before = store.catalog.runs
