@@ -106,12 +106,12 @@ final class ScriptedServer: Sendable {
 
   /// Closes everything and waits for the threads.
   func stop() {
-    let open = state.withLock { state in
-      state.isStopped = true
-      return state.open
-    }
     shutdown(listener, Int32(SHUT_RDWR))
-    for descriptor in open { shutdown(descriptor, Int32(SHUT_RDWR)) }
+    // Under the lock, as the closes are: a number that was closed may be another test's connection by now.
+    state.withLock { state in
+      state.isStopped = true
+      for descriptor in state.open { shutdown(descriptor, Int32(SHUT_RDWR)) }
+    }
     acceptor.withLock { $0.take() }?.join()
     for thread in state.withLock({ state in state.threads }) { thread.join() }
     close(listener)
@@ -142,8 +142,10 @@ final class ScriptedServer: Sendable {
       state.withLock { $0.seen.append(request) }
       if !script(request, ServerConnection(descriptor: descriptor)) { break }
     }
-    state.withLock { _ = $0.open.remove(descriptor) }
-    close(descriptor)
+    state.withLock { state in
+      state.open.remove(descriptor)
+      close(descriptor)
+    }
   }
 
   private func receive(_ descriptor: Int32, _ number: Int, _ buffer: inout [UInt8]) -> SeenRequest? {
