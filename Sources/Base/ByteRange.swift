@@ -1,15 +1,15 @@
 /// A half-open range of bytes in a resource: `start` is in it, `end` is not.
 ///
 /// Offsets are file offsets, never negative. A range with `start == end` is empty.
-public struct ByteRange: Hashable, Sendable {
+package struct ByteRange: Hashable, Sendable {
   /// The first byte.
-  public var start: Int64
+  package var start: Int64
   /// One past the last byte.
-  public var end: Int64
+  package var end: Int64
 
   /// Precondition: `0 <= start <= end`.
   @inlinable
-  public init(_ start: Int64, _ end: Int64) {
+  package init(_ start: Int64, _ end: Int64) {
     precondition(0 <= start && start <= end, "a byte range runs forward from an offset that is not negative")
     self.start = start
     self.end = end
@@ -17,28 +17,28 @@ public struct ByteRange: Hashable, Sendable {
 
   /// The range of `count` bytes from `start`.
   @inlinable
-  public init(at start: Int64, count: Int64) { self.init(start, start + count) }
+  package init(at start: Int64, count: Int64) { self.init(start, start + count) }
 
   /// How many bytes it has.
-  @inlinable public var count: Int64 { end - start }
+  @inlinable package var count: Int64 { end - start }
   /// Whether it has no byte.
-  @inlinable public var isEmpty: Bool { start == end }
+  @inlinable package var isEmpty: Bool { start == end }
 
   /// Whether the byte at `offset` is in it.
-  @inlinable public func contains(_ offset: Int64) -> Bool { start <= offset && offset < end }
+  @inlinable package func contains(_ offset: Int64) -> Bool { start <= offset && offset < end }
 
   /// Whether every byte of `other` is in it (an empty `other` always is).
-  @inlinable public func contains(_ other: ByteRange) -> Bool {
+  @inlinable package func contains(_ other: ByteRange) -> Bool {
     other.isEmpty || (start <= other.start && other.end <= end)
   }
 
   /// Whether they share a byte.
-  @inlinable public func overlaps(_ other: ByteRange) -> Bool {
+  @inlinable package func overlaps(_ other: ByteRange) -> Bool {
     max(start, other.start) < min(end, other.end)
   }
 
   /// The bytes in both, or nil when there are none.
-  @inlinable public func intersection(_ other: ByteRange) -> ByteRange? {
+  @inlinable package func intersection(_ other: ByteRange) -> ByteRange? {
     let low = max(start, other.start)
     let high = min(end, other.end)
     return low < high ? ByteRange(low, high) : nil
@@ -47,5 +47,5 @@ public struct ByteRange: Hashable, Sendable {
 
 extension ByteRange: CustomStringConvertible {
   /// `[start, end)`.
-  public var description: String { "[\(start), \(end))" }
+  package var description: String { "[\(start), \(end))" }
 }

@@ -2,23 +2,23 @@
 ///
 /// Lookups are O(log n) in the number of ranges; an insertion moves what lies behind it. Files are read in runs, so n
 /// is small: one range for a file that was played from its start.
-public struct ByteRangeSet: Hashable, Sendable {
+package struct ByteRangeSet: Hashable, Sendable {
   /// The ranges, ascending; none is empty, no two touch.
-  public private(set) var ranges: [ByteRange] = []
+  package private(set) var ranges: [ByteRange] = []
   /// How many bytes are in the set.
-  public private(set) var count: Int64 = 0
+  package private(set) var count: Int64 = 0
 
   /// The end of the last range; 0 without any.
-  public var end: Int64 { ranges.last?.end ?? 0 }
+  package var end: Int64 { ranges.last?.end ?? 0 }
 
   /// The empty set.
-  public init() {}
+  package init() {}
 
   /// The set of one range's bytes.
-  public init(_ range: ByteRange) { insert(range) }
+  package init(_ range: ByteRange) { insert(range) }
 
   /// Whether no byte is in the set.
-  public var isEmpty: Bool { ranges.isEmpty }
+  package var isEmpty: Bool { ranges.isEmpty }
 
   /// The index of the first range that ends behind `offset`; `ranges.count` when there is none.
   @inlinable
@@ -34,24 +34,24 @@ public struct ByteRangeSet: Hashable, Sendable {
 
   /// Whether every byte of `range` is in the set.
   @inlinable
-  public func contains(_ range: ByteRange) -> Bool {
+  package func contains(_ range: ByteRange) -> Bool {
     if range.isEmpty { return true }
     let index = firstIndex(endingBehind: range.start)
     return index < ranges.count && ranges[index].contains(range)
   }
 
   /// Whether the byte at `offset` is in the set.
-  public func contains(_ offset: Int64) -> Bool { contains(ByteRange(offset, offset + 1)) }
+  package func contains(_ offset: Int64) -> Bool { contains(ByteRange(offset, offset + 1)) }
 
   /// The end of the stored run that `offset` lies in; `offset` itself when that byte is not in the set.
-  public func runEnd(from offset: Int64) -> Int64 {
+  package func runEnd(from offset: Int64) -> Int64 {
     let index = firstIndex(endingBehind: offset)
     guard index < ranges.count, ranges[index].start <= offset else { return offset }
     return ranges[index].end
   }
 
   /// The first maximal range within `bounds` of which no byte is in the set, or nil when all are.
-  public func firstGap(in bounds: ByteRange) -> ByteRange? {
+  package func firstGap(in bounds: ByteRange) -> ByteRange? {
     var position = bounds.start
     var index = firstIndex(endingBehind: position)
     while position < bounds.end {
@@ -65,7 +65,7 @@ public struct ByteRangeSet: Hashable, Sendable {
   }
 
   /// How many bytes of `range` are in the set.
-  public func count(in range: ByteRange) -> Int64 {
+  package func count(in range: ByteRange) -> Int64 {
     var total: Int64 = 0
     var index = firstIndex(endingBehind: range.start)
     while index < ranges.count, let part = ranges[index].intersection(range) {
@@ -76,7 +76,7 @@ public struct ByteRangeSet: Hashable, Sendable {
   }
 
   /// Adds every byte of `range`.
-  public mutating func insert(_ range: ByteRange) {
+  package mutating func insert(_ range: ByteRange) {
     if range.isEmpty { return }
     // The ranges that touch or overlap it become one with it.
     let first = range.start == 0 ? 0 : firstIndex(endingBehind: range.start - 1)
@@ -96,7 +96,7 @@ public struct ByteRangeSet: Hashable, Sendable {
   }
 
   /// Takes every byte of `range` out.
-  public mutating func remove(_ range: ByteRange) {
+  package mutating func remove(_ range: ByteRange) {
     if range.isEmpty { return }
     let first = firstIndex(endingBehind: range.start)
     var last = first
@@ -113,7 +113,7 @@ public struct ByteRangeSet: Hashable, Sendable {
   }
 
   /// The bytes that are in both.
-  public func intersection(_ other: ByteRangeSet) -> ByteRangeSet {
+  package func intersection(_ other: ByteRangeSet) -> ByteRangeSet {
     var both = ByteRangeSet()
     var (mine, theirs) = (0, 0)
     while mine < ranges.count, theirs < other.ranges.count {
@@ -124,12 +124,12 @@ public struct ByteRangeSet: Hashable, Sendable {
   }
 
   /// Adds every byte of `other`.
-  public mutating func formUnion(_ other: ByteRangeSet) {
+  package mutating func formUnion(_ other: ByteRangeSet) {
     for range in other.ranges { insert(range) }
   }
 }
 
 extension ByteRangeSet: CustomStringConvertible {
   /// The ranges, one behind the other.
-  public var description: String { "{" + ranges.map(\.description).joined(separator: " ") + "}" }
+  package var description: String { "{" + ranges.map(\.description).joined(separator: " ") + "}" }
 }

@@ -1,58 +1,58 @@
 import Glibc
 
 /// An error number of the operating system.
-public struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringConvertible {
+package struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringConvertible {
   /// The number, as in <errno.h>.
-  public let rawValue: Int32
+  package let rawValue: Int32
 
   /// The error of that number.
-  public init(rawValue: Int32) { self.rawValue = rawValue }
+  package init(rawValue: Int32) { self.rawValue = rawValue }
 
   /// The calling thread's `errno`: to be asked right behind the call that failed.
-  public static var current: Errno { Errno(rawValue: errno) }
+  package static var current: Errno { Errno(rawValue: errno) }
 
   /// The system's words for it.
-  public var description: String {
+  package var description: String {
     var text = [CChar](repeating: 0, count: 128)
     guard strerror_r(rawValue, &text, text.count) == 0 else { return "error \(rawValue)" }
     return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
   /// Input/output error.
-  public static let io = Errno(rawValue: EIO)
+  package static let io = Errno(rawValue: EIO)
   /// Permission denied.
-  public static let accessDenied = Errno(rawValue: EACCES)
+  package static let accessDenied = Errno(rawValue: EACCES)
   /// The generation that was asked for is gone.
-  public static let stale = Errno(rawValue: ESTALE)
+  package static let stale = Errno(rawValue: ESTALE)
   /// The deadline passed.
-  public static let timedOut = Errno(rawValue: ETIMEDOUT)
+  package static let timedOut = Errno(rawValue: ETIMEDOUT)
   /// Written to a read-only filesystem.
-  public static let readOnly = Errno(rawValue: EROFS)
+  package static let readOnly = Errno(rawValue: EROFS)
   /// No such entry.
-  public static let notFound = Errno(rawValue: ENOENT)
+  package static let notFound = Errno(rawValue: ENOENT)
   /// Not a directory.
-  public static let notDirectory = Errno(rawValue: ENOTDIR)
+  package static let notDirectory = Errno(rawValue: ENOTDIR)
   /// Is a directory.
-  public static let isDirectory = Errno(rawValue: EISDIR)
+  package static let isDirectory = Errno(rawValue: EISDIR)
   /// No such attribute.
-  public static let noData = Errno(rawValue: ENODATA)
+  package static let noData = Errno(rawValue: ENODATA)
   /// Interrupted.
-  public static let interrupted = Errno(rawValue: EINTR)
+  package static let interrupted = Errno(rawValue: EINTR)
   /// No space left on the disk.
-  public static let noSpace = Errno(rawValue: ENOSPC)
+  package static let noSpace = Errno(rawValue: ENOSPC)
   /// Over the quota.
-  public static let quota = Errno(rawValue: EDQUOT)
+  package static let quota = Errno(rawValue: EDQUOT)
   /// It exists already.
-  public static let exists = Errno(rawValue: EEXIST)
+  package static let exists = Errno(rawValue: EEXIST)
   /// Invalid argument.
-  public static let invalid = Errno(rawValue: EINVAL)
+  package static let invalid = Errno(rawValue: EINVAL)
   /// Result too small for what is asked.
-  public static let range = Errno(rawValue: ERANGE)
+  package static let range = Errno(rawValue: ERANGE)
 
   /// Whether there is no room: on the disk, or in what the user may have of it.
-  public var isFullDisk: Bool { self == .noSpace || self == .quota }
+  package var isFullDisk: Bool { self == .noSpace || self == .quota }
   /// Whether it speaks of the disk as a whole, not of the one file that met it.
-  public var isOfDisk: Bool { isFullDisk || self == .io || self == .readOnly }
+  package var isOfDisk: Bool { isFullDisk || self == .io || self == .readOnly }
   /// Whether it speaks of what the process or the machine is short of at the moment: descriptors, memory.
-  public var isPassing: Bool { rawValue == EMFILE || rawValue == ENFILE || rawValue == ENOMEM }
+  package var isPassing: Bool { rawValue == EMFILE || rawValue == ENFILE || rawValue == ENOMEM }
 }

@@ -4,27 +4,27 @@ import Glibc
 /// An open file that closes when its owner is gone.
 ///
 /// Every call is retried on EINTR and throws the call's `Errno`.
-public struct FileDescriptor: ~Copyable, Sendable {
+package struct FileDescriptor: ~Copyable, Sendable {
   /// The number; valid as long as this value lives.
-  public let rawValue: Int32
+  package let rawValue: Int32
 
   /// Takes ownership of `rawValue`.
-  public init(owning rawValue: Int32) { self.rawValue = rawValue }
+  package init(owning rawValue: Int32) { self.rawValue = rawValue }
 
   deinit { close(rawValue) }
 
   /// open(2) with O_CLOEXEC.
-  public static func open(_ path: String, _ flags: Int32, mode: mode_t = 0o600) throws(Errno) -> FileDescriptor {
+  package static func open(_ path: String, _ flags: Int32, mode: mode_t = 0o600) throws(Errno) -> FileDescriptor {
     FileDescriptor(owning: try retrying { csystem_open(path, flags | O_CLOEXEC, mode) })
   }
 
   /// pread(2): how many bytes came, 0 at the end of the file.
-  public func read(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+  package func read(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     Int(try retrying { Glibc.pread(rawValue, buffer.baseAddress, buffer.count, Int(offset)) })
   }
 
   /// pread(2) until the buffer is full or the file ends: how many bytes came.
-  public func readFully(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+  package func readFully(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     var filled = 0
     while filled < buffer.count {
       let count = try read(at: offset + Int64(filled), into: UnsafeMutableRawBufferPointer(rebasing: buffer[filled...]))
@@ -35,7 +35,7 @@ public struct FileDescriptor: ~Copyable, Sendable {
   }
 
   /// pwrite(2) until every byte is written.
-  public func writeFully(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) {
+  package func writeFully(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) {
     var written = 0
     while written < bytes.count {
       let rest = UnsafeRawBufferPointer(rebasing: bytes[written...])
@@ -44,14 +44,14 @@ public struct FileDescriptor: ~Copyable, Sendable {
   }
 
   /// fdatasync(2).
-  public func syncData() throws(Errno) { _ = try retrying { fdatasync(rawValue) } }
+  package func syncData() throws(Errno) { _ = try retrying { fdatasync(rawValue) } }
   /// fsync(2).
-  public func sync() throws(Errno) { _ = try retrying { fsync(rawValue) } }
+  package func sync() throws(Errno) { _ = try retrying { fsync(rawValue) } }
   /// ftruncate(2).
-  public func truncate(to size: Int64) throws(Errno) { _ = try retrying { ftruncate(rawValue, Int(size)) } }
+  package func truncate(to size: Int64) throws(Errno) { _ = try retrying { ftruncate(rawValue, Int(size)) } }
 
   /// fstat(2).
-  public func status() throws(Errno) -> stat {
+  package func status() throws(Errno) -> stat {
     var result = stat()
     _ = try retrying { fstat(rawValue, &result) }
     return result
@@ -60,7 +60,7 @@ public struct FileDescriptor: ~Copyable, Sendable {
 
 /// Calls until the error is another than EINTR; throws that.
 @inline(__always)
-public func retrying<Result: FixedWidthInteger & SignedInteger>(_ call: () -> Result) throws(Errno) -> Result {
+package func retrying<Result: FixedWidthInteger & SignedInteger>(_ call: () -> Result) throws(Errno) -> Result {
   while true {
     let result = call()
     if result != -1 { return result }

@@ -2,11 +2,11 @@ import Glibc
 
 /// What a file is. A type of its own, because extensions of `stat` (which is a function, too) are not seen in other
 /// modules.
-public enum FileKind: Sendable, CustomStringConvertible {
+package enum FileKind: Sendable, CustomStringConvertible {
   case plain, folder, symbolicLink, pipe, socket, device
 
   /// As lstat(2) or fstat(2) says.
-  public init(_ status: stat) {
+  package init(_ status: stat) {
     switch status.st_mode & S_IFMT {
     case S_IFREG: self = .plain
     case S_IFDIR: self = .folder
@@ -18,7 +18,7 @@ public enum FileKind: Sendable, CustomStringConvertible {
   }
 
   /// For a message.
-  public var description: String {
+  package var description: String {
     switch self {
     case .plain: "a file"
     case .folder: "a folder"

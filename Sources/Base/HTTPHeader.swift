@@ -1,12 +1,12 @@
 /// One header field of a request.
-public struct HTTPHeader: Hashable, Sendable {
+package struct HTTPHeader: Hashable, Sendable {
   /// The field's name, without the colon.
-  public var name: String
+  package var name: String
   /// Its value, without white space around it.
-  public var value: String
+  package var value: String
 
   /// The field `name: value`.
-  public init(name: String, value: String) {
+  package init(name: String, value: String) {
     self.name = name
     self.value = value
   }

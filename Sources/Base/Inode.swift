@@ -1,5 +1,5 @@
 /// An inode number: the catalog's id of one generation of one entry. Never reused; 1 is the root.
-public typealias Inode = UInt64
+package typealias Inode = UInt64
 
 /// The root directory of a mount.
-public let rootInode: Inode = 1
+package let rootInode: Inode = 1

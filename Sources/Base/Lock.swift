@@ -6,13 +6,13 @@ import Glibc
 /// sanitizer cannot see, so that it reports races that are none. Not recursive. Keep the body short: no syscall, no
 /// callback and no reply belongs in it.
 @safe
-public final class Lock<Value>: @unchecked Sendable {
+package final class Lock<Value>: @unchecked Sendable {
   // @unchecked: `value` is reached only in `withLock`, with the mutex held.
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private var value: Value
 
   /// Guards `value`.
-  public init(_ value: sending Value) {
+  package init(_ value: sending Value) {
     self.value = value
     // On the heap: a pthread mutex must not move, and Swift may move a stored property while it is passed inout.
     mutex = .allocate(capacity: 1)
@@ -27,7 +27,7 @@ public final class Lock<Value>: @unchecked Sendable {
 
   /// Runs `body` with the lock held and hands over what it returns or throws.
   @inline(__always)
-  public func withLock<Result, Failure: Error>(
+  package func withLock<Result, Failure: Error>(
     _ body: (inout Value) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     pthread_mutex_lock(mutex)

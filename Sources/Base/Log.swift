@@ -5,9 +5,9 @@ import Glibc
 ///
 /// Any thread may log. What is logged must hold no secret: URLs go through ``redacted(url:)`` first, and header values
 /// and tokens are never logged at any level.
-public enum Log {
+package enum Log {
   /// How much a message matters.
-  public enum Level: Int, Comparable, Sendable {
+  package enum Level: Int, Comparable, Sendable {
     /// For a developer: every transfer and decision.
     case debug
     /// What a user may want to know: mounted, completed, a new generation.
@@ -18,7 +18,7 @@ public enum Log {
     case error
 
     /// Whether the left matters less.
-    public static func < (left: Level, right: Level) -> Bool { left.rawValue < right.rawValue }
+    package static func < (left: Level, right: Level) -> Bool { left.rawValue < right.rawValue }
   }
 
   private struct State {
@@ -30,11 +30,11 @@ public enum Log {
   private static let state = Lock(State())
 
   /// Sets the least level that is written.
-  public static func set(level: Level) { state.withLock { $0.level = level } }
+  package static func set(level: Level) { state.withLock { $0.level = level } }
 
   /// Sends what follows to `descriptor`, which stays open as long as the process; `stamps` puts the time before each
   /// line.
-  public static func set(descriptor: Int32, stamps: Bool) {
+  package static func set(descriptor: Int32, stamps: Bool) {
     state.withLock {
       $0.descriptor = descriptor
       $0.stamps = stamps
@@ -42,13 +42,13 @@ public enum Log {
   }
 
   /// Logs at debug level.
-  public static func debug(_ message: @autoclosure () -> String) { write(.debug, message) }
+  package static func debug(_ message: @autoclosure () -> String) { write(.debug, message) }
   /// Logs at info level.
-  public static func info(_ message: @autoclosure () -> String) { write(.info, message) }
+  package static func info(_ message: @autoclosure () -> String) { write(.info, message) }
   /// Logs at warning level.
-  public static func warning(_ message: @autoclosure () -> String) { write(.warning, message) }
+  package static func warning(_ message: @autoclosure () -> String) { write(.warning, message) }
   /// Logs at error level.
-  public static func error(_ message: @autoclosure () -> String) { write(.error, message) }
+  package static func error(_ message: @autoclosure () -> String) { write(.error, message) }
 
   private static func write(_ level: Level, _ message: () -> String) {
     let (enabled, descriptor, stamps) = state.withLock { ($0.level <= level, $0.descriptor, $0.stamps) }
@@ -94,7 +94,7 @@ public enum Log {
   ///
   /// Made for bad URLs too, which are those that get into messages: what could be userinfo goes, also without a scheme
   /// and with a slash in the password.
-  public static func redacted(url: String) -> String {
+  package static func redacted(url: String) -> String {
     // By scalars: to a String, an `@` or `?` with a combining accent behind it is another character.
     var rest = url.unicodeScalars[...]
     let query = rest.firstIndex { $0 == "?" || $0 == "#" } ?? rest.endIndex

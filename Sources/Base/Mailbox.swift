@@ -1,13 +1,13 @@
 /// What other threads ask of a thread, in the order in which they asked.
-public final class Mailbox<Message: Sendable>: Sendable {
+package final class Mailbox<Message: Sendable>: Sendable {
   private let messages = Lock<[Message]>([])
   private let wake: @Sendable () -> Void
 
   /// `wake` is called when the first message comes after the mailbox was emptied. From any thread; it must not block.
-  public init(wake: @escaping @Sendable () -> Void) { self.wake = wake }
+  package init(wake: @escaping @Sendable () -> Void) { self.wake = wake }
 
   /// Hands over a message. From any thread, never blocks.
-  public func post(_ message: Message) {
+  package func post(_ message: Message) {
     let isFirst = messages.withLock { messages in
       messages.append(message)
       return messages.count == 1
@@ -16,7 +16,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
   }
 
   /// Takes all messages out. The owner's thread.
-  public func takeAll() -> [Message] {
+  package func takeAll() -> [Message] {
     messages.withLock { messages in
       let taken = messages
       messages.removeAll(keepingCapacity: true)
@@ -25,7 +25,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
   }
 
   /// Takes the oldest message out; nil when there is none. The owner's thread.
-  public func takeFirst() -> Message? {
+  package func takeFirst() -> Message? {
     messages.withLock { $0.isEmpty ? nil : $0.removeFirst() }
   }
 }

@@ -4,12 +4,12 @@ import Glibc
 /// A thread of our own, with a name that debuggers and `ps -L` show.
 ///
 /// Not a dispatch queue or a task: what runs here waits in syscalls, which Swift's cooperative pool must never do.
-public final class OwnedThread: Sendable {
+package final class OwnedThread: Sendable {
   private let handle: pthread_t
 
   /// Starts `body` on a new thread. `name` is cut to 15 bytes. All signals are blocked there: the main thread owns
   /// them.
-  public init(name: String, stackSize: Int = 512 << 10, _ body: @escaping @Sendable () -> Void) {
+  package init(name: String, stackSize: Int = 512 << 10, _ body: @escaping @Sendable () -> Void) {
     let start = Unmanaged.passRetained(ThreadStart(name: name, body: body))  // released in `threadMain`, once
     var attributes = pthread_attr_t()
     pthread_attr_init(&attributes)
@@ -27,10 +27,10 @@ public final class OwnedThread: Sendable {
   }
 
   /// Waits until the body returned. To be called once, from another thread; or ``detach()``.
-  public func join() { pthread_join(handle, nil) }
+  package func join() { pthread_join(handle, nil) }
 
   /// Lets the thread end by itself, whenever that is: nobody waits for it. To be called once, instead of ``join()``.
-  public func detach() { pthread_detach(handle) }
+  package func detach() { pthread_detach(handle) }
 }
 
 private final class ThreadStart: Sendable {

@@ -2,14 +2,14 @@ import Glibc
 
 /// Wakes one waiting thread: raised any number of times, it is one wake-up.
 @safe
-public final class Signal: @unchecked Sendable {
+package final class Signal: @unchecked Sendable {
   // @unchecked: `isRaised` is reached with the mutex held only.
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
   private var isRaised = false
 
   /// A signal that is not raised.
-  public init() {
+  package init() {
     // On the heap: neither may move.
     mutex = .allocate(capacity: 1)
     condition = .allocate(capacity: 1)
@@ -29,7 +29,7 @@ public final class Signal: @unchecked Sendable {
   }
 
   /// Wakes the waiting thread, or the next one that waits. From any thread.
-  public func raise() {
+  package func raise() {
     pthread_mutex_lock(mutex)
     isRaised = true
     pthread_mutex_unlock(mutex)
@@ -38,7 +38,7 @@ public final class Signal: @unchecked Sendable {
 
   /// Waits until raised, or for `seconds` at most (nil: for ever). True when it was raised, which it then is no more.
   @discardableResult
-  public func wait(seconds: Double? = nil) -> Bool {
+  package func wait(seconds: Double? = nil) -> Bool {
     var deadline = timespec()
     if let seconds {
       clock_gettime(CLOCK_MONOTONIC, &deadline)

@@ -2,7 +2,7 @@ import Base
 import Glibc
 
 /// Asks a running server. One thread's own; every call waits, each for a bounded time.
-public final class ControlClient: StatusSource {
+package final class ControlClient: StatusSource {
   /// How long to wait for the next line of an answer, in seconds. A waiting fetch hears from the server five times a
   /// second.
   private static let answerTime = 60.0
@@ -20,7 +20,7 @@ public final class ControlClient: StatusSource {
   }
 
   /// Connects to the server of `store`. `notRunning` when none serves it, `refused` when it is another user's.
-  public static func connect(store: String) throws(ControlFailure) -> ControlClient {
+  package static func connect(store: String) throws(ControlFailure) -> ControlClient {
     do throws(Errno) {
       let folder = try FileDescriptor.open(store, O_RDONLY | O_DIRECTORY)
       let descriptor = FileDescriptor(owning: try retrying { Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0) })
@@ -49,7 +49,7 @@ public final class ControlClient: StatusSource {
   }
 
   /// Who serves.
-  public func hello() throws(ControlFailure) -> ServerIdentity {
+  package func hello() throws(ControlFailure) -> ServerIdentity {
     try send(ControlRequest(.hello))
     let reply = try next(.hello)
     guard let server = reply.server else { throw unexpected(reply) }
@@ -57,7 +57,7 @@ public final class ControlClient: StatusSource {
   }
 
   /// Sums over what `query.paths` name.
-  public func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
+  package func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
     var request = ControlRequest(.status)
     request.paths = query.paths
     request.totals = true
@@ -70,7 +70,7 @@ public final class ControlClient: StatusSource {
   }
 
   /// The next page.
-  public func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+  package func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     var request = ControlRequest(.status)
     request.paths = query.paths
     request.all = query.all
@@ -97,7 +97,7 @@ public final class ControlClient: StatusSource {
   /// Asks for `paths` to be completed. Without `wait` it returns when the server has accepted that; with it, when
   /// nothing is left to wait for. `report` hears how it goes, and says whether to wait on; the last report is returned.
   @discardableResult
-  public func fetch(
+  package func fetch(
     _ paths: [String], wait: Bool, report: (FetchReport) -> Bool = { _ in true }
   ) throws(ControlFailure) -> FetchReport {
     var request = ControlRequest(.fetch)
@@ -120,7 +120,7 @@ public final class ControlClient: StatusSource {
   }
 
   /// Drops what is stored of the files at and below `paths`; of all, for nil.
-  public func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
+  package func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
     var request = ControlRequest(.clear)
     request.paths = paths
     if paths == nil { request.all = true }
@@ -132,13 +132,13 @@ public final class ControlClient: StatusSource {
   }
 
   /// Asks the server to end. It has been told when this returns; it is gone when ``waitForEnd(seconds:)`` says so.
-  public func stop() throws(ControlFailure) {
+  package func stop() throws(ControlFailure) {
     try send(ControlRequest(.stop))
     _ = try next(.done)
   }
 
   /// Waits until the server closes this connection, which it does when it ends: false when it has not by then.
-  public func waitForEnd(seconds: Double) -> Bool {
+  package func waitForEnd(seconds: Double) -> Bool {
     let deadline = Instant.now.adding(seconds: seconds)
     do throws(ControlFailure) {
       while try lines.next(until: deadline) != nil {}

@@ -1,7 +1,7 @@
 /// Why something asked over the control socket did not happen.
-public struct ControlFailure: Error, Sendable, Equatable, CustomStringConvertible {
+package struct ControlFailure: Error, Sendable, Equatable, CustomStringConvertible {
   /// What to make of it. The raw values are on the wire (docs/CONTROL.md).
-  public enum Kind: String, Codable, Sendable {
+  package enum Kind: String, Codable, Sendable {
     /// The request is no valid one: not JSON, too long, a field missing or out of bounds.
     case malformed
     /// The peer speaks another version of the protocol.
@@ -23,16 +23,16 @@ public struct ControlFailure: Error, Sendable, Equatable, CustomStringConvertibl
   }
 
   /// What to make of it.
-  public var kind: Kind
+  package var kind: Kind
   /// What failed, why, and what to do: for a person, without secrets.
-  public var message: String
+  package var message: String
 
   /// A failure of that kind.
-  public init(_ kind: Kind, _ message: String) {
+  package init(_ kind: Kind, _ message: String) {
     self.kind = kind
     self.message = message
   }
 
   /// The message.
-  public var description: String { message }
+  package var description: String { message }
 }

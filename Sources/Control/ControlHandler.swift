@@ -2,7 +2,7 @@
 ///
 /// Called on control threads, several at once. Every call may wait for the disk, none for the network. Paths are
 /// normal: no leading, trailing or doubled slash, no `.` or `..`; the root is the empty path.
-public protocol ControlHandler: AnyObject, Sendable, StatusSource {
+package protocol ControlHandler: AnyObject, Sendable, StatusSource {
   /// Asks for all of the files at and below `paths` to be completed, now and over restarts; returns them. Files that
   /// are complete or failed already are among them (failed ones are tried anew). `notFound` for a path that is not
   /// there: then nothing was begun.
@@ -19,14 +19,14 @@ public protocol ControlHandler: AnyObject, Sendable, StatusSource {
 }
 
 /// A file that a client waits for.
-public struct FetchTarget: Sendable, Equatable {
+package struct FetchTarget: Sendable, Equatable {
   /// What the server knows it by; opaque here.
-  public var id: Int64
+  package var id: Int64
   /// Its path in the mount.
-  public var path: String
+  package var path: String
 
   /// That file.
-  public init(id: Int64, path: String) {
+  package init(id: Int64, path: String) {
     self.id = id
     self.path = path
   }
@@ -34,30 +34,30 @@ public struct FetchTarget: Sendable, Equatable {
 
 /// How far one fetched file is. ``FileState/complete`` means verified; ``FileState/failed`` that it does not go on by
 /// itself (also when the store or the disk is full).
-public struct FetchProgress: Codable, Sendable, Equatable {
+package struct FetchProgress: Codable, Sendable, Equatable {
   /// Its path in the mount.
-  public var path: String
+  package var path: String
   /// How much of it is here.
-  public var state: FileState
+  package var state: FileState
   /// Bytes that are stored.
-  public var stored: Int64
+  package var stored: Int64
   /// Bytes it has, when known.
-  public var size: Int64?
+  package var size: Int64?
   /// Bytes a second that arrive now.
-  public var rate: Double
+  package var rate: Double
   /// Why it failed, or what holds it up; nil for nothing.
-  public var error: String?
+  package var error: String?
   /// Seconds since that error; nil where nobody knows.
-  public var errorAge: Int64?
+  package var errorAge: Int64?
   /// What it waits for; nil for nothing.
-  public var waitsFor: FileWait?
+  package var waitsFor: FileWait?
   /// Until when, in seconds since 1970; nil: nobody knows.
-  public var waitsUntil: Int64?
+  package var waitsUntil: Int64?
   /// What to do about `error` and `waitsFor`.
-  public var advice: String?
+  package var advice: String?
 
   /// The progress of a file in that state.
-  public init(_ file: FileStatus) {
+  package init(_ file: FileStatus) {
     self.init(
       path: file.path, state: file.state, stored: file.stored, size: file.size, rate: file.rate, error: file.error,
       advice: file.advice)
@@ -65,7 +65,7 @@ public struct FetchProgress: Codable, Sendable, Equatable {
   }
 
   /// That progress.
-  public init(
+  package init(
     path: String, state: FileState, stored: Int64, size: Int64? = nil, rate: Double = 0, error: String? = nil,
     waitsFor: FileWait? = nil, advice: String? = nil
   ) {
@@ -81,7 +81,7 @@ public struct FetchProgress: Codable, Sendable, Equatable {
 
   /// Whether it may stay as it is for long: it has an error, or waits for what no other download's end brings. (The
   /// line and its turn come by themselves.)
-  public var isHeldUp: Bool {
+  package var isHeldUp: Bool {
     if isOver { return false }
     switch waitsFor {
     case .space, .origin, .reader: return true
@@ -90,65 +90,65 @@ public struct FetchProgress: Codable, Sendable, Equatable {
   }
 
   /// Whether nothing more will come: complete, failed, or kept as a user's own.
-  public var isOver: Bool { state == .complete || state == .failed || state == .modified }
+  package var isOver: Bool { state == .complete || state == .failed || state == .modified }
 }
 
 /// Where a fetch stands as a whole, and what changed since the last report.
-public struct FetchReport: Codable, Sendable, Equatable {
+package struct FetchReport: Codable, Sendable, Equatable {
   /// Files asked for.
-  public var files: Int = 0
+  package var files: Int = 0
   /// Files complete and verified.
-  public var complete: Int = 0
+  package var complete: Int = 0
   /// Files that will not become complete by themselves.
-  public var failed: Int = 0
+  package var failed: Int = 0
   /// Of those that are not over, the ones that are held up (``FetchProgress/isHeldUp``), as last looked at. Nil from a
   /// server that does not tell.
-  public var heldUp: Int? = 0
+  package var heldUp: Int? = 0
   /// Bytes stored of all of them, as last looked at.
-  public var stored: Int64 = 0
+  package var stored: Int64 = 0
   /// Bytes of those whose size is known.
-  public var size: Int64 = 0
+  package var size: Int64 = 0
   /// Files whose size is not known yet.
-  public var unknownSizes: Int = 0
+  package var unknownSizes: Int = 0
   /// Bytes a second that arrive now for them.
-  public var rate: Double = 0
+  package var rate: Double = 0
   /// Those that are over since the last report, and some (at most ``ControlLimits/shown``) that are being fetched.
-  public var changes: [FetchProgress] = []
+  package var changes: [FetchProgress] = []
 
   /// All zero.
-  public init() {}
+  package init() {}
 
   /// Whether there is nothing to wait for any more.
-  public var isOver: Bool { complete + failed >= files }
+  package var isOver: Bool { complete + failed >= files }
 }
 
 /// What `clear` did.
-public struct ClearReport: Codable, Sendable, Equatable {
+package struct ClearReport: Codable, Sendable, Equatable {
   /// A file that was left alone.
-  public struct Kept: Codable, Sendable, Equatable {
+  package struct Kept: Codable, Sendable, Equatable {
     /// Its path in the mount.
-    public var path: String
+    package var path: String
     /// Why, for a person.
-    public var reason: String
+    package var reason: String
 
     /// That file, for that reason.
-    public init(path: String, reason: String) {
+    package init(path: String, reason: String) {
       self.path = path
       self.reason = reason
     }
   }
 
   /// Files of which something was dropped.
-  public var files: Int64
+  package var files: Int64
   /// Bytes that were dropped.
-  public var bytes: Int64
+  package var bytes: Int64
   /// Files that were left alone, the first ``ControlLimits/shown`` of them.
-  public var kept: [Kept]
+  package var kept: [Kept]
   /// How many were left alone in all.
-  public var keptFiles: Int64
+  package var keptFiles: Int64
 
   /// Nothing dropped, unless given.
-  public init(files: Int64 = 0, bytes: Int64 = 0, kept: [Kept] = [], keptFiles: Int64 = 0) {
+  package init(files: Int64 = 0, bytes: Int64 = 0, kept: [Kept] = [], keptFiles: Int64 = 0) {
     self.files = files
     self.bytes = bytes
     self.kept = kept
@@ -157,16 +157,16 @@ public struct ClearReport: Codable, Sendable, Equatable {
 }
 
 /// Who serves, as `hello` tells.
-public struct ServerIdentity: Codable, Sendable, Equatable {
+package struct ServerIdentity: Codable, Sendable, Equatable {
   /// Its process id.
-  public var pid: Int32
+  package var pid: Int32
   /// Where it is mounted: an absolute path.
-  public var mountpoint: String
+  package var mountpoint: String
   /// The program's version.
-  public var program: String
+  package var program: String
 
   /// That server.
-  public init(pid: Int32, mountpoint: String, program: String) {
+  package init(pid: Int32, mountpoint: String, program: String) {
     self.pid = pid
     self.mountpoint = mountpoint
     self.program = program

@@ -7,18 +7,18 @@ import Glibc
 /// Whoever starts it holds the store's lock, so a socket that is already there belongs to a server that is gone.
 ///
 /// The one lock guards `State`; nothing else is locked within it, and no syscall is made under it.
-public final class ControlListener: Sendable {
+package final class ControlListener: Sendable {
   /// How long a peer may take. A test shortens them.
-  public struct Patience: Sendable {
+  package struct Patience: Sendable {
     /// Seconds for a whole request to come, and between requests.
-    public var request = 15.0
+    package var request = 15.0
     /// Seconds for a peer to take one piece of an answer (at most 64 KiB and a message).
-    public var reply = 15.0
+    package var reply = 15.0
     /// Seconds between two looks at a fetch's progress.
-    public var report = 0.2
+    package var report = 0.2
 
     /// The defaults.
-    public init() {}
+    package init() {}
   }
 
   private struct State {
@@ -37,7 +37,7 @@ public final class ControlListener: Sendable {
   private let thread = Lock<OwnedThread?>(nil)
 
   /// Listens at `store`/control (mode 0600) and serves at once. `failed` when the socket cannot be made.
-  public convenience init(
+  package convenience init(
     store: String, identity: ServerIdentity, handler: any ControlHandler, patience: Patience = Patience()
   ) throws(ControlFailure) {
     try self.init(store: store, identity: identity, handler: handler, patience: patience, owner: geteuid())
@@ -59,7 +59,7 @@ public final class ControlListener: Sendable {
 
   /// Stops serving: closes the socket and its clients' connections, waits until their threads are gone, removes the
   /// socket's file. Not from a ``ControlHandler``'s call: that would wait for itself. A second call does nothing.
-  public func stop() {
+  package func stop() {
     guard let accepting = thread.withLock({ thread in thread.take() }) else { return }
     state.withLock { $0.stopping = true }
     _ = shutdown(listening.rawValue, Int32(SHUT_RDWR))  // wakes the thread from poll

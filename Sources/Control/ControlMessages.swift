@@ -1,23 +1,23 @@
 import FoundationEssentials
 
 /// The bounds of the protocol: both sides hold them, so that neither can make the other wait or grow without end.
-public enum ControlLimits {
+package enum ControlLimits {
   /// The version that this program speaks. It goes up when a peer of the old version would misunderstand.
-  public static let version = 1
+  package static let version = 1
   /// Bytes a message has at most, its newline included.
-  public static let message = 1 << 20
+  package static let message = 1 << 20
   /// Paths one request names at most.
-  public static let paths = 10_000
+  package static let paths = 10_000
   /// Files a page of `status` has at most.
-  public static let page = 500
+  package static let page = 500
   /// Ranges told of one file at most: 41 bytes each as JSON, so that a message still fits.
-  public static let ranges = 8192
+  package static let ranges = 8192
   /// Files named in one report at most, besides those that are over.
-  public static let shown = 64
+  package static let shown = 64
   /// Targets whose progress is asked at once.
-  public static let polled = 1000
+  package static let polled = 1000
   /// Clients served at once.
-  public static let clients = 16
+  package static let clients = 16
 }
 
 /// One line from a client.

@@ -1,5 +1,5 @@
 /// How much of a file is here.
-public enum FileState: String, Codable, Sendable, CaseIterable {
+package enum FileState: String, Codable, Sendable, CaseIterable {
   /// Nothing of it is stored.
   case remote
   /// Some of it is stored.
@@ -13,7 +13,7 @@ public enum FileState: String, Codable, Sendable, CaseIterable {
 }
 
 /// What a file waits for while nothing of it is on its way.
-public enum FileWait: String, Codable, Sendable, CaseIterable {
+package enum FileWait: String, Codable, Sendable, CaseIterable {
   /// Somebody who reads, opens or fetches it.
   case reader
   /// The line: readers of other files go first, or the rate limit is used up.
@@ -27,34 +27,34 @@ public enum FileWait: String, Codable, Sendable, CaseIterable {
 }
 
 /// What `status` tells of one file.
-public struct FileStatus: Sendable, Equatable {
+package struct FileStatus: Sendable, Equatable {
   /// Its path in the mount, without a leading slash.
-  public var path: String
+  package var path: String
   /// How much of it is here.
-  public var state: FileState
+  package var state: FileState
   /// Bytes that are stored.
-  public var stored: Int64
+  package var stored: Int64
   /// Bytes it has; nil while that is not known.
-  public var size: Int64?
+  package var size: Int64?
   /// Which bytes are stored: `[start, end]` pairs, ascending, half-open.
-  public var ranges: [[Int64]]
+  package var ranges: [[Int64]]
   /// Bytes a second that arrive now.
-  public var rate: Double
+  package var rate: Double
   /// Transfers that run now.
-  public var transfers: Int
+  package var transfers: Int
   /// The last error, for a person, without secrets; nil for none.
-  public var error: String?
+  package var error: String?
   /// Seconds since that error; nil where nobody knows.
-  public var errorAge: Int64?
+  package var errorAge: Int64?
   /// What it waits for; nil for nothing, and without a server.
-  public var waitsFor: FileWait?
+  package var waitsFor: FileWait?
   /// Until when, in seconds since 1970; nil: nobody knows.
-  public var waitsUntil: Int64?
+  package var waitsUntil: Int64?
   /// What to do about `error` and `waitsFor`; nil for nothing.
-  public var advice: String?
+  package var advice: String?
 
   /// A file of which nothing is known, unless given.
-  public init(
+  package init(
     path: String, state: FileState = .remote, stored: Int64 = 0, size: Int64? = nil, ranges: [[Int64]] = [],
     rate: Double = 0, transfers: Int = 0, error: String? = nil, errorAge: Int64? = nil, waitsFor: FileWait? = nil,
     waitsUntil: Int64? = nil, advice: String? = nil
@@ -86,7 +86,7 @@ extension FileStatus: Codable {
   }
 
   /// Writes every key, with null for what is not known: who reads the JSON need not ask whether a key is there.
-  public func encode(to encoder: any Encoder) throws {
+  package func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     try container.encode(path, forKey: .path)
     try container.encode(state, forKey: .state)
@@ -105,35 +105,35 @@ extension FileStatus: Codable {
 }
 
 /// Sums over all files of a mount, or over those below the paths that were asked for.
-public struct StatusTotals: Codable, Sendable, Equatable {
+package struct StatusTotals: Codable, Sendable, Equatable {
   /// Files.
-  public var files: Int64 = 0
+  package var files: Int64 = 0
   /// Of these, in state ``FileState/remote``.
-  public var remote: Int64 = 0
+  package var remote: Int64 = 0
   /// In state ``FileState/partial``.
-  public var partial: Int64 = 0
+  package var partial: Int64 = 0
   /// In state ``FileState/complete``.
-  public var complete: Int64 = 0
+  package var complete: Int64 = 0
   /// In state ``FileState/failed``.
-  public var failed: Int64 = 0
+  package var failed: Int64 = 0
   /// In state ``FileState/modified``.
-  public var modified: Int64 = 0
+  package var modified: Int64 = 0
   /// Bytes that are stored.
-  public var stored: Int64 = 0
+  package var stored: Int64 = 0
   /// Bytes of the files whose size is known.
-  public var size: Int64 = 0
+  package var size: Int64 = 0
   /// Files whose size is not known.
-  public var unknownSizes: Int64 = 0
+  package var unknownSizes: Int64 = 0
   /// Bytes a second that arrive now.
-  public var rate: Double = 0
+  package var rate: Double = 0
   /// Transfers that run now.
-  public var transfers: Int64 = 0
+  package var transfers: Int64 = 0
 
   /// All zero.
-  public init() {}
+  package init() {}
 
   /// Counts one file in.
-  public mutating func add(_ file: FileStatus) {
+  package mutating func add(_ file: FileStatus) {
     files += 1
     switch file.state {
     case .remote: remote += 1
@@ -150,19 +150,19 @@ public struct StatusTotals: Codable, Sendable, Equatable {
 }
 
 /// Which files `status` is to tell of, and from where on.
-public struct StatusQuery: Sendable, Equatable {
+package struct StatusQuery: Sendable, Equatable {
   /// Paths in the mount, without a leading slash; a folder means all below it, an empty path the root. Nil: the whole
   /// mount.
-  public var paths: [String]?
+  package var paths: [String]?
   /// Whether files of which nothing is known, stored or failed are listed as well. With `paths` all are, in any case.
-  public var all: Bool
+  package var all: Bool
   /// Where the page before ended (``StatusPage/next``); nil for the first page. Opaque to who asks.
-  public var after: String?
+  package var after: String?
   /// Files a page has at most (a few more where several names share one resource); 1 to ``ControlLimits/page``.
-  public var limit: Int
+  package var limit: Int
 
   /// The first page of what was touched, unless given.
-  public init(paths: [String]? = nil, all: Bool = false, after: String? = nil, limit: Int = ControlLimits.page) {
+  package init(paths: [String]? = nil, all: Bool = false, after: String? = nil, limit: Int = ControlLimits.page) {
     self.paths = paths
     self.all = all
     self.after = after
@@ -171,21 +171,21 @@ public struct StatusQuery: Sendable, Equatable {
 }
 
 /// Some files, and where to go on: a mount may have a million, which are never in memory at once.
-public struct StatusPage: Sendable, Equatable {
+package struct StatusPage: Sendable, Equatable {
   /// The files, in the source's own order, which stays from page to page.
-  public var files: [FileStatus]
+  package var files: [FileStatus]
   /// What to give as ``StatusQuery/after`` for the next page; nil: this was the last.
-  public var next: String?
+  package var next: String?
 
   /// That page.
-  public init(files: [FileStatus], next: String?) {
+  package init(files: [FileStatus], next: String?) {
     self.files = files
     self.next = next
   }
 }
 
 /// Whoever can tell the state of a mount's files: a running server, or the catalog of its store.
-public protocol StatusSource {
+package protocol StatusSource {
   /// Sums over what `query.paths` name, whatever `all`, `after` and `limit` say. `notFound` for a path that is not
   /// there.
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals

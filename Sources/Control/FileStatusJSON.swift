@@ -1,7 +1,7 @@
 extension FileStatus {
   /// Appends it as JSON, as its `Encodable` has it: every key, in alphabetical order. By hand, because a mount may have
   /// a million files, and JSONEncoder takes many times as long for each.
-  public func appendJSON(to bytes: inout [UInt8]) {
+  package func appendJSON(to bytes: inout [UInt8]) {
     bytes += "{\"advice\":".utf8
     appendText(advice, to: &bytes)
     bytes += ",\"error\":".utf8

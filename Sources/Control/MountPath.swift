@@ -1,12 +1,12 @@
 /// A place in a mount, as a user's path argument named it.
-public struct MountPath: Sendable, Equatable {
+package struct MountPath: Sendable, Equatable {
   /// The mountpoint, one of those that were given.
-  public var mountpoint: String
+  package var mountpoint: String
   /// The path in the mount, without a leading slash; empty for the mountpoint itself.
-  public var path: String
+  package var path: String
 
   /// That place.
-  public init(mountpoint: String, path: String) {
+  package init(mountpoint: String, path: String) {
     self.mountpoint = mountpoint
     self.path = path
   }
@@ -20,7 +20,7 @@ public struct MountPath: Sendable, Equatable {
   /// - Parameters:
   ///   - folder: what a relative argument starts from: an absolute path.
   ///   - readLink: what the link at a path says; nil when there is no link at it.
-  public static func resolve(
+  package static func resolve(
     _ argument: String, from folder: String, mountpoints: [String], readLink: (String) -> String?
   ) -> MountPath? {
     let absolute = argument.hasPrefix("/") ? argument : folder + "/" + argument
@@ -54,7 +54,7 @@ public struct MountPath: Sendable, Equatable {
   }
 
   /// A path argument that is relative to a mount, made normal; nil when it leads out of it.
-  public static func relative(_ argument: String) -> String? {
+  package static func relative(_ argument: String) -> String? {
     var kept: [Substring] = []
     for part in pathParts(argument) {
       if part == ".." {

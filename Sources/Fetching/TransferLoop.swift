@@ -8,7 +8,7 @@ import Base
 /// where.
 ///
 /// A transfer that is stuck is not judged here, except while it connects: the client sees the bytes and cancels.
-public final class TransferLoop: Sendable {
+package final class TransferLoop: Sendable {
   private let core: LoopCore
   private let thread = Lock<OwnedThread?>(nil)
 
@@ -16,7 +16,7 @@ public final class TransferLoop: Sendable {
   ///
   /// - Throws: `FetchError.unreadable` for a certificate or netrc file that cannot be read, `.library` when libcurl
   /// cannot start.
-  public init(options: TransferOptions) throws(FetchError) {
+  package init(options: TransferOptions) throws(FetchError) {
     core = try LoopCore(options: options)
   }
 
@@ -26,7 +26,7 @@ public final class TransferLoop: Sendable {
 
   /// Starts the thread, which makes its client by `makeClient` and drops it when ``stop()`` was called. To be called
   /// once.
-  public func run(_ makeClient: @escaping @Sendable (TransferCommands) -> any TransferClient) {
+  package func run(_ makeClient: @escaping @Sendable (TransferCommands) -> any TransferClient) {
     thread.withLock { thread in
       precondition(thread == nil, "a transfer loop runs once")
       // The thread must not keep `self`, whose end stops it.
@@ -38,15 +38,15 @@ public final class TransferLoop: Sendable {
   /// client starts in answer to those last ends do not begin and are not heard of again.
   ///
   /// From any thread but the loop's own. Calls after the first return at once.
-  public func stop() {
+  package func stop() {
     core.waker.stop()
     thread.withLock { $0.take() }?.join()
   }
 
   /// Makes the loop call ``TransferClient/turn(now:)`` soon. From any thread, never blocks; wakes that come before the
   /// loop got to the first are one.
-  public func wake() { core.waker.wake() }
+  package func wake() { core.waker.wake() }
 
   /// ``wake()`` for those whom the loop's client keeps: it does not keep the loop, whose end ends the thread.
-  public var waking: @Sendable () -> Void { { [waker = core.waker] in waker.wake() } }
+  package var waking: @Sendable () -> Void { { [waker = core.waker] in waker.wake() } }
 }

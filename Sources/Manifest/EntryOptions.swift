@@ -220,7 +220,7 @@ extension EntryOptions.Finding {
 
 extension Checksum.Algorithm {
   /// How many bytes a digest has.
-  public var byteCount: Int {
+  package var byteCount: Int {
     switch self {
     case .md5: 16
     case .sha1: 20

@@ -2,11 +2,11 @@
 ///
 /// Some kinds share their first bytes (every office document is a ZIP archive): then the kind is the general one, and
 /// a name may say it more precisely.
-public struct FileType: Sendable, Equatable {
+package struct FileType: Sendable, Equatable {
   /// The usual extension, in lower case, without a dot.
-  public let fileExtension: String
+  package let fileExtension: String
   /// The media type (RFC 6838), in lower case, without parameters.
-  public let mediaType: String
+  package let mediaType: String
 
   init?(_ fileExtension: String) {
     guard let mediaType = Self.mediaType(forExtension: fileExtension) else { return nil }
@@ -15,7 +15,7 @@ public struct FileType: Sendable, Equatable {
   }
 
   /// What the file is by its first bytes, of which 4 KiB are enough; nil when they show nothing.
-  public static func detect(_ head: UnsafeRawBufferPointer) -> FileType? {
+  package static func detect(_ head: UnsafeRawBufferPointer) -> FileType? {
     // A copy of at most 4 KiB: then every look at it is checked against its bounds.
     let bytes = [UInt8](head.prefix(4096))
     return Signatures.fileExtension(bytes).flatMap { FileType($0) }
@@ -27,7 +27,7 @@ public struct FileType: Sendable, Equatable {
   /// In this order: the first bytes, which cannot lie; the suggested name, if its extension is 1 to 8 letters and
   /// digits; the media type, unless it is one that servers send for want of a better (`application/octet-stream`,
   /// `text/plain`).
-  public static func fileExtension(
+  package static func fileExtension(
     head: UnsafeRawBufferPointer, suggestedName: String?, mediaType: String?
   ) -> String? {
     let suggested = suggestedName.flatMap { SafeName.fileExtension($0) }
@@ -40,14 +40,14 @@ public struct FileType: Sendable, Equatable {
   }
 
   /// The media type of files with that extension (with or without a dot, in any case); nil when it is not known.
-  public static func mediaType(forExtension fileExtension: String) -> String? {
+  package static func mediaType(forExtension fileExtension: String) -> String? {
     let key = fileExtension.lowercased()
     return byExtension[key.hasPrefix(".") ? String(key.dropFirst()) : key]
   }
 
   /// The extension for a Content-Type, whose parameters do not matter; nil for types that say nothing, or are not
   /// known.
-  public static func fileExtension(forMediaType mediaType: String) -> String? {
+  package static func fileExtension(forMediaType mediaType: String) -> String? {
     let end = mediaType.firstIndex(of: ";") ?? mediaType.endIndex
     return byMediaType[mediaType[..<end].filter { !$0.isWhitespace }.lowercased()]
   }

@@ -1,31 +1,31 @@
 import Base
 
 /// One entry of a manifest: a path in the mount and where its bytes are.
-public struct ManifestEntry: Sendable, Equatable {
+package struct ManifestEntry: Sendable, Equatable {
   /// The line its URL stands on, from 1.
-  public var line: Int
+  package var line: Int
   /// Where the bytes are, the first to be asked first; never empty. Absolute http or https, without fragment;
   /// userinfo as given.
-  public var urls: [String]
+  package var urls: [String]
   /// The folders it lies in, from the root; each made safe (docs/MANIFEST.md, "Names").
-  public var folder: [String]
+  package var folder: [String]
   /// Its name, made safe. Not yet told apart from others of the same name.
-  public var name: String
+  package var name: String
   /// Whether an extension may be added once the type is known: the name came from the URL or a playlist and has none.
-  public var mayGainExtension: Bool
+  package var mayGainExtension: Bool
   /// Header fields to send to the URL's own origin.
-  public var headers: [HTTPHeader]
+  package var headers: [HTTPHeader]
   /// The User-Agent to send, nil for our own.
-  public var userAgent: String?
+  package var userAgent: String?
   /// The Referer to send.
-  public var referer: String?
+  package var referer: String?
   /// What the bytes must hash to.
-  public var checksum: Checksum?
+  package var checksum: Checksum?
   /// What identifies the resource (``ResourceKey``).
-  public var key: ResourceKey
+  package var key: ResourceKey
 
   /// An entry with those values.
-  public init(
+  package init(
     line: Int, urls: [String], folder: [String], name: String, mayGainExtension: Bool = false,
     headers: [HTTPHeader] = [], userAgent: String? = nil, referer: String? = nil, checksum: Checksum? = nil,
     key: ResourceKey
@@ -44,9 +44,9 @@ public struct ManifestEntry: Sendable, Equatable {
 }
 
 /// A digest that the whole resource must have.
-public struct Checksum: Hashable, Sendable {
+package struct Checksum: Hashable, Sendable {
   /// The hash functions a manifest may name.
-  public enum Algorithm: String, Sendable, CaseIterable {
+  package enum Algorithm: String, Sendable, CaseIterable {
     /// 160 bits; against accidents only.
     case sha1 = "sha-1"
     /// 256 bits.
@@ -58,12 +58,12 @@ public struct Checksum: Hashable, Sendable {
   }
 
   /// The hash function.
-  public var algorithm: Algorithm
+  package var algorithm: Algorithm
   /// The digest, as many bytes as the function gives.
-  public var digest: [UInt8]
+  package var digest: [UInt8]
 
   /// That digest by that function.
-  public init(algorithm: Algorithm, digest: [UInt8]) {
+  package init(algorithm: Algorithm, digest: [UInt8]) {
     self.algorithm = algorithm
     self.digest = digest
   }
@@ -71,18 +71,18 @@ public struct Checksum: Hashable, Sendable {
 
 /// What stays the same when a link is signed anew or an entry renamed: the first 16 bytes of the SHA-256 of `id:` and
 /// the entry's `id=`, else of `url:` and its first URL without userinfo, fragment and the known signing parameters.
-public struct ResourceKey: Hashable, Comparable, Sendable {
+package struct ResourceKey: Hashable, Comparable, Sendable {
   /// The first eight bytes, big-endian.
-  public var high: UInt64
+  package var high: UInt64
   /// The last eight bytes, big-endian.
-  public var low: UInt64
+  package var low: UInt64
 
   /// The key of those bytes.
-  public init(high: UInt64, low: UInt64) {
+  package init(high: UInt64, low: UInt64) {
     self.high = high
     self.low = low
   }
 
   /// As their bytes.
-  public static func < (left: Self, right: Self) -> Bool { (left.high, left.low) < (right.high, right.low) }
+  package static func < (left: Self, right: Self) -> Bool { (left.high, left.low) < (right.high, right.low) }
 }

@@ -1,7 +1,7 @@
 import Base
 
 /// Why a manifest as a whole cannot be read. (What is wrong with one line is a ``ManifestProblem``.)
-public enum ManifestError: Error, Equatable, Sendable {
+package enum ManifestError: Error, Equatable, Sendable {
   /// No file of that path.
   case notFound(path: String)
   /// The path is a folder's.
@@ -22,7 +22,7 @@ public enum ManifestError: Error, Equatable, Sendable {
 
 extension ManifestError: CustomStringConvertible {
   /// What failed, why, and what to do.
-  public var description: String {
+  package var description: String {
     switch self {
     case .notFound(let path):
       "manifest \(path): there is no such file"
@@ -46,9 +46,9 @@ extension ManifestError: CustomStringConvertible {
 }
 
 /// What is wrong with one line.
-public struct ManifestProblem: Sendable, Equatable {
+package struct ManifestProblem: Sendable, Equatable {
   /// How bad it is.
-  public enum Severity: Sendable, Equatable {
+  package enum Severity: Sendable, Equatable {
     /// The line is used all the same, or only a part of it is not.
     case warning
     /// The line is skipped: an entry, or one option of an entry that is listed without it.
@@ -56,14 +56,14 @@ public struct ManifestProblem: Sendable, Equatable {
   }
 
   /// The line's number, from 1.
-  public var line: Int
+  package var line: Int
   /// How bad it is.
-  public var severity: Severity
+  package var severity: Severity
   /// What is wrong and what to do; no secret (no URL, header value or option value) is in it.
-  public var message: String
+  package var message: String
 
   /// The problem `message` on `line`.
-  public init(line: Int, severity: Severity, message: String) {
+  package init(line: Int, severity: Severity, message: String) {
     self.line = line
     self.severity = severity
     self.message = message
@@ -72,11 +72,11 @@ public struct ManifestProblem: Sendable, Equatable {
 
 extension ManifestProblem: CustomStringConvertible {
   /// `line 7: error: …`.
-  public var description: String { "line \(line): \(severity == .error ? "error" : "warning"): \(message)" }
+  package var description: String { "line \(line): \(severity == .error ? "error" : "warning"): \(message)" }
 }
 
 /// One thing found in a manifest.
-public enum ManifestItem: Sendable, Equatable {
+package enum ManifestItem: Sendable, Equatable {
   /// An entry.
   case entry(ManifestEntry)
   /// Something wrong.

@@ -2,17 +2,17 @@ import Base
 import Glibc
 
 /// What relative URLs of a playlist are resolved against.
-public struct ManifestBase: Sendable {
+package struct ManifestBase: Sendable {
   /// The URL, in the form that is requested; nil when there is none: relative URLs are problems then.
   let url: [UInt8]?
 
   /// No base.
-  public static let none = ManifestBase(url: nil)
+  package static let none = ManifestBase(url: nil)
 
   private init(url: [UInt8]?) { self.url = url }
 
   /// The base `url`: absolute, http or https; what follows its last `/` is replaced (RFC 3986, section 5.2).
-  public init(url: String) throws(ManifestError) {
+  package init(url: String) throws(ManifestError) {
     var parser = URLParser()
     do { try parser.parse(Array(url.utf8).span) } catch { throw .badBase(reason: error.message) }
     self.url = parser.bytes
@@ -23,14 +23,14 @@ public struct ManifestBase: Sendable {
 ///
 /// Two formats, told apart by the first line and the name: aria2's input format, and M3U. Entries come in their
 /// order, each right behind the problems with its options. Not for several threads at once.
-public struct ManifestReader: ~Copyable {
+package struct ManifestReader: ~Copyable {
   private var lines: LineReader
   private var parser: EntryParser
   private var isFinished = false
   private let name: String
 
   /// Opens the file at `path` (or a pipe, as a shell's `<(…)`).
-  public init(path: String, base: ManifestBase = .none) throws(ManifestError) {
+  package init(path: String, base: ManifestBase = .none) throws(ManifestError) {
     let descriptor: FileDescriptor
     do { descriptor = try FileDescriptor.open(path, O_RDONLY) } catch {
       switch error.rawValue {
@@ -44,7 +44,7 @@ public struct ManifestReader: ~Copyable {
 
   /// Reads from `descriptor`, which may be a pipe, and closes it in the end (give a duplicate of standard input).
   /// `name` is for messages, and tells an M3U playlist by `.m3u` or `.m3u8`.
-  public init(
+  package init(
     descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none
   ) throws(ManifestError) {
     let mode: mode_t
@@ -56,14 +56,14 @@ public struct ManifestReader: ~Copyable {
   }
 
   /// Reads from `bytes`.
-  public init(bytes: [UInt8], name: String, base: ManifestBase = .none) {
+  package init(bytes: [UInt8], name: String, base: ManifestBase = .none) {
     lines = LineReader(bytes)
     parser = EntryParser(isPlaylist: Self.namesPlaylist(name), base: base)
     self.name = name
   }
 
   /// The next entry or problem; nil at the end, and behind an error.
-  public mutating func next() throws(ManifestError) -> ManifestItem? {
+  package mutating func next() throws(ManifestError) -> ManifestItem? {
     while true {
       if let item = parser.takeItem() { return item }
       if isFinished { return nil }

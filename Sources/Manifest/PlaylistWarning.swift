@@ -2,7 +2,7 @@
 ///
 /// HLS and DASH streams are described by a small text that names thousands of pieces: as a file it is that text. Told
 /// by the extension of the name or of a URL's path; the reader of manifests does not report it by itself.
-public func playlistWarning(for entry: ManifestEntry) -> String? {
+package func playlistWarning(for entry: ManifestEntry) -> String? {
   let name = SafeName.fileExtension(entry.name)
   for ending in [name] + entry.urls.map(pathExtension) {
     switch ending {

@@ -2,7 +2,7 @@ import CCrypto
 
 extension ResourceKey {
   /// The key of an entry with `id=`.
-  public init(id: String) {
+  package init(id: String) {
     var bytes = Array("id:".utf8)
     bytes.append(contentsOf: id.utf8)
     self = KeyDigest().key(of: bytes.span)
@@ -10,7 +10,7 @@ extension ResourceKey {
 
   /// The key of an entry without `id=`, of which `url` is the first URL. A text that is no http or https URL is taken
   /// as it is.
-  public init(url: String) {
+  package init(url: String) {
     var builder = KeyBuilder()
     var parser = URLParser()
     do {

@@ -3,12 +3,12 @@
 /// A safe name is 1 to 255 bytes of UTF-8; is not `.` or `..`; has no `/`, no control character, no line or paragraph
 /// separator and no character that reorders the text around it; and has no white space at its ends. A name that is safe
 /// stays as it is, byte for byte: names that differ only in their Unicode normalisation are different names.
-public enum SafeName {
+package enum SafeName {
   /// How many bytes a name may have (NAME_MAX of Linux).
-  public static let maximumBytes = 255
+  package static let maximumBytes = 255
 
   /// The safe form of `text`, or nil when nothing of it remains (it is empty or white space).
-  public static func component(_ text: String) -> String? {
+  package static func component(_ text: String) -> String? {
     if isPlain(text.utf8.span) { return text }
     return replaced(text)
   }
@@ -20,14 +20,14 @@ public enum SafeName {
   }
 
   /// Whether `name` is safe as it is.
-  public static func isSafe(_ name: String) -> Bool {
+  package static func isSafe(_ name: String) -> Bool {
     guard let safe = component(name) else { return false }
     return safe.utf8.elementsEqual(name.utf8)  // not ==, which takes canonically equivalent texts for equal
   }
 
   /// The folders that `path` leads through, each made safe. `.` and empty parts fall away, `..` goes back one, but
   /// never above the root: as in a chroot. So an absolute path is one from the mount's root.
-  public static func folders(_ path: String) -> [String] { folders(path.utf8.span) }
+  package static func folders(_ path: String) -> [String] { folders(path.utf8.span) }
 
   /// ``folders(_:)-(String)`` of bytes, in which what is no UTF-8 becomes U+FFFD.
   static func folders(_ path: Span<UInt8>) -> [String] {
@@ -53,17 +53,17 @@ public enum SafeName {
 
   /// The name of the `number`th of one name: `song (2).mp3`, `film (3).tar.gz`, `README (2)`. It is cut to fit, as
   /// others are.
-  public static func numbered(_ name: String, _ number: Int) -> String {
+  package static func numbered(_ name: String, _ number: Int) -> String {
     let (stem, ending) = split(name)
     return fitted(stem, before: " (\(number))" + ending)
   }
 
   /// Whether `name` has an extension: 1 to 8 ASCII letters and digits, at least one letter among them, behind the
   /// last dot, which is not the name's first character.
-  public static func hasExtension(_ name: String) -> Bool { dotOfExtension(name.utf8.span) != nil }
+  package static func hasExtension(_ name: String) -> Bool { dotOfExtension(name.utf8.span) != nil }
 
   /// The extension of `name` in lower case, without its dot; nil when it has none.
-  public static func fileExtension(_ name: String) -> String? {
+  package static func fileExtension(_ name: String) -> String? {
     let bytes = name.utf8.span
     guard let dot = dotOfExtension(bytes) else { return nil }
     return bytes.text(dot + 1..<bytes.count).lowercased()
@@ -71,7 +71,7 @@ public enum SafeName {
 
   /// `name` with `.` and `fileExtension` behind it, cut to fit; `name` itself when it ends in that
   /// extension already.
-  public static func appendingExtension(_ name: String, _ fileExtension: String) -> String {
+  package static func appendingExtension(_ name: String, _ fileExtension: String) -> String {
     guard let ending = component(fileExtension), self.fileExtension(name) != ending.lowercased() else { return name }
     return fitted(name, before: "." + ending)
   }

@@ -11,7 +11,7 @@ import Reading
 ///
 /// Locks: `requests`, `invalidations`, `endings`, `openFiles`, `passthroughRefused`; none is held while another is
 /// taken, nor over a call that leaves the room.
-public final class FuseSession: ReplyPort, @unchecked Sendable {
+package final class FuseSession: ReplyPort, @unchecked Sendable {
   // @unchecked: `handle`, `isInitialised` and what says whether there is passthrough are written before a second thread
   // exists (init, and the INIT request, which `run` handles alone); `descriptor` is a number. All else is constant or
   // in a lock.
@@ -51,7 +51,7 @@ public final class FuseSession: ReplyPort, @unchecked Sendable {
   ///
   /// `device` is a /dev/fuse descriptor that is already mounted: a helper mounted it and handed it over. It is closed
   /// when ``run(ready:)`` ends; the kernel then fails what is parked, unless another process holds the descriptor too.
-  public convenience init(
+  package convenience init(
     device: consuming FileDescriptor, fileSystem: MediaFileSystem, options: MountOptions
   ) throws(MountError) {
     try self.init(device: device, serving: fileSystem, options: options)

@@ -23,7 +23,7 @@ private func ignoreSignal(_ number: Int32) {}
 
 extension FuseSession {
   /// Makes ``run(ready:)`` end soon, without unmounting. From any thread, any number of times.
-  public func stop() {
+  package func stop() {
     endings.withLock { $0.isStopping = true }
     wakeUp.signal()
   }
@@ -32,7 +32,7 @@ extension FuseSession {
   ///
   /// `ready` is called once on this thread, after INIT was answered, with the raw bytes of the INIT request. It is not
   /// called when the mount ends before.
-  public func run(ready: @escaping @Sendable ([UInt8]) -> Void) throws(MountError) {
+  package func run(ready: @escaping @Sendable ([UInt8]) -> Void) throws(MountError) {
     defer { closeDevice() }
     guard try handshake(ready) else { return }
     installWakeUpSignal()

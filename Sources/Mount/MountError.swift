@@ -2,7 +2,7 @@ import Base
 import Glibc
 
 /// Why a mount is not, or no longer, served.
-public enum MountError: Error, Equatable, CustomStringConvertible {
+package enum MountError: Error, Equatable, CustomStringConvertible {
   /// libfuse made no session: what it refused, and its error when it gave one.
   case session(String, Errno?)
   /// A call on /dev/fuse failed: which, and with what.
@@ -11,7 +11,7 @@ public enum MountError: Error, Equatable, CustomStringConvertible {
   case handshake
 
   /// What failed, why, and what to do.
-  public var description: String {
+  package var description: String {
     switch self {
     case .session(let step, let error):
       return "libfuse refused to \(step)" + (error.map { ": \($0)" } ?? "; its own message is above")

@@ -23,12 +23,12 @@ private let watchMilliseconds: Int32 = 250
 
 extension FuseSession {
   /// Has the notifier tell the kernel to forget a name.
-  public func invalidate(parent: Inode, name: String) {
+  package func invalidate(parent: Inode, name: String) {
     invalidate { $0.names.insert(.init(parent: parent, name: name)) }
   }
 
   /// Has the notifier tell the kernel to forget what it read of `range`.
-  public func forgetPages(of inode: Inode, _ range: ByteRange) {
+  package func forgetPages(of inode: Inode, _ range: ByteRange) {
     invalidate { queue in
       let other = queue.pages[inode] ?? range
       queue.pages[inode] = ByteRange(min(range.start, other.start), max(range.end, other.end))

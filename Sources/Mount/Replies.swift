@@ -78,19 +78,19 @@ extension FuseSession {
   // MARK: ReplyPort
 
   /// Answers a parked read.
-  public func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) {
+  package func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) {
     guard let request = take(ticket) else { return }
     fuse_reply_buf(request, data.baseAddress?.assumingMemoryBound(to: CChar.self), data.count)  // bytes, for C
   }
 
   /// Answers a parked stat.
-  public func reply(_ ticket: Ticket, attributes: Attributes) {
+  package func reply(_ ticket: Ticket, attributes: Attributes) {
     guard let request = take(ticket) else { return }
     send(attributes, to: request)
   }
 
   /// Answers a parked open; false when the kernel does not want it any more.
-  public func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
+  package func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
     guard let request = take(ticket) else { return false }
     guard let way = counted(inode, mode) else {
       // It became known only now, and yet open handles read from a copy: of a time before it was forgotten.
@@ -103,7 +103,7 @@ extension FuseSession {
   }
 
   /// Answers a parked request with an error.
-  public func reply(_ ticket: Ticket, error: Errno) {
+  package func reply(_ ticket: Ticket, error: Errno) {
     guard let request = take(ticket) else { return }
     refuse(request, error)
   }

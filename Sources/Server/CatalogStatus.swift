@@ -9,7 +9,7 @@ import Storing
 ///
 /// Every page is read anew from the catalog and nothing is kept between two, so a mount of any size takes the same
 /// memory.
-public struct CatalogStatus: StatusSource, Sendable {
+package struct CatalogStatus: StatusSource, Sendable {
   private let catalog: Catalog
   /// Nil when its folder is not there: nothing can be said of the copies then.
   private let library: LibraryFolder?
@@ -26,7 +26,7 @@ public struct CatalogStatus: StatusSource, Sendable {
   }
 
   /// Opens the catalog of a mount for reading, when no server has it.
-  public init(_ mount: MountRecord) throws(ControlFailure) {
+  package init(_ mount: MountRecord) throws(ControlFailure) {
     libraryPath = mount.library
     fileSystem = nil
     do throws(StoreError) {
@@ -42,7 +42,7 @@ public struct CatalogStatus: StatusSource, Sendable {
   // MARK: - StatusSource
 
   /// Sums over the whole mount, or over what the paths name.
-  public func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
+  package func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
     var sums = StatusTotals()
     var rest = query
     rest.after = nil
@@ -69,7 +69,7 @@ public struct CatalogStatus: StatusSource, Sendable {
   }
 
   /// The next page.
-  public func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+  package func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     query.all || query.paths != nil ? try walk(query) : try touched(query)
   }
 

@@ -6,21 +6,21 @@ import Glibc
 ///
 /// The order is ``receiveStart()``, ``prepared()``, ``receiveMount()``, ``ready(initRequest:)``, ``watch(onGone:)``: on
 /// one thread. ``close()``, ``sendLog(_:)`` and ``unmountLazily()`` may be called on any.
-public final class HelperLink: Sendable {
+package final class HelperLink: Sendable {
   /// What the helper asks for.
-  public struct Start: ~Copyable, Sendable {
+  package struct Start: ~Copyable, Sendable {
     /// The options.
-    public let request: MountRequest
+    package let request: MountRequest
     /// What came on standard input, if that is the manifest: an unnamed file, to be read with pread(2).
-    public let input: FileDescriptor?
+    package let input: FileDescriptor?
   }
 
   /// A mount that waits to be served.
-  public struct Mounted: ~Copyable, Sendable {
+  package struct Mounted: ~Copyable, Sendable {
     /// /dev/fuse, mounted.
-    public let device: FileDescriptor
+    package let device: FileDescriptor
     /// The mount's device number (minor; the major is 0): its name in /sys/class/bdi and /sys/fs/fuse/connections.
-    public let deviceNumber: UInt32
+    package let deviceNumber: UInt32
 
     /// The device, for who serves it.
     consuming func takeDevice() -> FileDescriptor { device }
@@ -36,13 +36,13 @@ public final class HelperLink: Sendable {
   private let state = Lock(State())
 
   /// Takes over the descriptor that the helper left open.
-  public init(owning descriptor: Int32) {
+  package init(owning descriptor: Int32) {
     socket = FileDescriptor(owning: descriptor)
     _ = csystem_fcntl(descriptor, F_SETFD, FD_CLOEXEC)
   }
 
   /// Waits for the options, the manifest from standard input if there is one, and START.
-  public func receiveStart() throws(ServerError) -> Start {
+  package func receiveStart() throws(ServerError) -> Start {
     let options = try receive(.options)
     let version = options.value
     guard version == HelperMessage.version, let file = options.takeDescriptor() else {
@@ -56,10 +56,10 @@ public final class HelperLink: Sendable {
   }
 
   /// Says that everything is ready to be mounted.
-  public func prepared() throws(ServerError) { try send(.prepared, value: HelperMessage.version) }
+  package func prepared() throws(ServerError) { try send(.prepared, value: HelperMessage.version) }
 
   /// Waits for the mount.
-  public func receiveMount() throws(ServerError) -> Mounted {
+  package func receiveMount() throws(ServerError) -> Mounted {
     let message = try receive(.mounted)
     let number = message.value
     guard let device = message.takeDescriptor() else { throw .protocolBroken("the mount came without its device") }
@@ -70,7 +70,7 @@ public final class HelperLink: Sendable {
   /// Tells the helper that the mount answers: `mediafs mount` returns now. `initRequest` is the kernel's INIT request,
   /// as it was read. In the background the server takes its standard descriptors off the terminal first
   /// (``LogFile/takeOver()``).
-  public func ready(initRequest: [UInt8]) throws(ServerError) {
+  package func ready(initRequest: [UInt8]) throws(ServerError) {
     guard initRequest.count <= HelperMessage.payloadLimit else {
       throw .protocolBroken("the kernel's INIT request is longer than the protocol allows")
     }
@@ -78,11 +78,11 @@ public final class HelperLink: Sendable {
   }
 
   /// Gives the helper the log file to write its own messages to; again after each rotation.
-  public func sendLog(_ descriptor: Int32) throws(ServerError) { try send(.log, descriptor: descriptor) }
+  package func sendLog(_ descriptor: Int32) throws(ServerError) { try send(.log, descriptor: descriptor) }
 
   /// Starts a thread that calls `onGone` once, when the helper has ended before ``close()``: the mount is to be taken
   /// away (``unmountLazily()``) and the server to end.
-  public func watch(onGone: @escaping @Sendable () -> Void) {
+  package func watch(onGone: @escaping @Sendable () -> Void) {
     _ = OwnedThread(name: "helper-link") { [self] in
       while true {
         do throws(ServerError) {
@@ -97,7 +97,7 @@ public final class HelperLink: Sendable {
   }
 
   /// Ends the link from this side: a receive that waits throws `.helperGone`, and `onGone` is not called any more.
-  public func close() {
+  package func close() {
     state.withLock { $0.isClosed = true }
     shutdown(socket.rawValue, Int32(SHUT_RDWR))
   }
@@ -108,7 +108,7 @@ public final class HelperLink: Sendable {
 
   /// Unmounts in the helper's place, also if the mount is busy. To be called while this process has /dev/fuse open and
   /// connected: only then is the device number surely this mount's.
-  public func unmountLazily() throws(ServerError) {
+  package func unmountLazily() throws(ServerError) {
     let (mountpoint, number) = state.withLock { ($0.mountpoint, $0.deviceNumber) }
     var why = ""
     for attempt in 1...Self.unmountAttempts {

@@ -7,9 +7,9 @@ import Glibc
 /// It becomes the process's stderr, so that everything goes there: the log, and what the runtime says of a crash. Lines
 /// are appended whole, so that logrotate's `copytruncate` works as well. Methods may be called on any thread, one at a
 /// time.
-public final class LogFile: Sendable {
+package final class LogFile: Sendable {
   /// The size at which a file is put aside as `.1`, in bytes; two such files are the most there is.
-  public static let limit: Int64 = 10 << 20
+  package static let limit: Int64 = 10 << 20
 
   private let path: String
   private let limit: Int64
@@ -18,7 +18,7 @@ public final class LogFile: Sendable {
 
   /// Opens (mode 0600), or makes, the file; its folder must exist. Throws when it is there and is no plain file.
   /// `allowsDevice`: a device may be in its place, because the user named it (`--log-file /dev/null`).
-  public convenience init(path: String, allowsDevice: Bool) throws(ServerError) {
+  package convenience init(path: String, allowsDevice: Bool) throws(ServerError) {
     try self.init(path: path, allowsDevice: allowsDevice, limit: Self.limit, target: STDERR_FILENO)
   }
 
@@ -54,7 +54,7 @@ public final class LogFile: Sendable {
   }
 
   /// From now on the log and stderr go there, with a time before each line, and stdin and stdout to nowhere.
-  public func takeOver() throws(ServerError) {
+  package func takeOver() throws(ServerError) {
     do throws(Errno) {
       let null = try FileDescriptor.open("/dev/null", O_RDWR)
       _ = try retrying { dup2(null.rawValue, STDIN_FILENO) }
@@ -74,7 +74,7 @@ public final class LogFile: Sendable {
   /// Puts the file aside as `PATH.1` (in place of an older one) if it has reached the limit, and goes on in a new one.
   /// True if it did: the helper is to be told (``HelperLink/sendLog(_:)`` with STDERR_FILENO). To be called now and
   /// then, after ``takeOver()``; a file that is not a regular one, or that cannot be moved, just goes on.
-  public func rotateIfFull() throws(ServerError) -> Bool {
+  package func rotateIfFull() throws(ServerError) -> Bool {
     var status = stat()
     guard fstat(target, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size >= limit else {
       return false

@@ -8,14 +8,14 @@ import Reading
 import Storing
 
 /// The server process: everything behind `mediafs serve`.
-public enum MediafsServer {
+package enum MediafsServer {
   /// What a media server and a few players have open, and as many connections as there may be, with room to spare.
   private static let enoughDescriptors = 1024
 
   /// Serves the mount that `link` brings; returns the process's exit status once the mount is gone.
   ///
   /// The stop signals must be blocked already (``StopSignals/block()``).
-  public static func run(link: HelperLink) -> Int32 {
+  package static func run(link: HelperLink) -> Int32 {
     do throws(ServerError) {
       try serve(link)
       return 0

@@ -5,60 +5,60 @@ import Reading
 ///
 /// It travels to the server in a file of the encoding that mount-helper/PROTOCOL.md describes ("The options"), never in
 /// arguments: its headers may be secret.
-public struct MountRequest: Sendable, Equatable {
+package struct MountRequest: Sendable, Equatable {
   /// Where: absolute, without symbolic links.
-  public var mountpoint: String
+  package var mountpoint: String
   /// The manifest's absolute path, or `-`: then ``HelperLink/Start/input`` has it.
-  public var manifest: String
+  package var manifest: String
   /// What relative URLs of a playlist are resolved against; nil for nothing.
-  public var baseURL: String?
+  package var baseURL: String?
   /// The store's folder; nil for the mountpoint's own default.
-  public var store: String?
+  package var store: String?
   /// The library's folder; nil for the store's own.
-  public var library: String?
+  package var library: String?
   /// When the rest of a file is fetched.
-  public var continuation = ContinuationPolicy.playing
+  package var continuation = ContinuationPolicy.playing
   /// How long a read may wait without receiving data, in seconds.
-  public var timeout = 30.0
+  package var timeout = 30.0
   /// Fields for every request to an entry's home origin. Secret.
-  public var headers: [HTTPHeader] = []
+  package var headers: [HTTPHeader] = []
   /// A file of trusted certificates (PEM).
-  public var certificateFile: String?
+  package var certificateFile: String?
   /// A netrc file with credentials; nil for ~/.netrc.
-  public var netrcFile: String?
+  package var netrcFile: String?
   /// The log file; nil for stderr in the foreground, else for `mediafs.log` in the store.
-  public var logFile: String?
+  package var logFile: String?
   /// 0, or how often `-v` was given.
-  public var verbosity = 0
+  package var verbosity = 0
   /// Whether the command stays: its stderr is then the log.
-  public var foreground = false
+  package var foreground = false
   /// Whether a bad line of the manifest is fatal.
-  public var strict = false
+  package var strict = false
   /// A bound of the partial files, in bytes; nil for the store's own.
-  public var maxSize: Int64?
+  package var maxSize: Int64?
   /// What must stay free on the store's disk, in bytes.
-  public var minFree: Int64 = 1 << 30
+  package var minFree: Int64 = 1 << 30
   /// A bound of what is fetched, in bytes a second; nil for none.
-  public var limitRate: Int64?
+  package var limitRate: Int64?
   /// How many HTTP/1.1 connections a host may have; nil for the default.
-  public var maxConnections: Int?
+  package var maxConnections: Int?
   /// Who owns the files; nil for the mount's owner.
-  public var uid: UInt32?
+  package var uid: UInt32?
   /// Whose group they have; nil for the mount owner's.
-  public var gid: UInt32?
+  package var gid: UInt32?
   /// Bits that their modes do not have; nil for none taken away.
-  public var umask: UInt32?
+  package var umask: UInt32?
   /// Whether other users may use the mount.
-  public var allowOther = false
+  package var allowOther = false
 
   /// A mount of `manifest` at `mountpoint` with the defaults.
-  public init(mountpoint: String, manifest: String) {
+  package init(mountpoint: String, manifest: String) {
     self.mountpoint = mountpoint
     self.manifest = manifest
   }
 
   /// Whether the manifest is what came on standard input.
-  public var readsStandardInput: Bool { manifest == "-" }
+  package var readsStandardInput: Bool { manifest == "-" }
 }
 
 extension MountRequest {
@@ -68,10 +68,10 @@ extension MountRequest {
   private static let mountpointKey = "mountpoint"
 
   /// The most that an encoded request may have, in bytes.
-  public static let limit = 16 << 20
+  package static let limit = 16 << 20
 
   /// The request as bytes.
-  public func encoded() -> [UInt8] {
+  package func encoded() -> [UInt8] {
     var writer = Writer(bytes: Self.magic)
     writer.put(Self.mountpointKey, mountpoint)
     for option in MountOption.all {
@@ -81,7 +81,7 @@ extension MountRequest {
   }
 
   /// The request that ``encoded()`` gave those bytes for; `.badRequest` for any others. No message shows a value.
-  public init(decoding bytes: [UInt8]) throws(ServerError) {
+  package init(decoding bytes: [UInt8]) throws(ServerError) {
     guard bytes.starts(with: Self.magic) else {
       throw .protocolBroken("the server's options are of another version")
     }

@@ -1,5 +1,5 @@
 /// Why the server cannot start or go on.
-public enum ServerError: Error, Equatable, CustomStringConvertible {
+package enum ServerError: Error, Equatable, CustomStringConvertible {
   /// The mount helper is gone: there is nobody to serve for.
   case helperGone
   /// The mount helper and the server do not understand each other.
@@ -10,7 +10,7 @@ public enum ServerError: Error, Equatable, CustomStringConvertible {
   case failed(String)
 
   /// For the reader of a log.
-  public var description: String {
+  package var description: String {
     switch self {
     case .helperGone: "the mount helper has ended"
     case .protocolBroken(let what):

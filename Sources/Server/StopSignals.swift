@@ -7,7 +7,7 @@ import Glibc
 /// They are blocked in every thread and taken by one thread of their own with sigwait(3), so that what they set off may
 /// take locks and allocate, which a signal handler must not. SIGPIPE and SIGXFSZ are ignored: a closed socket, or a
 /// file beyond its limit, is an error of its write.
-public enum StopSignals {
+package enum StopSignals {
   private static func set() -> sigset_t {
     var set = sigset_t()
     sigemptyset(&set)
@@ -16,7 +16,7 @@ public enum StopSignals {
   }
 
   /// To be called first of all, on the main thread: threads that are made later have them blocked too.
-  public static func block() {
+  package static func block() {
     var set = set()
     pthread_sigmask(SIG_BLOCK, &set, nil)
     signal(SIGPIPE, SIG_IGN)
@@ -24,7 +24,7 @@ public enum StopSignals {
   }
 
   /// Starts the thread, which calls `handler` with the signal's number each time one comes that asks for the end.
-  public static func watch(_ handler: @escaping @Sendable (Int32) -> Void) {
+  package static func watch(_ handler: @escaping @Sendable (Int32) -> Void) {
     _ = OwnedThread(name: "signals") {
       var set = set()
       var number: Int32 = 0

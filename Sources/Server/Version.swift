@@ -1,2 +1,2 @@
 /// The version of this program, as `mediafs --version` prints it (CHANGELOG.md).
-public let mediafsVersion = "0.1.0"
+package let mediafsVersion = "0.1.0"

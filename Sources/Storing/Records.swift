@@ -2,9 +2,9 @@ import Base
 import Manifest
 
 /// One name in the tree.
-public struct Node: Sendable, Equatable {
+package struct Node: Sendable, Equatable {
   /// What a node is.
-  public enum Kind: Sendable, Equatable {
+  package enum Kind: Sendable, Equatable {
     /// A directory.
     case folder
     /// A file.
@@ -12,27 +12,27 @@ public struct Node: Sendable, Equatable {
   }
 
   /// The entry's id: its directory cookie, never changing.
-  public var entry: Int64
+  package var entry: Int64
   /// The inode of its current generation.
-  public var inode: Inode
+  package var inode: Inode
   /// The directory it lies in (the root's is the root).
-  public var parent: Inode
+  package var parent: Inode
   /// Folder or file.
-  public var kind: Kind
+  package var kind: Kind
   /// Its listed name.
-  public var name: String
+  package var name: String
   /// The resource's key (zero for a folder).
-  public var key: ResourceKey
+  package var key: ResourceKey
   /// Bytes, when known; nil while it is not (or for a body without a length).
-  public var size: Int64?
+  package var size: Int64?
   /// Last-Modified in seconds since 1970 of the known generation; nil otherwise.
-  public var modified: Int64?
+  package var modified: Int64?
 }
 
 /// What is known of one generation of a resource.
-public struct GenerationRecord: Sendable, Equatable {
+package struct GenerationRecord: Sendable, Equatable {
   /// What became of it.
-  public enum State: Int, Sendable {
+  package enum State: Int, Sendable {
     /// Some of it is stored (or nothing yet).
     case partial = 0
     /// All of it is in the library.
@@ -42,28 +42,28 @@ public struct GenerationRecord: Sendable, Equatable {
   }
 
   /// Its id: names its partial file; never reused.
-  public var id: Int64
+  package var id: Int64
   /// Whose it is.
-  public var key: ResourceKey
+  package var key: ResourceKey
   /// What the origin said.
-  public var validators: Validators
+  package var validators: Validators
   /// Bytes; nil when the origin does not tell.
-  public var size: Int64?
+  package var size: Int64?
   /// Content-Type, when sent.
-  public var mediaType: String?
+  package var mediaType: String?
   /// What became of it.
-  public var state: State
+  package var state: State
   /// Which bytes are stored, as far as the catalog may be believed.
-  public var stored: ByteRangeSet
+  package var stored: ByteRangeSet
   /// Those of them that were synced to disk: what a power loss leaves.
-  public var synced: ByteRangeSet
+  package var synced: ByteRangeSet
   /// Whether the continuation is to go on (also at the next mount).
-  public var continues: Bool
+  package var continues: Bool
   /// Where its completed copy is, when it is complete.
-  public var copy: LibraryCopy?
+  package var copy: LibraryCopy?
 
   /// A new generation, with nothing stored.
-  public init(id: Int64, key: ResourceKey, validators: Validators, size: Int64?, mediaType: String?) {
+  package init(id: Int64, key: ResourceKey, validators: Validators, size: Int64?, mediaType: String?) {
     self.id = id
     self.key = key
     self.validators = validators
@@ -77,22 +77,22 @@ public struct GenerationRecord: Sendable, Equatable {
 }
 
 /// A completed copy in the library, and how it looked when it was placed: a difference means that a user touched it.
-public struct LibraryCopy: Sendable, Equatable {
+package struct LibraryCopy: Sendable, Equatable {
   /// Its path below the library's folder.
-  public var path: String
+  package var path: String
   /// Bytes.
-  public var size: Int64
+  package var size: Int64
   /// st_mtim in nanoseconds.
-  public var modified: Int64
+  package var modified: Int64
   /// st_ctim in nanoseconds.
-  public var changed: Int64
+  package var changed: Int64
   /// st_dev.
-  public var device: UInt64
+  package var device: UInt64
   /// st_ino.
-  public var inode: UInt64
+  package var inode: UInt64
 
   /// A copy that looks like that.
-  public init(path: String, size: Int64, modified: Int64, changed: Int64, device: UInt64, inode: UInt64) {
+  package init(path: String, size: Int64, modified: Int64, changed: Int64, device: UInt64, inode: UInt64) {
     self.path = path
     self.size = size
     self.modified = modified
@@ -103,11 +103,11 @@ public struct LibraryCopy: Sendable, Equatable {
 }
 
 /// What the manifest says of one entry, as the catalog keeps it.
-public struct EntryRecord: Sendable {
+package struct EntryRecord: Sendable {
   /// Its node.
-  public var node: Node
+  package var node: Node
   /// Its path in the mount, `/`-separated, without a leading slash.
-  public var path: String
+  package var path: String
   /// Its line in the manifest, with everything on it.
-  public var source: ManifestEntry
+  package var source: ManifestEntry
 }

@@ -1,9 +1,9 @@
 import Base
 
 /// Why the store could not do what was asked: what to make of it, and a message for a person.
-public struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
+package struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
   /// What a caller can make of an error.
-  public enum Kind: Sendable, Equatable {
+  package enum Kind: Sendable, Equatable {
     /// Another program holds the store; who, as far as it is known (a process id, a mountpoint).
     case busy(holder: String)
     /// The store was written by a newer version of this program; nothing in it was touched.
@@ -19,18 +19,18 @@ public struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
   }
 
   /// What to make of it.
-  public var kind: Kind
+  package var kind: Kind
   /// What failed, on what, why, and what to do: one line without secrets.
-  public var message: String
+  package var message: String
 
   /// An error of that kind.
-  public init(kind: Kind, message: String) {
+  package init(kind: Kind, message: String) {
     self.kind = kind
     self.message = message
   }
 
   /// The nearest errno.
-  public var errno: Errno {
+  package var errno: Errno {
     switch kind {
     case .io(let error): error
     case .full: .noSpace
@@ -39,5 +39,5 @@ public struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
   }
 
   /// The message.
-  public var description: String { message }
+  package var description: String { message }
 }

@@ -269,7 +269,7 @@ import Testing
 
 extension ByteRangeSet: ExpressibleByArrayLiteral {
   /// The set of those ranges: `[0..<10, 20..<30]`.
-  public init(arrayLiteral ranges: Range<Int64>...) {
+  package init(arrayLiteral ranges: Range<Int64>...) {
     self.init()
     for range in ranges { insert(ByteRange(range.lowerBound, range.upperBound)) }
   }

@@ -5,7 +5,7 @@ import Glibc
 ///
 /// A process appends its sums at its end to the file that MEDIAFS_FIGURES names, a line each: the number, a tab, what
 /// it counts. `Scripts/test` and `Scripts/fuzz` sum those up. Without that variable nothing is written.
-public enum Figures {
+package enum Figures {
   private static let sums = Lock<[String: Int64]>([:])
   /// The file's name; to be asked for once: from then on the end of the process writes.
   private static let file: String? = {
@@ -15,7 +15,7 @@ public enum Figures {
   }()
 
   /// Adds `count` to what is known as `what`.
-  public static func add(_ what: String, _ count: Int = 1) {
+  package static func add(_ what: String, _ count: Int = 1) {
     guard file != nil else { return }
     sums.withLock { $0[what, default: 0] += Int64(count) }
   }

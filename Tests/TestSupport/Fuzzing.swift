@@ -3,29 +3,29 @@ import Glibc
 
 /// How many random cases a fuzz test tries: some thousands in an ordinary run; with MEDIAFS_FUZZ_CASES (`make fuzz`)
 /// that many, but no longer than MEDIAFS_FUZZ_SECONDS. The seed is printed; MEDIAFS_SEED repeats it.
-public struct Fuzzing: Sendable {
+package struct Fuzzing: Sendable {
   /// What a failing case is called, so that it can be found again.
-  public struct Case: CustomStringConvertible, Sendable {
+  package struct Case: CustomStringConvertible, Sendable {
     let name: String
     let seed: UInt64
     /// How many came before it in this run.
-    public let index: Int
+    package let index: Int
     /// Which one, and how to repeat it.
-    public var description: String { "\(name): case \(index) of MEDIAFS_SEED=\(seed)" }
+    package var description: String { "\(name): case \(index) of MEDIAFS_SEED=\(seed)" }
   }
 
   private let name: String
   private let cases: Int
 
   /// `cases`: how many in an ordinary run.
-  public init(_ name: String, cases: Int) {
+  package init(_ name: String, cases: Int) {
     self.name = name
     self.cases = cases
   }
 
   /// Tries `body` that often; how often it was in the end.
   @discardableResult
-  public func run(_ body: (inout SeededRandom, Case) throws -> Void) rethrows -> Int {
+  package func run(_ body: (inout SeededRandom, Case) throws -> Void) rethrows -> Int {
     var random = SeededRandom.fromEnvironment(for: name)
     let wanted = Self.number("MEDIAFS_FUZZ_CASES") ?? cases
     let end = Self.number("MEDIAFS_FUZZ_SECONDS").map { Instant.now.adding(seconds: Double($0)) }
@@ -42,7 +42,7 @@ public struct Fuzzing: Sendable {
 
   /// Lends a folder for the files of many cases: in memory where MEDIAFS_FUZZ_FOLDER names a place that is, because
   /// each case would wait for the disk.
-  public static func withFolder<Result>(_ body: (TemporaryFolder) throws -> Result) throws -> Result {
+  package static func withFolder<Result>(_ body: (TemporaryFolder) throws -> Result) throws -> Result {
     guard let place = getenv("MEDIAFS_FUZZ_FOLDER") else { return try withTemporaryFolder(body) }
     let folder = try TemporaryFolder(in: String(cString: place))
     let result = Swift.Result { try body(folder) }
@@ -55,7 +55,7 @@ public struct Fuzzing: Sendable {
 
 extension SeededRandom {
   /// `bytes` with one to eight changes: bits, bytes, pieces left out, doubled or moved, and pieces of `tokens` put in.
-  public mutating func mutated(_ bytes: [UInt8], tokens: [[UInt8]]) -> [UInt8] {
+  package mutating func mutated(_ bytes: [UInt8], tokens: [[UInt8]]) -> [UInt8] {
     var bytes = bytes
     for _ in 0..<Int.random(in: 1...8, using: &self) {
       let start = Int.random(in: 0...bytes.count, using: &self)
@@ -74,10 +74,10 @@ extension SeededRandom {
   }
 
   /// Up to `limit` random bytes.
-  public mutating func bytes(_ limit: Int) -> [UInt8] {
+  package mutating func bytes(_ limit: Int) -> [UInt8] {
     (0..<Int.random(in: 0...limit, using: &self)).map { _ in UInt8.random(in: 0...255, using: &self) }
   }
 }
 
 /// Texts as bytes.
-public func tokens(_ texts: String...) -> [[UInt8]] { texts.map { Array($0.utf8) } }
+package func tokens(_ texts: String...) -> [[UInt8]] { texts.map { Array($0.utf8) } }

@@ -1,5 +1,5 @@
 /// A JSON value to be written (RFC 8259): the tests need no more than that.
-public indirect enum JSONText: Sendable {
+package indirect enum JSONText: Sendable {
   /// A string.
   case string(String)
   /// A whole number.
@@ -16,10 +16,10 @@ public indirect enum JSONText: Sendable {
   case object([(String, JSONText)])
 
   /// A string, or null.
-  public static func optional(_ text: String?) -> JSONText { text.map { .string($0) } ?? .null }
+  package static func optional(_ text: String?) -> JSONText { text.map { .string($0) } ?? .null }
 
   /// The text.
-  public var text: String {
+  package var text: String {
     var output = ""
     write(to: &output)
     return output

@@ -6,19 +6,19 @@ import Glibc
 /// name and the generation (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). So any
 /// read can be checked anywhere without the file, and bytes from another place, name or generation never look right for
 /// long. Every function may be called on any thread.
-public enum Pattern {
+package enum Pattern {
   private static let gamma: UInt64 = 0x9e37_79b9_7f4a_7c15
   /// The most that is made at a time when it must be compared or moved: stays in the first-level cache.
   private static let pieceBlocks = 512
 
   /// The byte at `offset` (which is not negative).
-  public static func byte(name: String, generation: UInt64, offset: Int64) -> UInt8 {
+  package static func byte(name: String, generation: UInt64, offset: Int64) -> UInt8 {
     let at = UInt64(offset)
     return UInt8(truncatingIfNeeded: block(seed(name, generation), at &>> 3) &>> ((at & 7) &* 8))
   }
 
   /// Fills `buffer` with the bytes from `offset` on.
-  public static func fill(
+  package static func fill(
     _ buffer: UnsafeMutableRawBufferPointer, name: String, generation: UInt64, offset: Int64
   ) {
     let seed = seed(name, generation)
@@ -52,7 +52,7 @@ public enum Pattern {
   }
 
   /// The bytes from `offset` on, `count` of them.
-  public static func bytes(name: String, generation: UInt64 = 1, offset: Int64, count: Int) -> [UInt8] {
+  package static func bytes(name: String, generation: UInt64 = 1, offset: Int64, count: Int) -> [UInt8] {
     [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
       fill(UnsafeMutableRawBufferPointer(buffer), name: name, generation: generation, offset: offset)
       filled = count
@@ -61,7 +61,7 @@ public enum Pattern {
 
   /// The offset (in the resource) of the first byte of `buffer` that is wrong, nil when every byte is right. What was
   /// right counts as compared (``Figures``).
-  public static func check(
+  package static func check(
     _ buffer: UnsafeRawBufferPointer, name: String, generation: UInt64, offset: Int64
   ) -> Int64? {
     guard let base = buffer.baseAddress else { return nil }
@@ -83,13 +83,13 @@ public enum Pattern {
   }
 
   /// As ``check(_:name:generation:offset:)-(UnsafeRawBufferPointer,_,_,_)``, of an array.
-  public static func check(_ bytes: [UInt8], name: String, generation: UInt64 = 1, offset: Int64) -> Int64? {
+  package static func check(_ bytes: [UInt8], name: String, generation: UInt64 = 1, offset: Int64) -> Int64? {
     bytes.withUnsafeBytes { check($0, name: name, generation: generation, offset: offset) }
   }
 
   /// The one generation of `generations` that has all of `bytes` at `offset`: nil when they belong to none of them
   /// (wrong bytes, or a mix). Give it eight bytes or more: one byte fits one generation in 256 by chance.
-  public static func generation(
+  package static func generation(
     of bytes: [UInt8], name: String, offset: Int64, among generations: ClosedRange<UInt64>
   ) -> UInt64? {
     generations.first { check(bytes, name: name, generation: $0, offset: offset) == nil }

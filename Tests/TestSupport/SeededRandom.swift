@@ -1,20 +1,20 @@
 import Glibc
 
 /// A random number generator that gives the same numbers for the same seed (splitmix64).
-public struct SeededRandom: RandomNumberGenerator, Sendable {
+package struct SeededRandom: RandomNumberGenerator, Sendable {
   /// What it was started with: what a failing test prints and what repeats it.
-  public let seed: UInt64
+  package let seed: UInt64
   private var state: UInt64
 
   /// Starts at `seed`.
-  public init(seed: UInt64) {
+  package init(seed: UInt64) {
     self.seed = seed
     state = seed
   }
 
   /// The seed in the environment variable `name` (decimal, or hexadecimal with 0x), else a random one; printed either
   /// way, with `what` uses it, so that a failure can be repeated.
-  public static func fromEnvironment(_ name: String = "MEDIAFS_SEED", for what: String = #function) -> SeededRandom {
+  package static func fromEnvironment(_ name: String = "MEDIAFS_SEED", for what: String = #function) -> SeededRandom {
     var seed = UInt64.random(in: 0...UInt64.max)
     if let raw = getenv(name) {
       let text = String(cString: raw)
@@ -29,7 +29,7 @@ public struct SeededRandom: RandomNumberGenerator, Sendable {
   }
 
   /// The next number.
-  public mutating func next() -> UInt64 {
+  package mutating func next() -> UInt64 {
     state &+= 0x9e37_79b9_7f4a_7c15
     var mixed = state
     mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
@@ -38,8 +38,8 @@ public struct SeededRandom: RandomNumberGenerator, Sendable {
   }
 
   /// A generator of its own, for a thread or a step: what others draw does not change what it gives.
-  public mutating func fork() -> SeededRandom { SeededRandom(seed: next()) }
+  package mutating func fork() -> SeededRandom { SeededRandom(seed: next()) }
 
   /// `true` once in `count` times on average.
-  public mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
+  package mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
 }

@@ -2,13 +2,13 @@ import Base
 import Glibc
 
 /// What was waited for did not come about.
-public struct WaitFailure: Error, CustomStringConvertible {
+package struct WaitFailure: Error, CustomStringConvertible {
   /// What, and for how long.
-  public let description: String
+  package let description: String
 }
 
 /// Asks `condition` until it holds; throws when it does not within `timeout` seconds. Blocks the calling thread.
-public func waitUntil(
+package func waitUntil(
   timeout: Double = 10, interval: Double = 0.005, _ what: String = "a condition", _ condition: () throws -> Bool
 ) throws {
   let deadline = Instant.now.adding(seconds: timeout)
@@ -19,7 +19,7 @@ public func waitUntil(
 }
 
 /// As the one above, without blocking the thread.
-public func waitUntil(
+package func waitUntil(
   timeout: Double = 10, interval: Double = 0.005, _ what: String = "a condition",
   isolation: isolated (any Actor)? = #isolation, _ condition: () async throws -> Bool
 ) async throws {
@@ -32,7 +32,7 @@ public func waitUntil(
 
 /// Whether `condition` comes to hold within `timeout` seconds: for `#expect(eventually { … })`. Blocks the calling
 /// thread.
-public func eventually(timeout: Double = 10, interval: Double = 0.005, _ condition: () -> Bool) -> Bool {
+package func eventually(timeout: Double = 10, interval: Double = 0.005, _ condition: () -> Bool) -> Bool {
   let deadline = Instant.now.adding(seconds: timeout)
   while !condition() {
     if Instant.now > deadline { return false }
@@ -42,7 +42,7 @@ public func eventually(timeout: Double = 10, interval: Double = 0.005, _ conditi
 }
 
 /// As the one above, without blocking the thread; false as well when the task is cancelled.
-public func eventually(
+package func eventually(
   timeout: Double = 10, interval: Double = 0.005, isolation: isolated (any Actor)? = #isolation,
   _ condition: () async -> Bool
 ) async -> Bool {
@@ -55,7 +55,7 @@ public func eventually(
 }
 
 /// Blocks the calling thread for `seconds`; signals do not cut it short.
-public func sleep(seconds: Double) {
+package func sleep(seconds: Double) {
   guard seconds > 0 else { return }
   let nanoseconds = Int64(seconds * 1e9)
   var rest = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))

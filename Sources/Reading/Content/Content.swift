@@ -6,12 +6,12 @@ import Synchronization
 
 /// The file that reads of a content are answered from: the partial file while it grows, the library's copy once
 /// complete.
-public final class ServedFile: Sendable {
+package final class ServedFile: Sendable {
   /// The partial file, nil when this is a completed copy.
   let partial: PartialFile?
   private let copy: FileDescriptor?
   /// For pread(2); valid as long as this object.
-  public let number: Int32
+  package let number: Int32
   private let invalid = Atomic<Bool>(false)
 
   init(partial: PartialFile) {
@@ -21,7 +21,7 @@ public final class ServedFile: Sendable {
   }
 
   /// A completed copy, open for reading.
-  public init(copy: consuming FileDescriptor) {
+  package init(copy: consuming FileDescriptor) {
     partial = nil
     number = copy.rawValue
     self.copy = consume copy

@@ -8,13 +8,13 @@ extension MediaFileSystem {
   ]
 
   /// The value of an extended attribute; ENODATA when the node has none of that name.
-  public func extendedAttribute(_ name: String, of inode: Inode) throws(Errno) -> [UInt8] {
+  package func extendedAttribute(_ name: String, of inode: Inode) throws(Errno) -> [UInt8] {
     guard Self.names.contains(name), let value = try value(of: name, inode) else { throw .noData }
     return Array(value.utf8)
   }
 
   /// The names of its extended attributes.
-  public func extendedAttributes(of inode: Inode) throws(Errno) -> [String] {
+  package func extendedAttributes(of inode: Inode) throws(Errno) -> [String] {
     guard let node = try node(inode), node.kind == .file else { return [] }
     var names: [String] = []
     for name in Self.names where try value(of: name, inode) != nil { names.append(name) }

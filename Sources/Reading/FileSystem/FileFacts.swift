@@ -79,7 +79,7 @@ extension LastError {
 
 extension FileReport {
   /// What the catalog says with no server running. `library`: nil when its folder is not there.
-  public init(
+  package init(
     path: String, generation: GenerationRecord?, problem: NotedProblem?, library: LibraryFolder?, libraryPath: String
   ) throws(StoreError) {
     let now = Instant.now
@@ -90,7 +90,7 @@ extension FileReport {
 
 extension MediaFileSystem {
   /// The state of a file that is in memory; nil when only the catalog knows it.
-  public func liveReport(on node: Node, path: String) throws(Errno) -> FileReport? {
+  package func liveReport(on node: Node, path: String) throws(Errno) -> FileReport? {
     guard let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
     var facts = FileFacts()
     let (isComplete, generation, isWanted) = content.guarded.withLock { guarded in
@@ -114,7 +114,7 @@ extension MediaFileSystem {
   }
 
   /// The state of a file that is not in memory, with what the catalog knows of it.
-  public func report(
+  package func report(
     on node: Node, path: String, generation: GenerationRecord?, problem: NotedProblem?
   ) throws(StoreError) -> FileReport {
     let now = room.clock.now
@@ -129,7 +129,7 @@ extension MediaFileSystem {
   }
 
   /// The state of a file of the tree.
-  public func report(on node: Node) throws(Errno) -> FileReport {
+  package func report(on node: Node) throws(Errno) -> FileReport {
     let path = try room.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
     if let live = try liveReport(on: node, path: path) { return live }
     return try room.io { () throws(StoreError) in
@@ -140,10 +140,10 @@ extension MediaFileSystem {
   }
 
   /// The resources of which an error is remembered, that the catalog may know nothing of.
-  public var failing: [ResourceKey] { room.table.withLock { $0.errors.keys } }
+  package var failing: [ResourceKey] { room.table.withLock { $0.errors.keys } }
 
   /// Whether an error of the resource is remembered.
-  public func remembersError(of key: ResourceKey) -> Bool { room.table.withLock { $0.errors[key] != nil } }
+  package func remembersError(of key: ResourceKey) -> Bool { room.table.withLock { $0.errors[key] != nil } }
 }
 
 extension ReadingRoom {

@@ -3,9 +3,9 @@ import Manifest
 
 /// The state of one file, for `status`, `fetch` and the extended attributes: with a server or without one, derived here
 /// and nowhere else (``init(path:_:now:)``).
-public struct FileReport: Sendable {
+package struct FileReport: Sendable {
   /// What a file is.
-  public enum State: String, Sendable {
+  package enum State: String, Sendable {
     /// Nothing of it is stored.
     case remote
     /// Some of it is.
@@ -19,7 +19,7 @@ public struct FileReport: Sendable {
   }
 
   /// What a file waits for while nothing of it is on its way.
-  public enum Awaited: Sendable, Equatable {
+  package enum Awaited: Sendable, Equatable {
     /// Somebody who reads, opens or fetches it: the policy does not ask for the rest by itself.
     case reader
     /// The line: readers of other files go first, or the rate limit is used up.
@@ -33,27 +33,27 @@ public struct FileReport: Sendable {
   }
 
   /// Its path in the mount.
-  public var path: String
+  package var path: String
   /// What it is.
-  public var state: State
+  package var state: State
   /// Stored bytes.
-  public var stored: Int64
+  package var stored: Int64
   /// Bytes, when known.
-  public var size: Int64?
+  package var size: Int64?
   /// What is stored.
-  public var ranges: ByteRangeSet
+  package var ranges: ByteRangeSet
   /// Bytes a second of late.
-  public var rate: Double
+  package var rate: Double
   /// Transfers under way.
-  public var transfers: Int
+  package var transfers: Int
   /// What went wrong last.
-  public var error: String?
+  package var error: String?
   /// When; nil where nobody knows.
-  public var errorAt: Instant?
+  package var errorAt: Instant?
   /// What it waits for; nil: for nothing, or without a server.
-  public var awaits: Awaited?
+  package var awaits: Awaited?
   /// What to do about its state; nil: nothing.
-  public var advice: String?
+  package var advice: String?
 }
 
 extension FileReport {

@@ -7,7 +7,7 @@ import Storing
 ///
 /// Every method may be called from any thread and none waits for the network. What takes a ticket either answers now or
 /// keeps the ticket and answers through the ``ReplyPort`` later, exactly once.
-public final class MediaFileSystem: Sendable {
+package final class MediaFileSystem: Sendable {
   let room: ReadingRoom
   let store: StoreAccess
   private let siblings: SiblingProbe
@@ -15,7 +15,7 @@ public final class MediaFileSystem: Sendable {
 
   /// A filesystem over an open store whose manifest is imported. `wake` makes the transfer thread turn soon; any thread
   /// calls it.
-  public convenience init(
+  package convenience init(
     store: StoreAccess, options: ReadingOptions, wake: @escaping @Sendable () -> Void
   ) throws(StoreError) {
     try self.init(store: store, options: options, clock: .system, wake: wake)
@@ -30,25 +30,25 @@ public final class MediaFileSystem: Sendable {
   }
 
   /// What the transfers call: made on their thread, to be used there alone. `port` gets the answers that come later.
-  public func makeClient(port: any ReplyPort, service: any TransferService) -> any TransferClient {
+  package func makeClient(port: any ReplyPort, service: any TransferService) -> any TransferClient {
     TransferThread(room: room, port: port, service: service)
   }
 
   /// Starts the keeper and the finisher. To be called once, before the first request.
-  public func start() {
+  package func start() {
     let keeper = OwnedThread(name: "keeper") { [room] in Keeper(room: room).run() }
     let finisher = OwnedThread(name: "finisher") { [room] in Finisher(room: room).run() }
     threads.withLock { $0 = (keeper, finisher) }
   }
 
   /// Goes on with what was being fetched when it was mounted last. The transfers must be running.
-  public func resume() { room.keeper.post(.job { $0.resumeMore(after: .pins(after: nil)) }) }
+  package func resume() { room.keeper.post(.job { $0.resumeMore(after: .pins(after: nil)) }) }
 
   /// The server is about to end: calls that wait for long work return, and the finisher ends.
-  public func beginEnding() { room.beginEnding() }
+  package func beginEnding() { room.beginEnding() }
 
   /// Commits everything with its data synced and ends the threads. The transfers must have ended.
-  public func stop() {
+  package func stop() {
     room.beginEnding()
     let running = threads.withLock { threads in
       defer { threads = nil }
@@ -60,12 +60,12 @@ public final class MediaFileSystem: Sendable {
   }
 
   /// The network changed: connections are made anew and who waits gets a fresh deadline.
-  public func reconnect() { room.transfers.post(.reconnect) }
+  package func reconnect() { room.transfers.post(.reconnect) }
 
   // MARK: Names
 
   /// The node `name` (raw bytes, any) in `parent`. ENOENT when there is none.
-  public func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes {
+  package func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes {
     guard let node = try room.io({ () throws(StoreError) in try store.catalog.lookup(parent: parent, name: name) })
     else { throw .notFound }
     return attributes(of: node)
@@ -73,7 +73,7 @@ public final class MediaFileSystem: Sendable {
 
   /// The names of `folder` behind `cookie` (0: from the first), until `visit` returns false or there are no more. `.`
   /// and `..` are not among them.
-  public func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno) {
+  package func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno) {
     // An empty page is also what a file has: it must not pass for an empty folder.
     guard let node = try room.io({ () throws(StoreError) in try store.catalog.node(folder) }) else { throw .stale }
     if node.kind != .folder { throw .notDirectory }
@@ -96,7 +96,7 @@ public final class MediaFileSystem: Sendable {
   private static let page = 128
 
   /// Where `..` of `folder` leads.
-  public func parent(of folder: Inode) -> Inode {
+  package func parent(of folder: Inode) -> Inode {
     (try? room.io { () throws(StoreError) in try store.catalog.parent(of: folder) }) ?? rootInode  // logged by io
   }
 
@@ -118,7 +118,7 @@ public final class MediaFileSystem: Sendable {
   }
 
   /// What stat shows. Parks when the size is to be found first.
-  public func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes> {
+  package func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes> {
     do throws(Errno) {
       if let content = room.table.withLock({ $0.contents[inode] }) {
         let known = room.attributes(of: content, inode: inode)
@@ -172,7 +172,7 @@ public final class MediaFileSystem: Sendable {
   // MARK: Files
 
   /// Opens a file; every successful open (also a parked one that the port took) is matched by one ``release(_:)``.
-  public func open(_ inode: Inode, ticket: Ticket, caller: Caller) -> Answer<OpenMode> {
+  package func open(_ inode: Inode, ticket: Ticket, caller: Caller) -> Answer<OpenMode> {
     do throws(Errno) {
       let content = try room.content(of: inode, opening: true)
       var isCounted = true
@@ -221,14 +221,14 @@ public final class MediaFileSystem: Sendable {
   /// origin's any more, or is gone, so that it could give new ones nothing else either.
   ///
   /// False: there is no such file open, and the caller is to answer with ESTALE itself.
-  public func renew(_ inode: Inode, ticket: Ticket) -> Bool {
+  package func renew(_ inode: Inode, ticket: Ticket) -> Bool {
     guard let content = room.table.withLock({ $0.contents[inode] }) else { return false }
     room.transfers.post(.renew(content, inode, ticket))
     return true
   }
 
   /// Reads into `buffer` (as long as the request): `.now(count)` bytes are there, fewer than asked only at the end.
-  public func read(
+  package func read(
     _ inode: Inode, at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, caller: Caller
   ) -> Answer<Int> {
     while true {
@@ -247,7 +247,7 @@ public final class MediaFileSystem: Sendable {
   }
 
   /// A handle was closed for good.
-  public func release(_ inode: Inode) {
+  package func release(_ inode: Inode) {
     guard let content = room.table.withLock({ $0.contents[inode] }) else { return }
     let (generation, isLast, isComplete) = content.guarded.withLock { guarded in
       (guarded.held.generation?.id, guarded.waiters.opens == 1, guarded.held.isCopy)
@@ -263,14 +263,14 @@ public final class MediaFileSystem: Sendable {
   /// A caller that only got a signal keeps waiting: a stat that fails with EINTR breaks programs that never expect it.
   ///
   /// True: it is parked no more, and the caller is to answer it with EINTR.
-  public func interrupt(_ ticket: Ticket, isKilled: Bool) -> Bool {
+  package func interrupt(_ ticket: Ticket, isKilled: Bool) -> Bool {
     guard isKilled else { return false }
     let contents = room.table.withLock { table in Array(table.contents.values) }
     return contents.contains { content in content.guarded.withLock { $0.waiters.take(ticket) } }
   }
 
   /// What statfs shows.
-  public func capacity() throws(Errno) -> Capacity {
+  package func capacity() throws(Errno) -> Capacity {
     let space = try room.io { () throws(StoreError) in try store.folder.space() }
     let counts = try room.io { () throws(StoreError) in try store.catalog.counts() }
     return Capacity(

@@ -1,28 +1,28 @@
 import Base
 
 /// A kernel request that waits for its answer: opaque to this room, given back to ``ReplyPort`` exactly once.
-public struct Ticket: Hashable, Sendable {
+package struct Ticket: Hashable, Sendable {
   /// The adapter's own bits (a pointer, in a real mount).
-  public let rawValue: UInt
+  package let rawValue: UInt
   /// Those bits.
-  @inlinable public init(rawValue: UInt) { self.rawValue = rawValue }
+  @inlinable package init(rawValue: UInt) { self.rawValue = rawValue }
 }
 
 /// What stat(2) shows of a node.
-public struct Attributes: Sendable, Equatable {
+package struct Attributes: Sendable, Equatable {
   /// Its inode.
-  public var inode: Inode
+  package var inode: Inode
   /// Whether it is a directory.
-  public var isFolder: Bool
+  package var isFolder: Bool
   /// Bytes. A placeholder of 1 while the size is not known: never 0, which would mean "empty".
-  public var size: Int64
+  package var size: Int64
   /// Last-Modified, or the mount's time, in seconds since 1970.
-  public var modified: Int64
+  package var modified: Int64
   /// Whether `size` is real and stays (the kernel may keep the attributes); false: ask again each time.
-  public var isFinal: Bool
+  package var isFinal: Bool
 
   /// Those attributes.
-  public init(inode: Inode, isFolder: Bool, size: Int64, modified: Int64, isFinal: Bool) {
+  package init(inode: Inode, isFolder: Bool, size: Int64, modified: Int64, isFinal: Bool) {
     self.inode = inode
     self.isFolder = isFolder
     self.size = size
@@ -32,21 +32,21 @@ public struct Attributes: Sendable, Equatable {
 }
 
 /// How an opened file is to be read.
-public struct OpenMode: Sendable {
+package struct OpenMode: Sendable {
   /// Past the page cache, until a read returns nothing: the length is not known.
-  public var directIO: Bool
+  package var directIO: Bool
   /// The whole file, as it was when it was opened: its reads may be answered from there without asking. nil while bytes
   /// are missing.
-  public var copy: ServedFile?
+  package var copy: ServedFile?
   /// That mode.
-  public init(directIO: Bool, copy: ServedFile? = nil) {
+  package init(directIO: Bool, copy: ServedFile? = nil) {
     self.directIO = directIO
     self.copy = copy
   }
 }
 
 /// An answer that is there now, one that comes later through the ``ReplyPort``, or none.
-public enum Answer<Value: Sendable>: Sendable {
+package enum Answer<Value: Sendable>: Sendable {
   /// Reply with it.
   case now(Value)
   /// The ticket is parked: the reply port gets it later, perhaps before this value is looked at.
@@ -56,17 +56,17 @@ public enum Answer<Value: Sendable>: Sendable {
 }
 
 /// One name in a directory listing.
-public struct DirectoryItem: Sendable {
+package struct DirectoryItem: Sendable {
   /// Where to go on behind this one; never 0.
-  public var cookie: Int64
+  package var cookie: Int64
   /// Its name.
-  public var name: String
+  package var name: String
   /// What it is.
-  public var attributes: Attributes
+  package var attributes: Attributes
 }
 
 /// The way back to the kernel. Any thread may call; no lock of the reading room is held then.
-public protocol ReplyPort: AnyObject, Sendable {
+package protocol ReplyPort: AnyObject, Sendable {
   /// Answers a parked read: exactly the bytes asked for, fewer only at the end of the file. Valid during the call.
   func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer)
   /// Answers a parked stat.
@@ -83,21 +83,21 @@ public protocol ReplyPort: AnyObject, Sendable {
 }
 
 /// Who asks.
-public struct Caller: Sendable, Equatable {
+package struct Caller: Sendable, Equatable {
   /// The process (thread) id as the server sees it, 0 when it is outside its pid namespace.
-  public var process: Int32
+  package var process: Int32
   /// That process.
-  @inlinable public init(process: Int32) { self.process = process }
+  @inlinable package init(process: Int32) { self.process = process }
 }
 
 /// What statfs(2) shows.
-public struct Capacity: Sendable {
+package struct Capacity: Sendable {
   /// Bytes the store's filesystem has.
-  public var total: UInt64
+  package var total: UInt64
   /// Bytes free there.
-  public var free: UInt64
+  package var free: UInt64
   /// Bytes free there for an ordinary user.
-  public var available: UInt64
+  package var available: UInt64
   /// Names in the tree.
-  public var names: UInt64
+  package var names: UInt64
 }

@@ -5,7 +5,7 @@ import Storing
 /// What a user asks for besides reading: fetch this now, drop that.
 extension MediaFileSystem {
   /// Completes these files, now and over restarts; whatever of them failed is tried again.
-  public func fetch(_ inodes: [Inode]) {
+  package func fetch(_ inodes: [Inode]) {
     // On the keeper's thread: a folder of many files is loaded there, a few milliseconds each, without holding up a
     // client.
     room.keeper.post(
@@ -35,7 +35,7 @@ extension MediaFileSystem {
 
   /// Brings the catalog up to date with what is known (not durably), for those who ask the catalog and not the files in
   /// memory. Blocks for the disk, for two seconds at most.
-  public func commit() {
+  package func commit() {
     let done = Signal()
     room.keeper.post(
       .job { keeper in
@@ -47,7 +47,7 @@ extension MediaFileSystem {
 
   /// The files in memory, by their entries: of those the catalog may know less than is so, above all while the disk is
   /// too full for it to be told.
-  public func nodesInMemory() throws(Errno) -> [Int64: Node] {
+  package func nodesInMemory() throws(Errno) -> [Int64: Node] {
     var nodes: [Int64: Node] = [:]
     for inode in room.table.withLock({ Array($0.contents.keys) }) {
       let node = try room.io { () throws(StoreError) in try store.catalog.node(inode) }
@@ -58,7 +58,7 @@ extension MediaFileSystem {
 
   /// Drops what is stored of a file, its completed copy too, and returns when that is done. False when nothing was
   /// stored. Blocks for the disk: not for a thread that serves the kernel.
-  public func clear(_ node: Node) throws(Errno) -> Bool {
+  package func clear(_ node: Node) throws(Errno) -> Bool {
     let generation = try room.io { () throws(StoreError) in try store.catalog.generation(current: node.key) }
     let isInMemory = room.table.withLock { $0.current[node.key] != nil }
     let isPinned = try room.io { () throws(StoreError) in try store.catalog.isPinned(node.key) }

@@ -1,5 +1,5 @@
 /// When the rest of a file is fetched although nobody waits for it.
-public enum ContinuationPolicy: String, Sendable, CaseIterable {
+package enum ContinuationPolicy: String, Sendable, CaseIterable {
   /// Once a file shows that it is being played.
   case playing
   /// Once it was opened.
@@ -11,22 +11,22 @@ public enum ContinuationPolicy: String, Sendable, CaseIterable {
 }
 
 /// How the reading room behaves.
-public struct ReadingOptions: Sendable {
+package struct ReadingOptions: Sendable {
   /// When the rest of a file is fetched.
-  public var continuation = ContinuationPolicy.playing
+  package var continuation = ContinuationPolicy.playing
   /// How long a stall lasts until its readers are told, in seconds (P2).
-  public var timeout: Double = 30
+  package var timeout: Double = 30
   /// The most that partial files may take, in bytes.
-  public var maximumSize: Int64 = .max
+  package var maximumSize: Int64 = .max
   /// What must stay free on the store's filesystem, in bytes.
-  public var minimumFree: Int64 = 1 << 30
+  package var minimumFree: Int64 = 1 << 30
   /// The most that is fetched, in bytes a second over all; nil for no limit.
-  public var rateLimit: Int64?
+  package var rateLimit: Int64?
   /// The most connections to one origin (HTTP/2 has one, with many streams).
-  public var connections = Line.demandLimit
+  package var connections = Line.demandLimit
 
   /// The defaults.
-  public init() {}
+  package init() {}
 }
 
 extension ContinuationPolicy {

@@ -4,7 +4,7 @@ import Fetching
 /// Where missing bytes come from: declared here, fulfilled by the fetching room, faked by tests.
 ///
 /// A service belongs to the transfer thread, on which it also calls its ``TransferClient``.
-public protocol TransferService: AnyObject {
+package protocol TransferService: AnyObject {
   /// Begins a transfer. Its client hears of it until `ended`, also when it cannot even start.
   func start(_ request: TransferRequest)
   /// Ends a transfer; `ended` with `.cancelled` follows in a later turn. Nothing happens if it is over.

@@ -9,9 +9,9 @@ import Base
 ///
 /// Locks: `ids`, `pool` and `writer` are taken one at a time. `writer` alone is held over file operations:
 /// being the only one who writes is its purpose, and no read needs it.
-public final class Catalog: Sendable {
+package final class Catalog: Sendable {
   /// What a catalog is opened for.
-  public enum Access: Sendable {
+  package enum Access: Sendable {
     /// For the one server of the store, which holds its lock; made when there is none.
     case readWrite
     /// For looking, also while a server writes. Every write throws `.invalid`.
@@ -58,7 +58,7 @@ public final class Catalog: Sendable {
   ///
   /// Throws `.newer` for one that a newer program made and `.corrupt` for what is damaged or no catalog, both without
   /// changing a byte, `.io` when the file cannot be opened.
-  public static func open(path: String, access: Access) throws(StoreError) -> Catalog {
+  package static func open(path: String, access: Access) throws(StoreError) -> Catalog {
     try open(path: path, access: access, bootID: BootID.current())
   }
 
@@ -74,7 +74,7 @@ public final class Catalog: Sendable {
 
   /// Moves the log into the database and closes it, after the calls that are under way. What is called later throws
   /// `.invalid`. Not needed for safety: a catalog that was not closed is as right, and the next open takes longer.
-  public func close() throws(StoreError) {
+  package func close() throws(StoreError) {
     let idle = pool.withLock { pool in
       pool.isClosed = true
       defer { pool.idle = [] }
@@ -184,7 +184,7 @@ public final class Catalog: Sendable {
   // MARK: - Ids
 
   /// A number that was never an inode, an entry's or a generation's id in this store, and never will be another's.
-  public func nextID() throws(StoreError) -> Int64 {
+  package func nextID() throws(StoreError) -> Int64 {
     let ready: Int64? = ids.withLock { ids in
       guard ids.next < ids.end else { return nil }
       defer { ids.next += 1 }

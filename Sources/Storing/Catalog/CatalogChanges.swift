@@ -6,7 +6,7 @@ import Manifest
 
 /// One thing to be remembered. A change about a generation that the catalog does not know does nothing: it was
 /// forgotten.
-public enum CatalogChange: Sendable {
+package enum CatalogChange: Sendable {
   /// The first generation of a resource (nothing stored of it yet), or the size, type and validators of a known id.
   /// Another generation of the same resource that is current makes it an error: see ``Catalog/supersede(_:by:)``.
   case learned(GenerationRecord)
@@ -36,15 +36,15 @@ public enum CatalogChange: Sendable {
 }
 
 /// An entry that has another inode now, as a rule because its resource changed: the kernel is to forget the old one.
-public struct Renumbered: Sendable, Equatable {
+package struct Renumbered: Sendable, Equatable {
   /// The folder it lies in.
-  public var parent: Inode
+  package var parent: Inode
   /// Its name there.
-  public var name: String
+  package var name: String
   /// The inode until now; ``Catalog/superseded(inode:)`` knows it until its generation is forgotten.
-  public var old: Inode
+  package var old: Inode
   /// The inode from now on.
-  public var new: Inode
+  package var new: Inode
 }
 
 private enum Queries {
@@ -98,7 +98,7 @@ private enum Queries {
 extension Catalog {
   /// Remembers the changes, in their order, in one transaction: all of them or, when it throws, none. With `durably`
   /// they (and all that was applied before) are on the disk when it returns: a power loss leaves them.
-  public func apply(_ changes: [CatalogChange], durably: Bool) throws(StoreError) {
+  package func apply(_ changes: [CatalogChange], durably: Bool) throws(StoreError) {
     if changes.isEmpty && !durably { return }
     try write(durably: durably) { (connection) throws(StoreError) in
       for change in changes { try apply(change, on: connection) }
@@ -228,7 +228,7 @@ extension Catalog {
   /// Makes `new` the current generation of `key`, durably. The one until now becomes superseded, and every entry of the
   /// key gets a new inode: those that are listed are returned. When nothing was known of the resource, `new` is just
   /// learned and inodes stay.
-  public func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
+  package func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
     guard new.key == key else { throw StoreError(.invalid, "catalog: generation \(new.id) is another resource's") }
     let columns = ResourceKeyColumns(key)
     return try write(durably: true) { (connection) throws(StoreError) in
@@ -245,7 +245,7 @@ extension Catalog {
 
   /// Gives the one entry of `key` that has it another inode, durably; its generation, and the inodes of other entries,
   /// stay. Nil when no listed entry has it (any more), or nothing is known of the resource.
-  public func renumber(_ inode: Inode, of key: ResourceKey) throws(StoreError) -> Renumbered? {
+  package func renumber(_ inode: Inode, of key: ResourceKey) throws(StoreError) -> Renumbered? {
     let columns = ResourceKeyColumns(key)
     return try write(durably: true) { (connection) throws(StoreError) in
       guard let generation = try currentID(of: columns, on: connection) else { return nil }

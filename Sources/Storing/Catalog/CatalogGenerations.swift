@@ -4,15 +4,15 @@ import Manifest
 // What is known of resources.
 
 /// A partial file that holds something, for eviction.
-public struct StoredPartial: Sendable, Equatable {
+package struct StoredPartial: Sendable, Equatable {
   /// The generation; names the file.
-  public var id: Int64
+  package var id: Int64
   /// Its resource.
-  public var key: ResourceKey
+  package var key: ResourceKey
   /// How many bytes of it are stored.
-  public var storedBytes: Int64
+  package var storedBytes: Int64
   /// When it was last read, in seconds since 1970; 0: never.
-  public var usedAt: Int64
+  package var usedAt: Int64
 }
 
 private let columns = """
@@ -49,7 +49,7 @@ private enum Queries {
 
 extension Catalog {
   /// The current generation of a resource; nil when nothing is known of it.
-  public func generation(current key: ResourceKey) throws(StoreError) -> GenerationRecord? {
+  package func generation(current key: ResourceKey) throws(StoreError) -> GenerationRecord? {
     try read { (connection) throws(StoreError) in try generation(current: ResourceKeyColumns(key), on: connection) }
   }
 
@@ -63,7 +63,7 @@ extension Catalog {
   }
 
   /// The generation with that id, current or superseded.
-  public func generation(_ id: Int64) throws(StoreError) -> GenerationRecord? {
+  package func generation(_ id: Int64) throws(StoreError) -> GenerationRecord? {
     try read { (connection) throws(StoreError) in try generation(id, on: connection) }
   }
 
@@ -76,7 +76,7 @@ extension Catalog {
 
   /// What an inode stood for before its resource changed: the node (with that inode, and the old size and time) and the
   /// old generation. Nil when it is a current inode, never was, or its generation was forgotten.
-  public func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)? {
+  package func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)? {
     try read(snapshot: true) { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.oldInode)
       defer { statement.reset() }
@@ -93,18 +93,18 @@ extension Catalog {
   }
 
   /// Up to `limit` generations with an id greater than `after`, by id, that are listed, partial, and to be continued.
-  public func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+  package func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.continuing, after, Int64(limit))
   }
 
   /// Up to `limit` superseded generations with an id greater than `after`, by id. At a mount none has a handle any
   /// more.
-  public func supersededGenerations(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+  package func supersededGenerations(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.superseded, after, Int64(limit))
   }
 
   /// The ids of up to `limit` generations behind `after`, by id, whatever their state.
-  public func generationIDs(limit: Int, after: Int64) throws(StoreError) -> [Int64] {
+  package func generationIDs(limit: Int, after: Int64) throws(StoreError) -> [Int64] {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.ids)
       defer { statement.reset() }
@@ -142,7 +142,7 @@ extension Catalog {
   }
 
   /// The generations whose placing was begun and not finished, with the path below the library's folder: after a crash.
-  public func placements() throws(StoreError) -> [(generation: GenerationRecord, path: String)] {
+  package func placements() throws(StoreError) -> [(generation: GenerationRecord, path: String)] {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.placing)
       defer { statement.reset() }
@@ -153,7 +153,7 @@ extension Catalog {
   }
 
   /// The current partial generations of which something is stored, least recently used first.
-  public func partialsByUse() throws(StoreError) -> [StoredPartial] {
+  package func partialsByUse() throws(StoreError) -> [StoredPartial] {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.stored)
       defer { statement.reset() }

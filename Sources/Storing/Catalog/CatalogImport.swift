@@ -3,17 +3,17 @@ import CSQLite
 import Manifest
 
 /// What an import gave.
-public struct ImportReport: Sendable, Equatable {
+package struct ImportReport: Sendable, Equatable {
   /// The epoch that began: 1 for a store's first import.
-  public var epoch: Int64
+  package var epoch: Int64
   /// Files that are listed now.
-  public var files: Int64
+  package var files: Int64
   /// Folders that are listed now.
-  public var folders: Int64
+  package var folders: Int64
   /// Problems reported (errors and warnings, duplicates among them).
-  public var problems: Int
+  package var problems: Int
   /// Lines that gave an entry which an earlier line had given.
-  public var duplicates: Int
+  package var duplicates: Int
 }
 
 extension Catalog {
@@ -27,7 +27,7 @@ extension Catalog {
   ///
   /// The manifest is read on another thread, which has ended when this returns. Only one that is not needed any more
   /// and waits for a pipe (or a slow disk) is left to itself: it ends when that gives something or is closed.
-  public func importManifest(
+  package func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
   ) throws(StoreError) -> ImportReport {
     // Half of the time goes into reading and parsing, which need not wait for the catalog, nor that for them.
@@ -40,7 +40,7 @@ extension Catalog {
 
   /// The fingerprint of the manifest that the tree is of; nil when none was imported. The server skips the import of an
   /// equal one.
-  public func importedFingerprint() throws(StoreError) -> [UInt8]? {
+  package func importedFingerprint() throws(StoreError) -> [UInt8]? {
     try read { (connection) throws(StoreError) in try Self.metaBlob("fingerprint", on: connection) }
   }
 

@@ -15,7 +15,7 @@ extension Catalog {
   private static let prefix = "pin:"
 
   /// Whether a user asked for the resource by name, and it is not whole yet.
-  public func isPinned(_ key: ResourceKey) throws(StoreError) -> Bool {
+  package func isPinned(_ key: ResourceKey) throws(StoreError) -> Bool {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.pinned)
       defer { statement.reset() }
@@ -25,7 +25,7 @@ extension Catalog {
   }
 
   /// Up to `limit` pinned resources behind `key` (nil: from the first), in their order, whether listed or not.
-  public func pins(limit: Int, after key: ResourceKey?) throws(StoreError) -> [ResourceKey] {
+  package func pins(limit: Int, after key: ResourceKey?) throws(StoreError) -> [ResourceKey] {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.pins)
       defer { statement.reset() }

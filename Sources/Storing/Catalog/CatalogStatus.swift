@@ -4,31 +4,31 @@ import Manifest
 // What `status` shows.
 
 /// What went wrong with a resource for good.
-public struct NotedProblem: Sendable, Equatable {
+package struct NotedProblem: Sendable, Equatable {
   /// For people, no secrets.
-  public var message: String
+  package var message: String
   /// When, in seconds since 1970.
-  public var at: Int64
+  package var at: Int64
 }
 
 /// A listed file of which something is known.
-public struct TouchedEntry: Sendable {
+package struct TouchedEntry: Sendable {
   /// Its node.
-  public var node: Node
+  package var node: Node
   /// Its path in the mount, without a leading slash.
-  public var path: String
+  package var path: String
   /// Its current generation, nil when only a problem is known.
-  public var generation: GenerationRecord?
+  package var generation: GenerationRecord?
   /// The last thing that went wrong with it, nil for nothing.
-  public var problem: NotedProblem?
+  package var problem: NotedProblem?
 }
 
 /// Some of the touched entries.
-public struct TouchedPage: Sendable {
+package struct TouchedPage: Sendable {
   /// The entries, by resource.
-  public var entries: [TouchedEntry]
+  package var entries: [TouchedEntry]
   /// Where to go on; nil at the end.
-  public var next: ResourceKey?
+  package var next: ResourceKey?
 }
 
 private enum Queries {
@@ -41,7 +41,7 @@ private enum Queries {
 
 extension Catalog {
   /// The last thing that went wrong with a resource; nil when nothing is noted.
-  public func problem(of key: ResourceKey) throws(StoreError) -> NotedProblem? {
+  package func problem(of key: ResourceKey) throws(StoreError) -> NotedProblem? {
     try read { (connection) throws(StoreError) in try Self.problem(of: ResourceKeyColumns(key), on: connection) }
   }
 
@@ -56,7 +56,7 @@ extension Catalog {
 
   /// The listed files of which something is known: those of up to `limit` resources behind `key` (nil: from the first).
   /// Call again with the page's `next` until that is nil; a page may be empty before the end.
-  public func touched(after key: ResourceKey?, limit: Int) throws(StoreError) -> TouchedPage {
+  package func touched(after key: ResourceKey?, limit: Int) throws(StoreError) -> TouchedPage {
     try read(snapshot: true) { (connection) throws(StoreError) in
       let start = key.map(ResourceKeyColumns.init) ?? ResourceKeyColumns(high: .min, low: .min)
       // Two ordered lists, each up to `limit` long, become one of up to `limit`.

@@ -5,22 +5,22 @@ import Manifest
 // a handle on it may still be open.
 
 /// How many names a catalog lists.
-public struct CatalogCounts: Sendable, Equatable {
+package struct CatalogCounts: Sendable, Equatable {
   /// Files and folders, without the root.
-  public var names: Int64
+  package var names: Int64
   /// Files.
-  public var files: Int64
+  package var files: Int64
 }
 
 /// A name, as a walk over the whole tree meets it.
-public struct SurveyedNode: Sendable {
+package struct SurveyedNode: Sendable {
   /// Its node.
-  public var node: Node
+  package var node: Node
   /// Whether bytes of it are stored or a problem is noted. If not, the node has all that the catalog knows.
-  public var isTouched: Bool
+  package var isTouched: Bool
 
   /// That node.
-  public init(node: Node, isTouched: Bool) {
+  package init(node: Node, isTouched: Bool) {
     self.node = node
     self.isTouched = isTouched
   }
@@ -65,7 +65,7 @@ extension Catalog {
 
   /// What `name` (any bytes) leads to in the folder `parent`: a listed entry, or one that had this name before it
   /// gained an extension. Nil when there is none.
-  public func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(StoreError) -> Node? {
+  package func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(StoreError) -> Node? {
     try read { (connection) throws(StoreError) in
       try Self.lookup(parent: Int64(bitPattern: parent), on: connection) { $0.bind(2, text: name) }
     }
@@ -85,7 +85,7 @@ extension Catalog {
 
   /// The node whose current inode this is (also one that is not listed any more, whose handles may be open); the root
   /// for 1. Nil for an inode that never was or that another took the place of: see ``superseded(inode:)``.
-  public func node(_ inode: Inode) throws(StoreError) -> Node? {
+  package func node(_ inode: Inode) throws(StoreError) -> Node? {
     try read { (connection) throws(StoreError) in try Self.node(Int64(bitPattern: inode), on: connection) }
   }
 
@@ -108,7 +108,7 @@ extension Catalog {
 
   /// Up to `limit` names of `folder` whose entry id (the directory cookie) is greater than `cookie`, in that order. A
   /// name that is added or goes while someone lists shifts no other.
-  public func list(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [Node] {
+  package func list(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [Node] {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.listing)
       defer { statement.reset() }
@@ -123,7 +123,7 @@ extension Catalog {
 
   /// As ``list(_:after:limit:)``, for a walk over the whole tree: it ends behind the first folder, into which the walk
   /// goes next, and tells of each file whether the catalog is to be asked for more.
-  public func survey(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [SurveyedNode] {
+  package func survey(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [SurveyedNode] {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.survey)
       defer { statement.reset() }
@@ -139,7 +139,7 @@ extension Catalog {
   }
 
   /// The folder that `folder` lies in; the root for the root and for what is no folder.
-  public func parent(of folder: Inode) throws(StoreError) -> Inode {
+  package func parent(of folder: Inode) throws(StoreError) -> Inode {
     try read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.parent)
       defer { statement.reset() }
@@ -150,7 +150,7 @@ extension Catalog {
 
   /// The node at a `/`-separated path below the root (slashes at its ends and doubled ones do not matter); the root for
   /// none.
-  public func find(path: String) throws(StoreError) -> Node? {
+  package func find(path: String) throws(StoreError) -> Node? {
     try read(snapshot: true) { (connection) throws(StoreError) in
       var node = Self.root
       for name in pathComponents(path) where !name.isEmpty {
@@ -163,7 +163,7 @@ extension Catalog {
   }
 
   /// The path of a node below the root, without a leading slash; nil for an inode that is nobody's current one.
-  public func path(of inode: Inode) throws(StoreError) -> String? {
+  package func path(of inode: Inode) throws(StoreError) -> String? {
     try read(snapshot: true) { (connection) throws(StoreError) in
       guard let node = try Self.node(Int64(bitPattern: inode), on: connection) else { return nil }
       return try Self.path(of: node, on: connection).joined(separator: "/")
@@ -198,7 +198,7 @@ extension Catalog {
   }
 
   /// How many names are listed.
-  public func counts() throws(StoreError) -> CatalogCounts {
+  package func counts() throws(StoreError) -> CatalogCounts {
     try read(snapshot: true) { (connection) throws(StoreError) in
       CatalogCounts(
         names: try Self.meta("names", on: connection) ?? 0, files: try Self.meta("files", on: connection) ?? 0)
@@ -206,12 +206,12 @@ extension Catalog {
   }
 
   /// A number that was remembered for the whole store by ``remember(_:_:)``; nil when none was.
-  public func remembered(_ name: String) throws(StoreError) -> Int64? {
+  package func remembered(_ name: String) throws(StoreError) -> Int64? {
     try read { (connection) throws(StoreError) in try Self.meta(name, on: connection) }
   }
 
   /// Remembers a number for the whole store. The names are listed in docs/STORE-FORMAT.md.
-  public func remember(_ name: String, _ value: Int64) throws(StoreError) {
+  package func remember(_ name: String, _ value: Int64) throws(StoreError) {
     try write(durably: false) { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.remember)
       defer { statement.reset() }
@@ -239,7 +239,7 @@ extension Catalog {
 
   /// All that is known of the file with that current inode, also when it is not listed any more; nil for folders and
   /// unknown inodes.
-  public func entry(_ inode: Inode) throws(StoreError) -> EntryRecord? {
+  package func entry(_ inode: Inode) throws(StoreError) -> EntryRecord? {
     try read(snapshot: true) { (connection) throws(StoreError) in
       guard let node = try Self.node(Int64(bitPattern: inode), on: connection), node.kind == .file else { return nil }
       return try Self.record(of: node, on: connection)
@@ -247,7 +247,7 @@ extension Catalog {
   }
 
   /// The listed entries of a resource, in no certain order.
-  public func entries(of key: ResourceKey) throws(StoreError) -> [EntryRecord] {
+  package func entries(of key: ResourceKey) throws(StoreError) -> [EntryRecord] {
     try read(snapshot: true) { (connection) throws(StoreError) in
       var records: [EntryRecord] = []
       for node in try Self.nodes(of: ResourceKeyColumns(key), on: connection) {

@@ -102,7 +102,7 @@ private enum NameQueries {
 extension Catalog {
   /// Puts the extensions that were learned into the names of their entries, and keeps the names until now as aliases.
   /// To be called before a mount, never under one: a listed name does not change there. Returns how many names changed.
-  public func applyPendingExtensions() throws(StoreError) -> Int {
+  package func applyPendingExtensions() throws(StoreError) -> Int {
     // Most mounts have none, and need not write.
     let isAny = try read { (connection) throws(StoreError) in
       let statement = try connection.statement(NameQueries.pending)

@@ -4,12 +4,12 @@ import Glibc
 import Manifest
 
 /// Computes a digest piece by piece (libcrypto's EVP_Digest functions). One thread's at a time.
-public struct Digester: ~Copyable {
+package struct Digester: ~Copyable {
   private let context: OpaquePointer
   private let length: Int
 
   /// Starts one. Throws when libcrypto refuses the function (a FIPS setup has no MD5) or has no memory.
-  public init(_ algorithm: Checksum.Algorithm) throws(StoreError) {
+  package init(_ algorithm: Checksum.Algorithm) throws(StoreError) {
     let function =
       switch algorithm {
       case .sha1: EVP_sha1()
@@ -32,13 +32,13 @@ public struct Digester: ~Copyable {
   deinit { EVP_MD_CTX_free(context) }
 
   /// Adds the next bytes.
-  public mutating func update(_ bytes: UnsafeRawBufferPointer) {
+  package mutating func update(_ bytes: UnsafeRawBufferPointer) {
     let result = EVP_DigestUpdate(context, bytes.baseAddress, bytes.count)
     precondition(result == 1, "EVP_DigestUpdate fails only without EVP_DigestInit")
   }
 
   /// The digest of all bytes added.
-  public consuming func finish() -> [UInt8] {
+  package consuming func finish() -> [UInt8] {
     var digest = [UInt8](repeating: 0, count: length)
     let result = EVP_DigestFinal_ex(context, &digest, nil)
     precondition(result == 1, "EVP_DigestFinal fails only without EVP_DigestInit")
@@ -48,7 +48,7 @@ public struct Digester: ~Copyable {
   /// The digest of the first `size` bytes of an open file, read in pieces of 1 MiB; nil when `isCancelled` (asked
   /// before each piece) said so. Throws when the file is shorter or cannot be read. Blocks: not for a thread that
   /// serves others.
-  public static func digest(
+  package static func digest(
     of descriptor: Int32, size: Int64, _ algorithm: Checksum.Algorithm, isCancelled: () -> Bool = { false }
   ) throws(StoreError) -> [UInt8]? {
     var digester = try Digester(algorithm)

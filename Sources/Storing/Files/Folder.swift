@@ -159,13 +159,13 @@ extension stat {
 
 extension StoreError {
   /// The failure of a call on a file: a full disk or quota is told from the rest. `what` says what failed, on what.
-  public static func file(_ error: Errno, _ what: String) -> StoreError {
+  package static func file(_ error: Errno, _ what: String) -> StoreError {
     StoreError(kind: error.isFullDisk ? .full : .io(error), message: "\(what): \(error)")
   }
 }
 
 /// Runs calls on files; what they throw becomes the store's error. `what` says what failed, on what.
-public func calling<Result: ~Copyable>(
+package func calling<Result: ~Copyable>(
   _ what: @autoclosure () -> String, _ body: () throws(Errno) -> Result
 ) throws(StoreError) -> Result {
   do throws(Errno) {

@@ -3,18 +3,18 @@ import CSystem
 import Glibc
 
 /// What is remembered of one mount. No secret is in it.
-public struct MountRecord: Sendable, Equatable {
+package struct MountRecord: Sendable, Equatable {
   /// Where it is mounted, as ``MountpointName/absolute(_:)`` gives it.
-  public var mountpoint: String
+  package var mountpoint: String
   /// Its store's absolute path.
-  public var store: String
+  package var store: String
   /// Its library's absolute path.
-  public var library: String
+  package var library: String
   /// Its manifest's absolute path; `-` when it came from standard input.
-  public var manifest: String
+  package var manifest: String
 
   /// A mount there, with that store, library and manifest.
-  public init(mountpoint: String, store: String, library: String, manifest: String) {
+  package init(mountpoint: String, store: String, library: String, manifest: String) {
     self.mountpoint = mountpoint
     self.store = store
     self.library = library
@@ -27,14 +27,14 @@ public struct MountRecord: Sendable, Equatable {
 /// One file for each mountpoint in the folder `mounts` beside the stores
 /// (``StoreFolder/defaultPath(mountpoint:environment:uid:)``), of mode 0600, replaced as a whole. Several processes may
 /// work on it at the same time.
-public struct MountRegistry: Sendable {
+package struct MountRegistry: Sendable {
   private static let kind = "mount"
   private static let version = 1
   /// The first is written to; all are looked in.
   private let folders: [String]
 
   /// The registry of a user. Throws `.invalid` when the user has no home and is not root.
-  public init(environment: [String: String], uid: uid_t) throws(StoreError) {
+  package init(environment: [String: String], uid: uid_t) throws(StoreError) {
     folders = DataFolders.all(environment: environment, uid: uid).map { $0 + "/mounts" }
     if folders.isEmpty {
       throw StoreError(kind: .invalid, message: "cannot tell where mounts are remembered: HOME is not set")
@@ -42,7 +42,7 @@ public struct MountRegistry: Sendable {
   }
 
   /// Remembers a mount, durably, in place of what was remembered of its mountpoint.
-  public func remember(_ record: MountRecord) throws(StoreError) {
+  package func remember(_ record: MountRecord) throws(StoreError) {
     let mountpoint = MountpointName.absolute(record.mountpoint)
     let text = KeyValueText.encode(
       kind: MountRegistry.kind, version: MountRegistry.version,
@@ -82,7 +82,7 @@ public struct MountRegistry: Sendable {
 
   /// What is remembered of `mountpoint` (which need not exist any more, nor answer); nil when nothing is. Throws
   /// `.newer` for a file that a newer mediafs wrote, `.corrupt` for one that is damaged.
-  public func find(mountpoint: String) throws(StoreError) -> MountRecord? {
+  package func find(mountpoint: String) throws(StoreError) -> MountRecord? {
     let path = MountpointName.absolute(mountpoint)
     let name = try MountpointName.fileName(for: path)
     for folder in folders {
@@ -94,7 +94,7 @@ public struct MountRegistry: Sendable {
   }
 
   /// All that is remembered, by mountpoint. A file that cannot be understood is left out, with a warning in the log.
-  public func all() throws(StoreError) -> [MountRecord] {
+  package func all() throws(StoreError) -> [MountRecord] {
     var records: [[UInt8]: MountRecord] = [:]  // by bytes: names that differ in their normalisation are different
     for path in folders {
       let names: [String]
@@ -118,7 +118,7 @@ public struct MountRegistry: Sendable {
   }
 
   /// Forgets a mount; nothing happens when it is not known.
-  public func forget(mountpoint: String) throws(StoreError) {
+  package func forget(mountpoint: String) throws(StoreError) {
     let name = try MountpointName.fileName(for: MountpointName.absolute(mountpoint))
     for path in folders {
       do throws(Errno) {

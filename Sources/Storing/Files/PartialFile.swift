@@ -8,7 +8,7 @@ import Glibc
 /// What of it is real the catalog says; a hole reads as zeros. All calls may come from any thread, at the same time;
 /// they go to the disk and may block. The descriptor lives as long as the object, also after ``remove()`` or after the
 /// library took the file over: readers go on with it.
-public final class PartialFile: Sendable {
+package final class PartialFile: Sendable {
   /// What syncs have brought so far.
   private struct Syncing {
     var nameIsDurable = false
@@ -16,7 +16,7 @@ public final class PartialFile: Sendable {
   }
 
   /// The generation's id, and the file's name.
-  public let id: Int64
+  package let id: Int64
   let folder: StoreFolder
   let descriptor: FileDescriptor
   /// Held over the call: of two syncs at once the kernel would tell one of a failed write-back, and the other that all
@@ -28,10 +28,10 @@ public final class PartialFile: Sendable {
   private static func name(of id: Int64) -> String { "\(StoreFolder.partials)/\(id)" }
 
   /// The open descriptor, to be read with pread(2) by whoever keeps this object.
-  public var fileDescriptor: Int32 { descriptor.rawValue }
+  package var fileDescriptor: Int32 { descriptor.rawValue }
 
   /// Opens the file of generation `id`; a missing one is made if `create` says so, else `.io(.notFound)` is thrown.
-  public init(in folder: StoreFolder, id: Int64, create: Bool) throws(StoreError) {
+  package init(in folder: StoreFolder, id: Int64, create: Bool) throws(StoreError) {
     self.id = id
     self.folder = folder
     let status: stat
@@ -62,12 +62,12 @@ public final class PartialFile: Sendable {
 
   /// pread(2) until the buffer is full or the file ends: how many bytes came. Fewer than the catalog's extents promise
   /// mean that the file was cut by another hand: they are not stored.
-  public func read(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+  package func read(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     try descriptor.readFully(at: offset, into: buffer)
   }
 
   /// pwrite(2) of all bytes. When it throws, any part of them may be written: none may be claimed.
-  public func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) {
+  package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) {
     try descriptor.writeFully(bytes, at: offset)
   }
 
@@ -77,7 +77,7 @@ public final class PartialFile: Sendable {
   /// Once it failed, each later call throws the same: the kernel reports a failed write-back once and may drop the
   /// pages, so a second try that succeeds proves nothing. Nothing written since the last success may be claimed; open
   /// the file anew.
-  public func syncData() throws(Errno) {
+  package func syncData() throws(Errno) {
     try sync { (descriptor) throws(Errno) in try descriptor.syncData() }
   }
 
@@ -101,14 +101,14 @@ public final class PartialFile: Sendable {
   }
 
   /// Why a sync failed; nil while none has.
-  public var syncFailure: Errno? { syncing.withLock { $0.failure } }
+  package var syncFailure: Errno? { syncing.withLock { $0.failure } }
 
   /// Removes the name; whoever reads goes on. Nothing happens when there is none (it may be in the library by now).
-  public func remove() throws(Errno) { try folder.directory.remove(name) }
+  package func remove() throws(Errno) { try folder.directory.remove(name) }
 
   /// Removes the file of generation `id`, which nobody has open. False when there was none.
   @discardableResult
-  public static func remove(_ id: Int64, in folder: StoreFolder) throws(StoreError) -> Bool {
+  package static func remove(_ id: Int64, in folder: StoreFolder) throws(StoreError) -> Bool {
     do throws(Errno) {
       return try folder.directory.remove(name(of: id))
     } catch {
@@ -117,13 +117,13 @@ public final class PartialFile: Sendable {
   }
 
   /// Bytes up to its end, holes included.
-  public func size() throws(Errno) -> Int64 { Int64(try descriptor.status().st_size) }
+  package func size() throws(Errno) -> Int64 { Int64(try descriptor.status().st_size) }
 
   /// Where the filesystem keeps data for it (lseek(2), SEEK_DATA and SEEK_HOLE), in whole blocks: what the catalog
   /// claims beyond that is not there. A filesystem without holes calls all of it data; one that stores zeros as holes
   /// (ZFS when it compresses) also calls stored zeros a hole, so that they would be fetched again: wasteful, never
   /// wrong.
-  public func dataRanges() throws(Errno) -> ByteRangeSet {
+  package func dataRanges() throws(Errno) -> ByteRangeSet {
     var found = ByteRangeSet()
     var position: Int64 = 0
     while true {

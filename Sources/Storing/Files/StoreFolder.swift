@@ -10,20 +10,20 @@ import Glibc
 ///     library/          completed copies, unless --library names another folder
 ///
 /// The folder has mode 0700 and belongs to the user who serves: links with tokens stand in the catalog.
-public final class StoreFolder: Sendable {
+package final class StoreFolder: Sendable {
   static let partials = "partial"
 
   /// Its absolute path, symbolic links resolved.
-  public let path: String
+  package let path: String
   /// The mountpoint it serves.
-  public let mountpoint: String
+  package let mountpoint: String
   let directory: Folder
   private let lock: StoreLock
 
   /// Where the catalog is.
-  public var catalogPath: String { path + "/catalog.sqlite" }
+  package var catalogPath: String { path + "/catalog.sqlite" }
   /// Where completed copies go unless --library says otherwise.
-  public var defaultLibraryPath: String { path + "/library" }
+  package var defaultLibraryPath: String { path + "/library" }
 
   private init(path: String, mountpoint: String, directory: consuming Folder, lock: consuming StoreLock) {
     self.path = path
@@ -36,7 +36,7 @@ public final class StoreFolder: Sendable {
   ///
   /// Throws `.busy` when another server has it, after up to `wait` seconds in which that one may be ending; `.invalid`
   /// when the folder belongs to another user, is open to others and not plainly a store, or is no folder.
-  public static func open(_ path: String, mountpoint: String, wait: Double) throws(StoreError) -> StoreFolder {
+  package static func open(_ path: String, mountpoint: String, wait: Double) throws(StoreError) -> StoreFolder {
     let folder: Folder
     do throws(Errno) {
       try Folder.makeAll(path, mode: 0o700)
@@ -61,7 +61,7 @@ public final class StoreFolder: Sendable {
 
   /// Who serves from the store at `path`; nil when nobody does, or there is no store. It is the lock that tells, not
   /// the text beside it, which a killed server leaves behind.
-  public static func holder(of path: String) throws(StoreError) -> StoreHolder? {
+  package static func holder(of path: String) throws(StoreError) -> StoreHolder? {
     let folder: Folder
     do throws(Errno) {
       folder = try Folder.open(path)
@@ -124,7 +124,7 @@ public final class StoreFolder: Sendable {
   }
 
   /// The ids of the partial files that are there, ascending. What is no partial file's name is left out.
-  public func partialIDs() throws(StoreError) -> [Int64] {
+  package func partialIDs() throws(StoreError) -> [Int64] {
     do throws(Errno) {
       return try directory.folder(StoreFolder.partials).names()
         .compactMap { name in Int64(name).flatMap { $0 > 0 && "\($0)" == name ? $0 : nil } }
@@ -139,7 +139,7 @@ public final class StoreFolder: Sendable {
   func syncPartials() throws(Errno) { try directory.folder(StoreFolder.partials).sync() }
 
   /// How much room its filesystem has.
-  public func space() throws(StoreError) -> StoreSpace {
+  package func space() throws(StoreError) -> StoreSpace {
     do throws(Errno) {
       return try StoreSpace.measure(descriptor: directory.descriptor.rawValue)
     } catch {

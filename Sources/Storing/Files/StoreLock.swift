@@ -3,14 +3,14 @@ import CCrypto
 import Glibc
 
 /// Who serves from a store, as its lock file says.
-public struct StoreHolder: Sendable, Equatable {
+package struct StoreHolder: Sendable, Equatable {
   /// The process id, in the holder's pid namespace; nil in the moment before it is written, or if the disk was full.
-  public var process: Int32?
+  package var process: Int32?
   /// Where the store is mounted; nil likewise.
-  public var mountpoint: String?
+  package var mountpoint: String?
 
   /// That process, serving that mountpoint.
-  public init(process: Int32?, mountpoint: String?) {
+  package init(process: Int32?, mountpoint: String?) {
     self.process = process
     self.mountpoint = mountpoint
   }

@@ -7,7 +7,7 @@ extension StoreFolder {
   /// That is `$XDG_DATA_HOME/mediafs/NAME`, else `~/.local/share/mediafs/NAME`, else (root without a home)
   /// `/var/lib/mediafs/NAME`, where NAME is the mountpoint's last component, made plain, and a hash of its absolute
   /// path. Throws `.invalid` for a user without a home.
-  public static func defaultPath(
+  package static func defaultPath(
     mountpoint: String, environment: [String: String], uid: uid_t
   ) throws(StoreError) -> String {
     guard let base = DataFolders.writable(environment: environment, uid: uid) else {
@@ -58,10 +58,10 @@ enum DataFolders {
 }
 
 /// How mountpoints are told apart.
-public enum MountpointName {
+package enum MountpointName {
   /// The absolute path of a mountpoint, so that each way to write it gives the same: symbolic links are resolved, also
   /// one at its end, but the folder itself is never asked anything, because a dead mount may be on it.
-  public static func absolute(_ mountpoint: String) -> String {
+  package static func absolute(_ mountpoint: String) -> String {
     var path = isAbsolutePath(mountpoint) ? mountpoint : (resolvedPath(".") ?? "") + "/" + mountpoint
     // readlink(2) on a mountpoint answers EINVAL from the name cache; the mounted filesystem does not hear of it.
     for _ in 0..<40 {  // as many links as the kernel follows (ELOOP)

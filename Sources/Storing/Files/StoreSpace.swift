@@ -3,22 +3,22 @@ import CSystem
 import Glibc
 
 /// How much room a filesystem has (statvfs(3)), in bytes unless said otherwise.
-public struct StoreSpace: Sendable, Equatable {
+package struct StoreSpace: Sendable, Equatable {
   /// All of it.
-  public var total: UInt64
+  package var total: UInt64
   /// Free, what is reserved for root included.
-  public var free: UInt64
+  package var free: UInt64
   /// Free for an ordinary user.
-  public var available: UInt64
+  package var available: UInt64
   /// The unit in which space is given out.
-  public var blockSize: UInt64
+  package var blockSize: UInt64
   /// How many files it can hold; 0 where the filesystem sets no number.
-  public var fileSlots: UInt64
+  package var fileSlots: UInt64
   /// How many more files it can hold.
-  public var freeFileSlots: UInt64
+  package var freeFileSlots: UInt64
 
   /// Asks the filesystem that `path` lies on.
-  public static func measure(_ path: String) throws(StoreError) -> StoreSpace {
+  package static func measure(_ path: String) throws(StoreError) -> StoreSpace {
     var status = statvfs()
     do throws(Errno) {
       _ = try retrying { statvfs(path, &status) }

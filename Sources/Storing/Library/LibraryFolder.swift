@@ -4,7 +4,7 @@ import CSystem
 import Glibc
 
 /// What became of a copy in the library.
-public enum CopyState: Sendable, Equatable {
+package enum CopyState: Sendable, Equatable {
   /// It looks as it did when it was placed.
   case intact
   /// Somebody changed or replaced it: theirs now, neither overwritten nor served as the origin's.
@@ -19,21 +19,21 @@ public enum CopyState: Sendable, Equatable {
 /// call walks from its folder down, one component at a time, and follows no symbolic link on the way: the library
 /// cannot be made to lead elsewhere. Calls may come from any thread; they go to the disk and may block. Why it is as it
 /// is: docs/decisions, “The library”.
-public struct LibraryFolder: Sendable {
+package struct LibraryFolder: Sendable {
   /// Where a copy from another filesystem grows, hidden, until it is complete.
   static let incoming = ".mediafs-incoming"
 
   /// Its absolute path, symbolic links resolved.
-  public let path: String
+  package let path: String
   /// Whether it was not there before: with copies in the catalog, a sign that its disk is not mounted.
-  public let wasCreated: Bool
+  package let wasCreated: Bool
   /// The device it was on at the start. Another one there later is a disk that was mounted or unmounted.
   let device: UInt64
   /// 0644 less the process's umask.
   let fileMode: mode_t
 
   /// Opens the library at `path`; makes it, mode 0755 less the umask, with the folders it lies in, when it is missing.
-  public init(_ path: String) throws(StoreError) {
+  package init(_ path: String) throws(StoreError) {
     do throws(Errno) {
       wasCreated = try Folder.makeAll(path, mode: 0o755)
       device = UInt64(try Folder.open(path).descriptor.status().st_dev)
@@ -50,7 +50,7 @@ public struct LibraryFolder: Sendable {
   /// Whether the copy is still the one that was placed, by size, mtime, ctime and inode.
   ///
   /// Throws `.io` when that cannot be told: the disk fails, or the library's filesystem is not mounted any more.
-  public func check(_ copy: LibraryCopy) throws(StoreError) -> CopyState {
+  package func check(_ copy: LibraryCopy) throws(StoreError) -> CopyState {
     let name = try LibraryPath(copy.path)
     let folder: Folder
     do throws(WalkFailure) {
@@ -74,7 +74,7 @@ public struct LibraryFolder: Sendable {
   }
 
   /// Opens an intact copy for reading. Throws `.invalid` when it is not intact, `.io` when the disk fails.
-  public func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor {
+  package func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor {
     let name = try LibraryPath(copy.path)
     let touched = StoreError(
       kind: .invalid, message: "\(path)/\(copy.path) is not the file that was placed there: it was changed or removed")
@@ -94,7 +94,7 @@ public struct LibraryFolder: Sendable {
 
   /// Whether its filesystem is stacked on another, as an overlay in a container is: what is stacked on it in turn has
   /// to ask for more. False also when it cannot be looked at.
-  public var isStacked: Bool {
+  package var isStacked: Bool {
     do throws(Errno) {
       let folder = try FileDescriptor.open(path, O_RDONLY | O_DIRECTORY)
       return [0x794c_7630, 0xf15f].contains(storing_filesystem_type(folder.rawValue))  // overlayfs, ecryptfs

@@ -59,7 +59,7 @@ final class IncomingCopy {
 extension LibraryFolder {
   /// Removes what copies of `store` a crash left half-way in the library. To be called at the start, before any
   /// placing.
-  public func cleanTemporaries(of store: StoreFolder) throws(StoreError) {
+  package func cleanTemporaries(of store: StoreFolder) throws(StoreError) {
     let tag = try IncomingCopy.tag(of: store)
     guard let top = try existing([]) else { return }
     do throws(Errno) {

@@ -59,7 +59,7 @@ extension LibraryFolder {
   /// the one in which the catalog's copies are: it has neither its marker nor any of them.
   ///
   /// To be called before anything is made of copies that are not there.
-  public static func open(_ path: String, for catalog: Catalog) throws(StoreError) -> LibraryFolder {
+  package static func open(_ path: String, for catalog: Catalog) throws(StoreError) -> LibraryFolder {
     if let reason = try isStrange(path, to: catalog) { throw StoreError(kind: .invalid, message: reason) }
     let library = try LibraryFolder(path)
     try library.mark(in: catalog)

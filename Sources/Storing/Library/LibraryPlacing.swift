@@ -3,11 +3,11 @@ import CSystem
 import Glibc
 
 /// Where a completed file went.
-public struct Placement: Sendable, Equatable {
+package struct Placement: Sendable, Equatable {
   /// The copy, as it is now.
-  public var copy: LibraryCopy
+  package var copy: LibraryCopy
   /// Whether an identical file that was there already is the copy now.
-  public var adopted: Bool
+  package var adopted: Bool
 }
 
 // Placing, step by step. A crash behind any of them leaves either the partial file or the copy, and a note of where the
@@ -33,7 +33,7 @@ extension LibraryFolder {
   /// folder must be, or the filesystem does not take the name), `.corrupt` when the partial file is not of that size,
   /// and `.io` otherwise (ECANCELED when `isCancelled`, asked between pieces of long work, said so). After an error the
   /// intent stands: ask ``recover(intent:size:modified:partialExists:)`` before placing again.
-  public func place(
+  package func place(
     _ partial: PartialFile, as relativePath: String, size: Int64, modified: Int64?,
     isCancelled: () -> Bool = { false }, recordIntent: (String) throws(StoreError) -> Void
   ) throws(StoreError) -> Placement {
@@ -94,7 +94,7 @@ extension LibraryFolder {
   /// plain file of that size, and of that mtime if `modified` was given to
   /// ``place(_:as:size:modified:isCancelled:recordIntent:)``, is it. With a checksum at hand, the caller should compare
   /// it too.
-  public func recover(
+  package func recover(
     intent path: String, size: Int64, modified: Int64?, partialExists: Bool
   ) throws(StoreError) -> LibraryCopy? {
     if partialExists { return nil }

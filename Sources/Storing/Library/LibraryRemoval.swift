@@ -7,7 +7,7 @@ extension LibraryFolder {
   ///
   /// To be called after the catalog forgot the copy, durably.
   @discardableResult
-  public func remove(_ copy: LibraryCopy) throws(StoreError) -> Bool {
+  package func remove(_ copy: LibraryCopy) throws(StoreError) -> Bool {
     guard try check(copy) == .intact else { return false }
     var components = try LibraryPath(copy.path).folders
     let name = try LibraryPath(copy.path).name

@@ -1,7 +1,7 @@
 /// Something that ``StoreVerification`` found wrong.
-public struct StoreFinding: Sendable, Equatable {
+package struct StoreFinding: Sendable, Equatable {
   /// What kind of thing is wrong.
-  public enum Kind: Sendable, Equatable {
+  package enum Kind: Sendable, Equatable {
     /// The catalog itself: its pages, or a row that cannot be read.
     case catalog
     /// The catalog claims bytes that a partial file does not have.
@@ -21,25 +21,25 @@ public struct StoreFinding: Sendable, Equatable {
   }
 
   /// What kind.
-  public var kind: Kind
+  package var kind: Kind
   /// The file that it is about: a path in the mount, or a path of the store when no listed entry shows it.
-  public var subject: String
+  package var subject: String
   /// What is wrong with it: one line.
-  public var message: String
+  package var message: String
   /// What was done about it; nil when nothing was.
-  public var repair: String?
+  package var repair: String?
 }
 
 /// What a verification saw.
-public struct StoreVerificationReport: Sendable, Equatable {
+package struct StoreVerificationReport: Sendable, Equatable {
   /// Partial files with something in them.
-  public var partials: Int64 = 0
+  package var partials: Int64 = 0
   /// Copies in the library.
-  public var copies: Int64 = 0
+  package var copies: Int64 = 0
   /// Copies whose checksum the manifest gives and that were compared with it.
-  public var digests: Int64 = 0
+  package var digests: Int64 = 0
   /// Bytes that were read back.
-  public var bytes: Int64 = 0
+  package var bytes: Int64 = 0
   /// What was wrong, in the order in which it was found.
-  public var findings: [StoreFinding] = []
+  package var findings: [StoreFinding] = []
 }

@@ -4,9 +4,9 @@ import Base
 ///
 /// For whoever holds the store's lock, before anything else is done with it. It may itself be cut short at any point,
 /// and done again.
-public enum StoreRecovery {
+package enum StoreRecovery {
   /// Recovers the store. Throws when the disk fails; what was done until then stands.
-  public static func run(
+  package static func run(
     catalog: Catalog, folder: StoreFolder, library: LibraryFolder
   ) throws(StoreError) {
     try noticeMove(catalog: catalog, folder: folder, library: library)

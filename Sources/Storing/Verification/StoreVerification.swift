@@ -7,7 +7,7 @@ import Manifest
 /// For a store that no server has: whoever verifies holds its lock. A repair drops what is wrong from the catalog
 /// first, durably, and touches files only then. It deletes partial files that belong to nothing, and never a file of
 /// the library.
-public struct StoreVerification {
+package struct StoreVerification {
   let catalog: Catalog
   let folder: StoreFolder
   /// Nil when it is not there: its copies are not either.
@@ -22,7 +22,7 @@ public struct StoreVerification {
   ///
   /// Throws `.busy` while a server (named in the message) has it, `.corrupt` for a catalog that cannot be opened,
   /// `.newer` for one of a newer version.
-  public static func run(
+  package static func run(
     store path: String, mountpoint: String, library: String, repairs: Bool
   ) throws(StoreError) -> StoreVerificationReport {
     var status = stat()
@@ -150,7 +150,7 @@ public struct StoreVerification {
 extension Catalog {
   /// What SQLite finds wrong with the catalog's file (PRAGMA integrity_check), up to `limit` lines; empty when all is
   /// well. Reads the whole file.
-  public func integrityProblems(limit: Int) throws(StoreError) -> [String] {
+  package func integrityProblems(limit: Int) throws(StoreError) -> [String] {
     try read { (connection) throws(StoreError) in
       do throws(StoreError) {
         let statement = try connection.prepare("PRAGMA integrity_check(\(limit))")

@@ -2,7 +2,7 @@ import Glibc
 
 /// The path of a program of this package, built beside the tests (`mediafs`, `mount-helper`, `test-origin`): in the
 /// folder that MEDIAFS_PRODUCTS names, else the one the running test program lies in.
-public func builtProduct(_ name: String) -> String {
+package func builtProduct(_ name: String) -> String {
   if let folder = getenv("MEDIAFS_PRODUCTS") { return "\(String(cString: folder))/\(name)" }
   var buffer = [CChar](repeating: 0, count: 4096)
   let count = readlink("/proc/self/exe", &buffer, buffer.count)

@@ -1,36 +1,36 @@
 /// The mounts that this process sees.
-public enum Mounts {
+package enum Mounts {
   /// One line of /proc/self/mountinfo (proc(5)).
-  public struct Entry: Sendable, Equatable {
+  package struct Entry: Sendable, Equatable {
     /// The mount's id.
-    public let id: Int
+    package let id: Int
     /// The device as `major:minor`.
-    public let device: String
+    package let device: String
     /// Where it is mounted, its escapes undone.
-    public let mountpoint: String
+    package let mountpoint: String
     /// The options of the mount (`rw`, `nosuid`, …).
-    public let options: [String]
+    package let options: [String]
     /// The type, with the subtype if any: `fuse.mediafs`.
-    public let type: String
+    package let type: String
     /// What is mounted.
-    public let source: String
+    package let source: String
     /// The options of the filesystem (`user_id=0`, …).
-    public let superOptions: [String]
+    package let superOptions: [String]
   }
 
   /// All of them, in the order they were mounted. Never touches a filesystem other than /proc, so a dead mount cannot
   /// hang it.
-  public static func current() -> [Entry] {
+  package static func current() -> [Entry] {
     text(of: "/proc/self/mountinfo").split(separator: "\n").compactMap { entry(of: $0) }
   }
 
   /// Those at `path` or below it (a path without links and without a slash at its end).
-  public static func below(_ path: String) -> [Entry] {
+  package static func below(_ path: String) -> [Entry] {
     current().filter { $0.mountpoint == path || $0.mountpoint.hasPrefix(path + "/") }
   }
 
   /// Whether something is mounted at exactly `path`.
-  public static func isMounted(_ path: String) -> Bool { current().contains { $0.mountpoint == path } }
+  package static func isMounted(_ path: String) -> Bool { current().contains { $0.mountpoint == path } }
 
   static func entry(of line: Substring) -> Entry? {
     // Behind the sixth field stand optional ones, up to a lone `-`.

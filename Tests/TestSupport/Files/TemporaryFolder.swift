@@ -5,15 +5,15 @@ import Glibc
 ///
 /// It goes at ``remove()``, which the with-functions call; not when the value dies, because Swift may end a value's
 /// life before the paths into the folder have been used. Any thread may call.
-public final class TemporaryFolder: Sendable {
+package final class TemporaryFolder: Sendable {
   /// Its path, absolute and without links or a slash at its end.
-  public let path: String
+  package let path: String
 
   private static let all = Lock(Set<String>())
 
   /// Makes one, mode 0700 (`open`: 0755, for tests that read as another user). `place`: the folder it lies in, nil for
   /// the system's temporary one.
-  public init(open: Bool = false, in place: String? = nil) throws(Errno) {
+  package init(open: Bool = false, in place: String? = nil) throws(Errno) {
     let base = place ?? getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     guard let real = realpath(base, nil) else { throw Errno.current }
     defer { free(real) }
@@ -25,11 +25,11 @@ public final class TemporaryFolder: Sendable {
   }
 
   /// The path of `name` in it.
-  public func file(_ name: String) -> String { "\(path)/\(name)" }
+  package func file(_ name: String) -> String { "\(path)/\(name)" }
 
   /// Writes a file into it (folders on the way are made) and gives its path.
   @discardableResult
-  public func write(_ bytes: [UInt8], to name: String, mode: mode_t = 0o644) throws(Errno) -> String {
+  package func write(_ bytes: [UInt8], to name: String, mode: mode_t = 0o644) throws(Errno) -> String {
     if let slash = name.lastIndex(of: "/") { try makeFolder(String(name[..<slash])) }
     let file = try FileDescriptor.open(self.file(name), O_WRONLY | O_CREAT | O_TRUNC, mode: mode)
     var failure: Errno?
@@ -42,13 +42,13 @@ public final class TemporaryFolder: Sendable {
 
   /// As the one above, of text.
   @discardableResult
-  public func write(_ text: String, to name: String, mode: mode_t = 0o644) throws(Errno) -> String {
+  package func write(_ text: String, to name: String, mode: mode_t = 0o644) throws(Errno) -> String {
     try write(Array(text.utf8), to: name, mode: mode)
   }
 
   /// Makes the folder `name` in it, with those on the way, and gives its path.
   @discardableResult
-  public func makeFolder(_ name: String) throws(Errno) -> String {
+  package func makeFolder(_ name: String) throws(Errno) -> String {
     var made = path
     for part in name.split(separator: "/") {
       made += "/\(part)"
@@ -59,7 +59,7 @@ public final class TemporaryFolder: Sendable {
 
   /// Removes it with all that is in it. What is still mounted below is unmounted lazily first; a mount that stays makes
   /// it throw, and nothing is removed across it. Does nothing when it is gone already.
-  public func remove() throws {
+  package func remove() throws {
     Self.unmount(below: path)
     if let mount = Mounts.below(path).first {
       throw RemovalFailure(description: "\(mount.mountpoint) is still mounted")
@@ -96,13 +96,14 @@ public final class TemporaryFolder: Sendable {
 }
 
 /// Why a temporary folder could not be removed.
-public struct RemovalFailure: Error, CustomStringConvertible {
+package struct RemovalFailure: Error, CustomStringConvertible {
   /// The message.
-  public let description: String
+  package let description: String
 }
 
 /// Lends a temporary folder and removes it afterwards; a removal that fails is an error too.
-public func withTemporaryFolder<Result>(open: Bool = false, _ body: (TemporaryFolder) throws -> Result) throws -> Result
+package func withTemporaryFolder<Result>(open: Bool = false, _ body: (TemporaryFolder) throws -> Result) throws
+  -> Result
 {
   let folder = try TemporaryFolder(open: open)
   let result: Result
@@ -116,7 +117,7 @@ public func withTemporaryFolder<Result>(open: Bool = false, _ body: (TemporaryFo
 }
 
 /// As the one above, for a body that suspends.
-public func withTemporaryFolder<Result>(
+package func withTemporaryFolder<Result>(
   open: Bool = false, isolation: isolated (any Actor)? = #isolation, _ body: (TemporaryFolder) async throws -> Result
 ) async throws -> Result {
   let folder = try TemporaryFolder(open: open)

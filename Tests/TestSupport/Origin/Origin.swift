@@ -2,9 +2,9 @@ import Base
 import Glibc
 
 /// How an origin's line behaves.
-public struct OriginSettings: Sendable {
+package struct OriginSettings: Sendable {
   /// What happens to a connection above the maximum.
-  public enum AboveMaximum: Sendable {
+  package enum AboveMaximum: Sendable {
     /// It is reset.
     case reset
     /// Its first request gets 503 and the connection is closed.
@@ -12,31 +12,31 @@ public struct OriginSettings: Sendable {
   }
 
   /// The address to listen at.
-  public var address = "127.0.0.1"
+  package var address = "127.0.0.1"
   /// The port, 0 for a free one. Read at the start only, as the address is.
-  public var port: UInt16 = 0
+  package var port: UInt16 = 0
   /// Seconds from a request's last byte to the first byte of its answer: the round trip and the server's thought.
-  public var latency = 0.0
+  package var latency = 0.0
   /// Seconds until a new connection is looked at: what its handshake would take.
-  public var acceptDelay = 0.0
+  package var acceptDelay = 0.0
   /// Bytes a second for each connection, nil for no bound.
-  public var connectionRate: Double?
+  package var connectionRate: Double?
   /// Bytes a second for all connections together, shared evenly by those that want to send; nil for no bound.
-  public var lineRate: Double?
+  package var lineRate: Double?
   /// How many connections are served at once, nil for any number.
-  public var maxConnections: Int?
+  package var maxConnections: Int?
   /// What happens to the others.
-  public var aboveMaximum = AboveMaximum.reset
+  package var aboveMaximum = AboveMaximum.reset
   /// SO_SNDBUF; nil leaves it to the system where nothing is shaped, and else takes 20 ms of the rate (4 to 64 KiB):
   /// what is sent and not read must not hide the rate.
-  public var sendBuffer: Int32?
+  package var sendBuffer: Int32?
   /// Seconds that an idle connection is kept.
-  public var idleTimeout = 75.0
+  package var idleTimeout = 75.0
   /// While it is set nothing is sent or answered and nothing is closed: the network is away.
-  public var isFrozen = false
+  package var isFrozen = false
 
   /// A fast line without limits.
-  public init() {}
+  package init() {}
 }
 
 /// An HTTP/1.1 origin that does what it is told, also wrong.
@@ -45,14 +45,14 @@ public struct OriginSettings: Sendable {
 /// folders; shapes latency and rates; makes faults; and logs what it sent. One thread a connection: good for some
 /// hundreds. Any thread may call any method, at any time. It runs until ``stop()``, which must be called
 /// (``withOrigin(_:_:)`` does). TLS and HTTP/2 come from an ``Nginx`` in front.
-public final class Origin: Sendable {
+package final class Origin: Sendable {
   /// Decides the faults of one request: nil leaves the decision to what was set with `fault`, an empty list makes none.
-  public typealias Rule = @Sendable (OriginRequest) -> [OriginFault]?
+  package typealias Rule = @Sendable (OriginRequest) -> [OriginFault]?
 
   /// What was asked and sent.
-  public let log = OriginLog()
+  package let log = OriginLog()
   /// The port it listens at; it stays the same when the origin is down for a while.
-  public let port: UInt16
+  package let port: UInt16
 
   struct State {
     var settings: OriginSettings
@@ -81,7 +81,7 @@ public final class Origin: Sendable {
   private let stopEnd: Int32
 
   /// Starts an origin.
-  public init(_ settings: OriginSettings = OriginSettings()) throws(Errno) {
+  package init(_ settings: OriginSettings = OriginSettings()) throws(Errno) {
     raiseDescriptorLimit()
     reservation = try OriginListener.boundSocket(settings.address, port: settings.port)
     port = OriginListener.port(of: reservation.rawValue)
@@ -93,10 +93,10 @@ public final class Origin: Sendable {
   }
 
   /// `http://address:port` and `path`, which begins with a slash.
-  public func url(_ path: String = "") -> String { "http://\(settings.address):\(port)\(path)" }
+  package func url(_ path: String = "") -> String { "http://\(settings.address):\(port)\(path)" }
 
   /// Ends every connection and thread, and frees the port. Waits for the threads. Does nothing the second time.
-  public func stop() {
+  package func stop() {
     let (listener, first) = state.withLock { state in
       let listener = state.listener
       state.listener = nil
@@ -112,14 +112,14 @@ public final class Origin: Sendable {
   // MARK: The line
 
   /// How the line behaves now.
-  public var settings: OriginSettings { state.withLock { $0.settings } }
+  package var settings: OriginSettings { state.withLock { $0.settings } }
 
   /// Changes how the line behaves, from the next few milliseconds of every connection on.
-  public func configure(_ change: (inout OriginSettings) -> Void) { state.withLock { change(&$0.settings) } }
+  package func configure(_ change: (inout OriginSettings) -> Void) { state.withLock { change(&$0.settings) } }
 
   /// Refuses connections from now on (false), or accepts them again (true). Open connections stay: see
   /// ``dropConnections(reset:)``.
-  public func setUp(_ isUp: Bool) throws(Errno) {
+  package func setUp(_ isUp: Bool) throws(Errno) {
     if isUp {
       let (address, needed) = state.withLock { ($0.settings.address, $0.listener == nil && !$0.isStopped) }
       guard needed else { return }
@@ -141,7 +141,7 @@ public final class Origin: Sendable {
   }
 
   /// Ends every open connection, by a reset or in order.
-  public func dropConnections(reset: Bool = true) {
+  package func dropConnections(reset: Bool = true) {
     state.withLock { state in
       for descriptor in state.connections.values {
         // Under the lock that the owner takes before it closes the socket; neither call waits.
@@ -153,15 +153,15 @@ public final class Origin: Sendable {
   // MARK: Resources
 
   /// Serves `resource` at `path` (decoded, without a query) from now on.
-  public func set(_ path: String, _ resource: OriginResource) { state.withLock { $0.resources[path] = resource } }
+  package func set(_ path: String, _ resource: OriginResource) { state.withLock { $0.resources[path] = resource } }
 
   /// Serves `size` bytes of ``Pattern`` at `path`, named by the path, with the media type of its extension.
-  public func add(_ path: String, size: Int64) {
+  package func add(_ path: String, size: Int64) {
     set(path, OriginResource(size: size, pattern: path, type: mediaType(ofPath: path)))
   }
 
   /// Changes the resource at `path`; does nothing when there is none.
-  public func change(_ path: String, _ change: (inout OriginResource) -> Void) {
+  package func change(_ path: String, _ change: (inout OriginResource) -> Void) {
     state.withLock { state in
       guard var resource = state.resources[path] else { return }
       change(&resource)
@@ -170,7 +170,7 @@ public final class Origin: Sendable {
   }
 
   /// Gives the resource at `path` its next generation, with another size if one is given.
-  public func nextGeneration(_ path: String, size: Int64? = nil) {
+  package func nextGeneration(_ path: String, size: Int64? = nil) {
     change(path) { resource in
       resource.generation += 1
       if let size { resource.size = size }
@@ -178,25 +178,25 @@ public final class Origin: Sendable {
   }
 
   /// The resource at `path`, nil when there is none (files of folders are none).
-  public func resource(_ path: String) -> OriginResource? { state.withLock { $0.resources[path] } }
+  package func resource(_ path: String) -> OriginResource? { state.withLock { $0.resources[path] } }
 
   /// Serves nothing at `path` any more.
-  public func remove(_ path: String) { state.withLock { $0.resources[path] = nil } }
+  package func remove(_ path: String) { state.withLock { $0.resources[path] = nil } }
 
   /// Serves the files of `folder` under `prefix`, which begins and ends with a slash.
-  public func serve(folder: String, at prefix: String = "/") { state.withLock { $0.folders[prefix] = folder } }
+  package func serve(folder: String, at prefix: String = "/") { state.withLock { $0.folders[prefix] = folder } }
 
   // MARK: Faults
 
   /// Makes those faults: for `path` or (nil) every path; for the next `next` requests or (nil) until they are cleared.
   /// For each request the first of these that exists decides alone: the rule, the next-requests faults of the path,
   /// those of every path, the lasting ones of the path, those of every path.
-  public func fault(_ faults: OriginFault..., path: String? = nil, next: Int? = nil) {
+  package func fault(_ faults: OriginFault..., path: String? = nil, next: Int? = nil) {
     fault(faults, path: path, next: next)
   }
 
   /// As the one above, of a list.
-  public func fault(_ faults: [OriginFault], path: String? = nil, next: Int? = nil) {
+  package func fault(_ faults: [OriginFault], path: String? = nil, next: Int? = nil) {
     state.withLock { state in
       if let next {
         if next > 0 { state.queues[path, default: []].append((faults, next)) }
@@ -207,10 +207,10 @@ public final class Origin: Sendable {
   }
 
   /// Sets the rule that decides first, called on the connections' threads, side by side; nil takes it away.
-  public func decide(_ rule: Rule?) { state.withLock { $0.rule = rule } }
+  package func decide(_ rule: Rule?) { state.withLock { $0.rule = rule } }
 
   /// Takes the faults of `path`, or (nil) all faults and the rule, away.
-  public func clearFaults(path: String? = nil) {
+  package func clearFaults(path: String? = nil) {
     state.withLock { state in
       if let path {
         state.faults[path] = nil
@@ -240,7 +240,7 @@ public final class Origin: Sendable {
 }
 
 /// Lends an origin and stops it afterwards.
-public func withOrigin<Result>(
+package func withOrigin<Result>(
   _ settings: OriginSettings = OriginSettings(), _ body: (Origin) throws -> Result
 ) throws -> Result {
   let origin = try Origin(settings)
@@ -249,7 +249,7 @@ public func withOrigin<Result>(
 }
 
 /// As the one above, for a body that suspends.
-public func withOrigin<Result>(
+package func withOrigin<Result>(
   _ settings: OriginSettings = OriginSettings(), isolation: isolated (any Actor)? = #isolation,
   _ body: (Origin) async throws -> Result
 ) async throws -> Result {
@@ -260,7 +260,7 @@ public func withOrigin<Result>(
 
 /// Lets this process open as many descriptors as it may: the soft limit of 1024 is soon reached by an origin and its
 /// clients.
-public func raiseDescriptorLimit() {
+package func raiseDescriptorLimit() {
   var limit = rlimit()
   guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
   limit.rlim_cur = limit.rlim_max

@@ -2,9 +2,9 @@ import Base
 
 /// The commands that a `test-origin` process takes: as `POST /.origin/COMMAND?key=value&…` and as flags of its command
 /// line, `--COMMAND key=value,…`.
-public enum OriginCommand {
+package enum OriginCommand {
   /// What the commands are, for a help text.
-  public static let help = """
+  package static let help = """
     resource path=P,size=N[,count=K][,pattern=NAME][,type=T][,tag=strong|weak|none|TEXT][,modified=SECONDS|none]
              [,disposition=TEXT][,generation=N]      N may end in K, M, G, T; %d in P counts 0..K-1
     folder   path=DIR[,at=/PREFIX/]                  serve a folder's files
@@ -24,13 +24,13 @@ public enum OriginCommand {
     """
 
   /// A command that cannot be done, and why.
-  public struct Failure: Error, CustomStringConvertible {
+  package struct Failure: Error, CustomStringConvertible {
     /// The message.
-    public let description: String
+    package let description: String
   }
 
   /// Does one command.
-  public static func apply(_ command: String, _ values: [String: String], to origin: Origin) throws {
+  package static func apply(_ command: String, _ values: [String: String], to origin: Origin) throws {
     switch command {
     case "resource": try addResources(values, to: origin)
     case "folder": origin.serve(folder: try need("path", values), at: values["at"] ?? "/")

@@ -2,7 +2,7 @@
 /// it left, so a later one wins where two speak of the same thing.
 ///
 /// "After N bytes" counts the bytes of the resource (or of the text) in that one response, without what a coding adds.
-public enum OriginFault: Sendable {
+package enum OriginFault: Sendable {
   // MARK: The connection
 
   /// The connection is reset and the whole origin refuses connections for that many seconds (nil: until
@@ -78,7 +78,7 @@ public enum OriginFault: Sendable {
   case nextGenerationAfter(Int64)
 
   /// Retry-After.
-  public enum RetryAfter: Sendable {
+  package enum RetryAfter: Sendable {
     /// As seconds.
     case seconds(Int)
     /// As the date that many seconds ahead.
@@ -88,7 +88,7 @@ public enum OriginFault: Sendable {
   }
 
   /// What is wrong about a 206.
-  public enum RangeMistake: Sendable {
+  package enum RangeMistake: Sendable {
     /// Range and body start that many bytes later than asked (earlier when negative); both say so.
     case otherStart(by: Int64)
     /// Range and body end that many bytes earlier than asked; both say so.

@@ -71,7 +71,7 @@ func withSocketAddress<Result>(
 }
 
 /// A TCP port of loopback that was free a moment ago. Another program can take it before you do: try again then.
-public func freePort() throws(Errno) -> UInt16 {
+package func freePort() throws(Errno) -> UInt16 {
   let socket = try OriginListener.boundSocket("127.0.0.1", port: 0)
   return OriginListener.port(of: socket.rawValue)
 }

@@ -1,46 +1,46 @@
 import Base
 
 /// Sums over an origin's log.
-public struct OriginTotals: Sendable {
+package struct OriginTotals: Sendable {
   /// Connections that were accepted.
-  public var connections = 0
+  package var connections = 0
   /// Connections that were turned away above the maximum.
-  public var turnedAway = 0
+  package var turnedAway = 0
   /// Requests whose head was complete.
-  public var requests = 0
+  package var requests = 0
   /// Bytes of resources that were written.
-  public var bytesSent: Int64 = 0
+  package var bytesSent: Int64 = 0
   /// The most connections that were open at once.
-  public var peakConnections = 0
+  package var peakConnections = 0
   /// The most requests that were being answered at once.
-  public var peakRequests = 0
+  package var peakRequests = 0
   /// Connections that are open now.
-  public var openConnections = 0
+  package var openConnections = 0
   /// Requests that are being answered now.
-  public var openRequests = 0
+  package var openRequests = 0
 }
 
 /// How often bytes were sent.
-public struct OriginCoverage: Sendable {
+package struct OriginCoverage: Sendable {
   /// A run of bytes that were all sent `times` times; `times` is at least 1.
-  public struct Run: Sendable, Equatable {
+  package struct Run: Sendable, Equatable {
     /// The bytes.
-    public let range: ByteRange
+    package let range: ByteRange
     /// How often they were sent.
-    public let times: Int
+    package let times: Int
   }
 
   /// The runs, ascending, those that touch having different counts.
-  public let runs: [Run]
+  package let runs: [Run]
 
   /// All bytes that were sent, those sent twice counted twice.
-  public var bytesSent: Int64 { runs.reduce(0) { $0 + $1.range.count * Int64($1.times) } }
+  package var bytesSent: Int64 { runs.reduce(0) { $0 + $1.range.count * Int64($1.times) } }
   /// Bytes that were sent at least once, each counted once.
-  public var distinctBytes: Int64 { runs.reduce(0) { $0 + $1.range.count } }
+  package var distinctBytes: Int64 { runs.reduce(0) { $0 + $1.range.count } }
   /// What was sent for nothing: every sending after a byte's first.
-  public var bytesSentAgain: Int64 { bytesSent - distinctBytes }
+  package var bytesSentAgain: Int64 { bytesSent - distinctBytes }
   /// The bytes that were sent more than once.
-  public var sentMoreThanOnce: ByteRangeSet {
+  package var sentMoreThanOnce: ByteRangeSet {
     var set = ByteRangeSet()
     for run in runs where run.times > 1 { set.insert(run.range) }
     return set
@@ -67,7 +67,7 @@ public struct OriginCoverage: Sendable {
 }
 
 /// The log of an origin: written by its connections' threads, asked by tests. Any thread may call.
-public final class OriginLog: Sendable {
+package final class OriginLog: Sendable {
   private struct State {
     var entries: [OriginLogEntry] = []
     /// Where the entry of a request that is being answered is.
@@ -79,31 +79,31 @@ public final class OriginLog: Sendable {
 
   private let state = Lock(State())
   /// When the origin started; the log's times count from here.
-  public let start = Instant.now
+  package let start = Instant.now
 
   init() {}
 
   /// Every request since the start or the last ``reset()``, in the order their heads were complete.
-  public var entries: [OriginLogEntry] { state.withLock { $0.entries } }
+  package var entries: [OriginLogEntry] { state.withLock { $0.entries } }
   /// The requests of one path.
-  public func entries(of path: String) -> [OriginLogEntry] { entries.filter { $0.request.path == path } }
+  package func entries(of path: String) -> [OriginLogEntry] { entries.filter { $0.request.path == path } }
   /// The sums.
-  public var totals: OriginTotals { state.withLock { $0.totals } }
+  package var totals: OriginTotals { state.withLock { $0.totals } }
 
   /// How often which bytes of `path` were sent, of one generation or (nil) of all together.
-  public func coverage(of path: String, generation: UInt64? = nil) -> OriginCoverage {
+  package func coverage(of path: String, generation: UInt64? = nil) -> OriginCoverage {
     let parts = entries(of: path).flatMap(\.sent)
     return OriginCoverage(parts.filter { generation == nil || $0.generation == generation }.map(\.range))
   }
 
   /// Bytes of `path` that were written, repeats included.
-  public func bytesSent(of path: String) -> Int64 { coverage(of: path).bytesSent }
+  package func bytesSent(of path: String) -> Int64 { coverage(of: path).bytesSent }
 
   /// Which bytes of `path` were written more than once.
-  public func sentMoreThanOnce(of path: String) -> ByteRangeSet { coverage(of: path).sentMoreThanOnce }
+  package func sentMoreThanOnce(of path: String) -> ByteRangeSet { coverage(of: path).sentMoreThanOnce }
 
   /// Forgets what has ended; of what is being answered, what was written so far. Peaks start at what is open now.
-  public func reset() {
+  package func reset() {
     state.withLock { state in
       var kept: [OriginLogEntry] = []
       state.open = [:]

@@ -1,39 +1,39 @@
 import Base
 
 /// A request as the origin got it.
-public struct OriginRequest: Sendable {
+package struct OriginRequest: Sendable {
   /// Counts the origin's requests, from 1.
-  public let id: Int
+  package let id: Int
   /// Which connection it came on; counts the connections, from 1.
-  public let connection: Int
+  package let connection: Int
   /// Which of its connection's requests it is, from 1: above 1 it came on a kept connection.
-  public let indexOnConnection: Int
+  package let indexOnConnection: Int
   /// Which of the requests of its path it is, from 1.
-  public let indexOfPath: Int
+  package let indexOfPath: Int
   /// Seconds from the origin's start until its head was complete.
-  public let time: Double
+  package let time: Double
   /// `GET`, `HEAD`, …
-  public let method: String
+  package let method: String
   /// The target as it was sent.
-  public let target: String
+  package let target: String
   /// The target's path, percent-decoded, without the query.
-  public let path: String
+  package let path: String
   /// `HTTP/1.1` or `HTTP/1.0`.
-  public let version: String
+  package let version: String
   /// Its fields, in order, as they were sent.
-  public let headers: [HTTPHeader]
+  package let headers: [HTTPHeader]
   /// The one range it asked for, as the resource's size makes it; nil without a (usable) Range field.
-  public internal(set) var range: ByteRange?
+  package internal(set) var range: ByteRange?
 
   /// The value of its first field of that name, in any case of letters.
-  public func header(_ name: String) -> String? {
+  package func header(_ name: String) -> String? {
     let wanted = name.lowercased()
     return headers.first { $0.name.lowercased() == wanted }?.value
   }
 }
 
 /// How the origin's answer to a request ended.
-public enum OriginEnd: String, Sendable {
+package enum OriginEnd: String, Sendable {
   /// All of it was written.
   case complete
   /// The client went away.
@@ -45,31 +45,31 @@ public enum OriginEnd: String, Sendable {
 }
 
 /// One line of the origin's log: a request and what became of it.
-public struct OriginLogEntry: Sendable {
+package struct OriginLogEntry: Sendable {
   /// Bytes of one generation of the resource.
-  public struct Part: Sendable, Equatable {
+  package struct Part: Sendable, Equatable {
     /// The generation.
-    public let generation: UInt64
+    package let generation: UInt64
     /// Which bytes were written to the socket.
-    public internal(set) var range: ByteRange
+    package internal(set) var range: ByteRange
   }
 
   /// The request.
-  public internal(set) var request: OriginRequest
+  package internal(set) var request: OriginRequest
   /// The status that was sent, nil while none was.
-  public internal(set) var status: Int?
+  package internal(set) var status: Int?
   /// Seconds from the origin's start until the first byte of the response was sent.
-  public internal(set) var firstByteTime: Double?
+  package internal(set) var firstByteTime: Double?
   /// Which bytes of the resource were written to the socket; what is still in its buffers when the client leaves
   /// counts.
-  public internal(set) var sent: [Part] = []
+  package internal(set) var sent: [Part] = []
   /// Bytes of the body that were written, with what a coding or framing adds.
-  public internal(set) var bodyBytes: Int64 = 0
+  package internal(set) var bodyBytes: Int64 = 0
   /// How it ended; nil while it goes on.
-  public internal(set) var end: OriginEnd?
+  package internal(set) var end: OriginEnd?
   /// Seconds from the origin's start until it ended.
-  public internal(set) var endTime: Double?
+  package internal(set) var endTime: Double?
 
   /// How many of the resource's bytes were written.
-  public var bytesSent: Int64 { sent.reduce(0) { $0 + $1.range.count } }
+  package var bytesSent: Int64 { sent.reduce(0) { $0 + $1.range.count } }
 }

@@ -1,7 +1,7 @@
 /// What the test origin serves at one path.
-public struct OriginResource: Sendable {
+package struct OriginResource: Sendable {
   /// Where the bytes come from.
-  public enum Content: Sendable {
+  package enum Content: Sendable {
     /// ``Pattern`` bytes of that name and of the resource's generation.
     case pattern(name: String)
     /// These bytes.
@@ -11,7 +11,7 @@ public struct OriginResource: Sendable {
   }
 
   /// What is sent as ETag.
-  public enum Tag: Sendable {
+  package enum Tag: Sendable {
     /// A strong tag, another one for each generation.
     case strong
     /// A weak tag, another one for each generation.
@@ -23,39 +23,39 @@ public struct OriginResource: Sendable {
   }
 
   /// How many bytes it has.
-  public var size: Int64
+  package var size: Int64
   /// Where they come from.
-  public var content: Content
+  package var content: Content
   /// The version; a new one has other bytes, another tag and a later Last-Modified.
-  public var generation: UInt64 = 1
+  package var generation: UInt64 = 1
   /// Content-Type; nil sends none.
-  public var contentType: String? = "application/octet-stream"
+  package var contentType: String? = "application/octet-stream"
   /// ETag.
-  public var tag = Tag.strong
+  package var tag = Tag.strong
   /// Last-Modified of generation 0, in seconds since 1970; each generation is an hour later. Nil sends none.
-  public var modified: Int64? = 1_700_000_000
+  package var modified: Int64? = 1_700_000_000
   /// Content-Disposition; nil sends none.
-  public var disposition: String?
+  package var disposition: String?
   /// More fields of its responses.
-  public var headers: [(name: String, value: String)] = []
+  package var headers: [(name: String, value: String)] = []
 
   /// `size` bytes of ``Pattern``, named `pattern` (two resources of one name and size have the same bytes, as mirrors
   /// do).
-  public init(size: Int64, pattern: String, type: String? = "application/octet-stream") {
+  package init(size: Int64, pattern: String, type: String? = "application/octet-stream") {
     self.size = size
     content = .pattern(name: pattern)
     contentType = type
   }
 
   /// Those bytes.
-  public init(bytes: [UInt8], type: String? = "application/octet-stream") {
+  package init(bytes: [UInt8], type: String? = "application/octet-stream") {
     size = Int64(bytes.count)
     content = .bytes(bytes)
     contentType = type
   }
 
   /// A file of the disk, read anew for each request.
-  public init(file: String, type: String? = nil) {
+  package init(file: String, type: String? = nil) {
     size = 0
     content = .file(path: file)
     contentType = type ?? mediaType(ofPath: file)

@@ -5,11 +5,11 @@ import Glibc
 ///
 /// Any thread may call. One thread of ours a process moves its input and output and reaps it. When the process ends,
 /// what it has written until then is the result, though a child it left behind may still hold its output open.
-public final class BackgroundProcess: Sendable {
+package final class BackgroundProcess: Sendable {
   /// What was run.
-  public let arguments: [String]
+  package let arguments: [String]
   /// Its id, which is its group's id too.
-  public let processID: pid_t
+  package let processID: pid_t
 
   fileprivate struct State {
     var output: [UInt8] = []
@@ -24,7 +24,7 @@ public final class BackgroundProcess: Sendable {
 
   /// Starts `arguments`; the parameters are those of
   /// ``Command/run(_:input:environment:folder:timeout:user:)-swift.type.method``.
-  public init(
+  package init(
     _ arguments: [String], input: [UInt8]? = nil, environment: [String: String?] = [:], folder: String? = nil,
     user: TestUser? = nil
   ) throws(CommandFailure) {
@@ -52,14 +52,14 @@ public final class BackgroundProcess: Sendable {
   deinit { signalGroup(SIGKILL) }
 
   /// What it has written to standard output so far.
-  public var standardOutputSoFar: String { String(decoding: state.withLock { $0.output }, as: UTF8.self) }
+  package var standardOutputSoFar: String { String(decoding: state.withLock { $0.output }, as: UTF8.self) }
   /// What it has written to standard error so far.
-  public var standardErrorSoFar: String { String(decoding: state.withLock { $0.errors }, as: UTF8.self) }
+  package var standardErrorSoFar: String { String(decoding: state.withLock { $0.errors }, as: UTF8.self) }
   /// Whether it has not ended.
-  public var isRunning: Bool { state.withLock { $0.status == nil } }
+  package var isRunning: Bool { state.withLock { $0.status == nil } }
 
   /// Waits until it ended, at most `timeout` seconds: nil when it has not. Blocks the calling thread.
-  public func wait(timeout: Double) -> CommandResult? {
+  package func wait(timeout: Double) -> CommandResult? {
     let deadline = Instant.now.adding(seconds: timeout)
     while isRunning {
       let rest = deadline.nanoseconds - Instant.now.nanoseconds
@@ -73,32 +73,32 @@ public final class BackgroundProcess: Sendable {
   }
 
   /// As ``wait(timeout:)``, without blocking the calling task's thread.
-  public func wait(timeout: Double) async -> CommandResult? {
+  package func wait(timeout: Double) async -> CommandResult? {
     await onOwnThread { () throws(Never) in self.wait(timeout: timeout) }
   }
 
   /// Waits until its output or its errors contain `text`: false when that does not happen in time or it ends without.
-  public func waitForOutput(_ text: String, timeout: Double = 10) -> Bool {
+  package func waitForOutput(_ text: String, timeout: Double = 10) -> Bool {
     let wrote = { self.standardOutputSoFar.contains(text) || self.standardErrorSoFar.contains(text) }
     _ = eventually(timeout: timeout) { wrote() || !isRunning }
     return wrote()
   }
 
   /// Sends `signal` to the process alone, if it still runs.
-  public func signal(_ signal: Int32) {
+  package func signal(_ signal: Int32) {
     // Under the lock that the reaping takes too: a reaped id may be someone else's. kill(2) does not block.
     state.withLock { if $0.status == nil { kill(processID, signal) } }
   }
 
   /// Sends `signal` to its whole group, if the process still runs.
-  public func signalGroup(_ signal: Int32) {
+  package func signalGroup(_ signal: Int32) {
     state.withLock { if $0.status == nil { killpg(processID, signal) } }
   }
 
   /// Ends it: SIGTERM to its group, SIGKILL `grace` seconds later if it is still there (at once for 0). False when it
   /// could not even be killed within five more seconds (it hangs in the kernel). Blocks the calling thread.
   @discardableResult
-  public func terminate(grace: Double = 5) -> Bool {
+  package func terminate(grace: Double = 5) -> Bool {
     if grace > 0 {
       signalGroup(SIGTERM)
       if wait(timeout: grace) != nil { return true }

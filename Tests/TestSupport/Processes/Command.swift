@@ -2,26 +2,26 @@ import Base
 import Glibc
 
 /// How a process ended and what it wrote.
-public struct CommandResult: Sendable {
+package struct CommandResult: Sendable {
   /// What was run.
-  public let arguments: [String]
+  package let arguments: [String]
   /// The exit status; 128 + the signal's number when a signal ended it.
-  public let status: Int32
+  package let status: Int32
   /// What it wrote to standard output.
-  public let standardOutput: [UInt8]
+  package let standardOutput: [UInt8]
   /// What it wrote to standard error.
-  public let standardError: [UInt8]
+  package let standardError: [UInt8]
 
   /// Standard output as text.
-  public var output: String { String(decoding: standardOutput, as: UTF8.self) }
+  package var output: String { String(decoding: standardOutput, as: UTF8.self) }
   /// Standard error as text.
-  public var errors: String { String(decoding: standardError, as: UTF8.self) }
+  package var errors: String { String(decoding: standardError, as: UTF8.self) }
   /// Whether the status is 0.
-  public var succeeded: Bool { status == 0 }
+  package var succeeded: Bool { status == 0 }
 }
 
 /// Why a command gave no result.
-public enum CommandFailure: Error, CustomStringConvertible, Sendable {
+package enum CommandFailure: Error, CustomStringConvertible, Sendable {
   /// It could not be started.
   case notStarted(command: String, error: Errno)
   /// It ran longer than it was given and was killed with its whole process group; `report` says what it hung in.
@@ -30,7 +30,7 @@ public enum CommandFailure: Error, CustomStringConvertible, Sendable {
   case failed(command: String, status: Int32, errors: String)
 
   /// The message.
-  public var description: String {
+  package var description: String {
     switch self {
     case .notStarted(let command, let error): "cannot start \(command): \(error)"
     case .timedOut(let command, let seconds, let report, let output):
@@ -44,7 +44,7 @@ public enum CommandFailure: Error, CustomStringConvertible, Sendable {
 ///
 /// Over posix_spawn: each in a process group of its own, with no descriptor of ours but its three, default signals,
 /// none blocked. A program is found by PATH. Every function may be called on any thread.
-public enum Command {
+package enum Command {
   /// Runs `arguments` to the end and gives what came out. Blocks the calling thread.
   ///
   /// - Parameters:
@@ -53,7 +53,7 @@ public enum Command {
   ///   - folder: where it runs, nil for where we are.
   ///   - timeout: after that many seconds its group is killed and `CommandFailure.timedOut` tells where it hung.
   ///   - user: as whom it runs (we must be root then), nil for ourselves.
-  public static func run(
+  package static func run(
     _ arguments: [String], input: [UInt8]? = nil, environment: [String: String?] = [:], folder: String? = nil,
     timeout: Double = 60, user: TestUser? = nil
   ) throws(CommandFailure) -> CommandResult {
@@ -68,7 +68,7 @@ public enum Command {
   }
 
   /// As the one above, without blocking the calling task's thread.
-  public static func run(
+  package static func run(
     _ arguments: [String], input: [UInt8]? = nil, environment: [String: String?] = [:], folder: String? = nil,
     timeout: Double = 60, user: TestUser? = nil
   ) async throws(CommandFailure) -> CommandResult {
@@ -79,7 +79,7 @@ public enum Command {
 
   /// Runs `arguments` and gives its standard output; throws unless it ends with 0. Blocks the calling thread.
   @discardableResult
-  public static func succeed(
+  package static func succeed(
     _ arguments: [String], input: [UInt8]? = nil, environment: [String: String?] = [:], folder: String? = nil,
     timeout: Double = 60, user: TestUser? = nil
   ) throws(CommandFailure) -> String {
@@ -93,7 +93,7 @@ public enum Command {
 
   /// As the one above, without blocking the calling task's thread.
   @discardableResult
-  public static func succeed(
+  package static func succeed(
     _ arguments: [String], input: [UInt8]? = nil, environment: [String: String?] = [:], folder: String? = nil,
     timeout: Double = 60, user: TestUser? = nil
   ) async throws(CommandFailure) -> String {
@@ -103,10 +103,10 @@ public enum Command {
   }
 
   /// Whether `name` is found by PATH.
-  public static func exists(_ name: String) -> Bool { path(of: name) != nil }
+  package static func exists(_ name: String) -> Bool { path(of: name) != nil }
 
   /// Where PATH (and the folders of the system's own programs, which an ordinary user's PATH lacks) has `name`.
-  public static func path(of name: String) -> String? {
+  package static func path(of name: String) -> String? {
     let path = getenv("PATH").map { String(cString: $0) } ?? ""
     let folders =
       path.split(separator: ":").map(String.init) + ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"]

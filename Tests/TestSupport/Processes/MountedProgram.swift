@@ -6,26 +6,26 @@ import Glibc
 /// takes away. Suites add the verbs of their own on top.
 ///
 /// Mounts are remembered below the folder, never among the user's own, and no proxy is used. Any thread may call.
-public final class MountedProgram: Sendable {
+package final class MountedProgram: Sendable {
   /// The program's path.
-  public let program: String
+  package let program: String
   /// Where it mounts.
-  public let mountpoint: String
+  package let mountpoint: String
   /// Its store.
-  public let store: String
+  package let store: String
   /// Where the library is when it is not in the store.
-  public let library: String?
+  package let library: String?
   /// The manifest, which the test writes.
-  public let manifest: String
+  package let manifest: String
   /// The variables of every command.
-  public let environment: [String: String?]
+  package let environment: [String: String?]
   /// As whom commands run, nil for ourselves.
-  public let user: TestUser?
+  package let user: TestUser?
   private let folder: String
   private let foreground = Lock<BackgroundProcess?>(nil)
 
   /// In `folder`, with nothing running; `environment` goes on top of what every command gets.
-  public init(
+  package init(
     in folder: TemporaryFolder, program: String = builtProduct("mediafs"), mountpoint: String = "mnt",
     manifest: String = "urls.txt", library: String? = nil, environment: [String: String?] = [:],
     user: TestUser? = nil
@@ -48,7 +48,7 @@ public final class MountedProgram: Sendable {
   // MARK: Commands
 
   /// Runs any program to its end, as `mediafs` is run.
-  public func runProgram(
+  package func runProgram(
     _ arguments: [String], input: [UInt8]? = nil, environment more: [String: String?] = [:], timeout: Double = 120
   ) throws(CommandFailure) -> CommandResult {
     try Command.run(
@@ -57,20 +57,20 @@ public final class MountedProgram: Sendable {
   }
 
   /// Runs `mediafs` to its end.
-  public func run(
+  package func run(
     _ arguments: [String], input: [UInt8]? = nil, environment more: [String: String?] = [:], timeout: Double = 120
   ) throws(CommandFailure) -> CommandResult {
     try runProgram([program] + arguments, input: input, environment: more, timeout: timeout)
   }
 
   /// The command that mounts.
-  public func mountCommand(_ options: [String] = []) -> [String] {
+  package func mountCommand(_ options: [String] = []) -> [String] {
     [program, "mount", mountpoint, "--manifest", manifest, "--store", store]
       + (library.map { ["--library", $0] } ?? []) + options
   }
 
   /// What the server (or, with none, the catalog) says.
-  public func status() throws -> MountStatus {
+  package func status() throws -> MountStatus {
     let result = try run(["status", "--json", mountpoint])
     guard result.succeeded else { throw MountFailure(description: "status: " + result.errors) }
     return try JSONDecoder().decode(MountStatus.self, from: Data(result.standardOutput))
@@ -80,7 +80,7 @@ public final class MountedProgram: Sendable {
 
   /// Mounts in the foreground; false when the program ended before it was mounted, or `timeout` seconds passed.
   /// `wrapper`: a command to run it by.
-  public func start(
+  package func start(
     _ options: [String] = [], environment more: [String: String?] = [:], wrapper: [String] = [],
     timeout: Double = 120
   ) throws(CommandFailure) -> Bool {
@@ -92,10 +92,10 @@ public final class MountedProgram: Sendable {
   }
 
   /// The mount helper, once it was started in the foreground.
-  public var process: BackgroundProcess? { foreground.withLock { $0 } }
+  package var process: BackgroundProcess? { foreground.withLock { $0 } }
 
   /// The server's own process, below the helper's; nil when it does not run.
-  public var server: pid_t? {
+  package var server: pid_t? {
     guard let helper = process, helper.isRunning else { return nil }
     let children = text(of: "/proc/\(helper.processID)/task/\(helper.processID)/children").split(separator: " ")
     // Once the server has died the helper's child may be fusermount3: to kill that would leave the mount behind.
@@ -106,10 +106,10 @@ public final class MountedProgram: Sendable {
   }
 
   /// Kills the server, as `kill -9` does, if it still lives.
-  public func kill() { if let server { Glibc.kill(server, SIGKILL) } }
+  package func kill() { if let server { Glibc.kill(server, SIGKILL) } }
 
   /// Waits until the helper in the foreground has ended, and the mount is gone with it.
-  public func waitForEnd(timeout: Double = 120) throws -> CommandResult? {
+  package func waitForEnd(timeout: Double = 120) throws -> CommandResult? {
     guard let process else { return nil }
     guard let end = process.wait(timeout: timeout) else {
       let report = ProcessReport.describe(process.processID, withGroup: true)
@@ -124,19 +124,19 @@ public final class MountedProgram: Sendable {
   // MARK: The end
 
   /// `mediafs unmount`.
-  public func unmount(lazily: Bool = false) throws(CommandFailure) -> CommandResult {
+  package func unmount(lazily: Bool = false) throws(CommandFailure) -> CommandResult {
     try run(["unmount"] + (lazily ? ["--lazy"] : []) + [mountpoint])
   }
 
   /// Unmounts what is mounted, lazily where it is in use, and waits until the server has let go of the store.
-  public func end() throws {
+  package func end() throws {
     if Mounts.isMounted(mountpoint), try !unmount().succeeded { _ = try unmount(lazily: true) }
     // It may still be saving; its log lies in the folder.
     if !eventually(timeout: 30, { !isStoreLocked }) { throw MountFailure(description: "the server has not ended") }
   }
 
   /// Takes it away by force; what hangs in it is freed.
-  public func endByForce() {
+  package func endByForce() {
     if Mounts.isMounted(mountpoint) { umount2(mountpoint, Int32(MNT_FORCE | MNT_DETACH)) }
     process?.terminate(grace: 2)
     if Mounts.isMounted(mountpoint) {
@@ -155,66 +155,66 @@ public final class MountedProgram: Sendable {
 }
 
 /// What `mediafs status --json` tells.
-public struct MountStatus: Decodable, Sendable {
+package struct MountStatus: Decodable, Sendable {
   /// One file.
-  public struct File: Decodable, Sendable {
+  package struct File: Decodable, Sendable {
     /// In the mount.
-    public var path: String
+    package var path: String
     /// `remote`, `partial`, `complete`, `failed`, `modified`.
-    public var state: String
+    package var state: String
     /// Bytes in the store.
-    public var stored: Int64
+    package var stored: Int64
     /// Bytes in all, when known.
-    public var size: Int64?
+    package var size: Int64?
     /// What is stored, as [start, end].
-    public var ranges: [[Int64]]
+    package var ranges: [[Int64]]
     /// Bytes a second of late.
-    public var rate: Double
+    package var rate: Double
     /// Downloads in flight.
-    public var transfers: Int
+    package var transfers: Int
     /// What went wrong last.
-    public var error: String?
+    package var error: String?
     /// Seconds since then.
-    public var errorAge: Int64?
+    package var errorAge: Int64?
     /// `reader`, `line`, `turn`, `space`, `origin`.
-    public var waitsFor: String?
+    package var waitsFor: String?
     /// Until when, in seconds since 1970.
-    public var waitsUntil: Int64?
+    package var waitsUntil: Int64?
     /// What to do about it.
-    public var advice: String?
+    package var advice: String?
   }
   /// Sums over all files.
-  public struct Totals: Decodable, Sendable {
+  package struct Totals: Decodable, Sendable {
     /// How many there are.
-    public var files: Int
+    package var files: Int
     /// Of those, the complete ones.
-    public var complete: Int
+    package var complete: Int
     /// Those that are stored in part.
-    public var partial: Int
+    package var partial: Int
     /// Those of which nothing is stored.
-    public var remote: Int
+    package var remote: Int
     /// Bytes in the store.
-    public var stored: Int64
+    package var stored: Int64
     /// Bytes of the files whose size is known.
-    public var size: Int64
+    package var size: Int64
     /// How many files have no known size.
-    public var unknownSizes: Int
+    package var unknownSizes: Int
     /// Downloads in flight.
-    public var transfers: Int
+    package var transfers: Int
   }
   /// Where it is mounted.
-  public var mountpoint: String
+  package var mountpoint: String
   /// Whether a server runs.
-  public var running: Bool
+  package var running: Bool
   /// The server's process.
-  public var pid: Int32?
+  package var pid: Int32?
   /// The files that were asked for.
-  public var files: [File]
+  package var files: [File]
   /// Their sums.
-  public var totals: Totals
+  package var totals: Totals
 
   /// The file of that path.
-  public func file(_ path: String) throws(MountFailure) -> File {
+  package func file(_ path: String) throws(MountFailure) -> File {
     guard let file = files.first(where: { $0.path == path }) else {
       throw MountFailure(description: "status does not list \(path)")
     }
@@ -223,9 +223,9 @@ public struct MountStatus: Decodable, Sendable {
 }
 
 /// What a mount or its commands did wrong.
-public struct MountFailure: Error, CustomStringConvertible {
+package struct MountFailure: Error, CustomStringConvertible {
   /// The message.
-  public let description: String
+  package let description: String
   /// With that message.
-  public init(description: String) { self.description = description }
+  package init(description: String) { self.description = description }
 }

@@ -2,11 +2,11 @@ import Base
 import Glibc
 
 /// What processes are doing, for the message of a test that hung.
-public enum ProcessReport {
+package enum ProcessReport {
   /// The state of `processID` and of its descendants (`withGroup`: of its process group too): each thread's name,
   /// state, kernel function and kernel stack as far as we may see them, and gdb's backtraces when gdb is there. Blocks
   /// for up to half a minute a process.
-  public static func describe(_ processID: pid_t, withGroup: Bool = false) -> String {
+  package static func describe(_ processID: pid_t, withGroup: Bool = false) -> String {
     let all = relations()
     var members = [processID]
     var index = 0
@@ -19,7 +19,7 @@ public enum ProcessReport {
   }
 
   /// What /proc says of the process and each of its threads; never waits.
-  public static func kernelState(_ processID: pid_t) -> String {
+  package static func kernelState(_ processID: pid_t) -> String {
     let base = "/proc/\(processID)"
     let command = text(of: "\(base)/cmdline").replacing("\0", with: " ")
     var report = "process \(processID): \(command)\n"
@@ -38,7 +38,7 @@ public enum ProcessReport {
 
   /// gdb's `thread apply all bt`; empty when there is no gdb, or a thread is in uninterruptible sleep (gdb would wait
   /// too).
-  public static func backtraces(_ processID: pid_t) -> String {
+  package static func backtraces(_ processID: pid_t) -> String {
     guard processID != getpid(), Command.exists("gdb"), !isUninterruptible(processID) else { return "" }
     do {
       let process = try BackgroundProcess(backtraceCommand(processID, seconds: 30))

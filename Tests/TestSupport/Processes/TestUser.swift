@@ -2,18 +2,18 @@ import Base
 import Glibc
 
 /// A user as whom a command can be run, when we are root.
-public struct TestUser: Sendable, Hashable {
+package struct TestUser: Sendable, Hashable {
   /// Its name in the password file.
-  public let name: String
+  package let name: String
   /// Its user id.
-  public let userID: uid_t
+  package let userID: uid_t
   /// Its group id.
-  public let groupID: gid_t
+  package let groupID: gid_t
   /// Its home folder.
-  public let home: String
+  package let home: String
 
   /// The user of that name, nil when there is none.
-  public init?(named name: String) {
+  package init?(named name: String) {
     var entry = passwd()
     var found: UnsafeMutablePointer<passwd>?
     var space = [CChar](repeating: 0, count: 4096)
@@ -25,10 +25,10 @@ public struct TestUser: Sendable, Hashable {
   }
 
   /// Whether this process may become other users.
-  public static var canSwitch: Bool { geteuid() == 0 }
+  package static var canSwitch: Bool { geteuid() == 0 }
 
   /// The user `name`, made with a home folder if there is none yet. Only root can.
-  public static func make(named name: String) throws -> TestUser {
+  package static func make(named name: String) throws -> TestUser {
     if let user = TestUser(named: name) { return user }
     try Command.succeed(["useradd", "--create-home", "--shell", "/bin/sh", name])
     guard let user = TestUser(named: name) else {
@@ -38,7 +38,7 @@ public struct TestUser: Sendable, Hashable {
   }
 
   /// Takes the user and its home folder away again; nothing of it may run any more.
-  public func remove() throws { try Command.succeed(["userdel", "--remove", "--force", name]) }
+  package func remove() throws { try Command.succeed(["userdel", "--remove", "--force", name]) }
 
   /// What stands before a command so that it runs as this user, with its one group.
   var commandPrefix: [String] {

@@ -4,7 +4,7 @@ import Glibc
 /// Runs `body`; when it has not returned after `seconds`, prints where every thread of this process, of each process
 /// that was started with ``BackgroundProcess`` or ``Command``, and of `children` is, kills those, unmounts what lies in
 /// ``TemporaryFolder``s, and aborts. So a hang is a failure with a backtrace, not a lost night. Nested ones are fine.
-public func withWatchdog<Result>(
+package func withWatchdog<Result>(
   _ seconds: Double, _ what: String = #function, children: @escaping @Sendable () -> [pid_t] = { [] },
   _ body: () throws -> Result
 ) rethrows -> Result {
@@ -14,7 +14,7 @@ public func withWatchdog<Result>(
 }
 
 /// As the one above, for a body that suspends.
-public func withWatchdog<Result>(
+package func withWatchdog<Result>(
   _ seconds: Double, _ what: String = #function, children: @escaping @Sendable () -> [pid_t] = { [] },
   isolation: isolated (any Actor)? = #isolation, _ body: () async throws -> Result
 ) async rethrows -> Result {

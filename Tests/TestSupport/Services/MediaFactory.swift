@@ -3,9 +3,9 @@ import Glibc
 
 /// Real media, made once a process by the `ffmpeg` command: moving pictures with noise and a sweeping tone, so that
 /// every second of it decodes to something else. Any thread may call; who comes second waits for the first.
-public enum MediaFactory {
+package enum MediaFactory {
   /// The kinds of file.
-  public enum Kind: String, Sendable, CaseIterable {
+  package enum Kind: String, Sendable, CaseIterable {
     /// MP4 whose index (moov) stands first.
     case mp4IndexFirst = "index-first.mp4"
     /// MP4 whose index stands last.
@@ -20,22 +20,22 @@ public enum MediaFactory {
     case ogg = "song.ogg"
 
     /// Whether it has pictures.
-    public var hasVideo: Bool { [.mp4IndexFirst, .mp4IndexLast, .matroska].contains(self) }
+    package var hasVideo: Bool { [.mp4IndexFirst, .mp4IndexLast, .matroska].contains(self) }
   }
 
   /// How long they play, in seconds.
-  public static let seconds = 12
+  package static let seconds = 12
 
   private static let folder = Lock<TemporaryFolder?>(nil)
   private static let made = Lock<[Kind: String]>([:])
   private static let making = Lock(Set<Kind>())
 
   /// Whether there is an ffmpeg.
-  public static var isInstalled: Bool { Command.exists("ffmpeg") }
+  package static var isInstalled: Bool { Command.exists("ffmpeg") }
 
   /// The path of a file of that kind: a few MB, in a folder that goes when the process ends. Do not change it. Blocks
   /// the calling thread for some seconds the first time.
-  public static func file(_ kind: Kind) throws -> String {
+  package static func file(_ kind: Kind) throws -> String {
     // One maker a kind; the others look again until it is there or the maker failed.
     while true {
       if let path = made.withLock({ $0[kind] }) { return path }
@@ -51,7 +51,7 @@ public enum MediaFactory {
   }
 
   /// The bytes of a file of that kind.
-  public static func bytes(_ kind: Kind) throws -> [UInt8] {
+  package static func bytes(_ kind: Kind) throws -> [UInt8] {
     let path = try file(kind)
     guard let bytes = TestSupport.bytes(of: path) else { throw Errno.io }
     return bytes

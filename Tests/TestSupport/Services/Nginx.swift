@@ -2,9 +2,9 @@ import Base
 import Glibc
 
 /// How an nginx of the tests is set up.
-public struct NginxSettings: Sendable {
+package struct NginxSettings: Sendable {
   /// What it answers with.
-  public enum Content: Sendable {
+  package enum Content: Sendable {
     /// The files of a folder.
     case folder(String)
     /// What this origin answers, faults and all: its way to TLS and HTTP/2. A fault before the headers shows as 502, a
@@ -13,65 +13,65 @@ public struct NginxSettings: Sendable {
   }
 
   /// What it answers with.
-  public var content: Content
+  package var content: Content
   /// The certificate to speak TLS with, nil for plain HTTP.
-  public var certificate: TestCertificate?
+  package var certificate: TestCertificate?
   /// Whether HTTP/2 is offered (over TLS).
-  public var http2 = true
+  package var http2 = true
   /// Bytes a second for each connection (each stream of HTTP/2), nil for no bound.
-  public var limitRate: Int?
+  package var limitRate: Int?
   /// More lines for the server block.
-  public var lines = ""
+  package var lines = ""
   /// The user whose rights it has when we are root: root itself unless set.
-  public var user: TestUser?
+  package var user: TestUser?
 
   /// Serves `content` over plain HTTP.
-  public init(_ content: Content) { self.content = content }
+  package init(_ content: Content) { self.content = content }
 }
 
 /// A real nginx on a free port of 127.0.0.1, in a temporary folder of its own. Any thread may call. ``stop()`` must be
 /// called; ``withNginx(_:_:)`` does.
-public final class Nginx: Sendable {
+package final class Nginx: Sendable {
   /// One line of the access log, written when a response has ended.
-  public struct Access: Sendable, Equatable {
+  package struct Access: Sendable, Equatable {
     /// The connection's number.
-    public let connection: Int
+    package let connection: Int
     /// The method.
-    public let method: String
+    package let method: String
     /// The target, as sent.
-    public let target: String
+    package let target: String
     /// `HTTP/1.1`, `HTTP/2.0`.
-    public let version: String
+    package let version: String
     /// The status.
-    public let status: Int
+    package let status: Int
     /// Bytes of the body that were sent.
-    public let bodyBytes: Int64
+    package let bodyBytes: Int64
     /// The Range field.
-    public let range: String?
+    package let range: String?
     /// The Content-Range field of the answer.
-    public let contentRange: String?
+    package let contentRange: String?
     /// Seconds from the request's first byte to the answer's last.
-    public let seconds: Double
+    package let seconds: Double
   }
 
   /// Why it could not be started.
-  public struct Failure: Error, CustomStringConvertible {
+  package struct Failure: Error, CustomStringConvertible {
     /// The message.
-    public let description: String
+    package let description: String
   }
 
   /// The port it listens at.
-  public let port: UInt16
+  package let port: UInt16
   /// Where its files are: the configuration, the logs.
-  public let folder: TemporaryFolder
+  package let folder: TemporaryFolder
   private let process: BackgroundProcess
   private let scheme: String
 
   /// Whether there is an nginx.
-  public static var isInstalled: Bool { Command.exists("nginx") }
+  package static var isInstalled: Bool { Command.exists("nginx") }
 
   /// Starts one and waits until it listens.
-  public init(_ settings: NginxSettings) throws {
+  package init(_ settings: NginxSettings) throws {
     folder = try TemporaryFolder(open: true)
     if let user = settings.user, chown(folder.path, user.userID, user.groupID) != 0 { throw Errno.current }
     scheme = settings.certificate == nil ? "http" : "https"
@@ -98,19 +98,19 @@ public final class Nginx: Sendable {
   }
 
   /// `http://127.0.0.1:port` (or https) and `path`, which begins with a slash.
-  public func url(_ path: String = "") -> String { "\(scheme)://127.0.0.1:\(port)\(path)" }
+  package func url(_ path: String = "") -> String { "\(scheme)://127.0.0.1:\(port)\(path)" }
 
   /// Kills it and its workers, waits for them, and removes its folder.
-  public func stop() {
+  package func stop() {
     process.terminate(grace: 2)
     do { try folder.remove() } catch { Log.warning("\(error)") }
   }
 
   /// Ends it at once as a crash would, keeping its folder: the origin is gone. ``stop()`` is still to be called.
-  public func kill() { process.terminate(grace: 0) }
+  package func kill() { process.terminate(grace: 0) }
 
   /// The access log so far; a response that is not at its end is not in it.
-  public var accesses: [Access] {
+  package var accesses: [Access] {
     text(of: folder.file("access.log")).split(separator: "\n").compactMap { line in
       let fields = line.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
       guard fields.count == 9, let connection = Int(fields[0]), let status = Int(fields[4]),
@@ -179,14 +179,14 @@ public final class Nginx: Sendable {
 }
 
 /// Lends an nginx and stops it afterwards.
-public func withNginx<Result>(_ settings: NginxSettings, _ body: (Nginx) throws -> Result) throws -> Result {
+package func withNginx<Result>(_ settings: NginxSettings, _ body: (Nginx) throws -> Result) throws -> Result {
   let nginx = try Nginx(settings)
   defer { nginx.stop() }
   return try body(nginx)
 }
 
 /// As the one above, for a body that suspends.
-public func withNginx<Result>(
+package func withNginx<Result>(
   _ settings: NginxSettings, isolation: isolated (any Actor)? = #isolation, _ body: (Nginx) async throws -> Result
 ) async throws -> Result {
   let nginx = try Nginx(settings)

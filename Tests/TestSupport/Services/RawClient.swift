@@ -2,11 +2,11 @@ import Base
 import Glibc
 
 /// A connection to 127.0.0.1 that sends and shows exactly what went over it. For one thread.
-public struct RawClient: ~Copyable {
+package struct RawClient: ~Copyable {
   private let socket: FileDescriptor
 
   /// How reading from the connection ended.
-  public enum End: Sendable, Equatable {
+  package enum End: Sendable, Equatable {
     /// As many bytes came as were asked for.
     case filled
     /// It was closed in order.
@@ -18,10 +18,10 @@ public struct RawClient: ~Copyable {
   }
 
   /// Connects to `port`.
-  public init(port: UInt16) throws(Errno) { socket = FileDescriptor(owning: try Self.openSocket(port: port)) }
+  package init(port: UInt16) throws(Errno) { socket = FileDescriptor(owning: try Self.openSocket(port: port)) }
 
   /// Sends `text`; `Errno` when the connection is gone.
-  public func send(_ text: String) throws(Errno) {
+  package func send(_ text: String) throws(Errno) {
     var rest = Array(text.utf8)[...]
     while !rest.isEmpty {
       let count = try retrying {
@@ -32,7 +32,7 @@ public struct RawClient: ~Copyable {
   }
 
   /// Receives until `count` bytes came, the connection ended, or `timeout` seconds passed.
-  public func receive(_ count: Int = .max, timeout: Double = 10) -> (bytes: [UInt8], end: End) {
+  package func receive(_ count: Int = .max, timeout: Double = 10) -> (bytes: [UInt8], end: End) {
     let deadline = Instant.now.adding(seconds: timeout)
     var all: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 64 << 10)
@@ -53,7 +53,7 @@ public struct RawClient: ~Copyable {
   }
 
   /// Receives up to the empty line that ends a response's head: its lines, the status line first.
-  public func receiveHead(timeout: Double = 10) -> (lines: [String], end: End) {
+  package func receiveHead(timeout: Double = 10) -> (lines: [String], end: End) {
     var all: [UInt8] = []
     while !all.suffix(4).elementsEqual([13, 10, 13, 10]) {
       let (bytes, end) = receive(1, timeout: timeout)
@@ -68,7 +68,7 @@ public struct RawClient: ~Copyable {
   }
 
   /// Whether a connection to `port` can be made; it is closed at once.
-  public static func isAccepted(port: UInt16) -> Bool {
+  package static func isAccepted(port: UInt16) -> Bool {
     do throws(Errno) { close(try openSocket(port: port)) } catch { return false }
     return true
   }

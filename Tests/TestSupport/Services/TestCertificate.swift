@@ -1,9 +1,9 @@
 import Base
 
 /// Certificates of the tests' own, made by the `openssl` command: an authority, and what it signed for a server.
-public struct TestCertificate: Sendable {
+package struct TestCertificate: Sendable {
   /// What is wrong with the server's certificate.
-  public enum Kind: Sendable {
+  package enum Kind: Sendable {
     /// Nothing: for localhost and 127.0.0.1, signed by the authority.
     case good
     /// For another host.
@@ -15,14 +15,14 @@ public struct TestCertificate: Sendable {
   }
 
   /// The path of the authority's certificate (PEM): what a client has to trust.
-  public let authority: String
+  package let authority: String
   /// The path of the server's certificate (PEM).
-  public let certificate: String
+  package let certificate: String
   /// The path of the server's private key (PEM).
-  public let key: String
+  package let key: String
 
   /// Makes one in `folder`.
-  public init(_ kind: Kind = .good, in folder: TemporaryFolder) throws {
+  package init(_ kind: Kind = .good, in folder: TemporaryFolder) throws {
     let base = try folder.makeFolder("certificate-\(kind)")
     certificate = "\(base)/server.pem"
     key = "\(base)/server.key"
