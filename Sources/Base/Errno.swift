@@ -49,7 +49,7 @@ package struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringC
   /// Result too small for what is asked.
   package static let range = Errno(rawValue: ERANGE)
 
-  /// Whether there is no room: on the disk, or in what the user may have of it.
+  /// Whether there is no space: on the disk, or in what the user may have of it.
   package var isFullDisk: Bool { self == .noSpace || self == .quota }
   /// Whether it speaks of the disk as a whole, not of the one file that met it.
   package var isOfDisk: Bool { isFullDisk || self == .io || self == .readOnly }

@@ -342,12 +342,12 @@ import Reading
     let ticket = bench.open(try bench.inode("a.mp4"))
     let asked = bench.service.requests.count
     #expect(bench.run(until: 10) { bench.service.requests.count >= asked + 5 })
-    #expect(bench.origin("http://origin")?.isAway == false)
+    #expect(bench.origin("http://origin")?.isUnreachable == false)
     bench.service.resources[failing]?.failure = FakeResource.reset
-    #expect(bench.run(until: 10) { bench.origin("http://origin")?.isAwayForLong == true })
+    #expect(bench.run(until: 10) { bench.origin("http://origin")?.isUnreachableForLong == true })
     // An answer, though of no use: it is back.
     bench.service.resources[failing]?.failure = TransferFailure(kind: .transient, status: 500, message: "HTTP 500")
-    #expect(bench.run(until: 10) { bench.origin("http://origin")?.isAway == false })
+    #expect(bench.run(until: 10) { bench.origin("http://origin")?.isUnreachable == false })
     #expect(bench.port.reply(to: ticket) == nil)
     bench.expectBytes(try bench.opened("b.mp4"), 0, 4096, of: "b.mp4")
   }

@@ -65,7 +65,7 @@ extension ServedFile {
       case .copyTouched: _ = held.copyTouched(isModified: amount % 2 == 0, file: .untouched)
       case .frozen: _ = held.frozen()
       case .dropped:
-        if held.dropped() != nil { held.opened(.untouched) }
+        if held.dropped() != nil { held.serves(.untouched) }
       case .thawed: held.thawed()
       case .putAway: _ = held.putAway()
       case .superseded: held.superseded()

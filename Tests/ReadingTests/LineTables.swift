@@ -27,20 +27,20 @@ import Testing
 
   @Test("The time in which requests are on their way is not the line's", arguments: [16_384, 65_536, 1_000_000])
   func gaps(bytes: Int) {
-    var line = LineEstimate()
-    feed(&line, bytes: bytes, rate: 2e6, roundTrip: 0.05, seconds: 20)
-    #expect(abs(line.rate - 2e6) < 0.1 * 2e6, "\(line.rate)")
-    #expect(line.roundTrip == 0.05)
+    var estimate = LineEstimate()
+    feed(&estimate, bytes: bytes, rate: 2e6, roundTrip: 0.05, seconds: 20)
+    #expect(abs(estimate.rate - 2e6) < 0.1 * 2e6, "\(estimate.rate)")
+    #expect(estimate.roundTrip == 0.05)
   }
 
-  @Test("A line that gets slower or faster is followed")
+  @Test("An estimate that gets slower or faster is followed")
   func follows() {
-    var line = LineEstimate()
-    feed(&line, bytes: 1 << 20, rate: 8e6, roundTrip: 0.02, seconds: 3)
-    feed(&line, bytes: 1 << 20, rate: 1e6, roundTrip: 0.02, seconds: 10)
-    #expect(line.rate < 1.2e6)
-    feed(&line, bytes: 1 << 20, rate: 50e6, roundTrip: 0.02, seconds: 1)
-    #expect(line.rate > 40e6)
+    var estimate = LineEstimate()
+    feed(&estimate, bytes: 1 << 20, rate: 8e6, roundTrip: 0.02, seconds: 3)
+    feed(&estimate, bytes: 1 << 20, rate: 1e6, roundTrip: 0.02, seconds: 10)
+    #expect(estimate.rate < 1.2e6)
+    feed(&estimate, bytes: 1 << 20, rate: 50e6, roundTrip: 0.02, seconds: 1)
+    #expect(estimate.rate > 40e6)
   }
 
   /// Looks for `seconds` at a file that gets `rate(lanes)` bytes a second beside others that get `others(lanes)`; the
@@ -108,7 +108,7 @@ import Testing
 
   /// A reader that read a while at the start, jumped to 500 MiB, and left so much under way at the old place.
   private func jumped(leaving bytes: Int64, spare: Int64) -> PlanInput {
-    var input = PlanInput(size: 1 << 30, roundTrip: 0.05, lineRate: 2e6)
+    var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.05, rate: 2e6))
     let (old, new) = (Int64(20 << 20), Int64(500 << 20))
     input.available = ByteRangeSet(ByteRange(0, old))
     input.demands = [ByteRange(at: new, count: 65536)]
@@ -144,7 +144,7 @@ import Testing
 
   @Test("The head that a player comes back to from the tail stays")
   func headStays() {
-    var input = PlanInput(size: 1 << 30, roundTrip: 0.05, lineRate: 1e6)
+    var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.05, rate: 1e6))
     input.demands = [ByteRange(input.size - 65536, input.size)]
     input.readers = [
       ReaderView(position: 65536, length: 65536, rate: 1e6, isElsewhere: true),
@@ -173,23 +173,23 @@ import Testing
 
   @Test("As many windows as connections: one more, which leaves one to spare")
   func spare() {
-    var input = PlanInput(size: 1 << 30, roundTrip: 0.05, lineRate: 2e6)
+    var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.05, rate: 2e6))
     input.continues = true
     let usual = Planner.plan(input).count
     #expect(usual > 1)
-    input.openConnections = usual
+    input.line.openConnections = usual
     #expect(Planner.plan(input).count == usual + 1)
-    input.isQuiet = true  // nobody who could jump
+    input.line.isQuiet = true  // nobody who could jump
     let quiet = Planner.plan(input).count
-    input.openConnections = quiet
+    input.line.openConnections = quiet
     #expect(Planner.plan(input).count == quiet)
   }
 
   /// A line of 20 MB/s and 50 ms of which a reader has a file open, with one window of a continuation under way.
   private func continuing(_ window: Int64) -> Line {
     var host = Line(connections: 32)
-    host.line.responded(after: 0.05)
-    for step in 0...200 { host.line.received(20_000, now: start.adding(seconds: Double(step) * 0.001 - 1)) }
+    host.estimate.responded(after: 0.05)
+    for step in 0...200 { host.estimate.received(20_000, now: start.adding(seconds: Double(step) * 0.001 - 1)) }
     host.began(isBackground: true, now: start)
     host.continues(window, now: start)
     host.responded(isBackground: true)
@@ -240,9 +240,9 @@ import Testing
     #expect(host.usualLanes(isQuiet: false) == most)
     let few = Line(connections: 4)
     #expect(few.backgroundLanes == 2 && few.usualLanes(isQuiet: false) == 2)
-    var input = PlanInput(size: 1 << 30, roundTrip: 0.06, lineRate: 20e6)
+    var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.06, rate: 20e6))
     let window = Planner.backgroundWindow(input)
-    input.backgroundLanes = few.backgroundLanes
+    input.line.backgroundLanes = few.backgroundLanes
     #expect((215_000...217_000).contains(window) && Planner.backgroundWindow(input) == 300_000)
   }
 

@@ -128,7 +128,7 @@ import Testing
   // MARK: Planner
 
   private func input(_ size: Int64 = 1 << 30) -> PlanInput {
-    PlanInput(size: size, roundTrip: 0.1, lineRate: 2_000_000)
+    PlanInput(size: size, line: LineView(roundTrip: 0.1, rate: 2_000_000))
   }
 
   private func starts(_ steps: [PlanStep]) -> [(ByteRange, Purpose)] {

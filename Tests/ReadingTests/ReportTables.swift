@@ -13,7 +13,7 @@ import Testing
     var facts = FileFacts()
     facts.size = 100
     facts.stored = half
-    facts.server = FileFacts.Server(isFull: false, isWanted: false)
+    facts.server = FileFacts.Server(lacksSpace: false, isWanted: false)
     facts.activity = Activity()
     facts.activity?.isWanted = true
     change(&facts)
@@ -28,7 +28,7 @@ import Testing
     #expect(waits { _ in } == nil, "it is about to be asked for")
     #expect(waits { $0.activity?.isWanted = false } == .reader)
     #expect(waits { $0.activity?.cannotBeStored = true } == .reader)
-    #expect(waits { $0.server?.isFull = true } == .space)
+    #expect(waits { $0.server?.lacksSpace = true } == .space)
     #expect(waits { $0.activity?.isPaused = true } == .space)
     #expect(waits { $0.activity?.retryAt = later } == .origin(until: later))
     #expect(waits { $0.activity?.retryAt = now } == nil)
@@ -45,12 +45,12 @@ import Testing
     let later = now.adding(seconds: 60)
     #expect(
       waits {
-        $0.server?.isFull = true
+        $0.server?.lacksSpace = true
         $0.activity?.retryAt = later
       } == .space)
     #expect(
       waits {
-        $0.server?.isFull = true
+        $0.server?.lacksSpace = true
         $0.activity?.isWanted = false
         $0.activity?.hasWaiters = true
         $0.activity?.retryAt = later
@@ -73,7 +73,7 @@ import Testing
     #expect(
       waits {
         $0.activity = nil
-        $0.server = FileFacts.Server(isFull: true, isWanted: true)
+        $0.server = FileFacts.Server(lacksSpace: true, isWanted: true)
       } == .space)
     #expect(waits { $0.server = nil } == nil, "without a server nobody knows")
   }
@@ -85,7 +85,7 @@ import Testing
     #expect(waits { $0.activity?.isFailed = true } == nil)
     let whole = report {
       $0.stored = ByteRangeSet(ByteRange(0, 100))
-      $0.server?.isFull = true
+      $0.server?.lacksSpace = true
     }
     #expect(whole.awaits == nil && whole.state == .partial, "it is being verified")
     let missing = report {

@@ -87,7 +87,7 @@ struct StoredFile: Equatable {
   /// Its descriptor.
   var descriptor: Int32 { file.number }
   /// Whether the room has found out that the disk lost bytes of it.
-  var isDistrusted: Bool { file.isInvalid }
+  var isInvalid: Bool { file.isInvalid }
   /// Whether a read from it at `offset` gives bytes that may be believed.
   func isReadable(at offset: Int64) -> Bool {
     var byte: UInt8 = 0
@@ -112,8 +112,8 @@ struct OriginView {
   var most: Int
   var limit: Int
   /// Whether it does not answer, and whether that is more than a hiccup.
-  var isAway: Bool
-  var isAwayForLong: Bool
+  var isUnreachable: Bool
+  var isUnreachableForLong: Bool
   /// Whether it is known to answer.
   var answers: Bool
 }
@@ -217,7 +217,7 @@ extension Bench {
   func origin(_ url: String) -> OriginView? {
     threads?.transfers.lines.known(url).map {
       OriginView(
-        most: $0.most, limit: $0.limit, isAway: $0.isUnreachable, isAwayForLong: $0.isUnreachableForLong,
+        most: $0.most, limit: $0.limit, isUnreachable: $0.isUnreachable, isUnreachableForLong: $0.isUnreachableForLong,
         answers: $0.answers)
     }
   }
@@ -283,7 +283,7 @@ extension Bench {
   }
 
   /// A thread that holds a file tells the room that something changed of it.
-  func touch(_ held: HeldFile) { system.room.transfers.post(.touched(held.content)) }
+  func touch(_ held: HeldFile) { system.room.transfers.post(.changed(held.content)) }
 
   /// The finisher has a file in its hands, or not any more.
   func giveToFinisher(
@@ -318,7 +318,7 @@ extension Bench {
     _ pieces: [(offset: Int64, bytes: [UInt8])], of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> Bool {
     let content = try known(inode, sourceLocation)
-    _ = content.guarded.withLock { $0.held.memory.takeAll() }
+    _ = content.guarded.withLock { $0.held.emptiedMemory() }
     return pieces.allSatisfy { offset, bytes in
       bytes.withUnsafeBytes { bytes in
         content.guarded.withLock { $0.kept(bytes, at: offset, most: MemoryWindow.most) }

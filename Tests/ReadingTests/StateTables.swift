@@ -128,14 +128,14 @@ import Testing
     var position: Int64 = 0
     let waited = [ByteRange(0, 10)]
     for _ in 0..<40 {
-      let fits = window.makeRoom(for: length, keeping: waited)
+      let fits = window.makeSpace(for: length, keeping: waited)
       #expect(fits)
       piece.withUnsafeBytes { window.insert($0, at: position) }
       position += length
       #expect(window.count <= MemoryWindow.most)
     }
     #expect(window.ranges.contains(ByteRange(0, length)) && window.ranges.contains(position - 1))
-    let fits = window.makeRoom(for: length, keeping: [ByteRange(0, position)])
+    let fits = window.makeSpace(for: length, keeping: [ByteRange(0, position)])
     #expect(!fits)
     var bytes = [UInt8](repeating: 0, count: 100)
     bytes.withUnsafeMutableBytes { window.copy(into: $0, at: position - 50) }

@@ -55,7 +55,7 @@ import Reading
     bench.system.fetch([inode])
     bench.run(1)
     let file = try loseDisk(bench, inode)
-    #expect(bench.run(until: 60, step: 0.05) { file.isDistrusted })
+    #expect(bench.run(until: 60, step: 0.05) { file.isInvalid })
     let after = try bench.stored(inode)
     bench.move(0.01)
     // Zeros that were read between the loss and the sync.
@@ -99,7 +99,7 @@ import Reading
     let (inode, before) = try synced(bench)
     let file = try loseDisk(bench, inode)
     bench.system.fetch([inode])
-    #expect(bench.run(until: 30) { file.isDistrusted })
+    #expect(bench.run(until: 30) { file.isInvalid })
     #expect(!bench.isComplete("a.mp4"))
     #expect(access(bench.folder + "/library/a.mp4", F_OK) != 0)
     bench.expectBytes(inode, size - 70_000, 50_000, of: "a.mp4")
@@ -117,7 +117,7 @@ import Reading
     let (inode, _) = try synced(bench)
     let file = try loseDisk(bench, inode)
     bench.system.fetch([inode])
-    #expect(bench.run(until: 30) { file.isDistrusted })
+    #expect(bench.run(until: 30) { file.isInvalid })
     #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })
     #expect(try bench.inode("a.mp4") == inode, "a sync that failed made another version of the file")
   }
@@ -131,7 +131,7 @@ import Reading
     bench.system.fetch([inode])
     var lost: StoredFile?
     for _ in 0..<12_000 {
-      if let file = bench.storedFile(inode), !file.isDistrusted, lost != file {
+      if let file = bench.storedFile(inode), !file.isInvalid, lost != file {
         lost = try loseDisk(bench, inode)
       }
       bench.run(0.05, step: 0.05)
@@ -155,7 +155,7 @@ import Reading
     var longestPause = 0.0
     var lost: StoredFile?
     for _ in 0..<12_000 {
-      if let file = bench.storedFile(inodes[0]), !file.isDistrusted, lost != file {
+      if let file = bench.storedFile(inodes[0]), !file.isInvalid, lost != file {
         lost = try loseDisk(bench, inodes[0])
       }
       bench.run(0.05, step: 0.05)
@@ -213,7 +213,7 @@ import Reading
     let (inode, _) = try synced(bench)
     let file = try loseDisk(bench, inode)
     wait(bench, inode, RoomLimits.syncSeconds + 5)
-    #expect(file.isDistrusted && bench.isPartial(inode))
+    #expect(file.isInvalid && bench.isPartial(inode))
     bench.move(0.01)
     #expect(access(bench.folder + "/library/a.mp4", F_OK) != 0)
     #expect(bench.run(until: 120, step: 0.02) { bench.isComplete("a.mp4") })

@@ -210,14 +210,11 @@ extension Content.Guarded {
     return (waiters.releaseWhole(held), isNews)
   }
 
-  /// `bytes` came and cannot be stored: they are kept in memory for a while, `most` of them. nil when there is no room
-  /// even there.
+  /// `bytes` came and cannot be stored: they are kept in memory for a while, `most` of them. nil when there is no
+  /// space even there.
   mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64) -> [ParkedRead]? {
-    let range = ByteRange(at: offset, count: Int64(bytes.count))
     let waited = waiters.parkedReads.map(\.range)
-    guard held.memory.makeRoom(for: range.count, keeping: waited, before: range.end, most: most) else { return nil }
-    held.memory.insert(bytes, at: offset)
-    held.grow(to: range.end)
+    guard held.kept(bytes, at: offset, most: most, waited: waited) else { return nil }
     return waiters.releaseWhole(held)
   }
 

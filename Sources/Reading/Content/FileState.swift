@@ -90,7 +90,7 @@ struct FileState: Sendable {
   /// nil until there is something to read or to write to.
   private(set) var file: ServedFile?
   /// Bytes that could not be stored.
-  var memory = MemoryWindow()
+  private(set) var memory = MemoryWindow()
 
   init(isPinned: Bool = false) { self.isPinned = isPinned }
 
@@ -128,7 +128,7 @@ struct FileState: Sendable {
 
   /// The file that was opened for what was loaded or dropped. Before any other thread knows the content, or on the
   /// keeper.
-  mutating func opened(_ file: ServedFile) { self.file = file }
+  mutating func serves(_ file: ServedFile) { self.file = file }
 
   /// The state of a new generation of a resource whose former one was superseded.
   init(beginning generation: GenerationRecord, file: ServedFile?, isPinned: Bool = false) {
@@ -227,6 +227,29 @@ struct FileState: Sendable {
     isSuperseded = true
     memory = MemoryWindow()
   }
+
+  // MARK: Bytes that cannot be stored (the transfer thread)
+
+  /// `bytes` are kept in memory, `most` of them in all, but none that `waited` needs goes for them. False when there is
+  /// no space for them.
+  mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64, waited: [ByteRange]) -> Bool {
+    defer { checkLegal() }
+    let range = ByteRange(at: offset, count: Int64(bytes.count))
+    guard memory.makeSpace(for: range.count, keeping: waited, before: range.end, most: most) else { return false }
+    memory.insert(bytes, at: offset)
+    grow(to: range.end)
+    return true
+  }
+
+  /// What is kept in memory shrinks to `most` bytes where no read of `waited` needs more: how many bytes went.
+  mutating func shrankMemory(to most: Int64, waited: [ByteRange]) -> Int64 {
+    let before = memory.count
+    memory.shrink(to: most, keeping: waited)
+    return before - memory.count
+  }
+
+  /// Nothing is kept in memory any more: the pieces that were.
+  mutating func emptiedMemory() -> [(offset: Int64, bytes: [UInt8])] { memory.takeAll() }
 
   // MARK: Commit and sync (the keeper)
 

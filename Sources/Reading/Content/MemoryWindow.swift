@@ -25,9 +25,9 @@ struct MemoryWindow: Sendable {
   var count: Int64 { ranges.count }
   var isEmpty: Bool { pieces.isEmpty }
 
-  /// Makes room for `count` bytes more, so that there are no more than `most`. What is waited for goes only if it lies
+  /// Makes space for `count` bytes more, so that there are no more than `most`. What is waited for goes only if it lies
   /// behind `end`, where the new bytes end: the first read has to become whole. False when nothing more can be kept.
-  mutating func makeRoom(
+  mutating func makeSpace(
     for count: Int64, keeping waited: [ByteRange], before end: Int64 = .max, most: Int64 = Self.most
   ) -> Bool {
     while ranges.count + count > most {
@@ -44,7 +44,7 @@ struct MemoryWindow: Sendable {
   /// Gives up what nobody waits for, the oldest first, until there are no more than `most` bytes or nothing such is
   /// left.
   mutating func shrink(to most: Int64, keeping waited: [ByteRange]) {
-    _ = makeRoom(for: 0, keeping: waited, most: most)
+    _ = makeSpace(for: 0, keeping: waited, most: most)
   }
 
   /// Puts bytes in that are not here yet.

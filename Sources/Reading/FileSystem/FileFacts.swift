@@ -19,7 +19,7 @@ struct FileFacts: Sendable {
   /// What a running server adds for every file.
   struct Server: Sendable {
     /// Whether the store or its disk is at its limit.
-    var isFull: Bool
+    var lacksSpace: Bool
     /// Whether a file that is not in memory goes on when its turn comes.
     var isWanted: Bool
   }
@@ -100,7 +100,7 @@ extension MediaFileSystem {
       return (guarded.held.isCopy, guarded.held.generation, room.goesOn(guarded.held.generation, guarded.held.isPinned))
     }
     facts.lastError = room.table.withLock { $0.errors[content.key] }
-    facts.server = FileFacts.Server(isFull: room.health.intake != .everything, isWanted: isWanted)
+    facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
     if facts.activity == nil {
       let problem = try room.io { () throws(StoreError) in try store.catalog.problem(of: content.key) }
       facts.problem = problem.map { LastError($0, now: room.clock.now) }
@@ -124,7 +124,7 @@ extension MediaFileSystem {
     // Of what is neither begun nor failed nothing but a pin is known, and few are pinned: not asked for each of a
     // million.
     if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.catalog.isPinned(node.key) }
-    facts.server = FileFacts.Server(isFull: room.health.intake != .everything, isWanted: isWanted)
+    facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
     return FileReport(path: path, facts, now: now)
   }
 

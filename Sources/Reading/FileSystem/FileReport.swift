@@ -26,7 +26,7 @@ package struct FileReport: Sendable {
     case line
     /// A connection: other files have them all, or come first.
     case turn
-    /// Room: the store or its disk is at its limit, or refused a write.
+    /// Space: the store or its disk is at its limit, or refused a write.
     case space
     /// The origin: it is asked again then.
     case origin(until: Instant)
@@ -88,12 +88,12 @@ extension FileReport {
     if let size, ranges.contains(ByteRange(0, size)) { return nil }  // it is being verified
     guard let activity = facts.activity else {
       if !server.isWanted { return .reader }
-      return server.isFull ? .space : .turn  // it is in the list of what goes on
+      return server.lacksSpace ? .space : .turn  // it is in the list of what goes on
     }
     if activity.transfers > 0 { return nil }
     if !activity.hasWaiters {
       if !activity.isWanted || activity.cannotBeStored { return .reader }
-      if server.isFull || activity.isPaused { return .space }
+      if server.lacksSpace || activity.isPaused { return .space }
     }
     if let retryAt = activity.retryAt, retryAt > now { return .origin(until: retryAt) }
     if activity.standsBack { return activity.lacksConnection ? .turn : .line }

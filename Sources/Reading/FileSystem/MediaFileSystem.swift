@@ -164,7 +164,7 @@ package final class MediaFileSystem: Sendable {
         continue
       }
       guard case .park = decision else { return .now(known) }
-      room.transfers.post(.touched(content))
+      room.transfers.post(.changed(content))
       return .parked
     }
   }
@@ -241,7 +241,7 @@ package final class MediaFileSystem: Sendable {
       let answer = content.read(
         at: offset, into: buffer, ticket: ticket, process: caller.process, now: room.clock.now)
       guard let answer else { continue }  // put away since
-      if case .parked = answer { room.transfers.post(.touched(content)) }
+      if case .parked = answer { room.transfers.post(.changed(content)) }
       return answer
     }
   }
@@ -253,7 +253,7 @@ package final class MediaFileSystem: Sendable {
       (guarded.held.generation?.id, guarded.waiters.opens == 1, guarded.held.isCopy)
     }
     // A complete file is nothing to plan for, but must be put away, too; while it still counts as open it cannot be.
-    if isLast, isComplete { room.transfers.post(.touched(content)) }
+    if isLast, isComplete { room.transfers.post(.changed(content)) }
     room.uncount(content)
     if isLast, let generation { room.record(.used(generation: generation, at: room.clock.date)) }
   }

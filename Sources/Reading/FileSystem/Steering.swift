@@ -21,7 +21,7 @@ extension MediaFileSystem {
               }
               if content.guarded.withLock({ $0.held.isCopy }) {
                 room.uncount(content)
-                room.transfers.post(.touched(content))  // so that it is put away again
+                room.transfers.post(.changed(content))  // so that it is put away again
                 continue
               }
             }

@@ -10,13 +10,13 @@ enum KeeperMessage: Sendable {
   case grew(Content)
   /// Work that waits for the disk, behind what is being committed.
   case job(@Sendable (Keeper) -> Void)
-  /// The disk refused a write: its room is measured until it takes more.
+  /// The disk refused a write: its space is measured until it takes more.
   case measureSpace
   /// Commit everything, with the data synced, and end.
   case stop
 }
 
-/// Commits what is stored, each second, makes room, and removes stored bytes: one thread, the only one that commits the
+/// Commits what is stored, each second, makes space, and removes stored bytes: one thread, the only one that commits the
 /// extents of files that grow. All that it owns is made on its thread and cannot be reached from another.
 ///
 /// Order of a commit: changes that were recorded, then the extents of every content that grew. Extents are believed in
@@ -66,7 +66,7 @@ final class Keeper {
       isPrompt = false
       takeMessages()
       commit(everything: false, now)
-      space.makeRoom(now)
+      space.makeSpace(now)
       due = hasWork || !unsynced.isEmpty ? now.adding(seconds: Self.interval) : nil
     } else if due == nil, hasWork {
       due = now.adding(seconds: Self.interval)
@@ -183,13 +183,13 @@ final class Keeper {
       return held.generation.map { .extents(generation: $0.id, stored: held.stored, synced: held.synced) }
     }
     if let told { return (told, true) }
-    let isAtLimit = room.health.intake != .everything
+    let lacksSpace = room.health.intake != .everything
     let taken = content.guarded.withLock { guarded -> (FileState.Snapshot, mustSync: Bool)? in
       guard let snapshot = guarded.held.snapshot(isNoted: isNoted) else { return nil }
       let held = guarded.held
       let isOld = held.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
       // At a limit what nobody has open is synced at once: only then it can be put away, and evicted.
-      let isWanted = isAtLimit && guarded.waiters.opens == 0
+      let isWanted = lacksSpace && guarded.waiters.opens == 0
       // The finisher syncs what it verifies, unless it was broken off. What waits for it may wait long.
       let isFinishers = held.holding == .verifying && !syncing
       let isDue = !isFinishers && (syncing || isOld || isWanted || held.unsynced >= Self.syncBytes)

@@ -21,7 +21,7 @@ extension Keeper {
       _ = try PartialFile.remove(generation.id, in: room.store.folder)
       if !keepsCopy, let copy = generation.copy { try room.store.library.remove(copy) }
       let file = ServedFile(partial: try PartialFile(in: room.store.folder, id: generation.id, create: true))
-      content.guarded.withLock { $0.held.opened(file) }
+      content.guarded.withLock { $0.held.serves(file) }
     } catch {
       Log.error("\(content.path): what is stored cannot be dropped: \(error.message)")
     }

@@ -2,9 +2,9 @@ import Base
 import Manifest
 import Storing
 
-/// Makes room in the store and on its disk. The keeper's own.
+/// Makes space in the store and on its disk. The keeper's own.
 final class SpaceKeeping {
-  /// How often the room is measured while something is being stored, in seconds.
+  /// How often the space is measured while something is being stored, in seconds.
   private static let interval = 2.0
   /// How far what is read may go beyond `--max-size`, in bytes.
   private static let leeway: Int64 = 64 << 20
@@ -16,7 +16,7 @@ final class SpaceKeeping {
 
   /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first,
   /// never one that is open, waited for or being fetched.
-  func makeRoom(_ now: Instant) {
+  func makeSpace(_ now: Instant) {
     guard now >= nextCheck else { return }
     nextCheck = now.adding(seconds: Self.interval)
     do {
@@ -36,13 +36,13 @@ final class SpaceKeeping {
       let isFar = total - Self.leeway > room.options.maximumSize || lacking > room.options.minimumFree / 2
       let measured: StoreHealth.Intake = isOver ? (isFar ? .nothing : .whatIsRead) : .everything
       switch room.health.measured(measured, now: now) {
-      case .everything?: Log.info("the store has room again")
+      case .everything?: Log.info("the store has space again")
       case .whatIsRead?, .nothing?:
         Log.warning("the store is at its limit: only what is read is fetched (--max-size, --min-free)")
       case nil: break
       }
     } catch {
-      Log.error("the store's room cannot be measured: \(error.message)")
+      Log.error("the store's space cannot be measured: \(error.message)")
     }
   }
 

@@ -49,6 +49,27 @@ struct ReaderView: Sendable, Equatable {
   var isLooker = false
 }
 
+/// The line to the origin, as the planner sees it.
+struct LineView: Sendable {
+  /// Seconds from a request to its first byte.
+  var roundTrip: Double
+  /// Bytes a second that all transfers on the line bring together.
+  var rate: Double
+  /// How many resources on the line have a reader that waits.
+  var waiting = 1
+  /// Connections to the origin that are open, in use or idle.
+  var openConnections = Int.max
+  /// The most background windows that the line may have in flight.
+  var backgroundLanes = Planner.mostBackgroundLanes
+  /// How many background windows a download has in flight when it does not use the spare connection.
+  var usualLanes = Planner.mostBackgroundLanes
+  /// Whether no file on this line is open: no read can come without an open before it.
+  var isQuiet = false
+
+  /// The part of the line that one resource can count on while its reader waits, in bytes a second.
+  var share: Double { rate / Double(max(1, waiting)) }
+}
+
 /// Everything that a plan is made from.
 struct PlanInput: Sendable {
   /// Bytes of the resource.
@@ -67,27 +88,12 @@ struct PlanInput: Sendable {
   var wantsTail = false
   /// How many windows a waiting reader may have under way.
   var lanes = LaneControl.least
-  /// Whether no file on this line is open: nobody can come to wait without an open before.
-  var isQuiet = false
-  /// Connections to the origin that are open, in use or idle.
-  var openConnections = Int.max
-  /// The most windows of what nobody waits for that may be under way there.
-  var backgroundLanes = Planner.mostBackgroundLanes
-  /// How many of these there are but for one now and then that leaves a connection to spare.
-  var usualLanes = Planner.mostBackgroundLanes
   /// How many bytes that are under way may be thrown away for a reader that jumped.
   var spareBytes: Int64 = 0
   /// Where the continuation begins to look for holes: it follows the reader, then wraps around.
   var continuationStart: Int64 = 0
-  /// Seconds from asking to the first byte.
-  var roundTrip: Double
-  /// Bytes a second that the line to the origin brings in all.
-  var lineRate: Double
-  /// How many resources on it have a reader that waits.
-  var waiting = 1
-
-  /// The part of the line that this resource can count on while its reader waits, in bytes a second.
-  var share: Double { lineRate / Double(max(1, waiting)) }
+  /// The line to the origin.
+  var line: LineView
 }
 
 /// One thing to do.

@@ -55,16 +55,16 @@ enum Planner {
 
   /// A window for a reader that waits: a quarter second of the line, shared among `lanes` of them.
   static func readerWindow(_ input: PlanInput) -> Int64 {
-    clamped(input.share / 4 * 2 / Double(max(2, input.lanes)))
+    clamped(input.line.share / 4 * 2 / Double(max(2, input.lanes)))
   }
 
   /// A window that nobody waits for: 18 % of a round trip of the line, of which five are most of it; a quarter while
   /// no file is open or where few connections are allowed. On a near origin at least 5 ms of the line, and while no
   /// file is open 20 ms: requests cost the processor's time.
   static func backgroundWindow(_ input: PlanInput) -> Int64 {
-    let part = input.isQuiet || input.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
-    let seconds = max(input.roundTrip * part, input.isQuiet ? 0.02 : 0.005)
-    let bytes = Int64(min(input.lineRate * seconds, 1e15))
+    let part = input.line.isQuiet || input.line.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
+    let seconds = max(input.line.roundTrip * part, input.line.isQuiet ? 0.02 : 0.005)
+    let bytes = Int64(min(input.line.rate * seconds, 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
   }
 
@@ -75,12 +75,12 @@ enum Planner {
     if transfers.isEmpty { return true }
     let window = Double(backgroundWindow(input))
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
-    let most = mostUnderWay(window: window, of: input.lineRate * input.roundTrip, isQuiet: input.isQuiet)
+    let most = mostUnderWay(window: window, of: input.line.rate * input.line.roundTrip, isQuiet: input.line.isQuiet)
     // Up to half of a window more: so many are under way on the mean.
-    if transfers.count < input.usualLanes, underWay + window / 2 <= most { return true }
+    if transfers.count < input.line.usualLanes, underWay + window / 2 <= most { return true }
     // One more now and then leaves a connection behind for a reader's jump.
-    if input.isQuiet || transfers.count >= input.backgroundLanes { return false }
-    return underWay <= most + window / 2 && input.openConnections == transfers.count
+    if input.line.isQuiet || transfers.count >= input.line.backgroundLanes { return false }
+    return underWay <= most + window / 2 && input.line.openConnections == transfers.count
   }
 
   /// How many bytes that nobody waits for may be under way in windows of so many, on a line that brings `inRoundTrip`
@@ -151,9 +151,9 @@ enum Planner {
       let running = draft.transfers[index]
       if running.isStream { return }
       let distance = gap.start - running.position
-      let rate = running.rate ?? input.lineRate
+      let rate = running.rate ?? input.line.rate
       // A new request answers after a round trip; what lies before the byte must come sooner to be worth waiting for.
-      if distance <= smallestWindow / 2 || Double(distance) < rate * input.roundTrip { return }
+      if distance <= smallestWindow / 2 || Double(distance) < rate * input.line.roundTrip { return }
       // No byte comes twice for a reader that goes on in steps, unless it would wait for long.
       let lost = lost(byCutting: running, input)
       guard lost <= draft.spare || Double(distance) > rate * longestDetour else { return }
@@ -181,9 +181,9 @@ enum Planner {
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
     var underWay = draft.transfers.filter(isLeft).reduce(0) { $0 + $1.rest.count }
-    let inRoundTrip = input.lineRate * input.roundTrip
+    let inRoundTrip = input.line.rate * input.line.roundTrip
     // What comes within the round trip that the reader waits anyway is in nobody's way.
-    while Double(underWay) - inRoundTrip > input.lineRate * noticedSeconds,
+    while Double(underWay) - inRoundTrip > input.line.rate * noticedSeconds,
       let index = draft.transfers.indices.filter({ isLeft(draft.transfers[$0]) }).max(by: {
         draft.transfers[$0].rest.count < draft.transfers[$1].rest.count
       })
@@ -199,7 +199,7 @@ enum Planner {
 
   /// What of a transfer is on its way, and lost when it is ended: about a round trip's bytes.
   static func lost(byCutting transfer: ActiveTransfer, _ input: PlanInput) -> Int64 {
-    min(transfer.rest.count, Int64(min(input.lineRate * input.roundTrip, 1e15)) + smallestBackgroundWindow)
+    min(transfer.rest.count, Int64(min(input.line.rate * input.line.roundTrip, 1e15)) + smallestBackgroundWindow)
   }
 
   private static func lead(_ reader: ReaderView, _ draft: inout PlanDraft) {
@@ -224,7 +224,8 @@ enum Planner {
       // Two lanes hide the round trip when the second is asked for as the first has little more than that left; beside
       // each other they would only delay the one that is due. More lanes are for origins that hold each connection
       // back, and all run at once.
-      let lead = input.share * (reader.length < provenLength ? input.roundTrip : 1.5 * input.roundTrip + 0.005)
+      let lead =
+        input.line.share * (reader.length < provenLength ? input.line.roundTrip : 1.5 * input.line.roundTrip + 0.005)
       if !isEasy, lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
         Double(last.rest.count) > max(lead, Double(smallestWindow / 2))
       {

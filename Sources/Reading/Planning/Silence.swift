@@ -28,7 +28,7 @@ struct Silence: Sendable, Equatable {
   func covers(_ file: ResourceKey, _ now: Instant) -> Bool { holds(now) && (self.file == nil || self.file == file) }
 
   /// A request for `file` that was made at `asked` was given up, the `count`th in a row at its host.
-  mutating func gaveUp(on file: ResourceKey, askedAt asked: Instant, inARow count: Int, now: Instant) {
+  mutating func waitedInVain(on file: ResourceKey, askedAt asked: Instant, inARow count: Int, now: Instant) {
     if now.seconds(since: asked) < Self.shortest { return }
     let isAlone = count < Self.requests && !(holds(now) && self.file != file)
     begin(now)

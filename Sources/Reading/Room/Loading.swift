@@ -71,7 +71,7 @@ extension ReadingRoom {
       loading: generation, try loaded(generation, entry), isPinned: isPinned, now: clock.now)
     if held.isCopy || held.generation == nil { return held }
     do throws(StoreError) {
-      held.opened(ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true)))
+      held.serves(ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true)))
     } catch {
       // With nothing stored nothing is missing: it is played without being stored.
       if !held.stored.isEmpty { throw error }

@@ -42,7 +42,7 @@ final class StoreHealth: Sendable {
     }
   }
 
-  /// The room was measured: `measured` is what it allows. Whether the store came to its limit or has room again; nil
+  /// The space was measured: `measured` is what it allows. Whether the store came to its limit or has space again; nil
   /// when neither changed.
   func measured(_ measured: Intake, now: Instant) -> Intake? {
     state.withLock { state in

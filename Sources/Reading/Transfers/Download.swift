@@ -26,17 +26,17 @@ final class Download {
   }
 
   /// Whether its own partial file takes bytes.
-  struct Storing {
+  struct OwnFile {
     /// It takes no more, though the disk may: the file goes on in memory until it is opened again.
-    var isRefused = false
+    var isUnwritable = false
     /// Until when nothing of it is stored, though the disk may take others: its syncs fail, or the system was short of
     /// something.
     var pausedUntil: Instant?
-    var isPaused: Bool { isRefused || pausedUntil != nil }
+    var isPaused: Bool { isUnwritable || pausedUntil != nil }
   }
 
   /// Its place among those that use the same line.
-  struct Turn {
+  struct LineUse {
     /// The number of the transfer that was started last.
     var lastStart: UInt64 = 0
     /// The line on which its readers wait or are behind, as counted there; nil while none does.
@@ -56,8 +56,8 @@ final class Download {
   var attempts = Attempts()
   var pace: DownloadPace
   var wish = Wish()
-  var storing = Storing()
-  var turn = Turn()
+  var ownFile = OwnFile()
+  var lineUse = LineUse()
   /// The file name that Content-Disposition gave.
   var suggestedName: String?
   /// Processes whose reads were judged: looker or not.

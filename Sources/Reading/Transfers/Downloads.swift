@@ -12,7 +12,7 @@ final class Downloads {
   private var ordered: [Download]?
   private var byTransfer: [TransferID: Download] = [:]
   private var dirty: Set<ResourceKey> = []
-  /// Those that wanted a transfer when there was no room for one.
+  /// Those that wanted a transfer when no connection was free for one.
   private var hungry: Set<ResourceKey> = []
 
   init(room: ReadingRoom, service: any TransferService, lines: Lines) {
@@ -43,7 +43,7 @@ final class Downloads {
     // The message may be older than a new generation of its resource.
     let current = room.table.withLock { $0.current[content.key] } ?? content
     let download = Download(content: current, service: service, timeout: room.options.timeout)
-    download.storing.pausedUntil = room.health.pause(of: content.key)
+    download.ownFile.pausedUntil = room.health.pause(of: content.key)
     download.attempts.lastError = room.table.withLock { $0.errors[content.key] }
     download.wish.isByName = current.guarded.withLock { $0.held.isPinned }
     byKey[content.key] = download
@@ -73,10 +73,10 @@ final class Downloads {
     return keys.compactMap { byKey[$0] }
   }
 
-  /// It wants a transfer, and there is no room for one.
+  /// It wants a transfer, and no connection is free for one.
   func starves(_ download: Download) { hungry.insert(download.key) }
 
-  /// There may be room for what had to stand back.
+  /// A connection may be free for what had to stand back.
   func feedHungry() {
     dirty.formUnion(hungry)
     hungry.removeAll(keepingCapacity: true)
@@ -136,8 +136,8 @@ final class Downloads {
     activity.rate = isFlowing && !download.transfers.isEmpty ? download.pace.meter.rate ?? 0 : 0
     activity.transfers = download.transfers.count
     activity.isFailed = download.attempts.failure != nil
-    activity.isPaused = download.storing.pausedUntil != nil
-    activity.cannotBeStored = download.storing.isRefused
+    activity.isPaused = download.ownFile.pausedUntil != nil
+    activity.cannotBeStored = download.ownFile.isUnwritable
     activity.standsBack = hungry.contains(download.key)
     let line = lines.line(of: download)
     let (hasWaiters, isOpen) = download.content.guarded.withLock { (!$0.waiters.isEmpty, $0.waiters.opens > 0) }
@@ -169,7 +169,7 @@ final class Downloads {
       return idle
     }
     guard isIdle else { return }
-    if download.turn.waitsOn != nil { setWaits(download, false) }
+    if download.lineUse.waitsOn != nil { setWaits(download, false) }
     byKey[download.key] = nil
     ordered = nil
     hungry.remove(download.key)

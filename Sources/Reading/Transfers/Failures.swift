@@ -58,7 +58,7 @@ final class Failures {
       download.attempts.retry.failed(failure, now: now, random: jitter())
       if failure.status == 429 || failure.status == 503 {
         lines.update(running.host) { $0.pushedBack() }
-        download.turn.lanes.pushedBack(now: now)
+        download.lineUse.lanes.pushedBack(now: now)
       }
       if !running.responded {
         if failure.status == nil {
@@ -79,7 +79,7 @@ final class Failures {
       download.ranges.unusableAnswers += 1
       // Twice a wrong answer to a range: ask for the whole instead. Twice more: this origin is of no use.
       if download.ranges.unusableAnswers == 2, !running.active.isStream {
-        download.ranges.gaveUp(now)
+        download.ranges.foundUnusable(now)
       } else if download.ranges.unusableAnswers >= 4 {
         download.ranges.unusableAnswers = 0
         refuse(running.mirror, of: download, failure)
@@ -97,7 +97,7 @@ final class Failures {
   ) {
     let isUnknown = download.content.guarded.withLock { $0.held.generation == nil }
     if isUnknown, !running.active.isStream {
-      download.ranges.gaveUp(now)  // asked for the whole, an empty file answers well
+      download.ranges.foundUnusable(now)  // asked for the whole, an empty file answers well
       return
     }
     var nonsense = failure
@@ -120,7 +120,7 @@ final class Failures {
   private func refuse(_ mirror: Int, of download: Download, _ failure: TransferFailure) {
     download.mirrors[mirror].refusal = failure
     if download.mirrors.next() {
-      download.ranges.work()
+      download.ranges.foundWorking()
       return
     }
     fail(download, failure.kind == .denied ? .accessDenied : .io, failure.message)
@@ -187,7 +187,7 @@ final class Failures {
       let running = download.transfers[index]
       var longest = patience
       if !running.responded {
-        let trip = lines.known(running.host)?.line.roundTrip ?? 0
+        let trip = lines.known(running.host)?.estimate.roundTrip ?? 0
         longest = min(most, max(patience * Double(1 << min(download.attempts.retry.failures, 4)), 3 * trip))
       }
       let isSilent = now.seconds(since: running.lastByte) > longest

@@ -31,7 +31,7 @@ final class Generations {
   func judge(_ head: ResponseHead, of download: Download, _ running: Running, _ now: Instant) -> Judgement {
     if case .part(_, total: nil) = head.body {
       // Without the length a range says too little; the whole body has an end.
-      download.ranges.gaveUp(now)
+      download.ranges.foundUnusable(now)
       return .refused
     }
     let found = GenerationCheck.identity(of: head)
@@ -92,7 +92,7 @@ final class Generations {
     case .believe:
       do {
         try supersede(download, by: found, running)
-        download.opinion.gaveUp(known, now: now)
+        download.opinion.replaced(known, now: now)
         return .accepted
       } catch {
         return .broken(error.message)
@@ -177,7 +177,7 @@ final class Generations {
         for change in renumbered { table.contents[change.new] = new }
       }
       download.content = new
-      download.ranges.work()
+      download.ranges.foundWorking()
       download.mirrors.ofGeneration = running?.mirror
       let (waiting, oldID) = old.guarded.withLock { guarded in
         guarded.held.superseded()

@@ -57,7 +57,7 @@ final class Landing {
 
   /// Whether what comes for it is kept in memory for a while, and that is all.
   func isUnstored(_ download: Download) -> Bool {
-    intake == .nothing || download.storing.isPaused
+    intake == .nothing || download.ownFile.isPaused
       || download.content.guarded.withLock { $0.held.claim == .overclaimed }
   }
 
@@ -100,7 +100,7 @@ final class Landing {
   }
 
   /// A write failed, or the file could not be opened: what is read goes on in memory. Where the error speaks of the
-  /// disk, of every file, until there is room; where it passes, for a while; else of this one, until it is opened
+  /// disk, of every file, until there is space; where it passes, for a while; else of this one, until it is opened
   /// again.
   func cannotStore(_ download: Download, _ error: Errno) {
     let advice: String
@@ -112,17 +112,17 @@ final class Landing {
     } else if error.isPassing {
       advice = "it is tried again in a moment"
       let pause = download.pace.lastBytes.adding(seconds: StoreHealth.refusedSeconds)
-      download.storing.pausedUntil = max(download.storing.pausedUntil ?? pause, pause)
+      download.ownFile.pausedUntil = max(download.ownFile.pausedUntil ?? pause, pause)
     } else {
       advice = "it is tried again when it is opened"
-      download.storing.isRefused = true
+      download.ownFile.isUnwritable = true
     }
     let message = "cannot store: \(error); it is played without being stored: \(advice)"
     if download.attempts.lastError?.message != message { Log.error("\(download.content.path): \(message)") }
     downloads.note(message, of: download)
   }
 
-  /// Keeps what cannot be stored in memory, within bounds. False when there is no room for it: it is asked for again.
+  /// Keeps what cannot be stored in memory, within bounds. False when there is no space for it: it is asked for again.
   private func keep(_ bytes: UnsafeRawBufferPointer, at offset: Int64, _ download: Download) -> Bool {
     let content = download.content
     var kept = downloads.all.reduce(Int64(0)) { sum, download in
@@ -133,17 +133,14 @@ final class Landing {
       // A file without waiters gives up its bytes: they were read, or are fetched once more.
       kept -= other.content.guarded.withLock { guarded -> Int64 in
         guard guarded.waiters.isEmpty else { return 0 }
-        defer { guarded.held.memory = MemoryWindow() }
-        return guarded.held.memory.count
+        return guarded.held.shrankMemory(to: 0, waited: [])
       }
     }
     // A file below its minimum takes memory from larger ones, but never bytes that a parked read needs.
     if content.guarded.withLock({ $0.held.memory.count }) < MemoryWindow.least {
       for other in others where kept + Int64(bytes.count) > MemoryWindow.mostInAll && other !== download {
         kept -= other.content.guarded.withLock { guarded -> Int64 in
-          let before = guarded.held.memory.count
-          guarded.held.memory.shrink(to: MemoryWindow.least, keeping: guarded.waiters.parkedReads.map(\.range))
-          return before - guarded.held.memory.count
+          guarded.held.shrankMemory(to: MemoryWindow.least, waited: guarded.waiters.parkedReads.map(\.range))
         }
       }
     }
@@ -158,17 +155,18 @@ final class Landing {
     }
     guard let released else {
       download.attempts.retry.failed(
-        TransferFailure(kind: .transient, message: "no room in memory"), now: download.pace.lastBytes, random: jitter())
+        TransferFailure(kind: .transient, message: "no space in memory"), now: download.pace.lastBytes, random: jitter()
+      )
       return false
     }
     for read in released { answers.answer(read, content) }
     return true
   }
 
-  /// There is room again: what was kept in memory is stored, so that no byte is fetched twice.
+  /// There is space again: what was kept in memory is stored, so that no byte is fetched twice.
   func storeWhatIsKept(_ download: Download) {
     let kept = download.content.guarded.withLock { guarded in
-      guarded.held.removal != .none || !guarded.held.isPartial ? [] : guarded.held.memory.takeAll()
+      guarded.held.removal != .none || !guarded.held.isPartial ? [] : guarded.held.emptiedMemory()
     }
     for piece in kept {
       let isDone = piece.bytes.withUnsafeBytes { land($0, at: piece.offset, download) }

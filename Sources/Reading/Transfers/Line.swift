@@ -13,7 +13,7 @@ struct Line {
   /// Streams on the one connection that HTTP/2 uses.
   static let streamLimit = 64
 
-  var line = LineEstimate()
+  var estimate = LineEstimate()
   /// Transfers under way.
   private(set) var active = 0
   /// When so many transfers and one more were last under way at once, by their number: as many connections are open
@@ -66,7 +66,7 @@ struct Line {
   /// A continuation of so many bytes begins.
   mutating func continues(_ bytes: Int64, now: Instant) {
     continued += bytes
-    let seconds = Double(bytes) / line.rate
+    let seconds = Double(bytes) / estimate.rate
     // A turn of the loop that came a little late is made up for.
     let late = now.seconds(since: nextContinuation)
     nextContinuation = (late >= 0 && late < seconds ? nextContinuation : now).adding(seconds: seconds)
@@ -97,7 +97,7 @@ struct Line {
   func openConnections(now: Instant) -> Int {
     if isMultiplexed { return .max }
     // A spare one is used now and then, so that it stays; right behind a reader's jump it is missed least.
-    let hasJustWaited = lastWait.map { now.seconds(since: $0) < 4 * line.roundTrip } ?? false
+    let hasJustWaited = lastWait.map { now.seconds(since: $0) < 4 * estimate.roundTrip } ?? false
     let kept = hasJustWaited ? Self.keptSeconds / 4 : Self.keptSeconds
     return max(active, lastWith.lastIndex { now.seconds(since: $0) < kept }.map { $0 + 1 } ?? 0)
   }
@@ -130,10 +130,10 @@ struct Line {
     case .index: return background < min(Self.indexLimit, max(1, limit / 2))
     case .continuation:
       if waiting > 0 { return false }
-      if let lastWait, now.seconds(since: lastWait) < 2 * line.roundTrip { return false }
+      if let lastWait, now.seconds(since: lastWait) < 2 * estimate.roundTrip { return false }
       if background >= backgroundLanes { return false }
       // What one file may have under way all of them may: a reader who comes meets the sum.
-      let inRoundTrip = line.rate * line.roundTrip
+      let inRoundTrip = estimate.rate * estimate.roundTrip
       let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, isQuiet: isQuiet)
       if continued == 0 { return true }
       guard background < usualLanes(isQuiet: isQuiet), Double(continued + bytes / 2) <= most else {
@@ -179,7 +179,7 @@ struct Line {
     var failure = failure
     failure.retryAfter = nil  // that is about the one file
     outage.failed(failure, now: now, random: random)
-    silence.gaveUp(on: file, askedAt: asked, inARow: outage.failures, now: now)
+    silence.waitedInVain(on: file, askedAt: asked, inARow: outage.failures, now: now)
   }
 
   /// A stat that waited since `since` was told that nothing is known.

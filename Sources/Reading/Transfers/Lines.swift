@@ -29,13 +29,13 @@ final class Lines {
 
   /// Notes on which line the readers of `download` wait: background downloads of the same line stand back meanwhile.
   func setWaits(_ download: Download, on host: String?, now: Instant) {
-    if let former = download.turn.waitsOn {
+    if let former = download.lineUse.waitsOn {
       update(former) { line in
         line.waiting -= 1
         line.lastWait = now
       }
     }
     if let host { update(host) { $0.waiting += 1 } }
-    download.turn.waitsOn = host
+    download.lineUse.waitsOn = host
   }
 }

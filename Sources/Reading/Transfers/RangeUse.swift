@@ -25,7 +25,7 @@ struct RangeUse {
   private var shortAnswers = 0
 
   /// Whether it is asked for everything at once.
-  var areUseless: Bool { support != .assumed }
+  var wantsWhole: Bool { support != .assumed }
 
   /// Whether a request may have a Range.
   func isAsked(_ now: Instant) -> Bool {
@@ -34,11 +34,11 @@ struct RangeUse {
   }
 
   /// A range came, or another server is asked.
-  mutating func work() { support = .assumed }
+  mutating func foundWorking() { support = .assumed }
   /// The whole came instead of a range.
-  mutating func areIgnored() { support = .ignored }
+  mutating func foundIgnored() { support = .ignored }
   /// Ranges do not work: not tried again for a while.
-  mutating func gaveUp(_ now: Instant) { support = .unusable(until: now.adding(seconds: 60)) }
+  mutating func foundUnusable(_ now: Instant) { support = .unusable(until: now.adding(seconds: 60)) }
 
   /// An origin may send less than was asked for. One that sends next to nothing each time is asked for the whole.
   mutating func came(_ range: ByteRange, asked: ByteRange?, now: Instant) {
@@ -47,6 +47,6 @@ struct RangeUse {
       return
     }
     shortAnswers += 1
-    if shortAnswers >= 4 { gaveUp(now) }
+    if shortAnswers >= 4 { foundUnusable(now) }
   }
 }

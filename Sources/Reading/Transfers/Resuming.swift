@@ -61,17 +61,17 @@ extension TransferThread {
     let isRoom = downloads.all.count { isUnderWay($0) } < Self.resumed
     if isRoom { resuming.beginRound(now) }
     let more = isRoom && resuming.cursor != nil ? Self.resumed : 0
-    var held = downloads.all.count { $0.wish.rest && !$0.wish.isByName }
-    if held + more > Self.mostUnfinished {
+    var unfinished = downloads.all.count { $0.wish.rest && !$0.wish.isByName }
+    if unfinished + more > Self.mostUnfinished {
       for download in downloads.inOrder
-      where held + more > Self.mostUnfinished && isStuck(download, now) {
+      where unfinished + more > Self.mostUnfinished && isStuck(download, now) {
         downloads.putAway(download)
         guard downloads[download.key] == nil else { continue }  // in use
-        held -= 1
+        unfinished -= 1
         resuming.hasLeftOut = true
       }
     }
-    guard more > 0, held + more <= Self.mostUnfinished, let cursor = resuming.take() else { return }
+    guard more > 0, unfinished + more <= Self.mostUnfinished, let cursor = resuming.take() else { return }
     room.keeper.post(.job { $0.resumeMore(after: cursor) })
   }
 

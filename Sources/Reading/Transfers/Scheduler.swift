@@ -16,7 +16,7 @@ final class Scheduler {
   /// What `--limit-rate` leaves.
   private var allowance: RateAllowance
   /// When a background download that stood back for its turn on the line may be asked for.
-  private(set) var nextTurn = Instant.never
+  private(set) var nextContinuation = Instant.never
 
   init(
     room: ReadingRoom, service: any TransferService, lines: Lines, downloads: Downloads, landing: Landing,
@@ -36,8 +36,8 @@ final class Scheduler {
 
   /// Plans every resource whose state changed, then starts what they want.
   func turn(_ now: Instant) {
-    if now >= nextTurn {
-      nextTurn = .never
+    if now >= nextContinuation {
+      nextContinuation = .never
       downloads.feedHungry()
     }
     starts.removeAll(keepingCapacity: true)
@@ -50,7 +50,7 @@ final class Scheduler {
   private func inTurn(_ starts: [PendingStart]) -> [PendingStart] {
     if starts.count < 2 { return starts }
     let turns = starts.enumerated().map { start in
-      (order: start.offset, start: start.element, last: start.element.download.turn.lastStart)
+      (order: start.offset, start: start.element, last: start.element.download.lineUse.lastStart)
     }
     return turns.sorted {
       ($0.start.purpose, $0.last, $0.start.waitsSince, $0.order)
@@ -69,8 +69,8 @@ final class Scheduler {
       allowance.admits(outstanding: outstanding(now), now: now)
     else {
       downloads.starves(download)
-      if start.purpose == .continuation, let turn = lines.known(host)?.nextContinuation, turn > now {
-        nextTurn = min(nextTurn, turn)
+      if start.purpose == .continuation, let next = lines.known(host)?.nextContinuation, next > now {
+        nextContinuation = min(nextContinuation, next)
       }
       return
     }
@@ -78,7 +78,7 @@ final class Scheduler {
     lines.update(host) { $0.began(isBackground: start.purpose >= .index, now: now) }
     lastTransfer += 1
     let id = TransferID(lastTransfer)
-    download.turn.lastStart = lastTransfer
+    download.lineUse.lastStart = lastTransfer
     let request = request(id, start, url: url)
     let range = start.range ?? ByteRange(0, .max)
     var active = ActiveTransfer(id: id, position: range.start, end: range.end, purpose: start.purpose, rate: nil)
@@ -103,7 +103,7 @@ final class Scheduler {
   private func outstanding(_ now: Instant) -> Int64 {
     if room.options.rateLimit == nil { return 0 }
     return downloads.all.reduce(Int64(0)) { sum, download in
-      let trip = download.transfers.first.flatMap { lines.known($0.host)?.line.roundTrip } ?? 0
+      let trip = download.transfers.first.flatMap { lines.known($0.host)?.estimate.roundTrip } ?? 0
       return sum + download.outstanding(now, patience: max(1, 2 * trip))
     }
   }

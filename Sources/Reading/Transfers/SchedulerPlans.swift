@@ -30,11 +30,11 @@ extension Scheduler {
     let waits = view.waits
     defer {
       // A redirect that was learned meanwhile moves the wait to another line.
-      let isHungry = waits || download.turn.isBehind
+      let isHungry = waits || download.lineUse.isBehind
       let line = isHungry ? Line.key(of: download.mirrors.target.url) : nil
-      if line != download.turn.waitsOn { downloads.setWaits(download, isHungry) }
+      if line != download.lineUse.waitsOn { downloads.setWaits(download, isHungry) }
     }
-    download.turn.isBehind = false
+    download.lineUse.isBehind = false
     guard view.isFetchable, download.attempts.failure == nil else { return }
     let continues = mayContinue(download)
     if download.opinion.suspect != nil {
@@ -50,7 +50,7 @@ extension Scheduler {
       if waits || continues { want(download, range: nil, .window, waits, now) }
     case .known(let size):
       if view.stored.contains(ByteRange(0, size)) { return finish(download) }
-      if download.ranges.areUseless {
+      if download.ranges.wantsWhole {
         let first = view.parked.map(\.range).min { $0.start < $1.start } ?? ByteRange(0, size)
         let gap = view.available.firstGap(in: first) ?? view.available.firstGap(in: ByteRange(0, size))
         let probe = gap.map { ByteRange($0.start, min(size, $0.start + Planner.headLength)) }
@@ -61,18 +61,19 @@ extension Scheduler {
       var input = input(download, view, size: size, now)
       input.continues = continues
       input.wantsTail = wantsTail(download, input)
-      download.turn.isBehind = input.readers.contains { Planner.isBehind($0, input) }
+      download.lineUse.isBehind = input.readers.contains { Planner.isBehind($0, input) }
       for step in Planner.plan(input) { take(step, download, input, view.parked) }
     }
   }
 
   private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {
-    let host = lines.line(of: download)
-    var input = PlanInput(size: size, roundTrip: host.line.roundTrip, lineRate: host.line.rate)
-    input.waiting = host.waiting
-    input.openConnections = host.openConnections(now: now)
-    input.backgroundLanes = host.backgroundLanes
-    input.usualLanes = host.usualLanes(isQuiet: lines.isQuiet)
+    let line = lines.line(of: download)
+    var input = PlanInput(
+      size: size,
+      line: LineView(
+        roundTrip: line.estimate.roundTrip, rate: line.estimate.rate, waiting: line.waiting,
+        openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
+        usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet))
     input.available = view.available
     for read in view.parked.sorted(by: { $0.range.start < $1.range.start }) {
       if isLeft(read, view.runs, now) { input.left.append(read.range) } else { input.demands.append(read.range) }
@@ -90,8 +91,7 @@ extension Scheduler {
       active.rate = running.meter.rate
       return active
     }
-    input.lanes = download.turn.lanes.lanes
-    input.isQuiet = lines.isQuiet
+    input.lanes = download.lineUse.lanes.lanes
     input.continuationStart = view.runs.latest
     return input
   }
@@ -120,7 +120,7 @@ extension Scheduler {
   /// What to ask for a second opinion: what is missing, so that one answer of an origin with two minds is of use; every
   /// second time the head, which a shorter generation has too.
   private func confirmation(_ download: Download, _ view: View) -> ByteRange? {
-    if download.ranges.areUseless { return nil }
+    if download.ranges.wantsWhole { return nil }
     let head = ByteRange(0, Planner.headLength)
     guard case .known(let size) = view.length, download.opinion.asked % 2 == 0 else { return head }
     let start = view.parked.map(\.range.start).min() ?? 0
@@ -176,7 +176,7 @@ extension Scheduler {
 
   /// Whether the rest of the file is to be fetched now.
   private func mayContinue(_ download: Download) -> Bool {
-    guard download.wish.rest, landing.intake == .everything, !download.storing.isPaused else { return false }
+    guard download.wish.rest, landing.intake == .everything, !download.ownFile.isPaused else { return false }
     let isOpen = download.content.guarded.withLock { $0.waiters.opens > 0 }
     return room.options.continuation.goesOn(isRequested: download.wish.isByName, isOpen: isOpen)
   }

@@ -71,7 +71,7 @@ struct SecondOpinion {
   }
 
   /// The version `known` was given up for another one.
-  mutating func gaveUp(_ known: GenerationCheck.Identity, now: Instant) {
+  mutating func replaced(_ known: GenerationCheck.Identity, now: Instant) {
     former = former.filter { now.seconds(since: $0.value) < Self.formerSeconds }
     former[known] = now
   }

@@ -58,7 +58,7 @@ final class StatWaits {
       var answerBy: Instant?
       if line.answers {
         let asked = download.transfers.map(\.started).min() ?? stat.since
-        answerBy = asked.adding(seconds: 2 * line.line.roundTrip + Self.answerSlack)
+        answerBy = asked.adding(seconds: 2 * line.estimate.roundTrip + Self.answerSlack)
       }
       patience.asks(stat.looker, now: now)
       let isOver = patience.isOver(stat.looker, since: stat.since, answerBy: answerBy, now: now)

@@ -16,7 +16,7 @@ extension TransferThread: TransferClient {
     download.transfers[index].lastByte = now
     let running = download.transfers[index]
     lines.update(running.host) { line in
-      line.line.responded(after: head.firstByteSeconds)
+      line.estimate.responded(after: head.firstByteSeconds)
       line.answered(now)
       // Behind a redirect another host answered: that says nothing of this one's line.
       if Line.key(of: head.url) == running.host { line.speaks(httpVersion: head.httpVersion) }
@@ -38,7 +38,7 @@ extension TransferThread: TransferClient {
     guard let index = download.index(of: id) else { return false }
     switch head.body {
     case .part(let range, _):
-      download.ranges.work()
+      download.ranges.foundWorking()
       download.ranges.came(range, asked: asked, now: now)
       download.transfers[index].active.position = range.start
       download.transfers[index].active.end = range.end
@@ -51,7 +51,7 @@ extension TransferThread: TransferClient {
           download.ranges.omitsIfRange = true
           return false
         }
-        download.ranges.areIgnored()
+        download.ranges.foundIgnored()
       }
       download.transfers[index].active.position = 0
       download.transfers[index].active.end = length ?? .max
@@ -75,12 +75,12 @@ extension TransferThread: TransferClient {
     download.transfers[index].lastByte = now
     download.transfers[index].meter.received(count, now: now)
     download.pace.received(count, now: now)
-    download.turn.lanes.received(count)
+    download.lineUse.lanes.received(count)
     scheduler.took(Int64(count))
     let continued = min(download.transfers[index].continuing, Int64(count))
     download.transfers[index].continuing -= continued
     lines.update(download.transfers[index].host) { line in
-      line.line.received(count, now: now)
+      line.estimate.received(count, now: now)
       line.settled(continued)
     }
     downloads.changed(download)
@@ -180,7 +180,7 @@ extension TransferThread: TransferClient {
     lines.update(running.host) { line in
       line.ended(now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
       line.settled(running.continuing)
-      if running.responded { line.line.ended() }
+      if running.responded { line.estimate.ended() }
     }
     downloads.changed(download)
     downloads.feedHungry()

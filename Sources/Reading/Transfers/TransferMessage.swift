@@ -3,7 +3,7 @@ import Base
 /// What other threads ask of the transfer thread.
 enum TransferMessage: Sendable {
   /// Somebody waits, or what is stored has changed.
-  case touched(Content)
+  case changed(Content)
   /// A file was opened: a failed one is tried again, a policy may begin to fetch.
   case opened(Content)
   /// A user wants it whole. It is counted as open until the transfer thread has taken this message.

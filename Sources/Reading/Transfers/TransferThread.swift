@@ -58,13 +58,13 @@ final class TransferThread {
     var isLookDue = now >= nextTick
     for message in messages {
       // A listing of a silent host's files must not cost a look at all of them for each of its stats.
-      if case .touched(let content) = message, stats.answersAll(of: downloads.download(of: content), now) { continue }
+      if case .changed(let content) = message, stats.answersAll(of: downloads.download(of: content), now) { continue }
       handle(message, now)
       isLookDue = true
     }
     if isLookDue { look(now) } else if nextTick == .never, !messages.isEmpty { nextTick = nextSweep }
     scheduler.turn(now)
-    return min(nextTick, scheduler.nextTurn)
+    return min(nextTick, scheduler.nextContinuation)
   }
 
   /// A machine that slept, or a process that was stopped: nobody is judged by that time. Who knows of the network drops
@@ -95,7 +95,7 @@ final class TransferThread {
 
   private func handle(_ message: TransferMessage, _ now: Instant) {
     switch message {
-    case .touched(let content):
+    case .changed(let content):
       let download = downloads.download(of: content)
       if download.attempts.failure != nil, content.guarded.withLock({ !$0.waiters.isEmpty }) { download.forgive() }
       downloads.changed(download)
@@ -120,7 +120,7 @@ final class TransferThread {
       content.guarded.withLock { $0.held.thawed() }
       room.keeper.post(.grew(content))  // where it could not be removed, it is still to be committed
       let download = downloads.download(of: content)
-      download.storing.isRefused = false
+      download.ownFile.isUnwritable = false
       downloads.changed(download)
       carryOutPostponed(download)
     case .renew(let content, let inode, let ticket): renew(content, inode, ticket)
@@ -138,7 +138,7 @@ final class TransferThread {
     case .syncFailed(let content, let message, let lost, let pausedUntil):
       let download = downloads.download(of: content)
       downloads.note(message, of: download)
-      download.storing.pausedUntil = pausedUntil
+      download.ownFile.pausedUntil = pausedUntil
       if let lost { answers.forgetPages(of: content, lost) }
       answers.answerParked(content)
       downloads.changed(download)
@@ -152,7 +152,7 @@ final class TransferThread {
     let download = downloads.download(of: content)
     if download.attempts.failure != nil { download.forgive() }
     download.attempts.retry.hurry()
-    download.storing.isRefused = false
+    download.ownFile.isUnwritable = false
     // It was played, or asked for, before and then put away, as it had failed.
     let goesOn = content.guarded.withLock { guarded in
       guarded.held.isPartial && (guarded.held.generation?.continues == true || guarded.held.isPinned)
@@ -169,7 +169,7 @@ final class TransferThread {
     guard leavesTouchedInode(download) else { return }
     if download.attempts.failure != nil { download.forgive() }
     download.attempts.retry.hurry()
-    download.storing.isRefused = false
+    download.ownFile.isUnwritable = false
     downloads.pin(download)
     failures.forgetRefetch(download.key)
     downloads.wantRest(download)
@@ -242,7 +242,7 @@ final class TransferThread {
       if watch(download, now) {
         isLively = true
         downloads.changed(download)
-      } else if isSweeping, !download.wish.rest || download.attempts.failure != nil || download.storing.isRefused {
+      } else if isSweeping, !download.wish.rest || download.attempts.failure != nil || download.ownFile.isUnwritable {
         downloads.putAway(download)
       }
     }
@@ -268,15 +268,14 @@ final class TransferThread {
       failures.expire(download, oldest, now)
       failures.releaseGone(content, processes)
     }
-    if let until = download.storing.pausedUntil, until <= now { download.storing.pausedUntil = nil }
+    if let until = download.ownFile.pausedUntil, until <= now { download.ownFile.pausedUntil = nil }
     if !landing.isUnstored(download) { landing.storeWhatIsKept(download) }
     failures.dropStalled(download, hasWaiters, now)
-    let host = lines.line(of: download)
-    let line = host.line
+    let estimate = lines.line(of: download).estimate
     // One that has read so much in sequence and still waits is a copy, or a player whose origin holds it back.
     let isHungry =
-      (hasWaiters || download.turn.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
-    download.turn.lanes.look(isHungry: isHungry, lineBytes: line.bytes, roundTrip: line.roundTrip, now: now)
+      (hasWaiters || download.lineUse.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
+    download.lineUse.lanes.look(isHungry: isHungry, lineBytes: estimate.bytes, roundTrip: estimate.roundTrip, now: now)
     let followsPlayers = room.options.continuation == .playing || room.options.continuation == .open
     if followsPlayers, !download.wish.rest, !download.isWhole, let size, let player = runs.player(size: size),
       !download.isLooker(player)
@@ -287,14 +286,14 @@ final class TransferThread {
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
     // One that is counted as waiting is looked at until it is not: the others on its line stand back meanwhile.
     let isBusy =
-      hasWaiters || download.turn.waitsOn != nil || !download.transfers.isEmpty || (isRead && !download.isWhole)
+      hasWaiters || download.lineUse.waitsOn != nil || !download.transfers.isEmpty || (isRead && !download.isWhole)
     // While an origin is unreachable for long, the sweep looks often enough.
-    let isDue = [download.attempts.retry, host.outage].allSatisfy { retry in
+    let isDue = [download.attempts.retry, lines.line(of: download).outage].allSatisfy { retry in
       retry.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
     }
     let isContinuing =
       download.wish.rest && download.attempts.failure == nil && landing.intake == .everything
-      && !download.storing.isPaused
+      && !download.ownFile.isPaused
     // What a stat did not wait for is asked as soon as its host may be asked; it is kept in memory no longer for that.
     return isBusy || stats.isAskable(download, now) || (isContinuing && isDue && !download.isWhole)
   }
