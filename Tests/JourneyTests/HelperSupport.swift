@@ -1,52 +1,54 @@
 import Base
-@preconcurrency import Glibc  // environ, which nothing here changes
+import Glibc
+import TestSupport
 import Testing
 
 @testable import Server
 @testable import mediafs
 
-/// A folder of one test: the programs (where any user can run them), a manifest, and a place to mount at.
+/// A folder of one test of the helper: the programs side by side, as they are installed (where any user can run them),
+/// a manifest, and a place to mount at. ``MountedProgram`` starts them; what is here knows the helper.
 final class MountPlace: Sendable {
-  let folder: String
-  let mountpoint: String
-  let manifest: String
-  let mediafs: String
-  /// Programs that were started and not waited for.
-  private let running = Lock<Set<pid_t>>([])
+  private let place: TestSupport.TemporaryFolder
+  /// Run as ourselves, and as nobody: each with the user's own data folder, and the default store.
+  private let own: MountedProgram
+  private let nobodys: MountedProgram
+  /// What was started, for the case that a test fails before it has ended.
+  private let running = Lock<[BackgroundProcess]>([])
+
+  var folder: String { place.path }
+  var mountpoint: String { own.mountpoint }
+  var manifest: String { own.manifest }
+  var mediafs: String { own.program }
 
   init() throws {
-    var template = Array("/tmp/mediafs-helper.XXXXXX".utf8CString)
-    let made = try #require(mkdtemp(&template))
-    folder = String(cString: made)
-    try #require(chmod(folder, 0o755) == 0)
-    mountpoint = folder + "/mnt"
-    manifest = folder + "/urls.txt"
-    mediafs = folder + "/bin/mediafs"
-    try write("http://localhost/a.mp4\n", to: manifest)
-    try #require(mkdir(folder + "/bin", 0o755) == 0)
-    let built = try #require(Self.builtFolder())
+    place = try TestSupport.TemporaryFolder(open: true)
+    try place.makeFolder("bin")
     for program in ["mediafs", "mount-helper"] {
-      try #require(link(built + "/" + program, folder + "/bin/" + program) == 0 || copy(built, program))
+      let (built, here) = (builtProduct(program), place.file("bin/\(program)"))
+      if link(built, here) != 0 { try Command.succeed(["cp", built, here]) }
     }
-    try #require(symlink("mount-helper", folder + "/bin/mount.mediafs") == 0)
+    try #require(symlink("mount-helper", place.file("bin/mount.mediafs")) == 0)
     for (name, owner) in [("data", 0), ("data-nobody", 65534)] as [(String, uid_t)] {
-      try #require(mkdir("\(folder)/\(name)", 0o700) == 0 && chown("\(folder)/\(name)", owner, owner) == 0)
+      try place.makeFolder(name)
+      try #require(chmod(place.file(name), 0o700) == 0 && chown(place.file(name), owner, owner) == 0)
     }
+    let nobody = try #require(TestUser(named: "nobody"))
+    own = MountedProgram(in: place, program: place.file("bin/mediafs"))
+    nobodys = MountedProgram(
+      in: place, program: place.file("bin/mediafs"), environment: ["XDG_DATA_HOME": place.file("data-nobody")],
+      user: nobody)
+    try write("http://localhost/a.mp4\n", to: manifest)
   }
 
   deinit {
     // What a test that failed left running; a helper in the background is found by its mountpoint.
-    for process in running.withLock({ $0 }) {
-      Self.end(process)
-      var status: Int32 = 0
-      waitpid(process, &status, 0)
-    }
+    for process in running.withLock({ $0 }) where process.isRunning { Self.end(process.processID) }
     while let helper {
       Self.end(helper)
       guard eventually({ self.helper != helper }) else { break }
     }
-    if isMounted { _ = try? SystemCalls.run(["umount", "-l", mountpoint]) }
-    _ = try? SystemCalls.run(["rm", "-rf", "--one-file-system", folder])
+    do { try place.remove() } catch { Log.warning("\(error)") }
   }
 
   /// Kills a helper (or a command that has become one, or will) and then its server, which may stand still.
@@ -60,17 +62,6 @@ final class MountPlace: Sendable {
     let file = try FileDescriptor.open(path, O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
     let bytes = Array(text.utf8)
     #expect(Glibc.write(file.rawValue, bytes, bytes.count) == bytes.count)
-  }
-
-  private func copy(_ built: String, _ program: String) -> Bool {
-    (try? SystemCalls.run(["cp", built + "/" + program, folder + "/bin/" + program]).status) == 0
-  }
-
-  /// Where the build put the programs: above the test bundle, wherever the runner itself lies.
-  private static func builtFolder() -> String? {
-    let own = CommandLine.arguments.first.flatMap { Files.canonical($0) } ?? ""
-    let candidates = [own] + CommandLine.arguments + [Files.canonical("/proc/self/exe") ?? ""]
-    return candidates.map { Files.split($0).folder }.first { access($0 + "/mount-helper", X_OK) == 0 }
   }
 
   var isMounted: Bool { entry != nil }
@@ -95,41 +86,24 @@ final class MountPlace: Sendable {
     try wait(start([mediafs] + arguments, user: user))
   }
 
-  /// Starts a program; its output goes to a file of the test's folder.
-  func start(_ command: [String], user: Bool = false, input: String = "/dev/null") throws -> Running {
-    let output = folder + "/output.\(UInt32.random(in: 0 ... .max))"
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    posix_spawn_file_actions_addopen(&actions, 0, input, O_RDONLY, 0)
-    posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_APPEND, 0o666)
-    posix_spawn_file_actions_adddup2(&actions, 1, 2)
-    let switched = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-    let data = "XDG_DATA_HOME=\(folder)/\(user ? "data-nobody" : "data")"
-    let bare = command.first == "-i"
-    let words = ["/usr/bin/env"] + (bare ? [] : [data]) + (user ? switched : []) + command
-    let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
-    defer { argv.forEach { free($0) } }
-    var process: pid_t = 0
-    let result = posix_spawn(&process, words[0], &actions, nil, argv, environ)
-    try #require(result == 0)
-    let started = process
-    running.withLock { _ = $0.insert(started) }
-    return Running(process: process, output: output)
+  /// Starts a program; with `-i` before it, with no variables at all.
+  func start(_ command: [String], user: Bool = false, input: [UInt8]? = nil) throws -> Running {
+    let program = user ? nobodys : own
+    let started = try BackgroundProcess(
+      command.first == "-i" ? ["env"] + command : command, input: input, environment: program.environment,
+      user: program.user)
+    running.withLock { $0.append(started) }
+    return Running(program: started)
   }
 
   /// Waits for a program's end: its exit status, or minus the signal that killed it.
   func wait(_ running: Running) throws -> (status: Int32, text: String) {
-    var status: Int32 = 0
-    let ended = eventually { waitpid(running.process, &status, WNOHANG) == running.process }
-    if ended { self.running.withLock { _ = $0.remove(running.process) } }
-    try #require(ended, "the process did not end: \(text(running))")
-    let code = status & 0x7f == 0 ? (status >> 8) & 0xff : -(status & 0x7f)
-    return (code, text(running))
+    let end = try #require(running.program.wait(timeout: 20), "the process did not end: \(text(running))")
+    return (end.status > 128 ? 128 - end.status : end.status, text(running))
   }
 
   func text(_ running: Running) -> String {
-    String(decoding: (try? Files.read(running.output, limit: 1 << 20)) ?? [], as: UTF8.self)
+    running.program.standardOutputSoFar + running.program.standardErrorSoFar
   }
 
   /// Starts a foreground mount and waits until it answers.
@@ -163,9 +137,10 @@ final class MountPlace: Sendable {
   }
 }
 
+/// A program that was started.
 struct Running: Sendable {
-  let process: pid_t
-  let output: String
+  let program: BackgroundProcess
+  var process: pid_t { program.processID }
 }
 
 /// Looks at processes in /proc.
@@ -225,17 +200,6 @@ enum Processes {
   static func text(_ process: Int32, _ file: String) -> String {
     String(decoding: (try? Files.read("/proc/\(process)/\(file)", limit: 1 << 20)) ?? [], as: UTF8.self)
   }
-}
-
-/// Whether `condition` comes true within 20 seconds: long enough for a machine under load, and never a measure of
-/// speed.
-func eventually(_ condition: () -> Bool) -> Bool {
-  let end = Instant.now.adding(seconds: 20)
-  while Instant.now < end {
-    if condition() { return true }
-    usleep(5_000)
-  }
-  return condition()
 }
 
 /// Runs `body` with /dev/fuse as open as a desktop has it.

@@ -1,6 +1,7 @@
 import Base
 import Glibc
 import Storing
+import TestSupport
 import Testing
 
 @testable import Server
@@ -127,7 +128,7 @@ struct HelperTests {
   @Test func theManifestFromStandardInput() throws {
     let place = try MountPlace()
     let running = try place.start(
-      [place.mediafs, "mount", place.mountpoint, "--manifest", "-"], input: place.manifest)
+      [place.mediafs, "mount", place.mountpoint, "--manifest", "-"], input: Array("http://localhost/a.mp4\n".utf8))
     let mounted = try place.wait(running)
     #expect(mounted.status == 0 && place.entry?.source == "mediafs", "\(mounted)")
     #expect(try place.run("unmount", place.mountpoint).status == 0)

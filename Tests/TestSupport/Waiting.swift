@@ -32,7 +32,7 @@ package func waitUntil(
 
 /// Whether `condition` comes to hold within `timeout` seconds: for `#expect(eventually { … })`. Blocks the calling
 /// thread.
-package func eventually(timeout: Double = 10, interval: Double = 0.005, _ condition: () -> Bool) -> Bool {
+package func eventually(timeout: Double = 20, interval: Double = 0.005, _ condition: () -> Bool) -> Bool {
   let deadline = Instant.now.adding(seconds: timeout)
   while !condition() {
     if Instant.now > deadline { return false }
@@ -43,7 +43,7 @@ package func eventually(timeout: Double = 10, interval: Double = 0.005, _ condit
 
 /// As the one above, without blocking the thread; false as well when the task is cancelled.
 package func eventually(
-  timeout: Double = 10, interval: Double = 0.005, isolation: isolated (any Actor)? = #isolation,
+  timeout: Double = 20, interval: Double = 0.005, isolation: isolated (any Actor)? = #isolation,
   _ condition: () async -> Bool
 ) async -> Bool {
   let deadline = Instant.now.adding(seconds: timeout)
