@@ -56,6 +56,7 @@ def run(options, results):
     left_out = []
     chosen = measures(options)
     for repetition in range(max(repetitions(measure, options) for measure in chosen)):
+        results.is_reversed = repetition % 2 == 1
         for measure in chosen:
             if repetition >= repetitions(measure, options):
                 continue
@@ -86,6 +87,9 @@ def main():
     parser.add_argument("--check", action="store_true", help="fail where a ratio is worse than in floors.json")
     parser.add_argument("--only", metavar="A,B", help="only measures with one of these words in their names")
     parser.add_argument("--systems", default="mediafs,rclone,rclone tuned", help="which to run, separated by commas")
+    parser.add_argument("--before", metavar="FOLDER",
+                        help="only mediafs, and beside it the build in FOLDER (its .build/release): rows where the "
+                             "new one is worse than the old one's own spread are named, and make the run fail")
     parser.add_argument("--repetitions", type=int, help="the same number for each measure")
     parser.add_argument("--seconds", type=float, default=LONGEST, help="no repetition is begun that would end later")
     parser.add_argument("--output", metavar="FILE", help="write the document there, not the table to standard output")
@@ -95,8 +99,11 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     systems.VERBOSE = options.verbose
     systems.clean()
-    known = {kind.name: kind for kind in (systems.Mediafs, systems.Rclone, systems.RcloneTuned)}
+    known = {kind.name: kind for kind in (systems.Mediafs, systems.Before, systems.Rclone, systems.RcloneTuned)}
     names = ["mediafs"] if options.counts else options.systems.split(",")
+    if options.before:
+        systems.Before.built = os.path.abspath(options.before)
+        names = ["mediafs", "before"]
     results = Results([known[name] for name in names])
     try:
         seconds, left_out = run(options, results)
@@ -109,10 +116,10 @@ def main():
         with open(options.output, "w") as file:
             file.write(text)
     else:
-        print(report.table(rows, results))
+        print(report.comparison(rows, results) if options.before else report.table(rows, results))
     with open(os.path.join(systems.BENCH, "samples.json"), "w") as file:
         json.dump({"samples": results.samples, "notes": results.notes}, file, indent=1)
-    failed = results.failed
+    failed = results.failed or (options.before and report.worse(rows, results))
     if options.check and report.check(rows, results):
         failed = True
     sys.exit(1 if failed else 0)

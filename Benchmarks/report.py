@@ -119,6 +119,36 @@ def table(rows, results):
     return "\n".join(lines) + "\n"
 
 
+def is_worse(row, results):
+    """Whether the median is outside of what the build before gave in the same run, on the bad side."""
+    before = results.of(row.id, "before")
+    ours = results.median(row.id, "mediafs")
+    if ours is None or not before:
+        return False
+    return ours < min(before) if row.more else ours > max(before)
+
+
+def worse(rows, results):
+    return [row.id for row in rows if is_worse(row, results)]
+
+
+def comparison(rows, results):
+    """This build beside the one before, in one run: the median and the spread of each."""
+    lines = ["| what | before: median (least to most) | now: median (least to most) | now / before | |", "|" + "---|" * 5]
+    for row in rows:
+        before, ours = results.of(row.id, "before"), results.of(row.id, "mediafs")
+        if not before or not ours:
+            continue
+        cells = [f"{figure(results.median(row.id, name), row.unit)} "
+                 f"({figure(min(values), row.unit)} to {figure(max(values), row.unit)})"
+                 for name, values in (("before", before), ("mediafs", ours))]
+        base = results.median(row.id, "before")
+        share = f"{results.median(row.id, 'mediafs') / base:.2f}" if base else ""
+        lines.append("| " + " | ".join(
+            [row.title, *cells, share, "**worse than its spread**" if is_worse(row, results) else ""]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def document(rows, results, seconds, left_out):
     """docs/BENCHMARKS.md."""
     measured = [row for row in rows if results.of(row.id, "mediafs")]

@@ -31,6 +31,8 @@ class Results:
 
     def __init__(self, kinds):
         self.kinds = kinds
+        # Whether the systems take turns in the other order: whoever comes first may find the machine colder.
+        self.is_reversed = False
         self.samples = {}
         self.notes = {}
         self.lock = threading.Lock()
@@ -53,7 +55,8 @@ class Results:
 
 def systems(results, purpose=None, mediafs_options=()):
     """A new one of each kind that is compared, tuned for a purpose ("copy") where it can be."""
-    return [kind(purpose, mediafs_options) if kind.name == "mediafs" else kind(purpose) for kind in results.kinds]
+    kinds = reversed(results.kinds) if results.is_reversed else results.kinds
+    return [kind(purpose, mediafs_options) if kind.is_ours else kind(purpose) for kind in kinds]
 
 
 def percentile(values, share):

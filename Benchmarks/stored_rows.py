@@ -25,7 +25,7 @@ def stored(results, repetition):
         with mounted(Copying(), plain) as copying:
             measure(results, "partial", "C copier", copying.path(os.path.basename(plain)), HALF, repetition)
         for system in systems(results, "copy", mediafs_options=["--continue", "never"]):
-            if system.name != "mediafs" and repetition >= 2:
+            if not system.is_ours and repetition >= 2:
                 continue
             with mounted(system, server):
                 path = system.path(os.path.basename(plain))
@@ -34,7 +34,7 @@ def stored(results, repetition):
                 read_all(path)
                 system.complete(os.path.basename(plain))
                 measure(results, "complete", system, path, SIZE, repetition)
-                if system.name == "mediafs":
+                if system.is_ours:
                     measure(results, "complete", COPY, system.copy(os.path.basename(plain)), SIZE, repetition)
     finally:
         server.stop()

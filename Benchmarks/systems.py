@@ -75,6 +75,8 @@ def end_process(process, seconds=10):
 class Mediafs:
     """mediafs as it is installed, with its defaults."""
     name = "mediafs"
+    is_ours = True
+    built = BUILT
 
     def __init__(self, purpose=None, options=()):
         del purpose  # it has no flags to be tuned by
@@ -113,7 +115,7 @@ class Mediafs:
         return os.path.join(self.store, "library", name)
 
     def run(self, *arguments, check=True):
-        done = subprocess.run([os.path.join(BUILT, "mediafs"), *arguments], env=self.environment, capture_output=True,
+        done = subprocess.run([os.path.join(self.built, "mediafs"), *arguments], env=self.environment, capture_output=True,
                               text=True, timeout=120)
         if check and done.returncode != 0:
             raise RuntimeError(f"mediafs {' '.join(arguments)}: {done.stderr}")
@@ -156,9 +158,15 @@ class Mediafs:
         unmount(self.mountpoint)
 
 
+class Before(Mediafs):
+    """Another build of mediafs, to compare with: --before sets where it is."""
+    name = "before"
+
+
 class Rclone:
     """rclone mount with its full cache."""
     name = "rclone"
+    is_ours = False
     flags = ()
 
     def __init__(self, purpose=None):

@@ -20,7 +20,7 @@ LISTED = 20
 def first_byte(results, repetition):
     """stat + open + read on a connection that is warm: another file was read before."""
     count = 3
-    kinds = [system for system in systems(results) if system.name == "mediafs" or repetition < 4]
+    kinds = [system for system in systems(results) if system.is_ours or repetition < 4]
     files = {"warm/f.mp4": 1 << 20}
     files.update({f"new{index}/f{index}.mp4": 8 << 20 for index in range(count)})
     files.update({f"listed/f{index:02}.mp4": 8 << 20 for index in range(LISTED)})
@@ -67,11 +67,11 @@ def seeks(results, repetition):
     """Reads at places of which nothing near is stored, on a line that is idle, or busy with our own work."""
     for kind in ("idle", "own", "other", "copy"):
         for system in systems(results):
-            if system.name != "mediafs" and repetition >= 3:
+            if not system.is_ours and repetition >= 3:
                 continue  # they vary little, and 15 minutes are not many
             with serving({"film.mp4": FILM, "other.mp4": FILM}, latency=TRIP, line=LINE) as origin:
                 with mounted(system, origin):
-                    seek_samples(results, system, kind, random.Random(repetition), 8 if system.name == "mediafs" else 3)
+                    seek_samples(results, system, kind, random.Random(repetition), 8 if system.is_ours else 3)
 
 
 def seek_samples(results, system, kind, chance, count):
