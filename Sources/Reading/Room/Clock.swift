@@ -1,9 +1,9 @@
 import Base
 import Glibc
 
-/// Where the reading room has the time from: the machine's clocks, or one that a test moves.
+/// The source of the time: the machine's clocks, or clocks that a test moves.
 struct Clock: Sendable {
-  /// The machine's.
+  /// The machine's clocks.
   static let system = Clock({ Instant.now }, date: { Int64(time(nil)) })
 
   private let read: @Sendable () -> Instant

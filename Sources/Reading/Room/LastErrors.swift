@@ -1,15 +1,15 @@
 import Base
 import Manifest
 
-/// What went wrong with a resource, and when.
+/// The last error of a resource, and when it happened.
 struct LastError: Sendable, Equatable {
   var message: String
   var at: Instant
 }
 
-/// The last error of each resource, from when it happens until bytes come again: as long as the server runs.
+/// The last error of each resource, in memory only. An error is kept until bytes arrive for its resource.
 struct LastErrors: Sendable {
-  /// Resources of which errors are kept at most. Beyond that the older half goes.
+  /// The most resources whose errors are kept. At this number ``note(_:of:)`` drops the older half.
   static let most = 1024
 
   private var errors: [ResourceKey: LastError] = [:]

@@ -3,10 +3,11 @@ import Glibc
 import Manifest
 import Storing
 
-/// From the catalog into memory.
+/// Loads contents from the catalog into memory.
 extension ReadingRoom {
-  /// The content behind an inode, loaded when it is not in memory. With `opening`, an open of it is counted at once, so
-  /// that it is not put away in between. ESTALE for a generation that another took the place of.
+  /// The content behind an inode; loads it when it is not in memory. `opening` counts an open at once, so that the
+  /// transfer thread does not put the content away before the caller uses it. ESTALE when a newer generation has
+  /// replaced the inode's.
   func content(of inode: Inode, opening: Bool = false) throws(Errno) -> Content {
     while true {
       let (there, departures) = inMemory(inode, opening: opening)
@@ -18,20 +19,20 @@ extension ReadingRoom {
       if entry.node.kind == .folder { throw .isDirectory }
       let isLeaving = table.withLock { $0.leaving.contains(entry.node.key) }
       if isLeaving {
-        usleep(1000)  // its bytes are being unlinked: the disk's work, not the network's
+        usleep(1000)  // the keeper is unlinking its bytes: this waits for the disk, never for the network
         continue
       }
       let loaded = try load(entry)
       try recallProblem(of: entry.node.key)
       let content = table.withLock { table -> Content? in
-        // What was read of the catalog may be of before a clearing, an eviction or another generation.
+        // Since this thread read the catalog, the resource may have been cleared, evicted or superseded.
         if table.leaving.contains(entry.node.key) || table.departures != departures { return nil }
         let content = table.insert(loaded, inode: inode)
         if opening { content.guarded.withLock { $0.waiters.opens += 1 } }
         return content
       }
       guard let content else { continue }
-      // What an earlier server left unsynced is to be synced, too.
+      // The keeper also syncs what an earlier server left unsynced.
       if content === loaded, content.guarded.withLock({ $0.held.unsynced > 0 }) { keeper.post(.grew(content)) }
       return content
     }
@@ -45,7 +46,7 @@ extension ReadingRoom {
     }
   }
 
-  /// What an earlier server noted stands until bytes come.
+  /// An error that an earlier server recorded is shown until bytes arrive.
   private func recallProblem(of key: ResourceKey) throws(Errno) {
     guard let problem = try io({ () throws(StoreError) in try store.catalog.problem(of: key) }) else { return }
     let error = LastError(problem, now: clock.now)
@@ -73,7 +74,7 @@ extension ReadingRoom {
     do throws(StoreError) {
       held.serves(ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true)))
     } catch {
-      // With nothing stored nothing is missing: it is played without being stored.
+      // Without stored bytes nothing is lost: reads are answered from memory.
       if !held.stored.isEmpty { throw error }
       Log.error("\(entry.path): \(error.message)")
     }
@@ -88,7 +89,7 @@ extension ReadingRoom {
       try setAside(generation, path: entry.path)
       return .touched
     }
-    // Without a length nothing says what is missing: it is fetched anew, from its start, as another generation.
+    // Without a length nobody can tell what is missing: the file is fetched from its start as a new generation.
     if generation.size == nil { return .useless }
     if generation.validators.isEmpty, !keptThisMount(generation) {
       // An origin without validators cannot be told apart from itself later: partial bytes last one mount (P1).
@@ -98,7 +99,7 @@ extension ReadingRoom {
       return .partial(stored: ByteRangeSet(), synced: ByteRangeSet())
     }
     let stored = try present(generation)
-    // Of what a killed server left, only what was synced is known to survive a power loss.
+    // Of the bytes that a killed server left, only the synced ones are known to survive a power loss.
     return .partial(stored: stored, synced: stored.intersection(generation.synced))
   }
 
@@ -106,14 +107,15 @@ extension ReadingRoom {
     generation.id >= firstIDOfMount || table.withLock { $0.begunAnew.contains(generation.id) }
   }
 
-  /// The extents that the catalog claims and the file has: a claim without bytes is dropped, loudly.
+  /// The extents that the catalog claims and the file really has. Drops each claim without bytes, with a warning in the
+  /// log.
   private func present(_ generation: GenerationRecord) throws(StoreError) -> ByteRangeSet {
     if generation.stored.isEmpty { return generation.stored }
     let file: PartialFile
     do {
       file = try PartialFile(in: store.folder, id: generation.id, create: false)
     } catch {
-      // Of too many open files nothing is learned of this one: its bytes are there still.
+      // Too many open files say nothing about this one: its bytes are still there.
       if error.errno.isPassing { throw error }
       Log.warning(
         "generation \(generation.id): its partial file is missing; \(generation.stored.count) bytes are fetched again")
@@ -135,20 +137,22 @@ extension ReadingRoom {
     return kept
   }
 
-  /// Before the file is written to again: what is written behind a lost range would make that look stored.
+  /// Corrects the catalog before anything is written to the file again: bytes written behind a lost range would make
+  /// that range look stored.
   private func forget(_ generation: GenerationRecord, except kept: ByteRangeSet) throws(StoreError) {
     let synced = kept.intersection(generation.synced)
     try store.catalog.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
   }
 
-  /// A completed copy that a user changed or removed: it is theirs; the entry is remote again.
+  /// Drops the catalog's claim on a copy that a user changed or removed. The copy is theirs now; the entry is remote
+  /// again.
   private func setAside(_ generation: GenerationRecord, path: String) throws(StoreError) {
     Log.info(
       "\(path): its copy in the library was changed or removed, and is left alone; it is fetched again when read")
     try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
   }
 
-  /// A completed content whose copy was touched since: replaced in memory by one that is remote again.
+  /// Checks a completed copy. If a user changed or removed it, the content becomes remote again.
   func recheck(_ content: Content) throws(Errno) {
     let generation = content.guarded.withLock { $0.held.isCopy ? $0.held.generation : nil }
     guard let generation, let copy = generation.copy else { return }
@@ -161,7 +165,7 @@ extension ReadingRoom {
     _ = content.guarded.withLock { $0.held.copyTouched(isModified: state == .modified, file: file) }
   }
 
-  /// A store's failure as the errno that a reader sees, and in the log.
+  /// Runs `body`. Logs a failure of the store and throws EIO to the reader.
   func io<Value>(_ body: () throws(StoreError) -> Value) throws(Errno) -> Value {
     do {
       return try body()

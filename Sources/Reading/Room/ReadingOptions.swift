@@ -1,12 +1,12 @@
-/// When the rest of a file is fetched although nobody waits for it.
+/// When the rest of a file is fetched although no reader waits for it.
 package enum ContinuationPolicy: String, Sendable, CaseIterable {
-  /// Once a file shows that it is being played.
+  /// Once a reader has read enough to show that it plays the file.
   case playing
-  /// Once it was opened.
+  /// Once a program has opened the file.
   case always
   /// As `playing`, but only while a reader has it open.
   case open
-  /// Never: only what readers wait for, and a little more.
+  /// Never: only what readers wait for, and a little play-ahead.
   case never
 }
 
@@ -14,13 +14,13 @@ package enum ContinuationPolicy: String, Sendable, CaseIterable {
 package struct ReadingOptions: Sendable {
   /// When the rest of a file is fetched.
   package var continuation = ContinuationPolicy.playing
-  /// How long a stall lasts until its readers are told, in seconds (P2).
+  /// How long a read may wait without receiving data before it fails, in seconds (P2).
   package var timeout: Double = 30
-  /// The most that partial files may take, in bytes.
+  /// The most that the partial files may take, in bytes.
   package var maximumSize: Int64 = .max
-  /// What must stay free on the store's filesystem, in bytes.
+  /// What the keeper leaves free on the store's filesystem, in bytes.
   package var minimumFree: Int64 = 1 << 30
-  /// The most that is fetched, in bytes a second over all; nil for no limit.
+  /// The most that all transfers fetch together, in bytes a second; nil for no limit.
   package var rateLimit: Int64?
   /// The most connections to one origin (HTTP/2 has one, with many streams).
   package var connections = Line.demandLimit
@@ -30,7 +30,8 @@ package struct ReadingOptions: Sendable {
 }
 
 extension ContinuationPolicy {
-  /// Whether the rest of a file that was played, or that a user asked for by name, is to be fetched now.
+  /// Whether the background download of a file may run now. The file was played, or `isRequested`: a user asked for it
+  /// by name.
   func goesOn(isRequested: Bool, isOpen: Bool) -> Bool {
     if isRequested { return true }
     switch self {

@@ -2,11 +2,11 @@ import Base
 import Manifest
 import Storing
 
-/// What the room's threads share: any thread may use it.
+/// The state that all of the room's threads share. Any thread may use it.
 ///
-/// Three threads have what is theirs alone, which no other can reach: ``TransferThread`` (plans, starts and follows
-/// transfers, stores what they bring, answers who waits), ``Keeper`` (commits, syncs, makes room, removes) and
-/// ``Finisher`` (verifies and places). All others ask them through the mailboxes here.
+/// Three threads own state that no other thread can reach: ``TransferThread`` (plans, starts and follows transfers,
+/// stores their bytes, answers the readers), ``Keeper`` (commits, syncs, makes room, removes) and ``Finisher``
+/// (verifies and places). The other threads send them messages through the mailboxes here.
 ///
 /// Lock order (docs/ARCHITECTURE.md): `table` before a content's lock; never two contents at once; no syscall, no
 /// callback and no reply under either.
@@ -14,12 +14,12 @@ final class ReadingRoom: Sendable {
   let store: StoreAccess
   let options: ReadingOptions
   let clock: Clock
-  /// Shown as the time of what has none of its own, in seconds since 1970.
+  /// The modification time of files whose origin names none, in seconds since 1970.
   let mountedAt: Int64
-  /// Generations from this id on began in this mount.
+  /// The first id of the generations that begin in this mount.
   let firstIDOfMount: Int64
   let table = Lock(Table())
-  /// Whether the store takes what comes.
+  /// Whether the store takes new bytes.
   let health: StoreHealth
   let transfers: Mailbox<TransferMessage>
   let keeper: Mailbox<KeeperMessage>
@@ -28,7 +28,7 @@ final class ReadingRoom: Sendable {
   let finisherSignal = Signal()
   private let ending = Lock(false)
 
-  /// `wake` makes the transfer thread turn soon.
+  /// `wake` makes the transfer thread take its next turn soon.
   init(
     store: StoreAccess, options: ReadingOptions, clock: Clock, wake: @escaping @Sendable () -> Void
   ) throws(StoreError) {
@@ -43,7 +43,7 @@ final class ReadingRoom: Sendable {
     finisher = Mailbox { [finisherSignal] in finisherSignal.raise() }
   }
 
-  /// Whether the server ends: nobody is to wait for long work any more, and the finisher ends.
+  /// Whether the server is shutting down: no thread starts to wait for long work, and the finisher stops.
   var isEnding: Bool { ending.withLock { $0 } }
   func beginEnding() {
     ending.withLock { $0 = true }
@@ -64,7 +64,7 @@ final class ReadingRoom: Sendable {
     }
   }
 
-  /// An open less; with the last of them a superseded generation goes.
+  /// Counts one open less. After the last close of a superseded generation it is dropped.
   func uncount(_ content: Content) {
     let isUnused = content.guarded.withLock { guarded in
       guarded.waiters.opens -= 1
@@ -73,7 +73,7 @@ final class ReadingRoom: Sendable {
     if isUnused { dropIfUnused(content) }
   }
 
-  /// A superseded generation goes with its last handle.
+  /// Drops a superseded generation that no handle has open: from memory here, from the store by the keeper.
   func dropIfUnused(_ content: Content) {
     let generation = table.withLock { table -> GenerationRecord? in
       let unused = content.guarded.withLock { guarded in

@@ -1,29 +1,29 @@
 import Base
 import Manifest
 
-/// Whether the store takes what comes, as a whole and of each resource. Any thread may ask and tell.
+/// Whether the store takes new bytes, as a whole and for each resource. Any thread may read and update it.
 final class StoreHealth: Sendable {
-  /// What is stored of what comes.
+  /// Which of the arriving bytes are stored.
   enum Intake: Sendable, Equatable {
     case everything
-    /// The store or its disk is at its limit: what is read, and nothing for a background download.
+    /// The store or its disk is at its limit: what readers ask for is stored, background downloads pause.
     case whatIsRead
-    /// It is far beyond the limit with nothing left to evict, or the disk refused a write: what readers wait for is
-    /// kept in memory for a while (P9).
+    /// The store is far beyond its limit with nothing left to evict, or the disk refused a write: the bytes that
+    /// readers wait for are kept in memory for a while (P9).
     case nothing
   }
 
-  /// How long nothing is written after a write that failed, in seconds.
+  /// How long nothing is written after a failed write, in seconds.
   static let refusedSeconds = 10.0
-  /// The longest pause of one resource after syncs that failed one after the other, in seconds: what was written is
-  /// lost each time, and is fetched again.
+  /// The longest pause of one resource whose syncs fail again and again, in seconds. Each failed sync loses what was
+  /// written, and it is fetched again.
   static let longestPause = 600.0
 
   private struct State: Sendable {
     var intake = Intake.everything
-    /// Until when nothing is written, because the disk refused something.
+    /// Until when nothing is written, because the disk refused a write.
     var refusedUntil: Instant?
-    /// Resources whose last sync failed: until when nothing is written of them, and how long the next pause is.
+    /// Resources whose last sync failed: until when nothing of them is written, and how long the next pause is.
     var pauses: [ResourceKey: (until: Instant, next: Double)] = [:]
   }
   private let state = Lock(State())
@@ -33,7 +33,7 @@ final class StoreHealth: Sendable {
 
   var intake: Intake { state.withLock { $0.intake } }
 
-  /// The disk refused a write: for a while nothing is stored.
+  /// Notes that the disk refused a write: nothing is stored for ``refusedSeconds``.
   func writeFailed() {
     let until = clock.now.adding(seconds: Self.refusedSeconds)
     state.withLock { state in
@@ -42,34 +42,36 @@ final class StoreHealth: Sendable {
     }
   }
 
-  /// The space was measured: `measured` is what it allows. Whether the store came to its limit or has space again; nil
-  /// when neither changed.
+  /// Takes over what the measured space allows. Returns the new intake when the store reached its limit or has space
+  /// again, nil when neither changed.
   func measured(_ measured: Intake, now: Instant) -> Intake? {
     state.withLock { state in
       let before = state.intake
-      // A disk that just refused is not asked with every read, whatever it says of its room.
+      // A disk that has just refused a write is not tried at every read, whatever free space it reports.
       let isRefused = state.refusedUntil.map { now < $0 } ?? false
       state.intake = isRefused ? .nothing : measured
       return (before == .everything) == (state.intake == .everything) ? nil : state.intake
     }
   }
 
-  /// The disk lost what was written of a resource: until when nothing of it is stored, longer each time.
+  /// Notes that the disk lost written bytes of a resource. Returns until when nothing of it is stored: longer after
+  /// each failure.
   func syncFailed(_ key: ResourceKey) -> Instant {
     let now = clock.now
     return state.withLock { state in
       let (until, pause) = state.pauses[key] ?? (now, Self.refusedSeconds)
-      if now < until { return until }  // told twice
+      if now < until { return until }  // a second report of the same failure
       let next = now.adding(seconds: pause)
       state.pauses[key] = (next, min(2 * pause, Self.longestPause))
       return next
     }
   }
 
-  /// What was written of a resource is on disk: its pauses begin anew. Another's sync says nothing of it.
+  /// Notes that the written bytes of a resource are on disk: its next pause is short again. Other resources keep
+  /// theirs.
   func syncSucceeded(_ key: ResourceKey) { state.withLock { $0.pauses[key] = nil } }
 
-  /// Until when nothing of a resource is to be stored, as its syncs fail; nil when it may be.
+  /// Until when nothing of a resource is stored because its syncs fail; nil when it may be stored.
   func pause(of key: ResourceKey) -> Instant? {
     let now = clock.now
     return state.withLock { $0.pauses[key].flatMap { now < $0.until ? $0.until : nil } }

@@ -1,23 +1,24 @@
 import Base
 import Manifest
 
-/// The contents that are in memory: those that are open, waited for, or being fetched. Everything else is in the
-/// catalog.
+/// The contents in memory: the files that are open, waited for, or being fetched. The catalog knows all others.
 struct Table: Sendable {
   /// By inode: several inodes (entries of one resource) may share a content.
   var contents: [Inode: Content] = [:]
   /// The newest generation of each resource here.
   var current: [ResourceKey: Content] = [:]
-  /// Generations without validators, of an earlier mount, whose bytes were dropped: what they have now is this mount's.
+  /// Generations of an earlier mount without validators, whose old bytes were dropped: the bytes that they have now
+  /// came in this mount.
   var begunAnew: Set<Int64> = []
-  /// Resources whose stored bytes are being removed: nothing is loaded of them until that is done.
+  /// Resources whose stored bytes the keeper is removing: no thread loads them until it has finished.
   var leaving: Set<ResourceKey> = []
-  /// What went wrong last, also with resources that were put away.
+  /// The last errors, also of resources that are no longer in memory.
   var errors = LastErrors()
-  /// Counts what was put away, evicted or superseded: whoever read the catalog before reads it again.
+  /// Counts the contents that were put away, evicted or superseded. A thread that read the catalog before the number
+  /// changed reads it again.
   var departures: UInt64 = 0
 
-  /// Puts a content in, or gives the one that another thread put in first.
+  /// Inserts a content, or returns the one that another thread inserted first.
   mutating func insert(_ content: Content, inode: Inode) -> Content {
     if let existing = contents[inode] { return existing }
     let kept = current[content.key] ?? content
@@ -26,7 +27,7 @@ struct Table: Sendable {
     return kept
   }
 
-  /// Takes a content out, with every inode that leads to it.
+  /// Removes a content, with every inode that leads to it.
   mutating func remove(_ content: Content) {
     departures += 1
     if current[content.key] === content { current[content.key] = nil }
