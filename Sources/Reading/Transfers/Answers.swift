@@ -1,11 +1,11 @@
 import Base
 
-/// Answers who waits. Owned by the transfer thread.
+/// Replies to parked reads, stats and opens. Owned by the transfer thread.
 final class Answers {
   private let room: ReadingRoom
   private let port: any ReplyPort
   private let downloads: Downloads
-  /// Replies are read into this: as long as the longest READ.
+  /// Replies are read into this buffer. It is as long as the longest READ.
   let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
 
   init(room: ReadingRoom, port: any ReplyPort, downloads: Downloads) {
@@ -20,7 +20,7 @@ final class Answers {
   func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) { port.reply(ticket, data: data) }
   func invalidate(parent: Inode, name: String) { port.invalidate(parent: parent, name: name) }
 
-  /// Answers a read that is whole now.
+  /// Answers a read whose bytes have all arrived.
   func answer(_ read: ParkedRead, _ content: Content) {
     let count = Int(read.range.count)
     if count == 0 { return port.reply(read.ticket, data: UnsafeRawBufferPointer(start: nil, count: 0)) }
@@ -37,14 +37,14 @@ final class Answers {
     if content.fill(buffer, at: read.range.start) {
       port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
     } else if content.parkAgain(read) {
-      downloads.changed(content.key)  // the disk lost it in between
+      downloads.changed(content.key)  // the disk lost the bytes in between
     } else {
       Log.error("\(content.path): what was just stored at \(read.range) cannot be read: \(Errno.current)")
       port.reply(read.ticket, error: .io)
     }
   }
 
-  /// Answers a stat or an open whose file is known now. An open is counted already.
+  /// Answers a stat or an open once the file's length is known. ``Waiters`` has already counted the open.
   func answer(_ probe: ParkedProbe, _ content: Content) {
     switch probe.kind {
     case .attributes: port.reply(probe.ticket, attributes: room.attributes(of: content, inode: probe.inode))
@@ -59,19 +59,19 @@ final class Answers {
     }
   }
 
-  /// Tells who waited `error`.
+  /// Replies `error` to the waiting reads and opens, and the placeholder to the waiting stats.
   func tell(_ waiting: (probes: [ParkedProbe], reads: [ParkedRead]), _ error: Errno, _ content: Content) {
     for read in waiting.reads { port.reply(read.ticket, error: error) }
     for probe in waiting.probes {
       switch probe.kind {
       case .open: port.reply(probe.ticket, error: error)
-      // Many programs take a failed stat for absence, and a media server then deletes the entry: show a placeholder.
+      // Many programs take a failed stat for absence, and a media server then deletes the entry.
       case .attributes: port.reply(probe.ticket, attributes: room.attributes(of: content, inode: probe.inode))
       }
     }
   }
 
-  /// Answers who came while nobody knew what a failed sync had left.
+  /// Answers the reads that parked after a failed sync, while nobody knew which bytes were left.
   func answerParked(_ content: Content) {
     let (whole, stale) = content.guarded.withLock { guarded -> ([ParkedRead], [ParkedRead]) in
       let whole = guarded.waiters.releaseWhole(guarded.held)
@@ -81,7 +81,7 @@ final class Answers {
     for read in stale { port.reply(read.ticket, error: .stale) }
   }
 
-  /// Has the kernel forget `range` of every inode that shows the content.
+  /// Makes the kernel drop its cached pages in `range`, for every inode that shows the content.
   func forgetPages(of content: Content, _ range: ByteRange) {
     let inodes = room.table.withLock { table in table.contents.filter { $0.value === content }.map(\.key).sorted() }
     for inode in inodes { port.forgetPages(of: inode, range) }

@@ -2,46 +2,47 @@ import Base
 import Fetching
 import Manifest
 
-/// One resource on the transfer thread: where its bytes come from and what is under way.
+/// One resource on the transfer thread: its content, its mirrors, and its transfers in flight.
 final class Download {
-  /// What is wanted of a resource besides what readers wait for.
+  /// What the scheduler fetches of a resource besides the bytes that readers wait for.
   struct Wish {
     /// The rest of the file: it was played, or the policy or a user says so.
     var rest = false
-    /// A user asked for it by name: policies do not stop it.
+    /// A user asked for the file by name: no policy stops it.
     var isByName = false
-    /// A sibling was looked at: its size is wanted, though nobody waits.
+    /// The size, which no reader waits for: a listing is likely to ask for it, or a stat got the placeholder.
     var head = false
-    /// Its tail was asked for, or is not worth it.
+    /// Whether its tail was requested, or is not worth a request.
     var tailDone = false
   }
 
-  /// What was tried, and what went wrong.
+  /// Attempts, failures and the last error.
   struct Attempts {
     var retry = Retry()
-    /// Why nothing more is asked for, until someone opens the file again.
+    /// Why the scheduler requests nothing more until someone opens the file again.
     var failure: (error: Errno, message: String)?
-    /// What went wrong last, also when it is tried again, until bytes come.
+    /// The last error, kept through retries until bytes arrive.
     var lastError: LastError?
   }
 
-  /// Whether its own partial file takes bytes.
+  /// Whether the resource's own partial file takes bytes.
   struct OwnFile {
-    /// It takes no more, though the disk may: the file goes on in memory until it is opened again.
+    /// The file takes no more bytes, although the disk may. Reads are answered from memory until someone opens the file
+    /// again.
     var isUnwritable = false
-    /// Until when nothing of it is stored, though the disk may take others: its syncs fail, or the system was short of
-    /// something.
+    /// Until when nothing of the file is stored, although the disk may take other files: its syncs fail, or the system
+    /// was short of a resource such as descriptors.
     var pausedUntil: Instant?
     var isPaused: Bool { isUnwritable || pausedUntil != nil }
   }
 
-  /// Its place among those that use the same line.
+  /// The resource's use of its line, and its lanes: how many windows it may have in flight there.
   struct LineUse {
     /// The number of the transfer that was started last.
     var lastStart: UInt64 = 0
-    /// The line on which its readers wait or are behind, as counted there; nil while none does.
+    /// The line that counts this download's waiting or falling-behind readers; nil while there are none.
     var waitsOn: String?
-    /// Whether a reader is behind: counted with those that wait.
+    /// Whether a reader is about to run out of bytes. It counts like one that waits.
     var isBehind = false
     var lanes = LaneControl()
   }
@@ -58,11 +59,11 @@ final class Download {
   var wish = Wish()
   var ownFile = OwnFile()
   var lineUse = LineUse()
-  /// The file name that Content-Disposition gave.
+  /// The file name in the origin's Content-Disposition.
   var suggestedName: String?
-  /// Processes whose reads were judged: looker or not.
+  /// Whether each process that was checked is a looker (``Lookers``).
   private var judged: [Int32: Bool] = [:]
-  /// Messages that wait until the finisher is through with it.
+  /// Messages that wait until the finisher or the keeper has finished with the file.
   var postponed: [TransferMessage] = []
 
   init(content: Content, service: any TransferService, timeout: Double) {
@@ -76,7 +77,7 @@ final class Download {
   /// Whether every byte is stored.
   var isWhole: Bool { content.guarded.withLock { $0.held.isWhole } }
   var hasStored: Bool { content.guarded.withLock { !$0.held.stored.isEmpty } }
-  /// What is known of its version; nil before the first answer.
+  /// The known generation's validators, size and type; nil before the first response.
   var identity: GenerationCheck.Identity? {
     content.guarded.withLock { guarded in
       guarded.held.generation.map {
@@ -87,19 +88,19 @@ final class Download {
 
   func index(of id: TransferID) -> Int? { transfers.firstIndex { $0.active.id == id } }
 
-  /// Ends a transfer; it stays in the list until its end is reported.
+  /// Cancels a transfer. It stays in the list until the service reports its end.
   func cancel(_ id: TransferID, _ reason: Running.Cancellation = .unwanted) {
     guard let index = index(of: id), !transfers[index].isCancelled else { return }
     transfers[index].cancellation = reason
     service.cancel(id)
   }
 
-  /// Ends every transfer but one.
+  /// Cancels every transfer but one.
   func cancelAll(except kept: TransferID? = nil) {
     for running in transfers where running.active.id != kept { cancel(running.active.id) }
   }
 
-  /// What failed is tried again.
+  /// Clears the failure, the backoff and the refusals, so that the next plan tries again.
   func forgive() {
     attempts.failure = nil
     attempts.retry.progressed()
@@ -117,8 +118,8 @@ final class Download {
     return isLooker
   }
 
-  /// Bytes that were asked for in windows and have not come yet. What is silent for longer than `patience` seconds may
-  /// never come: it takes nothing from others.
+  /// Bytes that were requested in windows and have not arrived. A transfer without data for more than `patience`
+  /// seconds does not count: its bytes may never arrive, and must not hold others back.
   func outstanding(_ now: Instant, patience: Double) -> Int64 {
     transfers.reduce(0) { sum, running in
       if running.active.isStream || running.active.end == .max { return sum }

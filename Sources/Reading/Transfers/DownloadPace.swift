@@ -1,29 +1,29 @@
 import Base
 import Fetching
 
-/// How fast the bytes of one resource come, and which of them were of use. Pure.
+/// How fast the bytes of one resource arrive, and how many were new or wasted. Pure.
 struct DownloadPace {
-  /// Bytes that came in each of the last seconds: what a trickle is judged by.
+  /// Bytes of progress in each of the last seconds, by which a trickle is judged.
   private var seconds: [Int64]
   private var second: Int64 = 0
   var meter = RateMeter()
-  /// When bytes came last.
+  /// When bytes arrived last.
   private(set) var lastBytes = Instant(nanoseconds: 0)
   /// Bytes that were stored so far in this mount.
   var fresh: Int64 = 0
-  /// Bytes that were in flight when a transfer was ended before its end, as far as can be told.
+  /// Bytes in flight that were lost because a transfer was cancelled early: an estimate.
   private var cut: Int64 = 0
 
   /// `seconds` is how long a trickle may last.
   init(seconds: Int) { self.seconds = [Int64](repeating: 0, count: max(1, seconds)) }
 
-  /// Bytes came from the network.
+  /// `count` bytes arrived from the network.
   mutating func received(_ count: Int, now: Instant) {
     meter.received(count, now: now)
     lastBytes = now
   }
 
-  /// Bytes came that count as progress.
+  /// `bytes` bytes arrived that count as progress.
   mutating func progressed(_ bytes: Int64, now: Instant) {
     advance(to: now)
     seconds[Int(second % Int64(seconds.count))] += bytes
@@ -47,9 +47,9 @@ struct DownloadPace {
     }
   }
 
-  /// How many bytes in flight may be thrown away yet: half a percent of the file's in all (P4).
+  /// How many more bytes in flight may be thrown away: half a percent of the file's size in all (P4).
   func spareBytes(of size: Int64) -> Int64 { max(0, size / 200 - cut) }
 
-  /// A transfer is ended before its end: so many bytes in flight are lost.
+  /// Notes that a transfer was cancelled early, which loses `bytes` in flight.
   mutating func lost(_ bytes: Int64) { cut += bytes }
 }

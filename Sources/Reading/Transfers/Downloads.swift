@@ -2,17 +2,17 @@ import Base
 import Fetching
 import Manifest
 
-/// The resources that the transfer thread knows, and which of them are to be planned. Owned by that thread.
+/// The downloads in memory, and which of them the scheduler plans next. Owned by the transfer thread.
 final class Downloads {
   private let room: ReadingRoom
   private let service: any TransferService
   private let lines: Lines
   private var byKey: [ResourceKey: Download] = [:]
-  /// All of them by their keys; nil when that is to be found out anew.
+  /// All downloads in the order of their keys; nil after a change.
   private var ordered: [Download]?
   private var byTransfer: [TransferID: Download] = [:]
   private var dirty: Set<ResourceKey> = []
-  /// Those that wanted a transfer when no connection was free for one.
+  /// Downloads that wanted a transfer when their line or the rate limit had no room.
   private var hungry: Set<ResourceKey> = []
 
   init(room: ReadingRoom, service: any TransferService, lines: Lines) {
@@ -21,9 +21,9 @@ final class Downloads {
     self.lines = lines
   }
 
-  /// All of them, in any order.
+  /// All downloads, in any order.
   var all: Dictionary<ResourceKey, Download>.Values { byKey.values }
-  /// All of them in an order that does not change from run to run: for decisions on one that bear on the next.
+  /// All downloads in the same order in every run, for decisions on one that affect the next.
   var inOrder: [Download] {
     if let ordered { return ordered }
     let sorted = byKey.values.sorted { $0.key < $1.key }
@@ -32,15 +32,15 @@ final class Downloads {
   }
   subscript(key: ResourceKey) -> Download? { byKey[key] }
 
-  /// The download of a content; made when there is none, taken over when the content is a newer object of the same
-  /// resource.
+  /// The download of a content. Makes one if there is none; updates its content when that is the resource's current
+  /// one.
   func download(of content: Content) -> Download {
     if let download = byKey[content.key] {
       let isCurrent = room.table.withLock { $0.current[content.key] === content }
       if download.content !== content && isCurrent { download.content = content }
       return download
     }
-    // The message may be older than a new generation of its resource.
+    // The content in the message may be older than a new generation of its resource.
     let current = room.table.withLock { $0.current[content.key] } ?? content
     let download = Download(content: current, service: service, timeout: room.options.timeout)
     download.ownFile.pausedUntil = room.health.pause(of: content.key)
@@ -56,16 +56,16 @@ final class Downloads {
   func download(of id: TransferID) -> Download? { byTransfer[id] }
   func began(_ id: TransferID, of download: Download) { byTransfer[id] = download }
   func ended(_ id: TransferID) -> Download? { byTransfer.removeValue(forKey: id) }
-  /// The downloads that have a transfer in flight, once for each.
+  /// The downloads that have a transfer in flight: one element for each transfer.
   var transferring: Dictionary<TransferID, Download>.Values { byTransfer.values }
 
   // MARK: What is to be planned
 
-  /// Its state changed: it is planned at the end of this turn.
+  /// Marks a download whose state changed: the scheduler plans it at the end of this turn.
   func changed(_ download: Download) { dirty.insert(download.key) }
   func changed(_ key: ResourceKey) { dirty.insert(key) }
 
-  /// Takes out what is to be planned.
+  /// Removes and returns the downloads to plan, ordered by key.
   func takeChanged() -> [Download] {
     if dirty.isEmpty { return [] }
     let keys = dirty.sorted()  // a plan may change what the next one may do
@@ -73,16 +73,16 @@ final class Downloads {
     return keys.compactMap { byKey[$0] }
   }
 
-  /// It wants a transfer, and no connection is free for one.
+  /// Notes that a download wants a transfer and its line or the rate limit has no room.
   func starves(_ download: Download) { hungry.insert(download.key) }
 
-  /// A connection may be free for what had to stand back.
+  /// Has the downloads that had no room planned again.
   func feedHungry() {
     dirty.formUnion(hungry)
     hungry.removeAll(keepingCapacity: true)
   }
 
-  /// Notes whether its readers wait: background downloads of the same line stand back meanwhile.
+  /// Notes whether the download's readers wait. Background downloads of the same line stand back meanwhile.
   func setWaits(_ download: Download, _ waits: Bool) {
     lines.setWaits(download, on: waits ? Line.key(of: download.mirrors.target.url) : nil, now: room.clock.now)
     if !waits { feedHungry() }
@@ -90,7 +90,7 @@ final class Downloads {
 
   // MARK: What is wanted
 
-  /// The rest of the file is wanted from now on, also at the next mount.
+  /// Has the rest of the file fetched from now on, also after the next mount.
   func wantRest(_ download: Download) {
     if download.wish.rest { return }
     download.wish.rest = true
@@ -98,14 +98,14 @@ final class Downloads {
     if let id { room.record(.continues(generation: id, true)) }
   }
 
-  /// A user asked for the file by name: it is completed whatever the policy, also at the next mount.
+  /// Notes that a user asked for the file by name: it is completed whatever the policy, also after the next mount.
   func pin(_ download: Download) {
     download.wish.isByName = true
     let isNew = download.content.guarded.withLock { $0.held.pinned(true) }
     if isNew { room.record(.pinned(download.key, true)) }
   }
 
-  /// It is whole, a user cleared it, or it cannot become whole.
+  /// Ends that: the file is complete, a user cleared it, or it cannot be completed.
   func unpin(_ download: Download) {
     download.wish.isByName = false
     let was = download.content.guarded.withLock { $0.held.pinned(false) }
@@ -114,14 +114,14 @@ final class Downloads {
 
   // MARK: What is told of it
 
-  /// Remembers what went wrong with a resource.
+  /// Records the last error of a resource.
   func note(_ message: String, of download: Download) {
     let error = LastError(message: message, at: room.clock.now)
     download.attempts.lastError = error
     room.table.withLock { $0.errors.note(error, of: download.key) }
   }
 
-  /// Bytes came, or it is whole: what went wrong before is over.
+  /// Forgets the last error: bytes arrived, or the file is complete.
   func forgetError(of download: Download) {
     guard download.attempts.lastError != nil else { return }
     download.attempts.lastError = nil
@@ -129,7 +129,7 @@ final class Downloads {
     room.record(.problem(download.key, nil))
   }
 
-  /// Publishes what goes on, for status.
+  /// Publishes the download's activity, for `status`.
   func publish(_ download: Download, _ now: Instant) {
     let isFlowing = now.seconds(since: download.pace.lastBytes) < 1
     var activity = Activity()
@@ -156,12 +156,12 @@ final class Downloads {
 
   // MARK: The end of its use
 
-  /// Forgets a resource if nobody uses it; the catalog knows all that is worth knowing.
+  /// Removes a resource from memory if nobody uses it. The catalog knows everything that must last.
   func putAway(_ download: Download) {
     guard download.transfers.isEmpty else { return }
     let content = download.content
     let isIdle = room.table.withLock { table -> Bool in
-      // What is not synced yet keeps it: the keeper commits from this object, and a second one would know less.
+      // Unsynced bytes keep the content here: the keeper commits from this object, and a second one would know less.
       let idle = content.guarded.withLock { guarded in
         guarded.held.isPutAway || (guarded.waiters.opens == 0 && guarded.waiters.isEmpty && guarded.held.putAway())
       }

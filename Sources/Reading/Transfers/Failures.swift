@@ -4,7 +4,7 @@ import Glibc
 import Manifest
 import Storing
 
-/// What becomes of failures, stalls and readers that go. Owned by the transfer thread.
+/// Handles failed transfers, stalls, expired waits and readers that exited. Owned by the transfer thread.
 final class Failures {
   private let room: ReadingRoom
   private let lines: Lines
@@ -12,9 +12,10 @@ final class Failures {
   private let answers: Answers
   private let stats: StatWaits
   private let generations: Generations
-  /// The jitter of retries, in 0..<1.
+  /// Gives the jitter of a retry, in 0..<1.
   private let jitter: () -> Double
-  /// Resources that failed their checksum and were fetched once more: not again before a user asks for it.
+  /// Resources that failed their checksum and were fetched a second time. There is no third time before a user asks for
+  /// the file by name.
   private var refetched: Set<ResourceKey> = []
 
   init(
@@ -30,26 +31,27 @@ final class Failures {
     self.jitter = jitter
   }
 
-  /// A user asked for it: a wrong checksum may have it fetched once more again.
+  /// A user asked for the file by name: if its checksum is wrong, it may be fetched a second time again.
   func forgetRefetch(_ key: ResourceKey) { refetched.remove(key) }
 
-  /// A file that failed for good is asked for again when it is read so many seconds later, or at once when it is
-  /// opened.
+  /// How long the reads of a file that failed for good get its error, in seconds. The first read after that tries
+  /// again; so does an open at once.
   private static let refusalSeconds = 5.0
-  /// The kernel asks again for one page after a failed read-ahead: such reads are answered at once for so long.
+  /// How long reads at a stalled place fail at once, in seconds: after a failed read-ahead the kernel asks again for
+  /// one page.
   private static let stallSeconds = 1.0
-  /// Failures in a row after which a mirror is left although what is stored is its own.
+  /// After how many failures in a row another mirror is tried although the stored bytes came from this one.
   private static let patienceWithMirror = 4
 
   func failed(_ download: Download, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
     downloads.note(failure.message, of: download)
     Log.debug("transfer \(running.active.id.rawValue) of \(download.content.path) failed: \(failure.message)")
-    // A status of whatever kind is an answer: the host is there, though it may not give this file.
+    // Any status is an answer: the host is there, even if it does not give this file.
     if failure.status != nil { lines.update(running.host) { $0.heard(now) } }
     switch failure.kind {
     case .denied, .permanent:
       if running.isResolved {
-        // A redirect's target expires; the entry's own URL gives a new one.
+        // The target of a redirect expires; the entry's own URL leads to a new one.
         download.mirrors[running.mirror].resolved = nil
         return
       }
@@ -69,15 +71,15 @@ final class Failures {
         }
         download.mirrors[running.mirror].resolved = nil
       }
-      stats.showPlaceholder(download, now)  // stats do not wait for an origin that fails
-      // Of several that fail together the first one leads to the next mirror, not each.
+      stats.showPlaceholder(download, now)  // a stat does not wait for an origin that fails
+      // When several transfers fail together, only the first failure changes the mirror.
       let isOfNoUse = running.bytes == 0 || running.isTrickle(now)
       if running.mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download) }
     case .unusable:
-      // Asked for before ranges were given up: that says nothing new.
+      // The request was made before ranges were given up: its failure says nothing new.
       if !download.ranges.isAsked(now), !running.active.isStream { return }
       download.ranges.unusableAnswers += 1
-      // Twice a wrong answer to a range: ask for the whole instead. Twice more: this origin is of no use.
+      // After two unusable answers to a range the whole body is requested. After two more the mirror is refused.
       if download.ranges.unusableAnswers == 2, !running.active.isStream {
         download.ranges.foundUnusable(now)
       } else if download.ranges.unusableAnswers >= 4 {
@@ -91,13 +93,13 @@ final class Failures {
     }
   }
 
-  /// 416: an empty file when nothing is known yet; otherwise another version, or nonsense.
+  /// Handles 416: it may mean an empty file while nothing is known; otherwise another version, or nonsense.
   private func unsatisfiable(
     _ download: Download, _ running: Running, total: Int64?, _ failure: TransferFailure, _ now: Instant
   ) {
     let isUnknown = download.content.guarded.withLock { $0.held.generation == nil }
     if isUnknown, !running.active.isStream {
-      download.ranges.foundUnusable(now)  // asked for the whole, an empty file answers well
+      download.ranges.foundUnusable(now)  // an empty file answers a request for the whole body well
       return
     }
     var nonsense = failure
@@ -105,8 +107,8 @@ final class Failures {
     failed(download, running, nonsense, now)
   }
 
-  /// The next mirror, at once, unless all of them have just been asked. Without a checksum another mirror's bytes are
-  /// another version: what is stored of this one is not given up for a hiccup.
+  /// Changes to the next mirror without a pause, unless all of them have just failed. Without a checksum the bytes of
+  /// another mirror count as another version, so the stored bytes are not given up for a short failure.
   private func tryOtherMirror(_ download: Download) {
     guard download.mirrors.count > 1 else { return }
     let sticks = download.content.entry.checksum == nil && download.mirrors.ofGeneration != nil && download.hasStored
@@ -116,7 +118,7 @@ final class Failures {
     if download.attempts.retry.failures % download.mirrors.count != 0 { download.attempts.retry.skipPause() }
   }
 
-  /// A mirror says no for good: the next one, or the end.
+  /// A mirror refused for good: changes to the next one, or fails when there is none.
   private func refuse(_ mirror: Int, of download: Download, _ failure: TransferFailure) {
     download.mirrors[mirror].refusal = failure
     if download.mirrors.next() {
@@ -126,7 +128,7 @@ final class Failures {
     fail(download, failure.kind == .denied ? .accessDenied : .io, failure.message)
   }
 
-  /// Nothing more is asked for; who waits is told.
+  /// Fails the download: no more requests, and everyone who waits gets `error`.
   func fail(_ download: Download, _ error: Errno, _ message: String) {
     let now = room.clock.now
     download.attempts.failure = (error, message)
@@ -141,7 +143,7 @@ final class Failures {
     downloads.publish(download, now)
   }
 
-  /// P2: a stall that lasted the timeout ends the wait.
+  /// Ends the waits whose stall lasted the timeout (P2).
   func expire(_ download: Download, _ oldest: Instant?, _ now: Instant) {
     guard let oldest, now.seconds(since: oldest) >= room.options.timeout else { return }
     let (waiting, isAnyoneLeft) = download.content.guarded.withLock { guarded in
@@ -150,7 +152,7 @@ final class Failures {
     }
     if waiting.probes.isEmpty && waiting.reads.isEmpty { return }
     let seconds = Int(room.options.timeout)
-    // An error from before a success, or from before this wait, is not why this wait was in vain.
+    // An error from before a success, or from before this wait, is not the reason for this wait.
     let last = download.attempts.lastError
     let isOfThisWait = download.attempts.retry.failures > 0 || last.map { $0.at >= oldest } ?? false
     let message = (isOfThisWait ? last?.message : nil) ?? "the origin sent less than 1 KiB/s for \(seconds) s"
@@ -162,12 +164,13 @@ final class Failures {
       let isTheirs = waiting.reads.contains { running.active.rest.overlaps($0.range) }
       if !isAnyoneLeft || isTheirs { download.cancel(running.active.id) }
     }
-    // A mirror that kept a reader waiting so long is not asked first when it asks again.
+    // A mirror that let a reader wait so long is not asked first the next time.
     if download.mirrors.count > 1 { _ = download.mirrors.next() }
     downloads.publish(download, now)
   }
 
-  /// A killed reader leaves at once, but the kernel says so only with the answer: its reads are nobody's demand.
+  /// Releases the reads of killed processes. Such a process is gone at once, but the kernel reports it only with the
+  /// reply: nobody needs those bytes.
   func releaseGone(_ content: Content, _ processes: [Int32]) {
     var gone: Set<Int32> = []
     for process in Set(processes) where process > 0 && hasEnded(process) { gone.insert(process) }
@@ -176,12 +179,12 @@ final class Failures {
     for read in reads { answers.reply(read.ticket, error: .interrupted) }
   }
 
-  /// A transfer that brings nothing is ended and made anew: sooner when somebody waits. An origin that thinks long
-  /// before its first byte is given more time at each attempt, and as much as it is known to need.
+  /// Cancels transfers without data, so that the next plan starts new ones: sooner when a reader waits. A slow origin
+  /// gets more time for its first byte at each attempt, and three of its known round trips.
   func dropStalled(_ download: Download, _ hasWaiters: Bool, _ now: Instant) {
     let most = max(10, room.options.timeout)
     let patience = hasWaiters ? max(2, min(10, room.options.timeout / 3)) : most
-    // With nobody waiting nobody's deadline ends a trickle: less than 1 KiB/s is a stall here too.
+    // When nobody waits, no reader's deadline ends a trickle: less than 1 KiB/s is a stall here too.
     let trickles = !hasWaiters && download.pace.recentProgress(now: now) < Int64(room.options.timeout * 1024)
     for index in download.transfers.indices where !download.transfers[index].isCancelled {
       let running = download.transfers[index]
@@ -196,7 +199,7 @@ final class Failures {
     }
   }
 
-  /// What the finisher could not accept. `isWrong`: the bytes are not what the manifest's checksum says.
+  /// The finisher did not accept the file. `isWrong`: its bytes do not match the manifest's checksum.
   func rejected(_ download: Download, message: String, isWrong: Bool, _ now: Instant) {
     download.wish.rest = false
     if let id = download.content.guarded.withLock({ $0.held.continues(false) }) {
@@ -205,7 +208,7 @@ final class Failures {
     if isWrong, refetched.insert(download.key).inserted {
       Log.warning("\(download.content.path): \(message); fetching it once more")
       _ = download.mirrors.next()
-      // Under a new inode: the kernel's page cache, and who has it open, still have the wrong bytes of the old one.
+      // Under a new inode: the kernel's page cache and the open handles still have the wrong bytes of the old one.
       if let known = download.identity {
         do {
           try generations.supersede(download, by: known, nil)
@@ -223,14 +226,14 @@ final class Failures {
   }
 }
 
-/// Whether the thread `process` has ended: also when nobody has asked for its end yet (proc(5): state Z or X). False
-/// when it cannot be looked at.
+/// Whether the thread `process` has ended, even if its parent has not yet reaped it (proc(5): state Z or X). False when
+/// that cannot be found out.
 private func hasEnded(_ process: Int32) -> Bool {
   if kill(process, 0) != 0 { return errno == ESRCH }
   guard let file = try? FileDescriptor.open("/proc/\(process)/stat", O_RDONLY) else { return false }  // another user's
   return withUnsafeTemporaryAllocation(byteCount: 256, alignment: 1) { buffer in
     guard let count = try? file.read(at: 0, into: buffer) else { return true }  // it ended in between
-    // The name before the state may have any character in it, but the last parenthesis ends it.
+    // The name in front of the state may contain any character, but the last parenthesis ends it.
     guard let end = buffer[..<count].lastIndex(of: UInt8(ascii: ")")), end + 2 < count else { return false }
     return buffer[end + 2] == UInt8(ascii: "Z") || buffer[end + 2] == UInt8(ascii: "X")
   }

@@ -3,18 +3,18 @@ import Fetching
 import Manifest
 import Storing
 
-/// Which version of a resource a response belongs to (P8), and how a new one takes the old one's place. Owned by the
-/// transfer thread.
+/// Decides which generation (version of a resource) a response belongs to (P8), and replaces an old generation by a new
+/// one. Owned by the transfer thread.
 final class Generations {
-  /// What becomes of a response.
+  /// What the transfer thread does with a response.
   enum Judgement {
-    /// Its bytes are of the download's current content.
+    /// Its bytes belong to the download's current content.
     case accepted
-    /// Its bytes are not to be used.
+    /// Its bytes are discarded.
     case refused
     /// It counts as a failed attempt.
     case failed(TransferFailure)
-    /// The store cannot take in what it tells: nothing more is asked for.
+    /// The store cannot record the generation: the scheduler requests nothing more.
     case broken(String)
   }
 
@@ -30,7 +30,7 @@ final class Generations {
 
   func judge(_ head: ResponseHead, of download: Download, _ running: Running, _ now: Instant) -> Judgement {
     if case .part(_, total: nil) = head.body {
-      // Without the length a range says too little; the whole body has an end.
+      // Without the length a range says too little; a whole body shows it by its end.
       download.ranges.foundUnusable(now)
       return .refused
     }
@@ -40,7 +40,7 @@ final class Generations {
       return identify(download, as: found, running)
     }
     let isOtherMirror = download.mirrors.ofGeneration.map { $0 != running.mirror } ?? false
-    // Mirrors share bytes only with equal length and a checksum, which will tell (P8).
+    // Mirrors share bytes only if the length is equal and a checksum can verify the result (P8).
     let maySplice = download.content.entry.checksum != nil && found.size == known.size && found.size != nil
     if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
       download.opinion.agreed()
@@ -54,7 +54,8 @@ final class Generations {
     return judgeOther(found, than: known, head, of: download, running, now)
   }
 
-  /// The entry's name promises media and a page of HTML came: a login page, an error page that says 200.
+  /// Whether the entry's name promises media and a web page came instead: a login page, or an error page with status
+  /// 200.
   private func isUnpromised(_ mediaType: String?, _ download: Download) -> Bool {
     let name = download.content.entry.name
     guard let mediaType, GenerationCheck.isPage(mediaType), let dot = name.lastIndex(of: ".") else { return false }
@@ -71,8 +72,8 @@ final class Generations {
           + "or an expired link"))
   }
 
-  /// A response that is not of the known generation. Believed when a second one agrees, its type fits, and no stored
-  /// byte is at stake until then.
+  /// Judges a response of another generation than the known one. It is believed when a second response agrees and its
+  /// type fits. Until then no stored byte is at risk.
   private func judgeOther(
     _ found: GenerationCheck.Identity, than known: GenerationCheck.Identity, _ head: ResponseHead,
     of download: Download, _ running: Running, _ now: Instant
@@ -100,7 +101,7 @@ final class Generations {
     }
   }
 
-  /// The first answer about the resource: its generation begins.
+  /// Begins the resource's generation, at the first response.
   private func identify(
     _ download: Download, as found: GenerationCheck.Identity, _ running: Running
   ) -> Judgement {
@@ -138,7 +139,7 @@ final class Generations {
     return record
   }
 
-  /// The partial file of a new generation; nil when it cannot be made: then it is played without being stored.
+  /// Creates the partial file of a new generation; nil when that fails: reads are then answered from memory.
   private func begin(_ id: Int64, _ download: Download) -> ServedFile? {
     do throws(StoreError) {
       return ServedFile(partial: try PartialFile(in: room.store.folder, id: id, create: true))
@@ -158,8 +159,8 @@ final class Generations {
     }
   }
 
-  /// A new generation takes the old one's place: new inodes; the old bytes stay until their last handle is closed.
-  /// `running` is the transfer that brings it; nil when no transfer does.
+  /// Replaces the old generation by a new one. The entries get new inodes; the old bytes stay until their last handle
+  /// is closed. `running` is the transfer that brings the new version; nil when there is none.
   func supersede(
     _ download: Download, by found: GenerationCheck.Identity, _ running: Running?
   ) throws(StoreError) {
@@ -197,12 +198,12 @@ final class Generations {
     }
   }
 
-  /// Answers an open of `inode` with ESTALE, and uncounts it, when its file has another inode under which it can be
-  /// opened: the kernel then looks the name up again.
+  /// Gives the file of `inode` another inode under which it can be opened, and uncounts the open. The caller answers
+  /// that open with ESTALE, so that the kernel looks the name up again.
   ///
-  /// A copy that a user changed may have left its bytes in the page cache, under every inode of the resource: all get
-  /// new ones, for a new content. Else only this one is of no more use (its open handles read from a copy that is
-  /// gone); who reads the resource under another name goes on.
+  /// A copy that a user changed may have left its bytes in the page cache under every inode of the resource: all inodes
+  /// are replaced, with a new content. Otherwise only this inode is of no more use, because its open handles read from
+  /// a copy that is gone. Readers of the resource under other names go on.
   func renew(_ download: Download, _ content: Content, _ inode: Inode) throws(StoreError) {
     let (isOld, isTouched) = content.guarded.withLock { guarded in
       guarded.waiters.opens -= 1
@@ -217,7 +218,7 @@ final class Generations {
     }
   }
 
-  /// Another inode for the same content.
+  /// Gives the same content another inode.
   private func renumber(_ content: Content, _ inode: Inode) {
     do {
       // nil: another open was faster, or the entry is no longer listed.
@@ -232,10 +233,10 @@ final class Generations {
     }
   }
 
-  /// How many bytes of a head tell the file's type; also what a stat among many asks for.
+  /// How many bytes of the head are enough to tell a file's type. A background request for a size fetches as many.
   static let glance: Int64 = 4 << 10
 
-  /// Gives a name its extension, from the next mount on: players choose by it.
+  /// Records a name's missing extension, which players need. The name shows it from the next mount on.
   func learnExtension(_ download: Download) {
     let content = download.content
     guard content.entry.mayGainExtension else { return }

@@ -2,14 +2,14 @@ import Base
 import Fetching
 import Storing
 
-/// From bytes that came to answered reads: into the partial file or, when the store takes no more, into memory for a
-/// while. Owned by the transfer thread.
+/// Stores the bytes that arrive, and answers the reads that they complete. When the store takes no more, the bytes are
+/// kept in memory for a while. Owned by the transfer thread.
 final class Landing {
   private let room: ReadingRoom
   private let answers: Answers
   private let downloads: Downloads
   private let jitter: () -> Double
-  /// What the store takes, as of this turn.
+  /// What the store takes in this turn.
   var intake = StoreHealth.Intake.everything
 
   init(room: ReadingRoom, answers: Answers, downloads: Downloads, jitter: @escaping () -> Double) {
@@ -19,8 +19,8 @@ final class Landing {
     self.jitter = jitter
   }
 
-  /// Puts what is not here yet where it belongs and answers the reads that are whole with it. False when it cannot be
-  /// kept.
+  /// Stores or keeps the bytes that are still missing, and answers the reads that they complete. False when they could
+  /// not be kept.
   func land(_ bytes: UnsafeRawBufferPointer, at start: Int64, _ download: Download) -> Bool {
     let content = download.content
     let whole = ByteRange(at: start, count: Int64(bytes.count))
@@ -42,7 +42,7 @@ final class Landing {
           let current = if let file { file } else { try openAgain(content) }
           guard let current, let partial = current.partial else { return false }  // removed meanwhile
           try partial.write(part, at: gap.start)
-          // Written to a file whose sync failed meanwhile: once more, to what took its place.
+          // The file's sync failed meanwhile: writes once more, to the file that replaced it.
           if !stored(part, at: gap.start, in: current, download) { continue }
         } catch {
           cannotStore(download, error)
@@ -55,14 +55,13 @@ final class Landing {
     return true
   }
 
-  /// Whether what comes for it is kept in memory for a while, and that is all.
+  /// Whether the bytes that arrive for the download are only kept in memory.
   func isUnstored(_ download: Download) -> Bool {
     intake == .nothing || download.ownFile.isPaused
       || download.content.guarded.withLock { $0.held.claim == .overclaimed }
   }
 
-  /// Opens the partial file of a content that has none open: it could not be opened before. nil when its bytes are
-  /// being removed.
+  /// Opens the partial file of a content whose file could not be opened before. nil while its bytes are being removed.
   private func openAgain(_ content: Content) throws(Errno) -> ServedFile? {
     guard let id = content.guarded.withLock({ $0.held.generation?.id }) else { return nil }
     let opened: ServedFile
@@ -75,8 +74,8 @@ final class Landing {
     return content.guarded.withLock { $0.held.reopened(opened) }
   }
 
-  /// Bytes were written: answers the reads that are whole with them. False when `file` is not the content's any more:
-  /// then nothing is stored.
+  /// Notes that bytes were written, and answers the reads that they complete. False when `file` is not the content's
+  /// any more: then nothing counts as stored.
   func stored(
     _ bytes: UnsafeRawBufferPointer, at offset: Int64, in file: ServedFile, _ download: Download
   ) -> Bool {
@@ -88,7 +87,7 @@ final class Landing {
     if landed.isNews { room.keeper.post(.grew(content)) }
     for read in landed.released {
       if range.contains(read.range) {
-        // All of it has just come: it need not be read back from the file.
+        // All of the read has just arrived: it need not be read back from the file.
         let first = Int(read.range.start - offset)
         answers.reply(
           read.ticket, data: UnsafeRawBufferPointer(rebasing: bytes[first..<first + Int(read.range.count)]))
@@ -99,9 +98,9 @@ final class Landing {
     return true
   }
 
-  /// A write failed, or the file could not be opened: what is read goes on in memory. Where the error speaks of the
-  /// disk, of every file, until there is space; where it passes, for a while; else of this one, until it is opened
-  /// again.
+  /// Handles a failed write or open of the partial file: reads go on from memory. An error of the disk stops storing
+  /// for every file until there is space. A passing error stops it for this file for ``StoreHealth/refusedSeconds``.
+  /// Any other error stops it for this file until someone opens the file again.
   func cannotStore(_ download: Download, _ error: Errno) {
     let advice: String
     if error.isOfDisk {
@@ -122,7 +121,8 @@ final class Landing {
     downloads.note(message, of: download)
   }
 
-  /// Keeps what cannot be stored in memory, within bounds. False when there is no space for it: it is asked for again.
+  /// Keeps bytes that cannot be stored in memory, within bounds. False when there is no space: they are requested
+  /// again.
   private func keep(_ bytes: UnsafeRawBufferPointer, at offset: Int64, _ download: Download) -> Bool {
     let content = download.content
     var kept = downloads.all.reduce(Int64(0)) { sum, download in
@@ -149,7 +149,7 @@ final class Landing {
         return guarded.kept(bytes, at: offset, most: MemoryWindow.most)
       }
       if guarded.held.memory.isEmpty { return nil }
-      // It gets no more memory than it has.
+      // The file gets no more memory than it has.
       let most = max(MemoryWindow.least, guarded.held.memory.count)
       return guarded.kept(bytes, at: offset, most: most)
     }
@@ -163,7 +163,7 @@ final class Landing {
     return true
   }
 
-  /// There is space again: what was kept in memory is stored, so that no byte is fetched twice.
+  /// Stores the bytes that were kept in memory, once there is space again, so that no byte is fetched twice.
   func storeWhatIsKept(_ download: Download) {
     let kept = download.content.guarded.withLock { guarded in
       guarded.held.removal != .none || !guarded.held.isPartial ? [] : guarded.held.emptiedMemory()

@@ -1,29 +1,29 @@
-/// How many transfers an origin takes at once: connections, or streams of HTTP/2; fewer after 429 and 503. Pure.
+/// How many transfers an origin takes at once: connections, or streams of HTTP/2. 429 and 503 reduce the number. Pure.
 struct LineCapacity {
   private let connections: Int
-  /// Whether it speaks HTTP/2.
+  /// Whether the origin speaks HTTP/2.
   private(set) var isMultiplexed = false
   /// The most transfers at once.
   private(set) var most: Int
-  /// `most`, as the origin's 429 and 503 shrank it.
+  /// ``most``, reduced by the origin's 429 and 503.
   private(set) var limit: Int
 
-  /// A line that allows so many connections.
+  /// `connections` is the most connections that the line may use.
   init(connections: Int) {
     self.connections = connections
     most = connections
     limit = connections
   }
 
-  /// The origin said that so many transfers are too many.
+  /// The origin answered 429 or 503 while `active` transfers were in flight: halves the limit.
   mutating func pushedBack(active: Int) { limit = max(1, min(limit, max(1, active)) / 2) }
 
-  /// The origin answered well: the limit grows back, slowly.
+  /// The origin answered well: the limit grows back, one transfer at each answer.
   mutating func answered() {
     if limit < most { limit += 1 }
   }
 
-  /// What the origin speaks may change under one name; what it said of too much stays.
+  /// Takes note of the HTTP version. Another server may answer under the same name; a limit from 429 or 503 stays.
   mutating func speaks(isMultiplexed speaksHTTP2: Bool) {
     if isMultiplexed == speaksHTTP2 { return }
     isMultiplexed = speaksHTTP2

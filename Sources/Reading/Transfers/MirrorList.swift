@@ -1,19 +1,19 @@
 import Fetching
 
-/// The URLs of an entry, and which of them is asked. Pure.
+/// The URLs of an entry, and which of them is requested. Pure.
 struct MirrorList {
   struct Mirror {
     let url: String
-    /// What it was redirected to the last time.
+    /// The target of its last redirect.
     var resolved: String?
-    /// Why it cannot be used, for a person; nil while it can.
+    /// Why the mirror refused for good; nil while it may be tried.
     var refusal: TransferFailure?
   }
 
   private var mirrors: [Mirror]
-  /// The mirror that is asked.
+  /// The index of the mirror that is requested.
   private(set) var current = 0
-  /// The mirror that the current generation came from; nil before the first response of this mount.
+  /// The index of the mirror that the current generation came from; nil before the first response of this mount.
   var ofGeneration: Int?
 
   init(_ urls: [String]) { mirrors = urls.map { Mirror(url: $0) } }
@@ -24,15 +24,15 @@ struct MirrorList {
     set { mirrors[index] = newValue }
   }
 
-  /// The entry's own URL of the mirror that is asked.
+  /// The entry's own URL of the current mirror.
   var url: String { mirrors[current].url }
-  /// The URL to ask now.
+  /// The URL to request now: the remembered target of a redirect, or the entry's own.
   var target: (url: String, isResolved: Bool) {
     let mirror = mirrors[current]
     return mirror.resolved.map { ($0, true) } ?? (mirror.url, false)
   }
 
-  /// Goes to the next mirror that was not refused; false when there is none.
+  /// Changes to the next mirror that has not refused; false when there is none.
   mutating func next() -> Bool {
     for step in 1...mirrors.count {
       let next = (current + step) % mirrors.count
@@ -44,10 +44,10 @@ struct MirrorList {
     return false
   }
 
-  /// Goes to the mirror at `index`.
+  /// Changes to the mirror at `index`.
   mutating func go(to index: Int) { current = index }
 
-  /// All of them are tried again.
+  /// Forgets all refusals.
   mutating func forgive() {
     for index in mirrors.indices { mirrors[index].refusal = nil }
   }

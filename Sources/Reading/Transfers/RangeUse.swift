@@ -1,46 +1,48 @@
 import Base
 import Fetching
 
-/// How an origin takes requests for ranges of one resource. Pure.
+/// How an origin answers requests for ranges of one resource. Pure.
 struct RangeUse {
   private enum Support: Equatable {
-    /// It gives ranges, as far as is known.
+    /// It answers with ranges, as far as is known.
     case assumed
-    /// It answered with the whole. It is asked for a range all the same, one at a time: a range that comes after all is
-    /// worth much, and the whole comes no later.
+    /// It answered with the whole body. Requests keep their range, one at a time: a range that comes after all saves
+    /// much, and the whole body comes no later.
     case ignored
-    /// It answered with what cannot be used. Until that time it is asked for the whole.
+    /// It answered with something unusable. Until that time the whole body is requested.
     case unusable(until: Instant)
   }
 
   private var support = Support.assumed
-  /// It answers If-Range with the whole of the very version that was named: the answer's own validators must do.
+  /// The origin answers If-Range with the whole body of the very version that was named: requests omit the header, and
+  /// the answer's own validators are compared.
   var omitsIfRange = false
-  /// Answers in a row that could not be used.
+  /// Unusable answers in a row.
   var unusableAnswers = 0
-  /// Transfers in a row that brought bytes and none that was missing: an origin without ranges that breaks off at the
-  /// same place each time. What they bring is no progress.
+  /// Transfers in a row that brought bytes but none that was missing: an origin without ranges that breaks off at the
+  /// same place each time. Such bytes are no progress.
   var fruitless = 0
-  /// Answers in a row that were far shorter than what was asked for.
+  /// Answers in a row that were far shorter than the requested range.
   private var shortAnswers = 0
 
-  /// Whether it is asked for everything at once.
+  /// Whether the plan requests the whole body instead of windows.
   var wantsWhole: Bool { support != .assumed }
 
-  /// Whether a request may have a Range.
+  /// Whether a request may carry a Range header.
   func isAsked(_ now: Instant) -> Bool {
     if case .unusable(let until) = support { return now >= until }
     return true
   }
 
-  /// A range came, or another server is asked.
+  /// The origin answered with a range, or another mirror is requested now.
   mutating func foundWorking() { support = .assumed }
-  /// The whole came instead of a range.
+  /// The origin answered a range with the whole body.
   mutating func foundIgnored() { support = .ignored }
-  /// Ranges do not work: not tried again for a while.
+  /// Ranges do not work: they are not tried again for 60 s.
   mutating func foundUnusable(_ now: Instant) { support = .unusable(until: now.adding(seconds: 60)) }
 
-  /// An origin may send less than was asked for. One that sends next to nothing each time is asked for the whole.
+  /// Notes an answer's range. An origin may send less than the requested range. After four tiny answers in a row the
+  /// whole body is requested.
   mutating func came(_ range: ByteRange, asked: ByteRange?, now: Instant) {
     guard let asked, range.end < asked.end, range.count < Planner.smallestWindow / 2 else {
       shortAnswers = 0

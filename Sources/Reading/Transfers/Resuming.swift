@@ -2,44 +2,44 @@ import Base
 import Manifest
 import Storing
 
-/// Where the list of unfinished files is, which the catalog has and memory need not: a few are gone on with at a time.
+/// The position in the catalog's list of unfinished files. Only a few of them are in memory and resumed at a time.
 struct Resuming {
-  /// A place in the list: first what users asked for by name, then what was played.
+  /// A position in the list: first come the files that users asked for by name, then those that were played.
   enum Place: Sendable {
-    /// Behind that resource, of the pinned ones; nil: before the first.
+    /// After that resource among the pinned ones; nil: before the first.
     case pins(after: ResourceKey?)
-    /// Behind that generation, of those that continue.
+    /// After that generation among those to be continued.
     case generations(after: Int64)
   }
 
-  /// Where the list goes on; nil at its end, and while the keeper looks.
+  /// Where the list goes on; nil at its end, and while the keeper reads it.
   private(set) var cursor: Place?
-  /// The keeper looks for more.
+  /// Whether the keeper is reading the next part of the list.
   private var isLooking = false
-  /// Unfinished files were put away in favour of others: the list is to be gone through once more.
+  /// Whether unfinished files were put away to make room: the list is gone through once more.
   var hasLeftOut = false
-  /// Not before this.
+  /// When the next round may begin.
   private var nextRound = Instant(nanoseconds: 0)
 
-  /// Whether there may be more to do.
+  /// Whether there may be more files to resume.
   var goesOn: Bool { cursor != nil || hasLeftOut || isLooking }
 
-  /// The keeper has looked at everything up to `place`; nil: the list is at its end.
+  /// The keeper has resumed everything up to `place`; nil: it has reached the end of the list.
   mutating func reached(_ place: Place?, _ now: Instant) {
     cursor = place
     isLooking = false
-    // Its files' own pauses end when they are put away: as many attempts as with the longest of them.
+    // Putting a file away ends its own backoff. Rounds at the longest backoff make no more attempts than that would.
     if place == nil { nextRound = now.adding(seconds: Retry.longest) }
   }
 
-  /// Begins the list anew where that is due.
+  /// Begins another round when it is due.
   mutating func beginRound(_ now: Instant) {
     guard cursor == nil, !isLooking, hasLeftOut, now >= nextRound else { return }
     cursor = .generations(after: 0)
     hasLeftOut = false
   }
 
-  /// Where the keeper is to look now.
+  /// The place from which the keeper reads on. nil while there is nothing to read.
   mutating func take() -> Place? {
     guard let cursor else { return nil }
     self.cursor = nil
@@ -48,15 +48,15 @@ struct Resuming {
   }
 }
 
-/// Going on with what was being fetched before.
+/// Resumes the downloads that earlier mounts did not finish.
 extension TransferThread {
-  /// How many unfinished files are fetched side by side after a mount.
+  /// How many unfinished files are fetched at once after a mount.
   static let resumed = 16
-  /// The most unfinished files in memory, of those that may be put away: each has its partial file open.
+  /// The most unfinished files in memory that may be put away: each has its partial file open.
   static let mostUnfinished = 256
 
-  /// Looks for more unfinished files where few are under way. Behind an origin that does not answer they pile up: then
-  /// what is stuck makes room, and has its turn again when the list has come to its end.
+  /// Has the keeper look for more unfinished files when few are in progress. Behind an origin that does not answer they
+  /// pile up. Then the stuck ones are put away to make room; the next round finds them again.
   func resumeNext(_ now: Instant) {
     let isRoom = downloads.all.count { isUnderWay($0) } < Self.resumed
     if isRoom { resuming.beginRound(now) }
@@ -75,13 +75,13 @@ extension TransferThread {
     room.keeper.post(.job { $0.resumeMore(after: cursor) })
   }
 
-  /// Whether the rest of a file may come soon: what is stuck does not keep others from being resumed.
+  /// Whether the rest of a file may come soon. A stuck file does not keep others from being resumed.
   private func isUnderWay(_ download: Download) -> Bool {
     download.wish.rest && download.attempts.failure == nil && !isFailing(download)
   }
 
-  /// Whether nothing comes of it for now, and a later round finds it again. A round does not go through what users
-  /// asked for by name, and it does not know of what an origin named a time for.
+  /// Whether a file gets no bytes for now and a later round finds it again. Rounds do not cover the files that users
+  /// asked for by name, and they do not know of a time that the origin named (Retry-After).
   private func isStuck(_ download: Download, _ now: Instant) -> Bool {
     guard download.wish.rest, !download.wish.isByName, isFailing(download) else { return false }
     if download.attempts.retry.isAsked, !download.attempts.retry.permits(now, readerWaits: false) { return false }

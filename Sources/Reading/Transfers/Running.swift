@@ -1,36 +1,36 @@
 import Base
 import Fetching
 
-/// A transfer that is under way, with all that is kept of it.
+/// A transfer in flight, with everything that the transfer thread keeps of it.
 struct Running {
   /// Why it was started.
   enum Kind { case window, head, confirm }
   var active: ActiveTransfer
   let kind: Kind
   let mirror: Int
-  /// Whose line it uses: scheme, host and port of the URL that was asked.
+  /// The key of its line: scheme, host and port of the requested URL.
   let host: String
-  /// Whether the remembered target of a redirect was asked instead of the entry's own URL.
+  /// Whether the remembered target of a redirect was requested instead of the entry's own URL.
   let isResolved: Bool
   let started: Instant
   var lastByte: Instant
   var meter = RateMeter()
   var bytes: Int64 = 0
-  /// Of those, the ones that were not stored yet.
+  /// Those of `bytes` that were not stored before.
   var fresh: Int64 = 0
-  /// Bytes that are counted as a background download's on its line until they come.
+  /// Bytes that its line counts as a background download's until they arrive.
   var continuing: Int64 = 0
   var responded = false
-  /// Whether the answer is the whole where another version would be.
+  /// Whether the request had If-Range, with which an origin answers with the whole body of another version.
   var sentIfRange = false
-  /// Why the rest of the body was not taken; nil: it was.
+  /// Why the rest of the body was refused; nil if it was not.
   var misfit: String?
   /// Why it is being cancelled; nil while it is not.
   var cancellation: Cancellation?
 
-  /// Why a transfer is ended before its end.
+  /// Why a transfer is cancelled.
   enum Cancellation {
-    /// What it brings is not wanted any more.
+    /// Its bytes are not wanted any more.
     case unwanted
     /// It brings too little: it counts as a failed attempt.
     case stalled
@@ -38,11 +38,11 @@ struct Running {
 
   var isCancelled: Bool { cancellation != nil }
 
-  /// Whether it was ended as it brought next to nothing: its bytes are no progress that calls for more of the same.
+  /// Whether it was cancelled as stalled and brought less than 1 KiB/s: such bytes do not end the backoff.
   func isTrickle(_ now: Instant) -> Bool {
     cancellation == .stalled && Double(fresh) < 1024 * now.seconds(since: started)
   }
 
-  /// Whether it counted against the background's places when it began.
+  /// Whether it counted as a background transfer on its line when it began.
   var isBackground: Bool { active.purpose >= .index }
 }

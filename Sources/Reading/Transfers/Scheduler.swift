@@ -1,8 +1,8 @@
 import Base
 import Fetching
 
-/// From what is wanted to transfers: plans each resource whose state changed, then starts what they want, the most
-/// urgent first. Owned by the transfer thread.
+/// Plans each resource whose state changed, then starts the transfers that the plans want, the most urgent first. Owned
+/// by the transfer thread.
 final class Scheduler {
   let room: ReadingRoom
   private let service: any TransferService
@@ -10,12 +10,12 @@ final class Scheduler {
   let downloads: Downloads
   let landing: Landing
   private let stats: StatWaits
-  /// What the plans of this turn want started.
+  /// The transfers that this turn's plans want.
   var starts: [PendingStart] = []
   private var lastTransfer: UInt64 = 0
-  /// What `--limit-rate` leaves.
+  /// What `--limit-rate` still allows.
   private var allowance: RateAllowance
-  /// When a background download that stood back for its turn on the line may be asked for.
+  /// When to plan again a background download that waits for its turn on the line.
   private(set) var nextContinuation = Instant.never
 
   init(
@@ -31,10 +31,10 @@ final class Scheduler {
     allowance = RateAllowance(limit: room.options.rateLimit)
   }
 
-  /// Bytes came.
+  /// `count` bytes arrived.
   func took(_ count: Int64) { allowance.took(count) }
 
-  /// Plans every resource whose state changed, then starts what they want.
+  /// Plans every resource whose state changed, then starts the transfers that the plans want.
   func turn(_ now: Instant) {
     if now >= nextContinuation {
       nextContinuation = .never
@@ -45,8 +45,8 @@ final class Scheduler {
     for start in inTurn(starts) { admit(start, now) }
   }
 
-  /// By purpose; within one each file in turn, and in it who has waited longest: so that each comes to its place also
-  /// where connections are few.
+  /// Orders the starts by purpose, then by the file whose last start is longest ago, then by the longest wait. So each
+  /// file gets its turn even where connections are few.
   private func inTurn(_ starts: [PendingStart]) -> [PendingStart] {
     if starts.count < 2 { return starts }
     let turns = starts.enumerated().map { start in
@@ -58,7 +58,7 @@ final class Scheduler {
     }.map(\.start)
   }
 
-  /// Starts a transfer, or remembers that its resource wants one when there is room.
+  /// Starts a transfer, or notes that its download wants one as soon as there is room.
   private func admit(_ start: PendingStart, _ now: Instant) {
     let download = start.download
     let (url, isResolved) = download.mirrors.target
@@ -124,12 +124,12 @@ final class Scheduler {
   }
 }
 
-/// What a plan wants started; the scheduler starts the most urgent first.
+/// A transfer that a plan wants. The scheduler starts the most urgent ones first.
 struct PendingStart {
   let download: Download
   let range: ByteRange?
   let kind: Running.Kind
   let purpose: Purpose
-  /// Since when a read waits for it.
+  /// Since when a read waits for these bytes.
   var waitsSince = Instant.never
 }

@@ -1,9 +1,9 @@
 import Base
 import Fetching
 
-/// What one resource wants: its state as the planner sees it, and the planner's steps.
+/// Plans one resource: shows its state to ``Planner``, and takes the planner's steps.
 extension Scheduler {
-  /// What of a content the plan depends on.
+  /// The parts of a content that its plan depends on, copied under one lock.
   private struct View {
     let length: Length
     let stored: ByteRangeSet
@@ -11,7 +11,7 @@ extension Scheduler {
     let parked: [ParkedRead]
     let waits: Bool
     let runs: ReaderRuns
-    /// Whether bytes may be missing, and may be stored.
+    /// Whether bytes may be missing, and new ones may be stored.
     let isFetchable: Bool
 
     init(_ guarded: Content.Guarded) {
@@ -29,7 +29,7 @@ extension Scheduler {
     let view = download.content.guarded.withLock { View($0) }
     let waits = view.waits
     defer {
-      // A redirect that was learned meanwhile moves the wait to another line.
+      // The planner's transfers may use another line than before, after a redirect: the wait moves with them.
       let isHungry = waits || download.lineUse.isBehind
       let line = isHungry ? Line.key(of: download.mirrors.target.url) : nil
       if line != download.lineUse.waitsOn { downloads.setWaits(download, isHungry) }
@@ -100,7 +100,7 @@ extension Scheduler {
     switch step {
     case .start(var range, let purpose):
       if landing.isUnstored(download) {
-        // No more than the window in memory takes, and only for who waits: it would be gone before it is read.
+        // At most half of the memory window, and only for a waiting reader: more would be gone before it is read.
         guard purpose == .demand else { return }
         range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
       }
@@ -117,8 +117,8 @@ extension Scheduler {
     }
   }
 
-  /// What to ask for a second opinion: what is missing, so that one answer of an origin with two minds is of use; every
-  /// second time the head, which a shorter generation has too.
+  /// The range to request for a second opinion. Missing bytes, so that the answer is of use if the origin has two
+  /// versions; every second time the head, which a shorter generation has too.
   private func confirmation(_ download: Download, _ view: View) -> ByteRange? {
     if download.ranges.wantsWhole { return nil }
     let head = ByteRange(0, Planner.headLength)
@@ -128,12 +128,12 @@ extension Scheduler {
     return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
   }
 
-  /// Whether the end of a file is worth asking for, once: it was opened by something that is no looker, and has an end
-  /// of the kind that players look at.
+  /// Whether to request the end of a file, which happens once: only programs that are no lookers opened it, and its
+  /// type has an index there that players read.
   private func wantsTail(_ download: Download, _ input: PlanInput) -> Bool {
     guard !download.wish.tailDone else { return false }
     guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return false }
-    // Once the head is read, or found not to be one: whoever starts in the middle knows its way.
+    // Only while the first reader is at the head: one that starts in the middle already knows its way.
     guard reader.position <= Planner.headLength else {
       download.wish.tailDone = true
       return false
@@ -143,8 +143,8 @@ extension Scheduler {
     return MediaKind.hasTail(download.content.path)
   }
 
-  /// Whether the reader of a run waits at another place of the file, or went on at one: it jumped, and what it read
-  /// before is not to be read ahead in its way.
+  /// Whether the reader of a run waits at another place of the file, or went on there. It jumped, and play-ahead for
+  /// its old place would be in its way.
   private func isElsewhere(_ run: ReaderRuns.Run, _ runs: ReaderRuns, _ parked: [ParkedRead]) -> Bool {
     if runs.wentOn(from: run) { return true }
     var isParked = false
@@ -157,15 +157,15 @@ extension Scheduler {
     return isParked
   }
 
-  /// Whether nobody waits for a parked read: its reader went on at another place, so that it is the kernel's read-ahead
-  /// from before. Not for long: another program may want the same pages, and the kernel does not tell.
+  /// Whether a parked read is the kernel's read-ahead for a reader that has gone on elsewhere, so that nobody waits for
+  /// it. Only during its first second: another program may want the same pages, and the kernel does not tell.
   private func isLeft(_ read: ParkedRead, _ runs: ReaderRuns, _ now: Instant) -> Bool {
     guard now.seconds(since: read.asked) < Self.longestLeft, let run = runs.run(of: read.range) else { return false }
     return runs.wentOn(from: run)
   }
   private static let longestLeft = 1.0
 
-  /// Wants one request of a kind of which there is never a second.
+  /// Adds one request, of which there is never a second in flight for the resource.
   private func want(
     _ download: Download, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
   ) {
@@ -174,19 +174,19 @@ extension Scheduler {
     starts.append(PendingStart(download: download, range: range, kind: kind, purpose: purpose))
   }
 
-  /// Whether the rest of the file is to be fetched now.
+  /// Whether the rest of the file may be fetched now.
   private func mayContinue(_ download: Download) -> Bool {
     guard download.wish.rest, landing.intake == .everything, !download.ownFile.isPaused else { return false }
     let isOpen = download.content.guarded.withLock { $0.waiters.opens > 0 }
     return room.options.continuation.goesOn(isRequested: download.wish.isByName, isOpen: isOpen)
   }
 
-  /// Everything is stored: to be verified and placed.
+  /// Every byte is stored: gives the file to the finisher.
   private func finish(_ download: Download) {
     let content = download.content
     let (isTaken, isTouched) = content.guarded.withLock { ($0.held.whole(), $0.held.holding == .touched) }
     if isTaken { room.finisher.post(content) }
-    // The next open or fetch gives it another inode; under this one nothing more is to be done.
+    // The next open or fetch gives the file another inode. Under this one it never completes.
     if isTouched { download.wish.rest = false }
   }
 }

@@ -1,43 +1,44 @@
 import Base
 
-/// The judge of a second opinion: whether answers of another version are believed (P8). Pure.
+/// Decides whether responses of another version are believed (P8). Pure.
 ///
-/// One odd answer is no change: a new version needs a second answer that agrees, and one that was given up of late more
-/// of them, as two servers behind one name may differ and each change costs all that is stored.
+/// One odd response is not a change: a new version needs a second response that agrees. A version that was replaced
+/// within the last ten minutes needs six: two servers behind one name may differ, and each change costs all stored
+/// bytes.
 struct SecondOpinion {
-  /// What becomes of an answer of another version.
+  /// What follows from a response of another version.
   enum Verdict: Equatable {
-    /// It is asked once more.
+    /// The scheduler requests a second opinion.
     case ask
     /// More answers must agree.
     case wait
     /// The version is believed.
     case believe
-    /// The origin gives a new answer each time: a failure.
+    /// The origin gives another version with each response: a failure.
     case fickle
   }
 
-  /// How often a resource may give a new answer each time before it counts as a failure.
+  /// After how many responses of other versions without progress the origin counts as fickle.
   private static let mostSuspects = 6
-  /// How long a version that was given up is remembered, in seconds.
+  /// How long a replaced version is remembered, in seconds.
   private static let formerSeconds = 600.0
-  /// How many answers must agree on a version that was given up of late.
+  /// How many responses must agree on a version that was replaced recently.
   private static let agreeingWhenFormer = 6
 
-  /// A generation that one response spoke of.
+  /// The version that a response spoke of and that is not believed yet.
   private(set) var suspect: GenerationCheck.Identity?
-  /// Answers of another generation since the last byte that was missing.
+  /// Responses of another generation since the last missing byte arrived.
   private var answers = 0
-  /// How many more answers must agree in a row.
+  /// How many more responses must agree in a row.
   private var agreeing = 0
-  /// Versions that were given up, and when.
+  /// Replaced versions, and when they were replaced.
   private var former: [GenerationCheck.Identity: Instant] = [:]
-  /// How often a second opinion was asked for.
+  /// How many second opinions were requested.
   private(set) var asked = 0
-  /// How often a body came back with other bytes, from an origin that gives no validators to tell that from.
+  /// How often a body came back with other bytes from an origin without validators.
   var mismatches = 0
 
-  /// An answer speaks of `found`. `isConfirmation`: it was asked for as a second opinion; what was asked for before the
+  /// A response speaks of `found`. `isConfirmation`: it was requested as a second opinion. A request from before the
   /// doubt is none.
   mutating func heard(_ found: GenerationCheck.Identity, isConfirmation: Bool, now: Instant) -> Verdict {
     answers += 1
@@ -56,11 +57,11 @@ struct SecondOpinion {
     return .ask
   }
 
-  /// A request for a second opinion was made.
+  /// A second opinion was requested.
   mutating func wasAsked() { asked += 1 }
-  /// The known version answered.
+  /// A response was of the known version.
   mutating func agreed() { suspect = nil }
-  /// Bytes came that were missing.
+  /// Missing bytes arrived.
   mutating func progressed() { answers = 0 }
 
   /// A new generation begins.
@@ -70,7 +71,7 @@ struct SecondOpinion {
     mismatches = 0
   }
 
-  /// The version `known` was given up for another one.
+  /// The version `known` was replaced.
   mutating func replaced(_ known: GenerationCheck.Identity, now: Instant) {
     former = former.filter { now.seconds(since: $0.value) < Self.formerSeconds }
     former[known] = now

@@ -1,21 +1,21 @@
 import Base
 import Fetching
 
-/// Stats that wait for a size: which of them have waited enough, and get the placeholder. Owned by the transfer thread.
+/// Decides which of the stats that wait for a size get the placeholder. Owned by the transfer thread.
 final class StatWaits {
-  /// The most questions to silent hosts that nobody waits for, of all such hosts together: each holds a connection for
-  /// as long as a transfer may be silent.
+  /// The most background requests to all silent hosts together. Each holds a connection for as long as a transfer may
+  /// be silent.
   static let mostQuestions = 8
-  /// What an origin may take beyond two round trips, in seconds.
+  /// How long an origin may take beyond two round trips, in seconds.
   private static let answerSlack = 0.25
 
   private let room: ReadingRoom
   private let lines: Lines
   private let downloads: Downloads
   private let answers: Answers
-  /// How long stats may wait for sizes yet.
+  /// How long each process may still wait for sizes.
   private var patience: StatPatience
-  /// Questions to silent hosts that are in flight: those of the last look, and those since.
+  /// Requests to silent hosts in flight: those of the last look, and those begun since.
   private var questions = 0
 
   init(room: ReadingRoom, lines: Lines, downloads: Downloads, answers: Answers) {
@@ -26,25 +26,25 @@ final class StatWaits {
     patience = StatPatience(timeout: room.options.timeout)
   }
 
-  /// The machine slept, or the network changed: all that was waited counts for nothing.
+  /// The machine slept, or the network changed: the time waited so far does not count.
   func restart() { patience.restart() }
 
-  /// Those of the probes that are stats got the placeholder.
+  /// The stats among `probes` got the placeholder: their wait is counted.
   func endedInVain(_ probes: [ParkedProbe], now: Instant) {
     for stat in probes where stat.kind == .attributes {
       patience.endedInVain(stat.looker, since: stat.since, now: now)
     }
   }
 
-  /// Whether all who wait for a file are stats that were answered by this.
+  /// Whether all who waited for a file were stats that this call answered.
   func answersAll(of download: Download, _ now: Instant) -> Bool {
     guard download.content.guarded.withLock({ !$0.waiters.isEmpty }) else { return false }
     look(at: download, now)
     return download.content.guarded.withLock { $0.waiters.isEmpty }
   }
 
-  /// Answers the stats of a file that need not wait: its host is silent, or who asks has waited enough in this folder.
-  /// The size is asked for in the background, so that a later stat finds it.
+  /// Answers the stats of a file that need not wait: its host is silent, or the process has waited enough in this
+  /// folder. The size is requested in the background, so that a later stat finds it.
   func look(at download: Download, _ now: Instant) {
     let stats = download.content.guarded.withLock { guarded in
       guarded.waiters.parkedProbes.filter { $0.kind == .attributes }
@@ -71,7 +71,7 @@ final class StatWaits {
     downloads.changed(download)
   }
 
-  /// Answers those stats with what is known: many programs take a failed stat for absence.
+  /// Answers the chosen stats with what is known. Many programs take a failed stat for absence.
   func showPlaceholder(_ download: Download, _ now: Instant, where isTaken: (ParkedProbe) -> Bool = { _ in true }) {
     let stats = download.content.guarded.withLock { guarded in
       guarded.waiters.takeProbes { $0.kind == .attributes && isTaken($0) }
@@ -82,7 +82,7 @@ final class StatWaits {
 
   // MARK: Questions in the background
 
-  /// Counts the questions in flight: once a look.
+  /// Counts the requests in flight to silent hosts. Called once in each look.
   func countQuestions(_ now: Instant) {
     questions = downloads.transferring.count { download in
       download.transfers.contains { running in
@@ -91,17 +91,17 @@ final class StatWaits {
     }
   }
 
-  /// Whether a background question to `host` would be one too many.
+  /// Whether `host` is silent and the most background requests to silent hosts are in flight.
   func refuses(_ host: String, _ now: Instant) -> Bool {
     questions >= Self.mostQuestions && lines[host].silence.holds(now)
   }
 
-  /// A background question to `host` was begun.
+  /// Notes that a background request to `host` was begun.
   func asked(_ host: String, _ now: Instant) {
     if lines[host].silence.holds(now) { questions += 1 }
   }
 
-  /// Whether the size of a file, for which a stat did not wait, may be asked for now.
+  /// Whether the size of a file whose stat got the placeholder may be requested now.
   func isAskable(_ download: Download, _ now: Instant) -> Bool {
     guard download.wish.head, download.transfers.isEmpty, download.attempts.failure == nil,
       download.attempts.retry.permits(now, readerWaits: false)
@@ -110,8 +110,8 @@ final class StatWaits {
     return lines[host].admits(.index, bytes: 0, isQuiet: lines.isQuiet, now: now) && !refuses(host, now)
   }
 
-  /// Whether all mirrors that a file can be asked for at are silent. One of which nothing is known yet is asked for at
-  /// one that is not, where there is one.
+  /// Whether all mirrors of a file are silent. A file whose generation is unknown changes to a mirror that is not, if
+  /// there is one.
   private func hasOnlySilentMirrors(_ download: Download, _ now: Instant) -> Bool {
     let isSilent = { [lines] (index: Int) -> Bool in
       let mirror = download.mirrors[index]

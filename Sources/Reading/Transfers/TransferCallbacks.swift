@@ -3,7 +3,7 @@ import Fetching
 import Glibc
 import Storing
 
-/// What transfers bring: from a response's head to stored bytes and answered reads.
+/// Handles what transfers bring: the head of a response, pieces of its body, its end.
 extension TransferThread: TransferClient {
   func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
     let now = room.clock.now
@@ -18,7 +18,7 @@ extension TransferThread: TransferClient {
     lines.update(running.host) { line in
       line.estimate.responded(after: head.firstByteSeconds)
       line.answered(now)
-      // Behind a redirect another host answered: that says nothing of this one's line.
+      // After a redirect another host answered, which says nothing about this line.
       if Line.key(of: head.url) == running.host { line.speaks(httpVersion: head.httpVersion) }
       line.responded(isBackground: running.isBackground)
     }
@@ -44,10 +44,10 @@ extension TransferThread: TransferClient {
       download.transfers[index].active.end = range.end
       download.transfers[index].active.isStream = false
     case .whole(let length):
-      // The origin ignores ranges: this is all of it, from its start, and the only way to get at any of it.
+      // The origin ignores ranges: the whole body, from its start, is the only way to get any of it.
       if let asked {
         if running.sentIfRange, !download.ranges.omitsIfRange, asked.start > 0 {
-          // Of the same version, so that If-Range should have given the range: some origins never do.
+          // The version is the same, so If-Range should have given the range. Some origins never do.
           download.ranges.omitsIfRange = true
           return false
         }
@@ -56,7 +56,7 @@ extension TransferThread: TransferClient {
       download.transfers[index].active.position = 0
       download.transfers[index].active.end = length ?? .max
       download.transfers[index].active.isStream = true
-      // The others asked for parts of what now comes as a whole.
+      // The other transfers requested parts of what now comes as a whole.
       download.cancelAll(except: id)
     }
     return true
@@ -93,7 +93,7 @@ extension TransferThread: TransferClient {
     }
     var wanted = bytes
     if let size, start + Int64(count) > size {
-      // A body of untold length that goes on behind the end: the end is known, so this is something else.
+      // A body of unknown length goes on behind the known end: it is something else.
       download.transfers[index].misfit = "the origin sent more than the file has"
       wanted = UnsafeRawBufferPointer(rebasing: bytes[..<Int(max(0, size - start))])
     }
@@ -109,7 +109,7 @@ extension TransferThread: TransferClient {
       download.ranges.fruitless = 0
       download.opinion.progressed()
     }
-    // A stream runs over what is stored before it comes to what is missing: progress, unless it never gets there.
+    // A stream passes over stored bytes before it reaches missing ones. That is progress, unless it never gets there.
     if fresh > 0 || download.ranges.fruitless < 2 {
       download.pace.progressed(Int64(count), now: now)
       let rest = running.active.rest
@@ -118,12 +118,12 @@ extension TransferThread: TransferClient {
       }
     }
     if running.misfit != nil { return false }
-    // A look at an origin without ranges takes the head and no more.
+    // When nobody goes on reading, an origin without ranges is asked for the head and no more.
     return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(download, now)
   }
 
-  /// Whether a body that can only be had from its start is to go on. Breaking it off means all of it anew for the next
-  /// read, and a reader waits only now and then: whoever has it open, or read of it just now, is still reading.
+  /// Whether a stream should go on. If it is cancelled, the next read starts it again from the first byte. A reader
+  /// waits only now and then: a process that has the file open, or has just read it, is still reading.
   private func isWorthGoingOn(_ download: Download, _ now: Instant) -> Bool {
     if download.wish.rest { return true }
     let (waits, readers) = download.content.guarded.withLock { guarded in
@@ -135,8 +135,7 @@ extension TransferThread: TransferClient {
     return waits || readers.contains { !download.isLooker($0) }
   }
 
-  /// Without validators a body that begins anew may be another one: where it was stored before, it must be the same
-  /// (P1).
+  /// Without validators, a body that starts again may be another one: it must agree with the stored bytes (P1).
   private func agrees(
     _ bytes: UnsafeRawBufferPointer, at start: Int64, _ download: Download, _ running: Running
   ) -> Bool {
@@ -213,7 +212,7 @@ extension TransferThread: TransferClient {
     downloads.publish(download, now)
   }
 
-  /// A body that came whole: its end is the resource's, when nobody had told the length.
+  /// Ends a stream. If nobody named the length, the end of its body is the resource's.
   private func streamEnded(_ download: Download, _ running: Running) {
     let content = download.content
     let (released, record) = content.guarded.withLock { guarded -> ([ParkedRead], GenerationRecord?) in

@@ -2,33 +2,34 @@ import Base
 
 /// What other threads ask of the transfer thread.
 enum TransferMessage: Sendable {
-  /// Somebody waits, or what is stored has changed.
+  /// A reader waits, or the stored bytes have changed.
   case changed(Content)
-  /// A file was opened: a failed one is tried again, a policy may begin to fetch.
+  /// A program opened the file: a failed file is tried again, and the policy may start a background download.
   case opened(Content)
-  /// A user wants it whole. It is counted as open until the transfer thread has taken this message.
+  /// A user wants the whole file. It counts as open until the transfer thread has taken this message.
   case fetch(Content)
-  /// Its size will be asked for soon, as one of many.
+  /// A listing will probably ask for the sizes of these files soon.
   case lookAhead([Content])
-  /// It was played before this mount: go on.
+  /// The file was requested by name or played before, and is unfinished: fetch the rest.
   case resume(Content)
-  /// Remove its bytes, its copy too: all transfers end and nothing is written until `thaw`. `then` runs on the keeper.
+  /// Remove the file's bytes and its copy. All transfers end, and nothing is written until `thaw`. The keeper runs
+  /// `then` afterwards.
   case clear(Content, then: @Sendable () -> Void)
-  /// Remove its bytes if nobody has a use for them at the moment.
+  /// Remove the file's bytes if nobody uses them at the moment.
   case evict(Content)
-  /// Its bytes were removed, or could not be: it can be fetched again.
+  /// The keeper has removed the bytes, or could not: the file can be fetched again.
   case thaw(Content)
-  /// Its inode cannot be opened any more: give it another one, and answer the open, which is counted, with ESTALE.
+  /// The inode cannot be opened any more. Give the file another one, and answer the counted open with ESTALE.
   case renew(Content, Inode, Ticket)
-  /// It is verified and in the library.
+  /// The finisher has verified the file and placed it in the library.
   case completed(Content)
-  /// It is whole, but not what it should be, or it cannot be placed.
+  /// The finisher has all bytes, but they are wrong (`isWrong`) or the file cannot be placed.
   case rejected(Content, message: String, isWrong: Bool)
-  /// Its disk lost what was not synced: that is missing again. `lost`: what was read of it may have been zeros. Nothing
-  /// is stored of it until `pausedUntil`.
+  /// The disk lost the file's unsynced bytes: they are missing again. Reads in `lost` may have returned zeros. Nothing
+  /// of the file is stored until `pausedUntil`.
   case syncFailed(Content, message: String, lost: ByteRange?, pausedUntil: Instant)
-  /// Of what was asked for or played before, everything up to this place was looked at; nil: all of it.
+  /// The keeper has resumed the unfinished files up to this place; nil: all of them.
   case resumedUntil(Resuming.Place?)
-  /// Drop every connection and ask anew: the network changed.
+  /// The network changed: drop every connection and request anew.
   case reconnect
 }

@@ -1,15 +1,15 @@
 import Base
 import Fetching
 
-/// Where missing bytes come from: declared here, fulfilled by the fetching room, faked by tests.
+/// The source of missing bytes. Declared here, implemented by Fetching, faked by tests.
 ///
 /// A service belongs to the transfer thread, on which it also calls its ``TransferClient``.
 package protocol TransferService: AnyObject {
-  /// Begins a transfer. Its client hears of it until `ended`, also when it cannot even start.
+  /// Starts a transfer. The client always gets its `ended`, even when the transfer cannot start.
   func start(_ request: TransferRequest)
-  /// Ends a transfer; `ended` with `.cancelled` follows in a later turn. Nothing happens if it is over.
+  /// Cancels a transfer: `ended` with `.cancelled` follows in a later turn. Does nothing if the transfer has ended.
   func cancel(_ id: TransferID)
-  /// Drops every connection; running transfers fail as transient.
+  /// Drops every connection; transfers in flight fail as transient.
   func dropConnections()
 }
 

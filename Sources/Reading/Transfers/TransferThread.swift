@@ -2,12 +2,12 @@ import Base
 import Fetching
 import Storing
 
-/// What the transfer thread does at each turn: it takes messages, looks at what is in flight, plans, and sleeps until
-/// it is woken or something is due. All that it owns is made on its thread and cannot be reached from another.
+/// The turn of the transfer thread: takes messages, looks at what is in flight, plans, and sleeps until it is woken or
+/// something is due. All that it owns is made on its thread, and no other thread can reach it.
 ///
-/// What it decides lies in the types that it has: ``Scheduler`` (what is started now), ``Lines`` (hosts, pace, turns),
+/// Its decisions lie in the types that it owns: ``Scheduler`` (which transfers start), ``Lines`` (hosts, pace, turns),
 /// ``Landing`` (bytes), ``Generations`` (versions), ``Failures`` (failures, stalls, deadlines), ``StatWaits`` (stats of
-/// unknown sizes), ``Answers`` (replies). What it knows of one resource is a ``Download``; ``Downloads`` has them all.
+/// unknown sizes), ``Answers`` (replies). A ``Download`` is its state of one resource; ``Downloads`` has them all.
 final class TransferThread {
   let room: ReadingRoom
   private let service: any TransferService
@@ -19,13 +19,13 @@ final class TransferThread {
   let generations: Generations
   let failures: Failures
   let scheduler: Scheduler
-  /// Where the list of unfinished files is.
+  /// The position in the list of unfinished files.
   var resuming = Resuming()
   private var nextTick = Instant.never
   private var lastTurn: Instant?
   private var nextSweep = Instant(nanoseconds: 0)
 
-  /// `jitter` is that of retries, in 0..<1. On the transfer thread.
+  /// Called on the transfer thread. `jitter` gives the jitter of a retry, in 0..<1.
   init(
     room: ReadingRoom, port: any ReplyPort, service: any TransferService,
     jitter: @escaping () -> Double = { Double.random(in: 0..<1) }
@@ -45,10 +45,10 @@ final class TransferThread {
       room: room, service: service, lines: lines, downloads: downloads, landing: landing, stats: stats)
   }
 
-  /// How often a resource with something going on is looked at, in seconds: fast enough for play-ahead to follow a
-  /// reader.
+  /// How often the thread looks at its downloads while one of them is active, in seconds: often enough for play-ahead
+  /// to follow a reader.
   private static let tick = 0.05
-  /// How often resources with nothing going on are put away, in seconds.
+  /// How often idle downloads are put away, in seconds.
   private static let sweep = 5.0
 
   func turn(now: Instant) -> Instant {
@@ -57,7 +57,7 @@ final class TransferThread {
     let messages = room.transfers.takeAll()
     var isLookDue = now >= nextTick
     for message in messages {
-      // A listing of a silent host's files must not cost a look at all of them for each of its stats.
+      // Otherwise each stat in a listing of a silent host's files would cost a look at all downloads.
       if case .changed(let content) = message, stats.answersAll(of: downloads.download(of: content), now) { continue }
       handle(message, now)
       isLookDue = true
@@ -67,8 +67,8 @@ final class TransferThread {
     return min(nextTick, scheduler.nextContinuation)
   }
 
-  /// A machine that slept, or a process that was stopped: nobody is judged by that time. Who knows of the network drops
-  /// the connections, a little later (``reconnect(_:)``).
+  /// After the machine slept or the process was stopped, no wait and no transfer is judged by that time. The server
+  /// drops the connections a little later, when it hears of the network (``reconnect(_:)``).
   private func noticeGap(_ now: Instant) {
     defer { lastTurn = now }
     guard let lastTurn, nextTick != .never, now.seconds(since: max(lastTurn, nextTick)) > 5 else { return }
@@ -79,7 +79,7 @@ final class TransferThread {
     }
   }
 
-  /// Dead connections are dropped, and nobody is judged by the time that was lost.
+  /// Drops the dead connections. No wait is judged by the time that was lost.
   private func reconnect(_ now: Instant) {
     stats.restart()
     for download in downloads.all {
@@ -102,7 +102,7 @@ final class TransferThread {
     case .opened(let content): opened(content)
     case .fetch(let content): fetch(content)
     case .resume(let content):
-      // It was put away since the keeper looked it up: a later round finds it again.
+      // It was put away after the keeper looked it up: a later round finds it again.
       if content.guarded.withLock({ $0.held.isPutAway }) { return resuming.hasLeftOut = true }
       let download = downloads.download(of: content)
       guard leavesTouchedInode(download) else { return }
@@ -118,7 +118,7 @@ final class TransferThread {
     case .evict(let content): evict(content)
     case .thaw(let content):
       content.guarded.withLock { $0.held.thawed() }
-      room.keeper.post(.grew(content))  // where it could not be removed, it is still to be committed
+      room.keeper.post(.grew(content))  // if its bytes could not be removed, they still need a commit
       let download = downloads.download(of: content)
       download.ownFile.isUnwritable = false
       downloads.changed(download)
@@ -153,7 +153,7 @@ final class TransferThread {
     if download.attempts.failure != nil { download.forgive() }
     download.attempts.retry.hurry()
     download.ownFile.isUnwritable = false
-    // It was played, or asked for, before and then put away, as it had failed.
+    // A file that was played or pinned may have been put away after a failure.
     let goesOn = content.guarded.withLock { guarded in
       guarded.held.isPartial && (guarded.held.generation?.continues == true || guarded.held.isPinned)
     }
@@ -163,7 +163,7 @@ final class TransferThread {
   }
 
   private func fetch(_ content: Content) {
-    // It was counted as open until here, so that it was not put away in between.
+    // The sender counted the file as open, so that it was not put away in between.
     defer { room.uncount(content) }
     let download = downloads.download(of: content)
     guard leavesTouchedInode(download) else { return }
@@ -176,8 +176,8 @@ final class TransferThread {
     downloads.changed(download)
   }
 
-  /// A file whose copy a user changed or deleted is fetched again under a new inode: under the old one it never
-  /// completes. False when it cannot be given one.
+  /// Gives a file whose copy a user changed or deleted a new inode, under which it is fetched again: under the old one
+  /// it never completes. False when that fails.
   private func leavesTouchedInode(_ download: Download) -> Bool {
     let isTouched = download.content.guarded.withLock { $0.held.holding == .touched && !$0.held.isSuperseded }
     guard isTouched, let same = download.identity else { return true }
@@ -192,7 +192,7 @@ final class TransferThread {
 
   private func clear(_ content: Content, _ then: @escaping @Sendable () -> Void) {
     let download = downloads.download(of: content)
-    // The finisher (or the keeper) has it in its hands; it is asked again when that is over.
+    // The finisher or the keeper is working on the file: the message is posted again afterwards.
     guard content.guarded.withLock({ $0.held.frozen() }) else {
       return download.postponed.append(.clear(content, then: then))
     }
@@ -229,9 +229,9 @@ final class TransferThread {
     for message in postponed { room.transfers.post(message) }
   }
 
-  // MARK: A look at all that is under way
+  // MARK: The look
 
-  /// Looks at every resource in memory: deadlines, stalls, evidence of playing, and puts idle ones away.
+  /// Looks at every download: deadlines, stalls, evidence of playing. Puts idle ones away.
   private func look(_ now: Instant) {
     var isLively = false
     let isSweeping = now >= nextSweep
@@ -254,7 +254,7 @@ final class TransferThread {
     }
   }
 
-  /// A look at one resource: whether there is something going on.
+  /// Looks at one download. True while it needs frequent looks.
   private func watch(_ download: Download, _ now: Instant) -> Bool {
     let content = download.content
     stats.look(at: download, now)
@@ -272,7 +272,8 @@ final class TransferThread {
     if !landing.isUnstored(download) { landing.storeWhatIsKept(download) }
     failures.dropStalled(download, hasWaiters, now)
     let estimate = lines.line(of: download).estimate
-    // One that has read so much in sequence and still waits is a copy, or a player whose origin holds it back.
+    // A reader that has read so much in sequence and still waits is a copy, or a player whose origin limits each
+    // connection.
     let isHungry =
       (hasWaiters || download.lineUse.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
     download.lineUse.lanes.look(isHungry: isHungry, lineBytes: estimate.bytes, roundTrip: estimate.roundTrip, now: now)
@@ -284,7 +285,7 @@ final class TransferThread {
     }
     downloads.publish(download, now)
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
-    // One that is counted as waiting is looked at until it is not: the others on its line stand back meanwhile.
+    // The look goes on until the download no longer counts as waiting: others on its line stand back meanwhile.
     let isBusy =
       hasWaiters || download.lineUse.waitsOn != nil || !download.transfers.isEmpty || (isRead && !download.isWhole)
     // While an origin is unreachable for long, the sweep looks often enough.
@@ -294,7 +295,8 @@ final class TransferThread {
     let isContinuing =
       download.wish.rest && download.attempts.failure == nil && landing.intake == .everything
       && !download.ownFile.isPaused
-    // What a stat did not wait for is asked as soon as its host may be asked; it is kept in memory no longer for that.
+    // The size that a stat did not wait for is requested as soon as the host allows. It keeps the download in memory no
+    // longer than that.
     return isBusy || stats.isAskable(download, now) || (isContinuing && isDue && !download.isWhole)
   }
 }
