@@ -4,13 +4,13 @@ import Manifest
 import Storing
 import Synchronization
 
-/// The file that reads of a content are answered from: the partial file while it grows, the library's copy once
+/// The file from which reads of a content are answered: the partial file at first, the library's copy once complete.
 /// complete.
 package final class ServedFile: Sendable {
   /// The partial file, nil when this is a completed copy.
   let partial: PartialFile?
   private let copy: FileDescriptor?
-  /// For pread(2); valid as long as this object.
+  /// The descriptor for pread(2). It stays open as long as this object exists.
   package let number: Int32
   private let invalid = Atomic<Bool>(false)
 
@@ -27,13 +27,13 @@ package final class ServedFile: Sendable {
     self.copy = consume copy
   }
 
-  /// Whether the disk lost what was written to it: another object has taken its place.
+  /// Whether the disk lost bytes that were written to the file: another object has replaced this one.
   var isInvalid: Bool { invalid.load(ordering: .acquiring) }
-  /// What is read from it from now on counts for nothing.
+  /// From now on no read from the file counts.
   func invalidate() { invalid.store(true, ordering: .releasing) }
 
-  /// pread(2) until `buffer` is full; false when the file ends before, cannot be read, or was not to be trusted by
-  /// then: what was stored is gone.
+  /// pread(2) until `buffer` is full. False when the file ends before that, cannot be read, or was invalidated
+  /// meanwhile because stored bytes are gone.
   func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
     var filled = 0
     while filled < buffer.count {
@@ -48,23 +48,23 @@ package final class ServedFile: Sendable {
   }
 }
 
-/// What the transfer thread knows of a content at the moment, for status.
+/// What the transfer thread does for a content at the moment, for `status`.
 struct Activity: Sendable, Equatable {
-  /// Bytes a second of late.
+  /// Bytes a second.
   var rate: Double = 0
-  /// Transfers under way.
+  /// Transfers in flight.
   var transfers = 0
-  /// Whether it failed for good, until someone opens the file again.
+  /// Whether the download failed for good, until someone opens the file again.
   var isFailed = false
   /// Whether a read, an open or a stat waits for it.
   var hasWaiters = false
-  /// Whether the rest of it is to be fetched, as far as the policy and users say.
+  /// Whether the policy or a user wants the rest of the file, or a listing its size.
   var isWanted = false
-  /// Whether its own partial file takes nothing for a while.
+  /// Whether nothing of the file is stored for a while.
   var isPaused = false
-  /// Whether its own partial file takes nothing until it is opened again.
+  /// Whether nothing of the file is stored until someone opens it again.
   var cannotBeStored = false
-  /// When its origin may be asked again; nil: now.
+  /// When its origin may be requested again; nil: now.
   var retryAt: Instant?
   /// Whether the last plan wanted a transfer that could not start.
   var standsBack = false
@@ -72,10 +72,10 @@ struct Activity: Sendable, Equatable {
   var lacksConnection = false
 }
 
-/// One generation of a resource, shared by every inode that shows it.
+/// One generation of a resource: what is held of it and who waits for it. Every inode that shows it shares it.
 ///
-/// Lock order (docs/ARCHITECTURE.md): the file system's table before a content's lock; never two contents at once; no
-/// syscall and no reply under either.
+/// Lock order (docs/ARCHITECTURE.md): the room's table before a content's lock; never two contents at once; no syscall
+/// and no reply under either.
 final class Content: Sendable {
   /// What the lock guards: what is held of the file, who waits for it, and what `status` shows of it.
   struct Guarded: Sendable {
@@ -87,9 +87,9 @@ final class Content: Sendable {
 
   /// The resource.
   let key: ResourceKey
-  /// What the manifest says of it.
+  /// The resource's entry in the manifest.
   let entry: ManifestEntry
-  /// The path in the mount of the entry that brought it here: where its completed copy goes.
+  /// The path in the mount of the entry through which it was loaded: its completed copy gets this path.
   let path: String
   let guarded: Lock<Guarded>
 
@@ -100,7 +100,7 @@ final class Content: Sendable {
     guarded = Lock(Guarded(held: held))
   }
 
-  /// The successor of `old` under a new generation.
+  /// The content of the new generation that replaces `old`.
   init(replacing old: Content, held: FileState) {
     key = old.key
     entry = old.entry
@@ -108,7 +108,7 @@ final class Content: Sendable {
     guarded = Lock(Guarded(held: held))
   }
 
-  /// A read; `.parked` means that the planner must be woken. nil when the content was put away meanwhile.
+  /// Answers a read or parks it. `.parked`: the caller wakes the transfer thread. nil when the content was put away.
   func read(
     at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32, now: Instant
   ) -> Answer<Int>? {
@@ -119,7 +119,7 @@ final class Content: Sendable {
         at: offset, count: buffer.count, ticket: ticket, process: process, now: now)
       if case .hit(let count) = decision, count > 0 {
         file = guarded.held.file
-        // Almost always false, so that a stored range costs no look at the window.
+        // Almost always false, so that reads of stored bytes skip the memory window.
         return (decision, !guarded.held.memory.isEmpty)
       }
       return (decision, false)
@@ -145,11 +145,11 @@ final class Content: Sendable {
     }
   }
 
-  /// Parks a read again that was to be answered, because what it waited for is not stored any more. False when it is,
-  /// or cannot be waited for.
+  /// Parks a released read again because its bytes are not stored any more. False when they are, or when the content
+  /// cannot serve them any more.
   func parkAgain(_ read: ParkedRead) -> Bool {
     guarded.withLock { guarded in
-      // Until another file takes the place of one that lost bytes, nobody knows which are left.
+      // Until the keeper replaces a file that lost bytes, nobody knows which bytes are left.
       let isLost = guarded.held.file?.isInvalid ?? false
       if guarded.held.isPutAway { return false }
       if !isLost, guarded.held.isSuperseded || guarded.held.has(read.range) { return false }
@@ -158,7 +158,8 @@ final class Content: Sendable {
     }
   }
 
-  /// Fills `buffer` from what is stored and what is in memory. False when neither has it (any more) or the file fails.
+  /// Fills `buffer` from the stored bytes and those in memory. False when a byte is in neither, or the file cannot be
+  /// read.
   func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
     let wanted = ByteRange(at: offset, count: Int64(buffer.count))
     let (file, memory) = guarded.withLock { guarded -> (ServedFile?, ByteRangeSet?) in
@@ -201,8 +202,8 @@ extension Content.Guarded {
     return waiters.wait(for: wanted, ticket: ticket, process: process, now: now)
   }
 
-  /// `range` is in `file` now: the reads that are whole with it, and whether the keeper is to be told. nil when nothing
-  /// is stored of it.
+  /// `range` was written to `file`. Returns the reads that it completes, and whether the keeper has to be told. nil
+  /// when the write does not count.
   mutating func landed(
     _ range: ByteRange, in file: ServedFile, now: Instant
   ) -> (released: [ParkedRead], isNews: Bool)? {
@@ -210,14 +211,14 @@ extension Content.Guarded {
     return (waiters.releaseWhole(held), isNews)
   }
 
-  /// `bytes` came and cannot be stored: they are kept in memory for a while, `most` of them. nil when there is no
-  /// space even there.
+  /// Keeps `bytes`, which cannot be stored, in memory: at most `most` for this content. Returns the reads that they
+  /// complete; nil when there is no space.
   mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64) -> [ParkedRead]? {
     let waited = waiters.parkedReads.map(\.range)
     guard held.kept(bytes, at: offset, most: most, waited: waited) else { return nil }
     return waiters.releaseWhole(held)
   }
 
-  /// Whether it is stored in part and nobody has it open or waits for it.
+  /// Whether part of the file may be stored, and nobody has it open or waits for it.
   var isIdle: Bool { waiters.opens == 0 && waiters.isEmpty && held.isPartial && held.removal == .none }
 }

@@ -3,15 +3,15 @@ import Storing
 
 /// What is known of the length of a resource.
 enum Length: Sendable, Equatable {
-  /// Not asked yet.
+  /// The origin has not answered yet.
   case unknown
-  /// So many bytes.
+  /// The length in bytes.
   case known(Int64)
-  /// The origin does not tell; so many bytes came so far. The end is where the body ends.
+  /// The origin does not tell the length. This many bytes have arrived; the file ends where the body ends.
   case growing(Int64)
 }
 
-/// What is held of one generation of a resource: events go in, what follows from them comes out.
+/// What is held of one generation of a resource. Threads send it events; each event returns what the thread does next.
 ///
 /// Pure: no event calls the system. ``Content`` holds the lock; the marks below say which thread sends which events.
 /// Four values describe a file; `isSuperseded` goes with all of them:
@@ -22,7 +22,7 @@ enum Length: Sendable, Equatable {
 /// - *claim*: what the catalog believes of the stored bytes.
 /// - *removal*: whether its bytes are being removed, or it was put away from memory.
 ///
-/// Which event a state takes; one that it does not take changes nothing:
+/// The events that each state takes. Any other event changes nothing:
 ///
 ///     event          partial   touched   completing  verifying  copy   also
 ///     identified     yes       -         -           -          -      removal none, no generation yet
@@ -46,48 +46,48 @@ enum Length: Sendable, Equatable {
 struct FileState: Sendable {
   /// How far the file has come.
   enum Holding: Sendable, CaseIterable { case partial, touched, completing, verifying, copy }
-  /// What the catalog believes of the stored bytes.
+  /// What the catalog believes about the stored bytes.
   enum Claim: Sendable, CaseIterable {
-    /// All of it, or there is nothing to believe.
+    /// It knows all of them, or there are none.
     case current
-    /// Less: bytes are stored that it has not been told of.
+    /// It knows fewer: bytes were stored since the last commit.
     case behind
-    /// It is being told. Until it has been, the file may not be put away: it would be loaded again with less.
+    /// The keeper is committing. Until it has, the file stays in memory: it would be loaded again with fewer bytes.
     case committing
-    /// It is being told, and more bytes came meanwhile.
+    /// The keeper is committing, and more bytes were stored meanwhile.
     case committingBehind
-    /// More than there is: a sync failed. Nothing may be written until it is told: behind a lost range that would look
-    /// stored to whoever believes the claim.
+    /// It believes in bytes that a failed sync lost. Nothing is written before the keeper has corrected it: bytes
+    /// behind a lost range would make that range look stored.
     case overclaimed
   }
-  /// Whether the file is leaving.
+  /// Whether the file is being removed, from the store or from memory.
   enum Removal: Sendable, CaseIterable {
     /// It is not.
     case none
-    /// Its bytes are being removed: nothing is written until that is done.
+    /// The keeper is removing its bytes: nothing is written until it has finished.
     case frozen
-    /// It is not in memory any more: whoever still has the object asks for the resource again.
+    /// "Put away": the file is not in memory any more. A thread that still has the object looks the resource up again.
     case putAway
   }
 
   private(set) var holding = Holding.partial
   private(set) var claim = Claim.current
   private(set) var removal = Removal.none
-  /// A newer generation took its place: what is not stored never will be.
+  /// Whether a newer generation replaced this one: its missing bytes will never be fetched.
   private(set) var isSuperseded = false
-  /// Whether a user asked for it by name, as the catalog knows it: also at the next mount policies do not stop it.
+  /// Whether a user asked for the file by name, as the catalog knows it: no policy stops it, also after the next mount.
   private(set) var isPinned = false
-  /// nil until the origin answered for the first time.
+  /// nil until the origin answers for the first time.
   private(set) var generation: GenerationRecord?
-  /// The catalog's generation, when that is of no use any more: forgotten once another is known.
+  /// The catalog's generation if it is of no more use. It is forgotten once another one is known.
   private(set) var useless: Int64?
   private(set) var length = Length.unknown
   private(set) var stored = ByteRangeSet()
   /// The part of `stored` that is known to be on disk.
   private(set) var synced = ByteRangeSet()
-  /// When the first byte was written that is not known to be on disk; nil when all of them are.
+  /// When the oldest unsynced byte was written; nil when all bytes are synced.
   private(set) var unsyncedSince: Instant?
-  /// nil until there is something to read or to write to.
+  /// nil until there is a file to read or write.
   private(set) var file: ServedFile?
   /// Bytes that could not be stored.
   private(set) var memory = MemoryWindow()
@@ -126,8 +126,8 @@ struct FileState: Sendable {
     checkLegal()
   }
 
-  /// The file that was opened for what was loaded or dropped. Before any other thread knows the content, or on the
-  /// keeper.
+  /// Sets the file that was opened after loading or dropping. Called before any other thread knows the content, or on
+  /// the keeper.
   mutating func serves(_ file: ServedFile) { self.file = file }
 
   /// The state of a new generation of a resource whose former one was superseded.
@@ -138,9 +138,9 @@ struct FileState: Sendable {
     length = generation.size.map { .known($0) } ?? .growing(0)
   }
 
-  // MARK: Bytes come (the transfer thread)
+  // MARK: Bytes arrive (the transfer thread)
 
-  /// The first answer about the resource: its generation begins. nil when one is known already.
+  /// The first response: the resource's generation begins. nil when one is known already.
   mutating func identified(_ generation: GenerationRecord, file: ServedFile?) -> Identified? {
     guard self.generation == nil, removal == .none else { return nil }
     defer { checkLegal() }
@@ -152,8 +152,8 @@ struct FileState: Sendable {
     return Identified(useless: former)
   }
 
-  /// `range` is in `file` now. Whether the keeper is to be told that there is something to commit; nil when that is not
-  /// this content's file any more: then nothing is stored.
+  /// `range` was written to `file`. Returns whether to tell the keeper that there is something to commit. nil when
+  /// `file` is not this content's any more: then the write does not count.
   mutating func landed(_ range: ByteRange, in file: ServedFile, now: Instant) -> Bool? {
     guard isWritable, self.file === file else { return nil }
     if stored.contains(range) { return false }
@@ -164,7 +164,7 @@ struct FileState: Sendable {
     return fellBehind()
   }
 
-  /// The catalog has less than there is. Whether the keeper does not know that yet.
+  /// Notes that the catalog knows fewer bytes than are stored. Returns whether the keeper has to be told.
   private mutating func fellBehind() -> Bool {
     switch claim {
     case .current: claim = .behind
@@ -174,24 +174,24 @@ struct FileState: Sendable {
     return true
   }
 
-  /// Bytes of a growing body came, to `end`.
+  /// A growing body has arrived up to `end`.
   mutating func grow(to end: Int64) {
     if case .growing(let size) = length, end > size { length = .growing(end) }
   }
 
-  /// A growing body ended at `size`: what the catalog is to learn; nil when the length was known.
+  /// A growing body ended at `size`. Returns the record for the catalog; nil when the length was known.
   mutating func ended(at size: Int64) -> GenerationRecord? {
     defer { checkLegal() }
     guard case .growing = length else { return nil }
     length = .known(size)
     generation?.size = size
-    // Until the catalog has the length, the file may not be put away.
+    // The file stays in memory until the catalog knows the length.
     if file != nil { _ = fellBehind() }
     return generation
   }
 
-  /// Its file was opened again, which could not be opened before. The file to write to; nil when none may be written
-  /// to.
+  /// The file, which could not be opened before, was opened. Returns the file to write to; nil when nothing may be
+  /// written.
   mutating func reopened(_ opened: ServedFile) -> ServedFile? {
     defer { checkLegal() }
     guard isWritable else { return nil }
@@ -199,21 +199,21 @@ struct FileState: Sendable {
     return file
   }
 
-  /// The rest of it is wanted, or not any more: the generation to note that of.
+  /// The rest of the file is wanted, or no longer wanted. Returns the id of the generation to record that for.
   mutating func continues(_ continues: Bool) -> Int64? {
     defer { checkLegal() }
     generation?.continues = continues
     return generation?.id
   }
 
-  /// A user asked for it by name, or that is over. Whether the catalog is to be told.
+  /// A user asked for the file by name, or that is over. Returns whether the catalog has to be told.
   mutating func pinned(_ pinned: Bool) -> Bool {
     defer { checkLegal() }
     defer { isPinned = pinned }
     return isPinned != pinned
   }
 
-  /// Every byte is stored: whether it is the finisher's from now on.
+  /// Every byte is stored. Returns whether to give the file to the finisher.
   mutating func whole() -> Bool {
     defer { checkLegal() }
     guard holding == .partial, removal == .none, generation != nil, isWhole else { return false }
@@ -221,7 +221,7 @@ struct FileState: Sendable {
     return true
   }
 
-  /// A newer generation took its place.
+  /// A newer generation replaced this one.
   mutating func superseded() {
     defer { checkLegal() }
     isSuperseded = true
@@ -230,8 +230,8 @@ struct FileState: Sendable {
 
   // MARK: Bytes that cannot be stored (the transfer thread)
 
-  /// `bytes` are kept in memory, `most` of them in all, but none that `waited` needs goes for them. False when there is
-  /// no space for them.
+  /// Keeps `bytes` in memory, at most `most` in all, without dropping bytes that `waited` needs. False when there is no
+  /// space.
   mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64, waited: [ByteRange]) -> Bool {
     defer { checkLegal() }
     let range = ByteRange(at: offset, count: Int64(bytes.count))
@@ -241,20 +241,20 @@ struct FileState: Sendable {
     return true
   }
 
-  /// What is kept in memory shrinks to `most` bytes where no read of `waited` needs more: how many bytes went.
+  /// Shrinks the bytes in memory to `most`, except those that `waited` needs. Returns how many were dropped.
   mutating func shrankMemory(to most: Int64, waited: [ByteRange]) -> Int64 {
     let before = memory.count
     memory.shrink(to: most, keeping: waited)
     return before - memory.count
   }
 
-  /// Nothing is kept in memory any more: the pieces that were.
+  /// Removes and returns all pieces that were kept in memory.
   mutating func emptiedMemory() -> [(offset: Int64, bytes: [UInt8])] { memory.takeAll() }
 
   // MARK: Commit and sync (the keeper)
 
-  /// Its stored bytes are about to be committed. `isNoted`: the keeper was told that the catalog is behind. nil when
-  /// there is nothing to write: its bytes are being removed, it is in the library, or it has no file.
+  /// What the keeper is about to commit. `isNoted`: the keeper was told that the catalog is behind. nil when there is
+  /// nothing to write: the bytes are being removed, the file is in the library, or there is no file.
   mutating func snapshot(isNoted: Bool) -> Snapshot? {
     defer { checkLegal() }
     guard removal == .none, holding != .copy, let generation, let file else { return nil }
@@ -262,10 +262,10 @@ struct FileState: Sendable {
     return Snapshot(generation: generation.id, stored: stored, file: file)
   }
 
-  /// Whether `snapshot` is still of its file, and its bytes are not being removed.
+  /// Whether `snapshot` is still of this file, and its bytes are not being removed.
   func isCurrent(_ snapshot: Snapshot) -> Bool { removal == .none && file === snapshot.file }
 
-  /// The data of `snapshot` is on disk; nothing follows when that was another file's.
+  /// The data of `snapshot` is on disk. Ignored if it is another file's.
   mutating func synced(_ snapshot: Snapshot, now: Instant) {
     guard isCurrent(snapshot) else { return }
     defer { checkLegal() }
@@ -278,7 +278,7 @@ struct FileState: Sendable {
     }
   }
 
-  /// The catalog has what the last snapshot said.
+  /// The catalog knows what the last snapshot said.
   mutating func committed() {
     defer { checkLegal() }
     switch claim {
@@ -288,9 +288,9 @@ struct FileState: Sendable {
     }
   }
 
-  /// A sync of `file` failed: what was not on disk before is a hole again, `reopened` is its file from now on, and the
-  /// catalog claims too much. What is still stored, and from where to where bytes were lost; nil when that is not its
-  /// file any more. Without `reopened` nothing is stored.
+  /// A sync of `file` failed: its unsynced bytes are holes again, `reopened` replaces it, and the catalog claims too
+  /// much. Returns the bytes still stored and the range that lost some; nil when `file` is not this content's any more.
+  /// Without `reopened` no byte stays stored.
   mutating func syncFailed(_ file: ServedFile, reopened: ServedFile?) -> (kept: ByteRangeSet, lost: ByteRange?)? {
     defer { checkLegal() }
     guard removal == .none, holding != .copy, self.file === file else { return nil }
@@ -300,7 +300,7 @@ struct FileState: Sendable {
     return (kept, lost)
   }
 
-  /// Its file is deleted, as the catalog could not be told that bytes were lost. False when the claim is right by now.
+  /// The file is deleted because the catalog could not be told of the loss. False when the claim is right by now.
   mutating func withdrawn() -> Bool {
     defer { checkLegal() }
     guard removal == .none, claim == .overclaimed else { return false }
@@ -320,7 +320,7 @@ struct FileState: Sendable {
 
   // MARK: Completion (the finisher)
 
-  /// The finisher begins with it: what it is, and the file. nil when the disk lost a part of it meanwhile.
+  /// The finisher begins with the file. nil when the disk lost a part of it meanwhile.
   mutating func taken() -> (generation: GenerationRecord, file: ServedFile)? {
     defer { checkLegal() }
     guard holding == .completing, let generation, let file else { return nil }
@@ -328,20 +328,20 @@ struct FileState: Sendable {
     return (generation, file)
   }
 
-  /// The finisher leaves it as it is: its sync failed, which the keeper deals with, or the server ends.
+  /// The finisher gives the file up unchanged: its sync failed, which the keeper handles, or the server ends.
   mutating func released() {
     defer { checkLegal() }
     if holding == .verifying { holding = .completing }
   }
 
-  /// Its bytes are wrong, or it cannot be placed.
+  /// Its bytes are wrong, or the finisher cannot place it.
   mutating func rejected() {
     defer { checkLegal() }
     if holding == .verifying { holding = .partial }
   }
 
-  /// The bytes of `partial` are in the library and in the catalog, as `copy`, which is open as `file`. False when the
-  /// file changed meanwhile.
+  /// The finisher placed the bytes of `partial` in the library as `copy`, open as `file`, and committed that. False
+  /// when the file changed meanwhile.
   mutating func placed(_ copy: LibraryCopy, from partial: ServedFile, as file: ServedFile) -> Bool {
     guard holding == .verifying, self.file === partial else { return false }
     defer { checkLegal() }
@@ -356,8 +356,8 @@ struct FileState: Sendable {
     return true
   }
 
-  /// Its copy is not as it was placed: the file is remote again, and `file` is empty. `isModified`: the page cache may
-  /// have what a user made of the copy. Any thread. False when it is no copy any more.
+  /// A user changed or removed the copy: the file is remote again, and `file` is empty. `isModified`: the page cache
+  /// may have the user's bytes. Any thread. False when it is no copy any more.
   mutating func copyTouched(isModified: Bool, file: ServedFile) -> Bool {
     guard holding == .copy else { return false }
     defer { checkLegal() }
@@ -372,7 +372,7 @@ struct FileState: Sendable {
 
   // MARK: Removal (the transfer thread decides, the keeper carries it out)
 
-  /// Its bytes are to be removed: nothing is written from now on. False when the finisher has it, or it is being
+  /// Its bytes will be removed: nothing is written from now on. False when the finisher has the file, or it is being
   /// removed already.
   mutating func frozen() -> Bool {
     defer { checkLegal() }
@@ -381,7 +381,7 @@ struct FileState: Sendable {
     return true
   }
 
-  /// The catalog has nothing of it any more. The file that was open, which readers may still be in.
+  /// The catalog has dropped its bytes. Returns the file that was open; reads may still be using it.
   mutating func dropped() -> ServedFile? {
     guard removal == .frozen else { return nil }
     defer { checkLegal() }
@@ -399,13 +399,13 @@ struct FileState: Sendable {
     return file
   }
 
-  /// Its bytes were removed, or could not be: it may be fetched again.
+  /// The keeper has removed its bytes, or could not: it may be fetched again.
   mutating func thawed() {
     defer { checkLegal() }
     if removal == .frozen { removal = .none }
   }
 
-  /// Nobody uses it: nothing can be parked in it from here on. False when it has something that the catalog does not.
+  /// Puts an unused file away: no read can park in it any more. False when it has something that the catalog does not.
   mutating func putAway() -> Bool {
     defer { checkLegal() }
     guard removal == .none, isPartial || isCopy, claim == .current, unsynced == 0 else { return false }

@@ -1,36 +1,36 @@
 import Base
 import Storing
 
-/// What the states of a file mean, and what goes into its events and comes out of them.
+/// What a file's state means, and the values that its events take and return.
 extension FileState {
-  /// Bytes, when known.
+  /// The size in bytes; nil until it is known.
   var size: Int64? {
     if case .known(let size) = length { return size }
     return nil
   }
   /// Stored bytes that are not known to be on disk.
   var unsynced: Int64 { stored.count - synced.count }
-  /// What a read can be answered from now: what is stored, and what is kept in memory.
+  /// The bytes that can answer a read now: stored, or in memory.
   var available: ByteRangeSet {
     if memory.isEmpty { return stored }
     var both = stored
     both.formUnion(memory.ranges)
     return both
   }
-  /// Whether all of `range` is there.
+  /// Whether a read of `range` can be answered now.
   func has(_ range: ByteRange) -> Bool {
     stored.contains(range) || (!memory.isEmpty && available.contains(range))
   }
   /// Whether every byte is stored.
   var isWhole: Bool { size.map { stored.contains(ByteRange(0, $0)) } ?? false }
-  /// Whether bytes may still be missing and be stored.
+  /// Whether more bytes of it may be stored.
   var isPartial: Bool { holding == .partial || holding == .touched }
   var isCopy: Bool { holding == .copy }
   var isPutAway: Bool { removal == .putAway }
   /// Whether bytes may be written to its file now.
   var isWritable: Bool { isPartial && removal == .none && claim != .overclaimed }
 
-  /// What no sequence of events leads to.
+  /// False for the combinations to which no sequence of events leads.
   var isLegal: Bool {
     if generation == nil, claim != .current || holding != .partial { return false }
     switch holding {
@@ -43,35 +43,35 @@ extension FileState {
     return synced.intersection(stored) == synced
   }
 
-  /// What the catalog has of it, loaded before any other thread knows the content.
+  /// What the catalog has of the file. It is loaded before any other thread knows the content.
   enum Loaded {
     /// A copy in the library, open as `file`.
     case copy(LibraryCopy, file: ServedFile)
-    /// Nothing, as a user changed the copy or removed it.
+    /// Nothing, because a user changed or removed the copy.
     case touched
-    /// Nothing that can be used: the catalog's generation is forgotten once another is known.
+    /// Nothing that can be used. The catalog forgets the generation once another is known.
     case useless
-    /// These bytes, of which `synced` are known to be on disk.
+    /// The bytes `stored`, of which `synced` are known to be on disk.
     case partial(stored: ByteRangeSet, synced: ByteRangeSet)
   }
 
-  /// What follows from the first answer.
+  /// What follows from the first response.
   struct Identified {
-    /// The id of a former generation that is of no use any more.
+    /// The id of a former generation that is of no more use.
     let useless: Int64?
   }
 
-  /// The stored bytes as they are to be committed.
+  /// The stored bytes that the keeper is about to commit.
   struct Snapshot {
     let generation: Int64
     let stored: ByteRangeSet
     let file: ServedFile
   }
 
-  /// The bytes of a file system's block, generously.
+  /// At least the size of a file system's block.
   private static let block: Int64 = 64 << 10
 
-  /// Of what is synced, all that shares no block with what is not: a write that failed may have torn such a block.
+  /// The synced bytes, except in blocks that also hold unsynced bytes: a failed write may have torn such a block.
   static func onDisk(_ stored: ByteRangeSet, synced: ByteRangeSet) -> ByteRangeSet {
     var lost = stored
     for range in synced.ranges { lost.remove(range) }
@@ -82,7 +82,7 @@ extension FileState {
     return kept
   }
 
-  /// From the first byte of `stored` that is not in `kept` to the last; nil when there is none.
+  /// The range from the first to the last byte of `stored` that is not in `kept`; nil when there is none.
   static func hull(of stored: ByteRangeSet, without kept: ByteRangeSet) -> ByteRange? {
     var lost = stored
     for range in kept.ranges { lost.remove(range) }

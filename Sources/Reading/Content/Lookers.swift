@@ -1,7 +1,7 @@
 import Base
 import Glibc
 
-/// Programs that look at many files and play none: their reads never arm a continuation.
+/// Programs that look at many files and play none. Their reads never start a background download.
 enum Lookers {
   /// Names as the kernel keeps them: /proc/PID/comm, at most 15 bytes.
   private static let names: Set<String> = [
@@ -15,7 +15,7 @@ enum Lookers {
     "Plex Media Scan", "clamscan", "clamd", "freshclam",
   ]
 
-  /// Whether `process` is one of them; false when it is gone or cannot be looked at.
+  /// Whether `process` is one of them; false when it has ended or its name cannot be read.
   static func contains(process: Int32) -> Bool {
     guard process > 0, let name = commandName(of: process) else { return false }
     return names.contains(name)

@@ -1,14 +1,14 @@
 import Base
 
-/// Bytes of one content that could not be stored, kept for who reads them: a full disk stops storing, not playing (P9).
+/// Bytes of one content that could not be stored, kept for its readers: a full disk stops storing, not playing (P9).
 ///
-/// A ring: what came first goes first, but not what a parked read still waits for. Pure; the content's lock guards it.
+/// A ring: the oldest bytes go first, but not those that a parked read needs. Pure; the content's lock guards it.
 struct MemoryWindow: Sendable {
-  /// The most that one content keeps.
+  /// The most bytes for one content.
   static let most: Int64 = 2 << 20
-  /// The most over all contents, but for a little: who has some keeps ``least`` of it.
+  /// The most bytes for all contents together. They exceed it a little, because a content with some keeps ``least``.
   static let mostInAll: Int64 = 16 << 20
-  /// What one content may keep however many there are: two reads, so that one of them is whole in the end.
+  /// What one content may keep however many there are, in bytes: two reads, so that one of them becomes whole.
   static let least: Int64 = 256 << 10
 
   private struct Piece: Sendable {
@@ -16,17 +16,17 @@ struct MemoryWindow: Sendable {
     var bytes: [UInt8]
   }
 
-  /// In the order in which they came; no byte is in two of them.
+  /// In the order of their arrival; no byte is in two of them.
   private var pieces: [Piece] = []
-  /// What is in them.
+  /// The ranges of all pieces.
   private(set) var ranges = ByteRangeSet()
 
-  /// How many bytes.
+  /// In bytes.
   var count: Int64 { ranges.count }
   var isEmpty: Bool { pieces.isEmpty }
 
-  /// Makes space for `count` bytes more, so that there are no more than `most`. What is waited for goes only if it lies
-  /// behind `end`, where the new bytes end: the first read has to become whole. False when nothing more can be kept.
+  /// Makes space for `count` more bytes within `most`. Of the bytes that parked reads need, only those behind `end`,
+  /// where the new bytes end, may go: the first read has to become whole. False when there is not enough space.
   mutating func makeSpace(
     for count: Int64, keeping waited: [ByteRange], before end: Int64 = .max, most: Int64 = Self.most
   ) -> Bool {
@@ -41,20 +41,19 @@ struct MemoryWindow: Sendable {
     return true
   }
 
-  /// Gives up what nobody waits for, the oldest first, until there are no more than `most` bytes or nothing such is
-  /// left.
+  /// Drops bytes that no parked read needs, the oldest first, until at most `most` are left or none of them remains.
   mutating func shrink(to most: Int64, keeping waited: [ByteRange]) {
     _ = makeSpace(for: 0, keeping: waited, most: most)
   }
 
-  /// Puts bytes in that are not here yet.
+  /// Adds bytes that are not here yet.
   mutating func insert(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
     let range = ByteRange(at: offset, count: Int64(bytes.count))
     pieces.append(Piece(range: range, bytes: Array(bytes)))
     ranges.insert(range)
   }
 
-  /// Copies what is here of `buffer`, whose first byte is the one at `offset`.
+  /// Copies the bytes that are here into `buffer`, whose first byte belongs at `offset`.
   func copy(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) {
     let wanted = ByteRange(at: offset, count: Int64(buffer.count))
     for piece in pieces {
@@ -67,7 +66,7 @@ struct MemoryWindow: Sendable {
     }
   }
 
-  /// Takes everything out.
+  /// Removes and returns all pieces.
   mutating func takeAll() -> [(offset: Int64, bytes: [UInt8])] {
     defer { self = MemoryWindow() }
     return pieces.map { ($0.range.start, $0.bytes) }

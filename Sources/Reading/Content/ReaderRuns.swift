@@ -1,44 +1,44 @@
 import Base
 
-/// Sequences of reads in one resource, made out of single reads.
+/// Runs (sequences of reads) in one resource, recognized from single reads.
 ///
 /// Runs are told apart by offset, not by handle: a media server opens, reads and closes for every chunk, and the
-/// kernel's read-ahead of one handle arrives out of order. Of each resource the last few runs are kept; nothing
-/// allocates after the first reads.
+/// kernel's read-ahead of one handle arrives out of order. Each resource keeps its last few runs; nothing allocates
+/// after the first reads.
 struct ReaderRuns: Sendable {
-  /// One sequence.
+  /// One sequence of reads.
   struct Run: Sendable {
     /// Its first byte.
     var start: Int64
     /// Where the next read is expected.
     var position: Int64
-    /// Bytes that were read of it, the same ones again included.
+    /// Bytes read, those read twice counted twice.
     var bytes: Int64
     var firstRead: Instant
     var lastRead: Instant
-    /// Who reads.
+    /// The process that read last.
     var process: Int32
 
-    /// Bytes read in sequence: the parts of a read-ahead window come in any order, and what is skipped or read again is
-    /// no sequence.
+    /// Bytes read in sequence. The parts of a read-ahead window arrive in any order; bytes that were skipped or read
+    /// twice do not count.
     var length: Int64 { min(bytes, position - start) }
   }
 
-  /// How many are kept: more readers than this on one file share the least recently used places.
+  /// How many runs are kept. With more readers than this on one file, a new run replaces the one idle for longest.
   static let most = 8
-  /// How far a read may lie from where it was expected: the kernel's read-ahead window, which arrives in any order.
+  /// How far a read may be from the expected place, in bytes: the kernel's read-ahead window arrives in any order.
   static let slack: Int64 = 2 << 20
-  /// A pause longer than this ends a paced reading.
+  /// A pause longer than this, in seconds, starts the clock of a run's reading again.
   static let longestPause = 8.0
-  /// Evidence of playing: this much in sequence …
+  /// Evidence of playing: this many bytes in sequence …
   static let playedLength: Int64 = 8 << 20
-  /// … or reading for so long, without a pause …
+  /// … or reading for this many seconds without a longer pause …
   static let playedSeconds = 10.0
-  /// … or half of a file below this size.
+  /// … or half of a file smaller than this.
   static let smallFile: Int64 = 4 << 20
 
   private(set) var runs: [Run] = []
-  /// The start of the newest read: the continuation goes on behind it.
+  /// The start of the newest read, where the background download looks for the next hole.
   private(set) var latest: Int64 = 0
 
   init() { runs.reserveCapacity(Self.most) }
@@ -71,9 +71,9 @@ struct ReaderRuns: Sendable {
     runs.first { range.start <= $0.position + Self.slack && range.end >= $0.position - Self.slack }
   }
 
-  /// Whether the reader of `run` reads elsewhere by now: it began there after its last read here (one that takes turns
-  /// between two places comes back to both), or read there last and was here for a moment only.
-  /// Nothing is known of readers in another PID namespace, which all have the number 0.
+  /// Whether the reader of `run` has gone on elsewhere: it began another run after its last read here, or read there
+  /// last and was here only for a moment. (A reader that takes turns between two places comes back to both.) Processes
+  /// in another PID namespace all have the number 0: nothing is known of them.
   func wentOn(from run: Run) -> Bool {
     run.process > 0
       && runs.contains {
@@ -82,7 +82,7 @@ struct ReaderRuns: Sendable {
       }
   }
 
-  /// The process of a run that shows its file being played, nil while none does. `size` in bytes.
+  /// The process whose run shows that the file is being played; nil while none does. `size` in bytes.
   func player(size: Int64) -> Int32? {
     runs.first { run in
       run.length >= Self.playedLength

@@ -4,10 +4,10 @@ import Base
 struct ParkedRead: Sendable {
   var ticket: Ticket
   var range: ByteRange
-  /// When its stall began.
+  /// When its stall began: later than the read itself if bytes have arrived for it.
   var since: Instant
   let process: Int32
-  /// When it came.
+  /// When the read came.
   let asked: Instant
 
   init(ticket: Ticket, range: ByteRange, since: Instant, process: Int32) {
@@ -19,51 +19,51 @@ struct ParkedRead: Sendable {
   }
 }
 
-/// A stat or an open that waits for the size.
+/// A stat or an open that waits for the file's length.
 struct ParkedProbe: Sendable {
   enum Kind: Sendable { case attributes, open }
   var ticket: Ticket
   var kind: Kind
-  /// The inode it asked by: entries that share a resource each have their own.
+  /// The inode of the request: entries that share a resource have one each.
   var inode: Inode
   var since: Instant
   var process: Int32
-  /// The folder that it is in, for a stat.
+  /// The folder of the file, for a stat.
   var folder: Inode = 0
 
-  /// Whose patience it uses.
+  /// The process and folder whose patience it uses up.
   var looker: StatPatience.Looker { StatPatience.Looker(process: process, folder: folder) }
 }
 
-/// Who reads a file and who waits for it. Pure: events in, decisions out. ``Content`` holds the lock, under which what
-/// is held of the file (``FileState``) changes too, so that no wake-up is lost between a read and what lands for it.
+/// Who reads a file and who waits for it. Pure: events go in, decisions come out. ``Content`` guards it with the lock
+/// of ``FileState``, so that no wake-up is lost between a read that parks and the bytes that land for it.
 struct Waiters: Sendable {
-  /// What becomes of a read.
+  /// How a read is answered.
   enum ReadDecision: Sendable, Equatable {
-    /// Stored: so many bytes from the file.
+    /// From the file: this many bytes.
     case hit(Int)
-    /// Parked; the planner must hear of it.
+    /// It is parked; the transfer thread has to be told.
     case park
-    /// Answer with this error.
+    /// With this error.
     case fail(Errno)
   }
 
   private(set) var parkedReads: [ParkedRead] = []
   private(set) var parkedProbes: [ParkedProbe] = []
   var runs = ReaderRuns()
-  /// Opens without their release yet.
+  /// Opens that have not been released.
   var opens = 0
-  /// The error for whoever would have to wait, until the time: the origin failed for good, or did not even tell the
-  /// size.
+  /// The error for every request that would have to wait, until a time: the origin failed for good, or a wait for the
+  /// length timed out.
   private(set) var refusal: (error: Errno, until: Instant)?
-  /// Where a stall just ended in an error: the kernel asks again, for one page of what it had asked for, and is told at
-  /// once.
+  /// Where a stall has just ended in an error, until a time. There the kernel asks again for one page, and gets the
+  /// error at once.
   private var stalled: (ranges: ByteRangeSet, until: Instant)?
 
   /// Whether somebody waits.
   var isEmpty: Bool { parkedReads.isEmpty && parkedProbes.isEmpty }
 
-  /// A read of what is missing: it is parked, unless it is answered with an error at once.
+  /// Parks a read of missing bytes, unless it gets an error at once.
   mutating func wait(for wanted: ByteRange, ticket: Ticket, process: Int32, now: Instant) -> ReadDecision {
     if let refusal = currentRefusal(now) { return .fail(refusal) }
     if let stalled {
@@ -77,7 +77,7 @@ struct Waiters: Sendable {
     return .park
   }
 
-  /// A stat or an open of a file whose length is not known.
+  /// Parks a stat or an open of a file whose length is unknown, unless it gets an error at once.
   mutating func probe(_ probe: ParkedProbe) -> ReadDecision {
     if let refusal = currentRefusal(probe.since) { return .fail(refusal) }
     parkedProbes.append(probe)
@@ -91,10 +91,10 @@ struct Waiters: Sendable {
     return nil
   }
 
-  /// A read that was released, and whose bytes are gone before it was answered.
+  /// Parks a released read again, whose bytes were lost before it was answered.
   mutating func parkAgain(_ read: ParkedRead) { parkedReads.append(read) }
 
-  /// Takes out the reads that can be answered from what is `held` now.
+  /// Removes and returns the reads that `held` can answer now.
   mutating func releaseWhole(_ held: borrowing FileState) -> [ParkedRead] {
     var isAnyWhole = false
     for read in parkedReads where held.has(read.range) { isAnyWhole = true }
@@ -109,7 +109,7 @@ struct Waiters: Sendable {
     return released
   }
 
-  /// The length became known (or known to be untold): the probes it answers, and the reads that end at it.
+  /// The origin answered, with or without a length. Returns the probes that this answers, and the reads that end there.
   mutating func identified(_ held: borrowing FileState) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
     refusal = nil
     let probes = parkedProbes
@@ -117,7 +117,7 @@ struct Waiters: Sendable {
     return (probes, clampReads(held))
   }
 
-  /// No read goes beyond the end, once it is known. Those that can be answered now.
+  /// Cuts the reads at the end, once it is known. Returns those that can be answered now.
   mutating func clampReads(_ held: borrowing FileState) -> [ParkedRead] {
     guard let size = held.size else { return [] }
     for index in parkedReads.indices where parkedReads[index].range.end > size {
@@ -127,7 +127,7 @@ struct Waiters: Sendable {
     return releaseWhole(held)
   }
 
-  /// Everyone who waits is to be told `error`; whoever comes until `until` is told at once.
+  /// Refuses every waiter, and until `until` every request that would have to wait. Returns the waiters.
   mutating func refuse(_ error: Errno, until: Instant) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
     refusal = (error, until)
     return takeAll()
@@ -141,18 +141,18 @@ struct Waiters: Sendable {
     return result
   }
 
-  /// A new attempt is to be made although the last failed.
+  /// A new attempt begins after a failure.
   mutating func clearRefusal() {
     refusal = nil
     stalled = nil
   }
 
-  /// What a second of waiting must bring, or it is a stall (P2).
+  /// The bytes a second below which a wait counts as a stall (P2).
   static let leastRate = 1024.0
 
-  /// `count` bytes came to a transfer that goes on from `position` to `end`: for reads there, as much of the wait is
-  /// forgiven as an honest line may take for so much. What stalls is judged for each read: another reader's bytes are
-  /// no comfort.
+  /// `count` bytes arrived for a transfer that covers `position` to `end`. The stall of each read in that range is
+  /// moved on by the seconds that so many bytes take at ``leastRate``. Each read is judged by its own bytes, not by
+  /// another reader's.
   mutating func progressed(_ count: Int64, from position: Int64, to end: Int64, now: Instant) {
     for index in parkedReads.indices {
       let read = parkedReads[index]
@@ -161,7 +161,8 @@ struct Waiters: Sendable {
     }
   }
 
-  /// Takes out those whose stall lasted `timeout` seconds, with what waits right behind them: one reader's read-ahead.
+  /// Removes and returns the waits whose stall lasted `timeout` seconds, with the reads right behind them, which are
+  /// one reader's read-ahead.
   mutating func expire(
     _ now: Instant, timeout: Double, shunning seconds: Double
   ) -> (probes: [ParkedProbe], reads: [ParkedRead]) {
@@ -188,14 +189,14 @@ struct Waiters: Sendable {
     return (probes, late)
   }
 
-  /// Takes out the stats and opens that `isTaken` picks.
+  /// Removes and returns the stats and opens that `isTaken` selects.
   mutating func takeProbes(where isTaken: (ParkedProbe) -> Bool) -> [ParkedProbe] {
     let taken = parkedProbes.filter(isTaken)
     if !taken.isEmpty { parkedProbes.removeAll(where: isTaken) }
     return taken
   }
 
-  /// Takes out one ticket; false when it is not parked here (any more).
+  /// Removes a ticket; false when it is not parked here.
   mutating func take(_ ticket: Ticket) -> Bool {
     if let index = parkedProbes.firstIndex(where: { $0.ticket == ticket }) {
       parkedProbes.remove(at: index)
@@ -208,7 +209,7 @@ struct Waiters: Sendable {
     return false
   }
 
-  /// Takes out the reads of processes that are gone.
+  /// Removes and returns the reads of processes that have ended.
   mutating func takeReads(where isGone: (Int32) -> Bool) -> [ParkedRead] {
     var taken: [ParkedRead] = []
     parkedReads.removeAll { read in
@@ -219,7 +220,7 @@ struct Waiters: Sendable {
     return taken
   }
 
-  /// Every wait begins anew: the machine slept, or the network changed.
+  /// Restarts every wait: the machine slept, or the network changed.
   mutating func restartWaits(_ now: Instant) {
     for index in parkedReads.indices { parkedReads[index].since = now }
     for index in parkedProbes.indices { parkedProbes[index].since = now }
