@@ -2,19 +2,19 @@ import Base
 import Manifest
 import Storing
 
-/// Verifies what is whole and places it in the library: a thread of its own, since hashing a film takes long.
+/// Verifies complete files and places them in the library. It has its own thread because hashing a film takes long.
 ///
-/// Order (P6): sync, length and checksum, a durable intent, rename, sync of the folders, commit. Only then is it
-/// complete.
+/// Order (P6): sync, check of length and checksum, a durable intent, rename, sync of the folders, commit. Only after
+/// the commit the file counts as complete.
 ///
-/// All that it owns is made on its thread and cannot be reached from another.
+/// All that it owns is made on its thread, and no other thread can reach it.
 final class Finisher {
   private let room: ReadingRoom
 
-  /// On the finisher's thread.
+  /// Called on the finisher's thread.
   init(room: ReadingRoom) { self.room = room }
 
-  /// Works until the room ends. Hashing is given up then, and done again at the next mount.
+  /// Works until the server ends. Hashing stops then, and is done again after the next mount.
   func run() {
     while !room.isEnding {
       if !turn() { room.finisherSignal.wait() }
@@ -29,17 +29,17 @@ final class Finisher {
   }
 
   private func finish(_ content: Content) {
-    // nil: while it waited the keeper found that the disk lost a part of it.
+    // nil: before the finisher took it, the keeper found that the disk had lost a part of it.
     guard let (generation, served) = content.guarded.withLock({ $0.held.taken() }) else { return }
     defer { content.guarded.withLock { $0.held.released() } }
     guard let partial = served.partial, let size = generation.size else { return }
     do {
-      // Before its bytes are looked at: what the disk lost is found out here, not as a wrong checksum.
+      // The sync comes before the checksum, so that bytes lost by the disk do not show up as a wrong checksum.
       try calling("its partial file cannot be synced") { () throws(Errno) in try partial.syncData() }
       room.health.syncSucceeded(content.key)
       if let problem = try mismatch(content, partial, size) {
         if room.isEnding { return }
-        // What a disk loses is no other bytes of the origin's.
+        // Bytes that the disk lost do not mean that the origin sent wrong ones.
         if let error = partial.syncFailure { return syncFailed(content, served, error) }
         return reject(content, problem, isWrong: true)
       }
@@ -63,9 +63,9 @@ final class Finisher {
     room.transfers.post(.rejected(content, message: message, isWrong: isWrong))
   }
 
-  /// It could not be synced: what is not on disk is a hole again, and it is partial.
+  /// Hands a failed sync to the keeper: the bytes that are not on disk become holes, and the file partial.
   private func syncFailed(_ content: Content, _ file: ServedFile, _ error: Errno) {
-    file.invalidate()  // at once: readers are on their way to it
+    file.invalidate()  // at once, because reads may be about to use it
     room.keeper.post(.job { $0.syncFailed(content, file, error) })
   }
 

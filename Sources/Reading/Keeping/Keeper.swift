@@ -4,34 +4,35 @@ import Storing
 
 /// What other threads ask of the keeper.
 enum KeeperMessage: Sendable {
-  /// To be committed within a second, or at once.
+  /// A change to commit within a second, or at once.
   case record(CatalogChange, promptly: Bool)
-  /// The content has stored more than the catalog knows.
+  /// More bytes of the content are stored than the catalog knows.
   case grew(Content)
-  /// Work that waits for the disk, behind what is being committed.
+  /// Disk work, done in the order of the messages.
   case job(@Sendable (Keeper) -> Void)
-  /// The disk refused a write: its space is measured until it takes more.
+  /// The disk refused a write: measure its space until it takes more.
   case measureSpace
-  /// Commit everything, with the data synced, and end.
+  /// Sync all data, commit everything, and end.
   case stop
 }
 
-/// Commits what is stored, each second, makes space, and removes stored bytes: one thread, the only one that commits the
-/// extents of files that grow. All that it owns is made on its thread and cannot be reached from another.
+/// Commits the stored extents each second, makes space, and removes stored bytes. It is the only thread that commits
+/// the extents of growing files. All that it owns is made on its thread, and no other thread can reach it.
 ///
-/// Order of a commit: changes that were recorded, then the extents of every content that grew. Extents are believed in
-/// this boot only until an fdatasync of their file, each 256 MiB or 30 s (docs/STORE-FORMAT.md).
+/// A commit has the recorded changes first, then the extents of every content that grew. Until an fdatasync of their
+/// file, each 256 MiB or 30 s, extents are believed in this boot only (docs/STORE-FORMAT.md).
 final class Keeper {
-  /// A commit follows the first change after so many seconds: the most that a kill can cost.
+  /// Seconds from the first change to its commit: the most that a kill can lose.
   static let interval = 1.0
   static let syncBytes: Int64 = 256 << 20
   static let syncSeconds = 30.0
-  /// Beyond so many changes that cannot be committed, those that only say when and what for are dropped.
+  /// With more changes than this that cannot be committed, the incidental ones (``CatalogChange/isIncidental``) are
+  /// dropped.
   static let mostChanges = 4096
 
   let room: ReadingRoom
   private var changes: [CatalogChange] = []
-  /// Contents that the catalog is behind of.
+  /// Contents of which the catalog knows fewer bytes than are stored.
   private var grown: [Content] = []
   private var unsynced: [Content] = []
   private var isPrompt = false
@@ -41,10 +42,10 @@ final class Keeper {
   private var lastError: String?
   private lazy var space = SpaceKeeping(room: room)
 
-  /// On the keeper's thread.
+  /// Called on the keeper's thread.
   init(room: ReadingRoom) { self.room = room }
 
-  /// Works until it is told to stop.
+  /// Works until the message `stop`.
   func run() {
     while true {
       room.keeperSignal.wait(seconds: due.map { max(0, $0.seconds(since: room.clock.now)) })
@@ -52,12 +53,12 @@ final class Keeper {
     }
   }
 
-  /// Does what is to be done now; false when that was the last of it.
+  /// Takes the messages and commits what is due; false after `stop`.
   func turn() -> Bool {
     takeMessages()
     let now = room.clock.now
     if isStopping {
-      takeMessages()  // what the last jobs asked for
+      takeMessages()  // messages from the last jobs
       commit(everything: true, now)
       disclaim(grown)
       return false
@@ -111,9 +112,9 @@ final class Keeper {
       lastError = nil
       for taken in extents { taken.content.guarded.withLock { $0.held.committed() } }
     } catch {
-      // One of them makes no sense. It must not keep the others from being committed for ever.
+      // One of the changes is invalid. It must not keep the others from being committed.
       if error.kind == .invalid { return commitSingly(recorded, extents, durably: everything) }
-      // Kept for the next try: what is stored must not be forgotten because a commit failed.
+      // Keeps them for the next try: a failed commit must not lose the extents.
       if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
       lastError = error.message
       changes = recorded + changes
@@ -122,16 +123,16 @@ final class Keeper {
     }
   }
 
-  /// The catalog is told of a content at the next commit, or after the last one its file goes.
+  /// Has the catalog told of a content at the next commit; after the last commit its file is deleted instead.
   func toldLater(_ content: Content) { grown.append(content) }
 
-  /// What is stored of a content, on its way into the catalog.
+  /// The stored extents of a content, about to be committed.
   struct Extents {
     let content: Content
     let change: CatalogChange
   }
 
-  /// Each by itself. What the catalog calls invalid is dropped, what it could not take now is kept for the next try.
+  /// Commits each change by itself. Drops a change that the catalog calls invalid; keeps the others for the next try.
   func commitSingly(_ recorded: [CatalogChange], _ extents: [Extents], durably: Bool) {
     for change in recorded where !commit(change, durably: durably) { changes.append(change) }
     for taken in extents {
@@ -143,21 +144,21 @@ final class Keeper {
     }
   }
 
-  /// False when it is to be tried again.
+  /// False when the change has to be tried again.
   private func commit(_ change: CatalogChange, durably: Bool) -> Bool {
     do {
       try room.store.catalog.apply([change], durably: durably)
       return true
     } catch {
       Log.error("the catalog \(error.kind == .invalid ? "refuses" : "cannot take") what was learned: \(error.message)")
-      // Extents make sense at all times: a content whose bytes the catalog does not have is told of again.
+      // Extents are never dropped: without this commit the catalog would not know the bytes.
       if case .extents = change { return false }
       return error.kind == .invalid
     }
   }
 
-  /// After the last commit: these it did not take. Where the catalog claims what the disk lost, the file goes: a claim
-  /// without a file is found out at the next mount.
+  /// Handles contents that the last commit did not take. Where the catalog claims bytes that the disk lost, the file is
+  /// deleted: the next mount notices a claim without a file.
   private func disclaim(_ contents: [Content]) {
     for content in contents {
       let id = content.guarded.withLock { $0.held.claim == .overclaimed ? $0.held.generation?.id : nil }
@@ -172,11 +173,11 @@ final class Keeper {
     }
   }
 
-  /// What to commit of one content; syncs its file when that is due. nil when its bytes are being removed.
+  /// The extents to commit for a content; syncs its file when that is due. nil when its bytes are being removed.
   private func snapshot(
     _ content: Content, isNoted: Bool, syncing: Bool, _ now: Instant
   ) -> (change: CatalogChange?, isSynced: Bool)? {
-    // Its file could not be opened again: only the catalog is to be told.
+    // The file could not be opened again: only the catalog has to be told.
     let told = content.guarded.withLock { guarded -> CatalogChange? in
       let held = guarded.held
       guard held.claim == .overclaimed, held.file == nil, held.removal == .none else { return nil }
@@ -188,9 +189,9 @@ final class Keeper {
       guard let snapshot = guarded.held.snapshot(isNoted: isNoted) else { return nil }
       let held = guarded.held
       let isOld = held.unsyncedSince.map { now.seconds(since: $0) >= Self.syncSeconds } ?? false
-      // At a limit what nobody has open is synced at once: only then it can be put away, and evicted.
+      // At the store's limit, a file that nobody has open is synced at once: only then can it be put away and evicted.
       let isWanted = lacksSpace && guarded.waiters.opens == 0
-      // The finisher syncs what it verifies, unless it was broken off. What waits for it may wait long.
+      // The finisher syncs the file that it verifies, unless the server ends. A file in its queue may wait long.
       let isFinishers = held.holding == .verifying && !syncing
       let isDue = !isFinishers && (syncing || isOld || isWanted || held.unsynced >= Self.syncBytes)
       return (snapshot, isDue && held.unsynced > 0)
@@ -201,13 +202,13 @@ final class Keeper {
         try partial.syncData()
         room.health.syncSucceeded(content.key)
       } catch {
-        snapshot.file.invalidate()  // at once: readers are on their way to it
+        snapshot.file.invalidate()  // at once, because reads may be about to use it
         syncFailed(content, snapshot.file, error)
         return nil
       }
     }
     return content.guarded.withLock { guarded in
-      // A completed or cleared file's extents are the finisher's, or gone.
+      // The finisher has committed the extents of a completed file; those of a cleared file are gone.
       guard guarded.held.isCurrent(snapshot) else { return nil }
       if mustSync { guarded.held.synced(snapshot, now: now) }
       let change = CatalogChange.extents(
@@ -218,7 +219,7 @@ final class Keeper {
 }
 
 extension CatalogChange {
-  /// Whether nothing that is stored depends on it.
+  /// Whether no stored byte depends on the change.
   var isIncidental: Bool {
     switch self {
     case .used, .problem, .gainedExtension: true

@@ -2,11 +2,10 @@ import Base
 import Manifest
 import Storing
 
-/// Removing stored bytes: always the catalog first, durably, then the file; and what else of the disk's work others
-/// leave to the keeper.
+/// Jobs of the keeper. Removing stored bytes always changes the catalog first, durably, then the file.
 extension Keeper {
-  /// Drops what is stored of a frozen content, and thaws it. `keepsCopy`: a completed copy stays as an ordinary file of
-  /// the library.
+  /// Removes the stored bytes of a frozen content, then has it thawed. `keepsCopy`: a completed copy stays in the
+  /// library as an ordinary file.
   func discard(_ content: Content, keepsCopy: Bool) {
     defer { room.transfers.post(.thaw(content)) }
     let generation = content.guarded.withLock { $0.held.generation }
@@ -14,7 +13,7 @@ extension Keeper {
     do {
       try room.store.catalog.apply([.dropped(generation: generation.id)], durably: true)
       let old = content.guarded.withLock { guarded -> ServedFile? in
-        guarded.waiters.runs = ReaderRuns()  // who read before is not read ahead for: it would all come back at once
+        guarded.waiters.runs = ReaderRuns()  // else play-ahead for earlier readers would fetch it all again
         return guarded.held.dropped()
       }
       _ = old  // readers that are in pread hold it until they are done; unlinked, it is gone with the last of them
@@ -27,15 +26,15 @@ extension Keeper {
     }
   }
 
-  /// Forgets a generation that nothing leads to any more, and its partial file.
+  /// Forgets a generation that no inode leads to any more, and deletes its partial file.
   func forget(_ generation: Int64) throws(StoreError) {
     try room.store.catalog.apply([.forgotten(generation: generation)], durably: true)
     _ = try PartialFile.remove(generation, in: room.store.folder)
   }
 
-  // MARK: What was being fetched before
+  // MARK: Unfinished files
 
-  /// Goes on with what was being fetched, a few files at a time.
+  /// Resumes unfinished files, a few at a time.
   func resumeMore(after place: Resuming.Place) {
     var next: Resuming.Place?
     do {
@@ -56,7 +55,7 @@ extension Keeper {
     let keys = try room.store.catalog.pins(limit: TransferThread.resumed, after: key)
     for key in keys {
       let content = try resume(key)
-      // A server that ended between the two commits, or one that knows no pins, completed it.
+      // An earlier server completed the file, but ended before it committed this, or did not know pins.
       if content?.guarded.withLock({ $0.held.isCopy }) ?? false { room.record(.pinned(key, false)) }
     }
     if let last = keys.last, keys.count == TransferThread.resumed { return .pins(after: last) }

@@ -2,11 +2,11 @@ import Base
 import Manifest
 import Storing
 
-/// Makes space in the store and on its disk. The keeper's own.
+/// Makes space in the store and on its disk. Owned by the keeper.
 final class SpaceKeeping {
   /// How often the space is measured while something is being stored, in seconds.
   private static let interval = 2.0
-  /// How far what is read may go beyond `--max-size`, in bytes.
+  /// How far the bytes that readers ask for may exceed `--max-size`, in bytes.
   private static let leeway: Int64 = 64 << 20
 
   private let room: ReadingRoom
@@ -14,8 +14,8 @@ final class SpaceKeeping {
 
   init(room: ReadingRoom) { self.room = room }
 
-  /// Keeps the partial files within `--max-size` and the disk above `--min-free`: the least recently used go first,
-  /// never one that is open, waited for or being fetched.
+  /// Keeps the partial files within `--max-size` and the disk above `--min-free`. Evicts the least recently used files
+  /// first, but none that is open, waited for or being fetched.
   func makeSpace(_ now: Instant) {
     guard now >= nextCheck else { return }
     nextCheck = now.adding(seconds: Self.interval)
@@ -32,7 +32,7 @@ final class SpaceKeeping {
         lacking = .clampedSum(lacking, -partial.storedBytes)
       }
       let isOver = total > room.options.maximumSize || lacking > 0
-      // A little beyond, what is read is stored all the same: other files are about to make room.
+      // Slightly beyond the limit, the bytes that readers ask for are still stored: evictions are about to make room.
       let isFar = total - Self.leeway > room.options.maximumSize || lacking > room.options.minimumFree / 2
       let measured: StoreHealth.Intake = isOver ? (isFar ? .nothing : .whatIsRead) : .everything
       switch room.health.measured(measured, now: now) {
@@ -46,7 +46,7 @@ final class SpaceKeeping {
     }
   }
 
-  /// Drops a partial file that is not in memory. False when it is.
+  /// Evicts a partial file that is not in memory. False when it is.
   func evict(_ key: ResourceKey, generation: Int64) -> Bool {
     let isFree = room.table.withLock { table -> Bool in
       guard table.current[key] == nil else { return false }
@@ -68,7 +68,7 @@ final class SpaceKeeping {
     }
   }
 
-  /// Asks for a partial file that is in memory to be dropped, if nobody uses it. False when somebody does.
+  /// Has the transfer thread evict a partial file in memory if nobody uses it. False when somebody does.
   func evictFromMemory(_ key: ResourceKey) -> Bool {
     guard let content = room.table.withLock({ $0.current[key] }) else { return false }
     let isIdle = content.guarded.withLock { $0.isIdle && $0.activity?.transfers ?? 0 == 0 }

@@ -1,19 +1,19 @@
 import Base
 import Storing
 
-/// What becomes of a partial file whose sync failed.
+/// What the keeper does with a partial file whose sync failed.
 ///
-/// Linux tells of a failed write-back once and may drop the pages: what was written since the last sync that succeeded
-/// may read as it should for a while, and as zeros later. It is fetched again, into the same file, through a new
-/// descriptor, so that the next sync speaks of what is written from now on. The kernel forgets what it read of that: a
-/// reader that came between the loss and the sync may have left zeros in the mount's page cache.
+/// Linux reports a failed write-back once and may drop the pages: bytes written since the last successful sync may read
+/// correctly for a while, and as zeros later. They are fetched again into the same file, through a new descriptor, so
+/// that the next sync reports only on writes from now on. The kernel drops its cached pages of those bytes: a read
+/// between the loss and the sync may have left zeros in the mount's page cache.
 extension Keeper {
-  /// Goes back to what is known to be on disk of a content whose `file` could not be synced.
+  /// Reduces a content whose `file` could not be synced to the bytes that are known to be on disk.
   func syncFailed(_ content: Content, _ file: ServedFile, _ error: Errno) {
     guard let partial = file.partial else { return }
     let message = "the disk lost what was stored: \(error)"
     guard content.guarded.withLock({ $0.held.file === file }) else {
-      // It was found out before, by another sync.
+      // Another sync has found the failure before.
       let pausedUntil = room.health.pause(of: content.key) ?? room.clock.now
       return room.transfers.post(.syncFailed(content, message: message, lost: nil, pausedUntil: pausedUntil))
     }
@@ -26,7 +26,7 @@ extension Keeper {
     room.transfers.post(.syncFailed(content, message: message, lost: fallen?.lost, pausedUntil: pausedUntil))
   }
 
-  /// Before anything is written to it: a failure from here on is the new descriptor's to tell.
+  /// Opens the file again before anything is written to it: the new descriptor reports all later failures.
   private func reopen(_ content: Content, _ id: Int64) -> ServedFile? {
     do throws(StoreError) {
       return ServedFile(partial: try PartialFile(in: room.store.folder, id: id, create: true))
@@ -47,8 +47,8 @@ extension Keeper {
     }
   }
 
-  /// Takes away the file of which the catalog claims too much: should the server be killed before the catalog is told,
-  /// a claim without a file is found out at the next mount.
+  /// Deletes the file of which the catalog claims too much. If the server is killed before the catalog is corrected,
+  /// the next mount notices a claim without a file.
   private func withdraw(_ content: Content, _ id: Int64) {
     do throws(StoreError) {
       _ = try PartialFile.remove(id, in: room.store.folder)
