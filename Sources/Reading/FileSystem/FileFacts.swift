@@ -3,37 +3,37 @@ import Glibc
 import Manifest
 import Storing
 
-/// All that a ``FileReport`` is derived from. What is not known is left out.
+/// The facts from which a ``FileReport`` is derived. Unknown facts are left out.
 struct FileFacts: Sendable {
-  /// What became of the completed copy.
+  /// The state of the completed copy.
   enum Copy: Sendable, Equatable {
     case intact
-    /// A user changed it; where it is.
+    /// A user changed it. Its path.
     case modified(String)
     /// A user removed it.
     case missing
-    /// Its library is not there.
+    /// Its library does not exist. The library's path.
     case unreachable(String)
   }
 
-  /// What a running server adds for every file.
+  /// What only a running server knows.
   struct Server: Sendable {
     /// Whether the store or its disk is at its limit.
     var lacksSpace: Bool
-    /// Whether a file that is not in memory goes on when its turn comes.
+    /// Whether a file that is not in memory will be resumed when its turn comes.
     var isWanted: Bool
   }
 
   var size: Int64?
-  /// What is stored; all of it while there is a copy.
+  /// The stored ranges; the whole file while there is a copy.
   var stored = ByteRangeSet()
-  /// nil: it was not completed.
+  /// nil: the file was not completed.
   var copy: Copy?
-  /// What the catalog has noted: it failed for good.
+  /// The error in the catalog: the download failed for good.
   var problem: LastError?
-  /// What the server remembers.
+  /// The last error in the server's memory.
   var lastError: LastError?
-  /// nil: no server, or the transfer thread has not looked at it.
+  /// nil: no server runs, or the transfer thread has not looked at the file.
   var activity: Activity?
   /// nil: no server runs.
   var server: Server?
@@ -70,7 +70,7 @@ extension FileFacts.Copy {
 }
 
 extension LastError {
-  /// What the catalog noted by the wall clock. A clock that was set back makes it no younger than new.
+  /// The catalog's error, whose time is by the wall clock. If that clock was set back, the error counts as new.
   init(_ problem: NotedProblem, now: Instant) {
     let age = max(0, Int64(time(nil)) - problem.at)
     self.init(message: problem.message, at: now.adding(seconds: -Double(min(age, 1 << 32))))
@@ -89,7 +89,7 @@ extension FileReport {
 }
 
 extension MediaFileSystem {
-  /// The state of a file that is in memory; nil when only the catalog knows it.
+  /// The state of a file in memory; nil when only the catalog knows it.
   package func liveReport(on node: Node, path: String) throws(Errno) -> FileReport? {
     guard let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
     var facts = FileFacts()
@@ -113,7 +113,7 @@ extension MediaFileSystem {
     return FileReport(path: path, facts, now: room.clock.now)
   }
 
-  /// The state of a file that is not in memory, with what the catalog knows of it.
+  /// The state of a file that is not in memory, from what the catalog knows.
   package func report(
     on node: Node, path: String, generation: GenerationRecord?, problem: NotedProblem?
   ) throws(StoreError) -> FileReport {
@@ -128,7 +128,7 @@ extension MediaFileSystem {
     return FileReport(path: path, facts, now: now)
   }
 
-  /// The state of a file of the tree.
+  /// The state of a file, wherever it is known.
   package func report(on node: Node) throws(Errno) -> FileReport {
     let path = try room.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
     if let live = try liveReport(on: node, path: path) { return live }
@@ -139,15 +139,15 @@ extension MediaFileSystem {
     }
   }
 
-  /// The resources of which an error is remembered, that the catalog may know nothing of.
+  /// The resources whose last error is in memory. The catalog may know nothing of them.
   package var failing: [ResourceKey] { room.table.withLock { $0.errors.keys } }
 
-  /// Whether an error of the resource is remembered.
+  /// Whether an error of the resource is in memory.
   package func remembersError(of key: ResourceKey) -> Bool { room.table.withLock { $0.errors[key] != nil } }
 }
 
 extension ReadingRoom {
-  /// Whether a file that nobody has open is to be completed when its turn comes.
+  /// Whether a file that nobody has open will be completed when its turn comes.
   func goesOn(_ generation: GenerationRecord?, _ isPinned: Bool) -> Bool {
     guard isPinned || generation?.continues == true else { return false }
     return options.continuation.goesOn(isRequested: isPinned, isOpen: false)

@@ -1,63 +1,63 @@
 import Base
 import Manifest
 
-/// The state of one file, for `status`, `fetch` and the extended attributes: with a server or without one, derived here
-/// and nowhere else (``init(path:_:now:)``).
+/// The state of one file, for `status`, `fetch` and the extended attributes, with or without a server. It is derived in
+/// one place: ``init(path:_:now:)``.
 package struct FileReport: Sendable {
-  /// What a file is.
+  /// The state of a file.
   package enum State: String, Sendable {
-    /// Nothing of it is stored.
+    /// No byte is stored.
     case remote
-    /// Some of it is.
+    /// Some bytes are stored.
     case partial
-    /// All of it, verified, in the library.
+    /// All bytes are stored, verified, in the library.
     case complete
-    /// The origin (or the store) failed for good.
+    /// The download failed for good.
     case failed
     /// A user changed the copy in the library: it is theirs.
     case modified
   }
 
-  /// What a file waits for while nothing of it is on its way.
+  /// What a file without a transfer waits for.
   package enum Awaited: Sendable, Equatable {
-    /// Somebody who reads, opens or fetches it: the policy does not ask for the rest by itself.
+    /// A reader, an open or `mediafs fetch`: the policy does not fetch the rest.
     case reader
     /// The line: readers of other files go first, or the rate limit is used up.
     case line
-    /// A connection: other files have them all, or come first.
+    /// A free connection: other files use all of them, or come first.
     case turn
     /// Space: the store or its disk is at its limit, or refused a write.
     case space
-    /// The origin: it is asked again then.
+    /// The origin: the next retry is at that time.
     case origin(until: Instant)
   }
 
   /// Its path in the mount.
   package var path: String
-  /// What it is.
+  /// The file's state.
   package var state: State
-  /// Stored bytes.
+  /// The number of stored bytes.
   package var stored: Int64
-  /// Bytes, when known.
+  /// The size in bytes; nil until it is known.
   package var size: Int64?
-  /// What is stored.
+  /// The stored ranges.
   package var ranges: ByteRangeSet
-  /// Bytes a second of late.
+  /// Bytes a second.
   package var rate: Double
-  /// Transfers under way.
+  /// Transfers in flight.
   package var transfers: Int
-  /// What went wrong last.
+  /// The last error.
   package var error: String?
-  /// When; nil where nobody knows.
+  /// The time of the last error; nil when it is unknown.
   package var errorAt: Instant?
-  /// What it waits for; nil: for nothing, or without a server.
+  /// What the file waits for; nil: nothing, or no server runs.
   package var awaits: Awaited?
-  /// What to do about its state; nil: nothing.
+  /// What the user can do; nil: nothing.
   package var advice: String?
 }
 
 extension FileReport {
-  /// Derives the report from what is known.
+  /// Derives the report from the facts.
   init(path: String, _ facts: FileFacts, now: Instant) {
     self.init(
       path: path, state: .remote, stored: 0, size: facts.size, ranges: facts.stored,
@@ -85,10 +85,10 @@ extension FileReport {
   /// The first thing that keeps the next transfer from starting.
   private func awaited(_ facts: FileFacts, _ now: Instant) -> Awaited? {
     guard let server = facts.server, state == .remote || state == .partial else { return nil }
-    if let size, ranges.contains(ByteRange(0, size)) { return nil }  // it is being verified
+    if let size, ranges.contains(ByteRange(0, size)) { return nil }  // the finisher verifies it
     guard let activity = facts.activity else {
       if !server.isWanted { return .reader }
-      return server.lacksSpace ? .space : .turn  // it is in the list of what goes on
+      return server.lacksSpace ? .space : .turn  // the keeper's list of unfinished files has it
     }
     if activity.transfers > 0 { return nil }
     if !activity.hasWaiters {

@@ -1,10 +1,11 @@
 import Base
 
-/// A kernel request that waits for its answer: opaque to this room, given back to ``ReplyPort`` exactly once.
+/// A kernel request that waits for its reply. Only Mount knows what its bits mean; each ticket is answered exactly
+/// once.
 package struct Ticket: Hashable, Sendable {
-  /// The adapter's own bits (a pointer, in a real mount).
+  /// The adapter's own value (in a real mount, a pointer).
   package let rawValue: UInt
-  /// Those bits.
+  /// A ticket with the adapter's value.
   @inlinable package init(rawValue: UInt) { self.rawValue = rawValue }
 }
 
@@ -14,14 +15,14 @@ package struct Attributes: Sendable, Equatable {
   package var inode: Inode
   /// Whether it is a directory.
   package var isFolder: Bool
-  /// Bytes. A placeholder of 1 while the size is not known: never 0, which would mean "empty".
+  /// The size in bytes. While it is unknown a placeholder of 1: 0 would mean "empty".
   package var size: Int64
-  /// Last-Modified, or the mount's time, in seconds since 1970.
+  /// Last-Modified, or the time of the mount, in seconds since 1970.
   package var modified: Int64
-  /// Whether `size` is real and stays (the kernel may keep the attributes); false: ask again each time.
+  /// Whether `size` is real and final, so that the kernel may cache the attributes.
   package var isFinal: Bool
 
-  /// Those attributes.
+  /// The attributes of one node.
   package init(inode: Inode, isFolder: Bool, size: Int64, modified: Int64, isFinal: Bool) {
     self.inode = inode
     self.isFolder = isFolder
@@ -31,25 +32,24 @@ package struct Attributes: Sendable, Equatable {
   }
 }
 
-/// How an opened file is to be read.
+/// How the kernel reads an opened file.
 package struct OpenMode: Sendable {
-  /// Past the page cache, until a read returns nothing: the length is not known.
+  /// Around the page cache, until a read returns nothing, because the length is unknown.
   package var directIO: Bool
-  /// The whole file, as it was when it was opened: its reads may be answered from there without asking. nil while bytes
-  /// are missing.
+  /// The complete file as it was at the open: the kernel may read it without the server. nil while bytes are missing.
   package var copy: ServedFile?
-  /// That mode.
+  /// The mode of one open.
   package init(directIO: Bool, copy: ServedFile? = nil) {
     self.directIO = directIO
     self.copy = copy
   }
 }
 
-/// An answer that is there now, one that comes later through the ``ReplyPort``, or none.
+/// The answer to a request: now, or later through the ``ReplyPort``.
 package enum Answer<Value: Sendable>: Sendable {
-  /// Reply with it.
+  /// Reply with this value.
   case now(Value)
-  /// The ticket is parked: the reply port gets it later, perhaps before this value is looked at.
+  /// The ticket is parked. The reply port may answer it before the caller sees this value.
   case parked
   /// Reply with this error.
   case failed(Errno)
@@ -57,42 +57,43 @@ package enum Answer<Value: Sendable>: Sendable {
 
 /// One name in a directory listing.
 package struct DirectoryItem: Sendable {
-  /// Where to go on behind this one; never 0.
+  /// The cookie from which a listing goes on after this name; never 0.
   package var cookie: Int64
   /// Its name.
   package var name: String
-  /// What it is.
+  /// Its attributes.
   package var attributes: Attributes
 }
 
-/// The way back to the kernel. Any thread may call; no lock of the reading room is held then.
+/// Sends the parked requests' replies to the kernel. Any thread may call it, and never under a lock of the reading
+/// room.
 package protocol ReplyPort: AnyObject, Sendable {
-  /// Answers a parked read: exactly the bytes asked for, fewer only at the end of the file. Valid during the call.
+  /// Answers a parked read with exactly the requested bytes, fewer only at the end of the file. `data` is valid during
+  /// the call.
   func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer)
   /// Answers a parked stat.
   func reply(_ ticket: Ticket, attributes: Attributes)
-  /// Answers a parked open. `inode` is the file's. False when the kernel does not want it any more: no release will
-  /// come.
+  /// Answers a parked open of `inode`. False when the kernel gave the open up: then it sends no release.
   func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool
   /// Answers any parked request with an error.
   func reply(_ ticket: Ticket, error: Errno)
-  /// The name leads to another inode from now on: the kernel is to forget what it knew. Never blocks the caller.
+  /// The name has another inode now: makes the kernel forget the name. Never blocks the caller.
   func invalidate(parent: Inode, name: String)
-  /// What the kernel has read of `inode` in `range` may be wrong: it is to ask again. Never blocks the caller.
+  /// Cached pages of `inode` in `range` may be wrong: makes the kernel drop them. Never blocks the caller.
   func forgetPages(of inode: Inode, _ range: ByteRange)
 }
 
-/// Who asks.
+/// The process that made a request.
 package struct Caller: Sendable, Equatable {
-  /// The process (thread) id as the server sees it, 0 when it is outside its pid namespace.
+  /// The process (thread) id as the server sees it; 0 when it is outside the server's pid namespace.
   package var process: Int32
-  /// That process.
+  /// The caller with this process id.
   @inlinable package init(process: Int32) { self.process = process }
 }
 
 /// What statfs(2) shows.
 package struct Capacity: Sendable {
-  /// Bytes the store's filesystem has.
+  /// Bytes of the store's filesystem.
   package var total: UInt64
   /// Bytes free there.
   package var free: UInt64

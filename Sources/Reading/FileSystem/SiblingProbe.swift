@@ -1,27 +1,27 @@
 import Base
 import Storing
 
-/// Finds the sizes of a folder's files ahead of `ls -l`, a file manager or a scanner, which stat every name one after
-/// the other.
+/// Finds the sizes of a folder's files ahead of programs that stat one name after the other: `ls -l`, a file manager, a
+/// scanner.
 ///
-/// A lone stat is left alone. From the second unknown one in a folder within two seconds on, the next siblings in the
-/// listing's order are probed side by side, a bounded number ahead of the stats: a folder of a million files is not
-/// probed whole because someone looked at two of them. What one process waited for the first stat does not count: it is
-/// the same listing that goes on.
+/// One stat alone has no effect. At the second stat of an unknown size in a folder within two seconds, the next
+/// siblings in the listing's order are probed at once. Only a limited number is probed ahead of the stats, so that two
+/// stats in a folder of a million files do not probe all of them. The two seconds do not include the time that the same
+/// process waited for the first stat: it is the same listing.
 final class SiblingProbe: Sendable {
   private struct Folder: Sendable {
     var last: Instant
-    /// Who looked last.
+    /// The process of the last stat.
     var process: Int32
-    /// Entries up to this cookie have been asked for.
+    /// The siblings up to this cookie have been probed.
     var askedUntil: Int64 = 0
     var looks = 1
   }
 
-  /// How many are asked for at once, and how near to the end of those a stat must come for more.
+  /// How many siblings are probed at once. A stat in the last half of them probes the next.
   private static let batch = 48
   private static let seconds = 2.0
-  /// Folders that are remembered: more than are listed at the same time.
+  /// How many folders are remembered: more than are listed at the same time.
   private static let folders = 16
 
   private let room: ReadingRoom
@@ -29,7 +29,7 @@ final class SiblingProbe: Sendable {
 
   init(room: ReadingRoom) { self.room = room }
 
-  /// A file of unknown size was looked at.
+  /// A process asked for the attributes of a file of unknown size.
   func looked(at node: Node, process: Int32) {
     let now = room.clock.now
     let timeout = room.options.timeout
@@ -56,7 +56,7 @@ final class SiblingProbe: Sendable {
     room.keeper.post(.job { [recent] keeper in Self.lookAhead(from, in: node, keeper.room, recent) })
   }
 
-  /// On the keeper's thread: a stat does not wait while the catalog is read for others.
+  /// Runs on the keeper's thread, so that the stat does not wait while the catalog is read for its siblings.
   private static func lookAhead(
     _ from: Int64, in node: Node, _ room: ReadingRoom, _ recent: Lock<[Inode: Folder]>
   ) {
@@ -68,7 +68,7 @@ final class SiblingProbe: Sendable {
           let content = try room.content(of: sibling.inode)
           if content.guarded.withLock({ $0.held.generation == nil }) { contents.append(content) }
         } catch {
-          Log.debug("\(sibling.name): not probed ahead: \(error)")  // its own stat will say so
+          Log.debug("\(sibling.name): not probed ahead: \(error)")  // its own stat reports it
         }
       }
       if let last = next.last {
