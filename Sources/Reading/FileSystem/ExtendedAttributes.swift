@@ -1,7 +1,7 @@
 import Base
 import Storing
 
-/// What a file manager or a script may ask of a file besides its bytes.
+/// The extended attributes of a file, for file managers and scripts.
 extension MediaFileSystem {
   private static let names = [
     "user.mime_type", "user.xdg.origin.url", "user.mediafs.state", "user.mediafs.stored", "user.mediafs.error",
@@ -13,7 +13,7 @@ extension MediaFileSystem {
     return Array(value.utf8)
   }
 
-  /// The names of its extended attributes.
+  /// The names of the node's extended attributes.
   package func extendedAttributes(of inode: Inode) throws(Errno) -> [String] {
     guard let node = try node(inode), node.kind == .file else { return [] }
     var names: [String] = []

@@ -3,18 +3,18 @@ import Fetching
 import Glibc
 import Storing
 
-/// The filesystem as the kernel sees it, without a kernel: the mount decodes a request, calls, and replies.
+/// The filesystem's operations, independent of the kernel: Mount decodes a request, calls a method, and replies.
 ///
-/// Every method may be called from any thread and none waits for the network. What takes a ticket either answers now or
-/// keeps the ticket and answers through the ``ReplyPort`` later, exactly once.
+/// Any thread may call every method, and none waits for the network. A method that takes a ticket answers now, or keeps
+/// the ticket and answers it later through the ``ReplyPort``, exactly once.
 package final class MediaFileSystem: Sendable {
   let room: ReadingRoom
   let store: StoreAccess
   private let siblings: SiblingProbe
   private let threads = Lock<(keeper: OwnedThread, finisher: OwnedThread)?>(nil)
 
-  /// A filesystem over an open store whose manifest is imported. `wake` makes the transfer thread turn soon; any thread
-  /// calls it.
+  /// A filesystem over an open store whose manifest is imported. `wake` makes the transfer thread take its next turn
+  /// soon; any thread calls it.
   package convenience init(
     store: StoreAccess, options: ReadingOptions, wake: @escaping @Sendable () -> Void
   ) throws(StoreError) {
@@ -29,22 +29,22 @@ package final class MediaFileSystem: Sendable {
     siblings = SiblingProbe(room: room)
   }
 
-  /// What the transfers call: made on their thread, to be used there alone. `port` gets the answers that come later.
+  /// The client of the transfers: made and used on their thread only. `port` gets the replies to parked requests.
   package func makeClient(port: any ReplyPort, service: any TransferService) -> any TransferClient {
     TransferThread(room: room, port: port, service: service)
   }
 
-  /// Starts the keeper and the finisher. To be called once, before the first request.
+  /// Starts the keeper and the finisher. Called once, before the first request.
   package func start() {
     let keeper = OwnedThread(name: "keeper") { [room] in Keeper(room: room).run() }
     let finisher = OwnedThread(name: "finisher") { [room] in Finisher(room: room).run() }
     threads.withLock { $0 = (keeper, finisher) }
   }
 
-  /// Goes on with what was being fetched when it was mounted last. The transfers must be running.
+  /// Resumes the downloads that earlier mounts did not finish. The transfers must be running.
   package func resume() { room.keeper.post(.job { $0.resumeMore(after: .pins(after: nil)) }) }
 
-  /// The server is about to end: calls that wait for long work return, and the finisher ends.
+  /// Announces the end of the server: calls that wait for long work return, and the finisher ends.
   package func beginEnding() { room.beginEnding() }
 
   /// Commits everything with its data synced and ends the threads. The transfers must have ended.
@@ -59,7 +59,7 @@ package final class MediaFileSystem: Sendable {
     running?.keeper.join()
   }
 
-  /// The network changed: connections are made anew and who waits gets a fresh deadline.
+  /// The network changed: new connections are made, and every wait gets its whole timeout again.
   package func reconnect() { room.transfers.post(.reconnect) }
 
   // MARK: Names
@@ -71,7 +71,7 @@ package final class MediaFileSystem: Sendable {
     return attributes(of: node)
   }
 
-  /// The names of `folder` behind `cookie` (0: from the first), until `visit` returns false or there are no more. `.`
+  /// The names of `folder` after `cookie` (0: from the first), until `visit` returns false or there are no more. `.`
   /// and `..` are not among them.
   package func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno) {
     // An empty page is also what a file has: it must not pass for an empty folder.
@@ -92,7 +92,7 @@ package final class MediaFileSystem: Sendable {
     }
   }
 
-  /// As many names fill a kernel's buffer for a listing.
+  /// About as many names as fill the kernel's buffer for one readdir.
   private static let page = 128
 
   /// Where `..` of `folder` leads.
@@ -117,7 +117,7 @@ package final class MediaFileSystem: Sendable {
     return Attributes(inode: node.inode, isFolder: false, size: 1, modified: room.mountedAt, isFinal: false)
   }
 
-  /// What stat shows. Parks when the size is to be found first.
+  /// What stat shows. Parks when the size has to be found out first.
   package func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes> {
     do throws(Errno) {
       if let content = room.table.withLock({ $0.contents[inode] }) {
@@ -151,7 +151,7 @@ package final class MediaFileSystem: Sendable {
       let known = room.attributes(of: content, inode: inode)
       if known.isFinal { return .now(known) }
       let now = room.clock.now
-      // A body without a length goes on without one: a stat that waited for its end would wait for the whole download.
+      // A stat of a body without a length is answered at once: otherwise it would wait for the whole download.
       let (isPutAway, decision) = content.guarded.withLock { guarded -> (Bool, Waiters.ReadDecision?) in
         if guarded.held.isPutAway { return (true, nil) }
         guard case .unknown = guarded.held.length else { return (false, nil) }
@@ -189,7 +189,7 @@ package final class MediaFileSystem: Sendable {
         switch guarded.held.length {
         case .known:
           let isComplete = guarded.held.isCopy
-          // One whose bytes are being removed is read through us: its copy will not do for the next open.
+          // While its bytes are being removed, reads go through the server: the next open could not use the copy.
           let copy = isComplete && guarded.held.removal == .none ? guarded.held.file : nil
           return (.now(OpenMode(directIO: false, copy: copy)), isComplete)
         case .growing: return (.now(OpenMode(directIO: true)), false)
@@ -203,8 +203,7 @@ package final class MediaFileSystem: Sendable {
         }
       }
       if case .failed = answer { isCounted = false }
-      // What the kernel remembers of this inode may be what a user made of the copy: the origin's bytes get another
-      // one.
+      // The kernel may have cached what a user wrote to the copy: the origin's bytes get another inode.
       if content.guarded.withLock({ $0.held.holding == .touched && !$0.held.isSuperseded }), isCounted {
         room.transfers.post(.renew(content, inode, ticket))
         return .parked
@@ -216,18 +215,19 @@ package final class MediaFileSystem: Sendable {
     }
   }
 
-  /// Answers `ticket`, of an open that was answered here, with ESTALE, once the file has another inode: the kernel then
-  /// looks its name up again and opens that. For a file whose open handles the kernel reads from a copy that is not the
-  /// origin's any more, or is gone, so that it could give new ones nothing else either.
+  /// Gives the file of `inode`, for whose open the caller has not replied yet, another inode, and then answers `ticket`
+  /// with ESTALE, so that the kernel looks its name up again. For a file whose open handles the kernel reads from a
+  /// copy that was changed or is gone: it would read new handles from there too.
   ///
-  /// False: there is no such file open, and the caller is to answer with ESTALE itself.
+  /// False: the file is not in memory, and the caller answers with ESTALE itself.
   package func renew(_ inode: Inode, ticket: Ticket) -> Bool {
     guard let content = room.table.withLock({ $0.contents[inode] }) else { return false }
     room.transfers.post(.renew(content, inode, ticket))
     return true
   }
 
-  /// Reads into `buffer` (as long as the request): `.now(count)` bytes are there, fewer than asked only at the end.
+  /// Reads into `buffer` (as long as the request). `.now(count)`: so many bytes are there, fewer than requested only at
+  /// the end of the file.
   package func read(
     _ inode: Inode, at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, caller: Caller
   ) -> Answer<Int> {
@@ -240,19 +240,19 @@ package final class MediaFileSystem: Sendable {
       }
       let answer = content.read(
         at: offset, into: buffer, ticket: ticket, process: caller.process, now: room.clock.now)
-      guard let answer else { continue }  // put away since
+      guard let answer else { continue }  // put away meanwhile
       if case .parked = answer { room.transfers.post(.changed(content)) }
       return answer
     }
   }
 
-  /// A handle was closed for good.
+  /// The last reference to a handle was closed.
   package func release(_ inode: Inode) {
     guard let content = room.table.withLock({ $0.contents[inode] }) else { return }
     let (generation, isLast, isComplete) = content.guarded.withLock { guarded in
       (guarded.held.generation?.id, guarded.waiters.opens == 1, guarded.held.isCopy)
     }
-    // A complete file is nothing to plan for, but must be put away, too; while it still counts as open it cannot be.
+    // The transfer thread puts a complete file away after its last close; while it counts as open it cannot.
     if isLast, isComplete { room.transfers.post(.changed(content)) }
     room.uncount(content)
     if isLast, let generation { room.record(.used(generation: generation, at: room.clock.date)) }
@@ -262,7 +262,7 @@ package final class MediaFileSystem: Sendable {
   ///
   /// A caller that only got a signal keeps waiting: a stat that fails with EINTR breaks programs that never expect it.
   ///
-  /// True: it is parked no more, and the caller is to answer it with EINTR.
+  /// True: the ticket is not parked any more, and the caller answers it with EINTR.
   package func interrupt(_ ticket: Ticket, isKilled: Bool) -> Bool {
     guard isKilled else { return false }
     let contents = room.table.withLock { table in Array(table.contents.values) }

@@ -2,11 +2,11 @@ import Base
 import Glibc
 import Storing
 
-/// What a user asks for besides reading: fetch this now, drop that.
+/// What a user asks for besides reading: fetch these files now, clear that one.
 extension MediaFileSystem {
-  /// Completes these files, now and over restarts; whatever of them failed is tried again.
+  /// Completes these files, also after a restart, and tries failed ones again.
   package func fetch(_ inodes: [Inode]) {
-    // On the keeper's thread: a folder of many files is loaded there, a few milliseconds each, without holding up a
+    // The keeper's thread loads them, a few milliseconds each, so that a folder of many files does not hold up a
     // client.
     room.keeper.post(
       .job { keeper in
@@ -33,8 +33,8 @@ extension MediaFileSystem {
       })
   }
 
-  /// Brings the catalog up to date with what is known (not durably), for those who ask the catalog and not the files in
-  /// memory. Blocks for the disk, for two seconds at most.
+  /// Commits everything that memory knows (not durably), for callers that read the catalog instead of the contents.
+  /// Blocks for the disk, two seconds at most.
   package func commit() {
     let done = Signal()
     room.keeper.post(
@@ -45,8 +45,8 @@ extension MediaFileSystem {
     done.wait(seconds: 2)
   }
 
-  /// The files in memory, by their entries: of those the catalog may know less than is so, above all while the disk is
-  /// too full for it to be told.
+  /// The files in memory, by entry. The catalog may know less of them, above all while the disk is too full for
+  /// commits.
   package func nodesInMemory() throws(Errno) -> [Int64: Node] {
     var nodes: [Int64: Node] = [:]
     for inode in room.table.withLock({ Array($0.contents.keys) }) {
@@ -56,20 +56,20 @@ extension MediaFileSystem {
     return nodes
   }
 
-  /// Drops what is stored of a file, its completed copy too, and returns when that is done. False when nothing was
-  /// stored. Blocks for the disk: not for a thread that serves the kernel.
+  /// Removes a file's stored bytes and its copy, and returns when that is done. False when nothing was stored. Blocks
+  /// for the disk: not to be called on a thread that serves the kernel.
   package func clear(_ node: Node) throws(Errno) -> Bool {
     let generation = try room.io { () throws(StoreError) in try store.catalog.generation(current: node.key) }
     let isInMemory = room.table.withLock { $0.current[node.key] != nil }
     let isPinned = try room.io { () throws(StoreError) in try store.catalog.isPinned(node.key) }
     guard generation != nil || isInMemory || isPinned else { return false }
-    // Open, so that it is not put away before its bytes are removed. A reader that closes it meanwhile is not the last.
+    // Counted as open, so that it is not put away before its bytes are removed.
     let content = try room.content(of: node.inode, opening: true)
     defer { room.uncount(content) }
     let hadBytes = content.guarded.withLock { !$0.held.stored.isEmpty }
     let done = Signal()
     room.transfers.post(.clear(content, then: { done.raise() }))
-    // It may have to wait for a film's digest; the server's end must not wait for that.
+    // This may have to wait until the finisher has hashed a film, but the server's end must not wait for that.
     while !done.wait(seconds: 0.5) {
       if room.isEnding { throw .interrupted }
     }
