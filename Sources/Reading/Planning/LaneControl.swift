@@ -1,30 +1,31 @@
 import Base
 
-/// How many windows a waiting reader's file has under way at once: pure.
+/// Decides how many windows (lanes) a waiting reader's file may have in flight at once. Pure.
 ///
-/// Most lines are filled by two connections. An origin that holds each connection back needs more: while a reader takes
-/// all that comes, the number is doubled as long as that brings a fifth more, and goes back to the last number that did
-/// when it does not. After a while it is tried again, first with half as many, which are kept if they bring the same:
-/// lines change, what a line brings while it is just being filled says little, and every lane takes its share from
-/// other readers. An origin that says "too many" halves the number.
+/// Two connections fill most lines. An origin that limits each connection needs more. While a reader takes all that
+/// arrives, the number is doubled as long as that brings a fifth more; a step without that is undone. Later another trial
+/// begins, first with half as many lanes, which are kept if they bring the same. The reasons: lines change, a rate says
+/// little while the line is just being filled, and every lane takes a share from other readers. A 429 or 503 of the
+/// origin halves the number.
 struct LaneControl: Sendable, Equatable {
   static let least = 2
-  /// Bytes in sequence that a reader must have read before more lanes are tried: a trial on a full line is a risk to a
+  /// Bytes that a reader must have read in sequence before more lanes are tried: a trial on a full line may stall a
   /// player that has just begun.
   static let provenLength: Int64 = 4 << 20
   static let most = 16
-  /// What a step up must bring to be kept, and what one down must leave.
+  /// By what factor the rate must rise for more lanes to be kept, and may fall for fewer.
   private static let worthwhile = 1.2
   private static let lineWorthwhile = 1.1
   private static let same = 0.93
-  /// How long a step is watched, in seconds (and two round trips at least).
+  /// How long a step is measured, in seconds (at least three round trips).
   private static let watched = 0.4
   /// How long a number is kept after a step that brought nothing, in seconds.
   private static let rest = 5.0
-  /// The longest it grows to when one trial after the other brings nothing.
+  /// The longest such rest, to which it doubles when one trial after the other brings nothing.
   private static let longestRest = 60.0
 
-  /// `draining`: fewer are asked for, and the windows of more are still coming; what comes meanwhile tells nothing.
+  /// `draining`: fewer windows are requested and the former ones still arrive. What is measured meanwhile does not
+  /// count.
   private enum Trial { case none, more, draining, fewer }
   /// Bytes a second of the file, and of the line that it shares with others.
   private struct Rates: Equatable {
@@ -32,7 +33,7 @@ struct LaneControl: Sendable, Equatable {
     var line = 0.0
   }
 
-  /// The number to use.
+  /// The number to use now.
   private(set) var lanes = LaneControl.least
   private var settled = LaneControl.least
   private var settledRate = Rates()
@@ -44,11 +45,11 @@ struct LaneControl: Sendable, Equatable {
   private var notBefore: Instant?
   private var pause = LaneControl.rest
 
-  /// `count` bytes came for the file.
+  /// `count` bytes of the file arrived.
   mutating func received(_ count: Int) { bytes += Int64(count) }
 
-  /// A look, several times a second. `isHungry`: a reader took all there was, in all the time since the last look.
-  /// `lineBytes`: what the line brought so far, for all its files.
+  /// Called at each look, several times a second. `isHungry`: since the last look a reader took everything that arrived.
+  /// `lineBytes`: the bytes that have arrived on the line so far, for all files.
   mutating func look(isHungry: Bool, lineBytes: Int64, roundTrip: Double, now: Instant) {
     guard isHungry else {
       since = nil
@@ -59,11 +60,11 @@ struct LaneControl: Sendable, Equatable {
       return
     }
     let elapsed = now.seconds(since: start)
-    // The first windows after a change are still on their way for a round trip.
+    // The first windows after a change take a round trip to arrive.
     guard elapsed >= max(Self.watched, 3 * roundTrip) else { return }
     let rates = Rates(file: Double(bytes) / elapsed, line: Double(lineBytes - self.lineBytes) / elapsed)
     begin(at: now, lineBytes)
-    // More for one file that is less for another is no gain; less for it that another has is no loss.
+    // More for this file and less for another is no gain; less for this file and more for another is no loss.
     let (file, line) = (rates.file / settledRate.file, rates.line / settledRate.line)
     let isMore = file >= Self.worthwhile && line >= Self.lineWorthwhile
     let isSame = file >= Self.same || line >= Self.same
@@ -79,7 +80,7 @@ struct LaneControl: Sendable, Equatable {
       if trial == .more { pause = Self.rest }
       begin(trial == .more ? .more : .draining, now)
     case .more:
-      // Too many may have been kept while the line was just being filled: that is looked at soon.
+      // Too many lanes may have been kept while the line was just being filled: a trial with fewer begins soon.
       settle(for: settled > Self.least ? Self.rest / 5 : pause, now)
       triedMore = true
     case .fewer:
@@ -105,7 +106,7 @@ struct LaneControl: Sendable, Equatable {
     lanes = count
   }
 
-  /// Stays with what was best for a while, the longer the more often it was.
+  /// Keeps the best number for a while. The rest grows each time.
   private mutating func settle(for seconds: Double, _ now: Instant) {
     lanes = settled
     trial = .none
@@ -113,7 +114,7 @@ struct LaneControl: Sendable, Equatable {
     if seconds == pause { pause = min(2 * pause, Self.longestRest) }
   }
 
-  /// The origin said that it is too much.
+  /// The origin answered 429 or 503.
   mutating func pushedBack(now: Instant) {
     lanes = max(Self.least, lanes / 2)
     settled = lanes

@@ -1,4 +1,4 @@
-/// Kinds of files whose end players look at before they play.
+/// Types of files whose end players read before they play.
 enum MediaKind {
   /// MP4's moov, Matroska's cues, ID3v1 and APE tags, Ogg's last page (the duration), AVI's index, a ZIP's directory.
   private static let extensions: Set<String> = [
@@ -6,7 +6,7 @@ enum MediaKind {
     "wma", "asf", "ape", "wv", "mpc", "ts", "m2ts", "mts", "mpg", "mpeg", "vob", "zip", "cbz", "epub", "parquet",
   ]
 
-  /// Whether `path` names one of them.
+  /// Whether the extension of `path` is one of them.
   static func hasTail(_ path: String) -> Bool {
     guard let dot = path.utf8.lastIndex(of: UInt8(ascii: ".")) else { return false }
     return extensions.contains(path[path.utf8.index(after: dot)...].lowercased())

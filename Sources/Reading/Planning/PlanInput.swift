@@ -1,21 +1,21 @@
 import Base
 import Fetching
 
-/// What a transfer is for; the smaller goes first.
+/// What a transfer is for; the lower value is more urgent.
 enum Purpose: Int, Comparable, Sendable {
-  /// A reader waits for its bytes (or for the size that its head tells).
+  /// A reader waits for its bytes, or for the length that its head tells.
   case demand
-  /// A playing reader will want them next.
+  /// A reader in sequence will ask for its bytes next.
   case playAhead
-  /// The head of a file that is likely to be looked at soon.
+  /// The head of a file whose size or type is likely to be asked for soon.
   case index
-  /// The rest of a file.
+  /// The background download of the rest of a file.
   case continuation
 
   static func < (left: Purpose, right: Purpose) -> Bool { left.rawValue < right.rawValue }
 }
 
-/// A transfer that is under way, as the planner sees it.
+/// A transfer in flight, as the planner sees it.
 struct ActiveTransfer: Sendable {
   var id: TransferID
   /// The next byte that will arrive.
@@ -23,29 +23,29 @@ struct ActiveTransfer: Sendable {
   /// One past the last byte that was asked for.
   var end: Int64
   var purpose: Purpose
-  /// Bytes a second of late, nil before its first bytes.
+  /// Bytes a second; nil until enough have arrived.
   var rate: Double?
-  /// A body from the start to the end of the resource: the origin knows no ranges, so that it cannot be had again in
-  /// part.
+  /// Whether it is a body from the start of the resource, from an origin that ignores ranges: its parts cannot be
+  /// requested again.
   var isStream = false
 
-  /// What it still brings.
+  /// The range that has not arrived.
   var rest: ByteRange { ByteRange(position, max(position, end)) }
 }
 
-/// One sequence of reads, as the planner sees it.
+/// One run of reads, as the planner sees it.
 struct ReaderView: Sendable, Equatable {
-  /// Where it will read next.
+  /// Where the reader is expected to read next.
   var position: Int64
-  /// How many bytes it read in sequence so far.
+  /// How many bytes it has read in sequence.
   var length: Int64
   /// How fast it reads, in bytes a second.
   var rate: Double
-  /// Whether it read within the last seconds; a player that is paused, or sits before a full buffer, did not.
+  /// Whether it read within the last two seconds. A player that is paused, or has a full buffer, did not.
   var isFresh = true
-  /// Whether it reads at another place of the file by now.
+  /// Whether it has gone on at another place of the file.
   var isElsewhere = false
-  /// A program that looks at many files and plays none.
+  /// Whether it is a program that looks at many files and plays none.
   var isLooker = false
 }
 
@@ -53,7 +53,7 @@ struct ReaderView: Sendable, Equatable {
 struct LineView: Sendable {
   /// Seconds from a request to its first byte.
   var roundTrip: Double
-  /// Bytes a second that all transfers on the line bring together.
+  /// Bytes a second of all transfers on the line together.
   var rate: Double
   /// How many resources on the line have a reader that waits.
   var waiting = 1
@@ -70,36 +70,36 @@ struct LineView: Sendable {
   var share: Double { rate / Double(max(1, waiting)) }
 }
 
-/// Everything that a plan is made from.
+/// Everything from which a plan is made.
 struct PlanInput: Sendable {
-  /// Bytes of the resource.
+  /// The length of the resource in bytes.
   var size: Int64
-  /// What a read can be answered from now.
+  /// The bytes that can answer a read now.
   var available = ByteRangeSet()
-  /// What readers wait for, ascending by start.
+  /// The ranges for which readers wait, ascending by start.
   var demands: [ByteRange] = []
-  /// What is parked at places that its reader left meanwhile: the kernel's read-ahead there, for which nobody waits.
+  /// Parked reads at places that their reader has left: the kernel's read-ahead there, for which nobody waits.
   var left: [ByteRange] = []
   var readers: [ReaderView] = []
   var transfers: [ActiveTransfer] = []
-  /// Whether the rest of the file is to be fetched now.
+  /// Whether the rest of the file may be fetched now.
   var continues = false
   /// Whether the end of the file is likely to be asked for soon.
   var wantsTail = false
-  /// How many windows a waiting reader may have under way.
+  /// How many windows a waiting reader may have in flight.
   var lanes = LaneControl.least
-  /// How many bytes that are under way may be thrown away for a reader that jumped.
+  /// How many bytes in flight may be thrown away for a reader that jumped.
   var spareBytes: Int64 = 0
-  /// Where the continuation begins to look for holes: it follows the reader, then wraps around.
+  /// Where the continuation begins to look for holes: at the reader. At the end of the file it wraps around.
   var continuationStart: Int64 = 0
   /// The line to the origin.
   var line: LineView
 }
 
-/// One thing to do.
+/// One step of a plan.
 enum PlanStep: Sendable, Equatable {
-  /// Ask for these bytes.
+  /// Request these bytes.
   case start(ByteRange, Purpose)
-  /// End a transfer whose bytes come too late for the reader that it stands in the way of.
+  /// Cancel a transfer that would delay a reader.
   case cancel(TransferID)
 }

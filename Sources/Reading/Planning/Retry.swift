@@ -1,18 +1,18 @@
 import Base
 import Fetching
 
-/// When to ask again after failures: pure.
+/// When to send the next request after failures. Pure.
 ///
-/// Exponential backoff with full jitter between half and all of the step, so that clients that failed together do not
-/// come back together. Progress resets the count. Retry-After is honoured up to an hour.
+/// Exponential backoff. The jitter takes between half of the step and all of it, so that clients that failed together
+/// do not come back together. Progress resets the count. Retry-After is obeyed up to an hour.
 struct Retry: Sendable, Equatable {
-  /// The first pause, in seconds.
+  /// The first backoff, in seconds.
   static let firstPause = 0.25
-  /// The longest pause without Retry-After while a reader waits: an origin that is back is noticed soon.
+  /// The longest backoff while a reader waits, in seconds, without Retry-After: an origin that is back is noticed soon.
   static let longestWithReader = 1.0
-  /// The longest without one.
+  /// The longest backoff when no reader waits, in seconds.
   static let longest = 300.0
-  /// The longest Retry-After that is believed.
+  /// The longest Retry-After that is obeyed, in seconds.
   static let longestAsked = 3600.0
 
   /// How many attempts in a row failed without a byte.
@@ -21,12 +21,12 @@ struct Retry: Sendable, Equatable {
   private var firstFailure: Instant?
   /// As ``notBefore``, while a reader waits.
   private var notBeforeWithReader: Instant?
-  /// Not before this.
+  /// The earliest time of the next attempt; nil: now.
   private(set) var notBefore: Instant?
-  /// Whether the origin itself named that time.
+  /// Whether the origin named that time (Retry-After).
   private(set) var isAsked = false
 
-  /// A byte came: whatever went wrong before is over.
+  /// A byte arrived: the failures before it do not count any more.
   mutating func progressed() {
     failures = 0
     firstFailure = nil
@@ -35,15 +35,15 @@ struct Retry: Sendable, Equatable {
     isAsked = false
   }
 
-  /// Another mirror is there to be asked at once; the count goes on, so that mirrors that all fail are not asked in a
-  /// storm.
+  /// Another mirror can be requested at once. The count goes on, so that mirrors that all fail do not get a storm of
+  /// requests.
   mutating func skipPause() {
     if isAsked { return }
     notBefore = nil
     notBeforeWithReader = nil
   }
 
-  /// Someone new wants it: an attempt is worth making now, unless the origin itself named a time.
+  /// A new reader wants the file: an attempt is worth making now, unless the origin named a time.
   mutating func hurry() {
     if !isAsked { progressed() }
   }
@@ -58,8 +58,8 @@ struct Retry: Sendable, Equatable {
     }
     let begun = firstFailure ?? now
     firstFailure = begun
-    // No longer than twice what it has lasted so far: the many attempts of a waiting reader must not keep the
-    // continuation from an origin that was away for some seconds.
+    // At most twice the time since the first failure: a waiting reader's many attempts must not keep the background
+    // download from an origin that was down for some seconds.
     let lasted = max(Self.longestWithReader, 2 * now.seconds(since: begun))
     let step = min(Self.firstPause * Double(1 << min(failures - 1, 16)), Self.longest, lasted)
     let jitter = 0.5 + random / 2
@@ -68,10 +68,10 @@ struct Retry: Sendable, Equatable {
     isAsked = false
   }
 
-  /// Whether an attempt may be made now, for a waiting reader or for nobody in particular.
+  /// Whether an attempt may be made now.
   func permits(_ now: Instant, readerWaits: Bool) -> Bool { due(readerWaits: readerWaits).map { $0 <= now } ?? true }
 
-  /// When the next attempt may be made; nil: now. A reader waits no longer than `longestWithReader` of backoff, but the
-  /// origin's own word is kept.
+  /// The earliest time of the next attempt; nil: now. A waiting reader has at most `longestWithReader` of backoff, but
+  /// Retry-After is obeyed.
   func due(readerWaits: Bool) -> Instant? { readerWaits && !isAsked ? notBeforeWithReader : notBefore }
 }

@@ -1,14 +1,14 @@
 import Base
 import Fetching
 
-/// How long the stats of files of unknown size wait, in all, for each process in each folder. Pure.
+/// How long the stats of files of unknown size may wait in all, for each process in each folder. Pure.
 ///
-/// `ls -l` stats one name after the other. A stat that is answered costs nothing here, however many there are. One that
-/// ends with the placeholder uses up what it waited. What is left is how long the next one may wait: `timeout` in all,
-/// and then half of what is left of a small rest each time, so that a file that was not asked yet gets its round trip.
+/// `ls -l` stats one name after the other. A stat that is answered uses up nothing, however many there are. One that
+/// gets the placeholder uses up the time that it waited. The next one may wait for what is left: `timeout` in all, and
+/// after that half of a small rest each time, so that a file that was not requested yet gets its round trip.
 struct StatPatience: Sendable {
-  /// Who looks where. The process is 0 when the kernel does not know it here (another pid namespace): all of those
-  /// share what they have in a folder.
+  /// A process in a folder. Processes of another PID namespace all have the number 0: in a folder they share one
+  /// patience.
   struct Looker: Sendable, Hashable {
     var process: Int32
     var folder: Inode
@@ -16,16 +16,16 @@ struct StatPatience: Sendable {
 
   private struct Spent: Sendable {
     var seconds: Double
-    /// Up to when waiting was counted: what two threads wait at the same time counts once.
+    /// Until when waiting was counted: what two threads wait at the same time counts once.
     var countedUntil: Instant
     var lastStat: Instant
   }
 
-  /// What is waited in all is at most so many times the timeout.
+  /// The most that is waited in all, in timeouts.
   static let whole = 1.1
-  /// Less than this, in seconds, is not worth waiting.
+  /// A shorter wait than this, in seconds, is not worth it.
   static let least = 0.02
-  /// Lookers that are remembered; of more, the one that was quiet for longest goes.
+  /// The most lookers that are remembered. The one that was quiet for longest is forgotten first.
   static let most = 64
 
   let timeout: Double
@@ -33,16 +33,16 @@ struct StatPatience: Sendable {
 
   init(timeout: Double) { self.timeout = timeout }
 
-  /// Lookers that are remembered now.
+  /// The number of lookers that are remembered now.
   var count: Int { spent.count }
 
-  /// A stat of it waits: its listing goes on.
+  /// A stat of `looker` waits: its listing goes on.
   mutating func asks(_ looker: Looker, now: Instant) {
     if lively(looker, now) != nil { spent[looker]?.lastStat = now }
   }
 
-  /// Whether a stat that waits since `since` has waited enough. `answerBy`: when a host that is known to answer is
-  /// likely to have answered this one's request; until then it may wait.
+  /// Whether a stat that waits since `since` has waited enough. It may always wait until `answerBy`, when a host that
+  /// is known to answer has probably answered the request.
   func isOver(_ looker: Looker, since: Instant, answerBy: Instant?, now: Instant) -> Bool {
     guard let spent = lively(looker, now) else { return now.seconds(since: since) >= timeout }
     if let answerBy, now < answerBy { return false }
@@ -50,7 +50,7 @@ struct StatPatience: Sendable {
     return left < Self.least || now.seconds(since: max(since, spent.countedUntil)) >= left
   }
 
-  /// A stat that waited since `since` ended with the placeholder.
+  /// A stat that waited since `since` got the placeholder.
   mutating func endedInVain(_ looker: Looker, since: Instant, now: Instant) {
     var spent = lively(looker, now) ?? Spent(seconds: 0, countedUntil: since, lastStat: now)
     let waited = now.seconds(since: max(since, spent.countedUntil))
@@ -66,10 +66,10 @@ struct StatPatience: Sendable {
     self.spent[looker] = spent
   }
 
-  /// The machine slept, or the network changed: everyone has all of it again.
+  /// The machine slept, or the network changed: every looker may wait the whole time again.
   mutating func restart() { spent = [:] }
 
-  /// What a looker has spent; nil for one that has spent nothing, or was quiet for the timeout: it begins anew.
+  /// What a looker has used up; nil if that is nothing, or was forgotten because no stat came for `timeout`.
   private func lively(_ looker: Looker, _ now: Instant) -> Spent? {
     spent[looker].flatMap { now.seconds(since: $0.lastStat) < timeout ? $0 : nil }
   }
