@@ -3,10 +3,10 @@ import Base
 /// Decides how many windows (lanes) a waiting reader's file may have in flight at once. Pure.
 ///
 /// Two connections fill most lines. An origin that limits each connection needs more. While a reader takes all that
-/// arrives, the number is doubled as long as that brings a fifth more; a step without that is undone. Later another trial
-/// begins, first with half as many lanes, which are kept if they bring the same. The reasons: lines change, a rate says
-/// little while the line is just being filled, and every lane takes a share from other readers. A 429 or 503 of the
-/// origin halves the number.
+/// arrives, the number is doubled as long as that brings a fifth more; a step that does not is undone. Later another
+/// trial begins, first with half as many lanes, which are kept if they bring the same. The reasons: lines change, a
+/// rate says little while the line is just being filled, and every lane takes a share from other readers. A 429 or 503
+/// of the origin halves the number.
 struct LaneControl: Sendable, Equatable {
   static let least = 2
   /// Bytes that a reader must have read in sequence before more lanes are tried: a trial on a full line may stall a
@@ -48,8 +48,8 @@ struct LaneControl: Sendable, Equatable {
   /// `count` bytes of the file arrived.
   mutating func received(_ count: Int) { bytes += Int64(count) }
 
-  /// Called at each look, several times a second. `isHungry`: since the last look a reader took everything that arrived.
-  /// `lineBytes`: the bytes that have arrived on the line so far, for all files.
+  /// Called at each look, several times a second. `isHungry`: since the last look a reader took everything that
+  /// arrived. `lineBytes`: the bytes that have arrived on the line so far, for all files.
   mutating func look(isHungry: Bool, lineBytes: Int64, roundTrip: Double, now: Instant) {
     guard isHungry else {
       since = nil
