@@ -1,6 +1,6 @@
 import Glibc
 
-/// A set of ASCII bytes: one bit a byte, so that asking costs a shift.
+/// A set of ASCII bytes, one bit each, so that a lookup costs a shift.
 struct ByteSet: Sendable {
   private var low: UInt64 = 0
   private var high: UInt64 = 0
@@ -12,7 +12,7 @@ struct ByteSet: Sendable {
     }
   }
 
-  /// Whether `byte` is in the set; never for a byte from 128 up.
+  /// Whether `byte` is in the set; never for a byte of 128 or more.
   @inline(__always)
   func contains(_ byte: UInt8) -> Bool {
     byte < 128 && (byte < 64 ? low : high) >> UInt64(byte & 63) & 1 == 1
@@ -22,18 +22,19 @@ struct ByteSet: Sendable {
 
   /// RFC 3986, section 2.3: these mean the same with and without percent-encoding.
   static let unreserved = ByteSet(alphanumeric + "-._~")
-  /// What may stand as it is in a path. `[` and `]` are not in RFC 3986's list, but in use, and no server minds them.
+  /// Allowed in a path without encoding. RFC 3986 does not list `[` and `]`, but they are in use, and servers accept
+  /// them.
   static let path = ByteSet(alphanumeric + "-._~!$&'()*+,;=:@/[]")
-  /// What may stand as it is in a query.
+  /// Allowed in a query without encoding.
   static let query = ByteSet(alphanumeric + "-._~!$&'()*+,;=:@/?[]")
-  /// What a host name is made of; libcurl refuses the rest of RFC 3986's sub-delims too.
+  /// Allowed in a host name. libcurl refuses the rest of RFC 3986's sub-delims too.
   static let host = ByteSet(alphanumeric + "-._~")
-  /// RFC 9110, section 5.6.2: what a header field's name is made of.
+  /// RFC 9110, section 5.6.2: allowed in a header field's name.
   static let token = ByteSet(alphanumeric + "!#$%&'*+-.^_`|~")
 }
 
 extension UInt8 {
-  /// Space, TAB or CR: what a line is trimmed of.
+  /// Space, TAB or CR, which are trimmed from the ends of lines.
   @inline(__always)
   var isBlank: Bool { self == 0x20 || self == 0x09 || self == 0x0D }
 
@@ -47,11 +48,11 @@ extension UInt8 {
   /// An ASCII letter.
   var isLetter: Bool { (0x61...0x7A).contains(self | 0x20) }
 
-  /// The ASCII letter in lower case, anything else as it is.
+  /// The lower case of an ASCII letter; any other byte unchanged.
   @inline(__always)
   var lowercased: UInt8 { self >= 0x41 && self <= 0x5A ? self | 0x20 : self }
 
-  /// The value of a hexadecimal digit, nil for another byte.
+  /// The value of a hexadecimal digit; nil for another byte.
   var hexValue: UInt8? {
     switch self {
     case 0x30...0x39: self - 0x30
@@ -66,7 +67,7 @@ extension UInt8 {
 }
 
 extension Span where Element == UInt8 {
-  /// Without the white space at both ends.
+  /// The part of `range` without white space at both ends.
   func trimmedRange(_ range: Range<Int>) -> Range<Int> {
     var range = range
     while !range.isEmpty, self[range.lowerBound].isBlank { range = range.lowerBound + 1..<range.upperBound }
@@ -74,7 +75,7 @@ extension Span where Element == UInt8 {
     return range
   }
 
-  /// Whether it begins with `prefix` at `offset`, the case of ASCII letters apart; `prefix` is in lower case.
+  /// Whether `prefix` (in lower case) follows at `offset`, in any case of its ASCII letters.
   func hasPrefix(_ prefix: StaticString, at offset: Int = 0) -> Bool {
     guard count - offset >= prefix.utf8CodeUnitCount else { return false }
     return prefix.withUTF8Buffer { wanted in
@@ -83,7 +84,7 @@ extension Span where Element == UInt8 {
     }
   }
 
-  /// Where `byte` first is in `range`.
+  /// The first index of `byte` in `range`.
   func firstIndex(of byte: UInt8, in range: Range<Int>) -> Int? {
     // memchr is several times as fast as a loop; its pointers stay within the closure.
     extracting(range).withUnsafeBytes { bytes in
@@ -92,7 +93,7 @@ extension Span where Element == UInt8 {
     }
   }
 
-  /// The bytes of `range` as text, with U+FFFD for what is no UTF-8.
+  /// The bytes of `range` as text, with U+FFFD for invalid UTF-8.
   func text(_ range: Range<Int>) -> String {
     // The pointer does not leave the closure: String copies.
     extracting(range).withUnsafeBufferPointer { String(decoding: $0, as: UTF8.self) }

@@ -1,12 +1,12 @@
-/// Types that take some reading of their format.
+/// The types whose recognition needs some parsing of their format.
 extension Signatures {
-  /// ISO base media files (ISO/IEC 14496-12, section 4.3) and QuickTime: told apart by the major brand.
+  /// ISO base media files (ISO/IEC 14496-12, section 4.3) and QuickTime, distinguished by the major brand.
   static func isoMedia(_ head: [UInt8]) -> String? {
     guard head.count >= 12 else { return nil }
     let type = String(decoding: head[4..<8], as: UTF8.self)
     if type == "styp" { return "mp4" }
     guard type == "ftyp" else {
-      // QuickTime before ftyp. A size is checked too: four letters at an offset are soon found in a text.
+      // QuickTime before ftyp. The size is checked too: a text may well have four such letters at that offset.
       let size = bigEndian(head, at: 0, bytes: 4)
       let isAtom = ["moov", "mdat", "wide", "free", "skip", "pnot"].contains(type)
       return isAtom && (size <= 1 || size >= 8) && head[0] < 0x20 ? "mov" : nil
@@ -49,7 +49,7 @@ extension Signatures {
     return has(head, "Speex   ", at: packet) ? "spx" : "ogg"
   }
 
-  /// RIFF and its like: the form's type stands behind the size.
+  /// RIFF and similar formats: the form's type follows the size.
   static func riff(_ head: [UInt8]) -> String? {
     if has(head, "RIFF") || has(head, "RF64") || has(head, "BW64") {
       if has(head, "WAVE", at: 8) { return "wav" }
@@ -61,13 +61,13 @@ extension Signatures {
     return has(head, "FORM") && (has(head, "AIFF", at: 8) || has(head, "AIFC", at: 8)) ? "aiff" : nil
   }
 
-  /// Windows bitmaps: two letters are little, so the size of the second header, which tells its version, must fit too.
+  /// Windows bitmaps. Two letters are weak evidence, so the size of the second header must be one of those that exist.
   static func bitmap(_ head: [UInt8]) -> String? {
     guard has(head, "BM"), head.count >= 18, head[6..<10].allSatisfy({ $0 == 0 }) else { return nil }
     return [12, 40, 52, 56, 64, 108, 124].contains(head[14]) && head[15..<18].allSatisfy { $0 == 0 } ? "bmp" : nil
   }
 
-  /// ZIP archives, some of which say more by their first member.
+  /// ZIP archives. The first member of some gives the exact type.
   static func zip(_ head: [UInt8]) -> String? {
     guard has(head, [0x50, 0x4B, 3, 4], at: 0) || has(head, [0x50, 0x4B, 5, 6], at: 0) else { return nil }
     // EPUB (OCF 3.3, section 4.3) and OpenDocument: an uncompressed member `mimetype` comes first.
@@ -78,7 +78,7 @@ extension Signatures {
     return found?.1 ?? "zip"
   }
 
-  /// ASF: audio alone if the header's stream properties name an audio stream and no video stream.
+  /// ASF: audio only if the header's stream properties name an audio stream and no video stream.
   static func asf(_ head: [UInt8]) -> String? {
     guard has(head, [0x30, 0x26, 0xB2, 0x75, 0x8E, 0x66, 0xCF, 0x11], at: 0) else { return nil }
     let video: [UInt8] = [0xC0, 0xEF, 0x19, 0xBC, 0x4D, 0x5B, 0xCF, 0x11]
@@ -86,7 +86,7 @@ extension Signatures {
     return contains(head[...], audio) && !contains(head[...], video) ? "wma" : "wmv"
   }
 
-  /// MPEG transport streams: a sync byte each 188 bytes (each 192, behind a time stamp, on Blu-ray), at least three
+  /// MPEG transport streams: a sync byte every 188 bytes (on Blu-ray every 192, after a time stamp), at least three
   /// times.
   static func transportStream(_ head: [UInt8]) -> String? {
     func synchronized(_ first: Int, _ distance: Int) -> Bool {
@@ -97,7 +97,7 @@ extension Signatures {
     return synchronized(4, 192) ? "m2ts" : nil
   }
 
-  /// An ID3v2 tag (id3.org, section 3.1) stands before MP3, but before AAC, FLAC and others as well.
+  /// An ID3v2 tag (id3.org, section 3.1) precedes MP3, but also AAC, FLAC and others.
   static func id3(_ head: [UInt8]) -> String? {
     guard has(head, "ID3"), head.count >= 10, head[3] < 0xFF, head[4] < 0xFF else { return nil }
     guard head[6...9].allSatisfy({ $0 < 0x80 }) else { return nil }
@@ -106,8 +106,8 @@ extension Signatures {
     return has(audio, "fLaC") ? "flac" : mpegAudio(audio) ?? "mp3"
   }
 
-  /// MPEG audio frames (ISO/IEC 11172-3, section 2.4.2) and AAC in ADTS (ISO/IEC 13818-7, section 6.2), AC-3 (ATSC
-  /// A/52, section 5.3): a sync word is short, so a second one must stand where the first frame's length puts it.
+  /// MPEG audio frames (ISO/IEC 11172-3, section 2.4.2), AAC in ADTS (ISO/IEC 13818-7, section 6.2) and AC-3 (ATSC
+  /// A/52, section 5.3). A sync word is short, so a second one must follow where the first frame ends.
   static func mpegAudio(_ head: [UInt8]) -> String? {
     if let length = layerFrame(head, at: 0) {
       guard length.bytes > 0, layerFrame(head, at: length.bytes)?.layer == length.layer else { return nil }
@@ -131,7 +131,7 @@ extension Signatures {
     let layer = 4 - Int(head[offset + 1] >> 1 & 3)
     let bitrateIndex = Int(head[offset + 2] >> 4)
     let rateIndex = Int(head[offset + 2] >> 2 & 3)
-    // Layer I is left out: nobody has it, and a UTF-16 byte order mark looks like it.
+    // Layer I is left out: it is not in use, and a UTF-16 byte order mark looks like it.
     guard version != 1, layer == 2 || layer == 3, (1...14).contains(bitrateIndex), rateIndex != 3 else { return nil }
     let rate = [44100, 48000, 32000][rateIndex] >> [2, 0, 1, 0][version]
     let kilobits =
@@ -151,7 +151,7 @@ extension Signatures {
     return length >= 7 ? offset + length : nil
   }
 
-  /// Texts that say what they are.
+  /// Texts that begin with their type.
   static func text(_ head: [UInt8]) -> String? {
     let start = has(head, [0xEF, 0xBB, 0xBF], at: 0) ? 3 : 0
     guard let first = head[start...].firstIndex(where: { !$0.isBlank && $0 != 0x0A }) else { return nil }

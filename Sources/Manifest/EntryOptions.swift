@@ -1,19 +1,19 @@
 import Base
 
-/// What the option lines of one entry say.
+/// The option lines of one entry.
 struct EntryOptions {
-  /// Something to report of an option line.
+  /// A problem with an option line.
   struct Finding {
     var severity: ManifestProblem.Severity
     var message: String
   }
 
-  /// The options there are.
+  /// The options that exist.
   enum Option: String {
     case out, dir, header, referer, checksum, id
     case userAgent = "user-agent"
 
-    /// The option of that name, the case of letters apart.
+    /// The option with that name, in any case.
     init?(_ name: Span<UInt8>) {
       switch name.count {
       case 2 where name.hasPrefix("id"): self = .id
@@ -40,22 +40,22 @@ struct EntryOptions {
     }
   }
 
-  /// A set of options; one of the enumeration's cases would hash each.
+  /// A set of options. A `Set` of the enumeration would hash each case.
   fileprivate struct Marks: OptionSet {
     let rawValue: UInt8
   }
 
-  /// How many header fields an entry may have: servers refuse more, and memory stays bounded.
+  /// The most header fields of an entry: servers refuse more, and memory stays bounded.
   static let maximumHeaders = 64
-  /// How deep folders may nest, and how long their path may be: with the name it must stay below Linux's 4096 bytes
-  /// for a path, in a library that has a path of its own.
+  /// The most nested folders. Together with the name and the library's own path, their path must stay below Linux's
+  /// 4096 bytes, so its length is limited too.
   static let maximumDepth = 32
-  /// See ``maximumDepth``.
+  /// The most bytes of the folders' path (see ``maximumDepth``).
   static let maximumFolderBytes = 2048
 
   /// Whether an option was set.
   private(set) var isUsed = false
-  /// What identifies the resource.
+  /// The value of `id=`, which identifies the resource.
   private(set) var id: String?
 
   private var name: String?
@@ -67,7 +67,7 @@ struct EntryOptions {
   private var checksum: Checksum?
   private var seen: Marks = []
 
-  /// Sets what was read.
+  /// Sets the entry's properties to the values of the options.
   func apply(to entry: inout ManifestEntry) {
     if let name {
       entry.name = name
@@ -80,7 +80,7 @@ struct EntryOptions {
     entry.checksum = checksum
   }
 
-  /// Reads `name=value`, without white space around it; the findings are in their order.
+  /// Reads `name=value`, without white space around it. Returns the findings in their order.
   mutating func read(_ text: Span<UInt8>) -> [Finding] {
     isUsed = true
     guard let equals = text.firstIndex(of: 0x3D, in: 0..<text.count) else {
@@ -88,7 +88,7 @@ struct EntryOptions {
     }
     let nameRange = text.trimmedRange(0..<equals)
     guard let option = Option(text.extracting(nameRange)) else {
-      // Only what looks like a name is repeated: anything else may be a secret.
+      // Repeats only what looks like a name: anything else may be a secret.
       var isName = (1...40).contains(nameRange.count)
       for index in nameRange where !(0x61...0x7A).contains(text[index]) && text[index] != 0x2D { isName = false }
       let shown = isName ? "the option \(text.text(nameRange))= does" : "this option does"
@@ -112,7 +112,7 @@ struct EntryOptions {
     case .header: return addHeader(value)
     case .userAgent, .referer, .id: break
     }
-    // These are taken as they are; the first two become header values, which must be one line.
+    // These values are taken unchanged. The first two become header values, which must be one line.
     for index in value.indices where value[index].isControl {
       return .error("\(option.rawValue)= has a control character and is skipped")
     }
@@ -126,7 +126,7 @@ struct EntryOptions {
   }
 
   private mutating func setName(_ path: Span<UInt8>) -> Finding? {
-    // As in aria2, it is a path below dir=, of which the last part is the name.
+    // As in aria2, the value is a path below dir=; its last part is the name.
     let start = path.indices.last { path[$0] == 0x2F }.map { $0 + 1 } ?? 0
     let last = path.extracting(start..<path.count)
     guard !SafeName.isDots(last), let safe = SafeName.component(last) else {
@@ -203,11 +203,11 @@ struct EntryOptions {
     return nil
   }
 
-  /// Header fields that would change which bytes come, or how the message is framed.
+  /// Header fields that would change which bytes the origin sends, or how a message is framed.
   private static let reserved: Set<String> = [
-    // Which bytes: ours to ask for.
+    // These choose the bytes; mediafs sets them itself.
     "range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "accept-encoding",
-    // Of one hop, or of the message (RFC 9110, section 7.6.1).
+    // These belong to one hop or to the message (RFC 9110, section 7.6.1).
     "host", "connection", "proxy-connection", "proxy-authorization", "keep-alive", "te", "trailer", "transfer-encoding",
     "upgrade", "http2-settings", "expect", "content-length", "content-encoding", "content-range", "content-type",
   ]
@@ -219,7 +219,7 @@ extension EntryOptions.Finding {
 }
 
 extension Checksum.Algorithm {
-  /// How many bytes a digest has.
+  /// The length of a digest in bytes.
   package var byteCount: Int {
     switch self {
     case .md5: 16

@@ -1,6 +1,6 @@
 import Base
 
-/// Turns lines into entries: events in, items out. Knows nothing of files.
+/// Parses lines into entries and problems. Reads no files.
 struct EntryParser: ~Copyable {
   /// Whether the lines are M3U's.
   private(set) var isPlaylist: Bool
@@ -8,21 +8,21 @@ struct EntryParser: ~Copyable {
 
   /// The entry whose options may still come.
   private var current: ManifestEntry?
-  /// Whether there is one: to compare `current` with nil would copy it, for each line.
+  /// Whether `current` is set: comparing it with nil would copy it for each line.
   private var hasCurrent = false
-  /// What the options of the current entry said so far.
+  /// The options of the current entry so far.
   private var options = EntryOptions()
-  /// Whether option lines are to be passed over, since their URL line was bad.
+  /// Whether to skip option lines because their URL line was bad.
   private var skipsOptions = false
-  /// The title that the next URL of a playlist has.
+  /// The title for the next URL of a playlist.
   private var title: String?
   private var isFirstLine = true
 
-  /// An entry that is whole.
+  /// A complete entry for ``takeItem()``.
   private var ready: ManifestEntry?
-  /// Whether there is one.
+  /// Whether `ready` is set.
   private var hasReady = false
-  /// Problems to be handed out, from `nextProblem` on.
+  /// Problems for ``takeItem()``, from `nextProblem` on.
   private var problems: [ManifestProblem] = []
   private var nextProblem = 0
 
@@ -35,7 +35,7 @@ struct EntryParser: ~Copyable {
     self.base = base
   }
 
-  /// What the lines so far gave, one at a time.
+  /// Removes and returns one item that the lines so far gave; nil when there is none left.
   mutating func takeItem() -> ManifestItem? {
     if hasReady, let entry = ready.take() {
       hasReady = false
@@ -52,11 +52,11 @@ struct EntryParser: ~Copyable {
     return .problem(problems[nextProblem])
   }
 
-  /// Says that no line follows.
+  /// Ends the last entry: no line follows.
   mutating func finish() { completeEntry() }
 
-  /// Reads a line. ``takeItem()`` is to be asked until it has nothing more, before the next one. Returns true when
-  /// the line shows that this is an HLS stream's playlist.
+  /// Reads a line. Call ``takeItem()`` until it returns nil before the next line. Returns true when the line shows that
+  /// this is an HLS stream's playlist.
   mutating func read(_ line: Span<UInt8>, number: Int, isTooLong: Bool) -> Bool {
     var range = 0..<line.count
     if number == 1, line.hasPrefix("\u{FEFF}") { range = 3..<line.count }
@@ -125,7 +125,7 @@ struct EntryParser: ~Copyable {
     for url in others where known.insert(url).inserted { current?.urls.append(url) }
   }
 
-  /// What to say instead of "not a URL" where the mistake shows.
+  /// A better message than "not a URL" for a recognized mistake.
   private static func hint(_ text: Span<UInt8>) -> String? {
     guard let equals = text.firstIndex(of: 0x3D, in: 0..<min(text.count, 32)) else { return nil }
     guard let option = EntryOptions.Option(text.extracting(0..<equals)) else { return nil }
@@ -146,7 +146,7 @@ struct EntryParser: ~Copyable {
 
   // MARK: - Playlists
 
-  /// Reads `#EXTINF` and passes over other tags and comments; true for a tag that only HLS has.
+  /// Reads `#EXTINF` and skips other tags and comments; true for a tag that only HLS has.
   private mutating func readPlaylistTag(_ text: Span<UInt8>) -> Bool {
     if text.hasPrefix("#ext-x-targetduration") || text.hasPrefix("#ext-x-stream-inf") { return true }
     guard text.hasPrefix("#extinf:") else { return false }
@@ -184,8 +184,8 @@ struct EntryParser: ~Copyable {
     if let title { rename(title) }
   }
 
-  /// Gives the current entry a playlist's title as name, with the URL's extension if the title has none that is
-  /// known: a title may well end in `.something`.
+  /// Names the current entry by a playlist's title. Appends the URL's extension unless the title ends in a known one: a
+  /// title may well end in `.something`.
   private mutating func rename(_ title: String) {
     guard let entry = current else { return }
     let ownExtension = SafeName.fileExtension(title)
@@ -232,7 +232,7 @@ struct EntryParser: ~Copyable {
     hasReady = true
   }
 
-  /// The last component of the path that is not empty, percent-decoded; else the host. `decoded` is room to work in.
+  /// The last component of the path that is not empty, percent-decoded; else the host. `decoded` is a reused buffer.
   private static func name(
     of url: borrowing URLParser, _ decoded: inout [UInt8]
   ) -> (name: String, mayGainExtension: Bool) {
@@ -251,13 +251,13 @@ struct EntryParser: ~Copyable {
       name = SafeName.component(component)
     }
     if let name { return (name, !SafeName.hasExtension(name)) }
-    // A host's name always has something to show; its last label is no extension.
+    // A host's name always leaves something to show. Its last label is not an extension.
     return (SafeName.component(bytes.extracting(url.host)) ?? "_", true)
   }
 }
 
 extension [UInt8] {
-  /// Appends `source` with its escapes (`%XX`) undone.
+  /// Appends `source` with its escapes (`%XX`) decoded.
   fileprivate mutating func appendDecoded(_ source: Span<UInt8>) {
     var index = 0
     while let percent = source.firstIndex(of: 0x25, in: index..<source.count) {

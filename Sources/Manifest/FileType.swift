@@ -1,7 +1,7 @@
-/// A kind of file: the extension players choose by, and its media type.
+/// A type of file: the extension by which players choose, and its media type.
 ///
-/// Some kinds share their first bytes (every office document is a ZIP archive): then the kind is the general one, and
-/// a name may say it more precisely.
+/// Some types share their first bytes (every office document is a ZIP archive). The first bytes then give the general
+/// type, and a name may give the exact one.
 package struct FileType: Sendable, Equatable {
   /// The usual extension, in lower case, without a dot.
   package let fileExtension: String
@@ -14,18 +14,18 @@ package struct FileType: Sendable, Equatable {
     self.mediaType = mediaType
   }
 
-  /// What the file is by its first bytes, of which 4 KiB are enough; nil when they show nothing.
+  /// The type that the first bytes show, of which 4 KiB are enough; nil when they show none.
   package static func detect(_ head: UnsafeRawBufferPointer) -> FileType? {
-    // A copy of at most 4 KiB: then every look at it is checked against its bounds.
+    // Copies at most 4 KiB, so that every access is checked against the bounds.
     let bytes = [UInt8](head.prefix(4096))
     return Signatures.fileExtension(bytes).flatMap { FileType($0) }
   }
 
-  /// The extension (lower case, no dot) for a file that begins with `head` (up to 4 KiB of it), which the origin calls
-  /// `suggestedName` (Content-Disposition) and whose Content-Type is `mediaType`; nil when nothing tells.
+  /// The extension (lower case, no dot) of a file from its first bytes `head` (up to 4 KiB), the name that the origin
+  /// suggests (Content-Disposition) and its Content-Type; nil when none of them shows one.
   ///
   /// In this order: the first bytes, which cannot lie; the suggested name, if its extension is 1 to 8 letters and
-  /// digits; the media type, unless it is one that servers send for want of a better (`application/octet-stream`,
+  /// digits; the media type, unless servers send it when they know no better (`application/octet-stream`,
   /// `text/plain`).
   package static func fileExtension(
     head: UnsafeRawBufferPointer, suggestedName: String?, mediaType: String?
@@ -39,20 +39,20 @@ package struct FileType: Sendable, Equatable {
     return suggested ?? declared
   }
 
-  /// The media type of files with that extension (with or without a dot, in any case); nil when it is not known.
+  /// The media type of an extension (with or without a dot, in any case); nil when it is unknown.
   package static func mediaType(forExtension fileExtension: String) -> String? {
     let key = fileExtension.lowercased()
     return byExtension[key.hasPrefix(".") ? String(key.dropFirst()) : key]
   }
 
-  /// The extension for a Content-Type, whose parameters do not matter; nil for types that say nothing, or are not
-  /// known.
+  /// The extension for a Content-Type, without regard to its parameters; nil for unknown types, and for those that say
+  /// nothing about the file.
   package static func fileExtension(forMediaType mediaType: String) -> String? {
     let end = mediaType.firstIndex(of: ";") ?? mediaType.endIndex
     return byMediaType[mediaType[..<end].filter { !$0.isWhitespace }.lowercased()]
   }
 
-  /// What may stand behind the same first bytes: if the name or the media type says one of these, it is believed.
+  /// The exact types that share their first bytes with a general one: the name or the media type may choose among them.
   private static let refinements: [String: Set<String>] = [
     "zip": [
       "cbz", "docx", "xlsx", "pptx", "odt", "ods", "odp", "odg", "jar", "apk", "kmz", "usdz", "xpi", "epub", "whl",

@@ -1,6 +1,6 @@
 extension FileType {
-  /// Extensions and media types. The first extension of a type is the one a file of that type gets; the first type of
-  /// an extension is the one it stands for. From IANA's registry, and what servers send where that has none.
+  /// Extensions and media types. The first extension of a type is the one that a file of that type gets; the first type
+  /// of an extension is the one it means. From IANA's registry, and from what servers send where the registry has none.
   private static let pairs: [(String, String)] = [
     ("mp4", "video/mp4"), ("m4v", "video/x-m4v"), ("m4a", "audio/mp4"), ("m4a", "audio/x-m4a"), ("m4a", "audio/m4a"),
     ("m4b", "audio/mp4"), ("m4s", "video/iso.segment"), ("mov", "video/quicktime"), ("3gp", "video/3gpp"),
@@ -76,7 +76,7 @@ extension FileType {
     ("otf", "font/otf"),
   ]
 
-  /// What servers send when they do not know: it says nothing of the file.
+  /// Types that servers send when they do not know: they say nothing about the file.
   private static let generic: Set<String> = ["text/plain"]
 
   static let byExtension = Dictionary(pairs, uniquingKeysWith: { first, _ in first })

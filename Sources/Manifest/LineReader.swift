@@ -1,25 +1,24 @@
 import Base
 import Glibc
 
-/// Cuts a file, a pipe or bytes in memory into lines, in one buffer of fixed size.
+/// Splits a file, a pipe or bytes in memory into lines, with one buffer of fixed size.
 ///
-/// A line ends with LF, or with the file. What is longer than ``maximumLength`` is read over, of which only the start
-/// is kept.
+/// A line ends with LF, or with the file. Of a line longer than ``maximumLength`` only the start is kept.
 struct LineReader: ~Copyable {
-  /// How many bytes a line may have, its end not counted. Signed URLs have 1 to 2 KiB; a line may have several.
+  /// The most bytes of a line, without its LF. A signed URL has 1 to 2 KiB; a line may have several.
   static let maximumLength = 64 << 10
-  /// How much of a longer line is kept: enough to see what kind of line it is.
+  /// How many bytes of a longer line are kept: enough to recognize the kind of line.
   static let keptOfLong = 64
-  /// Several lines of the greatest length, and few system calls.
+  /// Room for several lines of the greatest length, so that there are few system calls.
   private static let bufferSize = 256 << 10
 
-  /// The bytes read; ``range`` of it is the line.
+  /// The bytes that were read; ``range`` marks the line.
   private(set) var buffer: [UInt8]
-  /// Where the line is, without its LF. Valid until the next ``advance()``.
+  /// The line within ``buffer``, without its LF. Valid until the next ``advance()``.
   private(set) var range = 0..<0
   /// The line's number, from 1.
   private(set) var number = 0
-  /// Whether it was too long, so that only its start is there.
+  /// Whether the line was too long, so that only its start is there.
   private(set) var isTooLong = false
 
   private let descriptor: FileDescriptor?  // kept open; read through `input`
@@ -28,7 +27,7 @@ struct LineReader: ~Copyable {
   private var end: Int
   private var isAtEnd: Bool
 
-  /// Lines of `descriptor`, which is read with read(2), so it may be a pipe.
+  /// Reads lines from `descriptor` by read(2); it may be a pipe.
   init(_ descriptor: consuming FileDescriptor) {
     input = descriptor.rawValue
     self.descriptor = consume descriptor
@@ -37,7 +36,7 @@ struct LineReader: ~Copyable {
     isAtEnd = false
   }
 
-  /// Lines of `bytes`.
+  /// Reads lines from `bytes`.
   init(_ bytes: [UInt8]) {
     descriptor = nil
     input = nil
@@ -69,7 +68,7 @@ struct LineReader: ~Copyable {
     }
   }
 
-  /// The first up to `count` bytes of the input, without going on; to be asked before the first line.
+  /// Calls `body` with the first bytes of the input, at most `count`. Only before the first ``advance()``.
   mutating func withHead<Result>(_ count: Int, _ body: (UnsafeRawBufferPointer) -> Result) throws(Errno) -> Result {
     while end < count, !isAtEnd { try fill() }
     let visible = min(count, end)
@@ -85,7 +84,7 @@ struct LineReader: ~Copyable {
     }
   }
 
-  /// Reads over the line at `position`, which fills more than its share of the buffer; its start goes to the front.
+  /// Skips the rest of the line at `position`, which is too long; moves its start to the front of the buffer.
   private mutating func skipLongLine() throws(Errno) -> Bool {
     number += 1
     isTooLong = true
@@ -107,7 +106,7 @@ struct LineReader: ~Copyable {
   }
 
   private func newline(from start: Int) -> Int? {
-    // memchr is the fastest search there is; both pointers stay within the closure.
+    // memchr is the fastest search; both pointers stay within the closure.
     buffer.withUnsafeBytes { bytes in
       guard start < end, let base = bytes.baseAddress else { return nil }
       guard let found = memchr(base + start, 0x0A, end - start) else { return nil }
@@ -127,7 +126,8 @@ struct LineReader: ~Copyable {
     end = count
   }
 
-  /// One read(2) behind `end`; there is room, as a rest is at most a line of the greatest length.
+  /// Calls read(2) once, for the space behind `end`. There is space, because at most one line of the greatest length is
+  /// kept.
   private mutating func fill() throws(Errno) {
     guard let input else {
       isAtEnd = true

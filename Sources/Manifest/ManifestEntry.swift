@@ -1,27 +1,27 @@
 import Base
 
-/// One entry of a manifest: a path in the mount and where its bytes are.
+/// One entry of a manifest: a path in the mount and the URLs of its bytes.
 package struct ManifestEntry: Sendable, Equatable {
-  /// The line its URL stands on, from 1.
+  /// The line with its URL, from 1.
   package var line: Int
-  /// Where the bytes are, the first to be asked first; never empty. Absolute http or https, without fragment;
-  /// userinfo as given.
+  /// The URLs of the bytes, in the order in which they are tried; never empty. Absolute http or https, without
+  /// fragment; userinfo as given.
   package var urls: [String]
-  /// The folders it lies in, from the root; each made safe (docs/MANIFEST.md, "Names").
+  /// The folders that contain it, from the root; each made safe (docs/MANIFEST.md, "Names").
   package var folder: [String]
-  /// Its name, made safe. Not yet told apart from others of the same name.
+  /// Its name, made safe. Other entries may have the same one.
   package var name: String
   /// Whether an extension may be added once the type is known: the name came from the URL or a playlist and has none.
   package var mayGainExtension: Bool
   /// Header fields to send to the URL's own origin.
   package var headers: [HTTPHeader]
-  /// The User-Agent to send, nil for our own.
+  /// The User-Agent to send; nil for mediafs's own.
   package var userAgent: String?
   /// The Referer to send.
   package var referer: String?
-  /// What the bytes must hash to.
+  /// The digest that the bytes must have.
   package var checksum: Checksum?
-  /// What identifies the resource (``ResourceKey``).
+  /// The resource's key (``ResourceKey``).
   package var key: ResourceKey
 
   /// An entry with those values.
@@ -59,18 +59,19 @@ package struct Checksum: Hashable, Sendable {
 
   /// The hash function.
   package var algorithm: Algorithm
-  /// The digest, as many bytes as the function gives.
+  /// The digest; its length is the function's.
   package var digest: [UInt8]
 
-  /// That digest by that function.
+  /// The digest of that function.
   package init(algorithm: Algorithm, digest: [UInt8]) {
     self.algorithm = algorithm
     self.digest = digest
   }
 }
 
-/// What stays the same when a link is signed anew or an entry renamed: the first 16 bytes of the SHA-256 of `id:` and
-/// the entry's `id=`, else of `url:` and its first URL without userinfo, fragment and the known signing parameters.
+/// Identifies a resource, also after its link is signed anew or its entry renamed: the first 16 bytes of the SHA-256 of
+/// `id:` and the entry's `id=`, else of `url:` and its first URL without userinfo, fragment and known signing
+/// parameters.
 package struct ResourceKey: Hashable, Comparable, Sendable {
   /// The first eight bytes, big-endian.
   package var high: UInt64
@@ -83,6 +84,6 @@ package struct ResourceKey: Hashable, Comparable, Sendable {
     self.low = low
   }
 
-  /// As their bytes.
+  /// Orders keys by their bytes.
   package static func < (left: Self, right: Self) -> Bool { (left.high, left.low) < (right.high, right.low) }
 }

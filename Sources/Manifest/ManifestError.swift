@@ -1,18 +1,18 @@
 import Base
 
-/// Why a manifest as a whole cannot be read. (What is wrong with one line is a ``ManifestProblem``.)
+/// Why a whole manifest cannot be read. (A ``ManifestProblem`` is about one line.)
 package enum ManifestError: Error, Equatable, Sendable {
-  /// No file of that path.
+  /// There is no file at that path.
   case notFound(path: String)
-  /// The path is a folder's.
+  /// The path leads to a folder.
   case isFolder(path: String)
-  /// The file may not be read by this user.
+  /// This user may not read the file.
   case permissionDenied(path: String)
   /// Opening or reading failed in another way.
   case unreadable(name: String, reason: Errno)
-  /// It is not text in UTF-8 but in UTF-16.
+  /// It is text in UTF-16, not in UTF-8.
   case notUTF8(name: String)
-  /// It is a file of another kind, known by its first bytes; `what` is that kind's extension.
+  /// It is a file of another type, by its first bytes; `what` is that type's extension.
   case notAList(name: String, what: String)
   /// It is an HLS playlist: pieces of one stream, not a list of files.
   case streamPlaylist(name: String, line: Int)
@@ -45,21 +45,21 @@ extension ManifestError: CustomStringConvertible {
   }
 }
 
-/// What is wrong with one line.
+/// A problem with one line.
 package struct ManifestProblem: Sendable, Equatable {
-  /// How bad it is.
+  /// What the problem means for the line.
   package enum Severity: Sendable, Equatable {
-    /// The line is used all the same, or only a part of it is not.
+    /// The line is used, perhaps without a part.
     case warning
-    /// The line is skipped: an entry, or one option of an entry that is listed without it.
+    /// The line is skipped: either a whole entry, or one option, without which its entry is listed.
     case error
   }
 
   /// The line's number, from 1.
   package var line: Int
-  /// How bad it is.
+  /// What the problem means for the line.
   package var severity: Severity
-  /// What is wrong and what to do; no secret (no URL, header value or option value) is in it.
+  /// What is wrong and what to do. It holds no secret: no URL, header value or option value.
   package var message: String
 
   /// The problem `message` on `line`.
@@ -75,10 +75,10 @@ extension ManifestProblem: CustomStringConvertible {
   package var description: String { "line \(line): \(severity == .error ? "error" : "warning"): \(message)" }
 }
 
-/// One thing found in a manifest.
+/// An item of a manifest.
 package enum ManifestItem: Sendable, Equatable {
   /// An entry.
   case entry(ManifestEntry)
-  /// Something wrong.
+  /// A problem.
   case problem(ManifestProblem)
 }

@@ -1,9 +1,9 @@
 import Base
 import Glibc
 
-/// What relative URLs of a playlist are resolved against.
+/// The base against which a playlist's relative URLs are resolved.
 package struct ManifestBase: Sendable {
-  /// The URL, in the form that is requested; nil when there is none: relative URLs are problems then.
+  /// The normalized URL; nil when there is none: relative URLs are problems then.
   let url: [UInt8]?
 
   /// No base.
@@ -11,7 +11,8 @@ package struct ManifestBase: Sendable {
 
   private init(url: [UInt8]?) { self.url = url }
 
-  /// The base `url`: absolute, http or https; what follows its last `/` is replaced (RFC 3986, section 5.2).
+  /// The base `url`, absolute, http or https. A relative URL replaces what follows its last `/` (RFC 3986, section
+  /// 5.2).
   package init(url: String) throws(ManifestError) {
     var parser = URLParser()
     do { try parser.parse(Array(url.utf8).span) } catch { throw .badBase(reason: error.message) }
@@ -21,8 +22,8 @@ package struct ManifestBase: Sendable {
 
 /// Reads a manifest (docs/MANIFEST.md) entry by entry, in memory that does not grow with it.
 ///
-/// Two formats, told apart by the first line and the name: aria2's input format, and M3U. Entries come in their
-/// order, each right behind the problems with its options. Not for several threads at once.
+/// There are two formats, distinguished by the first line and the name: aria2's input format, and M3U. Entries come in
+/// their order, each right after the problems with its options. Not to be used by several threads at once.
 package struct ManifestReader: ~Copyable {
   private var lines: LineReader
   private var parser: EntryParser
@@ -42,8 +43,8 @@ package struct ManifestReader: ~Copyable {
     try self.init(descriptor: descriptor, name: path, base: base)
   }
 
-  /// Reads from `descriptor`, which may be a pipe, and closes it in the end (give a duplicate of standard input).
-  /// `name` is for messages, and tells an M3U playlist by `.m3u` or `.m3u8`.
+  /// Reads from `descriptor`, which may be a pipe, and closes it at the end (pass a duplicate of standard input).
+  /// `name` is for messages; `.m3u` or `.m3u8` at its end means an M3U playlist.
   package init(
     descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none
   ) throws(ManifestError) {
@@ -62,7 +63,7 @@ package struct ManifestReader: ~Copyable {
     self.name = name
   }
 
-  /// The next entry or problem; nil at the end, and behind an error.
+  /// The next entry or problem; nil at the end, and after an error.
   package mutating func next() throws(ManifestError) -> ManifestItem? {
     while true {
       if let item = parser.takeItem() { return item }
@@ -82,7 +83,7 @@ package struct ManifestReader: ~Copyable {
     }
   }
 
-  // Two arguments, as a span of one property would keep the other from being changed.
+  // Takes two arguments, because a span of one property would keep the other from being changed.
   private static func readLine(_ lines: borrowing LineReader, _ parser: inout EntryParser) -> Bool {
     parser.read(lines.buffer.span.extracting(lines.range), number: lines.number, isTooLong: lines.isTooLong)
   }
@@ -91,14 +92,14 @@ package struct ManifestReader: ~Copyable {
     do { return try lines.advance() } catch { throw .unreadable(name: name, reason: error) }
   }
 
-  /// Says so when the file is something else altogether, rather than reporting each of its "lines".
+  /// Throws when the file is of another type altogether, so that not each of its "lines" is reported.
   private mutating func checkHead() throws(ManifestError) {
     let isPlaylist = parser.isPlaylist
     let found: (isUTF16: Bool, kind: String?)
     do {
       found = try lines.withHead(4096) { head in
         let isUTF16 = head.starts(with: [0xFF, 0xFE]) || head.starts(with: [0xFE, 0xFF])
-        // A playlist may begin with any relative URL, so with the magic bytes of anything.
+        // A playlist may begin with any relative URL, and so with the first bytes of any type.
         return (isUTF16, isPlaylist ? nil : FileType.detect(head)?.fileExtension)
       }
     } catch { throw .unreadable(name: name, reason: error) }

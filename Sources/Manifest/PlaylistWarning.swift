@@ -1,7 +1,7 @@
-/// What to say of an entry that can be fetched but will not play as a file, nil when nothing is to be said.
+/// The warning for an entry that can be fetched but will not play as a file; nil when there is none.
 ///
-/// HLS and DASH streams are described by a small text that names thousands of pieces: as a file it is that text. Told
-/// by the extension of the name or of a URL's path; the reader of manifests does not report it by itself.
+/// A small text describes an HLS or DASH stream by naming thousands of pieces; as a file, the entry is that text. It is
+/// recognized by the extension of the name or of a URL's path. ``ManifestReader`` does not report it.
 package func playlistWarning(for entry: ManifestEntry) -> String? {
   let name = SafeName.fileExtension(entry.name)
   for ending in [name] + entry.urls.map(pathExtension) {
@@ -21,7 +21,7 @@ package func playlistWarning(for entry: ManifestEntry) -> String? {
   return nil
 }
 
-/// The extension that `url`'s path has; that of `video.ism/manifest` is `ism`.
+/// The extension of `url`'s path; that of `video.ism/manifest` is `ism`.
 private func pathExtension(_ url: String) -> String? {
   var path = url.prefix { $0 != "?" }
   if path.lowercased().hasSuffix("/manifest") { path = path.dropLast("/manifest".count) }
@@ -29,7 +29,7 @@ private func pathExtension(_ url: String) -> String? {
 }
 
 extension Substring {
-  /// The longest end of which every character satisfies `predicate`.
+  /// The longest suffix of which every character satisfies `predicate`.
   fileprivate func suffix(while predicate: (Character) -> Bool) -> Substring {
     guard let last = lastIndex(where: { !predicate($0) }) else { return self }
     return self[index(after: last)...]

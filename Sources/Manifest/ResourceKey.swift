@@ -8,8 +8,8 @@ extension ResourceKey {
     self = KeyDigest().key(of: bytes.span)
   }
 
-  /// The key of an entry without `id=`, of which `url` is the first URL. A text that is no http or https URL is taken
-  /// as it is.
+  /// The key of an entry without `id=` whose first URL is `url`. A text that is not an http or https URL is digested
+  /// unchanged.
   package init(url: String) {
     var builder = KeyBuilder()
     var parser = URLParser()
@@ -22,8 +22,8 @@ extension ResourceKey {
   }
 }
 
-/// SHA-256 with one OpenSSL context for all keys: making a context costs more than a digest. Not for several threads
-/// at once.
+/// SHA-256 with one OpenSSL context for all keys, because making a context costs more than a digest. Not to be used by
+/// several threads at once.
 struct KeyDigest: ~Copyable {
   private let context: OpaquePointer
 
@@ -39,7 +39,7 @@ struct KeyDigest: ~Copyable {
   /// The first 16 bytes of the SHA-256 of `bytes`.
   func key(of bytes: Span<UInt8>) -> ResourceKey {
     var digest: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
-    // The pointers live as long as the calls: libcrypto keeps none. The digest has 32 bytes, as the tuple has.
+    // libcrypto keeps neither pointer after the call. The tuple has the digest's 32 bytes.
     let done = bytes.withUnsafeBytes { input in
       withUnsafeMutableBytes(of: &digest) { output in
         EVP_DigestInit_ex(context, nil, nil) == 1  // nil: SHA-256 again
@@ -52,10 +52,10 @@ struct KeyDigest: ~Copyable {
   }
 }
 
-/// Makes keys of parsed URLs; used again and again, so that a key costs no allocation.
+/// Makes keys of parsed URLs. One builder makes many keys, so that a key costs no allocation.
 struct KeyBuilder: ~Copyable {
   private let digest = KeyDigest()
-  /// What was digested last.
+  /// The text that was digested last.
   private(set) var text: [UInt8] = []
   private var query: [UInt8] = []
 
@@ -88,7 +88,7 @@ struct KeyBuilder: ~Copyable {
 }
 
 extension [UInt8] {
-  /// Appends with percent-encoding in one form (RFC 3986, section 6.2.2): escapes of unreserved characters are undone,
+  /// Appends with normalized percent-encoding (RFC 3986, section 6.2.2): escapes of unreserved characters are decoded,
   /// the others are in upper case. Nothing else is equivalent: `%2F` is not `/`.
   mutating func appendNormalized(_ source: Span<UInt8>, _ range: Range<Int>) {
     var index = range.lowerBound

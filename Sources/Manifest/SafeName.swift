@@ -1,35 +1,35 @@
-/// Makes names that a file on Linux can have and that do not deceive who reads them (docs/MANIFEST.md, "Names").
+/// Makes names that Linux allows and that do not deceive their readers (docs/MANIFEST.md, "Names").
 ///
-/// A safe name is 1 to 255 bytes of UTF-8; is not `.` or `..`; has no `/`, no control character, no line or paragraph
-/// separator and no character that reorders the text around it; and has no white space at its ends. A name that is safe
-/// stays as it is, byte for byte: names that differ only in their Unicode normalisation are different names.
+/// A safe name is 1 to 255 bytes of UTF-8. It is not `.` or `..`. It has no `/`, no control character, no line or
+/// paragraph separator, no character that reorders the text around it, and no white space at its ends. A safe name
+/// stays unchanged, byte for byte: names that differ only in their Unicode normalization are different names.
 package enum SafeName {
-  /// How many bytes a name may have (NAME_MAX of Linux).
+  /// The most bytes of a name (NAME_MAX of Linux).
   package static let maximumBytes = 255
 
-  /// The safe form of `text`, or nil when nothing of it remains (it is empty or white space).
+  /// The safe form of `text`; nil when nothing of it remains (it is empty or white space).
   package static func component(_ text: String) -> String? {
     if isPlain(text.utf8.span) { return text }
     return replaced(text)
   }
 
-  /// The safe form of `bytes`, in which what is no UTF-8 becomes U+FFFD; nil when nothing of them remains.
+  /// The safe form of `bytes`, with U+FFFD for invalid UTF-8; nil when nothing remains.
   static func component(_ bytes: Span<UInt8>) -> String? {
     let text = bytes.text(0..<bytes.count)
     return isPlain(bytes) ? text : replaced(text)
   }
 
-  /// Whether `name` is safe as it is.
+  /// Whether `name` is already safe.
   package static func isSafe(_ name: String) -> Bool {
     guard let safe = component(name) else { return false }
-    return safe.utf8.elementsEqual(name.utf8)  // not ==, which takes canonically equivalent texts for equal
+    return safe.utf8.elementsEqual(name.utf8)  // not ==, for which canonically equivalent texts are equal
   }
 
-  /// The folders that `path` leads through, each made safe. `.` and empty parts fall away, `..` goes back one, but
-  /// never above the root: as in a chroot. So an absolute path is one from the mount's root.
+  /// The folders of `path`, each made safe. `.` and empty parts are dropped, `..` goes back one, but never above the
+  /// root, as in a chroot. So an absolute path begins at the mount's root.
   package static func folders(_ path: String) -> [String] { folders(path.utf8.span) }
 
-  /// ``folders(_:)-(String)`` of bytes, in which what is no UTF-8 becomes U+FFFD.
+  /// ``folders(_:)-(String)`` of bytes, with U+FFFD for invalid UTF-8.
   static func folders(_ path: Span<UInt8>) -> [String] {
     var folders: [String] = []
     var start = 0
@@ -51,15 +51,15 @@ package enum SafeName {
     name.count == 1 && name[0] == 0x2E || name.count == 2 && name[0] == 0x2E && name[1] == 0x2E
   }
 
-  /// The name of the `number`th of one name: `song (2).mp3`, `film (3).tar.gz`, `README (2)`. It is cut to fit, as
-  /// others are.
+  /// The name of the `number`th entry with one name: `song (2).mp3`, `film (3).tar.gz`, `README (2)`. Cut to
+  /// ``maximumBytes``.
   package static func numbered(_ name: String, _ number: Int) -> String {
     let (stem, ending) = split(name)
     return fitted(stem, before: " (\(number))" + ending)
   }
 
-  /// Whether `name` has an extension: 1 to 8 ASCII letters and digits, at least one letter among them, behind the
-  /// last dot, which is not the name's first character.
+  /// Whether `name` has an extension: 1 to 8 ASCII letters and digits, with at least one letter, after the last dot,
+  /// which is not the name's first character.
   package static func hasExtension(_ name: String) -> Bool { dotOfExtension(name.utf8.span) != nil }
 
   /// The extension of `name` in lower case, without its dot; nil when it has none.
@@ -69,8 +69,8 @@ package enum SafeName {
     return bytes.text(dot + 1..<bytes.count).lowercased()
   }
 
-  /// `name` with `.` and `fileExtension` behind it, cut to fit; `name` itself when it ends in that
-  /// extension already.
+  /// `name` with `.` and `fileExtension` appended, cut to ``maximumBytes``; `name` itself when it already ends in that
+  /// extension.
   package static func appendingExtension(_ name: String, _ fileExtension: String) -> String {
     guard let ending = component(fileExtension), self.fileExtension(name) != ending.lowercased() else { return name }
     return fitted(name, before: "." + ending)
@@ -78,7 +78,7 @@ package enum SafeName {
 
   // MARK: - Inside
 
-  /// Whether the bytes are printable ASCII and safe: by far the most names, told without looking at characters.
+  /// Whether the bytes are printable ASCII and safe. Most names are, and this check needs no characters.
   private static func isPlain(_ bytes: Span<UInt8>) -> Bool {
     let count = bytes.count
     guard count > 0, count <= maximumBytes, bytes[0] != 0x20, bytes[count - 1] != 0x20 else { return false }
@@ -119,8 +119,8 @@ package enum SafeName {
     return String(scalars[first...last])
   }
 
-  /// `stem` and `ending` in ``maximumBytes``: the stem is cut between characters, so that no letter loses its accent.
-  /// `ending` is short, and a longer one is cut too.
+  /// `stem` and `ending` in ``maximumBytes``. The stem is cut between characters, so that no letter loses its accent.
+  /// `ending` is short; a longer one is cut too.
   private static func fitted(_ stem: String, before ending: String) -> String {
     let room = maximumBytes - ending.utf8.count
     if stem.utf8.count <= room { return stem + ending }
@@ -128,8 +128,8 @@ package enum SafeName {
     return cut(stem, to: room) + ending
   }
 
-  /// The longest start of `text` of at most `limit` bytes that ends between characters. A character may be longer
-  /// than the limit (a letter with a hundred accents): it is cut between Unicode scalars.
+  /// The longest prefix of `text` of at most `limit` bytes that ends between characters. A character longer than the
+  /// limit (a letter with a hundred accents) is cut between Unicode scalars.
   private static func cut(_ text: String, to limit: Int) -> String {
     var end = text.startIndex
     var count = 0
@@ -151,7 +151,7 @@ package enum SafeName {
     return kept.isEmpty ? "_" : kept
   }
 
-  /// Where the dot of the extension is.
+  /// The index of the extension's dot.
   private static func dotOfExtension(_ name: Span<UInt8>) -> Int? {
     var hasLetter = false
     var index = name.count - 1
@@ -165,7 +165,7 @@ package enum SafeName {
     return nil
   }
 
-  /// `name` as what a number goes behind, and its extension with the dot (with both, of a compressed archive).
+  /// `name` split before its extension (before both extensions of a compressed archive).
   private static func split(_ name: String) -> (stem: String, ending: String) {
     let bytes = name.utf8.span
     guard var dot = dotOfExtension(bytes) else { return (name, "") }

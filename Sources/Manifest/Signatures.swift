@@ -1,26 +1,26 @@
-/// File types by first bytes that stand at a fixed place; what takes more reading is in ContainerSignatures.swift.
+/// File types by first bytes at a fixed place. ContainerSignatures.swift has the types that need parsing.
 enum Signatures {
-  /// The extension for a file that begins with `head`; nil when it shows nothing.
+  /// The extension for a file that begins with `head`; nil when it shows no type.
   static func fileExtension(_ head: [UInt8]) -> String? {
     if let found = isoMedia(head) ?? ebml(head) ?? ogg(head) ?? riff(head) ?? zip(head) ?? asf(head) { return found }
     for (offset, magic, fileExtension) in fixed where has(head, magic, at: offset) { return fileExtension }
-    // What has few fixed bits comes last, and needs several of them in a row.
+    // Types with few fixed bits come last, and need several matches in a row.
     return bitmap(head) ?? transportStream(head) ?? id3(head) ?? mpegAudio(head) ?? text(head)
   }
 
-  /// Whether `magic` stands at `offset`.
+  /// Whether `magic` is at `offset`.
   static func has(_ head: [UInt8], _ magic: [UInt8], at offset: Int) -> Bool {
     offset + magic.count <= head.count && head[offset..<offset + magic.count].elementsEqual(magic)
   }
 
-  /// Whether `magic`, which is ASCII, stands at `offset`.
+  /// Whether `magic`, which is ASCII, is at `offset`.
   static func has(_ head: [UInt8], _ magic: String, at offset: Int = 0) -> Bool {
     offset + magic.utf8.count <= head.count && head[offset..<offset + magic.utf8.count].elementsEqual(magic.utf8)
   }
 
   private static func ascii(_ text: String) -> [UInt8] { Array(text.utf8) }
 
-  /// Offset, bytes, extension. Each has at least three bytes that no text would begin with, or is tied down elsewise.
+  /// Offset, bytes, extension. Each has at least three bytes with which no text begins, or other strong evidence.
   private static let fixed: [(Int, [UInt8], String)] = [
     (0, ascii("fLaC"), "flac"), (0, ascii("wvpk"), "wv"), (0, ascii("MAC "), "ape"), (0, ascii("TTA1"), "tta"),
     (0, ascii("MPCK"), "mpc"), (0, ascii("MP+\u{7}"), "mpc"), (0, ascii("DSD "), "dsf"), (0, ascii("FRM8"), "dff"),

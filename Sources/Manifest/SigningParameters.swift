@@ -1,12 +1,12 @@
-/// The query parameters that sign a link: they change each time the link is handed out, what it leads to does not.
+/// The query parameters that sign a link. They change each time the link is issued; its bytes stay the same.
 ///
-/// They are left out of ``ResourceKey``. A name alone is never enough: `token` may well be what tells two files
-/// apart, and two resources under one key would be wrong bytes, while a signature that is not known costs a download
-/// at worst (and `id=` is there for it). So each scheme is known by a set of parameters that occur together, each
-/// once, and those of common names also by the shape of their values. What is no part of a matching scheme stays, in
-/// its order: `versionId`, `partNumber`, `x-oss-process`, `snapshot` choose other bytes.
+/// ``ResourceKey`` leaves them out. A name alone is never enough: `token` may well be what distinguishes two files, and
+/// one key for two resources would mean wrong bytes. An unknown signature costs a download at worst, which `id=`
+/// avoids. So a scheme is recognized by a set of parameters that occur together, each once; parameters with common
+/// names must also have values of the right shape. Parameters of no matching scheme stay, in their order: `versionId`,
+/// `partNumber`, `x-oss-process` and `snapshot` choose other bytes.
 enum SigningParameters {
-  /// Something that must hold besides the parameters' presence.
+  /// A condition besides the presence of the parameters.
   private enum Check: Sendable {
     case digits(String, ClosedRange<Int>)
     case hex(String, ClosedRange<Int>)
@@ -15,7 +15,7 @@ enum SigningParameters {
     case date(String)
     case contains(String, String)
     case pathPrefix(String)
-    /// The path ends in a file's name: then it says which file, and the query need not.
+    /// The path ends in a file's name: then the path identifies the file, and the query need not.
     case pathNamesFile
   }
 
@@ -28,7 +28,7 @@ enum SigningParameters {
   /// Names in lower case; a scheme's sets have bit `n` for `names[n]`.
   private struct Table: Sendable {
     var names: [[UInt8]] = []
-    /// Bit `n`: some name has `n` bytes. Most parameters are of no scheme, and told by this.
+    /// Bit `n`: some name has `n` bytes. Most parameters belong to no scheme, which their length already shows.
     var lengths: UInt64 = 0
     var schemes: [Scheme] = []
 
@@ -50,11 +50,11 @@ enum SigningParameters {
     func index(of name: String) -> Int? { names.firstIndex { $0.elementsEqual(name.utf8) } }
   }
 
-  /// docs/MANIFEST.md has the same list for readers.
+  /// docs/MANIFEST.md has the same list for users.
   private static let table: Table = {
     var table = Table()
     let expiry = Check.digits("expires", 10...13)
-    // Amazon S3, Signature Version 4, and all that speak its language (MinIO, R2, Wasabi, B2).
+    // Amazon S3, Signature Version 4, and compatible stores (MinIO, R2, Wasabi, B2).
     table.add(
       ["x-amz-signature", "x-amz-credential", "x-amz-date"],
       with: ["x-amz-algorithm", "x-amz-expires", "x-amz-signedheaders", "x-amz-security-token", "x-amz-content-sha256"])
@@ -68,8 +68,8 @@ enum SigningParameters {
       with: ["x-goog-algorithm", "x-goog-expires", "x-goog-signedheaders"])
     table.add(["googleaccessid", "signature", "expires"])
     table.add(["keyname", "signature", "expires"], with: ["urlprefix"], [expiry, .length("signature", atLeast: 20)])
-    // Azure Storage: `sv` is the API version, a date. `snapshot`, `versionid` and the `rsc*` headers are not the
-    // signature's.
+    // Azure Storage: `sv` is the API version, a date. `snapshot`, `versionid` and the `rsc*` headers are not part of
+    // the signature.
     table.add(
       ["sig", "sv"],
       with: [
@@ -92,7 +92,7 @@ enum SigningParameters {
     table.add(["authorization"], [.pathPrefix("/file/"), .length("authorization", atLeast: 20)])
     // Discord's attachments: hexadecimal times and an HMAC-SHA-256.
     table.add(["ex", "is", "hm"], [.hex("ex", 8...16), .hex("is", 8...16), .hex("hm", 64...64)])
-    // A signature over the rest of the URL with its expiry (Laravel and many of their own making).
+    // A signature over the rest of the URL with its expiry (Laravel and many home-made schemes).
     table.add(["signature", "expires"], [expiry, .length("signature", atLeast: 20)])
     // bunny.net: base64url of a SHA-256 or an MD5; nginx's secure_link: base64url of an MD5.
     table.add(["token", "expires"], with: ["token_path"], [expiry, .base64URL("token", [22, 43]), .pathNamesFile])
@@ -102,13 +102,13 @@ enum SigningParameters {
   }()
 
   private struct Parameter {
-    /// Index into the table's names, nil for another.
+    /// Index into the table's names; nil for a name that is not there.
     var known: Int?
     var range: Range<Int>
     var value: Range<Int>
   }
 
-  /// Appends `?` and what of `query` (without its `?`, its percent-encoding normalised) is no signature.
+  /// Appends `?` and the parameters of `query` that are no signature. `query` is normalized and has no `?`.
   static func append(query normalized: borrowing [UInt8], path: Span<UInt8>, to text: inout [UInt8]) {
     let table = table
     let query = normalized.span

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Why a text is no URL that can be fetched.
+/// Why a text is not a URL that can be fetched.
 enum URLFault: Error, Equatable {
   case noScheme
   case otherScheme(String)
@@ -12,7 +12,7 @@ enum URLFault: Error, Equatable {
   case badPort
   case control
 
-  /// What is wrong and what to do, without a part of the URL that could be secret.
+  /// What is wrong and what to do, without any part of the URL that could be secret.
   var message: String {
     switch self {
     case .noScheme: "not a URL: it must begin with http:// or https://"
@@ -31,21 +31,21 @@ enum URLFault: Error, Equatable {
 
 /// Checks http and https URLs (RFC 3986) and brings them into the form that is requested.
 ///
-/// That form: scheme and host in lower case, no fragment, no default port, at least `/` as path, dot segments
-/// resolved (as libcurl would), spaces and bytes that no URL may hold percent-encoded. Escapes stay as they were
-/// written: some signatures cover them. A parser is used again and again, so that a URL costs no allocation.
+/// In that form, scheme and host are in lower case, there is no fragment and no default port, the path is at least `/`,
+/// dot segments are resolved (as libcurl would), and spaces and bytes that no URL may hold are percent-encoded. Escapes
+/// stay unchanged: some signatures cover them. One parser parses many URLs, so that a URL costs no allocation.
 struct URLParser {
   /// The URL in the form that is requested.
   private(set) var bytes: [UInt8] = []
-  /// Where user and password are, with their `@`; empty when there are none.
+  /// User and password with their `@`; empty when there are none.
   private(set) var userinfo = 0..<0
-  /// Where the host is, IPv6 brackets included.
+  /// The host, with the brackets of an IPv6 address.
   private(set) var host = 0..<0
-  /// Where the path is; it begins with `/`.
+  /// The path; it begins with `/`.
   private(set) var path = 0..<0
-  /// Where the query is, without its `?`; nil when there is none.
+  /// The query without its `?`; nil when there is none.
   private(set) var query: Range<Int>?
-  /// Whether there is an escape (`%XX`) in the path or the query.
+  /// Whether the path or the query has an escape (`%XX`).
   private(set) var hasEscapes = false
 
   /// The URL as text.
@@ -74,7 +74,7 @@ struct URLParser {
     guard pathEnd < text.count, text[pathEnd] == 0x3F else { return }
     bytes.append(0x3F)
     let queryStart = bytes.count
-    // 0 never ends the query: as a control character it is refused there.
+    // 0 never ends the query, because control characters are refused.
     _ = try append(text, from: pathEnd + 1, allowed: .query, until: 0)
     query = queryStart..<bytes.count
   }
@@ -101,7 +101,7 @@ struct URLParser {
     try parse(joined.span)
   }
 
-  /// Where the colon of a scheme is: `name:`, of more than one letter (one is a Windows drive), else nil.
+  /// The index of a scheme's colon: `name:` with more than one letter (one is a Windows drive); else nil.
   static func schemeEnd(_ text: Span<UInt8>) -> Int? {
     guard let colon = text.firstIndex(of: 0x3A, in: 0..<min(text.count, 32)), colon > 1, text[0].isLetter else {
       return nil
@@ -114,7 +114,7 @@ struct URLParser {
   }
 
   private static func schemeFault(_ text: Span<UInt8>) -> URLFault {
-    // `localhost:8080/x` and `user:password@host` look like schemes: only what goes on with // (or is known) is one.
+    // `localhost:8080/x` and `user:password@host` look like schemes: a scheme must be followed by // or be a known one.
     guard let colon = schemeEnd(text) else { return .noScheme }
     let scheme = text.text(0..<colon).lowercased()
     if scheme == "http" || scheme == "https" { return .noScheme }
@@ -131,7 +131,7 @@ struct URLParser {
     for index in range.lowerBound..<hostStart {
       let byte = text[index]
       if byte.isControl { throw .control }
-      // A password is as its owner wrote it, escapes included; only what no request may hold is encoded.
+      // A password stays as its owner wrote it, escapes included; only bytes that no request may hold are encoded.
       if byte == 0x20 || byte >= 0x80 { bytes.appendEscaped(byte) } else { bytes.append(byte) }
     }
     userinfo = userinfoStart..<bytes.count
@@ -169,16 +169,16 @@ struct URLParser {
       bytes.append(byte.lowercased)
       index += 1
     }
-    // An international name stays as it is: libcurl turns it into its ASCII form.
+    // An international name stays unchanged: libcurl converts it to ASCII.
     if !isASCII, String(validating: bytes[start...], as: UTF8.self) == nil { throw .hostEncoding }
   }
 
-  /// Appends `[address]` and returns where it ends. A zone (`%25eth0`, RFC 6874) may follow the address.
+  /// Appends `[address]` and returns the index after it. A zone (`%25eth0`, RFC 6874) may follow the address.
   private mutating func appendIPv6(_ text: Span<UInt8>, _ range: Range<Int>) throws(URLFault) -> Int {
     guard let close = text.firstIndex(of: 0x5D, in: range) else { throw .unclosedBracket }
     let inside = range.lowerBound + 1..<close
     let zone = text.firstIndex(of: 0x25, in: inside) ?? close
-    // inet_pton stops at a NUL, so what it is given must have none.
+    // inet_pton stops at a NUL, so its input must have none.
     for index in inside.lowerBound..<zone where text[index].hexValue == nil {
       guard text[index] == 0x3A || text[index] == 0x2E else { throw .badIPv6 }
     }
@@ -208,12 +208,12 @@ struct URLParser {
     if port != defaultPort { bytes.append(contentsOf: ":\(port)".utf8) }
   }
 
-  /// Appends from `start` to `terminator`, `#` or the end, encoded where it must be; returns where that is.
+  /// Appends from `start` to `terminator`, `#` or the end, with the necessary encoding; returns the index of that end.
   private mutating func append(
     _ text: Span<UInt8>, from start: Int, allowed: ByteSet, until terminator: UInt8
   ) throws(URLFault) -> Int {
     var index = start
-    var runStart = start  // what may stay as it is, is copied in runs
+    var runStart = start  // bytes that need no encoding are copied in runs
     while index < text.count {
       let byte = text[index]
       if allowed.contains(byte) {
@@ -253,7 +253,7 @@ struct URLParser {
     return false
   }
 
-  /// RFC 3986, section 5.2.4, on a path that begins with `/` and ends the bytes.
+  /// Applies RFC 3986, section 5.2.4, to the path, which begins with `/` and ends the bytes.
   private mutating func removeDotSegments() {
     var kept: [ArraySlice<UInt8>] = []
     let segments = bytes[path].dropFirst().split(separator: 0x2F, omittingEmptySubsequences: false)
