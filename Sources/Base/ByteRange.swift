@@ -19,7 +19,7 @@ package struct ByteRange: Hashable, Sendable {
   @inlinable
   package init(at start: Int64, count: Int64) { self.init(start, start + count) }
 
-  /// How many bytes it has.
+  /// Its length in bytes.
   @inlinable package var count: Int64 { end - start }
   /// Whether it has no byte.
   @inlinable package var isEmpty: Bool { start == end }

@@ -1,6 +1,6 @@
 /// A set of bytes, kept as sorted ranges that neither touch nor overlap.
 ///
-/// Lookups are O(log n) in the number of ranges; an insertion moves what lies behind it. Files are read in runs, so n
+/// A lookup is O(log n) in the number of ranges; an insertion moves the ranges behind it. Files are read in runs, so n
 /// is small: one range for a file that was played from its start.
 package struct ByteRangeSet: Hashable, Sendable {
   /// The ranges, ascending; none is empty, no two touch.
@@ -8,7 +8,7 @@ package struct ByteRangeSet: Hashable, Sendable {
   /// How many bytes are in the set.
   package private(set) var count: Int64 = 0
 
-  /// The end of the last range; 0 without any.
+  /// The end of the last range; 0 if the set is empty.
   package var end: Int64 { ranges.last?.end ?? 0 }
 
   /// The empty set.
@@ -43,14 +43,14 @@ package struct ByteRangeSet: Hashable, Sendable {
   /// Whether the byte at `offset` is in the set.
   package func contains(_ offset: Int64) -> Bool { contains(ByteRange(offset, offset + 1)) }
 
-  /// The end of the stored run that `offset` lies in; `offset` itself when that byte is not in the set.
+  /// The end of the run that contains `offset`; `offset` itself when that byte is not in the set.
   package func runEnd(from offset: Int64) -> Int64 {
     let index = firstIndex(endingBehind: offset)
     guard index < ranges.count, ranges[index].start <= offset else { return offset }
     return ranges[index].end
   }
 
-  /// The first maximal range within `bounds` of which no byte is in the set, or nil when all are.
+  /// The first maximal range within `bounds` that has no byte in the set; nil when the set has all of `bounds`.
   package func firstGap(in bounds: ByteRange) -> ByteRange? {
     var position = bounds.start
     var index = firstIndex(endingBehind: position)
@@ -78,7 +78,7 @@ package struct ByteRangeSet: Hashable, Sendable {
   /// Adds every byte of `range`.
   package mutating func insert(_ range: ByteRange) {
     if range.isEmpty { return }
-    // The ranges that touch or overlap it become one with it.
+    // Merges it with the ranges that touch or overlap it.
     let first = range.start == 0 ? 0 : firstIndex(endingBehind: range.start - 1)
     var merged = range
     var last = first
@@ -89,13 +89,13 @@ package struct ByteRangeSet: Hashable, Sendable {
     }
     count += merged.count
     if last == first + 1 {
-      ranges[first] = merged  // the common case: a transfer extends the range behind it, nothing moves
+      ranges[first] = merged  // the common case: a transfer extends the range before it, nothing moves
     } else {
       ranges.replaceSubrange(first..<last, with: CollectionOfOne(merged))
     }
   }
 
-  /// Takes every byte of `range` out.
+  /// Removes every byte of `range`.
   package mutating func remove(_ range: ByteRange) {
     if range.isEmpty { return }
     let first = firstIndex(endingBehind: range.start)

@@ -8,10 +8,10 @@ package struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringC
   /// The error of that number.
   package init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// The calling thread's `errno`: to be asked right behind the call that failed.
+  /// The calling thread's `errno`. Read it right after the failed call.
   package static var current: Errno { Errno(rawValue: errno) }
 
-  /// The system's words for it.
+  /// The system's description of the error.
   package var description: String {
     var text = [CChar](repeating: 0, count: 128)
     guard strerror_r(rawValue, &text, text.count) == 0 else { return "error \(rawValue)" }
@@ -22,11 +22,11 @@ package struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringC
   package static let io = Errno(rawValue: EIO)
   /// Permission denied.
   package static let accessDenied = Errno(rawValue: EACCES)
-  /// The generation that was asked for is gone.
+  /// The generation of the request is gone.
   package static let stale = Errno(rawValue: ESTALE)
-  /// The deadline passed.
+  /// A timeout expired.
   package static let timedOut = Errno(rawValue: ETIMEDOUT)
-  /// Written to a read-only filesystem.
+  /// A write to a read-only filesystem.
   package static let readOnly = Errno(rawValue: EROFS)
   /// No such entry.
   package static let notFound = Errno(rawValue: ENOENT)
@@ -46,13 +46,13 @@ package struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringC
   package static let exists = Errno(rawValue: EEXIST)
   /// Invalid argument.
   package static let invalid = Errno(rawValue: EINVAL)
-  /// Result too small for what is asked.
+  /// The buffer is too small for the result.
   package static let range = Errno(rawValue: ERANGE)
 
-  /// Whether there is no space: on the disk, or in what the user may have of it.
+  /// Whether there is no space: on the disk, or in the user's quota.
   package var isFullDisk: Bool { self == .noSpace || self == .quota }
-  /// Whether it speaks of the disk as a whole, not of the one file that met it.
+  /// Whether the error is about the whole disk, not only about the file that met it.
   package var isOfDisk: Bool { isFullDisk || self == .io || self == .readOnly }
-  /// Whether it speaks of what the process or the machine is short of at the moment: descriptors, memory.
+  /// Whether the process or the machine lacks descriptors or memory at the moment.
   package var isPassing: Bool { rawValue == EMFILE || rawValue == ENFILE || rawValue == ENOMEM }
 }

@@ -1,7 +1,7 @@
 import CSystem
 import Glibc
 
-/// An open file that closes when its owner is gone.
+/// An open file. It is closed when this value is destroyed.
 ///
 /// Every call is retried on EINTR and throws the call's `Errno`.
 package struct FileDescriptor: ~Copyable, Sendable {
@@ -18,12 +18,12 @@ package struct FileDescriptor: ~Copyable, Sendable {
     FileDescriptor(owning: try retrying { csystem_open(path, flags | O_CLOEXEC, mode) })
   }
 
-  /// pread(2): how many bytes came, 0 at the end of the file.
+  /// pread(2). Returns how many bytes were read, 0 at the end of the file.
   package func read(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     Int(try retrying { Glibc.pread(rawValue, buffer.baseAddress, buffer.count, Int(offset)) })
   }
 
-  /// pread(2) until the buffer is full or the file ends: how many bytes came.
+  /// pread(2) until the buffer is full or the file ends. Returns how many bytes were read.
   package func readFully(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     var filled = 0
     while filled < buffer.count {
@@ -58,7 +58,7 @@ package struct FileDescriptor: ~Copyable, Sendable {
   }
 }
 
-/// Calls until the error is another than EINTR; throws that.
+/// Repeats a call while it fails with EINTR; throws its other errors.
 @inline(__always)
 package func retrying<Result: FixedWidthInteger & SignedInteger>(_ call: () -> Result) throws(Errno) -> Result {
   while true {

@@ -1,11 +1,11 @@
 import Glibc
 
-/// What a file is. A type of its own, because extensions of `stat` (which is a function, too) are not seen in other
-/// modules.
+/// The kind of a file. It is a type of its own because other modules do not see extensions of `stat`, which is also a
+/// function.
 package enum FileKind: Sendable, CustomStringConvertible {
   case plain, folder, symbolicLink, pipe, socket, device
 
-  /// As lstat(2) or fstat(2) says.
+  /// The kind in the result of lstat(2) or fstat(2).
   package init(_ status: stat) {
     switch status.st_mode & S_IFMT {
     case S_IFREG: self = .plain
@@ -17,7 +17,7 @@ package enum FileKind: Sendable, CustomStringConvertible {
     }
   }
 
-  /// For a message.
+  /// The kind in a message.
   package var description: String {
     switch self {
     case .plain: "a file"

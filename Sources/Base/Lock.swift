@@ -2,9 +2,9 @@ import Glibc
 
 /// A value that only one thread at a time can reach.
 ///
-/// Over pthread_mutex rather than `Synchronization.Mutex`: the latter uses futexes directly on Linux, which the thread
-/// sanitizer cannot see, so that it reports races that are none. Not recursive. Keep the body short: no syscall, no
-/// callback and no reply belongs in it.
+/// Uses pthread_mutex instead of `Synchronization.Mutex`. The latter uses futexes directly on Linux, which the thread
+/// sanitizer cannot see, so that it reports false races. Not recursive. Keep the body short: no syscall, no callback
+/// and no reply.
 @safe
 package final class Lock<Value>: @unchecked Sendable {
   // @unchecked: `value` is reached only in `withLock`, with the mutex held.
@@ -25,7 +25,7 @@ package final class Lock<Value>: @unchecked Sendable {
     mutex.deallocate()
   }
 
-  /// Runs `body` with the lock held and hands over what it returns or throws.
+  /// Runs `body` with the lock held. Returns or throws what `body` does.
   @inline(__always)
   package func withLock<Result, Failure: Error>(
     _ body: (inout Value) throws(Failure) -> Result

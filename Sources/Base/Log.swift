@@ -1,10 +1,10 @@
 import CSystem
 import Glibc
 
-/// Where the program says what it does: one line a message, to stderr or to a file.
+/// The program's log: one line for each message, to stderr or to a file.
 ///
-/// Any thread may log. What is logged must hold no secret: URLs go through ``redacted(url:)`` first, and header values
-/// and tokens are never logged at any level.
+/// Any thread may log. A message must hold no secret: URLs go through ``redacted(url:)`` first, and header values and
+/// tokens are never logged at any level.
 package enum Log {
   /// How much a message matters.
   package enum Level: Int, Comparable, Sendable {
@@ -12,9 +12,9 @@ package enum Log {
     case debug
     /// What a user may want to know: mounted, completed, a new generation.
     case info
-    /// Something is wrong and goes on: an origin fails, a line of the manifest is skipped.
+    /// A problem that does not stop the work: an origin fails, a line of the manifest is skipped.
     case warning
-    /// Something asked for cannot be done.
+    /// The program cannot do what it was asked for.
     case error
 
     /// Whether the left matters less.
@@ -29,11 +29,11 @@ package enum Log {
 
   private static let state = Lock(State())
 
-  /// Sets the least level that is written.
+  /// Sets the lowest level that is written.
   package static func set(level: Level) { state.withLock { $0.level = level } }
 
-  /// Sends what follows to `descriptor`, which stays open as long as the process; `stamps` puts the time before each
-  /// line.
+  /// Sends further messages to `descriptor`, which stays open as long as the process. `stamps` puts the time before
+  /// each line.
   package static func set(descriptor: Int32, stamps: Bool) {
     state.withLock {
       $0.descriptor = descriptor
@@ -62,12 +62,13 @@ package enum Log {
     }
     line += plain(message())
     line += "\n"
-    // One write a line, so that lines of several threads do not mix. A log that cannot be written has nowhere to say
-    // so.
+    // One write for each line, so that lines of several threads do not mix. A failure to write the log cannot be
+    // reported anywhere.
     line.withUTF8 { bytes in _ = Glibc.write(descriptor, bytes.baseAddress, bytes.count) }
   }
 
-  /// One line without what a terminal would obey: names and servers' words are in messages.
+  /// The message in one line, without control characters: it may contain names and servers' texts, which a terminal
+  /// would obey.
   private static func plain(_ message: String) -> String {
     func isControl(_ scalar: Unicode.Scalar) -> Bool {
       scalar.value < 0x20 || (0x7F..<0xA0).contains(scalar.value) || (0x2028...0x202E).contains(scalar.value)
@@ -89,13 +90,13 @@ package enum Log {
     return String(decoding: text[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self) + ".\(thousandths) "
   }
 
-  /// A URL without what may be secret: userinfo, query and fragment are gone (`https://host/path`, `?…` where a query
-  /// was).
+  /// A URL without its possible secrets: userinfo, query and fragment are removed (`https://host/path`, with `?…` in
+  /// place of a query).
   ///
-  /// Made for bad URLs too, which are those that get into messages: what could be userinfo goes, also without a scheme
-  /// and with a slash in the password.
+  /// Also for bad URLs, which are the ones in messages: removes what could be userinfo even without a scheme, or with a
+  /// slash in the password.
   package static func redacted(url: String) -> String {
-    // By scalars: to a String, an `@` or `?` with a combining accent behind it is another character.
+    // By scalars: in a String, an `@` or `?` with a combining accent is another character.
     var rest = url.unicodeScalars[...]
     let query = rest.firstIndex { $0 == "?" || $0 == "#" } ?? rest.endIndex
     let suffix = query < rest.endIndex ? "?…" : ""
@@ -114,7 +115,7 @@ package enum Log {
     if !authority.contains("@"), let colon = authority.lastIndex(of: ":"),
       !authority[colon...].dropFirst().allSatisfy(isDigit)
     {
-      authority = rest  // what follows the colon is no port: a password with a slash in it
+      authority = rest  // the text after the colon is no port: a password with a slash in it
     }
     if let at = authority.lastIndex(of: "@") { rest = rest[rest.index(after: at)...] }
     return prefix + String(rest) + suffix

@@ -1,12 +1,12 @@
-/// What other threads ask of a thread, in the order in which they asked.
+/// The messages of other threads to one thread, in the order of their posting.
 package final class Mailbox<Message: Sendable>: Sendable {
   private let messages = Lock<[Message]>([])
   private let wake: @Sendable () -> Void
 
-  /// `wake` is called when the first message comes after the mailbox was emptied. From any thread; it must not block.
+  /// `wake` is called when a message arrives in the empty mailbox. Any thread may call it; it must not block.
   package init(wake: @escaping @Sendable () -> Void) { self.wake = wake }
 
-  /// Hands over a message. From any thread, never blocks.
+  /// Adds a message. Any thread may call it; it never blocks on the owner.
   package func post(_ message: Message) {
     let isFirst = messages.withLock { messages in
       messages.append(message)
@@ -15,7 +15,7 @@ package final class Mailbox<Message: Sendable>: Sendable {
     if isFirst { wake() }
   }
 
-  /// Takes all messages out. The owner's thread.
+  /// Removes and returns all messages. Called on the owner's thread.
   package func takeAll() -> [Message] {
     messages.withLock { messages in
       let taken = messages
@@ -24,7 +24,7 @@ package final class Mailbox<Message: Sendable>: Sendable {
     }
   }
 
-  /// Takes the oldest message out; nil when there is none. The owner's thread.
+  /// Removes and returns the oldest message; nil when there is none. Called on the owner's thread.
   package func takeFirst() -> Message? {
     messages.withLock { $0.isEmpty ? nil : $0.removeFirst() }
   }

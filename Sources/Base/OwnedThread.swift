@@ -1,16 +1,17 @@
 import CSystem
 import Glibc
 
-/// A thread of our own, with a name that debuggers and `ps -L` show.
+/// A thread with a name, which debuggers and `ps -L` show.
 ///
-/// Not a dispatch queue or a task: what runs here waits in syscalls, which Swift's cooperative pool must never do.
+/// It is neither a dispatch queue nor a task, because its body waits in syscalls, which must not happen in Swift's
+/// cooperative pool.
 package final class OwnedThread: Sendable {
   private let handle: pthread_t
 
-  /// Starts `body` on a new thread. `name` is cut to 15 bytes. All signals are blocked there: the main thread owns
+  /// Starts `body` on a new thread. `name` is cut to 15 bytes. All signals are blocked in it: the main thread handles
   /// them.
   package init(name: String, stackSize: Int = 512 << 10, _ body: @escaping @Sendable () -> Void) {
-    let start = Unmanaged.passRetained(ThreadStart(name: name, body: body))  // released in `threadMain`, once
+    let start = Unmanaged.passRetained(ThreadStart(name: name, body: body))  // released once, in `threadMain`
     var attributes = pthread_attr_t()
     pthread_attr_init(&attributes)
     pthread_attr_setstacksize(&attributes, stackSize)
@@ -26,10 +27,10 @@ package final class OwnedThread: Sendable {
     handle = created
   }
 
-  /// Waits until the body returned. To be called once, from another thread; or ``detach()``.
+  /// Waits until the body returns. Call it once, from another thread, or call ``detach()``.
   package func join() { pthread_join(handle, nil) }
 
-  /// Lets the thread end by itself, whenever that is: nobody waits for it. To be called once, instead of ``join()``.
+  /// Lets the thread end by itself: nobody waits for it. Call it once, instead of ``join()``.
   package func detach() { pthread_detach(handle) }
 }
 

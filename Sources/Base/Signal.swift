@@ -1,9 +1,9 @@
 import Glibc
 
-/// Wakes one waiting thread: raised any number of times, it is one wake-up.
+/// Wakes one waiting thread. Several raises before the wait are one wake-up.
 @safe
 package final class Signal: @unchecked Sendable {
-  // @unchecked: `isRaised` is reached with the mutex held only.
+  // @unchecked: `isRaised` is used only with the mutex held.
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
   private var isRaised = false
@@ -36,7 +36,8 @@ package final class Signal: @unchecked Sendable {
     pthread_cond_signal(condition)
   }
 
-  /// Waits until raised, or for `seconds` at most (nil: for ever). True when it was raised, which it then is no more.
+  /// Waits until the signal is raised, for at most `seconds` (nil: without limit), and lowers it. True when it was
+  /// raised.
   @discardableResult
   package func wait(seconds: Double? = nil) -> Bool {
     var deadline = timespec()

@@ -1,21 +1,21 @@
-/// What an origin says that tells one version of a resource from another (RFC 9110, section 8.8).
+/// The values by which an origin distinguishes the versions of a resource (RFC 9110, section 8.8).
 package struct Validators: Hashable, Sendable {
-  /// The opaque tag as sent, with its quotes, without `W/`; nil when none was sent.
+  /// The opaque tag as sent, with its quotes, without `W/`; nil when the origin sent none.
   package var etag: String?
-  /// Whether the tag was sent as weak (`W/"…"`): equal in meaning, not byte for byte.
+  /// Whether the tag was sent as weak (`W/"…"`): it then means equivalent bytes, not equal ones.
   package var etagIsWeak: Bool
-  /// Last-Modified in seconds since 1970, nil when none (or none that parses) was sent.
+  /// Last-Modified in seconds since 1970; nil when the origin sent none that can be parsed.
   package var lastModified: Int64?
 
-  /// No validator at all, unless given.
+  /// Validators with those values; without arguments, none.
   package init(etag: String? = nil, etagIsWeak: Bool = false, lastModified: Int64? = nil) {
     self.etag = etag
     self.etagIsWeak = etagIsWeak
     self.lastModified = lastModified
   }
 
-  /// The tag when it is a strong one.
+  /// The tag if it is strong.
   package var strongETag: String? { etagIsWeak ? nil : etag }
-  /// Whether the origin sent nothing that tells versions apart.
+  /// Whether the origin sent no validator.
   package var isEmpty: Bool { etag == nil && lastModified == nil }
 }
