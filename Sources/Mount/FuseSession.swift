@@ -6,46 +6,17 @@ import Reading
 /// A mounted filesystem being served: requests come from /dev/fuse, answers go back. See `docs/decisions` for the
 /// threads and why they are so.
 ///
-/// libfuse's C callbacks find the session through libfuse's userdata. A C function cannot be generic, so the filesystem
-/// is one value of the protocol ``Served``: a call goes through its table of methods.
+/// The thread that calls ``run(ready:)`` answers INIT, starts the others and waits for their end; loop threads
+/// (``LoopThreads``) serve; one thread is the ``Notifier``'s.
 ///
-/// Locks: `requests`, `invalidations`, `endings`, `openFiles`, `passthroughRefused`; none is held while another is
+/// Locks: one in each of `Tickets`, `LoopThreads` and `Notifier`, two in `Passthrough`; none is held while another is
 /// taken, nor over a call that leaves the room.
-package final class FuseSession: ReplyPort, @unchecked Sendable {
-  // @unchecked: `handle`, `isInitialised` and what says whether there is passthrough are written before a second thread
-  // exists (init, and the INIT request, which `run` handles alone); `descriptor` is a number. All else is constant or
-  // in a lock.
-
-  let fileSystem: any Served
-  let options: MountOptions
-  let uid: uid_t
-  let gid: gid_t
-  let filePermissions: mode_t
-  let folderPermissions: mode_t
-
-  /// libfuse's session: made by `init`, destroyed by `deinit`, so a late reply always finds it.
-  private(set) var handle: OpaquePointer?
-  /// Whether libfuse's `init` was called: the kernel's INIT fits.
-  var isInitialised = false
-  /// Whether the kernel's INIT offers passthrough.
-  var isOfferedPassthrough = false
-  /// Whether the reply to INIT, the next one, is to ask for passthrough.
-  private var amendsReply = false
-  /// Whether passthrough was asked for, and so may be used.
-  private(set) var hasPassthrough = false
-  /// The device's number. libfuse owns it; once serving ended it is /dev/null under the same number.
-  let descriptor: Int32
-  /// Wakes `run`: a thread ended, or `stop` was called.
-  let wakeUp: Event
-  /// Wakes the notifier.
-  let notifierWakeUp: Event
-
-  let requests = Lock(RequestTable())
-  let invalidations = Lock(InvalidationQueue())
-  let endings = Lock(Endings())
-  let openFiles = Lock(OpenFiles())
-  /// Whether the kernel said that we may not: then it is not asked again.
-  let passthroughRefused = Lock(false)
+package final class FuseSession: Sendable {
+  private let options: MountOptions
+  let operations: Operations
+  let device: Device
+  private let notifier: Notifier
+  private let loop: LoopThreads
 
   /// Prepares to serve `fileSystem`.
   ///
@@ -58,55 +29,111 @@ package final class FuseSession: ReplyPort, @unchecked Sendable {
   }
 
   init(device: consuming FileDescriptor, serving fileSystem: any Served, options: MountOptions) throws(MountError) {
-    self.fileSystem = fileSystem
     self.options = options
-    uid = options.uid ?? getuid()
-    gid = options.gid ?? getgid()
-    filePermissions = 0o444 & ~(options.umask ?? 0)
-    // The owner's right to write is for copies: `cp -r` copies it, and without it `rm -rf` could not empty the copy. In
-    // the mount itself the kernel refuses every write (EROFS).
-    folderPermissions = 0o755 & ~(options.umask ?? 0)
-    // libfuse closes the number it is given by itself, so it gets one of its own; `device` closes with this scope.
+    let descriptor: Int32
     do throws(Errno) {
-      wakeUp = try Event()
-      notifierWakeUp = try Event()
+      notifier = try Notifier()
+      // libfuse closes the number it is given by itself, so it gets one of its own; `device` closes with this scope.
       descriptor = try duplicate(device.rawValue)
     } catch { throw .device("preparing to serve", error) }
+    let handshake = Handshake(options: options)
+    let tickets = Tickets(fileSystem: fileSystem, notifier: notifier)
+    operations = Operations(
+      fileSystem: fileSystem, appearance: Appearance(options), handshake: handshake, tickets: tickets,
+      passthrough: Passthrough(descriptor: descriptor, handshake: handshake))
+    self.device = try Device(descriptor: descriptor, operations: operations)
+    do throws(Errno) {
+      loop = try LoopThreads(device: self.device, tickets: tickets, maxRead: options.maxRead)
+    } catch { throw .device("preparing to serve", error) }
+  }
 
-    var operations = operationTable()
-    handle = cfuse_session_new(&operations, Unmanaged.passUnretained(self).toOpaque())
-    guard let handle else {
-      close(descriptor)
-      throw .session("make a session", nil)
+  /// Makes ``run(ready:)`` end soon, without unmounting. From any thread, any number of times.
+  package func stop() { loop.stop() }
+
+  /// Serves until the mount is gone or ``stop()`` is called. To be called once, on a thread that may wait.
+  ///
+  /// `ready` is called once on this thread, after INIT was answered, with the raw bytes of the INIT request. It is not
+  /// called when the mount ends before.
+  package func run(ready: @escaping @Sendable ([UInt8]) -> Void) throws(MountError) {
+    defer { device.close() }
+    guard try answerInit(ready) else { return }
+    let notifying = OwnedThread(name: "fuse-notify") { [notifier, device, operations] in
+      notifier.run(device, operations.tickets)
     }
-    let result = cfuse_attach(handle, descriptor, deviceRead, deviceWrite)
-    if result != 0 {
-      close(descriptor)
-      throw .session("take the descriptor", Errno(rawValue: -result))
+    let threads = loop.start(max(1, options.threads))
+    loop.waitForEnd()
+    // The notifier first, while requests are still served: the kernel may hold it until a lookup is answered.
+    notifier.end()
+    notifying.join()
+    try loop.end(threads)
+  }
+
+  /// Answers INIT; false when the mount ended or `stop` came before it.
+  private func answerInit(_ ready: ([UInt8]) -> Void) throws(MountError) -> Bool {
+    let thread = LoopThread(maxRead: options.maxRead)
+    let handshake = operations.handshake
+    while !handshake.isDone {
+      var waiting = [
+        pollfd(fd: device.descriptor, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: loop.wakeUp.rawValue, events: Int16(POLLIN), revents: 0),
+      ]
+      do throws(Errno) {
+        _ = try retrying { poll(&waiting, 2, -1) }
+      } catch { throw .device("poll", error) }
+      if loop.isStopping { return false }
+      switch device.receive(into: thread.request) {
+      case .request(let bytes):
+        guard operation(of: bytes) == initOperation else { throw .handshake }
+        let copy = Array(bytes)
+        handshake.receive(bytes)
+        device.process(bytes)
+        if device.isExited { throw .handshake }
+        if handshake.isDone { ready(copy) }
+      case .again: continue
+      case .unmounted: return false
+      case .failed(let error): throw .device("read", error)
+      }
     }
+    return true
+  }
+}
+
+// Any thread may call these: the transfer thread answers what was parked.
+extension FuseSession: ReplyPort {
+  /// Answers a parked read.
+  package func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) {
+    guard let request = operations.tickets.take(ticket) else { return }
+    fuse_reply_buf(request, data.baseAddress?.assumingMemoryBound(to: CChar.self), data.count)  // bytes, for C
   }
 
-  deinit {
-    // No thread of ours is left (`run` joined them) and nobody else has the object. It closes the descriptor.
-    if let handle { fuse_session_destroy(handle) }
+  /// Answers a parked stat.
+  package func reply(_ ticket: Ticket, attributes: Attributes) {
+    guard let request = operations.tickets.take(ticket) else { return }
+    operations.appearance.send(attributes, to: request)
   }
 
-  /// Asks the kernel for passthrough, if it offers that. While INIT is answered.
-  func askForPassthrough(_ connection: UnsafeMutablePointer<fuse_conn_info>) {
-    guard options.passthroughDepth > 0, isOfferedPassthrough else { return }
-    hasPassthrough = cfuse_want_passthrough(connection, options.passthroughDepth)
-    amendsReply = !hasPassthrough
+  /// Answers a parked open; false when the kernel does not want it any more.
+  package func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
+    guard let request = operations.tickets.take(ticket) else { return false }
+    let passthrough = operations.passthrough
+    guard let way = passthrough.counted(inode, mode) else {
+      // It became known only now, and yet open handles read from a copy: of a time before it was forgotten.
+      refuse(request, .stale)
+      return false
+    }
+    if passthrough.send(way, mode, to: request, inode) { return true }
+    passthrough.uncount(inode)
+    return false
   }
 
-  /// Changes what is about to be sent: the reply to INIT, which is a header and a body.
-  @inline(__always)
-  func amend(_ parts: UnsafeMutablePointer<iovec>, _ count: Int) {
-    if !amendsReply { return }
-    amendsReply = false
-    guard count == 2 else { return }
-    let body = UnsafeMutableRawBufferPointer(start: parts[1].iov_base, count: parts[1].iov_len)
-    hasPassthrough = acceptPassthrough(in: body, depth: options.passthroughDepth)
-  }
+  /// Answers a parked request with an error.
+  package func reply(_ ticket: Ticket, error: Errno) { operations.tickets.refuse(ticket, error) }
+
+  /// Has the notifier tell the kernel to forget a name.
+  package func invalidate(parent: Inode, name: String) { notifier.forget(name, in: parent) }
+
+  /// Has the notifier tell the kernel to forget what it read of `range`.
+  package func forgetPages(of inode: Inode, _ range: ByteRange) { notifier.forgetPages(of: inode, range) }
 }
 
 /// A second number for the same open file, close-on-exec.

@@ -28,15 +28,15 @@ struct Listing {
   }
 
   /// Puts in as many names behind `offset` as fit. EINVAL when not even one does.
-  mutating func fill(_ session: FuseSession, _ folder: Inode, from offset: Int64) throws(Errno) {
-    let fileSystem = session.fileSystem
+  mutating func fill(_ operations: Operations, _ folder: Inode, from offset: Int64) throws(Errno) {
+    let (fileSystem, appearance) = (operations.fileSystem, operations.appearance)
     var isFull = false
-    if offset < 1 { isFull = !addFolder(session, ".", folder, offset: 1) }
-    if offset < 2 && !isFull { isFull = !addFolder(session, "..", fileSystem.parent(of: folder), offset: 2) }
+    if offset < 1 { isFull = !addFolder(appearance, ".", folder, offset: 1) }
+    if offset < 2 && !isFull { isFull = !addFolder(appearance, "..", fileSystem.parent(of: folder), offset: 2) }
     if !isFull {
       var filling = self
       try fileSystem.list(folder, after: max(0, offset - 2)) { item in
-        isFull = !filling.add(session, item)
+        isFull = !filling.add(appearance, item)
         return !isFull
       }
       self = filling
@@ -45,15 +45,15 @@ struct Listing {
   }
 
   /// `.` or `..`: the kernel knows them, so they are names only in either style (inode 0 in an entry: not a lookup).
-  private mutating func addFolder(_ session: FuseSession, _ name: String, _ inode: Inode, offset: Int64) -> Bool {
+  private mutating func addFolder(_ appearance: Appearance, _ name: String, _ inode: Inode, offset: Int64) -> Bool {
     let attributes = Attributes(inode: inode, isFolder: true, size: 0, modified: 0, isFinal: false)
-    var entry = session.entry(attributes)
+    var entry = appearance.entry(attributes)
     entry.ino = 0
     return add(name, &entry, offset: offset)
   }
 
-  private mutating func add(_ session: FuseSession, _ item: DirectoryItem) -> Bool {
-    var entry = session.entry(item.attributes)
+  private mutating func add(_ appearance: Appearance, _ item: DirectoryItem) -> Bool {
+    var entry = appearance.entry(item.attributes)
     return add(item.name, &entry, offset: item.cookie &+ 2)
   }
 

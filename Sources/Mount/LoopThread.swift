@@ -30,6 +30,19 @@ final class LoopThread {
   static var current: Unmanaged<LoopThread>? {
     pthread_getspecific(loopThreadKey).map { Unmanaged.fromOpaque($0) }
   }
+
+  /// Calls `body` with `size` bytes to make a reply in: the calling thread's own, or for a request larger than was
+  /// agreed on some that are allocated for it, as a short answer to READ would be taken for the end of the file.
+  @inline(__always)
+  static func withReplyBuffer(_ size: Int, _ body: (UnsafeMutableRawBufferPointer) -> Void) {
+    guard let thread = current else { return }
+    thread._withUnsafeGuaranteedRef { thread in
+      if size <= thread.reply.count { return body(UnsafeMutableRawBufferPointer(rebasing: thread.reply[..<size])) }
+      let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
+      defer { buffer.deallocate() }
+      body(buffer)
+    }
+  }
 }
 
 private let loopThreadKey: pthread_key_t = {

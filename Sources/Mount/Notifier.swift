@@ -1,87 +1,71 @@
 import Base
-import CFuse
-import Glibc
 import Reading
 
-// A thread that owns nothing else: the kernel may hold a notification until a request on the same inode is answered.
+/// Has the kernel forget names and bytes, and has interrupted requests looked at, on a thread that owns nothing else:
+/// the kernel may hold a notification until a request on the same inode is answered.
+///
+/// Any thread asks; the thread that is in ``run(_:_:)`` does it.
+final class Notifier: Sendable {
+  /// What the kernel is to forget, each once however often it is asked for: never more than the tree has.
+  private struct Queue {
+    var names: Set<Name> = []
+    var pages: [Inode: ByteRange] = [:]
+    var isEmpty: Bool { names.isEmpty && pages.isEmpty }
+    var isEnding = false
+  }
 
-/// The names the kernel is to forget, and the bytes of files, each once however often it is asked for: never more than
-/// the tree has.
-struct InvalidationQueue {
-  struct Name: Hashable {
+  private struct Name: Hashable {
     var parent: Inode
     var name: String
   }
-  var names: Set<Name> = []
-  var pages: [Inode: ByteRange] = [:]
-  var isEmpty: Bool { names.isEmpty && pages.isEmpty }
-  var isEnding = false
-}
 
-/// How often the callers of interrupted requests are looked at while there are any.
-private let watchMilliseconds: Int32 = 250
+  /// How often the callers of interrupted requests are looked at while there are any.
+  private static let watchMilliseconds: Int32 = 250
 
-extension FuseSession {
-  /// Has the notifier tell the kernel to forget a name.
-  package func invalidate(parent: Inode, name: String) {
-    invalidate { $0.names.insert(.init(parent: parent, name: name)) }
-  }
+  private let queue = Lock(Queue())
+  private let wakeUp: Event
 
-  /// Has the notifier tell the kernel to forget what it read of `range`.
-  package func forgetPages(of inode: Inode, _ range: ByteRange) {
-    invalidate { queue in
+  init() throws(Errno) { wakeUp = try Event() }
+
+  /// Has the kernel forget a name.
+  func forget(_ name: String, in parent: Inode) { add { $0.names.insert(Name(parent: parent, name: name)) } }
+
+  /// Has the kernel forget what it read of `range`.
+  func forgetPages(of inode: Inode, _ range: ByteRange) {
+    add { queue in
       let other = queue.pages[inode] ?? range
       queue.pages[inode] = ByteRange(min(range.start, other.start), max(range.end, other.end))
     }
   }
 
-  private func invalidate(_ add: (inout InvalidationQueue) -> Void) {
-    let isFirst = invalidations.withLock { queue in
-      defer { add(&queue) }
+  private func add(_ change: (inout Queue) -> Void) {
+    let isFirst = queue.withLock { queue in
+      defer { change(&queue) }
       return queue.isEmpty
     }
-    if isFirst { notifierWakeUp.signal() }
+    if isFirst { wake() }
   }
 
-  func endNotifier() {
-    invalidations.withLock { $0.isEnding = true }
-    notifierWakeUp.signal()
+  /// Has the thread look at interrupted requests.
+  func wake() { wakeUp.signal() }
+
+  /// Has ``run(_:_:)`` return; what is still to be forgotten is dropped.
+  func end() {
+    queue.withLock { $0.isEnding = true }
+    wake()
   }
 
-  /// The notifier's life.
-  func notify() {
+  /// The notifier thread's life.
+  func run(_ device: Device, _ tickets: Tickets) {
     while true {
-      let queue = invalidations.withLock { queue in
+      let work = queue.withLock { queue in
         defer { (queue.names, queue.pages) = ([], [:]) }
         return queue
       }
-      if queue.isEnding { return }
-      for name in queue.names { forget(name) }
-      for (inode, range) in queue.pages { forget(inode, range) }
-      let watched = requests.withLock { $0.watchedProcesses() }
-      for entry in watched where isKilled(process: entry.process) { interrupted(entry.ticket, isKilled: true) }
-      notifierWakeUp.wait(milliseconds: watched.isEmpty ? -1 : watchMilliseconds)
-    }
-  }
-
-  /// Waits for the reads that are under way there: what they bring goes, too.
-  private func forget(_ inode: Inode, _ range: ByteRange) {
-    let result = fuse_lowlevel_notify_inval_inode(handle, inode, off_t(range.start), off_t(range.count))
-    switch -result {
-    case 0, ENOENT, ENODEV: return  // done; the kernel knew no such inode; the mount is gone
-    case let error:
-      Log.warning("the kernel did not forget what it read of inode \(inode): \(Errno(rawValue: error))")
-    }
-  }
-
-  private func forget(_ name: InvalidationQueue.Name) {
-    let result = name.name.withCString { bytes in
-      fuse_lowlevel_notify_inval_entry(handle, name.parent, bytes, name.name.utf8.count)
-    }
-    switch -result {
-    case 0, ENOENT, ENODEV: return  // done; the kernel knew no such name; the mount is gone
-    case let error:
-      Log.warning("the kernel did not forget the name “\(name.name)”: \(Errno(rawValue: error))")
+      if work.isEnding { return }
+      for name in work.names { device.forget(name.name, in: name.parent) }
+      for (inode, range) in work.pages { device.forgetPages(of: inode, range) }
+      wakeUp.wait(milliseconds: tickets.lookAfterInterrupted() ? Self.watchMilliseconds : -1)
     }
   }
 }

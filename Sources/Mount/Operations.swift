@@ -3,88 +3,171 @@ import CFuse
 import Glibc
 import Reading
 
-// What libfuse calls, one plain function an operation (a closure formed in main-actor code would trap on these
-// threads). Each finds the session and passes on.
-//
-// Left out, so that the kernel does it alone and, after one ENOSYS, asks no more: flush, fsync, fsyncdir (nothing is
-// written), getlk, setlk, flock (locks between local processes), lseek (SEEK_DATA, SEEK_HOLE: a file without holes),
-// ioctl (ENOTTY), poll, bmap, forget (an inode is the catalog's, not the kernel's).
+/// What the kernel asks: each method decodes a request, calls the filesystem, and replies or leaves the ticket with it.
+/// On a loop thread.
+///
+/// libfuse's C callbacks find it through libfuse's userdata. A C function cannot be generic, so the filesystem is one
+/// value of the protocol ``Served``: a call goes through its table of methods.
+final class Operations: Sendable {
+  let fileSystem: any Served
+  let appearance: Appearance
+  let handshake: Handshake
+  let tickets: Tickets
+  let passthrough: Passthrough
 
-func operationTable() -> fuse_lowlevel_ops {
-  var table = fuse_lowlevel_ops()
-  table.`init` = onInit
-  table.lookup = { request, parent, name in withSession(request) { $1.lookup($0, parent, name!) } }
-  table.getattr = { request, inode, _ in withSession(request) { $1.attributes($0, inode) } }
-  table.access = { request, inode, mask in withSession(request) { $1.access($0, inode, mask: mask) } }
-  table.readlink = { request, _ in refuse(request!, .invalid) }  // there are no links
-  table.opendir = { request, _, _ in _ = cfuse_reply_opendir(request) }
-  table.readdir = { request, folder, size, offset, _ in
-    withSession(request) { $1.list($0, folder, size, Int64(offset), .names) }
+  init(
+    fileSystem: any Served, appearance: Appearance, handshake: Handshake, tickets: Tickets, passthrough: Passthrough
+  ) {
+    self.fileSystem = fileSystem
+    self.appearance = appearance
+    self.handshake = handshake
+    self.tickets = tickets
+    self.passthrough = passthrough
   }
-  table.readdirplus = { request, folder, size, offset, _ in
-    withSession(request) { $1.list($0, folder, size, Int64(offset), .entries) }
+
+  func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) {
+    let length = strlen(name)
+    do throws(Errno) {
+      let attributes = try name.withMemoryRebound(to: UInt8.self, capacity: length) { bytes throws(Errno) in
+        try fileSystem.lookup(parent: parent, name: UnsafeBufferPointer(start: bytes, count: length))
+      }
+      var entry = appearance.entry(attributes)
+      fuse_reply_entry(request, &entry)
+    } catch .notFound {
+      var missing = fuse_entry_param()  // inode 0: the kernel may keep that there is none
+      missing.entry_timeout = missingSeconds
+      fuse_reply_entry(request, &missing)
+    } catch {
+      refuse(request, error)
+    }
   }
-  table.releasedir = { request, _, _ in refuse(request!, nil) }
-  table.open = { request, inode, info in
-    let flags = info!.pointee.flags
-    withSession(request) { $1.open($0, inode, flags: flags) }
+
+  func attributes(_ request: OpaquePointer, _ inode: Inode) {
+    let (ticket, caller) = tickets.begin(request)
+    switch fileSystem.attributes(of: inode, ticket: ticket, caller: caller) {
+    case .now(let attributes):
+      tickets.settle(ticket)
+      appearance.send(attributes, to: request)
+    case .failed(let error):
+      tickets.settle(ticket)
+      refuse(request, error)
+    case .parked: tickets.park(ticket)
+    }
   }
-  table.read = { request, inode, size, offset, _ in withSession(request) { $1.read($0, inode, size, Int64(offset)) } }
-  table.release = { request, inode, _ in withSession(request) { $1.release($0, inode) } }
-  table.statfs = { request, _ in withSession(request) { $1.capacity($0) } }
-  table.getxattr = { request, inode, name, size in
-    withSession(request) { $1.extendedAttribute($0, inode, name!, size) }
+
+  /// access(2) and chdir(2), where the mount has no `default_permissions`: who may come in at all may read.
+  func access(_ request: OpaquePointer, _ inode: Inode, mask: Int32) {
+    if mask & W_OK != 0 { return refuse(request, .readOnly) }
+    if mask & X_OK == 0 { return refuse(request, nil) }
+    do throws(Errno) {
+      // Only a folder has a list, and asking for it never waits, as asking for the attributes might.
+      try fileSystem.list(inode, after: .max) { _ in false }
+      refuse(request, nil)
+    } catch {
+      refuse(request, error == .notDirectory ? .accessDenied : error)
+    }
   }
-  table.listxattr = { request, inode, size in withSession(request) { $1.extendedAttributes($0, inode, size) } }
-  refuseWrites(&table)
-  return table
-}
 
-/// Everything that would change something: EROFS, whatever the mount's own flags say.
-private func refuseWrites(_ table: inout fuse_lowlevel_ops) {
-  table.setattr = { request, _, _, _, _ in refuse(request!, .readOnly) }
-  table.mknod = { request, _, _, _, _ in refuse(request!, .readOnly) }
-  table.mkdir = { request, _, _, _ in refuse(request!, .readOnly) }
-  table.unlink = { request, _, _ in refuse(request!, .readOnly) }
-  table.rmdir = { request, _, _ in refuse(request!, .readOnly) }
-  table.symlink = { request, _, _, _ in refuse(request!, .readOnly) }
-  table.rename = { request, _, _, _, _, _ in refuse(request!, .readOnly) }
-  table.link = { request, _, _, _ in refuse(request!, .readOnly) }
-  table.create = { request, _, _, _, _ in refuse(request!, .readOnly) }
-  table.setxattr = { request, _, _, _, _, _ in refuse(request!, .readOnly) }
-  table.removexattr = { request, _, _ in refuse(request!, .readOnly) }
-  table.write = { request, _, _, _, _, _ in refuse(request!, .readOnly) }
-  table.fallocate = { request, _, _, _, _, _ in refuse(request!, .readOnly) }
-  table.copy_file_range = { request, _, _, _, _, _, _, _, _ in refuse(request!, .readOnly) }
-}
+  func open(_ request: OpaquePointer, _ inode: Inode, flags: Int32) {
+    if flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 { return refuse(request, .readOnly) }
+    let (ticket, caller) = tickets.begin(request)
+    switch fileSystem.open(inode, ticket: ticket, caller: caller) {
+    case .now(let mode):
+      guard let way = passthrough.counted(inode, mode) else {
+        if !fileSystem.renew(inode, ticket: ticket) { tickets.refuse(ticket, .stale) }
+        return tickets.park(ticket)
+      }
+      tickets.settle(ticket)
+      if passthrough.send(way, mode, to: request, inode) { return }
+      // Interrupted: the kernel drops the handle and sends no release for it.
+      passthrough.uncount(inode)
+      fileSystem.release(inode)
+    case .failed(let error):
+      tickets.settle(ticket)
+      refuse(request, error)
+    case .parked: tickets.park(ticket)
+    }
+  }
 
-/// Calls `body` with the session of `request`, without touching its reference count: `run`'s caller holds it as long as
-/// a loop thread lives.
-@inline(__always)
-private func withSession(_ request: OpaquePointer?, _ body: (OpaquePointer, FuseSession) -> Void) {
-  guard let request, let userdata = fuse_req_userdata(request) else { return }
-  Unmanaged<FuseSession>.fromOpaque(userdata)._withUnsafeGuaranteedRef { body(request, $0) }
-}
+  func read(_ request: OpaquePointer, _ inode: Inode, _ size: Int, _ offset: Int64) {
+    LoopThread.withReplyBuffer(size) { buffer in
+      let (ticket, caller) = tickets.begin(request)
+      switch fileSystem.read(inode, at: offset, into: buffer, ticket: ticket, caller: caller) {
+      case .now(let count):
+        tickets.settle(ticket)
+        // Bytes, for C.
+        fuse_reply_buf(request, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), min(count, size))
+      case .failed(let error):
+        tickets.settle(ticket)
+        refuse(request, error)
+      case .parked: tickets.park(ticket)
+      }
+    }
+  }
 
-/// libfuse's `init`: the kernel's offer is in `connection`, our choice goes there.
-private func onInit(_ userdata: UnsafeMutableRawPointer?, _ connection: UnsafeMutablePointer<fuse_conn_info>?) {
-  guard let userdata, let connection else { return }
-  let session = Unmanaged<FuseSession>.fromOpaque(userdata).takeUnretainedValue()
-  cfuse_choose_features(connection)
-  // Nothing is written, but the kernel takes the longest READ from it as well (max_pages).
-  connection.pointee.max_write = UInt32(max(session.options.maxRead, 4096))
-  connection.pointee.max_readahead = min(connection.pointee.max_readahead, UInt32(session.options.maxReadahead))
-  // Parked read-ahead counts as background. 12, the default, is used up by one reader that waits, and then readers of
-  // stored files wait too. A megabyte of read-ahead is 8 READs, twice (the window in use and the next): 64 such
-  // readers.
-  connection.pointee.max_background = 1024
-  connection.pointee.congestion_threshold = 1024
-  session.askForPassthrough(connection)
-  session.isInitialised = true
-}
+  func release(_ request: OpaquePointer, _ inode: Inode) {
+    passthrough.uncount(inode)
+    fileSystem.release(inode)
+    refuse(request, nil)
+  }
 
-/// libfuse's interrupt function: it holds a lock of its own, so the ticket is only noted; the loop delivers it.
-func onInterrupt(_ request: OpaquePointer?, _ ticket: UnsafeMutableRawPointer?) {
-  let ticket = Ticket(rawValue: UInt(bitPattern: ticket))
-  LoopThread.current?._withUnsafeGuaranteedRef { $0.interrupted.append(ticket) }
+  func list(
+    _ request: OpaquePointer, _ folder: Inode, _ size: Int, _ offset: Int64, _ style: ListingStyle
+  ) {
+    LoopThread.withReplyBuffer(size) { buffer in
+      var listing = Listing(request: request, buffer: buffer, style: style)
+      do throws(Errno) {
+        try listing.fill(self, folder, from: offset)
+        fuse_reply_buf(request, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), listing.count)  // bytes, for C
+      } catch {
+        refuse(request, error)
+      }
+    }
+  }
+
+  func capacity(_ request: OpaquePointer) {
+    do throws(Errno) {
+      let capacity = try fileSystem.capacity()
+      var status = statvfs()
+      status.f_bsize = 4096
+      status.f_frsize = 4096
+      status.f_blocks = fsblkcnt_t(capacity.total / 4096)
+      status.f_bfree = fsblkcnt_t(capacity.free / 4096)
+      status.f_bavail = fsblkcnt_t(capacity.available / 4096)
+      status.f_files = fsfilcnt_t(capacity.names) + freeInodes
+      status.f_ffree = freeInodes
+      status.f_favail = freeInodes
+      status.f_namemax = 255
+      fuse_reply_statfs(request, &status)
+    } catch {
+      refuse(request, error)
+    }
+  }
+
+  func extendedAttribute(
+    _ request: OpaquePointer, _ inode: Inode, _ name: UnsafePointer<CChar>, _ size: Int
+  ) {
+    // `ls -l` asks for ACLs and capabilities of every name: those are refused without a String.
+    if strncmp(name, "user.", 5) != 0 {
+      return refuse(request, strncmp(name, "system.posix_acl", 16) == 0 ? Errno(rawValue: EOPNOTSUPP) : .noData)
+    }
+    do throws(Errno) {
+      replySized(request, try fileSystem.extendedAttribute(String(cString: name), of: inode), size)
+    } catch {
+      refuse(request, error)
+    }
+  }
+
+  func extendedAttributes(_ request: OpaquePointer, _ inode: Inode, _ size: Int) {
+    do throws(Errno) {
+      var names: [UInt8] = []
+      for name in try fileSystem.extendedAttributes(of: inode) {
+        names.append(contentsOf: name.utf8)
+        names.append(0)
+      }
+      replySized(request, names, size)
+    } catch {
+      refuse(request, error)
+    }
+  }
 }

@@ -6,10 +6,26 @@ import Reading
 // Complete files are read by the kernel from their copy, past us, where it can (Linux 6.9) and lets us (CAP_SYS_ADMIN).
 // Where not, they are read through us, and nobody is told: it is slower, not wrong.
 
-extension FuseSession {
+/// How files are open for the kernel: which opens are counted, and the backing files that the kernel has for them.
+///
+/// Any loop thread may call, and the transfer thread when it answers a parked open. Neither lock is held over a call to
+/// the kernel.
+final class Passthrough: Sendable {
+  /// The device's number, which belongs to ``Device``.
+  private let descriptor: Int32
+  private let handshake: Handshake
+  let openFiles = Lock(OpenFiles())
+  /// Whether the kernel said that we may not: then it is not asked again.
+  private let isRefused = Lock(false)
+
+  init(descriptor: Int32, handshake: Handshake) {
+    self.descriptor = descriptor
+    self.handshake = handshake
+  }
+
   /// How `inode` is to be opened in `mode`, counted; nil when open handles of it read from another file.
   func counted(_ inode: Inode, _ mode: OpenMode) -> OpenFiles.Way? {
-    let copy = mayPassThrough ? mode.copy : nil
+    let copy = isPossible ? mode.copy : nil
     var backing: Int32?
     while true {
       let decision = openFiles.withLock { $0.count(inode, copy: copy, backing: backing) }
@@ -47,7 +63,8 @@ extension FuseSession {
     return result == 0
   }
 
-  private var mayPassThrough: Bool { hasPassthrough && !passthroughRefused.withLock { $0 } }
+  /// Whether it was agreed on, and the kernel did not refuse it since.
+  var isPossible: Bool { handshake.hasPassthrough && !isRefused.withLock { $0 } }
 
   /// The kernel's id for `copy`, 0 when it takes none.
   private func backingID(_ copy: ServedFile) -> Int32 {
@@ -56,47 +73,8 @@ extension FuseSession {
     let error = Errno(rawValue: -result)
     // The right to it does not come back. Other errors belong to the one file: it is on a filesystem that cannot, or
     // that is stacked too deep.
-    if error.rawValue == EPERM || error.rawValue == ENOTTY { passthroughRefused.withLock { $0 = true } }
+    if error.rawValue == EPERM || error.rawValue == ENOTTY { isRefused.withLock { $0 = true } }
     Log.debug("complete files are read through the server: passthrough: \(error)")
     return 0
   }
-}
-
-/// The INIT messages as far as passthrough is concerned (linux/fuse.h, 7.40): offsets behind the header, and bits.
-private enum InitMessage {
-  static let requestHeader = 40
-  static let flags = 12
-  static let requestFlags2 = 16
-  static let replyFlags2 = 32
-  static let replyStackDepth = 36
-  static let replyLength = 64
-  /// FUSE_INIT_EXT: there are further flags.
-  static let extended: UInt32 = 1 << 30
-  /// FUSE_PASSTHROUGH, among the further ones.
-  static let passthrough: UInt32 = 1 << (37 - 32)
-}
-
-/// Whether the kernel's INIT request offers passthrough.
-func offersPassthrough(_ request: UnsafeRawBufferPointer) -> Bool {
-  let body = InitMessage.requestHeader
-  guard operation(of: request) == initOperation, request.count >= body + InitMessage.requestFlags2 + 4 else {
-    return false
-  }
-  let flags = request.loadUnaligned(fromByteOffset: body + InitMessage.flags, as: UInt32.self)
-  let more = request.loadUnaligned(fromByteOffset: body + InitMessage.requestFlags2, as: UInt32.self)
-  return flags & InitMessage.extended != 0 && more & InitMessage.passthrough != 0
-}
-
-/// Asks for passthrough in the reply to INIT, for a libfuse that has no interface for it. `depth`: 1 when the copies
-/// are on an ordinary filesystem, 2 when on a stacked one. False when the reply is not of the known kind.
-func acceptPassthrough(in reply: UnsafeMutableRawBufferPointer, depth: UInt32) -> Bool {
-  guard reply.count >= InitMessage.replyLength else { return false }
-  func add(_ bits: UInt32, at offset: Int) {
-    let old = reply.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
-    reply.storeBytes(of: old | bits, toByteOffset: offset, as: UInt32.self)
-  }
-  add(InitMessage.extended, at: InitMessage.flags)
-  add(InitMessage.passthrough, at: InitMessage.replyFlags2)
-  reply.storeBytes(of: depth, toByteOffset: InitMessage.replyStackDepth, as: UInt32.self)
-  return true
 }

@@ -34,7 +34,7 @@ extension Tests {
       kill(program.pid, SIGKILL)
       #expect(program.wait().status == 128 + SIGKILL)
       #expect(mount.fileSystem.state.withLock { $0.interrupts.map(\.isKilled) } == [true])
-      #expect(mount.session.requests.withLock { $0.count } == 0)
+      #expect(mount.session.operations.tickets.table.withLock { $0.count } == 0)
     }
 
     @Test("a stat that was interrupted, and is killed later")
@@ -49,7 +49,7 @@ extension Tests {
       #expect(parkedCount(mount) == 1)
       kill(program.pid, SIGKILL)
       #expect(program.wait().status == 128 + SIGKILL)
-      #expect(mount.session.requests.withLock { $0.watched }.isEmpty)
+      #expect(mount.session.operations.tickets.table.withLock { $0.watched }.isEmpty)
     }
 
     @Test("a file in use keeps the mount; unmounting by force ends the read that waits, and serving")
@@ -66,7 +66,7 @@ extension Tests {
       #expect(mount.ending.withLock { if case .success = $0 { true } else { false } })
       // The answer comes too late, and does no harm.
       mount.fileSystem.state.withLock { $0.held = [] }
-      #expect(eventually { mount.session.requests.withLock { $0.count } == 0 })
+      #expect(eventually { mount.session.operations.tickets.table.withLock { $0.count } == 0 })
     }
 
     @Test("an ordinary unmount ends serving")
@@ -91,7 +91,7 @@ extension Tests {
       #expect(Program.run("ls \(mount.path)").output.contains("not connected"))
       mount.session.invalidate(parent: rootInode, name: "late")
       mount.fileSystem.state.withLock { $0.held = [] }
-      #expect(eventually { mount.session.requests.withLock { $0.count } == 0 })
+      #expect(eventually { mount.session.operations.tickets.table.withLock { $0.count } == 0 })
     }
 
     @Test("stop before anything is served")

@@ -91,8 +91,8 @@ private final class Bench {
     reference = mount.folder + "/copy"
     try mount.writeReference(node, "copy")
     #expect(mount.sh("ls >/dev/null").status == 0)
-    let isWanted = mount.session.isOfferedPassthrough && mount.session.options.passthroughDepth > 0
-    #expect(mount.session.hasPassthrough == isWanted)
+    let handshake = mount.session.operations.handshake
+    #expect(handshake.hasPassthrough == (handshake.isOfferedPassthrough && handshake.options.passthroughDepth > 0))
     reader = try Reader(in: mount)
   }
 
@@ -102,17 +102,18 @@ private final class Bench {
     mount.fileSystem.state.withLock { $0.copies[inode ?? node.inode] = copy }
   }
 
+  private var passthrough: Passthrough { mount.session.operations.passthrough }
   var reads: Int { mount.fileSystem.state.withLock { $0.reads } }
   /// How the inode is open.
-  var way: OpenFiles.Way? { mount.session.openFiles.withLock { $0.open.first { $0.inode == Tree.plain.inode }?.way } }
+  var way: OpenFiles.Way? { passthrough.openFiles.withLock { $0.open.first { $0.inode == Tree.plain.inode }?.way } }
   /// Whether the kernel passes reads on here. Asked once a complete file was opened.
-  var passes: Bool { mount.session.hasPassthrough && !mount.session.passthroughRefused.withLock { $0 } }
+  var passes: Bool { passthrough.isPossible }
 
   func check(_ name: String = "plain.bin") -> String { reader.tell("check \(name) \(reference)") }
 
   func end() {
     reader.end()
-    #expect(eventually { mount.session.openFiles.withLock { $0.open.isEmpty } })
+    #expect(eventually { passthrough.openFiles.withLock { $0.open.isEmpty } })
     #expect(eventually { mount.fileSystem.state.withLock { $0.opens == $0.releases } })
     mount.end()
   }
@@ -150,7 +151,7 @@ extension Tests {
         #expect(eventually { bench.way == nil })
         #expect(eventually { bench.mount.fileSystem.state.withLock { $0.opens == $0.releases } })
         // The id went with the last of them, so it cannot be closed a second time.
-        #expect(cfuse_backing_close(bench.mount.session.descriptor, backing) == -ENOENT)
+        #expect(cfuse_backing_close(bench.mount.session.device.descriptor, backing) == -ENOENT)
       } else {
         #expect(bench.reads > 0)
       }

@@ -75,7 +75,7 @@ extension Tests {
       defer { mount.end() }
       try mount.writeReference(Tree.late, "late")
       #expect(mount.sh("cmp late.bin $REF/late && dd if=late.bin bs=777 status=none | cmp - $REF/late").output == "")
-      #expect(mount.session.requests.withLock { $0.count } == 0)
+      #expect(mount.session.operations.tickets.table.withLock { $0.count } == 0)
     }
 
     @Test("an unknown size: stat waits for it, open waits for it, and both then have it")

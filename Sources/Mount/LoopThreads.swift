@@ -1,0 +1,118 @@
+import Base
+import Glibc
+
+/// SIGURG: ignored by default, so a stray one does no harm, and nothing here uses it for its own sake.
+private let wakeUpSignal = SIGURG
+
+private func ignoreSignal(_ number: Int32) {}
+
+/// The threads that serve requests, and how they end.
+///
+/// They block in read(2) on the device, which measured half the latency of waiting in epoll (one wake-up instead of one
+/// for all, and no second call). What blocks there is woken for ``stop()`` by a signal whose handler does nothing.
+///
+/// ``serve()`` and ``process(_:_:)`` run on a loop thread, ``stop()`` on any, all else on the thread that waits for
+/// their end.
+final class LoopThreads: Sendable {
+  /// How the threads ended.
+  private struct Endings {
+    var isStopping = false
+    /// Threads that serve, by which they can be signalled.
+    var running: [pthread_t] = []
+    /// The first failure that was not the end of the mount.
+    var failure: MountError?
+  }
+
+  private let device: Device
+  private let tickets: Tickets
+  private let maxRead: Int
+  private let endings = Lock(Endings())
+  /// Wakes who waits for the end: a thread ended, or ``stop()`` was called.
+  let wakeUp: Event
+
+  init(device: Device, tickets: Tickets, maxRead: Int) throws(Errno) {
+    self.device = device
+    self.tickets = tickets
+    self.maxRead = maxRead
+    wakeUp = try Event()
+  }
+
+  /// Has the threads end soon. From any thread, any number of times.
+  func stop() {
+    endings.withLock { $0.isStopping = true }
+    wakeUp.signal()
+  }
+
+  /// Whether the threads are to end, or one has.
+  var isStopping: Bool { endings.withLock { $0.isStopping } }
+
+  /// Starts `count` threads.
+  func start(_ count: Int) -> [OwnedThread] {
+    installWakeUpSignal()
+    return (0..<count).map { index in OwnedThread(name: "fuse-\(index)") { self.serve() } }
+  }
+
+  /// Waits until a thread sees the end of the mount, or ``stop()`` is called.
+  func waitForEnd() { while !isStopping { wakeUp.wait() } }
+
+  /// Waits for the end of all of them, and throws the first failure.
+  func end(_ threads: [OwnedThread]) throws(MountError) {
+    while true {
+      // Signals them until all have left: one may be just ahead of its read when the first signal comes.
+      let running = endings.withLock { $0.running }
+      if running.isEmpty { break }
+      for thread in running { pthread_kill(thread, wakeUpSignal) }  // not joined yet, so the handles are valid
+      wakeUp.wait(milliseconds: 10)
+    }
+    for thread in threads { thread.join() }
+    if let failure = endings.withLock({ $0.failure }) { throw failure }
+  }
+
+  // MARK: On a loop thread
+
+  /// A loop thread's life.
+  private func serve() {
+    let thread = LoopThread(maxRead: maxRead)
+    unblockWakeUpSignal()
+    endings.withLock { $0.running.append(pthread_self()) }
+    loop: while !isStopping {
+      switch device.receive(into: thread.request) {
+      case .request(let bytes): process(bytes, thread)
+      case .again: continue
+      case .unmounted: break loop
+      case .failed(let error):
+        endings.withLock { if $0.failure == nil { $0.failure = .device("read", error) } }
+        break loop
+      }
+    }
+    endings.withLock { state in
+      let this = pthread_self()
+      state.running.removeAll { pthread_equal($0, this) != 0 }
+      state.isStopping = true  // when one sees the end the others do too, or have to be told
+    }
+    wakeUp.signal()
+  }
+
+  /// Has one request answered; then delivers the interrupts that came up, as no lock of libfuse is held here.
+  private func process(_ bytes: UnsafeRawBufferPointer, _ thread: LoopThread) {
+    device.process(bytes)
+    if thread.interrupted.isEmpty { return }
+    for ticket in thread.interrupted { tickets.interrupt(ticket) }
+    thread.interrupted.removeAll(keepingCapacity: true)
+  }
+
+  // MARK: The signal
+
+  private func installWakeUpSignal() {
+    var action = sigaction()
+    action.__sigaction_handler.sa_handler = ignoreSignal  // and no SA_RESTART: read(2) is to return
+    sigaction(wakeUpSignal, &action, nil)
+  }
+
+  private func unblockWakeUpSignal() {
+    var set = sigset_t()
+    sigemptyset(&set)
+    sigaddset(&set, wakeUpSignal)
+    pthread_sigmask(SIG_UNBLOCK, &set, nil)
+  }
+}
