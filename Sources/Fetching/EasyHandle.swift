@@ -36,10 +36,8 @@ struct EasyHandle: ~Copyable {
   }
 
   /// Sets what the next request is. The handle must be fresh or reset, and not in use.
-  mutating func prepare(
-    _ chain: RedirectChain, options: TransferOptions, trust: TrustStore, share: UnsafeMutableRawPointer?,
-    login: WebURL.Credentials?
-  ) throws(CurlError) {
+  mutating func prepare(_ chain: RedirectChain, _ setup: HandleSetup) throws(CurlError) {
+    let (options, trust) = (setup.options, setup.trust)
     set(pointer: errorText, CURLOPT_ERRORBUFFER)
     try set(chain.url.text, CURLOPT_URL)
     try set("http,https", CURLOPT_PROTOCOLS_STR)
@@ -65,8 +63,8 @@ struct EasyHandle: ~Copyable {
     try set(ccurl_auth_basic, CURLOPT_HTTPAUTH)
     if let file = trust.file { try set(file, CURLOPT_CAINFO) }
     if trust.fileAlone { try check(ccurl_set_string(raw, CURLOPT_CAPATH, nil)) }
-    if let share { set(pointer: share, CURLOPT_SHARE) }
-    if let login {
+    if let share = setup.sessions.share { set(pointer: share, CURLOPT_SHARE) }
+    if let login = setup.login(for: chain) {
       try set(login.user, CURLOPT_USERNAME)
       try set(login.password ?? "", CURLOPT_PASSWORD)
     }

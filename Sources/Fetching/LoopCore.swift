@@ -2,7 +2,7 @@ import Base
 import CCurl
 import Glibc
 
-/// The loop's own state: libcurl's multi handle, every easy handle, the transfers under way.
+/// The loop: its turns, the transfers under way, and when each is over.
 ///
 /// One turn:
 ///
@@ -15,89 +15,54 @@ import Glibc
 /// Starts and cancels are always queued: libcurl forbids adding and removing handles from within its callbacks, and one
 /// rule for all places is simpler to reason about. Nothing is ever waited for but in the last step.
 ///
-/// `@unchecked Sendable`: made by one thread, then handed to the loop's, which alone touches everything here that is
-/// not `let`. ``TransferCommands``, which reaches it, stays on that thread; what it calls checks so.
+/// `@unchecked Sendable`: made by one thread, then handed to the loop's, which alone touches everything here but
+/// `waker`. ``TransferCommands``, which reaches it, stays on that thread; what it calls checks so.
 final class LoopCore: @unchecked Sendable {
-  private enum Command {
-    case start(TransferRequest)
-    case cancel(TransferID)
-    case dropConnections
-  }
-
   /// How long the body of a redirect or a refusal may take to come; it mostly comes with the head.
   private static let discardSeconds = 0.25
   /// Handles kept for reuse; one costs about 10 KiB while idle.
   private static let pooledSlots = 64
 
-  let options: TransferOptions
-  let trust: TrustStore
   let waker: LoopWaker
-  /// TLS sessions of all handles, so that a new connection resumes. Used by one thread only, so without locks.
-  let share: UnsafeMutableRawPointer?
-  private(set) var multi: UnsafeMutableRawPointer
-  var netrc: NetrcFile
+  let setup: HandleSetup
+  private(set) var multi: MultiHandle
   /// The client, for the time of `run`.
   private(set) var client: any TransferClient = NoClient()
 
   private var thread: pthread_t?
   private var active: [TransferID: TransferSlot] = [:]
   private var idle: [TransferSlot] = []
-  private var commands: [Command] = []
-  /// Ends that came of commands, told at the next turn's beginning.
-  private var ends: [(TransferID, TransferEnd)] = []
+  private var commands = QueuedCommands()
   private var discarding: [TransferID: Instant] = [:]
   /// Transfers whose body is the whole, of any length: nobody asks for it piece by piece, as the rate allows.
   private var wholes: Set<TransferID> = []
-  private var isRefusing = false
-  /// Bytes of one transfer that were not handed over yet; none between two calls of libcurl.
-  private let gathered = UnsafeMutableRawBufferPointer.allocate(byteCount: gatheredLimit, alignment: 4096)
-  private var gatheredCount = 0
-  private var gatheredFor: TransferSlot?
-  /// As long as libcurl's own buffer: what it reads at once is handed over at once.
-  private static let gatheredLimit = 128 << 10
+  private var gathered = GatheredBytes()
 
   init(options: TransferOptions) throws(FetchError) {
     guard globalInitCode == CURLE_OK else { throw .library(String(cString: curl_easy_strerror(globalInitCode))) }
-    self.options = options
-    trust = try TrustStore(file: options.certificateFile)
-    netrc = try NetrcFile(named: options.netrcFile)
+    setup = try HandleSetup(options: options)
     waker = try LoopWaker()
-    multi = try Self.makeMulti(options)
-    share = curl_share_init()
-    if let share { _ = ccurl_share(share, CURL_LOCK_DATA_SSL_SESSION) }  // without it handshakes are longer, no more
+    multi = try MultiHandle(setup)
   }
 
-  deinit {
-    gathered.deallocate()
-    idle.removeAll()  // handles before what they share
-    curl_multi_cleanup(multi)
-    if let share { curl_share_cleanup(share) }
-  }
-
-  private static func makeMulti(_ options: TransferOptions) throws(FetchError) -> UnsafeMutableRawPointer {
-    guard let multi = curl_multi_init() else { throw .library("out of memory") }
-    // The default of the cache, four times the handles in use, would close connections just when transfers end.
-    _ = ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, max(1, options.keptConnections))
-    _ = ccurl_multi_set_long(multi, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
-    return multi
-  }
+  deinit { idle.removeAll() }  // handles before what they share
 
   // MARK: Commands, from within the client's calls
 
   func start(_ request: TransferRequest) {
     checkThread()
-    if !isRefusing { commands.append(.start(request)) }
+    commands.start(request)
   }
 
   func cancel(_ id: TransferID) {
     checkThread()
     active[id]?.isCancelled = true  // no byte more, also while libcurl goes on
-    commands.append(.cancel(id))
+    commands.cancel(id)
   }
 
   func dropConnections() {
     checkThread()
-    commands.append(.dropConnections)
+    commands.dropConnections()
   }
 
   /// The slot reads a body that is not wanted: not for long.
@@ -113,7 +78,7 @@ final class LoopCore: @unchecked Sendable {
   }
 
   private func shareRate() {
-    guard let rate = options.maximumRate, !wholes.isEmpty else { return }
+    guard let rate = setup.options.maximumRate, !wholes.isEmpty else { return }
     let share = max(1, rate * 9 / 10 / Int64(wholes.count))
     for id in wholes { active[id]?.easy.limit(rate: share) }
   }
@@ -150,10 +115,8 @@ final class LoopCore: @unchecked Sendable {
   }
 
   private func perform() {
-    var running: Int32 = 0
-    let code = curl_multi_perform(multi, &running)
+    multi.perform()
     handOver()
-    if code != CURLM_OK { Log.error("libcurl: \(String(cString: curl_multi_strerror(code)))") }
   }
 
   // MARK: Bytes
@@ -162,36 +125,23 @@ final class LoopCore: @unchecked Sendable {
   /// client: a write to the store and all that goes with it is made once for eight of them. It is handed over when
   /// libcurl has nothing more at the moment, so nobody waits for it any longer. False: the client wants no more.
   func gather(_ bytes: UnsafeRawBufferPointer, for slot: TransferSlot) -> Bool {
-    if gatheredFor !== slot || gatheredCount + bytes.count > gathered.count { handOver() }
+    if !gathered.takes(bytes.count, for: slot) { handOver() }
     if slot.isCancelled || slot.isRefused { return false }
-    if bytes.count > gathered.count { return client.transfer(slot.id, received: bytes) }
-    UnsafeMutableRawBufferPointer(rebasing: gathered[gatheredCount...]).copyMemory(from: bytes)
-    gatheredCount += bytes.count
-    gatheredFor = slot
+    if bytes.count > GatheredBytes.limit { return client.transfer(slot.id, received: bytes) }
+    gathered.add(bytes, for: slot)
     return true
   }
 
   private func handOver() {
-    guard let slot = gatheredFor else { return }
-    let bytes = UnsafeRawBufferPointer(rebasing: gathered[..<gatheredCount])
-    gatheredFor = nil
-    gatheredCount = 0
+    guard let (slot, bytes) = gathered.take() else { return }
     if slot.isCancelled || client.transfer(slot.id, received: bytes) { return }
     slot.refuse()
-    commands.append(.cancel(slot.id))  // for when libcurl has no byte more, and so does not ask
+    commands.cancel(slot.id)  // for when libcurl has no byte more, and so does not ask
   }
 
   private func settle() {
     tellEnds()
-    var left: Int32 = 0
-    while let message = curl_multi_info_read(multi, &left) {
-      // Both are read before the slot is detached: the message dies with that.
-      let code = message.pointee.data.result
-      guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle,
-        let slot = TransferSlot.of(easy: easy)
-      else { continue }
-      conclude(slot, code)
-    }
+    while let (slot, code) = multi.nextDone() { conclude(slot, code) }
     if discarding.isEmpty { return }
     let now = Instant.now
     for (id, deadline) in discarding where deadline <= now {
@@ -201,7 +151,7 @@ final class LoopCore: @unchecked Sendable {
 
   private func conclude(_ slot: TransferSlot, _ code: CURLcode?) {
     let conclusion = slot.conclude(code ?? CURLE_OK)
-    slot.detach(from: multi, code)
+    slot.detach(from: multi.raw, code)
     discarding[slot.id] = nil
     switch conclusion {
     case .ended(let end): retire(slot, end)
@@ -238,15 +188,12 @@ final class LoopCore: @unchecked Sendable {
   }
 
   private func tellEnds() {
-    let told = ends
-    ends = []
-    for (id, end) in told { tell(id, end) }
+    for (id, end) in commands.takeEnds() { tell(id, end) }
   }
 
   /// Carries out the commands. Returns whether there is something to do before waiting.
   private func obey() -> Bool {
-    let obeyed = commands
-    commands = []
+    let obeyed = commands.take()
     for command in obeyed {
       switch command {
       case .start(let request): begin(request)
@@ -260,7 +207,7 @@ final class LoopCore: @unchecked Sendable {
   private func begin(_ request: TransferRequest) {
     precondition(active[request.id] == nil, "a transfer's name is used once")
     do throws(TransferFailure) {
-      let chain = try RedirectChain(request, options: options)
+      let chain = try RedirectChain(request, options: setup.options)
       guard let slot = idle.popLast() ?? TransferSlot(loop: self) else {
         throw TransferFailure(kind: .transient, message: "\(Log.redacted(url: request.url)): out of memory")
       }
@@ -269,7 +216,7 @@ final class LoopCore: @unchecked Sendable {
       try slot.connect()
     } catch {
       if let slot = active.removeValue(forKey: request.id) { pool(slot) }
-      ends.append((request.id, .failed(error)))
+      commands.ended(request.id, .failed(error))
     }
   }
 
@@ -277,9 +224,9 @@ final class LoopCore: @unchecked Sendable {
   private func drop(_ id: TransferID, _ end: TransferEnd) {
     guard let slot = active[id] else { return }
     forget(id)
-    slot.detach(from: multi, nil)
+    slot.detach(from: multi.raw, nil)
     pool(slot)
-    ends.append((id, end))
+    commands.ended(id, end)
   }
 
   /// libcurl 7.88 closes connections only with the handle that has them.
@@ -289,9 +236,7 @@ final class LoopCore: @unchecked Sendable {
       drop(id, slot.isCancelled ? .cancelled : .failed(TransferFailure(kind: .transient, message: message)))
     }
     do throws(FetchError) {
-      let fresh = try Self.makeMulti(options)
-      curl_multi_cleanup(multi)
-      multi = fresh
+      multi = try MultiHandle(setup)
     } catch {
       Log.warning("the idle connections cannot be dropped: \(error)")
     }
@@ -305,23 +250,13 @@ final class LoopCore: @unchecked Sendable {
     // has passed can never make the loop spin.
     let left = nanoseconds.overflow ? Int64.max : nanoseconds.partialValue
     let milliseconds = Int32(clamping: max(1, left / 1_000_000 + 1))
-    var extra = curl_waitfd(fd: waker.descriptor, events: Int16(CURL_WAIT_POLLIN), revents: 0)
-    let code = curl_multi_poll(multi, &extra, 1, milliseconds, nil)
-    if code != CURLM_OK {
-      Log.error("libcurl: \(String(cString: curl_multi_strerror(code)))")
-      usleep(100_000)  // out of memory, most likely: the loop must not spin on it
-    }
-    if extra.revents != 0 { waker.clear() }
+    if multi.wait(milliseconds: milliseconds, or: waker.descriptor) { waker.clear() }
   }
 
   private func finish() {
-    for command in commands {
-      if case .start(let request) = command { ends.append((request.id, .cancelled)) }
-    }
+    commands.refuse()
     for id in active.keys { drop(id, .cancelled) }
-    isRefusing = true  // what a client starts in answer to these ends is not heard of again
     tellEnds()
-    commands = []
     idle.removeAll()
   }
 }

@@ -59,7 +59,7 @@ final class TransferSlot {
   /// Takes on a new transfer; `connect` is next.
   func begin(_ request: TransferRequest, _ chain: RedirectChain) {
     id = request.id
-    receiveBuffer = request.receiveBuffer ?? loop.options.limitedReceiveBuffer
+    receiveBuffer = request.receiveBuffer ?? loop.setup.options.limitedReceiveBuffer
     range = request.range
     self.chain = chain
     isCancelled = false
@@ -92,7 +92,7 @@ final class TransferSlot {
         easy = fresh
         try prepare(chain)
       }
-      try attach(to: loop.multi)
+      try attach(to: loop.multi.raw)
     } catch {
       throw failure(of: error.code, detail: "", url: redactedURL, progress: nil)
     }
@@ -101,9 +101,7 @@ final class TransferSlot {
 
   private func prepare(_ chain: RedirectChain) throws(CurlError) {
     easy.reset()
-    try easy.prepare(
-      chain, options: loop.options, trust: loop.trust, share: loop.share,
-      login: chain.credentials(loop.netrc.logins()))
+    try easy.prepare(chain, loop.setup)
   }
 
   /// Goes to where a redirect points; `connect` is next.
