@@ -31,7 +31,7 @@ package enum MediafsServer {
     let descriptors = csystem_raise_descriptor_limit()
     let start = try link.receiveStart()
     let request = start.request
-    Log.set(level: request.verbosity > 0 ? .debug : .info)
+    Log.set(level: request.log.verbosity > 0 ? .debug : .info)
     if descriptors < enoughDescriptors {
       Log.warning(
         "only \(descriptors) files can be open at once: with more in use, reading some of them fails; raise the limit "
@@ -60,11 +60,12 @@ package enum MediafsServer {
     let mounted = try link.receiveMount()
     let number = mounted.deviceNumber
     let fuse: FuseSession
+    let access = request.access
     do {
       fuse = try FuseSession(
         device: mounted.takeDevice(), fileSystem: fileSystem,
         options: Mount.MountOptions(
-          uid: request.uid, gid: request.gid, umask: request.umask, mountedAt: Int64(time(nil)),
+          uid: access.uid, gid: access.gid, umask: access.umask, mountedAt: Int64(time(nil)),
           passthroughDepth: store.access.library.isStacked ? 2 : 1))
     } catch {
       throw .failed("the mount cannot be served: \(error)")
@@ -117,27 +118,29 @@ package enum MediafsServer {
 
   private static func transferOptions(_ request: MountRequest) -> TransferOptions {
     var options = TransferOptions()
-    options.headers = request.headers
-    options.certificateFile = request.certificateFile
-    options.netrcFile = request.netrcFile
-    options.maximumRate = request.limitRate
+    let origins = request.origins
+    options.headers = origins.headers
+    options.certificateFile = origins.certificateFile
+    options.netrcFile = origins.netrcFile
+    options.maximumRate = request.downloads.limitRate
     return options
   }
 
   private static func readingOptions(_ request: MountRequest, _ store: OpenedStore) -> ReadingOptions {
     var options = ReadingOptions()
-    options.continuation = request.continuation
-    options.timeout = request.timeout
+    let downloads = request.downloads
+    options.continuation = downloads.continuation
+    options.timeout = downloads.timeout
     options.maximumSize = store.maximumSize
-    options.minimumFree = request.minFree
-    options.rateLimit = request.limitRate
-    if let connections = request.maxConnections { options.connections = connections }
+    options.minimumFree = request.storage.minFree
+    options.rateLimit = downloads.limitRate
+    if let connections = downloads.maxConnections { options.connections = connections }
     return options
   }
 
   /// The log of a server in the background: what was asked for, else `mediafs.log` in the store.
   private static func logFile(_ request: MountRequest, _ store: OpenedStore) throws(ServerError) -> LogFile? {
-    if let path = request.logFile { return try LogFile(path: path, allowsDevice: true) }
+    if let path = request.log.file { return try LogFile(path: path, allowsDevice: true) }
     if request.foreground { return nil }
     return try LogFile(path: store.access.folder.path + "/mediafs.log", allowsDevice: false)
   }

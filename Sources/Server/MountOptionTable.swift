@@ -18,74 +18,74 @@ extension MountOption {
       help: "Refuse a list with an invalid line. Without this option, mediafs warns and leaves the line out."),
 
     MountOption(
-      "store", of: "DIR", .optional(\.store, .path), in: .storage,
+      "store", of: "DIR", .optional(\.storage.store, .path), in: .storage,
       help: "Keep downloaded data in DIR.",
       standard: "a folder per mountpoint in $XDG_DATA_HOME/mediafs or ~/.local/share/mediafs",
       details: "For root without HOME, the default is in /var/lib/mediafs."),
     MountOption(
-      "library", of: "DIR", .optional(\.library, .path), in: .storage,
+      "library", of: "DIR", .optional(\.storage.library, .path), in: .storage,
       help: "Place completed files in DIR, under the path that they have in the mount.",
       standard: "the folder library in the store"),
     MountOption(
-      "max-size", of: "SIZE", .optional(\.maxSize, .size()), in: .storage,
+      "max-size", of: "SIZE", .optional(\.storage.maxSize, .size()), in: .storage,
       help: "Keep at most SIZE of data of unfinished files. The least recently used data is deleted first.",
       standard: "half of the free disk space when the store is created"),
     MountOption(
-      "min-free", of: "SIZE", .value(\.minFree, .size()), in: .storage,
+      "min-free", of: "SIZE", .value(\.storage.minFree, .size()), in: .storage,
       help: "Keep at least SIZE free on the store's disk.", standard: "1G"),
 
     MountOption(
-      "continue", of: "WHEN", .value(\.continuation, .policy), in: .downloads,
+      "continue", of: "WHEN", .value(\.downloads.continuation, .policy), in: .downloads,
       choices: [
         ("playing", "once the file is being played"), ("always", "once the file is opened"),
         ("open", "as playing, but only while a program has it open"), ("never", "only what programs read"),
       ],
       help: "When to download the rest of a file in the background.", standard: "playing"),
     MountOption(
-      "timeout", of: "SECONDS", .value(\.timeout, .seconds(1...86_400)), in: .downloads,
+      "timeout", of: "SECONDS", .value(\.downloads.timeout, .seconds(1...86_400)), in: .downloads,
       help: "How long a read may wait without receiving data before it fails: 1 to 86400 seconds.", standard: "30"),
     MountOption(
-      "limit-rate", of: "SIZE", .optional(\.limitRate, .size(least: 1)), in: .downloads,
+      "limit-rate", of: "SIZE", .optional(\.downloads.limitRate, .size(least: 1)), in: .downloads,
       help: "Download at most SIZE per second, over all files.", standard: "no limit"),
     MountOption(
-      "max-connections", of: "N", .optional(\.maxConnections, .number(1...1024)), in: .downloads,
+      "max-connections", of: "N", .optional(\.downloads.maxConnections, .number(1...1024)), in: .downloads,
       help: "Open at most N HTTP/1.1 connections to one host: 1 to 1024.", standard: "\(ReadingOptions().connections)"),
 
     MountOption(
-      "header", of: "FIELD", .list(\.headers, .header), in: .requests,
+      "header", of: "FIELD", .list(\.origins.headers, .header), in: .requests,
       help: """
         Send the header FIELD, 'Name: value', to the hosts that the list names. May be repeated. With @FILE, send each \
         line of FILE: secrets then stay out of the process list.
         """,
       details: "A header goes to no other host, also not after a redirect."),
     MountOption(
-      "cacert", of: "FILE", .optional(\.certificateFile, .path), in: .requests,
+      "cacert", of: "FILE", .optional(\.origins.certificateFile, .path), in: .requests,
       help: "Trust the CA certificates in FILE (PEM).", standard: "those of the system"),
     MountOption(
-      "netrc-file", of: "FILE", .optional(\.netrcFile, .path), in: .requests,
+      "netrc-file", of: "FILE", .optional(\.origins.netrcFile, .path), in: .requests,
       help: "Read user names and passwords from FILE.", standard: "~/.netrc"),
 
     MountOption(
       "foreground", .flag(\.foreground), in: .server,
       help: "Stay in the foreground and log to standard error. SIGINT and SIGTERM unmount."),
     MountOption(
-      "log-file", of: "FILE", .optional(\.logFile, .path), in: .server,
+      "log-file", of: "FILE", .optional(\.log.file, .path), in: .server,
       help: "Write the log to FILE.", standard: "mediafs.log in the store, unless in the foreground",
       details: "A log of 10 MiB is renamed to FILE.1, and a new one begins."),
     MountOption(
-      "verbose", letter: "v", .count(\.verbosity), in: .server, help: "Log more: each request and how it ends."),
+      "verbose", letter: "v", .count(\.log.verbosity), in: .server, help: "Log more: each request and how it ends."),
 
     MountOption(
-      "allow_other", .flag(\.allowOther), in: .mount,
+      "allow_other", .flag(\.access.allowOther), in: .mount,
       help: "Let other users use the mount. If you are not root, /etc/fuse.conf must contain user_allow_other."),
     MountOption(
-      "uid", of: "USER", .optional(\.uid, .owner("user") { getpwnam($0)?.pointee.pw_uid }), in: .mount,
+      "uid", of: "USER", .optional(\.access.uid, .owner("user") { getpwnam($0)?.pointee.pw_uid }), in: .mount,
       help: "Show USER, a name or a number, as the owner of the files.", standard: "the mount's owner"),
     MountOption(
-      "gid", of: "GROUP", .optional(\.gid, .owner("group") { getgrnam($0)?.pointee.gr_gid }), in: .mount,
+      "gid", of: "GROUP", .optional(\.access.gid, .owner("group") { getgrnam($0)?.pointee.gr_gid }), in: .mount,
       help: "Show GROUP, a name or a number, as the group of the files.", standard: "the mount owner's group"),
     MountOption(
-      "umask", of: "BITS", .optional(\.umask, .permissions), in: .mount,
+      "umask", of: "BITS", .optional(\.access.umask, .permissions), in: .mount,
       help: "Remove these permission bits, in octal, from files and folders.", standard: "0"),
     MountOption(
       userName, of: "NAME", .helper, in: .mount,

@@ -12,44 +12,74 @@ package struct MountRequest: Sendable, Equatable {
   package var manifest: String
   /// What relative URLs of a playlist are resolved against; nil for nothing.
   package var baseURL: String?
-  /// The store's folder; nil for the mountpoint's own default.
-  package var store: String?
-  /// The library's folder; nil for the store's own.
-  package var library: String?
-  /// When the rest of a file is fetched.
-  package var continuation = ContinuationPolicy.playing
-  /// How long a read may wait without receiving data, in seconds.
-  package var timeout = 30.0
-  /// Fields for every request to an entry's home origin. Secret.
-  package var headers: [HTTPHeader] = []
-  /// A file of trusted certificates (PEM).
-  package var certificateFile: String?
-  /// A netrc file with credentials; nil for ~/.netrc.
-  package var netrcFile: String?
-  /// The log file; nil for stderr in the foreground, else for `mediafs.log` in the store.
-  package var logFile: String?
-  /// 0, or how often `-v` was given.
-  package var verbosity = 0
-  /// Whether the command stays: its stderr is then the log.
-  package var foreground = false
   /// Whether a bad line of the manifest is fatal.
   package var strict = false
-  /// A bound of the partial files, in bytes; nil for the store's own.
-  package var maxSize: Int64?
-  /// What must stay free on the store's disk, in bytes.
-  package var minFree: Int64 = 1 << 30
-  /// A bound of what is fetched, in bytes a second; nil for none.
-  package var limitRate: Int64?
-  /// How many HTTP/1.1 connections a host may have; nil for the default.
-  package var maxConnections: Int?
-  /// Who owns the files; nil for the mount's owner.
-  package var uid: UInt32?
-  /// Whose group they have; nil for the mount owner's.
-  package var gid: UInt32?
-  /// Bits that their modes do not have; nil for none taken away.
-  package var umask: UInt32?
-  /// Whether other users may use the mount.
-  package var allowOther = false
+  /// Where downloaded data is kept, and how much of it.
+  package var storage = Storage()
+  /// What is downloaded, and how fast.
+  package var downloads = Downloads()
+  /// How origins are asked.
+  package var origins = Origins()
+  /// Whether the command stays: its stderr is then the log.
+  package var foreground = false
+  /// What the server logs, and where.
+  package var log = Logging()
+  /// Whose the files are, and who may use them.
+  package var access = Access()
+
+  /// Where downloaded data is kept, and how much of it.
+  package struct Storage: Sendable, Equatable {
+    /// The store's folder; nil for the mountpoint's own default.
+    package var store: String?
+    /// The library's folder; nil for the store's own.
+    package var library: String?
+    /// A bound of the partial files, in bytes; nil for the store's own.
+    package var maxSize: Int64?
+    /// What must stay free on the store's disk, in bytes.
+    package var minFree: Int64 = 1 << 30
+  }
+
+  /// What is downloaded, and how fast.
+  package struct Downloads: Sendable, Equatable {
+    /// When the rest of a file is fetched.
+    package var continuation = ContinuationPolicy.playing
+    /// How long a read may wait without receiving data, in seconds.
+    package var timeout = 30.0
+    /// A bound of what is fetched, in bytes a second; nil for none.
+    package var limitRate: Int64?
+    /// How many HTTP/1.1 connections a host may have; nil for the default.
+    package var maxConnections: Int?
+  }
+
+  /// How origins are asked.
+  package struct Origins: Sendable, Equatable {
+    /// Fields for every request to an entry's home origin. Secret.
+    package var headers: [HTTPHeader] = []
+    /// A file of trusted certificates (PEM).
+    package var certificateFile: String?
+    /// A netrc file with credentials; nil for ~/.netrc.
+    package var netrcFile: String?
+  }
+
+  /// What the server logs, and where.
+  package struct Logging: Sendable, Equatable {
+    /// The log file; nil for stderr in the foreground, else for `mediafs.log` in the store.
+    package var file: String?
+    /// 0, or how often `-v` was given.
+    package var verbosity = 0
+  }
+
+  /// Whose the files are, and who may use them.
+  package struct Access: Sendable, Equatable {
+    /// Who owns the files; nil for the mount's owner.
+    package var uid: UInt32?
+    /// Whose group they have; nil for the mount owner's.
+    package var gid: UInt32?
+    /// Bits that their modes do not have; nil for none taken away.
+    package var umask: UInt32?
+    /// Whether other users may use the mount.
+    package var allowOther = false
+  }
 
   /// A mount of `manifest` at `mountpoint` with the defaults.
   package init(mountpoint: String, manifest: String) {

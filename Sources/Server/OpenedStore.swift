@@ -17,7 +17,7 @@ struct OpenedStore {
     do throws(StoreError) {
       let environment = processEnvironment()
       let path: String
-      if let named = request.store {
+      if let named = request.storage.store {
         path = named
       } else {
         path = try StoreFolder.defaultPath(mountpoint: request.mountpoint, environment: environment, uid: geteuid())
@@ -25,7 +25,7 @@ struct OpenedStore {
       try Self.refuseInside(request, store: path)
       let folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
       let catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
-      let libraryPath = request.library ?? folder.defaultLibraryPath
+      let libraryPath = request.storage.library ?? folder.defaultLibraryPath
       let library: LibraryFolder
       do throws(StoreError) {
         library = try LibraryFolder.open(libraryPath, for: catalog)
@@ -36,7 +36,7 @@ struct OpenedStore {
       }
       access = StoreAccess(catalog: catalog, folder: folder, library: library)
       let bound = try Self.defaultMaximum(catalog, folder)
-      maximumSize = request.maxSize ?? bound
+      maximumSize = request.storage.maxSize ?? bound
       _ = try catalog.applyPendingExtensions()
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library)
       try ManifestImport.run(request, input: input, into: catalog)
@@ -72,7 +72,7 @@ struct OpenedStore {
 
   /// A store, library or manifest inside the mount would be read through the mount itself.
   private static func refuseInside(_ request: MountRequest, store: String) throws(StoreError) {
-    let places = [("store", store), ("library", request.library), ("manifest", request.manifest)]
+    let places = [("store", store), ("library", request.storage.library), ("manifest", request.manifest)]
     for (what, path) in places {
       guard let path, path.hasPrefix("/") else { continue }
       if (path + "/").utf8.starts(with: (request.mountpoint + "/").utf8) {

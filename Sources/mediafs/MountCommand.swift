@@ -59,13 +59,12 @@ enum MountCommand {
     if parsed.operands.count > 1 { throw .usage("mount takes one folder: \(parsed.operands[1]) is one too many") }
     if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
     try checkUser(&mount)
-    for value in mount.headers { mount.request.headers += try Secrets.headers(value, readBy: mount.user) }
+    for value in mount.headers { mount.request.origins.headers += try Secrets.headers(value, readBy: mount.user) }
 
     let mountpoint = try Mountpoint(folder)
     mount.request.mountpoint = mountpoint.path
-    let kept = [
-      ("store", mount.request.store), ("library", mount.request.library), ("log file", mount.request.logFile),
-    ]
+    let storage = mount.request.storage
+    let kept = [("store", storage.store), ("library", storage.library), ("log file", mount.request.log.file)]
     for (what, path) in kept {
       guard let path else { continue }
       if Files.isInside(Files.canonicalWhereItExists(path), mountpoint.path) {

@@ -115,7 +115,7 @@ struct MountOptions {
     var options = ["ro", "subtype=mediafs", "default_permissions", "max_read=65536"]
     let source = sourceName ?? (request.readsStandardInput ? "mediafs" : request.manifest)
     options.append("fsname=\(Self.escaped(source))")
-    if request.allowOther { options.append("allow_other") }
+    if request.access.allowOther { options.append("allow_other") }
     return (options + kernelOptions).joined(separator: ",")
   }
 }

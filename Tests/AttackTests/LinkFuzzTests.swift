@@ -29,7 +29,7 @@ struct LinkFuzzTests {
   /// Whatever the helper's end says, the server's end gives a start or an error, and keeps no descriptor that came.
   @Test func everyStartIsReadOrRefused() throws {
     var request = MountRequest(mountpoint: "/m", manifest: "-")
-    request.store = "/s"
+    request.storage.store = "/s"
     let good = request.encoded()
     var started = 0
     try Fuzzing("link", cases: 1500).run { random, place in

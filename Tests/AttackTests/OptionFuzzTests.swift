@@ -57,7 +57,7 @@ struct OptionFuzzTests {
         #expect(
           ["fsname", "context", "fscontext", "defcontext", "rootcontext"].contains(String(name)), "\(place): \(part)")
       }
-      #expect(mount.request.timeout.isFinite, "\(place)")
+      #expect(mount.request.downloads.timeout.isFinite, "\(place)")
       do {
         #expect(try MountRequest(decoding: withPaths(mount.request).encoded()) == withPaths(mount.request), "\(place)")
       } catch { Issue.record("\(place): \(error)") }
@@ -74,9 +74,9 @@ struct OptionFuzzTests {
 
   @Test func everyOptionsFileIsReadOrRefused() {
     var request = MountRequest(mountpoint: "/m", manifest: "-")
-    request.headers = [HTTPHeader(name: "X", value: "secret")]
-    request.store = "/s"
-    request.umask = 7
+    request.origins.headers = [HTTPHeader(name: "X", value: "secret")]
+    request.storage.store = "/s"
+    request.access.umask = 7
     let good = request.encoded()
     let words =
       tokens("timeout", "header", "\u{0}\u{0}\u{0}\u{0}", "verbose") + [[0xFF, 0xFF, 0xFF, 0xFF], [4, 0, 0, 0]]

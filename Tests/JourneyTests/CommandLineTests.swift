@@ -59,9 +59,11 @@ import Testing
     let mount = try options(
       "ro,nofail,_netdev,noauto,auto,user,nouser,defaults,sync,x-gvfs-show,comment=hi,nosuid,noatime,allow_other,uid=5,"
         + "gid=root,umask=027,store=/s,continue=open,timeout=4.5,max-size=2G,strict,verbose,fsname=a\\,b")
-    #expect(mount.request.uid == 5 && mount.request.gid == 0 && mount.request.umask == 0o27 && mount.user == nil)
-    #expect(mount.request.store == "/s" && mount.request.continuation == .open && mount.request.timeout == 4.5)
-    #expect(mount.request.maxSize == 2 << 30 && mount.request.strict && mount.request.verbosity == 1)
+    let request = mount.request
+    #expect(request.access.uid == 5 && request.access.gid == 0 && request.access.umask == 0o27 && mount.user == nil)
+    #expect(request.downloads.continuation == .open && request.downloads.timeout == 4.5)
+    #expect(request.storage.store == "/s" && request.storage.maxSize == 2 << 30)
+    #expect(request.strict && request.log.verbosity == 1)
     #expect(
       mount.libfuseOptions
         == "ro,subtype=mediafs,default_permissions,max_read=65536,fsname=a\\,b,allow_other,nosuid,noatime")
@@ -111,25 +113,25 @@ import Testing
   @Test func requestsTravel() throws {
     var request = MountRequest(mountpoint: "/m\n", manifest: "-")
     #expect(try MountRequest(decoding: request.encoded()) == request)
-    request.store = "/ü"
-    request.library = "/l"
-    request.continuation = .always
-    request.timeout = 0.1
-    request.headers = [HTTPHeader(name: "A", value: "b: c"), HTTPHeader(name: "A", value: "")]
-    request.certificateFile = "/c"
-    request.netrcFile = "/n"
-    request.logFile = "/log"
-    request.verbosity = 2
+    request.storage.store = "/ü"
+    request.storage.library = "/l"
+    request.downloads.continuation = .always
+    request.downloads.timeout = 0.1
+    request.origins.headers = [HTTPHeader(name: "A", value: "b: c"), HTTPHeader(name: "A", value: "")]
+    request.origins.certificateFile = "/c"
+    request.origins.netrcFile = "/n"
+    request.log.file = "/log"
+    request.log.verbosity = 2
     request.foreground = true
     request.strict = true
-    request.maxSize = .max
-    request.minFree = 0
-    request.limitRate = 5
-    request.maxConnections = 6
-    request.uid = .max
-    request.gid = 0
-    request.umask = 0o777
-    request.allowOther = true
+    request.storage.maxSize = .max
+    request.storage.minFree = 0
+    request.downloads.limitRate = 5
+    request.downloads.maxConnections = 6
+    request.access.uid = .max
+    request.access.gid = 0
+    request.access.umask = 0o777
+    request.access.allowOther = true
     let bytes = request.encoded()
     #expect(try MountRequest(decoding: bytes) == request)
     // Cut anywhere it is an error or a shorter request, never a crash.

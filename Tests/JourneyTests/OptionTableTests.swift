@@ -52,7 +52,7 @@ import Testing
         #expect(mount.user == "root" || mount.sourceName == "x")
         continue
       }
-      for header in mount.headers { mount.request.headers += try Secrets.headers(header) }
+      for header in mount.headers { mount.request.origins.headers += try Secrets.headers(header) }
       mount.request.mountpoint = "/m"
       if name != "manifest" { mount.request.manifest = "-" }
       let received = try MountRequest(decoding: mount.request.encoded())
@@ -80,7 +80,7 @@ import Testing
     let untouched = MountRequest(mountpoint: "", manifest: "")
     var request = untouched
     try option.take(option.standard, into: &request)
-    if request.umask == 0 { request.umask = nil }
+    if request.access.umask == 0 { request.access.umask = nil }
     #expect(request == untouched)
   }
 
