@@ -15,20 +15,20 @@ package struct CatalogStatus: StatusSource, Sendable {
   private let library: LibraryFolder?
   private let libraryPath: String
   /// A running server's, which knows some files better than the catalog. Nil when none runs.
-  private let fileSystem: MediaFileSystem?
+  private let reports: FileReports?
 
   /// Of a running server, or of a catalog alone.
-  init(catalog: Catalog, library: LibraryFolder, fileSystem: MediaFileSystem?) {
+  init(catalog: Catalog, library: LibraryFolder, reports: FileReports?) {
     self.catalog = catalog
     self.library = library
     libraryPath = library.path
-    self.fileSystem = fileSystem
+    self.reports = reports
   }
 
   /// Opens the catalog of a mount for reading, when no server has it.
   package init(_ mount: MountRecord) throws(ControlFailure) {
     libraryPath = mount.library
-    fileSystem = nil
+    reports = nil
     do throws(StoreError) {
       catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readOnly)
       // Opening a library makes its folder, which looking must not do.
@@ -188,7 +188,7 @@ package struct CatalogStatus: StatusSource, Sendable {
     let node = item.node
     if let now = try live(node, path) { return now }
     if !item.isTouched, !(try isWantedOrFailed(node.key, hasPins)) {
-      return FileStatus(path: path, size: node.size, waitsFor: fileSystem == nil ? nil : .reader)
+      return FileStatus(path: path, size: node.size, waitsFor: reports == nil ? nil : .reader)
     }
     let (generation, problem) = try reading { () throws(StoreError) in
       (try catalog.generation(current: node.key), try catalog.problem(of: node.key))
@@ -199,21 +199,21 @@ package struct CatalogStatus: StatusSource, Sendable {
   /// Whether more is known of a resource that the catalog has no generation of: a user asked for it, or the server
   /// remembers an error.
   private func isWantedOrFailed(_ key: ResourceKey, _ hasPins: Bool) throws(ControlFailure) -> Bool {
-    guard let fileSystem else { return false }
-    if fileSystem.remembersError(of: key) { return true }
+    guard let reports else { return false }
+    if reports.remembersError(of: key) { return true }
     return hasPins ? try reading { () throws(StoreError) in try catalog.isPinned(key) } : false
   }
 
   /// Whether there is a pin at all: in most mounts there is none, and a walk meets a million names.
   private func hasPins() throws(ControlFailure) -> Bool {
-    if fileSystem == nil { return false }
+    if reports == nil { return false }
     return try !reading { () throws(StoreError) in try catalog.pins(limit: 1, after: nil) }.isEmpty
   }
 
   /// What a running server has in memory of a file; nil when the catalog's word is the last.
   private func live(_ node: Node, _ path: String) throws(ControlFailure) -> FileStatus? {
     do throws(Errno) {
-      return try fileSystem?.liveReport(on: node, path: path).map(FileStatus.init)
+      return try reports?.live(on: node, path: path).map(FileStatus.init)
     } catch {
       throw ControlFailure(.failed, "the state of \(path) cannot be told: \(error)")
     }
@@ -223,8 +223,8 @@ package struct CatalogStatus: StatusSource, Sendable {
     of node: Node, _ path: String, _ generation: GenerationRecord?, _ problem: NotedProblem?
   ) throws(ControlFailure) -> FileStatus {
     try reading { () throws(StoreError) in
-      if let fileSystem {
-        return FileStatus(try fileSystem.report(on: node, path: path, generation: generation, problem: problem))
+      if let reports {
+        return FileStatus(try reports.report(on: node, path: path, generation: generation, problem: problem))
       }
       return FileStatus(
         try FileReport(
@@ -235,7 +235,7 @@ package struct CatalogStatus: StatusSource, Sendable {
   /// The files of which the server remembers an error, and the catalog knows nothing.
   private func failing() throws(ControlFailure) -> [FileStatus] {
     var files: [FileStatus] = []
-    for key in fileSystem?.failing ?? [] {
+    for key in reports?.failing ?? [] {
       let entries = try reading { () throws(StoreError) in
         if try catalog.generation(current: key) != nil { return [EntryRecord]() }
         return try catalog.problem(of: key) == nil ? try catalog.entries(of: key) : []

@@ -16,7 +16,7 @@ final class ControlService: ControlHandler {
     self.fileSystem = fileSystem
     self.store = store
     end = stop
-    status = CatalogStatus(catalog: store.catalog, library: store.library, fileSystem: fileSystem)
+    status = CatalogStatus(catalog: store.catalog, library: store.library, reports: fileSystem.reports)
   }
 
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
@@ -56,7 +56,7 @@ final class ControlService: ControlHandler {
         guard let node = try store.catalog.find(path: target.path) else {
           return FetchProgress(path: target.path, state: .failed, stored: 0, error: "it is not in the mount any more")
         }
-        return FetchProgress(FileStatus(try fileSystem.report(on: node)))
+        return FetchProgress(FileStatus(try fileSystem.reports.report(on: node)))
       } catch {
         return FetchProgress(path: target.path, state: .failed, stored: 0, error: "\(error)")
       }
@@ -112,7 +112,7 @@ final class ControlService: ControlHandler {
 
   private func clear(_ node: Node, _ path: String, _ report: inout ClearReport) throws(ControlFailure) {
     do throws(Errno) {
-      let before = try fileSystem.report(on: node)
+      let before = try fileSystem.reports.report(on: node)
       if before.state == .modified {
         report.keptFiles += 1
         report.kept.append(.init(path: path, reason: "a user changed its copy in the library"))

@@ -238,11 +238,11 @@ final class Bench {
   /// What the room, or else the catalog, says is stored of a file.
   func stored(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> ByteRangeSet {
     let node = try #require(try store.catalog.node(inode), sourceLocation: sourceLocation)
-    return try system.report(on: node).ranges
+    return try system.reports.report(on: node).ranges
   }
 
   /// What `status` says a file is.
-  func state(_ name: String) throws -> FileReport.State { try system.report(on: node(name)).state }
+  func state(_ name: String) throws -> FileReport.State { try system.reports.report(on: node(name)).state }
 
   /// The generation that the catalog has of an entry.
   func generation(_ name: String, sourceLocation: SourceLocation = #_sourceLocation) throws -> GenerationRecord {

@@ -64,7 +64,7 @@ import Reading
     let bench = try bench(FakeResource.gone)
     bench.system.fetch([try bench.inode("a.mp4")])
     bench.run(20)
-    #expect(try bench.system.report(on: bench.node("a.mp4")).state == .failed)
+    #expect(try bench.system.reports.report(on: bench.node("a.mp4")).state == .failed)
     bench.service.resources["http://origin/a.mp4"]?.failure = nil
     try bench.restart()
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })

@@ -18,7 +18,7 @@ import Testing
     return try Bench(resource, options: options)
   }
 
-  private func report(_ bench: Bench) throws -> FileReport { try bench.system.report(on: bench.node("a.mp4")) }
+  private func report(_ bench: Bench) throws -> FileReport { try bench.system.reports.report(on: bench.node("a.mp4")) }
 
   @Test("An error is told after its file was put away, until bytes come")
   func outlivesTheFile() throws {
@@ -34,12 +34,12 @@ import Testing
     let at = try #require(later.errorAt)
     #expect(at >= started && at <= end, "its age is not that of the error")
     #expect(later.state == .remote && later.awaits == .reader)
-    #expect(bench.system.failing == [try bench.node("a.mp4").key])
+    #expect(bench.system.reports.failing == [try bench.node("a.mp4").key])
     bench.service.resources["http://origin/a.mp4"]?.failure = nil
     bench.expectBytes(try bench.opened("a.mp4"), 0, 100_000, of: "a.mp4")
     bench.run(1)
     #expect(try report(bench).error == nil)
-    #expect(bench.system.failing.isEmpty)
+    #expect(bench.system.reports.failing.isEmpty)
   }
 
   @Test("An error from long before is not given as the reason of a later wait")

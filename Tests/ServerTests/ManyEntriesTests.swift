@@ -17,7 +17,7 @@ import Testing
 
   @Test func statusListsAllWithoutAStatementForEach() throws {
     try withSettledStore { store, _ in
-      let status = CatalogStatus(catalog: store.catalog, library: store.library, fileSystem: nil)
+      let status = CatalogStatus(catalog: store.catalog, library: store.library, reports: nil)
       let before = store.catalog.runs
       var query = StatusQuery(all: true)
       var files: [FileStatus] = []

@@ -1,23 +1,27 @@
 import Base
 import Storing
 
-/// The extended attributes of a file, for file managers and scripts.
-extension MediaFileSystem {
+/// What a file manager or a script may ask of a file besides its bytes. Any thread may ask, and waits for the disk.
+struct ExtendedAttributes {
+  private let room: ReadingRoom
+
+  init(_ room: ReadingRoom) { self.room = room }
+
   private static let names = [
     "user.mime_type", "user.xdg.origin.url", "user.mediafs.state", "user.mediafs.stored", "user.mediafs.error",
   ]
 
   /// The value of an extended attribute; ENODATA when the node has none of that name.
-  package func extendedAttribute(_ name: String, of inode: Inode) throws(Errno) -> [UInt8] {
-    guard Self.names.contains(name), let value = try value(of: name, inode) else { throw .noData }
+  func value(of name: String, _ inode: Inode) throws(Errno) -> [UInt8] {
+    guard Self.names.contains(name), let value = try text(of: name, inode) else { throw .noData }
     return Array(value.utf8)
   }
 
-  /// The names of the node's extended attributes.
-  package func extendedAttributes(of inode: Inode) throws(Errno) -> [String] {
+  /// The names of its extended attributes.
+  func names(of inode: Inode) throws(Errno) -> [String] {
     guard let node = try node(inode), node.kind == .file else { return [] }
     var names: [String] = []
-    for name in Self.names where try value(of: name, inode) != nil { names.append(name) }
+    for name in Self.names where try text(of: name, inode) != nil { names.append(name) }
     return names
   }
 
@@ -25,7 +29,7 @@ extension MediaFileSystem {
     try room.io { () throws(StoreError) in try room.store.catalog.node(inode) }
   }
 
-  private func value(of name: String, _ inode: Inode) throws(Errno) -> String? {
+  private func text(of name: String, _ inode: Inode) throws(Errno) -> String? {
     guard let node = try node(inode), node.kind == .file else { return nil }
     switch name {
     case "user.xdg.origin.url":
@@ -37,9 +41,9 @@ extension MediaFileSystem {
       }
       return try room.io { () throws(StoreError) in try room.store.catalog.generation(current: node.key) }?
         .mediaType
-    case "user.mediafs.state": return try report(on: node).state.rawValue
-    case "user.mediafs.stored": return String(try report(on: node).stored)
-    case "user.mediafs.error": return try report(on: node).error
+    case "user.mediafs.state": return try FileReports(room).report(on: node).state.rawValue
+    case "user.mediafs.stored": return String(try FileReports(room).report(on: node).stored)
+    case "user.mediafs.error": return try FileReports(room).report(on: node).error
     default: return nil
     }
   }

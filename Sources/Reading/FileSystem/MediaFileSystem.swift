@@ -62,6 +62,9 @@ package final class MediaFileSystem: Sendable {
   /// The network changed: new connections are made, and every wait gets its whole timeout again.
   package func reconnect() { room.transfers.post(.reconnect) }
 
+  /// What `status` says of the files.
+  package var reports: FileReports { FileReports(room) }
+
   // MARK: Names
 
   /// The node `name` (raw bytes, any) in `parent`. ENOENT when there is none.
@@ -275,5 +278,15 @@ package final class MediaFileSystem: Sendable {
     let counts = try room.io { () throws(StoreError) in try store.catalog.counts() }
     return Capacity(
       total: space.total, free: space.free, available: space.available, names: UInt64(clamping: counts.names))
+  }
+
+  /// The value of an extended attribute; ENODATA when the node has none of that name.
+  package func extendedAttribute(_ name: String, of inode: Inode) throws(Errno) -> [UInt8] {
+    try ExtendedAttributes(room).value(of: name, inode)
+  }
+
+  /// The names of its extended attributes.
+  package func extendedAttributes(of inode: Inode) throws(Errno) -> [String] {
+    try ExtendedAttributes(room).names(of: inode)
   }
 }

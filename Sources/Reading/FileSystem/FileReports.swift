@@ -1,0 +1,74 @@
+import Base
+import Manifest
+import Storing
+
+/// The reports of a running server: what memory knows of a file, and the catalog of the others. Any thread may ask, and
+/// waits for the disk.
+package struct FileReports: Sendable {
+  private let room: ReadingRoom
+  private var store: StoreAccess { room.store }
+
+  init(_ room: ReadingRoom) { self.room = room }
+
+  /// The state of a file that is in memory; nil when only the catalog knows it.
+  package func live(on node: Node, path: String) throws(Errno) -> FileReport? {
+    guard let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
+    var facts = FileFacts()
+    let (isComplete, generation, isWanted) = content.guarded.withLock { guarded in
+      facts.stored = guarded.held.stored
+      facts.size = guarded.held.size
+      facts.activity = guarded.activity
+      return (guarded.held.isCopy, guarded.held.generation, goesOn(guarded.held.generation, guarded.held.isPinned))
+    }
+    facts.lastError = room.table.withLock { $0.errors[content.key] }
+    facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
+    if facts.activity == nil {
+      let problem = try room.io { () throws(StoreError) in try store.catalog.problem(of: content.key) }
+      facts.problem = problem.map { LastError($0, now: room.clock.now) }
+    }
+    if isComplete, let copy = generation?.copy {
+      facts.copy = try room.io { () throws(StoreError) in
+        try FileFacts.Copy(copy, store.library, path: store.library.path)
+      }
+    }
+    return FileReport(path: path, facts, now: room.clock.now)
+  }
+
+  /// The state of a file that is not in memory, with what the catalog knows of it.
+  package func report(
+    on node: Node, path: String, generation: GenerationRecord?, problem: NotedProblem?
+  ) throws(StoreError) -> FileReport {
+    let now = room.clock.now
+    var facts = try FileFacts(generation, problem, library: store.library, libraryPath: store.library.path, now: now)
+    facts.lastError = room.table.withLock { $0.errors[node.key] }
+    var isWanted = goesOn(generation, false)
+    // Of a file that has neither begun nor failed, the catalog can know only a pin. Few files are pinned, and the
+    // catalog is not asked for each of a million.
+    if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.catalog.isPinned(node.key) }
+    facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
+    return FileReport(path: path, facts, now: now)
+  }
+
+  /// The state of a file of the tree.
+  package func report(on node: Node) throws(Errno) -> FileReport {
+    let path = try room.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
+    if let live = try live(on: node, path: path) { return live }
+    return try room.io { () throws(StoreError) in
+      try report(
+        on: node, path: path, generation: try store.catalog.generation(current: node.key),
+        problem: try store.catalog.problem(of: node.key))
+    }
+  }
+
+  /// The resources whose last error is in memory. The catalog may know nothing of them.
+  package var failing: [ResourceKey] { room.table.withLock { $0.errors.keys } }
+
+  /// Whether an error of the resource is in memory.
+  package func remembersError(of key: ResourceKey) -> Bool { room.table.withLock { $0.errors[key] != nil } }
+
+  /// Whether a file that nobody has open will be completed when its turn comes.
+  private func goesOn(_ generation: GenerationRecord?, _ isPinned: Bool) -> Bool {
+    guard isPinned || generation?.continues == true else { return false }
+    return room.options.continuation.goesOn(isRequested: isPinned, isOpen: false)
+  }
+}
