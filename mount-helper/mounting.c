@@ -129,6 +129,24 @@ static bool find_new(const char *path, const struct mount *before, struct mount 
   return found;
 }
 
+// How often the helper looks for a mount that its path does not lead to, and the pause between in microseconds: another
+// process renames a folder of the path to and fro, or another mount lies over it.
+enum { HIDDEN_ATTEMPTS = 25, HIDDEN_PAUSE = 200000 };
+
+// As find_new(), for a mount that was made just now. Root asks the kernel each time where the folder of the descriptor
+// `held` is.
+static bool await_new(const struct settings *settings, const char *held, const struct mount *before,
+                      struct mount *mount) {
+  char path[PATH_MAX];
+  for (int attempt = 1;; attempt++) {
+    const ssize_t length = held ? readlink(held, path, sizeof path - 1) : 0;
+    if (length > 0) path[length] = 0;
+    if (length >= 0 && find_new(held ? path : settings->mountpoint, before, mount)) return true;
+    if (attempt == HIDDEN_ATTEMPTS) return false;
+    usleep(HIDDEN_PAUSE);
+  }
+}
+
 // Mounts at `folder`, which is held: for root by that descriptor, whatever is at its path by now. An ordinary user's
 // fusermount3 takes a path, and looks for links and for rights itself. Sets the mount's numbers. 0, or -1 when stderr
 // says why.
@@ -136,7 +154,7 @@ static int mount_at(const struct settings *settings, struct fuse_session *sessio
                     const struct mount *before, struct mount *mount) {
   const bool root = geteuid() == 0;
   const bool other = settings->user != NULL;
-  char held[32], path[PATH_MAX];
+  char held[32];
   snprintf(held, sizeof held, "/proc/self/fd/%d", folder);
   if (other && set_real_ids(settings->uid, settings->gid) != 0) return -1;
   const int mounted = fuse_session_mount(session, root ? held : settings->mountpoint);
@@ -145,10 +163,9 @@ static int mount_at(const struct settings *settings, struct fuse_session *sessio
     complain("cannot mount at %s", settings->mountpoint);
     return -1;
   }
-  const ssize_t length = root ? readlink(held, path, sizeof path - 1) : 0;
-  if (length > 0) path[length] = 0;
-  const bool found = length >= 0 && find_new(root ? path : settings->mountpoint, before, mount);
-  if (!found) complain("cannot find the mount at %s in /proc/self/mountinfo", settings->mountpoint);
+  const bool found = await_new(settings, root ? held : NULL, before, mount);
+  if (!found)
+    complain("cannot find the new mount at %s: if it is in /proc/self/mountinfo, unmount it", settings->mountpoint);
   if (found && restored == 0) return 0;
   if (found || !root) undo_mount(settings, mount);
   return -1;
@@ -246,10 +263,9 @@ static bool is_hidden(const struct mount *mount, char *path) {
   return connected(mount->device_fd) && find_mount(mount->id, mount->device, path, PATH_MAX);
 }
 
-// How often a program is run for a busy mount before that is left behind, and the pause between in microseconds: it may
-// be killed, or not be started for want of memory or of a process. How often the helper looks for a mount that is
-// hidden: a folder of its path is renamed to and fro, or another mount lies over it.
-enum { UNMOUNT_ATTEMPTS = 5, HIDDEN_ATTEMPTS = 25, UNMOUNT_PAUSE = 200000 };
+// How often the helper runs a program for a busy mount before it gives up, and the pause between in microseconds: the
+// program may be killed, or not start because memory or processes run out.
+enum { UNMOUNT_ATTEMPTS = 5, UNMOUNT_PAUSE = 200000 };
 
 static void unmount_as_user(const struct settings *settings, const struct mount *mount, char *path) {
   if (unmount_by_program("-uq", path)) return;
@@ -277,7 +293,7 @@ void unmount_filesystem(const struct settings *settings, struct mount *mount) {
                path);
       break;
     }
-    usleep(UNMOUNT_PAUSE);
+    usleep(HIDDEN_PAUSE);
     found = find_ours(settings, mount, path, &place);
   }
   if (found) {

@@ -88,6 +88,44 @@ struct HelperEndTests {
     _ = try SystemCalls.run(["umount", "-l", mountpoint])
   }
 
+  /// Another process exchanges a folder of the mountpoint's path with another folder all the time, so that the path of
+  /// the mount often leads elsewhere when the helper looks there. A mount succeeds or fails, but is never left behind.
+  @Test(.enabled(if: geteuid() == 0)) func aMountWhoseFolderIsExchangedIsNotLeftBehind() throws {
+    let place = try MountPlace()
+    let (folder, other) = (place.folder + "/one", place.folder + "/other")
+    for path in [folder, other, folder + "/mnt", other + "/mnt"] { try #require(mkdir(path, 0o755) == 0) }
+    let script = """
+      import ctypes, sys
+      libc, AT_FDCWD, RENAME_EXCHANGE = ctypes.CDLL(None), -100, 2
+      one, other = (path.encode() for path in sys.argv[1:])
+      while libc.renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE) == 0:
+          pass
+      """
+    let exchanging = try place.start(["/usr/bin/python3", "-S", "-c", script, folder, other])
+    func mounts() throws -> [String] {
+      try MountTable.read().map(\.mountpoint).filter { $0.hasPrefix(folder + "/") || $0.hasPrefix(other + "/") }
+    }
+    var succeeded = 0
+    for _ in 0..<20 {
+      let result = try place.run("mount", folder + "/mnt", "--manifest", place.manifest)
+      if result.status == 0 {
+        succeeded += 1
+        let path = try #require(try mounts().first)
+        let helper = try #require([folder, other].compactMap { MountUsers.helper(of: $0 + "/mnt") }.first)
+        kill(helper, SIGTERM)
+        #expect(eventually { !Processes.isAlive(helper) }, "\(path)")
+      }
+      let left = try mounts()
+      #expect(left.isEmpty, "\(result)")
+      for path in left { _ = try SystemCalls.run(["umount", "-l", path]) }
+      if !left.isEmpty { break }
+    }
+    kill(exchanging.process, SIGKILL)
+    #expect(try place.wait(exchanging).status == -SIGKILL)
+    for path in try mounts() { _ = try SystemCalls.run(["umount", "-l", path]) }
+    #expect(succeeded > 0)
+  }
+
   @Test func aBusyMountIsDetached() throws {
     let place = try MountPlace()
     let running = try place.startForeground()
