@@ -29,3 +29,35 @@ package enum FileKind: Sendable, CustomStringConvertible {
     }
   }
 }
+
+/// Why a file that has to be a plain one was not read.
+package enum PlainFileError: Error, CustomStringConvertible {
+  /// A system call failed.
+  case system(Errno)
+  /// It is something else.
+  case kind(FileKind)
+
+  /// The reason, for a message that names the file.
+  package var description: String {
+    switch self {
+    case .system(let error): error.description
+    case .kind(let kind): "it is \(kind), no plain file"
+    }
+  }
+}
+
+extension FileDescriptor {
+  /// Opens a plain file for reading and refuses everything else. Never waits: without O_NONBLOCK, open(2) of a FIFO
+  /// waits until a program opens it for writing.
+  package static func openPlain(_ path: String) throws(PlainFileError) -> FileDescriptor {
+    let kind: FileKind
+    do throws(Errno) {
+      let file = try open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK)
+      kind = FileKind(try file.status())
+      if kind == .plain { return file }
+    } catch {
+      throw .system(error)
+    }
+    throw .kind(kind)
+  }
+}

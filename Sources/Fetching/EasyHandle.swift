@@ -142,7 +142,8 @@ struct TrustStore {
   init(file: String?) throws(FetchError) {
     self.file = file
     if let file {
-      do throws(Errno) { _ = try FileDescriptor.open(file, O_RDONLY) } catch {
+      // libcurl opens the file again by its path: only a plain file gives it the same bytes each time.
+      do throws(PlainFileError) { _ = try FileDescriptor.openPlain(file) } catch {
         throw .unreadable(option: "--cacert", path: file, reason: error.description)
       }
       fileAlone = true

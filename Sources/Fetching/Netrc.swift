@@ -126,7 +126,7 @@ struct NetrcFile {
   init(named: String?) throws(FetchError) {
     if let named {
       path = named
-      do throws(Errno) { _ = try Self.read(named) } catch {
+      do throws(PlainFileError) { _ = try Self.read(named) } catch {
         throw .unreadable(option: "--netrc-file", path: named, reason: error.description)
       }
     } else {
@@ -144,21 +144,23 @@ struct NetrcFile {
       nanoseconds: status.st_mtim.tv_nsec)
     if now == stamp { return parsed }
     stamp = now
-    do throws(Errno) { parsed = Netrc(parsing: try Self.read(path)) } catch {
+    do throws(PlainFileError) { parsed = Netrc(parsing: try Self.read(path)) } catch {
       parsed = nil
       Log.warning("cannot read the netrc file \(path): \(error); going on without logins from it")
     }
     return parsed
   }
 
-  private static func read(_ path: String) throws(Errno) -> String {
-    let file = try FileDescriptor.open(path, O_RDONLY | O_NONBLOCK)  // a FIFO would stop the loop until somebody writes
-    let status = try file.status()
-    guard status.st_mode & S_IFMT == S_IFREG else { throw .invalid }
-    let buffer = UnsafeMutableRawBufferPointer.allocate(
-      byteCount: Int(min(Int64(status.st_size), sizeLimit)), alignment: 1)
-    defer { buffer.deallocate() }
-    let count = try file.readFully(at: 0, into: buffer)
-    return String(decoding: buffer[..<count], as: UTF8.self)
+  private static func read(_ path: String) throws(PlainFileError) -> String {
+    let file = try FileDescriptor.openPlain(path)
+    do throws(Errno) {
+      let buffer = UnsafeMutableRawBufferPointer.allocate(
+        byteCount: Int(min(Int64(try file.status().st_size), sizeLimit)), alignment: 1)
+      defer { buffer.deallocate() }
+      let count = try file.readFully(at: 0, into: buffer)
+      return String(decoding: buffer[..<count], as: UTF8.self)
+    } catch {
+      throw .system(error)
+    }
   }
 }

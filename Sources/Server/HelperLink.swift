@@ -13,6 +13,8 @@ package final class HelperLink: Sendable {
     package let request: MountRequest
     /// What came on standard input, if that is the manifest: an unnamed file, to be read with pread(2).
     package let input: FileDescriptor?
+    /// Whether the helper runs as another user than the server: root mounts for this user and waits for the server.
+    package let rootWaits: Bool
   }
 
   /// A mount that waits to be served.
@@ -52,7 +54,9 @@ package final class HelperLink: Sendable {
     let input = request.readsStandardInput ? try receive(.input).takeDescriptor() : nil
     _ = try receive(.start)
     state.withLock { $0.mountpoint = request.mountpoint }
-    return Start(request: request, input: input)
+    // The helper made the socket pair: its user is the peer. Each user waits for their own server only.
+    let rootWaits = csystem_peer_uid(socket.rawValue) != Int64(geteuid())
+    return Start(request: request, input: input, rootWaits: rootWaits)
   }
 
   /// Says that everything is ready to be mounted.

@@ -11,24 +11,37 @@ enum ManifestImport {
   private static let settling: Int64 = 2
 
   static func run(
-    _ request: MountRequest, input: borrowing FileDescriptor?, into catalog: Catalog
+    _ request: MountRequest, input: borrowing FileDescriptor?, rootWaits: Bool, into catalog: Catalog
   ) throws(StoreError) {
-    let file: FileDescriptor
-    do throws(Errno) {
-      if request.readsStandardInput {
+    try run(request, try open(request, input, rootWaits), into: catalog)
+  }
+
+  /// Opens the manifest. A user's own mount may read it from a FIFO, and waits for who writes it. When root mounts for
+  /// a user, that user could so make root wait for ever: then only a plain file is taken.
+  private static func open(
+    _ request: MountRequest, _ input: borrowing FileDescriptor?, _ rootWaits: Bool
+  ) throws(StoreError) -> FileDescriptor {
+    do throws(PlainFileError) {
+      if rootWaits, !request.readsStandardInput { return try FileDescriptor.openPlain(request.manifest) }
+      do throws(Errno) {
+        guard request.readsStandardInput else { return try FileDescriptor.open(request.manifest, O_RDONLY) }
         switch input {
         // A new open file description, so that every server reads it from its start.
-        case .some(let given): file = try FileDescriptor.open("/proc/self/fd/\(given.rawValue)", O_RDONLY)
+        case .some(let given): return try FileDescriptor.open("/proc/self/fd/\(given.rawValue)", O_RDONLY)
         case .none: throw .invalid
         }
-      } else {
-        file = try FileDescriptor.open(request.manifest, O_RDONLY)
+      } catch {
+        throw .system(error)
       }
+    } catch .kind(let kind) {
+      throw StoreError(
+        kind: .invalid,
+        message: "the manifest \(request.manifest) is \(kind): with user=NAME, mediafs reads plain files only; "
+          + "write the list to a plain file")
     } catch {
       throw StoreError(
         kind: .invalid, message: "the manifest \(name(of: request)) cannot be read: \(error); check --manifest")
     }
-    try run(request, file, into: catalog)
   }
 
   private static func name(of request: MountRequest) -> String {

@@ -44,7 +44,7 @@ package enum MediafsServer {
       running.stop()
     }
 
-    let store = try OpenedStore(request, input: start.input)
+    let store = try OpenedStore(request, input: start.input, rootWaits: start.rootWaits)
     let loop: TransferLoop
     let fileSystem: MediaFileSystem
     do {

@@ -12,8 +12,8 @@ struct OpenedStore {
 
   /// Opens (or makes) everything. Waits a moment for a server of the same store that is just ending.
   ///
-  /// `input`: what came on standard input when that is the manifest.
-  init(_ request: MountRequest, input: borrowing FileDescriptor?) throws(ServerError) {
+  /// `input`: what came on standard input when that is the manifest. `rootWaits`: see ``HelperLink/Start/rootWaits``.
+  init(_ request: MountRequest, input: borrowing FileDescriptor?, rootWaits: Bool) throws(ServerError) {
     do throws(StoreError) {
       let environment = processEnvironment()
       let path: String
@@ -39,7 +39,7 @@ struct OpenedStore {
       maximumSize = request.storage.maxSize ?? bound
       _ = try catalog.applyPendingExtensions()
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library)
-      try ManifestImport.run(request, input: input, into: catalog)
+      try ManifestImport.run(request, input: input, rootWaits: rootWaits, into: catalog)
       Self.remember(request, store: folder.path, library: library.path, environment)
     } catch {
       throw .failed(error.message)

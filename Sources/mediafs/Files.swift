@@ -5,14 +5,26 @@ import Server
 
 /// Small things about files that commands need.
 enum Files {
-  /// The bytes of a small file; EFBIG when it has more than `limit`. Pipes are taken too. With `user`, root opens it
-  /// with no other rights than that user's; ENOTSUP for a FIFO then, which that user could let root wait for.
-  static func read(_ path: String, limit: Int, as user: String? = nil) throws(Errno) -> [UInt8] {
-    let file = FileDescriptor(
-      owning: try retrying {
-        user.map { csystem_open_as($0, path) } ?? csystem_open(path, O_RDONLY | O_CLOEXEC, 0)
-      })
-    if user != nil, FileKind(try file.status()) == .pipe { throw Errno(rawValue: ENOTSUP) }
+  /// The bytes of a small file or of a pipe; EFBIG when it has more than `limit`.
+  static func read(_ path: String, limit: Int) throws(Errno) -> [UInt8] {
+    try contents(of: try FileDescriptor.open(path, O_RDONLY), limit: limit)
+  }
+
+  /// The bytes of a small file that root opens with no other rights than `user`'s. It must be a plain file: that user
+  /// could make root wait for a FIFO.
+  static func read(_ path: String, limit: Int, as user: String) throws(PlainFileError) -> [UInt8] {
+    let kind: FileKind
+    do throws(Errno) {
+      let file = FileDescriptor(owning: try retrying { csystem_open_as(user, path) })
+      kind = FileKind(try file.status())
+      if kind == .plain { return try contents(of: file, limit: limit) }
+    } catch {
+      throw .system(error)
+    }
+    throw .kind(kind)
+  }
+
+  private static func contents(of file: consuming FileDescriptor, limit: Int) throws(Errno) -> [UInt8] {
     var bytes: [UInt8] = []
     var piece = [UInt8](repeating: 0, count: 1 << 16)
     while true {

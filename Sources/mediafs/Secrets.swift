@@ -12,17 +12,7 @@ enum Secrets {
   static func headers(_ text: String, readBy user: String? = nil) throws(CommandError) -> [HTTPHeader] {
     guard text.hasPrefix("@") else { return [try header(text, where: "--header")] }
     let path = String(text.dropFirst())
-    let bytes: [UInt8]
-    do throws(Errno) {
-      bytes = try Files.read(path, limit: 1 << 20, as: user)
-    } catch {
-      if user != nil, error.rawValue == ENOTSUP {
-        throw .failed(
-          "the header file \(path) is a FIFO, for which root does not wait: put the fields into a plain file")
-      }
-      let reader = user.map { " as the user \($0), who the server runs as" } ?? ""
-      throw .failed("cannot read the header file \(path)\(reader): \(error)")
-    }
+    let bytes = try contents(path, readBy: user)
     var headers: [HTTPHeader] = []
     // By bytes: as a Character, CR LF is one and no line end.
     let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
@@ -32,6 +22,22 @@ enum Secrets {
       headers.append(try header(String(decoding: text, as: UTF8.self), where: "\(path), line \(index + 1)"))
     }
     return headers
+  }
+
+  private static func contents(_ path: String, readBy user: String?) throws(CommandError) -> [UInt8] {
+    let limit = 1 << 20
+    guard let user else {
+      do throws(Errno) { return try Files.read(path, limit: limit) } catch {
+        throw .failed("cannot read the header file \(path): \(error)")
+      }
+    }
+    do throws(PlainFileError) { return try Files.read(path, limit: limit, as: user) } catch .kind(let kind) {
+      throw .failed(
+        "the header file \(path) is \(kind): with user=\(user), mediafs reads plain files only; "
+          + "put the fields into a plain file")
+    } catch {
+      throw .failed("cannot read the header file \(path) as the user \(user), who the server runs as: \(error)")
+    }
   }
 
   private static func header(_ text: String, where place: String) throws(CommandError) -> HTTPHeader {

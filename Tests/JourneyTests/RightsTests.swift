@@ -160,6 +160,66 @@ struct RightsTests {
     #expect(roots.status == 0, "\(roots)")
     #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
+
+  /// Root's mount never waits for who would write into a FIFO of that user's, or reads a device without end.
+  @Test(arguments: ["a FIFO", "a device"])
+  func rootsMountForAUserTakesPlainFilesAlone(kind: String) throws {
+    let place = try MountPlace()
+    let file = place.folder + "/no-file"
+    let isMade =
+      kind == "a FIFO" ? mkfifo(file, 0o600) == 0 && chown(file, 65534, 65534) == 0 : symlink("/dev/zero", file) == 0
+    try #require(isMade)
+    let user = "user=nobody,store=\(place.storeOfNobody)"
+    for (manifest, options) in [
+      (file, user), (place.manifest, "\(user),header=@\(file)"), (place.manifest, "\(user),cacert=\(file)"),
+      (place.manifest, "\(user),netrc-file=\(file)"),
+    ] {
+      let refused = try place.run("mount", place.mountpoint, "--manifest", manifest, "-o", options)
+      #expect(refused.status == 1 && !place.isMounted, "\(options): \(refused)")
+      #expect(
+        refused.text.contains(file) && refused.text.contains("is \(kind)") && refused.text.contains("plain file"),
+        "\(options): \(refused)")
+      #expect(place.helper == nil)
+    }
+  }
+
+  /// The caller's own mount reads a list from a FIFO, and waits for who writes it, also slowly.
+  @Test func aUsersOwnMountReadsItsListFromAFIFO() throws {
+    let place = try MountPlace()
+    let fifo = place.folder + "/fifo"
+    try #require(mkfifo(fifo, 0o600) == 0)
+    let mounting = try place.start([place.mediafs, "mount", place.mountpoint, "--manifest", fifo])
+    var writer: Int32 = -1
+    try #require(
+      eventually {
+        writer = open(fifo, O_WRONLY | O_NONBLOCK)
+        return writer >= 0
+      })
+    for line in ["http://localhost/a.mp4\n", "http://localhost/b.mp4\n"] {
+      usleep(300_000)
+      #expect(write(writer, line, line.utf8.count) == line.utf8.count)
+      #expect(!place.isMounted)
+    }
+    close(writer)
+    let mounted = try place.wait(mounting)
+    #expect(mounted.status == 0, "\(mounted)")
+    let text = try SystemCalls.run(["ls", place.mountpoint + "/b.mp4"])
+    #expect(text.status == 0, "\(text)")
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
+  /// What the command was given as standard input is read whoever the mount is for.
+  @Test func rootsMountForAUserReadsItsListFromStandardInput() throws {
+    let place = try MountPlace()
+    let mounted = try place.wait(
+      place.start(
+        [
+          place.mediafs, "mount", place.mountpoint, "--manifest", "-", "-o",
+          "user=nobody,store=\(place.storeOfNobody)",
+        ], input: place.manifest))
+    #expect(mounted.status == 0, "\(mounted)")
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
 }
 
 /// A process of nobody's that tries to get at another one.
