@@ -37,12 +37,15 @@ func failure(of code: CURLcode, detail: String, url: String, progress: String?) 
     // With http and https alone asked for, this is an answer without a status line (HTTP/0.9).
     case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY: (.unusable, "what answered does not speak HTTP")
     case CURLE_BAD_CONTENT_ENCODING: (.unusable, "the answer's encoding is broken")
-    case tooLargeCode: (.unusable, "the answer's head is too long")
+    case tooLargeCode: (.unusable, "the answer's header is too long: \(brokenAnswerAdvice)")
     case CURLE_OUT_OF_MEMORY: (.transient, "out of memory")
     default: (.transient, "the transfer failed")
     }
   return TransferFailure(kind: kind, message: "\(url): \(what) (\(words))")
 }
+
+/// What a user can do about an answer that no client could use: neither the request nor a login is wrong.
+let brokenAnswerAdvice = "its server is broken or does not serve files there; list another URL for the file"
 
 /// CURLE_TOO_LARGE, which libcurl 7.88 does not have yet.
 let tooLargeCode = CURLcode(rawValue: 100)

@@ -169,7 +169,7 @@ final class TransferSlot {
   private func tooLong(_ what: String) -> TransferFailure {
     TransferFailure(
       kind: .unusable, status: fields.status == 0 ? nil : fields.status,
-      message: "\(redactedURL): the origin sent \(what)")
+      message: "\(redactedURL): the origin sent \(what): \(brokenAnswerAdvice)")
   }
 
   private func judge() -> Bool {

@@ -83,8 +83,12 @@ struct SilenceTests {
       let outcome = scene.read()
       scene.expect(outcome?.error?.code == EIO, "the reader: \(outcome.map { "\($0)" } ?? "")")
       scene.expect(Instant.now.seconds(since: begun) < 30, "it waited for the deadline")
-      let error = try scene.mount.status(of: FaultStage.name).error ?? "nothing"
+      let status = try scene.mount.status(of: FaultStage.name)
+      let error = status.error ?? "nothing"
       scene.expect(error.contains("a header line of more than 100 KiB"), "the status says \(error)")
+      scene.expect(error.contains("list another URL"), "the status says \(error)")
+      // Neither the URL nor a login is wrong.
+      scene.expect(status.advice?.contains("--header") == false, "the status advises \(status.advice ?? "nothing")")
     }
   }
 }

@@ -57,6 +57,7 @@ extension TransferLoopTests {
       #expect(failure?.kind == .unusable)
       #expect(failure?.status == 200)
       #expect(failure?.message.contains("a header line of more than 100 KiB") == true)
+      #expect(failure?.message.contains("list another URL") == true)
       #expect(failure?.message.lowercased().contains("memory") == false)
     }
   }

@@ -107,10 +107,9 @@ extension FileReport {
       if case .unreachable = facts.copy { return "mount the disk that it is on" }
       return nil
     case .failed:
-      let again = "open the file or fetch it, to try again"
+      // The error itself says what is wrong with the URL or a login, where that is so.
       return facts.server == nil
-        ? "mount, and \(again)"
-        : "see whether the link and the credentials are right (--header, --netrc-file); \(again)"
+        ? "mount, and open the file or fetch it, to try again" : "open the file or fetch it, to try again"
     case .remote, .partial:
       if awaits == .space { return "free disk space, raise --max-size or lower --min-free" }
       if error == nil { return nil }
