@@ -1,7 +1,7 @@
 import Control
 import Glibc
 
-/// Numbers and names as a person reads them.
+/// Formats numbers, times and names for people.
 enum TerminalText {
   /// Bytes with three digits in binary units: `0 B`, `999 B`, `1.50 KiB`, `48.0 MiB`.
   static func size(_ bytes: Int64) -> String {
@@ -24,7 +24,7 @@ enum TerminalText {
     return size(Int64(bytesPerSecond.rounded())) + "/s"
   }
 
-  /// A time to wait, in seconds: `9s`, `2m05s`, `3h20m`, `4d02h`.
+  /// A duration in seconds: `9s`, `2m05s`, `3h20m`, `4d02h`.
   static func duration(_ seconds: Double) -> String {
     guard seconds.isFinite, seconds < 1e9 else { return "?" }
     let whole = Int(max(seconds, 0).rounded(.up))
@@ -47,8 +47,8 @@ enum TerminalText {
   static func wait(_ reason: FileWait, until: Int64?) -> String {
     switch reason {
     case .reader: return "a reader (no program asks for the rest of it now)"
-    case .line: return "bandwidth (other readers go first, or the rate limit is reached)"
-    case .turn: return "its turn (other files are downloaded first)"
+    case .line: return "the line (downloads for other readers go first, or --limit-rate is reached)"
+    case .turn: return "its turn (mediafs downloads other files first)"
     case .space: return "disk space"
     case .origin: return "the origin" + (until.map { ", until \(timeOfDay($0))" } ?? "")
     }
@@ -59,7 +59,7 @@ enum TerminalText {
     message + (age.map { " (\(duration(Double($0))) ago)" } ?? "")
   }
 
-  /// Why a file does not come now: its error, and what it waits for; nil for neither.
+  /// Why no data of a file arrives: its error, and what it waits for; nil for neither.
   static func holdUp(_ file: FetchProgress) -> String? {
     let parts = [
       file.error.map { error($0, age: file.errorAge) },
@@ -68,7 +68,7 @@ enum TerminalText {
     return parts.isEmpty ? nil : parts.joined(separator: "; ")
   }
 
-  /// `14:05`, in the zone of who reads it.
+  /// `14:05`, in the local time zone.
   static func timeOfDay(_ seconds: Int64) -> String {
     var time = time_t(seconds)
     var parts = tm()
@@ -82,8 +82,8 @@ enum TerminalText {
     "\(number) \(number == 1 ? one : many ?? one + "s")"
   }
 
-  /// A name that is safe to print on a terminal: control characters, and those that change the direction of writing,
-  /// are shown as `\u{…}`.
+  /// A name that is safe to print on a terminal. Control characters, and characters that change the writing direction,
+  /// become `\u{…}`.
   static func plain(_ text: String) -> String {
     if isPrintableASCII(text) || !text.unicodeScalars.contains(where: isControl) { return text }
     var result = ""
@@ -108,13 +108,13 @@ enum TerminalText {
   /// Most text is printable ASCII, and this check is the fastest.
   private static func isPrintableASCII(_ text: String) -> Bool { text.utf8.allSatisfy { 0x20..<0x7F ~= $0 } }
 
-  /// How many columns a terminal gives to `text`.
+  /// How many columns `text` takes on a terminal.
   static func width(_ text: String) -> Int {
     isPrintableASCII(text) ? text.utf8.count : text.reduce(0) { $0 + width($1) }
   }
 
-  /// The wide blocks of Unicode's EastAsianWidth.txt, and emoji, take two columns; marks none, being part of a
-  /// character.
+  /// Characters in the wide blocks of Unicode's EastAsianWidth.txt, and emoji, take two columns. Combining marks are
+  /// part of a Character and take none.
   private static func width(_ character: Character) -> Int {
     guard let first = character.unicodeScalars.first else { return 0 }
     switch first.value {
@@ -125,7 +125,7 @@ enum TerminalText {
     }
   }
 
-  /// `text`, cut in its middle to at most `columns`: the start of a path and its extension both tell something.
+  /// Shortens `text` in the middle to at most `columns`, which keeps the start of a path and its extension.
   static func fitted(_ text: String, _ columns: Int) -> String {
     guard width(text) > columns else { return text }
     guard columns > 1 else { return columns == 1 ? "…" : "" }
@@ -148,7 +148,7 @@ enum TerminalText {
     return head + "…" + tail
   }
 
-  /// `text`, filled up with spaces behind it (or before it, `right`) to `columns`.
+  /// Pads `text` to `columns` with spaces after it, or before it with `right`.
   static func padded(_ text: String, _ columns: Int, right: Bool = false) -> String {
     let fill = String(repeating: " ", count: max(0, columns - width(text)))
     return right ? fill + text : text + fill
