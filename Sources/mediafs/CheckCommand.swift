@@ -41,7 +41,7 @@ enum CheckCommand {
       } catch {
         throw .usage("--base-url: \(error)")
       }
-      // Two passes: the importer hands on problems, not entries.
+      // The command reads the list twice: the importer reports problems, and shows no entries to check for playlists.
       var problems = try warnings(manifest)
       let reader = try open(manifest)
       let catalog: Catalog
@@ -78,7 +78,7 @@ enum CheckCommand {
     var base = ManifestBase.none
   }
 
-  /// `file` itself, or a copy of what is no plain file (standard input, a shell's `<(…)`): that can be read only once.
+  /// `file` itself, or a copy if it can be read only once: standard input, or a pipe such as a shell's `<(…)`.
   private static func readable(
     _ file: String, in folder: borrowing TemporaryFolder
   ) throws(CommandError) -> Source {
@@ -88,7 +88,7 @@ enum CheckCommand {
       return Source(path: file, name: file)
     }
     let name = isInput ? "standard input" : file
-    // The name's ending tells a playlist: the copy keeps it.
+    // The extension marks a playlist, so the copy keeps it.
     let path =
       folder.path
       + (file.hasSuffix(".m3u8") ? "/manifest.m3u8" : file.hasSuffix(".m3u") ? "/manifest.m3u" : "/manifest")
@@ -119,12 +119,12 @@ enum CheckCommand {
     do throws(ManifestError) {
       return try ManifestReader(path: source.path, base: source.base)
     } catch {
-      // The copy's name means nothing to the user.
+      // The user knows the list by its own name, not by the copy's.
       throw .failed("\(error)".replacing(source.path, with: source.name))
     }
   }
 
-  /// What can be fetched and will not play.
+  /// Warnings about URLs that mediafs can download but that do not play as a file.
   private static func warnings(_ source: Source) throws(CommandError) -> [ManifestProblem] {
     var found: [ManifestProblem] = []
     var reader = try open(source)
@@ -142,7 +142,7 @@ enum CheckCommand {
   private static func print(_ problems: [ManifestProblem], _ name: String) {
     for problem in problems.sorted(by: { $0.line < $1.line }) {
       let severity = problem.severity == .error ? "error" : "warning"
-      // As compilers say it, so that an editor leads to the line.
+      // The format of compiler messages, so that an editor can jump to the line.
       var line = "\(TerminalText.plain(name)):\(problem.line): \(severity): \(TerminalText.plain(problem.message))\n"
       line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }

@@ -1,10 +1,10 @@
 /// What `mediafs help COMMAND` prints, for a terminal of 80 columns.
 struct CommandHelp: Sendable {
-  /// A heading, and what stands below it.
+  /// A heading with a list of items below it.
   struct Section: Sendable {
-    /// Without its colon.
+    /// The heading, without its colon.
     var title: String
-    /// What the reader types, and what it does. What it does may have lines of its own below it.
+    /// What the user types, what that does, and further lines below the description.
     var items: [(typed: String, does: String, lines: [String])]
   }
 
@@ -12,15 +12,15 @@ struct CommandHelp: Sendable {
   var synopsis: [String]
   /// What it does, in a few words, for the list of commands; nil for a command that users do not call.
   var summary: String?
-  /// What it does; a paragraph each.
+  /// The description, one paragraph per element.
   var about: [String]
-  /// What its operands are.
+  /// The operands and what each one names.
   var operands: [(name: String, does: String)] = []
-  /// Its options, but for `--help`, in groups with a title of their own.
+  /// The options except `--help`, in titled groups.
   var groups: [(title: String, options: [Option])] = []
-  /// What follows the options.
+  /// Lists that follow the options.
   var sections: [Section] = []
-  /// What stands behind all of that: a paragraph each.
+  /// Paragraphs at the end.
   var notes: [String] = []
   /// What its exit status means.
   var status: String
@@ -28,7 +28,7 @@ struct CommandHelp: Sendable {
   /// Every option that the command takes.
   var options: [Option] { groups.flatMap(\.options) + [.help] }
 
-  /// The whole text.
+  /// The help as the command prints it.
   var text: String {
     var parts: [[String]] = []
     parts.append(synopsis.enumerated().map { ($0.offset == 0 ? "Usage: mediafs " : "       mediafs ") + $0.element })
@@ -50,7 +50,7 @@ struct CommandHelp: Sendable {
   }
 
   private static let width = 80
-  /// Where what an option does begins.
+  /// The column at which descriptions begin.
   private static let column = 27
 
   private static func item(_ option: Option) -> [String] {
@@ -66,7 +66,7 @@ struct CommandHelp: Sendable {
     return [typed + first.dropFirst(typed.count)] + text.dropFirst()
   }
 
-  /// `text` in lines that leave room for `indent`.
+  /// Wraps `text` into lines that leave `indent` columns free.
   static func wrapped(_ text: String, indent: Int) -> [String] {
     var lines: [String] = []
     for word in text.split(separator: " ") {

@@ -2,7 +2,7 @@ import Server
 
 /// One option that a command knows.
 struct Option: Sendable {
-  /// Whether a value belongs to it.
+  /// Whether an option takes a value.
   enum Argument: Sendable {
     /// A flag.
     case none
@@ -14,14 +14,14 @@ struct Option: Sendable {
   let name: String
   /// Its letter, without the dash; nil when it has none.
   let letter: Character?
-  /// What stands for its value in help; nil for a flag.
+  /// The name of its value in the help; nil for a flag.
   let placeholder: String?
-  /// What help says of it; nil for an option that users do not give.
+  /// Its description in the help; nil for an option that the help does not list.
   let help: String?
-  /// What its values mean, a line each.
+  /// The meanings of its values, one line each.
   var choices: [String] = []
 
-  /// Whether a value belongs to it.
+  /// Whether the option takes a value.
   var argument: Argument { placeholder == nil ? .none : .required }
 
   /// A flag: `--name`, and `-letter` if one is given.
@@ -36,21 +36,21 @@ struct Option: Sendable {
     Option(name: name, letter: letter, placeholder: placeholder, help: help)
   }
 
-  /// What every command has.
+  /// The option that every command has.
   static let help = Option.flag("help", "h", help: "Print this help.")
 }
 
-/// What stood on a command line.
+/// A parsed command line.
 struct ParsedOptions: Sendable {
   /// The options in their order, under their long names; the value is nil for a flag.
   var options: [(name: String, value: String?)] = []
-  /// The words that are no options, in their order.
+  /// The words that are not options, in their order.
   var operands: [String] = []
 
   /// Whether the option is there.
   func has(_ name: String) -> Bool { options.contains { $0.name == name } }
 
-  /// The option's value, the last one if it was given more than once; nil when it was not given.
+  /// The option's value; the last one if the user gave it more than once, nil if the user did not give it.
   func value(_ name: String) -> String? { options.last { $0.name == name }?.value }
 
   /// Every value of an option that may be repeated.
@@ -64,7 +64,7 @@ enum CommandError: Error, Equatable {
   /// The command cannot do it: exit code 1.
   case failed(String)
 
-  /// What is wrong with an option of `mount`.
+  /// Converts an error in an option of `mount`.
   init(_ error: MountOptionError) {
     switch error {
     case .usage(let message): self = .usage(message)
@@ -75,16 +75,16 @@ enum CommandError: Error, Equatable {
 
 /// The exit codes, the same for every command.
 enum ExitCode {
-  /// Done.
+  /// The command did its work.
   static let done: Int32 = 0
-  /// Failed, and stderr says why.
+  /// The command failed; stderr says why.
   static let failed: Int32 = 1
-  /// Wrong usage, nothing was done.
+  /// The command line is wrong; the command did nothing.
   static let usage: Int32 = 2
 }
 
 extension Option {
-  /// An option of `mount`, as getopt and help need it.
+  /// Converts an option of `mount` for getopt and for the help.
   init(_ option: MountOption) {
     self.init(
       name: option.name, letter: option.letter, placeholder: option.argument, help: option.helpText,

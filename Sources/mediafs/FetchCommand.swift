@@ -111,7 +111,7 @@ enum FetchCommand {
       + (report.complete > 0 ? ", \(report.complete) complete already" : "")
   }
 
-  /// How far a fetch came that is not complete.
+  /// A summary of a fetch that is not complete.
   private static func shortfall(_ report: FetchReport, _ mount: MountRecord) -> String {
     let left = report.files - report.complete - report.failed
     var text = "\(mount.mountpoint): \(report.complete) of \(files(report.files)) complete"

@@ -3,7 +3,7 @@ import Control
 
 /// How long `fetch --wait` waits for files that cannot go on. The server retries for ever, but a script has to end.
 final class FetchPatience {
-  /// Seconds, unless the user says otherwise.
+  /// The default, in seconds.
   static let usual = 60.0
 
   private let seconds: Double
@@ -15,9 +15,9 @@ final class FetchPatience {
 
   init(seconds: Double) { self.seconds = seconds }
 
-  /// Takes a report in. False when no byte came for too long and every file that is left is held up: it has an error,
-  /// or waits for disk space or its origin. (A file that is complete and being verified is not, however long that
-  /// takes.)
+  /// Records a report. Returns false if no byte has arrived for too long and every remaining file is held up: it has
+  /// an error, or it waits for disk space or its origin. A file that is being verified is not held up, however long
+  /// that takes.
   func isWorthWaiting(_ report: FetchReport) -> Bool {
     for file in report.changes { heldUp[file.path] = file.isHeldUp ? file : nil }
     if report.stored != stored {

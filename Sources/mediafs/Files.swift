@@ -3,7 +3,7 @@ import CSystem
 import Glibc
 import Server
 
-/// Small things about files that commands need.
+/// Paths and small files, as the commands need them.
 enum Files {
   /// The bytes of a small file or of a pipe; EFBIG when it has more than `limit`.
   static func read(_ path: String, limit: Int) throws(Errno) -> [UInt8] {
@@ -35,20 +35,20 @@ enum Files {
     }
   }
 
-  /// The path from the root, with the current folder in front if it is relative. Nothing is resolved.
+  /// The absolute path: a relative path gets the current folder in front. Symbolic links are not resolved.
   static func absolute(_ path: String) throws(CommandError) -> String {
     guard let path = AbsolutePath.of(path) else { throw .failed(AbsolutePath.folderIsGone) }
     return path
   }
 
-  /// realpath(3): absolute, without symbolic links; nil when it cannot be had (``Errno/current`` says why).
+  /// realpath(3): absolute, without symbolic links; nil if it fails (``Errno/current`` says why).
   static func canonical(_ path: String) -> String? {
     guard let resolved = realpath(path, nil) else { return nil }
     defer { free(resolved) }
     return String(cString: resolved)
   }
 
-  /// As ``canonical(_:)`` for a path whose last parts need not exist: what exists is resolved.
+  /// Resolves the part of the path that exists, as ``canonical(_:)`` does, and appends the rest unchanged.
   static func canonicalWhereItExists(_ path: String) -> String {
     var parent = path
     var rest = ""
@@ -61,7 +61,7 @@ enum Files {
     }
   }
 
-  /// An absolute path's folder and last component; slashes at its end do not count.
+  /// An absolute path's folder and last component. Slashes at the end are ignored.
   static func split(_ path: String) -> (folder: String, name: String) {
     // By scalars: to a String, a slash with a combining accent behind it is another character; to the kernel it is not.
     var trimmed = path.unicodeScalars[...]

@@ -1,7 +1,7 @@
 import Base
 import Storing
 
-/// Draws a catalog's tree, sorted by name, as tree(1) does. One folder's names at a time are in memory.
+/// Draws a catalog's tree, sorted by name, as tree(1) does. It holds the names of the folders on the current path.
 struct ManifestTree {
   private let catalog: Catalog
 
@@ -10,7 +10,7 @@ struct ManifestTree {
   /// Writes a line for each name.
   func draw(on terminal: Terminal) throws(StoreError) {
     terminal.line(".")
-    // A stack of our own: a manifest decides how deep the folders are.
+    // An explicit stack, not recursion: a manifest decides how deep the folders are.
     var waiting: [(prefix: String, nodes: ArraySlice<Node>)] = [("", try sorted(rootInode)[...])]
     while let (prefix, nodes) = waiting.popLast() {
       guard let node = nodes.first else { continue }

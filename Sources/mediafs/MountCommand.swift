@@ -74,7 +74,8 @@ enum MountCommand {
     return (mount, mountpoint)
   }
 
-  /// `user=` changes something for root alone; mount(8) adds it with the caller's own name to a user's mount.
+  /// Only root can mount for another user. mount(8) adds `user=` with the caller's own name to a user's mount, which
+  /// changes nothing.
   private static func checkUser(_ mount: inout MountOptions) throws(CommandError) {
     guard let name = mount.user else { return }
     guard let entry = getpwnam(name) else { throw .failed("user=\(name): there is no such user on this machine") }
@@ -89,7 +90,7 @@ enum MountCommand {
   /// Replaces this program by the mount helper; returns only by throwing.
   private static func exec(_ mount: MountOptions, _ mountpoint: Mountpoint) throws(CommandError) -> Int32 {
     guard let (program, folder) = Files.programFolder() else {
-      throw .failed("cannot find the path of this program (is /proc mounted?)")
+      throw .failed("cannot find the path of this program: is /proc mounted?")
     }
     let helper = try findHelper(folder)
     let input = mount.request.readsStandardInput ? try spoolStandardInput() : nil
@@ -112,7 +113,7 @@ enum MountCommand {
     throw .failed("cannot run the mount helper \(helper): \(error)")
   }
 
-  /// A file without a name that holds the options: every user can read the arguments of a process.
+  /// An unnamed file with the options, which may be secret: every user can read the arguments of a process.
   private static func memoryFile(of request: MountRequest) throws(CommandError) -> FileDescriptor {
     let bytes = request.encoded()
     let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)

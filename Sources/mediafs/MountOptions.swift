@@ -8,14 +8,15 @@ struct MountOptions {
   var user: String?
   /// The source that the mount table shows; nil for the manifest.
   var sourceName: String?
-  /// The values of `header`, in order. Their files are read once it is known as whom the server runs.
+  /// The values of `header`, in order. The command reads header files after it has parsed every option, because a
+  /// later `user=` decides with whose rights.
   var headers: [String] = []
   /// Options for the kernel and libfuse, as given.
   var kernelOptions: [String] = []
   /// Whether unknown `-o` options are ignored (mount -s).
   var sloppy = false
 
-  /// Options that mount(8) passes on or fstab has, and that change nothing here (the mount is always read-only).
+  /// Options of mount(8) and fstab(5) that mediafs accepts and ignores. The mount is always read-only.
   private static let ignored: Set<String> = [
     "ro", "defaults", "auto", "noauto", "nofail", "_netdev", "nouser", "users", "nousers", "owner", "noowner",
     "group", "nogroup", "auto_unmount", "default_permissions", "subtype", "sync", "async", "dirsync", "mand", "nomand",
@@ -38,12 +39,12 @@ struct MountOptions {
       if isMountOption { try takeMountOption(name, value) }
       return
     }
-    // Without a value it is fstab's, about who may mount.
+    // Without a value, `user` is the option of fstab(5) that lets users mount.
     if name == MountOption.userName, value == nil { return }
     if option.readsFile, let value {
       headers.append(value)
       if value.hasPrefix("@") { return }
-      var checked = request  // wrong usage is told first of all
+      var checked = request  // reports wrong usage before any other error
       return try take(option, value, &checked)
     }
     try take(option, value, &request)
@@ -74,7 +75,7 @@ struct MountOptions {
     }
   }
 
-  /// The options in a `-o` list, as libfuse splits it: at commas, where a backslash takes the next character as it is.
+  /// Splits a `-o` list as libfuse does: at commas. A backslash makes the next character part of the value.
   static func split(_ list: String) -> [(name: String, value: String?)] {
     var words: [[UInt8]] = [[]]
     var isEscaped = false
@@ -97,7 +98,8 @@ struct MountOptions {
     }
   }
 
-  /// A value as it stands in a `-o` list. By scalars: a comma with a combining accent behind it is a comma to libfuse.
+  /// Escapes a value for a `-o` list. Works on scalars: to libfuse, a comma is a comma even if a combining accent
+  /// follows it.
   static func escaped(_ value: String) -> String {
     var result = String.UnicodeScalarView()
     for scalar in value.unicodeScalars {
@@ -107,10 +109,10 @@ struct MountOptions {
     return String(result)
   }
 
-  /// What libfuse gets.
+  /// The mount options for libfuse.
   ///
-  /// `default_permissions` always: the kernel then checks the modes itself, instead of asking us for each access.
-  /// `max_read` splits what the kernel reads ahead into requests that a slow line can answer one by one.
+  /// With `default_permissions`, the kernel checks the modes itself and does not ask the server for each access. With
+  /// `max_read`, the kernel splits its read-ahead into requests that a slow line can answer one by one.
   var libfuseOptions: String {
     var options = ["ro", "subtype=mediafs", "default_permissions", "max_read=65536"]
     let source = sourceName ?? (request.readsStandardInput ? "mediafs" : request.manifest)

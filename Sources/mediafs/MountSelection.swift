@@ -2,11 +2,11 @@ import Control
 import Glibc
 import Storing
 
-/// The mounts that are remembered, and which of them a command line is about.
+/// The mounts that the registry remembers, and how the arguments of a command name them.
 struct MountSelection {
   /// A mount, and paths in it.
   struct Choice {
-    /// The mount.
+    /// One mount of the registry.
     var mount: MountRecord
     /// Paths in it, without a leading slash; the empty path is the mountpoint itself.
     var paths: [String]
@@ -15,7 +15,7 @@ struct MountSelection {
   private let mounts: [MountRecord]
   private let folder: String
 
-  /// Those of this user.
+  /// The mounts of this user.
   static func remembered() throws(CommandError) -> MountSelection {
     var environment: [String: String] = [:]
     for name in ["HOME", "XDG_DATA_HOME"] { environment[name] = getenv(name).map { String(cString: $0) } }
@@ -25,7 +25,7 @@ struct MountSelection {
     } catch {
       throw .failed(error.message)
     }
-    // Answered from the kernel's name cache, also within a dead mount.
+    // The kernel answers this from its name cache, even within a dead mount.
     guard let folder = getcwd(nil, 0) else { return MountSelection(mounts: mounts, folder: "/") }
     defer { free(folder) }
     return MountSelection(mounts: mounts, folder: String(cString: folder))
@@ -47,10 +47,10 @@ struct MountSelection {
     return mount
   }
 
-  /// What `operands` name, mount by mount in the order of their first naming.
+  /// Groups `operands` by mount, in the order in which they first name each mount.
   ///
-  /// An operand is a path at or below a mountpoint; else, if it is relative, it is looked for in `base`, else in the
-  /// only mount that is remembered.
+  /// An operand at or below a mountpoint names a place in that mount. Any other relative operand names a path in `base`
+  /// or, without `base`, in the only mount.
   func choose(_ operands: some Sequence<String>, in base: MountRecord? = nil) throws(CommandError) -> [Choice] {
     var choices: [Choice] = []
     for operand in operands {
@@ -65,7 +65,7 @@ struct MountSelection {
   }
 
   private func place(_ operand: String, _ base: MountRecord?) throws(CommandError) -> (MountRecord, String) {
-    if operand.isEmpty { throw .usage("an empty path") }
+    if operand.isEmpty { throw .usage("a path is empty: name a file or a folder") }
     if let place = resolve(operand), let mount = record(place), base == nil || base == mount {
       return (mount, place.path)
     }

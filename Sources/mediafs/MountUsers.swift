@@ -10,7 +10,7 @@ struct MountUser: CustomStringConvertible, Equatable {
 
 /// Searches /proc for processes, and ignores those that this user may not read.
 enum MountUsers {
-  /// Who has its working folder, its root, its program or an open file in the mount at `mountpoint`.
+  /// The processes that have their working folder, root, program or an open file in the mount at `mountpoint`.
   static func find(_ mountpoint: String) -> [MountUser] {
     processes().filter { process in
       ["cwd", "root", "exe"].contains { isInside("/proc/\(process)/\($0)", mountpoint) }
@@ -18,8 +18,8 @@ enum MountUsers {
     }.map { MountUser(process: $0, name: firstLine("/proc/\($0)/comm")) }
   }
 
-  /// The mount helper that holds the mount at `mountpoint`: of root, or of `owner` if one is given. Anyone may give a
-  /// process such a name and such arguments.
+  /// The process id of the mount helper of `mountpoint`. With `owner`, only a process of root or of `owner` counts,
+  /// because anyone can give a process such a name and such arguments.
   static func helper(of mountpoint: String, owner: uid_t? = nil) -> Int32? {
     processes().first { process in
       var status = stat()

@@ -10,7 +10,7 @@ struct Mountpoint {
   /// How many folders at the path's end are missing.
   let missing: Int
 
-  /// Checks `path`, which must be an empty folder or not exist. Nothing is created yet.
+  /// Checks `path`, which must be an empty folder or not exist. ``make()`` creates the folder.
   init(_ path: String) throws(CommandError) {
     let absolute = try Files.absolute(path)
     self.path = try Self.resolve(absolute)
@@ -124,7 +124,7 @@ struct Mountpoint {
     }
   }
 
-  /// Enough to go on from there; 0x200000 is O_PATH, which needs no right to list a folder on the way.
+  /// Opens a folder only as the start of the next lookup. 0x200000 is O_PATH, which needs no right to list the folder.
   private static let look: Int32 = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | 0x20_0000
 
   private static func parts(_ path: String) -> [String] {

@@ -6,7 +6,7 @@ import Glibc
 /// Command lines as GNU programs read them, by glibc's getopt_long: options and operands may mix, long names may be
 /// shortened as long as one option alone is meant, `--` ends the options.
 enum OptionParser {
-  /// getopt's answers for an option it does not take, and for one whose value is missing.
+  /// getopt's results for an unknown option, and for an option whose value is missing.
   private static let (wrong, missing) = (Int32(UInt8(ascii: "?")), Int32(UInt8(ascii: ":")))
 
   /// Parses `arguments` (without the command's own name). `mixed: false` stops at the first operand.
@@ -68,7 +68,7 @@ enum OptionParser {
     return options.first { $0.letter?.asciiValue.map(Int32.init) == found }
   }
 
-  /// The words for an option that getopt did not take.
+  /// The message for an option that getopt rejected.
   private static func complaint(
     about word: String, missingValue: Bool, letter: Int32, _ options: [Option]
   ) -> String {
@@ -114,7 +114,8 @@ extension OptionParser {
     }
   }
 
-  /// Writes `mediafs: message` to stderr, without what a terminal would obey: names that others chose are in messages.
+  /// Writes `mediafs: message` to stderr. Control characters are escaped, because messages contain names that others
+  /// chose.
   static func complain(_ message: String) {
     let lines = message.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false)
     var line = "mediafs: \(lines.map { TerminalText.plain(String($0)) }.joined(separator: "\n"))\n"

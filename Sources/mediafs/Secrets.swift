@@ -2,19 +2,19 @@ import Base
 import Glibc
 import Server
 
-/// Header fields on the command line, and keeping them out of the process list.
+/// Reads header fields from the command line, and hides them from the process list.
 enum Secrets {
   /// The fields that a `--header` value names: `Name: value`, or `@FILE` with one such line each. No message shows a
   /// value.
   ///
-  /// Root reads FILE with the rights of `user`, who the server is to be: by a link of that user's its path may lead to
-  /// what only root may read, and an origin of that user's would be sent it.
+  /// When root mounts for `user`, the command reads FILE with that user's rights. A symbolic link of that user's could
+  /// otherwise lead to a file that only root may read, and the server would send its lines to that user's origin.
   static func headers(_ text: String, readBy user: String? = nil) throws(CommandError) -> [HTTPHeader] {
     guard text.hasPrefix("@") else { return [try header(text, where: "--header")] }
     let path = String(text.dropFirst())
     let bytes = try contents(path, readBy: user)
     var headers: [HTTPHeader] = []
-    // By bytes: as a Character, CR LF is one and no line end.
+    // Split by bytes: as a Character, CR LF is one character and equals no newline.
     let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
     for (index, line) in lines.enumerated() {
       let text = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
@@ -44,8 +44,8 @@ enum Secrets {
     do throws(MountOptionError) { return try HeaderText.parse(text, where: place) } catch { throw CommandError(error) }
   }
 
-  /// Overwrites header values in this process's argument memory, which `ps` shows to everyone: `--header VALUE`,
-  /// `--header=VALUE` (shortened too), and in `-o` everything from `header=` on.
+  /// Overwrites header values in this process's argument memory, which `ps` shows to everyone. It covers
+  /// `--header VALUE`, `--header=VALUE` (shortened too), and in `-o` everything from `header=` on.
   static func hideArguments(_ values: [String]) {
     let hidden = values.filter { !$0.hasPrefix("@") }.map { Array($0.utf8) }
     for index in 0..<Int(CommandLine.argc) {
@@ -54,7 +54,7 @@ enum Secrets {
     }
   }
 
-  /// As ``hideArguments(_:)``, of one word.
+  /// Overwrites the header values in one argument.
   static func hide(_ word: UnsafeMutableBufferPointer<CChar>, _ values: [[UInt8]]) {
     let bytes = word.map { UInt8(bitPattern: $0) }
     var from = bytes.count

@@ -1,13 +1,12 @@
 import Base
 import Glibc
 
-/// A folder of mode 0700 in the system's folder for temporary files, removed with the files in it when its owner is
-/// gone.
+/// A folder of mode 0700 below TMPDIR or /tmp. The end of its lifetime removes it and the files in it.
 struct TemporaryFolder: ~Copyable {
   /// Its absolute path.
   let path: String
 
-  /// Makes it; throws mkdtemp(3)'s error.
+  /// Creates the folder; throws the error of mkdtemp(3).
   init() throws(Errno) {
     let place = getenv("TMPDIR").map { String(cString: $0) } ?? ""
     var template = Array("\(place.hasPrefix("/") ? place : "/tmp")/mediafs-check-XXXXXX".utf8CString)

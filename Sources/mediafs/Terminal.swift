@@ -1,15 +1,14 @@
 import Base
 import Glibc
 
-/// Standard output: collected and written in pieces; knows whether a person looks at it.
+/// Standard output with a buffer. It knows whether a person looks at it.
 ///
-/// A write that fails (a full disk, a closed descriptor) is remembered: a command that could not say what it had to say
-/// has failed.
+/// It remembers the first write that fails (a full disk, a closed descriptor), and ``finish()`` then fails the command.
 final class Terminal {
   /// Whether standard output is a terminal that can move its cursor.
   let isInteractive: Bool
   private var pending: [UInt8] = []
-  /// What the first write that failed met.
+  /// The error of the first write that failed.
   private(set) var failure: Errno?
 
   init() {
@@ -17,7 +16,7 @@ final class Terminal {
     isInteractive = isatty(STDOUT_FILENO) == 1 && !kind.isEmpty && kind != "dumb"
   }
 
-  /// Columns of the terminal now; 80 when it does not tell.
+  /// The columns of the terminal now; 80 if the terminal does not tell.
   var columns: Int {
     var size = winsize()
     guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
@@ -27,19 +26,19 @@ final class Terminal {
   /// Writes a line.
   func line(_ text: String = "") { raw(text + "\n") }
 
-  /// Writes text as it is.
+  /// Writes text without a newline.
   func raw(_ text: String) {
     pending += text.utf8
     if pending.count >= 64 << 10 { flush() }
   }
 
-  /// Writes bytes as they are.
+  /// Writes bytes without a newline.
   func raw(_ bytes: [UInt8]) {
     pending += bytes
     if pending.count >= 64 << 10 { flush() }
   }
 
-  /// Hands over what was collected.
+  /// Writes the buffer.
   func flush() {
     var sent = 0
     while sent < pending.count, failure == nil {
@@ -55,7 +54,7 @@ final class Terminal {
     pending.removeAll(keepingCapacity: true)
   }
 
-  /// Hands over the rest; throws when anything could not be written.
+  /// Writes the rest of the buffer; throws if any write has failed.
   func finish() throws(CommandError) {
     flush()
     if let failure { throw .failed("cannot write to standard output: \(failure)") }

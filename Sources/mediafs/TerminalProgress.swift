@@ -1,10 +1,10 @@
 import Base
 import Control
 
-/// Shows how a fetch goes: on a terminal a few lines that are drawn anew (what is being fetched, and the whole);
-/// elsewhere a line for each file that is over, and one about the whole every ten seconds.
+/// Shows the progress of a fetch. A terminal gets a few lines that are redrawn: the files in flight and the total.
+/// Other output gets a line for each finished file, and a line about the total every ten seconds.
 final class TerminalProgress {
-  /// Files shown at once: what fits a small terminal beside a prompt.
+  /// Files shown at once: as many as fit a small terminal with a prompt.
   private static let rows = 8
   private static let reportEvery = 10.0
 
@@ -15,7 +15,7 @@ final class TerminalProgress {
 
   init(_ terminal: Terminal) { self.terminal = terminal }
 
-  /// Takes the next report in.
+  /// Shows the next report.
   func show(_ report: FetchReport) {
     erase()
     for file in report.changes where file.isOver { over(file) }
@@ -29,7 +29,7 @@ final class TerminalProgress {
     terminal.flush()
   }
 
-  /// The line for a file that is over: complete, or why not.
+  /// Writes the line for a finished file: that it is complete, or why it is not.
   private func over(_ file: FetchProgress) {
     switch file.state {
     case .complete:
@@ -53,7 +53,7 @@ final class TerminalProgress {
         note: TerminalText.holdUp(file).map(TerminalText.plain))
     }
     if busy.count > Self.rows { lines.append("… and \(busy.count - Self.rows) more") }
-    // The sum of the sizes is the whole only when all are known.
+    // The sum of the sizes is the total only if every size is known.
     let size = report.unknownSizes == 0 ? report.size : nil
     let name = "\(report.complete + report.failed) of \(TerminalText.count(Int64(report.files), "file"))"
     lines.append(bar(name, report.stored, size, report.rate, columns, note: nil))
@@ -61,7 +61,7 @@ final class TerminalProgress {
     drawn = lines.count
   }
 
-  /// Goes back over what was drawn and clears it (ECMA-48: CPL, ED).
+  /// Moves the cursor up to the first drawn line and clears from there (ECMA-48: CPL, ED).
   private func erase() {
     if drawn > 0 { terminal.raw("\u{1B}[\(drawn)F\u{1B}[J") }
     drawn = 0
@@ -84,7 +84,7 @@ final class TerminalProgress {
     return label + (width > 0 ? " [\(cells)] " : " ") + numbers
   }
 
-  /// The whole in one line, for logs.
+  /// The total in one line, for output that is not a terminal.
   private func whole(_ report: FetchReport) -> String {
     let size = report.unknownSizes == 0 ? report.size : nil
     var parts = [
