@@ -1,16 +1,16 @@
 import Base
 import Glibc
 
-/// Asks a running server. One thread's own; every call waits, each for a bounded time.
+/// A client of a running server. One thread owns it. Every call waits for the server, for a bounded time.
 package final class ControlClient: StatusSource {
-  /// How long to wait for the next line of an answer, in seconds. A waiting fetch hears from the server five times a
+  /// How long to wait for the next line of an answer, in seconds. During a fetch, the server reports five times a
   /// second.
   private static let answerTime = 60.0
-  /// For `clear`, which frees disk blocks before it answers.
+  /// The same for `clear`: the server frees disk blocks before it answers.
   private static let clearTime = 600.0
 
   private let socket: ControlSocket
-  private var lines: LineReader
+  var lines: LineReader
   private let store: String
 
   private init(socket: ControlSocket, store: String) {
@@ -19,7 +19,8 @@ package final class ControlClient: StatusSource {
     self.store = store
   }
 
-  /// Connects to the server of `store`. `notRunning` when none serves it, `refused` when it is another user's.
+  /// Connects to the server of `store`. Throws `notRunning` if no server runs on it, and `refused` if the store belongs
+  /// to another user.
   package static func connect(store: String) throws(ControlFailure) -> ControlClient {
     do throws(Errno) {
       let folder = try FileDescriptor.open(store, O_RDONLY | O_DIRECTORY)
@@ -28,7 +29,7 @@ package final class ControlClient: StatusSource {
       let deadline = Instant.now.adding(seconds: 5)
       while withControlAddress(in: folder, { Glibc.connect(descriptor.rawValue, $0, $1) }) != 0 {
         let error = Errno.current
-        // EAGAIN: the server's backlog is full. A Unix socket has no other way to tell when there is room again.
+        // EAGAIN: the server's backlog is full. No call waits for room in the backlog of a Unix socket, so try again.
         guard error == .interrupted || (error.rawValue == EAGAIN && Instant.now < deadline) else { throw error }
         usleep(20_000)
       }
@@ -39,16 +40,16 @@ package final class ControlClient: StatusSource {
         throw ControlFailure(.notRunning, "no server runs on the store \(store)")
       case EACCES, EPERM:
         throw ControlFailure(
-          .refused, "the store \(store) belongs to another user, who alone (and root) may ask its server")
+          .refused, "the store \(store) belongs to another user: only that user and root may use its server")
       case EAGAIN:
-        throw ControlFailure(.busy, "the server of the store \(store) takes no more connections: try again")
+        throw ControlFailure(.busy, "the server of the store \(store) accepts no more connections now: try again")
       default:
         throw ControlFailure(.failed, "cannot reach the server of the store \(store): \(error)")
       }
     }
   }
 
-  /// Who serves.
+  /// Asks which server answers.
   package func hello() throws(ControlFailure) -> ServerIdentity {
     try send(ControlRequest(.hello))
     let reply = try next(.hello)
@@ -56,7 +57,7 @@ package final class ControlClient: StatusSource {
     return server
   }
 
-  /// Sums over what `query.paths` name.
+  /// Asks for the sums over the files that `query.paths` name.
   package func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
     var request = ControlRequest(.status)
     request.paths = query.paths
@@ -69,7 +70,7 @@ package final class ControlClient: StatusSource {
     return totals
   }
 
-  /// The next page.
+  /// Asks for the next page.
   package func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     var request = ControlRequest(.status)
     request.paths = query.paths
@@ -94,8 +95,9 @@ package final class ControlClient: StatusSource {
     }
   }
 
-  /// Asks for `paths` to be completed. Without `wait` it returns when the server has accepted that; with it, when
-  /// nothing is left to wait for. `report` hears how it goes, and says whether to wait on; the last report is returned.
+  /// Asks the server to download the files at and below `paths`. Without `wait`, returns once the server has accepted
+  /// the request; with `wait`, once every file is over. Calls `report` with each report and stops waiting when that
+  /// returns false. Returns the last report.
   @discardableResult
   package func fetch(
     _ paths: [String], wait: Bool, report: (FetchReport) -> Bool = { _ in true }
@@ -119,7 +121,7 @@ package final class ControlClient: StatusSource {
     }
   }
 
-  /// Drops what is stored of the files at and below `paths`; of all, for nil.
+  /// Asks the server to delete the stored data of the files at and below `paths`, or of all files for nil.
   package func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
     var request = ControlRequest(.clear)
     request.paths = paths
@@ -131,34 +133,17 @@ package final class ControlClient: StatusSource {
     return cleared
   }
 
-  /// Asks the server to end. It has been told when this returns; it is gone when ``waitForEnd(seconds:)`` says so.
-  package func stop() throws(ControlFailure) {
-    try send(ControlRequest(.stop))
-    _ = try next(.done)
-  }
-
-  /// Waits until the server closes this connection, which it does when it ends: false when it has not by then.
-  package func waitForEnd(seconds: Double) -> Bool {
-    let deadline = Instant.now.adding(seconds: seconds)
-    do throws(ControlFailure) {
-      while try lines.next(until: deadline) != nil {}
-      return true
-    } catch {
-      return error.kind != .silent
-    }
-  }
-
-  private func send(_ request: ControlRequest) throws(ControlFailure) {
+  func send(_ request: ControlRequest) throws(ControlFailure) {
     let line: [UInt8]
     do throws(ControlFailure) {
       line = try encodeLine(request)
     } catch {
-      throw ControlFailure(.malformed, "too many paths for one request: name a folder, or ask in several commands")
+      throw ControlFailure(.malformed, "too many paths for one request: name a folder, or use several commands")
     }
     do throws(ControlFailure) {
       try socket.send(line, until: Instant.now.adding(seconds: Self.answerTime))
     } catch {
-      // A server that turned this client away has said why, and closed: its words tell more than the broken pipe.
+      // A server that rejects a client sends the reason and closes. The reason says more than the broken pipe.
       if error.kind == .gone, let words = try lines.next(until: .now.adding(seconds: 1)) {
         _ = try accepted(words)
       }
@@ -166,7 +151,7 @@ package final class ControlClient: StatusSource {
     }
   }
 
-  private func next(_ kind: ControlReply.Kind, within seconds: Double = answerTime) throws(ControlFailure)
+  func next(_ kind: ControlReply.Kind, within seconds: Double = answerTime) throws(ControlFailure)
     -> ControlReply
   {
     let reply = try next(within: seconds)
@@ -181,7 +166,7 @@ package final class ControlClient: StatusSource {
     } catch let failure where failure.kind == .silent {
       throw ControlFailure(.silent, "the server of the store \(store) does not answer")
     }
-    guard let line else { throw ControlFailure(.gone, "the server of the store \(store) ended before it had answered") }
+    guard let line else { throw ControlFailure(.gone, "the server of the store \(store) ended before it answered") }
     return try accepted(line)
   }
 

@@ -1,38 +1,36 @@
-/// Why something asked over the control socket did not happen.
+/// Why a request over the control socket failed.
 package struct ControlFailure: Error, Sendable, Equatable, CustomStringConvertible {
-  /// What to make of it. The raw values are on the wire (docs/CONTROL.md).
+  /// The kind of failure. The raw values are on the wire (docs/CONTROL.md).
   package enum Kind: String, Codable, Sendable {
-    /// The request is no valid one: not JSON, too long, a field missing or out of bounds.
+    /// The request is not valid: it is not JSON, it is too long, or a field is missing or out of bounds.
     case malformed
     /// The peer speaks another version of the protocol.
     case version
-    /// A path that is not in the mount.
+    /// The mount has no such path.
     case notFound = "not-found"
-    /// The peer is not the owner.
+    /// The client is not the owner of the mount.
     case refused
-    /// Too many clients at once, or a server that is about to end: try again.
+    /// The server has too many clients, or is about to end. The client may try again.
     case busy
-    /// It was tried and failed.
+    /// The server tried and failed.
     case failed
-    /// No server runs on this store. Only a client's own.
+    /// No server runs on the store. Only the client makes this kind.
     case notRunning = "not-running"
-    /// The peer did not answer, or did not take the answer, in time.
+    /// The peer did not answer, or did not read the answer, in time.
     case silent
-    /// The peer closed the connection in the middle.
+    /// The peer closed the connection in the middle of an exchange.
     case gone
   }
 
-  /// What to make of it.
+  /// The kind of failure.
   package var kind: Kind
-  /// What failed, why, and what to do: for a person, without secrets.
+  /// What failed, why, and what the user can do. It contains no secrets.
   package var message: String
 
-  /// A failure of that kind.
   package init(_ kind: Kind, _ message: String) {
     self.kind = kind
     self.message = message
   }
 
-  /// The message.
   package var description: String { message }
 }

@@ -1,62 +1,61 @@
-/// What the control socket asks of the server.
+/// The server's side of the control socket: answers what clients ask.
 ///
-/// Called on control threads, several at once. Every call may wait for the disk, none for the network. Paths are
-/// normal: no leading, trailing or doubled slash, no `.` or `..`; the root is the empty path.
+/// Several control threads call it at once. A call may wait for the disk, but never for the network. Paths are normal:
+/// they have no leading, trailing or doubled slash and no `.` or `..`. The empty path is the root.
 package protocol ControlHandler: AnyObject, Sendable, StatusSource {
-  /// Asks for all of the files at and below `paths` to be completed, now and over restarts; returns them. Files that
-  /// are complete or failed already are among them (failed ones are tried anew). `notFound` for a path that is not
-  /// there: then nothing was begun.
+  /// Starts the download of all files at and below `paths`, which goes on after restarts too, and returns those files.
+  /// They include complete files and failed ones, which are tried again. Throws `notFound`, and starts nothing, if a
+  /// path does not exist.
   func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget]
-  /// How far those are, in the same order. Asked every 200 ms while a client waits, for at most
-  /// ``ControlLimits/polled`` targets at once.
+  /// The progress of `targets`, in their order. While a client waits, its thread calls this every 200 ms, with at most
+  /// ``ControlLimits/polled`` targets.
   func progress(of targets: [FetchTarget]) -> [FetchProgress]
-  /// Drops what is stored of the files at and below `paths` (nil: of all), completed copies too; a copy that a user
-  /// changed is kept and reported.
+  /// Deletes the stored data of the files at and below `paths` (nil: of all files), also complete copies. Keeps and
+  /// reports a copy that a user changed.
   func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport
-  /// Asks the server to end: to unmount and save. Must only give the word and return, since the listener is stopped by
-  /// it.
+  /// Tells the server to unmount, save and exit. Returns at once: the server's end stops the listener, which waits for
+  /// the calling thread.
   func stop()
 }
 
 /// A file that a client waits for.
 package struct FetchTarget: Sendable, Equatable {
-  /// What the server knows it by; opaque here.
+  /// The server's own number for the file.
   package var id: Int64
   /// Its path in the mount.
   package var path: String
 
-  /// That file.
   package init(id: Int64, path: String) {
     self.id = id
     self.path = path
   }
 }
 
-/// How far one fetched file is. ``FileState/complete`` means verified; ``FileState/failed`` that it does not go on by
-/// itself (also when the store or the disk is full).
+/// The progress of one fetched file. ``FileState/complete`` means that it is verified. ``FileState/failed`` means that
+/// the server does not try again by itself.
 package struct FetchProgress: Codable, Sendable, Equatable {
   /// Its path in the mount.
   package var path: String
-  /// How much of it is here.
+  /// How much of the file is stored.
   package var state: FileState
   /// Bytes that are stored.
   package var stored: Int64
-  /// Bytes it has, when known.
+  /// The size in bytes; nil if it is not known.
   package var size: Int64?
-  /// Bytes a second that arrive now.
+  /// The current download rate in bytes a second.
   package var rate: Double
-  /// Why it failed, or what holds it up; nil for nothing.
+  /// Why it failed, or what holds it up; nil if it has no error.
   package var error: String?
-  /// Seconds since that error; nil where nobody knows.
+  /// Seconds since that error; nil if the server does not know.
   package var errorAge: Int64?
   /// What it waits for; nil for nothing.
   package var waitsFor: FileWait?
-  /// Until when, in seconds since 1970; nil: nobody knows.
+  /// When the wait ends, in seconds since 1970; nil if that is not known.
   package var waitsUntil: Int64?
-  /// What to do about `error` and `waitsFor`.
+  /// What the user can do about `error` and `waitsFor`.
   package var advice: String?
 
-  /// The progress of a file in that state.
+  /// The progress that a status tells.
   package init(_ file: FileStatus) {
     self.init(
       path: file.path, state: file.state, stored: file.stored, size: file.size, rate: file.rate, error: file.error,
@@ -64,7 +63,6 @@ package struct FetchProgress: Codable, Sendable, Equatable {
     (errorAge, waitsFor, waitsUntil) = (file.errorAge, file.waitsFor, file.waitsUntil)
   }
 
-  /// That progress.
   package init(
     path: String, state: FileState, stored: Int64, size: Int64? = nil, rate: Double = 0, error: String? = nil,
     waitsFor: FileWait? = nil, advice: String? = nil
@@ -79,8 +77,8 @@ package struct FetchProgress: Codable, Sendable, Equatable {
     self.advice = advice
   }
 
-  /// Whether it may stay as it is for long: it has an error, or waits for what no other download's end brings. (The
-  /// line and its turn come by themselves.)
+  /// Whether the file may stay as it is for long: it has an error, or it waits for something that the end of another
+  /// download does not bring. (The line and its turn come by themselves.)
   package var isHeldUp: Bool {
     if isOver { return false }
     switch waitsFor {
@@ -89,65 +87,64 @@ package struct FetchProgress: Codable, Sendable, Equatable {
     }
   }
 
-  /// Whether nothing more will come: complete, failed, or kept as a user's own.
+  /// Whether the download has ended: the file is complete or failed, or a user changed its copy.
   package var isOver: Bool { state == .complete || state == .failed || state == .modified }
 }
 
-/// Where a fetch stands as a whole, and what changed since the last report.
+/// The progress of a whole fetch, and what changed since the last report.
 package struct FetchReport: Codable, Sendable, Equatable {
-  /// Files asked for.
+  /// Files that the client asked for.
   package var files: Int = 0
   /// Files complete and verified.
   package var complete: Int = 0
-  /// Files that will not become complete by themselves.
+  /// Files that the server does not try again by itself.
   package var failed: Int = 0
-  /// Of those that are not over, the ones that are held up (``FetchProgress/isHeldUp``), as last looked at. Nil from a
+  /// How many of the files that are not over are held up (``FetchProgress/isHeldUp``), as last polled. Nil from a
   /// server that does not tell.
   package var heldUp: Int? = 0
-  /// Bytes stored of all of them, as last looked at.
+  /// Stored bytes of all files, as last polled.
   package var stored: Int64 = 0
-  /// Bytes of those whose size is known.
+  /// The sum of the known sizes.
   package var size: Int64 = 0
   /// Files whose size is not known yet.
   package var unknownSizes: Int = 0
-  /// Bytes a second that arrive now for them.
+  /// The current download rate of these files in bytes a second.
   package var rate: Double = 0
-  /// Those that are over since the last report, and some (at most ``ControlLimits/shown``) that are being fetched.
+  /// The files that ended since the last report, and at most ``ControlLimits/shown`` that are in flight or held up.
   package var changes: [FetchProgress] = []
 
-  /// All zero.
+  /// An empty report.
   package init() {}
 
-  /// Whether there is nothing to wait for any more.
+  /// Whether every file is complete or failed.
   package var isOver: Bool { complete + failed >= files }
 }
 
 /// What `clear` did.
 package struct ClearReport: Codable, Sendable, Equatable {
-  /// A file that was left alone.
+  /// A file that the server kept.
   package struct Kept: Codable, Sendable, Equatable {
     /// Its path in the mount.
     package var path: String
-    /// Why, for a person.
+    /// Why the server kept it, for the user.
     package var reason: String
 
-    /// That file, for that reason.
     package init(path: String, reason: String) {
       self.path = path
       self.reason = reason
     }
   }
 
-  /// Files of which something was dropped.
+  /// Files of which data was deleted.
   package var files: Int64
-  /// Bytes that were dropped.
+  /// Bytes that were deleted.
   package var bytes: Int64
-  /// Files that were left alone, the first ``ControlLimits/shown`` of them.
+  /// The first ``ControlLimits/shown`` files that were kept.
   package var kept: [Kept]
-  /// How many were left alone in all.
+  /// How many files were kept in all.
   package var keptFiles: Int64
 
-  /// Nothing dropped, unless given.
+  /// An empty report, unless values are given.
   package init(files: Int64 = 0, bytes: Int64 = 0, kept: [Kept] = [], keptFiles: Int64 = 0) {
     self.files = files
     self.bytes = bytes
@@ -156,16 +153,15 @@ package struct ClearReport: Codable, Sendable, Equatable {
   }
 }
 
-/// Who serves, as `hello` tells.
+/// The server that answers, as `hello` tells.
 package struct ServerIdentity: Codable, Sendable, Equatable {
   /// Its process id.
   package var pid: Int32
-  /// Where it is mounted: an absolute path.
+  /// The absolute path of its mountpoint.
   package var mountpoint: String
   /// The program's version.
   package var program: String
 
-  /// That server.
   package init(pid: Int32, mountpoint: String, program: String) {
     self.pid = pid
     self.mountpoint = mountpoint

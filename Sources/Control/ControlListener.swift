@@ -2,22 +2,23 @@ import Base
 import CSystem
 import Glibc
 
-/// Serves the control socket `STORE/control`: one thread that accepts, one for each client, a bounded number of them.
+/// Serves the control socket `STORE/control`. One thread accepts connections, and each client gets a thread, up to a
+/// limit.
 ///
-/// Whoever starts it holds the store's lock, so a socket that is already there belongs to a server that is gone.
+/// The server that starts it holds the store's lock, so an existing socket belongs to a server that has ended.
 ///
-/// The one lock guards `State`; nothing else is locked within it, and no syscall is made under it.
+/// One lock guards `State`. No code takes another lock or makes a system call while it holds that lock.
 package final class ControlListener: Sendable {
-  /// How long a peer may take. A test shortens them.
+  /// How long a client may take. Tests use shorter times.
   package struct Patience: Sendable {
-    /// Seconds for a whole request to come, and between requests.
+    /// Seconds until a whole request has arrived, counted from the end of the one before.
     package var request = 15.0
-    /// Seconds for a peer to take one piece of an answer (at most 64 KiB and a message).
+    /// Seconds for a client to read one piece of an answer (at most 64 KiB and a message).
     package var reply = 15.0
-    /// Seconds between two looks at a fetch's progress.
+    /// Seconds between two polls of a fetch's progress.
     package var report = 0.2
 
-    /// The defaults.
+    /// The times of a real server.
     package init() {}
   }
 
@@ -36,14 +37,14 @@ package final class ControlListener: Sendable {
   private let state = Lock(State())
   private let thread = Lock<OwnedThread?>(nil)
 
-  /// Listens at `store`/control (mode 0600) and serves at once. `failed` when the socket cannot be made.
+  /// Creates the socket `store`/control (mode 0600) and serves at once. Throws `failed` if it cannot create the socket.
   package convenience init(
     store: String, identity: ServerIdentity, handler: any ControlHandler, patience: Patience = Patience()
   ) throws(ControlFailure) {
     try self.init(store: store, identity: identity, handler: handler, patience: patience, owner: geteuid())
   }
 
-  /// `owner`: whose requests are served (besides root's).
+  /// `owner`: the user whose requests are served, besides root's.
   init(
     store: String, identity: ServerIdentity, handler: any ControlHandler, patience: Patience = Patience(), owner: uid_t
   ) throws(ControlFailure) {
@@ -57,8 +58,8 @@ package final class ControlListener: Sendable {
     thread.withLock { $0 = started }
   }
 
-  /// Stops serving: closes the socket and its clients' connections, waits until their threads are gone, removes the
-  /// socket's file. Not from a ``ControlHandler``'s call: that would wait for itself. A second call does nothing.
+  /// Stops serving: closes the socket and the connections, waits until every thread has ended, and removes the socket's
+  /// file. A second call does nothing. A ``ControlHandler`` must not call it: its thread would wait for itself.
   package func stop() {
     guard let accepting = thread.withLock({ thread in thread.take() }) else { return }
     state.withLock { $0.stopping = true }
@@ -84,14 +85,14 @@ package final class ControlListener: Sendable {
       let socket = FileDescriptor(owning: try retrying { Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0) })
       try makeNonblocking(socket.rawValue)
       if unlinkat(folder.rawValue, controlSocketName, 0) != 0, Errno.current != .notFound { throw Errno.current }
-      // On Linux the file that bind(2) makes takes the socket's own mode: it is not open to others for a moment.
+      // On Linux, bind(2) creates the file with the mode of the socket: other users cannot open it for a moment.
       _ = try retrying { fchmod(socket.rawValue, 0o600) }
       _ = try retrying { withControlAddress(in: folder) { bind(socket.rawValue, $0, $1) } }
       _ = try retrying { fchmodat(folder.rawValue, controlSocketName, 0o600, 0) }
       _ = try retrying { Glibc.listen(socket.rawValue, Int32(ControlLimits.clients)) }
       return socket
     } catch {
-      throw ControlFailure(.failed, "cannot make the control socket \(store)/\(controlSocketName): \(error)")
+      throw ControlFailure(.failed, "cannot create the control socket \(store)/\(controlSocketName): \(error)")
     }
   }
 
@@ -112,7 +113,7 @@ package final class ControlListener: Sendable {
         number += 1
         if let started = admit(FileDescriptor(owning: accepted), number) { threads[number] = started }
       } else if error.rawValue == EMFILE || error.rawValue == ENFILE || error == .noSpace {
-        // The client waits in the backlog; without a pause this loop would spin until a descriptor is free.
+        // The client waits in the backlog. Without a pause, this loop would spin until a descriptor is free.
         usleep(100_000)
       }
     }
@@ -120,7 +121,7 @@ package final class ControlListener: Sendable {
     for one in threads.values { one.join() }
   }
 
-  /// Starts a thread for a new connection, or turns it away.
+  /// Starts a thread for a new connection, or rejects the connection.
   private func admit(_ descriptor: consuming FileDescriptor, _ number: Int) -> OwnedThread? {
     let socket: ControlSocket
     do throws(Errno) {
@@ -130,7 +131,7 @@ package final class ControlListener: Sendable {
       return nil
     }
     guard let user = socket.peerUser, user == owner || user == 0 else {
-      turnAway(socket, ControlFailure(.refused, "only the user who mounted this (and root) may ask its server"))
+      turnAway(socket, ControlFailure(.refused, "only the user who mounted this and root may use its server"))
       return nil
     }
     let admitted = state.withLock { state in
@@ -152,13 +153,13 @@ package final class ControlListener: Sendable {
     }
   }
 
-  /// Says why and closes. The few bytes fit any send buffer, so this does not wait.
+  /// Sends the reason and closes. The few bytes fit any send buffer, so this does not wait.
   private func turnAway(_ socket: ControlSocket, _ failure: ControlFailure) {
-    Log.debug("control: a connection was turned away: \(failure)")
+    Log.debug("control: rejected a connection: \(failure)")
     do throws(ControlFailure) {
       try socket.send(try encodeLine(ControlReply(failure)), until: .now)
     } catch {
-      Log.debug("control: it did not hear of it: \(error)")
+      Log.debug("control: could not tell the client: \(error)")
     }
   }
 }

@@ -1,22 +1,22 @@
 import FoundationEssentials
 
-/// The bounds of the protocol: both sides hold them, so that neither can make the other wait or grow without end.
+/// The limits of the protocol. Both sides enforce them, so that neither can make the other wait or grow without bound.
 package enum ControlLimits {
-  /// The version that this program speaks. It goes up when a peer of the old version would misunderstand.
+  /// The version that this program speaks. A change that an older peer would misunderstand increases it.
   package static let version = 1
-  /// Bytes a message has at most, its newline included.
+  /// The longest message in bytes, with its newline.
   package static let message = 1 << 20
-  /// Paths one request names at most.
+  /// The most paths in one request.
   package static let paths = 10_000
-  /// Files a page of `status` has at most.
+  /// The most files in a page of `status`.
   package static let page = 500
-  /// Ranges told of one file at most: 41 bytes each as JSON, so that a message still fits.
+  /// The most ranges of one file. Each has up to 41 bytes as JSON, so that a message has room for all.
   package static let ranges = 8192
-  /// Files named in one report at most, besides those that are over.
+  /// The most files in one report, not counting those that have ended.
   package static let shown = 64
-  /// Targets whose progress is asked at once.
+  /// The most targets whose progress is polled at once.
   package static let polled = 1000
-  /// Clients served at once.
+  /// The most clients at once.
   package static let clients = 16
 }
 
@@ -30,17 +30,17 @@ struct ControlRequest: Codable, Equatable {
   var request: Operation
   /// status, fetch, clear: paths in the mount.
   var paths: [String]?
-  /// status: also list what was never touched. clear: drop everything.
+  /// status: list also files of which nothing is known. clear: delete the data of every file.
   var all: Bool?
-  /// status: where the page before ended.
+  /// status: where the previous page ended.
   var after: String?
-  /// status: files at most; 0 for the totals alone.
+  /// status: the most files of the page; 0 for the totals only.
   var limit: Int?
-  /// status: whether the totals are wanted.
+  /// status: whether to answer with the totals.
   var totals: Bool?
-  /// status: whether files of which nothing is stored may come many to a line (``ControlReply/Kind/remote``).
+  /// status: whether one line may hold many files of which nothing is stored (``ControlReply/Kind/remote``).
   var brief: Bool?
-  /// fetch: whether to report until it is over.
+  /// fetch: whether to report until every file is over.
   var wait: Bool?
 
   init(_ request: Operation) { self.request = request }
@@ -51,19 +51,19 @@ struct ControlReply: Codable, Equatable {
   enum Kind: String, Codable {
     /// Answers `hello`.
     case hello
-    /// The sums that `status` asked for, before any file.
+    /// The totals of `status`, before any file.
     case totals
     /// One file of a page.
     case file
-    /// Files of a page of which nothing is known but their sizes.
+    /// Files of a page of which only the sizes are known.
     case remote
-    /// Where a fetch stands.
+    /// The progress of a fetch.
     case report
     /// What `clear` did.
     case cleared
-    /// The last line of an answer that went well.
+    /// The last line of an answer without errors.
     case done
-    /// The last line of one that did not.
+    /// The last line of an answer that failed.
     case failed
   }
 
@@ -72,13 +72,13 @@ struct ControlReply: Codable, Equatable {
   var server: ServerIdentity?
   var totals: StatusTotals?
   var file: FileStatus?
-  /// remote: the files' paths.
+  /// remote: the paths of the files.
   var paths: [String]?
-  /// remote: their sizes in the same order, null where it is not known; absent where none is.
+  /// remote: the sizes in the same order, null for an unknown size. Absent if no size is known.
   var sizes: [Int64?]?
   var report: FetchReport?
   var cleared: ClearReport?
-  /// done, after a page: where to go on; absent behind the last page.
+  /// done, after a page: where the next page starts; absent after the last page.
   var next: String?
   var code: ControlFailure.Kind?
   var message: String?
@@ -92,7 +92,7 @@ struct ControlReply: Codable, Equatable {
   }
 }
 
-/// A message as a line: JSON without a newline in it, and one at its end.
+/// Encodes a message as a line: JSON without newlines, and a newline at the end.
 func encodeLine(_ message: some Encodable) throws(ControlFailure) -> [UInt8] {
   let encoder = JSONEncoder()
   encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -104,12 +104,12 @@ func encodeLine(_ message: some Encodable) throws(ControlFailure) -> [UInt8] {
   }
   guard data.count < ControlLimits.message else {
     throw ControlFailure(
-      .malformed, "a message would have \(data.count) bytes, more than the \(ControlLimits.message) that are taken")
+      .malformed, "a message has \(data.count) bytes, more than the limit of \(ControlLimits.message)")
   }
   return data + [UInt8(ascii: "\n")]
 }
 
-/// The message on a line, whatever else the line may hold; `malformed` when it is none.
+/// Decodes the message on a line and ignores unknown fields. Throws `malformed` if the line is not a message.
 func decodeLine<Message: Decodable>(_ type: Message.Type, _ line: [UInt8]) throws(ControlFailure) -> Message {
   do {
     return try JSONDecoder().decode(type, from: Data(line))
@@ -120,7 +120,7 @@ func decodeLine<Message: Decodable>(_ type: Message.Type, _ line: [UInt8]) throw
   }
 }
 
-/// What is wrong with a message, without its contents: they may be anything, and long.
+/// Why a message cannot be decoded, without its contents, which may be long or secret.
 private func reason(_ error: DecodingError) -> String {
   func place(_ context: DecodingError.Context) -> String {
     context.codingPath.isEmpty ? "" : " at \"" + context.codingPath.map(\.stringValue).joined(separator: ".") + "\""
@@ -128,7 +128,7 @@ private func reason(_ error: DecodingError) -> String {
   switch error {
   case .keyNotFound(let key, _): return "\"\(key.stringValue)\" is missing"
   case .valueNotFound(_, let context): return "a value is null\(place(context))"
-  case .typeMismatch(_, let context): return "a value of another type is due\(place(context))"
+  case .typeMismatch(_, let context): return "a value has the wrong type\(place(context))"
   case .dataCorrupted(let context):
     return context.codingPath.isEmpty ? "the line is not JSON" : "an unknown value\(place(context))"
   @unknown default: return "it cannot be read"

@@ -1,10 +1,9 @@
 import Base
 
-/// One client's connection on the server's side: reads a request, answers it, reads the next. Owned by its thread.
+/// One client's connection on the server's side: reads a request, answers it, reads the next. Its thread owns it.
 ///
-/// What comes is taken as hostile: every request is bounded, checked and made normal before the handler sees it. A
-/// request that is wrong gets an answer that says so, and ends the connection only when the next line cannot be found
-/// any more.
+/// The session treats the client as hostile: it bounds, checks and normalizes every request before the handler sees it.
+/// It answers a wrong request with an error, and ends the connection only if it cannot find the next line.
 struct ControlSession {
   private let socket: ControlSocket
   private var lines: LineReader
@@ -23,7 +22,7 @@ struct ControlSession {
     self.patience = patience
   }
 
-  /// Serves until the peer closes, says something that is no line, or takes too long.
+  /// Serves until the client closes, sends something that is not a line, or takes too long.
   mutating func run() {
     do throws(ControlFailure) {
       while let line = try nextLine() {
@@ -41,7 +40,7 @@ struct ControlSession {
     }
   }
 
-  /// The next request's line; says why there will be none if the peer is there but does not speak in lines.
+  /// Reads the line of the next request. If the client is there but sends no valid line, tells it why before throwing.
   private mutating func nextLine() throws(ControlFailure) -> [UInt8]? {
     do throws(ControlFailure) {
       return try lines.next(until: Instant.now.adding(seconds: patience.request))
@@ -59,7 +58,7 @@ struct ControlSession {
       throw ControlFailure(
         .version,
         "this server speaks version \(ControlLimits.version) of the control protocol, not \(request.version): "
-          + "use the mediafs that mounted it, or mount again")
+          + "use the mediafs program that mounted it, or unmount and mount again")
     }
     let paths = try request.paths.map(normalized)
     switch request.request {
@@ -82,7 +81,7 @@ struct ControlSession {
       try put(reply)
       try put(ControlReply(.done))
     case .stop:
-      // Answered first: the handler's word closes this connection, perhaps before anything could still be sent.
+      // The answer goes first: when the server stops, it closes this connection, perhaps before another send.
       try put(ControlReply(.done))
       try flush()
       handler.stop()
@@ -92,7 +91,7 @@ struct ControlSession {
   private mutating func status(_ request: ControlRequest, _ paths: [String]?) throws(ControlFailure) {
     let limit = request.limit ?? ControlLimits.page
     guard 0...ControlLimits.page ~= limit else {
-      throw ControlFailure(.malformed, "\"limit\" is 0 to \(ControlLimits.page)")
+      throw ControlFailure(.malformed, "\"limit\" must be from 0 to \(ControlLimits.page)")
     }
     let query = StatusQuery(paths: paths, all: request.all ?? false, after: request.after, limit: limit)
     if request.totals ?? false {
@@ -109,7 +108,7 @@ struct ControlSession {
     try put(done)
   }
 
-  /// Says the files in their order; with `isBrief`, those in a row of which nothing is stored in one line.
+  /// Sends the files in their order. With `isBrief`, one line holds a run of files of which nothing is stored.
   private mutating func put(_ files: [FileStatus], isBrief: Bool) throws(ControlFailure) {
     var remote = RemoteFiles()
     for file in files {
@@ -133,7 +132,7 @@ struct ControlSession {
     while wait, !report.isOver {
       try put(report)
       try flush()
-      // A peer that leaves, or asks for something else in the middle, stops waiting; the fetch itself goes on.
+      // A client that leaves or sends another request stops waiting. The download itself goes on.
       if socket.isDisturbed(within: patience.report) { return }
       report = watch.look(handler)
     }
@@ -141,7 +140,7 @@ struct ControlSession {
     try put(ControlReply(.done))
   }
 
-  /// Says a report, in several when many files are over at once: a message has room for so many paths only.
+  /// Sends a report, in several messages if many files ended at once: the size of a message is limited.
   private mutating func put(_ report: FetchReport) throws(ControlFailure) {
     var reply = ControlReply(.report)
     reply.report = report
@@ -153,7 +152,7 @@ struct ControlSession {
     } while !rest.isEmpty
   }
 
-  /// Queues one line; what has come together is sent in pieces, not line by line.
+  /// Queues one line. The session sends queued lines together in larger pieces.
   private mutating func put(_ reply: ControlReply) throws(ControlFailure) {
     outgoing += try encodeLine(reply)
     if outgoing.count >= 64 << 10 { try flush() }
@@ -171,16 +170,16 @@ private func some(_ paths: [String]?) throws(ControlFailure) -> [String] {
   return paths
 }
 
-/// Paths without leading, trailing and doubled slashes and `.`; `malformed` for `..`, NUL, or too many.
+/// Removes leading, trailing and doubled slashes and `.`. Throws `malformed` for `..`, NUL, or too many paths.
 private func normalized(_ paths: [String]) throws(ControlFailure) -> [String] {
   guard paths.count <= ControlLimits.paths else {
-    throw ControlFailure(.malformed, "\(paths.count) paths at once: \(ControlLimits.paths) are taken")
+    throw ControlFailure(.malformed, "\(paths.count) paths in one request: the limit is \(ControlLimits.paths)")
   }
   var result: [String] = []
   for path in paths {
     let parts = pathParts(path)
     guard !parts.contains(".."), !path.utf8.contains(0) else {
-      throw ControlFailure(.malformed, "a path with \"..\" or NUL in it")
+      throw ControlFailure(.malformed, "a path contains \"..\" or NUL")
     }
     result.append(parts.joined(separator: "/"))
   }

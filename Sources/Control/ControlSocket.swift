@@ -2,9 +2,9 @@ import Base
 import CSystem
 import Glibc
 
-/// One end of a connection: lines in, lines out, each with a deadline. The socket does not block; poll(2) waits.
+/// One end of a connection that carries lines, each with a deadline. The socket is nonblocking; poll(2) waits.
 ///
-/// Reading belongs to one thread at a time (``LineReader``), writing too; ``shutdown()`` may come from any.
+/// One thread at a time reads (``LineReader``), and one writes. Any thread may call ``shutdown()``.
 final class ControlSocket: Sendable {
   private let descriptor: FileDescriptor
 
@@ -14,16 +14,16 @@ final class ControlSocket: Sendable {
     self.descriptor = descriptor
   }
 
-  /// Ends the connection for both sides: who waits on it wakes.
+  /// Ends the connection for both sides, which wakes threads that wait on it.
   func shutdown() { _ = Glibc.shutdown(descriptor.rawValue, Int32(SHUT_RDWR)) }
 
-  /// The user id of the process at the other end; nil when the system does not tell.
+  /// The user id of the process at the other end; nil if the kernel does not tell.
   var peerUser: uid_t? {
     let user = csystem_peer_uid(descriptor.rawValue)
     return user < 0 ? nil : uid_t(user)
   }
 
-  /// Some bytes, at least one, into `buffer`: how many; 0 when the peer closed.
+  /// Reads at least one byte into `buffer` and returns how many; 0 if the peer closed the connection.
   func receive(into buffer: UnsafeMutableRawBufferPointer, until deadline: Instant) throws(ControlFailure) -> Int {
     while true {
       let count = recv(descriptor.rawValue, buffer.baseAddress, buffer.count, 0)
@@ -32,10 +32,10 @@ final class ControlSocket: Sendable {
       case EINTR: continue
       case EAGAIN:
         guard wait(for: Int16(POLLIN), until: deadline) else {
-          throw ControlFailure(.silent, "no message came in time")
+          throw ControlFailure(.silent, "no message arrived in time")
         }
       case ECONNRESET: return 0
-      case let other: throw ControlFailure(.gone, "reading from the control socket: \(Errno(rawValue: other))")
+      case let other: throw ControlFailure(.gone, "cannot read from the control socket: \(Errno(rawValue: other))")
       }
     }
   }
@@ -57,25 +57,25 @@ final class ControlSocket: Sendable {
       case EINTR: continue
       case EAGAIN:
         guard wait(for: Int16(POLLOUT), until: deadline) else {
-          throw ControlFailure(.silent, "the peer does not read what it asked for")
+          throw ControlFailure(.silent, "the peer did not read the answer in time")
         }
       case let other: throw ControlFailure(.gone, "the peer closed the connection: \(Errno(rawValue: other))")
       }
     }
   }
 
-  /// Waits for `seconds`; true at once when the peer closed (or says something, which it should not now).
+  /// Waits for `seconds`. Returns true at once if the peer closes the connection or sends something.
   func isDisturbed(within seconds: Double) -> Bool {
     wait(for: Int16(POLLIN), until: Instant.now.adding(seconds: seconds))
   }
 
-  /// Whether the socket is ready (or broken, which the next call tells) before `deadline`.
+  /// Waits until the socket is ready or broken; the next call tells which. Returns false at `deadline`.
   private func wait(for events: Int16, until deadline: Instant) -> Bool {
     while true {
       let left = deadline.seconds(since: .now)
       if left <= 0 { return false }
       var entry = pollfd(fd: descriptor.rawValue, events: events, revents: 0)
-      // Rounded up: a wait of 0 would spin; an hour at most: poll counts in 32 bits.
+      // The time is rounded up, because a wait of 0 would spin, and bounded, because poll counts in 32 bits.
       let result = poll(&entry, 1, Int32(min(left, 3600) * 1000) + 1)
       if result > 0 { return true }
       if result < 0 && Errno.current != .interrupted { return true }
@@ -83,17 +83,17 @@ final class ControlSocket: Sendable {
   }
 }
 
-/// Splits what arrives into lines.
+/// Splits the incoming bytes into lines.
 struct LineReader {
   private let socket: ControlSocket
   private var pending: [UInt8] = []
   private var searched = 0
   private var chunk = [UInt8](repeating: 0, count: 16 << 10)
 
-  /// Reads from `socket`, which nothing else does.
+  /// Reads from `socket`. No other code may read from it.
   init(_ socket: ControlSocket) { self.socket = socket }
 
-  /// The next line without its newline; nil when the peer closed in between two. `deadline` is for the whole line.
+  /// The next line without its newline; nil if the peer closed after a whole line. `deadline` is for the whole line.
   mutating func next(until deadline: Instant) throws(ControlFailure) -> [UInt8]? {
     while true {
       if let end = pending[searched...].firstIndex(of: UInt8(ascii: "\n")) {
@@ -106,7 +106,7 @@ struct LineReader {
       guard pending.count < ControlLimits.message else {
         throw ControlFailure(.malformed, "a message of more than \(ControlLimits.message) bytes")
       }
-      // Not a closure that throws: typed throws do not pass through withUnsafeMutableBytes.
+      // A Result, because typed throws do not pass through withUnsafeMutableBytes.
       let result = chunk.withUnsafeMutableBytes { buffer -> Result<Int, ControlFailure> in
         do throws(ControlFailure) {
           return .success(try socket.receive(into: buffer, until: deadline))
@@ -131,9 +131,9 @@ func makeNonblocking(_ descriptor: Int32) throws(Errno) {
   _ = try retrying { csystem_fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
 }
 
-/// The address of `control` in the open folder `folder`.
+/// Calls `body` with the address of the socket `control` in the open folder `folder`.
 ///
-/// By way of /proc, since an address has room for 107 bytes of path and a store may lie deeper.
+/// The address goes through /proc, because it has room for 107 bytes of path and the store's path may be longer.
 func withControlAddress<Result>(
   in folder: borrowing FileDescriptor, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
 ) -> Result {

@@ -1,7 +1,7 @@
-/// Follows a fetch of any number of files, at a cost per look that is bounded: those that are over are never asked
-/// about again, and of the others at most ``ControlLimits/polled`` are, in turn.
+/// Follows a fetch of any number of files. The cost of a poll is bounded: it asks for at most ``ControlLimits/polled``
+/// files, in turn, and never again for a file that has ended.
 struct FetchWatch {
-  /// What a file added to the sums when it was last looked at.
+  /// What the last poll of a file added to the sums.
   private struct Share {
     var stored: Int64 = 0
     var size: Int64 = 0
@@ -13,7 +13,7 @@ struct FetchWatch {
   private var waiting: [(target: FetchTarget, share: Share)]
   private var position = 0
   private var sums = FetchReport()
-  /// Wide: eight files may claim more than 63 bits hold, and what was added must be taken away again.
+  /// Wide, because a few files may claim more than 63 bits hold, and what was added is subtracted again.
   private var stored: Int128 = 0
   private var size: Int128 = 0
 
@@ -23,7 +23,7 @@ struct FetchWatch {
     sums.unknownSizes = targets.count
   }
 
-  /// Asks about the next files in turn and sums up.
+  /// Polls the next files in turn, and returns the sums.
   mutating func look(_ handler: any ControlHandler) -> FetchReport {
     sums.changes = []
     if position >= waiting.count { position = 0 }
@@ -36,7 +36,7 @@ struct FetchWatch {
       var share = before
       share.stored = progress.stored
       share.isHeldUp = progress.isHeldUp
-      share.rate = progress.isOver ? 0 : progress.rate  // over: nothing arrives, whatever was measured last
+      share.rate = progress.isOver ? 0 : progress.rate  // an ended file receives no data
       if let size = progress.size {
         share.size = size
         share.knowsSize = true
@@ -55,15 +55,15 @@ struct FetchWatch {
         kept += 1
       }
     }
-    // What the handler gave no news of stays as it was.
+    // A file without news stays as it was.
     let asked = position + min(news.count, end - position)
     waiting.removeSubrange(kept..<asked)
     position = kept + (end - asked)
-    if sums.rate < 1e-3 { sums.rate = 0 }  // what rounding leaves
+    if sums.rate < 1e-3 { sums.rate = 0 }  // the rest that rounding leaves
     return sums
   }
 
-  /// Puts what a file adds now in the place of what it added before.
+  /// Replaces what a file added to the sums before.
   private mutating func account(_ before: Share, _ now: Share) {
     stored += Int128(now.stored) - Int128(before.stored)
     size += Int128(now.size) - Int128(before.size)

@@ -1,59 +1,59 @@
-/// How much of a file is here.
+/// How much of a file is stored.
 package enum FileState: String, Codable, Sendable, CaseIterable {
   /// Nothing of it is stored.
   case remote
-  /// Some of it is stored.
+  /// A part is stored.
   case partial
-  /// All of it is in the library, verified.
+  /// The whole file is verified and in the library.
   case complete
-  /// The last attempt to get it failed; it is not tried again by itself.
+  /// The download failed, and the server does not try again by itself.
   case failed
-  /// A user changed the library's copy: it is kept, and not served as the origin's.
+  /// A user changed the copy in the library. The server keeps the copy, and does not serve it as the original.
   case modified
 }
 
-/// What a file waits for while nothing of it is on its way.
+/// What a file waits for while no transfer of it is in flight.
 package enum FileWait: String, Codable, Sendable, CaseIterable {
-  /// Somebody who reads, opens or fetches it.
+  /// A program that reads or opens it, or a user who fetches it.
   case reader
-  /// The line: readers of other files go first, or the rate limit is used up.
+  /// The line: downloads for readers of other files go first, or the rate limit is reached.
   case line
-  /// A connection: other files have them all, or come first.
+  /// A connection: other files use all of them, or come first.
   case turn
-  /// Room in the store or on its disk.
+  /// Free space in the store or on its disk.
   case space
-  /// The origin, which failed, or named a time.
+  /// The origin, which failed or asked to retry later.
   case origin
 }
 
-/// What `status` tells of one file.
+/// The status of one file.
 package struct FileStatus: Sendable, Equatable {
   /// Its path in the mount, without a leading slash.
   package var path: String
-  /// How much of it is here.
+  /// How much of the file is stored.
   package var state: FileState
   /// Bytes that are stored.
   package var stored: Int64
-  /// Bytes it has; nil while that is not known.
+  /// The size in bytes; nil while it is not known.
   package var size: Int64?
   /// Which bytes are stored: `[start, end]` pairs, ascending, half-open.
   package var ranges: [[Int64]]
-  /// Bytes a second that arrive now.
+  /// The current download rate in bytes a second.
   package var rate: Double
-  /// Transfers that run now.
+  /// Transfers in flight.
   package var transfers: Int
-  /// The last error, for a person, without secrets; nil for none.
+  /// The last error, without secrets; nil for none.
   package var error: String?
-  /// Seconds since that error; nil where nobody knows.
+  /// Seconds since that error; nil if the server does not know.
   package var errorAge: Int64?
-  /// What it waits for; nil for nothing, and without a server.
+  /// What it waits for; nil for nothing, or if no server runs.
   package var waitsFor: FileWait?
-  /// Until when, in seconds since 1970; nil: nobody knows.
+  /// When the wait ends, in seconds since 1970; nil if that is not known.
   package var waitsUntil: Int64?
-  /// What to do about `error` and `waitsFor`; nil for nothing.
+  /// What the user can do about `error` and `waitsFor`; nil for nothing.
   package var advice: String?
 
-  /// A file of which nothing is known, unless given.
+  /// A file of which only the given values are known.
   package init(
     path: String, state: FileState = .remote, stored: Int64 = 0, size: Int64? = nil, ranges: [[Int64]] = [],
     rate: Double = 0, transfers: Int = 0, error: String? = nil, errorAge: Int64? = nil, waitsFor: FileWait? = nil,
@@ -75,8 +75,7 @@ package struct FileStatus: Sendable, Equatable {
 }
 
 extension FileStatus {
-  /// Whether it waits for a reader and nothing is known of it but its size, perhaps: what most files of a large mount
-  /// are.
+  /// Whether the file waits for a reader and at most its size is known. Most files of a large mount are so.
   var isUntouched: Bool { self == FileStatus(path: path, size: size, waitsFor: .reader) }
 }
 
@@ -85,7 +84,7 @@ extension FileStatus: Codable {
     case path, state, stored, size, ranges, rate, transfers, error, errorAge, waitsFor, waitsUntil, advice
   }
 
-  /// Writes every key, with null for what is not known: who reads the JSON need not ask whether a key is there.
+  /// Writes every key, with null for an unknown value, so that readers of the JSON find every key.
   package func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     try container.encode(path, forKey: .path)
@@ -93,7 +92,7 @@ extension FileStatus: Codable {
     try container.encode(stored, forKey: .stored)
     try container.encode(size, forKey: .size)
     try container.encode(ranges, forKey: .ranges)
-    // JSON has no infinity: a rate over an interval of nothing is none.
+    // JSON has no infinity, which a rate over an empty interval may be.
     try container.encode(rate.isFinite ? rate : 0, forKey: .rate)
     try container.encode(transfers, forKey: .transfers)
     try container.encode(error, forKey: .error)
@@ -104,35 +103,35 @@ extension FileStatus: Codable {
   }
 }
 
-/// Sums over all files of a mount, or over those below the paths that were asked for.
+/// Sums over all files of a mount, or over those at and below the paths of a query.
 package struct StatusTotals: Codable, Sendable, Equatable {
-  /// Files.
+  /// How many files there are.
   package var files: Int64 = 0
-  /// Of these, in state ``FileState/remote``.
+  /// Files in state ``FileState/remote``.
   package var remote: Int64 = 0
-  /// In state ``FileState/partial``.
+  /// Files in state ``FileState/partial``.
   package var partial: Int64 = 0
-  /// In state ``FileState/complete``.
+  /// Files in state ``FileState/complete``.
   package var complete: Int64 = 0
-  /// In state ``FileState/failed``.
+  /// Files in state ``FileState/failed``.
   package var failed: Int64 = 0
-  /// In state ``FileState/modified``.
+  /// Files in state ``FileState/modified``.
   package var modified: Int64 = 0
   /// Bytes that are stored.
   package var stored: Int64 = 0
-  /// Bytes of the files whose size is known.
+  /// The sum of the known sizes.
   package var size: Int64 = 0
   /// Files whose size is not known.
   package var unknownSizes: Int64 = 0
-  /// Bytes a second that arrive now.
+  /// The current download rate in bytes a second.
   package var rate: Double = 0
-  /// Transfers that run now.
+  /// Transfers in flight.
   package var transfers: Int64 = 0
 
-  /// All zero.
+  /// Sums over no file.
   package init() {}
 
-  /// Counts one file in.
+  /// Adds one file.
   package mutating func add(_ file: FileStatus) {
     files += 1
     switch file.state {
@@ -149,19 +148,19 @@ package struct StatusTotals: Codable, Sendable, Equatable {
   }
 }
 
-/// Which files `status` is to tell of, and from where on.
+/// Which files a client asks the status of, and where the page starts.
 package struct StatusQuery: Sendable, Equatable {
-  /// Paths in the mount, without a leading slash; a folder means all below it, an empty path the root. Nil: the whole
-  /// mount.
+  /// Paths in the mount, without a leading slash. A folder stands for all files below it, the empty path for the root,
+  /// and nil for the whole mount.
   package var paths: [String]?
-  /// Whether files of which nothing is known, stored or failed are listed as well. With `paths` all are, in any case.
+  /// Whether to list also files of which nothing is stored and no error is known. With `paths`, all files are listed.
   package var all: Bool
-  /// Where the page before ended (``StatusPage/next``); nil for the first page. Opaque to who asks.
+  /// Where the previous page ended (``StatusPage/next``); nil for the first page. Opaque to the client.
   package var after: String?
-  /// Files a page has at most (a few more where several names share one resource); 1 to ``ControlLimits/page``.
+  /// The most files of a page, 1 to ``ControlLimits/page``. A page has a few more if several names share a resource.
   package var limit: Int
 
-  /// The first page of what was touched, unless given.
+  /// A query for the first page of the files of which something is known, unless values are given.
   package init(paths: [String]? = nil, all: Bool = false, after: String? = nil, limit: Int = ControlLimits.page) {
     self.paths = paths
     self.all = all
@@ -170,25 +169,24 @@ package struct StatusQuery: Sendable, Equatable {
   }
 }
 
-/// Some files, and where to go on: a mount may have a million, which are never in memory at once.
+/// Some files, and where the next page starts. A mount may have a million files, which are never in memory at once.
 package struct StatusPage: Sendable, Equatable {
-  /// The files, in the source's own order, which stays from page to page.
+  /// The files, in the source's own order, which is the same for every page.
   package var files: [FileStatus]
-  /// What to give as ``StatusQuery/after`` for the next page; nil: this was the last.
+  /// The value of ``StatusQuery/after`` for the next page; nil after the last page.
   package var next: String?
 
-  /// That page.
   package init(files: [FileStatus], next: String?) {
     self.files = files
     self.next = next
   }
 }
 
-/// Whoever can tell the state of a mount's files: a running server, or the catalog of its store.
+/// A source of the status of a mount's files: a running server, or the catalog of its store.
 package protocol StatusSource {
-  /// Sums over what `query.paths` name, whatever `all`, `after` and `limit` say. `notFound` for a path that is not
-  /// there.
+  /// The sums over the files that `query.paths` name, whatever `all`, `after` and `limit` say. Throws `notFound` if a
+  /// path does not exist.
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals
-  /// The next page. `notFound` for a path that is not there.
+  /// The next page. Throws `notFound` if a path does not exist.
   func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage
 }

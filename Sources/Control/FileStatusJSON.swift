@@ -1,6 +1,6 @@
 extension FileStatus {
-  /// Appends it as JSON, as its `Encodable` has it: every key, in alphabetical order. By hand, because a mount may have
-  /// a million files, and JSONEncoder takes many times as long for each.
+  /// Appends the same JSON as its `Encodable` form: every key, in alphabetical order. This code is written by hand,
+  /// because a mount may have a million files and JSONEncoder takes many times as long for each.
   package func appendJSON(to bytes: inout [UInt8]) {
     bytes += "{\"advice\":".utf8
     appendText(advice, to: &bytes)
@@ -17,7 +17,7 @@ extension FileStatus {
       bytes.append(UInt8(ascii: "]"))
     }
     bytes += "],\"rate\":".utf8
-    // JSON has no infinity, and none is in its Codable form either.
+    // JSON has no infinity; the Codable form has 0 for it too.
     bytes += (rate == 0 || !rate.isFinite ? "0" : "\(rate)").utf8
     bytes += ",\"size\":".utf8
     bytes += (size.map(String.init) ?? "null").utf8

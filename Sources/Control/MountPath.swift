@@ -1,25 +1,24 @@
-/// A place in a mount, as a user's path argument named it.
+/// A place in a mount that a path argument names.
 package struct MountPath: Sendable, Equatable {
-  /// The mountpoint, one of those that were given.
+  /// The mountpoint, as the caller of ``resolve(_:from:mountpoints:readLink:)`` gave it.
   package var mountpoint: String
   /// The path in the mount, without a leading slash; empty for the mountpoint itself.
   package var path: String
 
-  /// That place.
   package init(mountpoint: String, path: String) {
     self.mountpoint = mountpoint
     self.path = path
   }
 
-  /// Where `argument` points, when that is at or below one of `mountpoints` (absolute, without links); nil when it is
-  /// elsewhere.
+  /// The place that `argument` names, if it is at or below one of `mountpoints` (absolute, without symbolic links); nil
+  /// if it is elsewhere.
   ///
-  /// Links are followed as the kernel does, but nothing at or below a mountpoint is ever looked at: the server behind
-  /// it may be dead, and then a look would fail or hang. Inside, `..` only takes a component away.
+  /// This follows symbolic links as the kernel does, but makes no system call on a path at or below a mountpoint: its
+  /// server may be dead, and the call would fail or hang. There, `..` only removes a component.
   ///
   /// - Parameters:
-  ///   - folder: what a relative argument starts from: an absolute path.
-  ///   - readLink: what the link at a path says; nil when there is no link at it.
+  ///   - folder: the absolute path from which a relative argument starts.
+  ///   - readLink: the target of the symbolic link at a path; nil if it is not a symbolic link.
   package static func resolve(
     _ argument: String, from folder: String, mountpoints: [String], readLink: (String) -> String?
   ) -> MountPath? {
@@ -53,7 +52,7 @@ package struct MountPath: Sendable, Equatable {
       mountpoint: found.whole, path: resolved.dropFirst(found.parts.count).joined(separator: "/"))
   }
 
-  /// A path argument that is relative to a mount, made normal; nil when it leads out of it.
+  /// Normalizes a path argument that is relative to a mount; nil if it leads out of the mount.
   package static func relative(_ argument: String) -> String? {
     var kept: [Substring] = []
     for part in pathParts(argument) {
@@ -67,8 +66,8 @@ package struct MountPath: Sendable, Equatable {
   }
 }
 
-/// A path's components, without empty ones and `.`. By bytes: to a String, a slash with a combining accent behind it is
-/// another character than a slash; to the kernel it is not.
+/// The components of a path, without empty ones and `.`. This splits by bytes: to a String, a slash before a combining
+/// accent is another character than a slash; to the kernel it is a slash.
 func pathParts(_ path: String) -> [Substring] {
   path.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }.filter { $0 != "." }
 }

@@ -1,12 +1,12 @@
-/// Files of which nothing is known but their sizes, gathered into replies of many: a line for each would be most of the
-/// work of a `status` of a large mount.
+/// Gathers files of which only the sizes are known into one reply. A line for each file would be most of the work of a
+/// `status` of a large mount.
 struct RemoteFiles {
   private var paths: [String] = []
   private var sizes: [Int64?] = []
-  /// What they take in a message at most, each byte of a path being escaped.
+  /// The most bytes that they take in a message, if every byte of a path is escaped.
   private var bytes = 0
 
-  /// Takes a file in; false when the message has no room for it.
+  /// Adds a file; false if the message has no room for it.
   mutating func add(_ file: FileStatus) -> Bool {
     let length = 6 * file.path.utf8.count + 32
     guard bytes + length < ControlLimits.message - 1024 else { return false }
@@ -16,7 +16,7 @@ struct RemoteFiles {
     return true
   }
 
-  /// The reply with all that were taken in, which are forgotten; nil for none.
+  /// The reply with the files added so far, which this removes; nil if there are none.
   mutating func take() -> ControlReply? {
     if paths.isEmpty { return nil }
     defer { self = RemoteFiles() }
@@ -26,7 +26,7 @@ struct RemoteFiles {
     return reply
   }
 
-  /// The files of a reply; nil for one that is not as it must be.
+  /// The files of a reply; nil if the reply is malformed.
   static func files(of reply: ControlReply) -> [FileStatus]? {
     guard let paths = reply.paths, reply.sizes?.count ?? paths.count == paths.count else { return nil }
     let sizes = reply.sizes ?? [Int64?](repeating: nil, count: paths.count)

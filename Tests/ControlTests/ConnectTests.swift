@@ -70,7 +70,7 @@ import Testing
       #expect(answer.contains("\"refused\""), "\(answer)")
     } else {
       let client = try ControlClient.connect(store: folder.path)
-      #expect(throws: ControlFailure(.refused, "only the user who mounted this (and root) may ask its server")) {
+      #expect(throws: ControlFailure(.refused, "only the user who mounted this and root may use its server")) {
         try client.stop()
       }
     }

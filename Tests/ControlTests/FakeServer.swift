@@ -122,3 +122,22 @@ final class RunningServer {
 
   func connect() throws -> ControlClient { try ControlClient.connect(store: folder.path) }
 }
+
+extension ControlClient {
+  /// Sends the request `stop`, which no command uses.
+  func stop() throws(ControlFailure) {
+    try send(ControlRequest(.stop))
+    _ = try next(.done)
+  }
+
+  /// Waits until the server closes this connection; false if it has not by then.
+  func waitForEnd(seconds: Double) -> Bool {
+    let deadline = Instant.now.adding(seconds: seconds)
+    do throws(ControlFailure) {
+      while try lines.next(until: deadline) != nil {}
+      return true
+    } catch {
+      return error.kind != .silent
+    }
+  }
+}
