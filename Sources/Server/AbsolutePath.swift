@@ -1,11 +1,12 @@
 import Glibc
 
-/// Paths from the root.
+/// Makes paths absolute.
 package enum AbsolutePath {
-  /// Why ``of(_:)`` has no answer.
-  package static let folderIsGone = "the current folder does not exist any more: give absolute paths"
+  /// The message for a nil result of ``of(_:)``.
+  package static let folderIsGone = "the current folder no longer exists: use absolute paths"
 
-  /// The path with the current folder in front if it is relative; nil when that folder is gone. Nothing is resolved.
+  /// The absolute path: a relative path gets the current folder in front. Nil if that folder no longer exists. Symbolic
+  /// links in `path` are not resolved.
   package static func of(_ path: String) -> String? {
     if path.utf8.first == UInt8(ascii: "/") { return path }
     guard let folder = realpath(".", nil) else { return nil }

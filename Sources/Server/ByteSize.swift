@@ -1,7 +1,7 @@
-/// Sizes as people write them.
+/// Parses sizes as users write them.
 enum ByteSize {
-  /// The bytes that `text` names: a number, with a unit of 1024 steps if it has one (`K`, `M`, `G`, `T`, also as `MB`
-  /// or `MiB`, in either case); fractions are taken. Nil when it is no such thing, or more than fits.
+  /// The number of bytes in `text`: a number, which may have a fraction, with an optional unit in steps of 1024 (`K`,
+  /// `M`, `G`, `T`, also as `MB` or `MiB`, in either case). Nil if `text` is not a size or is too large.
   static func parse(_ text: String) -> Int64? {
     let digits = text.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
     guard let number = Double(digits), number.isFinite else { return nil }

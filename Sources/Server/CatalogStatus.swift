@@ -5,19 +5,19 @@ import Manifest
 import Reading
 import Storing
 
-/// The state of a mount's files as its store tells it: what `status` answers when no server runs.
+/// The status of a mount's files, from its catalog and, if one runs, its server.
 ///
-/// Every page is read anew from the catalog and nothing is kept between two, so a mount of any size takes the same
-/// memory.
+/// It reads every page anew from the catalog and keeps nothing between two pages, so that a mount of any size takes the
+/// same memory.
 package struct CatalogStatus: StatusSource, Sendable {
   private let catalog: Catalog
-  /// Nil when its folder is not there: nothing can be said of the copies then.
+  /// Nil if the library's folder does not exist: the state of the copies is then unknown.
   private let library: LibraryFolder?
   private let libraryPath: String
-  /// A running server's, which knows some files better than the catalog. Nil when none runs.
+  /// The reports of a running server, which knows some files better than the catalog does. Nil if no server runs.
   private let reports: FileReports?
 
-  /// Of a running server, or of a catalog alone.
+  /// The status of a running server, or of a catalog alone.
   init(catalog: Catalog, library: LibraryFolder, reports: FileReports?) {
     self.catalog = catalog
     self.library = library
@@ -25,13 +25,13 @@ package struct CatalogStatus: StatusSource, Sendable {
     self.reports = reports
   }
 
-  /// Opens the catalog of a mount for reading, when no server has it.
+  /// Opens the catalog of a mount for reading, while no server runs.
   package init(_ mount: MountRecord) throws(ControlFailure) {
     libraryPath = mount.library
     reports = nil
     do throws(StoreError) {
       catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readOnly)
-      // Opening a library makes its folder, which looking must not do.
+      // Opening a library creates its folder. A command that only reads must not create it.
       var status = stat()
       library = stat(mount.library, &status) == 0 ? try LibraryFolder(mount.library) : nil
     } catch {
@@ -41,7 +41,7 @@ package struct CatalogStatus: StatusSource, Sendable {
 
   // MARK: - StatusSource
 
-  /// Sums over the whole mount, or over what the paths name.
+  /// The sums over the whole mount, or over the files that the paths name.
   package func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
     var sums = StatusTotals()
     var rest = query
@@ -60,7 +60,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       for file in page.files { sums.add(file) }
       rest.after = page.next
     } while rest.after != nil
-    // Of all others nothing is known.
+    // Nothing is known of all other files.
     let others = try reading { () throws(StoreError) in try catalog.counts().files } - sums.files
     sums.files += others
     sums.remote += others
@@ -68,14 +68,15 @@ package struct CatalogStatus: StatusSource, Sendable {
     return sums
   }
 
-  /// The next page.
+  /// The next page of files, in the tree's order or in the order of their resources.
   package func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     query.all || query.paths != nil ? try walk(query) : try touched(query)
   }
 
-  // MARK: - What was touched
+  // MARK: - Files of which something is known
 
-  /// Files of which something is known, by resource. The cursor is the last resource's key.
+  /// A page of the files of which something is known, in the order of their resources. The cursor is the key of the
+  /// last resource.
   private func touched(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     var after: ResourceKey?
     if let cursor = query.after {
@@ -97,7 +98,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       files: files, next: page.next.map { "\(String($0.high, radix: 16)),\(String($0.low, radix: 16))" })
   }
 
-  /// Every file of which something is stored or noted.
+  /// Calls `body` for every file of which data, or an error, is stored.
   func forEachTouched(_ body: (Node, String) throws(ControlFailure) -> Void) throws(ControlFailure) {
     var after: ResourceKey?
     repeat {
@@ -110,14 +111,14 @@ package struct CatalogStatus: StatusSource, Sendable {
 
   // MARK: - The tree
 
-  /// A folder that is being listed, and the entry behind which it goes on.
+  /// A folder that the walk is in, and the entry after which its listing goes on.
   private struct Frame {
     var folder: Inode
     var cookie: Int64
   }
 
-  /// All files at and below the paths, folder by folder. The cursor says which path is at hand, and how far each of the
-  /// folders is that lead to the next file.
+  /// A page of all files at and below the paths, folder by folder. The cursor holds the index of the current path and
+  /// the position in each folder that leads to the next file.
   private func walk(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     let paths = query.paths ?? [""]
     var (index, frames) = try position(query.after)
@@ -130,7 +131,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       guard index < paths.count else { return StatusPage(files: files, next: nil) }
       let path = paths[index]
       guard let node = try reading({ () throws(StoreError) in try catalog.find(path: path) }) else {
-        throw ControlFailure(.notFound, "there is no \(path) in the mount")
+        throw ControlFailure(.notFound, "the mount has no \(path)")
       }
       index += 1
       switch node.kind {
@@ -158,7 +159,8 @@ package struct CatalogStatus: StatusSource, Sendable {
     return (index, frames)
   }
 
-  /// The next files of a folder, up to its next folder, which is gone into then; or the end of it.
+  /// Lists the next files of a folder, up to its next subfolder, which the walk then enters. At the end of the folder,
+  /// the walk leaves it.
   private func list(
     _ frame: Frame, _ frames: inout [Frame], _ limit: Int, _ files: inout [FileStatus]
   ) throws(ControlFailure) {
@@ -181,7 +183,7 @@ package struct CatalogStatus: StatusSource, Sendable {
 
   // MARK: - One file
 
-  /// `hasPins`: whether a user asked for some file by name; false spares a look-up.
+  /// The status of one file. `hasPins`: whether the catalog has any pin; false saves a look-up.
   private func status(
     of item: SurveyedNode, path: String, hasPins: Bool = true
   ) throws(ControlFailure) -> FileStatus {
@@ -196,7 +198,7 @@ package struct CatalogStatus: StatusSource, Sendable {
     return try status(of: node, path, generation, problem)
   }
 
-  /// Whether more is known of a resource that the catalog has no generation of: a user asked for it, or the server
+  /// Whether something is known of a resource without a generation in the catalog: a user has pinned it, or the server
   /// remembers an error.
   private func isWantedOrFailed(_ key: ResourceKey, _ hasPins: Bool) throws(ControlFailure) -> Bool {
     guard let reports else { return false }
@@ -204,18 +206,18 @@ package struct CatalogStatus: StatusSource, Sendable {
     return hasPins ? try reading { () throws(StoreError) in try catalog.isPinned(key) } : false
   }
 
-  /// Whether there is a pin at all: in most mounts there is none, and a walk meets a million names.
+  /// Whether the catalog has any pin. Most have none, which saves a walk over a million names as many look-ups.
   private func hasPins() throws(ControlFailure) -> Bool {
     if reports == nil { return false }
     return try !reading { () throws(StoreError) in try catalog.pins(limit: 1, after: nil) }.isEmpty
   }
 
-  /// What a running server has in memory of a file; nil when the catalog's word is the last.
+  /// The status of a file that a running server has in memory; nil if the catalog alone knows the file.
   private func live(_ node: Node, _ path: String) throws(ControlFailure) -> FileStatus? {
     do throws(Errno) {
       return try reports?.live(on: node, path: path).map(FileStatus.init)
     } catch {
-      throw ControlFailure(.failed, "the state of \(path) cannot be told: \(error)")
+      throw ControlFailure(.failed, "cannot read the state of \(path): \(error)")
     }
   }
 
@@ -232,7 +234,7 @@ package struct CatalogStatus: StatusSource, Sendable {
     }
   }
 
-  /// The files of which the server remembers an error, and the catalog knows nothing.
+  /// The files of which the server remembers an error but the catalog knows nothing.
   private func failing() throws(ControlFailure) -> [FileStatus] {
     var files: [FileStatus] = []
     for key in reports?.failing ?? [] {
@@ -247,7 +249,7 @@ package struct CatalogStatus: StatusSource, Sendable {
     return files
   }
 
-  private var invalidCursor: ControlFailure { ControlFailure(.malformed, "\"after\" is not what a page ended with") }
+  private var invalidCursor: ControlFailure { ControlFailure(.malformed, "\"after\" is not the \"next\" of a page") }
 
   private func reading<Result>(_ body: () throws(StoreError) -> Result) throws(ControlFailure) -> Result {
     do throws(StoreError) { return try body() } catch { throw ControlFailure(.failed, error.message) }

@@ -5,7 +5,7 @@ import Manifest
 import Reading
 import Storing
 
-/// What the control socket asks, answered from the running file system.
+/// Answers the requests of the control socket from the running file system.
 final class ControlService: ControlHandler {
   private let fileSystem: MediaFileSystem
   private let store: StoreAccess
@@ -20,7 +20,7 @@ final class ControlService: ControlHandler {
   }
 
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
-    fileSystem.commit()  // a file that failed just now counts
+    fileSystem.commit()  // so that a file that failed just now counts
     return try status.totals(query)
   }
   func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
@@ -54,7 +54,7 @@ final class ControlService: ControlHandler {
     targets.map { target in
       do {
         guard let node = try store.catalog.find(path: target.path) else {
-          return FetchProgress(path: target.path, state: .failed, stored: 0, error: "it is not in the mount any more")
+          return FetchProgress(path: target.path, state: .failed, stored: 0, error: "it is no longer in the mount")
         }
         return FetchProgress(FileStatus(try fileSystem.reports.report(on: node)))
       } catch {
@@ -64,7 +64,7 @@ final class ControlService: ControlHandler {
   }
 
   func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
-    // Only what the catalog or the memory knows of can be stored: of a million files that may be none.
+    // Data can be stored only of files that the catalog or the memory knows, which may be none of a million.
     fileSystem.commit()
     let held = try inMemory()
     var report = ClearReport()
@@ -87,7 +87,7 @@ final class ControlService: ControlHandler {
     return report
   }
 
-  /// Files that a user asked for and of which nothing is stored yet are not asked for any more.
+  /// Unpins the files that a user fetched and of which nothing is stored yet.
   private func clearPins(_ report: inout ClearReport) throws(ControlFailure) {
     var after: ResourceKey?
     while true {
@@ -106,7 +106,7 @@ final class ControlService: ControlHandler {
     do throws(Errno) {
       return try fileSystem.nodesInMemory()
     } catch {
-      throw ControlFailure(.failed, "the files in memory cannot be told: \(error)")
+      throw ControlFailure(.failed, "cannot read the state of the files in memory: \(error)")
     }
   }
 
@@ -115,26 +115,26 @@ final class ControlService: ControlHandler {
       let before = try fileSystem.reports.report(on: node)
       if before.state == .modified {
         report.keptFiles += 1
-        report.kept.append(.init(path: path, reason: "a user changed its copy in the library"))
+        report.kept.append(.init(path: path, reason: "you changed its copy in the library"))
         return
       }
       guard try fileSystem.clear(node) else { return }
       report.files += 1
       report.bytes = .clampedSum(report.bytes, before.stored)
     } catch {
-      throw ControlFailure(.failed, "\(path) cannot be cleared: \(error)")
+      throw ControlFailure(.failed, "cannot clear \(path): \(error)")
     }
   }
 
-  /// Every file at or below a path, folder by folder, a page of names at a time.
+  /// Calls `body` for every file at or below a path, folder by folder, with one page of names in memory at a time.
   private func forEachFile(
     at path: String, _ body: (SurveyedNode, String) throws(ControlFailure) -> Void
   ) throws(ControlFailure) {
     guard let first = try reading({ () throws(StoreError) in try store.catalog.find(path: path) }) else {
-      throw ControlFailure(.notFound, "there is no \(path) in the mount")
+      throw ControlFailure(.notFound, "the mount has no \(path)")
     }
     if first.kind == .file { return try body(SurveyedNode(node: first, isTouched: true), path) }
-    // The folders that lead to where the walk is, and how far each is listed.
+    // The folders from `path` to the current one, and the position in each.
     var folders = [(inode: first.inode, prefix: path.isEmpty ? "" : path + "/", cookie: Int64(0))]
     while let folder = folders.last {
       let items = try reading { () throws(StoreError) in
@@ -156,7 +156,7 @@ final class ControlService: ControlHandler {
 }
 
 extension FileStatus {
-  /// The report in the words of the protocol: ages and times of day for points in time.
+  /// Converts a report for the protocol, in which ages and times of day stand for instants.
   init(_ report: FileReport) {
     self.init(
       path: report.path, state: FileState(rawValue: report.state.rawValue) ?? .failed, stored: report.stored,

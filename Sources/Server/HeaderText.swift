@@ -1,9 +1,9 @@
 import Base
 
-/// A header field as people write it.
+/// Parses header fields as users write them.
 package enum HeaderText {
-  /// One field (RFC 9110, section 5): a token, a colon, a value without control characters. `place` is where it stood;
-  /// no message shows a value.
+  /// Parses one field (RFC 9110, section 5): a token, a colon, and a value without control characters. `place` names
+  /// the option or line for messages, which never show a value.
   package static func parse(_ text: String, where place: String) throws(MountOptionError) -> HTTPHeader {
     let bytes = Array(text.utf8)
     guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), colon > 0, bytes[..<colon].allSatisfy(isToken) else {

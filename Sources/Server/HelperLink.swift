@@ -4,27 +4,27 @@ import Glibc
 
 /// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
 ///
-/// The order is ``receiveStart()``, ``prepared()``, ``receiveMount()``, ``ready(initRequest:)``, ``watch(onGone:)``: on
-/// one thread. ``close()``, ``sendLog(_:)`` and ``unmountLazily()`` may be called on any.
+/// One thread calls ``receiveStart()``, ``prepared()``, ``receiveMount()``, ``ready(initRequest:)`` and
+/// ``watch(onGone:)``, in this order. Any thread may call ``close()``, ``sendLog(_:)`` and ``unmountLazily()``.
 package final class HelperLink: Sendable {
-  /// What the helper asks for.
+  /// What the helper asks the server to mount.
   package struct Start: ~Copyable, Sendable {
-    /// The options.
+    /// The options of the mount.
     package let request: MountRequest
-    /// What came on standard input, if that is the manifest: an unnamed file, to be read with pread(2).
+    /// The manifest from standard input, if there is one: an unnamed file, which the server reads with pread(2).
     package let input: FileDescriptor?
-    /// Whether the helper runs as another user than the server: root mounts for this user and waits for the server.
+    /// Whether root mounts for the server's user, and waits until this server is ready.
     package let rootWaits: Bool
   }
 
   /// A mount that waits to be served.
   package struct Mounted: ~Copyable, Sendable {
-    /// /dev/fuse, mounted.
+    /// The /dev/fuse of the mount.
     package let device: FileDescriptor
     /// The mount's device number (minor; the major is 0): its name in /sys/class/bdi and /sys/fs/fuse/connections.
     package let deviceNumber: UInt32
 
-    /// The device, for who serves it.
+    /// Passes the device on.
     consuming func takeDevice() -> FileDescriptor { device }
   }
 
@@ -37,13 +37,13 @@ package final class HelperLink: Sendable {
   private let socket: FileDescriptor
   private let state = Lock(State())
 
-  /// Takes over the descriptor that the helper left open.
+  /// Takes ownership of the descriptor that the helper left open.
   package init(owning descriptor: Int32) {
     socket = FileDescriptor(owning: descriptor)
     _ = csystem_fcntl(descriptor, F_SETFD, FD_CLOEXEC)
   }
 
-  /// Waits for the options, the manifest from standard input if there is one, and START.
+  /// Waits for OPTIONS, for INPUT if the manifest came on standard input, and for START.
   package func receiveStart() throws(ServerError) -> Start {
     let options = try receive(.options)
     let version = options.value
@@ -54,26 +54,26 @@ package final class HelperLink: Sendable {
     let input = request.readsStandardInput ? try receive(.input).takeDescriptor() : nil
     _ = try receive(.start)
     state.withLock { $0.mountpoint = request.mountpoint }
-    // The helper made the socket pair: its user is the peer. Each user waits for their own server only.
+    // The peer of a socket pair is the process that made it: the helper. It runs as another user only for `user=NAME`.
     let rootWaits = csystem_peer_uid(socket.rawValue) != Int64(geteuid())
     return Start(request: request, input: input, rootWaits: rootWaits)
   }
 
-  /// Says that everything is ready to be mounted.
+  /// Tells the helper to mount.
   package func prepared() throws(ServerError) { try send(.prepared, value: HelperMessage.version) }
 
   /// Waits for the mount.
   package func receiveMount() throws(ServerError) -> Mounted {
     let message = try receive(.mounted)
     let number = message.value
-    guard let device = message.takeDescriptor() else { throw .protocolBroken("the mount came without its device") }
+    guard let device = message.takeDescriptor() else { throw .protocolBroken("the MOUNTED message has no descriptor") }
     state.withLock { $0.deviceNumber = number }
     return Mounted(device: device, deviceNumber: number)
   }
 
-  /// Tells the helper that the mount answers: `mediafs mount` returns now. `initRequest` is the kernel's INIT request,
-  /// as it was read. In the background the server takes its standard descriptors off the terminal first
-  /// (``LogFile/takeOver()``).
+  /// Tells the helper that the mount is ready, so that `mediafs mount` returns. `initRequest` is the kernel's INIT
+  /// request as the server read it. In the background, the server first detaches its standard descriptors from the
+  /// terminal (``LogFile/takeOver()``).
   package func ready(initRequest: [UInt8]) throws(ServerError) {
     guard initRequest.count <= HelperMessage.payloadLimit else {
       throw .protocolBroken("the kernel's INIT request is longer than the protocol allows")
@@ -81,16 +81,16 @@ package final class HelperLink: Sendable {
     try send(.ready, payload: initRequest)
   }
 
-  /// Gives the helper the log file to write its own messages to; again after each rotation.
+  /// Sends the helper the log file for its own messages. The server calls this again after each rotation.
   package func sendLog(_ descriptor: Int32) throws(ServerError) { try send(.log, descriptor: descriptor) }
 
-  /// Starts a thread that calls `onGone` once, when the helper has ended before ``close()``: the mount is to be taken
-  /// away (``unmountLazily()``) and the server to end.
+  /// Starts a thread that calls `onGone` once if the helper ends before ``close()``. The server must then unmount
+  /// (``unmountLazily()``) and exit.
   package func watch(onGone: @escaping @Sendable () -> Void) {
     _ = OwnedThread(name: "helper-link") { [self] in
       while true {
         do throws(ServerError) {
-          // The helper has nothing more to say; what it says all the same is for a newer server.
+          // A helper of this version sends nothing more. A message of a newer helper is for a newer server.
           _ = try receiveAny()
         } catch {
           if !state.withLock({ $0.isClosed }) { onGone() }
@@ -100,25 +100,25 @@ package final class HelperLink: Sendable {
     }
   }
 
-  /// Ends the link from this side: a receive that waits throws `.helperGone`, and `onGone` is not called any more.
+  /// Ends the link: a waiting receive throws `.helperGone`, and `onGone` is no longer called.
   package func close() {
     state.withLock { $0.isClosed = true }
     shutdown(socket.rawValue, Int32(SHUT_RDWR))
   }
 
-  /// How often a program is run to unmount before the mount is left behind, with a pause between: it may be killed, or
-  /// not be started for want of memory or of a process.
+  /// How often the server tries to unmount before it gives up. The program that unmounts may be killed, or may not
+  /// start because memory or processes run out.
   private static let unmountAttempts = 5
 
-  /// Unmounts in the helper's place, also if the mount is busy. To be called while this process has /dev/fuse open and
-  /// connected: only then is the device number surely this mount's.
+  /// Unmounts for a helper that is gone, also if the mount is busy. The process must still have /dev/fuse open and
+  /// connected: only then does the device number surely belong to this mount.
   package func unmountLazily() throws(ServerError) {
     let (mountpoint, number) = state.withLock { ($0.mountpoint, $0.deviceNumber) }
     var why = ""
     for attempt in 1...Self.unmountAttempts {
       if attempt > 1 { usleep(200_000) }
       do throws(Errno) {
-        // By its number: somebody may have renamed a folder of the mountpoint's path.
+        // By its number, because a process may have renamed a folder of the mountpoint's path.
         let table = try MountTable.read()
         guard number != 0, let own = table.first(where: { $0.isMediafs && $0.device == number }) else { return }
         do throws(SystemCalls.UnmountFailure) { return try SystemCalls.unmount(own, lazily: true) } catch {
@@ -145,7 +145,7 @@ extension HelperLink {
   private func receive(_ wanted: HelperMessage) throws(ServerError) -> Received {
     let message = try receiveAny()
     guard message.type == wanted.rawValue else {
-      throw .protocolBroken("message \(message.type) came where \(wanted.rawValue) is due")
+      throw .protocolBroken("message \(message.type) arrived instead of \(wanted.rawValue)")
     }
     return message
   }
@@ -191,7 +191,7 @@ extension HelperLink {
       defer { buffer.deallocate() }
       return Array(buffer[..<(try file.readFully(at: 0, into: buffer))])
     } catch {
-      throw .protocolBroken("the server's options cannot be read (\(error))")
+      throw .protocolBroken("cannot read the server's options (\(error))")
     }
   }
 }

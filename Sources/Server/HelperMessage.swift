@@ -1,4 +1,4 @@
-/// The messages of mount-helper/PROTOCOL.md ("Messages"); `mount-helper/link.h` is their other spelling.
+/// The messages of mount-helper/PROTOCOL.md ("Messages"). `mount-helper/link.h` declares them for the helper.
 enum HelperMessage: UInt32 {
   case options = 1
   case input = 2
@@ -8,10 +8,10 @@ enum HelperMessage: UInt32 {
   case ready = 17
   case log = 18
 
-  /// The version that both ends must have.
+  /// The protocol version, which both ends must share.
   static let version: UInt32 = 1
-  /// `type` and `value`.
+  /// The length of `type` and `value`.
   static let headerLength = 8
-  /// The most a message may carry behind its header.
+  /// The longest payload of a message, after its header.
   static let payloadLimit = 8192
 }

@@ -2,14 +2,14 @@ import Base
 import CSystem
 import Glibc
 
-/// What has to be looked at now and then: whether the machine slept, whether an address it had is gone, whether the log
-/// is full. One thread, which wakes every few seconds and when the kernel says that addresses changed.
+/// A thread that checks every few seconds, and when the kernel reports a change of addresses, whether the machine
+/// slept, whether it lost an address, and whether the log is full.
 final class Housekeeper: Sendable {
-  /// Often enough that a reader notices no sleep, and no more.
+  /// Seconds between two checks: a reader hardly notices such a delay after a sleep.
   private static let interval = 5.0
-  /// How much longer the wall must have waited than the processor for that to be a sleep, in nanoseconds.
+  /// A sleep is at least this long, in nanoseconds.
   private static let sleep: Int64 = 2_000_000_000
-  /// Addresses change in bursts (DHCP, IPv6): this long without another change, in milliseconds.
+  /// Addresses change in bursts (DHCP, IPv6). A burst has ended after so many milliseconds without a change.
   private static let settling: Int32 = 1000
 
   private let reconnect: @Sendable () -> Void
@@ -17,21 +17,20 @@ final class Housekeeper: Sendable {
   private let wake: FileDescriptor
   private let thread = Lock<OwnedThread?>(nil)
 
-  /// Starts it. `reconnect` is called when connections are likely to be dead, `everyRound` every few seconds; both on
-  /// its thread.
+  /// Starts the thread. It calls `reconnect` when connections are likely to be dead, and `everyRound` at every check.
   init(
     reconnect: @escaping @Sendable () -> Void, everyRound: @escaping @Sendable () -> Void
   ) throws(ServerError) {
     self.reconnect = reconnect
     self.everyRound = everyRound
     let number = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
-    guard number >= 0 else { throw .failed("cannot make an eventfd: \(Errno.current)") }
+    guard number >= 0 else { throw .failed("cannot create an eventfd: \(Errno.current)") }
     wake = FileDescriptor(owning: number)
     let started = OwnedThread(name: "housekeeper") { [self] in run() }
     thread.withLock { $0 = started }
   }
 
-  /// Ends the thread.
+  /// Stops the thread and waits for its end.
   func stop() {
     var one: UInt64 = 1
     _ = write(wake.rawValue, &one, 8)
@@ -40,7 +39,7 @@ final class Housekeeper: Sendable {
 
   private func run() {
     let watch = csystem_open_address_watch()
-    if watch < 0 { Log.debug("changes of the network are not noticed: \(Errno.current)") }
+    if watch < 0 { Log.debug("cannot watch for changes of the network: \(Errno.current)") }
     let netlink = FileDescriptor(owning: watch)
     var addresses = Self.addresses()
     var asleep = Self.timeAsleep()
@@ -54,10 +53,10 @@ final class Housekeeper: Sendable {
       if events[1].revents != 0 { Self.settle(netlink.rawValue) }
       let (nowAsleep, nowAddresses) = (Self.timeAsleep(), Self.addresses())
       if nowAsleep - asleep > Self.sleep {
-        Log.info("the machine slept: connections are made anew")
+        Log.info("the machine slept: the server opens its connections again")
         reconnect()
       } else if !addresses.isSubset(of: nowAddresses) || (addresses.isEmpty && !nowAddresses.isEmpty) {
-        Log.info("the network changed: connections are made anew")
+        Log.info("the network changed: the server opens its connections again")
         reconnect()
       }
       (asleep, addresses) = (nowAsleep, nowAddresses)
@@ -65,7 +64,7 @@ final class Housekeeper: Sendable {
     }
   }
 
-  /// Reads the kernel's messages away until there have been none for a moment.
+  /// Discards the kernel's messages until the burst has ended.
   private static func settle(_ netlink: Int32) {
     var message = [UInt8](repeating: 0, count: 8192)
     repeat {

@@ -3,11 +3,11 @@ import Glibc
 import Manifest
 import Storing
 
-/// Makes the manifest the tree, unless it is the one that the tree is of already.
+/// Imports the manifest into the catalog, unless the catalog already has this state of it.
 enum ManifestImport {
-  /// Problems beyond this many are counted, not listed.
+  /// The most problems in the log. The import counts the others.
   private static let listed = 100
-  /// A file that changed so lately may change again without its time showing it (seconds).
+  /// Seconds during which a changed file may change again without a new modification time.
   private static let settling: Int64 = 2
 
   static func run(
@@ -16,8 +16,8 @@ enum ManifestImport {
     try run(request, try open(request, input, rootWaits), into: catalog)
   }
 
-  /// Opens the manifest. A user's own mount may read it from a FIFO, and waits for who writes it. When root mounts for
-  /// a user, that user could so make root wait for ever: then only a plain file is taken.
+  /// Opens the manifest. A user's own mount may read it from a FIFO, and waits for its writer. If root mounts for a
+  /// user, the manifest must be a plain file, because the user could otherwise make root wait for ever.
   private static func open(
     _ request: MountRequest, _ input: borrowing FileDescriptor?, _ rootWaits: Bool
   ) throws(StoreError) -> FileDescriptor {
@@ -26,7 +26,7 @@ enum ManifestImport {
       do throws(Errno) {
         guard request.readsStandardInput else { return try FileDescriptor.open(request.manifest, O_RDONLY) }
         switch input {
-        // A new open file description, so that every server reads it from its start.
+        // A new open file description, so that each server reads the input from its start.
         case .some(let given): return try FileDescriptor.open("/proc/self/fd/\(given.rawValue)", O_RDONLY)
         case .none: throw .invalid
         }
@@ -40,7 +40,7 @@ enum ManifestImport {
           + "write the list to a plain file")
     } catch {
       throw StoreError(
-        kind: .invalid, message: "the manifest \(name(of: request)) cannot be read: \(error); check --manifest")
+        kind: .invalid, message: "cannot read the manifest \(name(of: request)): \(error); check --manifest")
     }
   }
 
@@ -76,7 +76,7 @@ enum ManifestImport {
     Log.debug("\(name): \(report.files) files in \(report.folders) folders")
   }
 
-  /// What tells this state of the manifest from others; empty when that cannot be told yet.
+  /// A value that changes with the manifest; empty if the file changed too recently to tell.
   private static func fingerprint(
     of file: borrowing FileDescriptor, _ request: MountRequest
   ) throws(StoreError) -> [UInt8] {
@@ -84,7 +84,7 @@ enum ManifestImport {
     do throws(Errno) {
       status = try file.status()
     } catch {
-      throw StoreError(kind: .invalid, message: "the manifest \(name(of: request)) cannot be read: \(error)")
+      throw StoreError(kind: .invalid, message: "cannot read the manifest \(name(of: request)): \(error)")
     }
     if request.readsStandardInput {
       let digest = try Digester.digest(of: file.rawValue, size: Int64(status.st_size), .sha256) ?? []
@@ -100,13 +100,13 @@ enum ManifestImport {
     return tagged("file", request, Array("\(numbers) \(request.manifest)".utf8))
   }
 
-  /// The version of the importer and what changes its outcome are part of the fingerprint.
+  /// The fingerprint includes the importer's version and the options that change the result.
   private static func tagged(_ kind: String, _ request: MountRequest, _ rest: [UInt8]) -> [UInt8] {
     Array("1 \(kind) \(request.strict) \(request.baseURL ?? "") ".utf8) + rest
   }
 }
 
-/// The process's environment.
+/// The environment variables that the store's default path depends on.
 func processEnvironment() -> [String: String] {
   var result: [String: String] = [:]
   for name in ["HOME", "XDG_DATA_HOME", "USER"] {

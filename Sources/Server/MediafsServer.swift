@@ -9,10 +9,10 @@ import Storing
 
 /// The server process: everything behind `mediafs serve`.
 package enum MediafsServer {
-  /// What a media server and a few players have open, and as many connections as there may be, with room to spare.
+  /// Enough open files for a media server, a few players and every connection, with room to spare.
   private static let enoughDescriptors = 1024
 
-  /// Serves the mount that `link` brings; returns the process's exit status once the mount is gone.
+  /// Serves the mount that `link` brings. Returns the process's exit status after the mount has ended.
   ///
   /// The stop signals must be blocked already (``StopSignals/block()``).
   package static func run(link: HelperLink) -> Int32 {
@@ -20,7 +20,7 @@ package enum MediafsServer {
       try serve(link)
       return 0
     } catch .helperGone {
-      return 1  // who could be told is gone
+      return 1  // nobody is left to tell
     } catch {
       Log.error(error.description)
       return 1
@@ -34,12 +34,12 @@ package enum MediafsServer {
     Log.set(level: request.log.verbosity > 0 ? .debug : .info)
     if descriptors < enoughDescriptors {
       Log.warning(
-        "only \(descriptors) files can be open at once: with more in use, reading some of them fails; raise the limit "
+        "the server can open only \(descriptors) files at once, and reads beyond that fail: raise the limit "
           + "(ulimit -n, or LimitNOFILE= of a systemd unit)")
     }
     let session = Lock<FuseSession?>(nil)
     StopSignals.watch { _ in
-      // Before there is a mount nothing can be lost: the store is safe against any end.
+      // Before the mount exists, no data can be lost: the store survives any end of the process.
       guard let running = session.withLock({ $0 }) else { _exit(1) }
       running.stop()
     }
@@ -68,7 +68,7 @@ package enum MediafsServer {
           uid: access.uid, gid: access.gid, umask: access.umask, mountedAt: Int64(time(nil)),
           passthroughDepth: store.access.library.isStacked ? 2 : 1))
     } catch {
-      throw .failed("the mount cannot be served: \(error)")
+      throw .failed("cannot serve the mount: \(error)")
     }
     session.withLock { $0 = fuse }
     link.watch {
@@ -103,7 +103,7 @@ package enum MediafsServer {
         }
       }
     } catch {
-      failure.withLock { $0 = .failed("the mount cannot be served: \(error)") }
+      failure.withLock { $0 = .failed("cannot serve the mount: \(error)") }
     }
     housekeeper.stop()
     fileSystem.beginEnding()
@@ -138,7 +138,7 @@ package enum MediafsServer {
     return options
   }
 
-  /// The log of a server in the background: what was asked for, else `mediafs.log` in the store.
+  /// The log of a server: the file of `--log-file`, else `mediafs.log` in the store, else (in the foreground) none.
   private static func logFile(_ request: MountRequest, _ store: OpenedStore) throws(ServerError) -> LogFile? {
     if let path = request.log.file { return try LogFile(path: path, allowsDevice: true) }
     if request.foreground { return nil }

@@ -1,45 +1,45 @@
-/// One option of a mount, declared once: what help and the manual say of it, how its text is read, and its way to the
-/// server. ``all`` is the table of them.
+/// One option of a mount. It is declared once, with its help, its parser and its encoding for the server. ``all`` is
+/// the table of all options.
 package struct MountOption: Sendable {
-  /// Where help and the manual list it.
+  /// The heading of an option in the help and the manual.
   package enum Group: String, CaseIterable, Sendable {
-    /// What is mounted.
+    /// Which list is mounted.
     case list = "List"
     /// Where downloaded data is kept.
     case storage = "Storage"
-    /// What is downloaded, and how fast.
+    /// What mediafs downloads, and how fast.
     case downloads = "Downloads"
-    /// What requests carry.
+    /// What the requests contain.
     case requests = "Requests"
     /// The process that serves the mount.
     case server = "Server"
-    /// Options of mount(8), which stand behind `-o` alone.
+    /// Options of mount(8), which only `-o` accepts.
     case mount = "Mount options"
   }
 
-  /// Its long name, without dashes: also the key in the options file.
+  /// Its long name without dashes, which is also its key in the options file.
   package let name: String
   /// Its letter, without the dash; nil for none.
   package let letter: Character?
-  /// What stands for its value in help; nil for a flag.
+  /// The name of its value in the help; nil for a flag.
   package let argument: String?
-  /// Where help lists it.
+  /// Its heading in the help.
   package let group: Group
-  /// Whether `--name` is understood.
+  /// Whether the command line accepts `--name`.
   package let isOnCommandLine: Bool
-  /// Whether `-o name` is understood.
+  /// Whether `-o` accepts the name.
   package let isMountOption: Bool
-  /// The words that its value may be; empty when it is no such choice. Help lists them with their meaning.
+  /// The words that its value can be, with their meanings, which the help lists; empty if it takes other values.
   package let choices: [(word: String, meaning: String)]
-  /// What it does, in whole sentences.
+  /// What it does, in complete sentences.
   package let help: String
-  /// The default, in words or as it would be given; nil for an option that does nothing unless it is given.
+  /// The default, in words or as a user would write it; nil for an option without a default.
   package let standard: String?
-  /// What the manual says beyond the help.
+  /// What the manual adds to the help.
   package let details: String
   private let field: MountOptionField
 
-  /// An option of both the command line and `-o`, unless it is said otherwise.
+  /// An option of both the command line and `-o`, unless the group or `onlyOnCommandLine` says otherwise.
   init(
     _ name: String, of argument: String? = nil, letter: Character? = nil, _ field: MountOptionField, in group: Group,
     choices: [(word: String, meaning: String)] = [], onlyOnCommandLine: Bool = false, help: String,
@@ -58,13 +58,13 @@ package struct MountOption: Sendable {
     self.field = field
   }
 
-  /// What help says: what it does, and its default.
+  /// The help with the default.
   package var helpText: String { standard.map { "\(help) Default: \($0)." } ?? help }
 
-  /// Whether its value may be `@FILE`, which stands for the lines of a file.
+  /// Whether its value may be `@FILE`, which stands for each line of that file.
   package var readsFile: Bool { field.readsFile }
 
-  /// Whether the options file has it; otherwise it is for the mount helper alone.
+  /// Whether the server gets it in the options file. Otherwise, only the mount helper uses it.
   package var isForServer: Bool { field.encode != nil }
 
   /// The option of that name.
@@ -72,7 +72,7 @@ package struct MountOption: Sendable {
 
   private static let byName = Dictionary(uniqueKeysWithValues: all.map { ($0.name, $0) })
 
-  /// Takes what a user wrote into the request; `value` is nil for a flag.
+  /// Parses the text that a user wrote and stores the value in the request; `value` is nil for a flag.
   package func take(_ value: String?, into request: inout MountRequest) throws(MountOptionError) {
     if argument != nil, value == nil { throw .usage("the option \(name) needs a value") }
     if argument == nil, value != nil { throw .usage("the option \(name) takes no value") }
@@ -81,24 +81,24 @@ package struct MountOption: Sendable {
     throw .usage("\(isOnCommandLine ? "--" : "")\(name) takes \(field.rule), not \(value)")
   }
 
-  /// Takes a value of the options file into the request. No message shows it.
+  /// Decodes a value of the options file and stores it in the request. No message shows the value.
   func decode(_ value: String, into request: inout MountRequest) throws(ServerError) {
     guard field.decode(value, &request) else {
       throw .badRequest("the option \(name) has a value that this server cannot read")
     }
   }
 
-  /// Its values in the options file: none when it was not given, more than one only of an option that is repeatable.
+  /// Its values for the options file: none if the user did not give it, several only for a repeatable option.
   func encoded(_ request: MountRequest) -> [String] { field.encode?(request) ?? [] }
 
-  /// Whether it may be given more than once, each time with a further value.
+  /// Whether the user may give it more than once, each time to add a value.
   package var isRepeatable: Bool { field.isRepeatable }
 }
 
-/// Why an option that a user wrote is not taken.
+/// Why mediafs rejects an option that a user wrote.
 package enum MountOptionError: Error, Equatable {
-  /// It is written wrongly.
+  /// The option is written wrongly.
   case usage(String)
-  /// It is written well, and cannot be done on this machine.
+  /// The option is written correctly but cannot work on this machine.
   case failed(String)
 }

@@ -1,16 +1,16 @@
-/// An option's way into a request and out of it.
+/// How an option's value gets into a request and out of it.
 struct MountOptionField: Sendable {
-  /// What a user may write, for the message about anything else.
+  /// What a user may write; the message about any other text shows it.
   var rule = ""
-  /// Whether `@FILE` may stand for its value.
+  /// Whether its value may be `@FILE`.
   var readsFile = false
-  /// Whether each value adds to those before it.
+  /// Whether each value is added to the earlier ones.
   var isRepeatable = false
-  /// Takes what a user wrote; false when it breaks the rule.
+  /// Stores what a user wrote; false if it breaks the rule.
   let take: @Sendable (String, inout MountRequest) throws(MountOptionError) -> Bool
-  /// Takes a value of the options file; false when it is none.
+  /// Stores a value of the options file; false if it is not a valid one.
   let decode: @Sendable (String, inout MountRequest) -> Bool
-  /// The request's values for the options file; nil when the server does not get the option.
+  /// The request's values for the options file; nil if the server does not get the option.
   let encode: (@Sendable (MountRequest) -> [String])?
 
   /// A property that always has a value.
@@ -20,14 +20,14 @@ struct MountOptionField: Sendable {
     field(form, store: { $1[keyPath: property] = $0 }, values: { [$0[keyPath: property]] })
   }
 
-  /// A property that is nil until the option is given.
+  /// A property that is nil unless the user gives the option.
   static func optional<Value>(
     _ property: any WritableKeyPath<MountRequest, Value?> & Sendable, _ form: MountOptionForm<Value>
   ) -> MountOptionField {
     field(form, store: { $1[keyPath: property] = $0 }, values: { $0[keyPath: property].map { [$0] } ?? [] })
   }
 
-  /// A property that each value is added to. `@FILE` stands for the lines of a file.
+  /// A property that collects the values. `@FILE` stands for each line of that file.
   static func list<Value>(
     _ property: any WritableKeyPath<MountRequest, [Value]> & Sendable, _ form: MountOptionForm<Value>
   ) -> MountOptionField {
@@ -56,7 +56,7 @@ struct MountOptionField: Sendable {
       encode: { values($0).map(form.encode) })
   }
 
-  /// A flag: in the options file only when it was given.
+  /// A flag. The options file has it only if the user gave it.
   static func flag(_ property: any WritableKeyPath<MountRequest, Bool> & Sendable) -> MountOptionField {
     let set: @Sendable (String, inout MountRequest) -> Bool = { _, request in
       request[keyPath: property] = true
@@ -65,7 +65,7 @@ struct MountOptionField: Sendable {
     return MountOptionField(take: set, decode: set, encode: { $0[keyPath: property] ? ["1"] : [] })
   }
 
-  /// A flag that counts: how often it was given.
+  /// A flag that counts how often the user gave it.
   static func count(_ property: any WritableKeyPath<MountRequest, Int> & Sendable) -> MountOptionField {
     MountOptionField(
       take: { _, request in
@@ -80,7 +80,7 @@ struct MountOptionField: Sendable {
       encode: { [String($0[keyPath: property])] })
   }
 
-  /// For the mount helper: the server does not get it.
+  /// An option for the mount helper, which the server does not get.
   static var helper: MountOptionField {
     MountOptionField(take: { _, _ in true }, decode: { _, _ in false }, encode: nil)
   }

@@ -2,27 +2,27 @@ import Base
 import Glibc
 import Reading
 
-/// How the value of an option is written: by a user, and in the options file, where it has one canonical form.
+/// The two written forms of an option's value: what a user may write, and the canonical form in the options file.
 struct MountOptionForm<Value: Sendable>: Sendable {
-  /// What a user may write, for the message about anything else: "a number of seconds from 1 to 86400".
+  /// What a user may write, such as "a number of seconds from 1 to 86400"; the message about any other text shows it.
   let rule: String
-  /// Reads what a user wrote; nil when it breaks the rule.
+  /// Parses what a user wrote; nil if it breaks the rule.
   let parse: @Sendable (String) throws(MountOptionError) -> Value?
-  /// Reads the canonical form; nil when it is not that.
+  /// Parses the canonical form; nil if the text is not in it.
   let decode: @Sendable (String) -> Value?
   /// Writes the canonical form.
   let encode: @Sendable (Value) -> String
 }
 
 extension MountOptionForm where Value: LosslessStringConvertible {
-  /// Its canonical form is the value's own text.
+  /// A value whose canonical form is its description.
   init(_ rule: String, parse: @escaping @Sendable (String) throws(MountOptionError) -> Value?) {
     self.init(rule: rule, parse: parse, decode: { Value($0) }, encode: { String($0) })
   }
 }
 
 extension MountOptionForm where Value: FixedWidthInteger & LosslessStringConvertible {
-  /// A whole number within bounds.
+  /// An integer within bounds.
   static func number(_ bounds: ClosedRange<Value>) -> MountOptionForm {
     MountOptionForm("a number from \(bounds.lowerBound) to \(bounds.upperBound)") { text in
       Value(text).flatMap { bounds.contains($0) ? $0 : nil }
@@ -34,7 +34,7 @@ extension MountOptionForm<String> {
   /// Any text.
   static var text: MountOptionForm { MountOptionForm("text") { $0 } }
 
-  /// A file or a folder: relative to the current folder, canonical with that in front.
+  /// The path of a file or folder. A user may write a relative path; the canonical form is absolute.
   static var path: MountOptionForm {
     MountOptionForm("a path") { text throws(MountOptionError) in
       guard let path = AbsolutePath.of(text) else { throw .failed(AbsolutePath.folderIsGone) }
@@ -42,7 +42,7 @@ extension MountOptionForm<String> {
     }
   }
 
-  /// As ``path``, or `-` for standard input.
+  /// A path, or `-` for standard input.
   static var pathOrInput: MountOptionForm {
     MountOptionForm("a path, or -") { text throws(MountOptionError) in text == "-" ? text : try path.parse(text) }
   }
@@ -58,7 +58,7 @@ extension MountOptionForm<Double> {
 }
 
 extension MountOptionForm<Int64> {
-  /// A number of bytes; canonical as a plain number.
+  /// A number of bytes. The canonical form is a plain number.
   static func size(least: Int64 = 0) -> MountOptionForm {
     MountOptionForm("a size\(least > 0 ? " above 0" : ""), such as 500M or 1.5GiB") { text in
       ByteSize.parse(text).flatMap { $0 >= least ? $0 : nil }
@@ -67,7 +67,7 @@ extension MountOptionForm<Int64> {
 }
 
 extension MountOptionForm<UInt32> {
-  /// A user or a group by number or name; canonical as a number.
+  /// A user or a group, by number or name. The canonical form is the number.
   static func owner(_ what: String, _ lookUp: @escaping @Sendable (String) -> UInt32?) -> MountOptionForm {
     MountOptionForm("the name or number of a \(what)") { text throws(MountOptionError) in
       if text.isEmpty { throw .usage("the name or number of a \(what) is missing") }
@@ -76,14 +76,14 @@ extension MountOptionForm<UInt32> {
     }
   }
 
-  /// Permission bits, in octal; canonical as a decimal number.
+  /// Permission bits, in octal. The canonical form is a decimal number.
   static var permissions: MountOptionForm {
     MountOptionForm("an octal number up to 777") { text in UInt32(text, radix: 8).flatMap { $0 <= 0o777 ? $0 : nil } }
   }
 }
 
 extension MountOptionForm<ContinuationPolicy> {
-  /// One of the policies by its name.
+  /// The name of a policy.
   static var policy: MountOptionForm {
     let names = ContinuationPolicy.allCases.map(\.rawValue)
     return MountOptionForm(

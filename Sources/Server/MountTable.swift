@@ -1,26 +1,26 @@
 import Base
 import Glibc
 
-/// One mount of this process's namespace.
+/// One mount in the mount namespace of this process.
 package struct MountTableEntry: Equatable, Sendable {
-  /// The device number's minor half; what FUSE mounts differ in (their major is 0).
+  /// The minor device number, which differs between FUSE mounts (the major one is 0).
   package var device: UInt32
-  /// Where it is mounted.
+  /// The path of the mountpoint.
   package var mountpoint: String
   /// The filesystem's type, such as `fuse.mediafs`.
   package var type: String
-  /// What is mounted: of ours, the manifest.
+  /// The source; for a mount of mediafs, the manifest.
   package var source: String
   /// The filesystem's own options, such as `user_id=1000`.
   package var options: String
 
-  /// Whether it is one of ours.
+  /// Whether it is a mount of mediafs.
   package var isMediafs: Bool { type == "fuse.mediafs" }
 }
 
-/// The kernel's table of mounts (proc(5), mountinfo). Reading it asks no filesystem, so it never hangs on a dead one.
+/// The kernel's table of mounts (proc(5), mountinfo). The kernel asks no filesystem for it, so a dead one cannot block.
 package enum MountTable {
-  /// Every mount, in the table's order: of two at one place the later lies on top.
+  /// Every mount, in the table's order. Of two mounts at one mountpoint, the later is on top.
   package static func read() throws(Errno) -> [MountTableEntry] {
     let file = try FileDescriptor.open("/proc/self/mountinfo", O_RDONLY)
     var text: [UInt8] = []
@@ -33,12 +33,12 @@ package enum MountTable {
     return parse(text)
   }
 
-  /// The topmost mount at `path`, nil when none is there. `path` is absolute and without symbolic links.
+  /// The topmost mount at `path`; nil if there is none. `path` is absolute and without symbolic links.
   package static func entry(at path: String) throws(Errno) -> MountTableEntry? {
     try read().last { $0.mountpoint.utf8.elementsEqual(path.utf8) }
   }
 
-  /// The entries in the text of a mountinfo file; lines that are none are left out.
+  /// Parses the text of a mountinfo file. Skips lines that are not entries.
   package static func parse(_ text: [UInt8]) -> [MountTableEntry] {
     text.split(separator: UInt8(ascii: "\n")).compactMap { line in
       // id parent major:minor root mountpoint options [tags...] - type source options
@@ -54,7 +54,7 @@ package enum MountTable {
     }
   }
 
-  /// Undoes the `\ooo` that stand for space, tab, newline and backslash.
+  /// Replaces the escapes `\ooo`, which stand for space, tab, newline and backslash.
   private static func string(_ field: ArraySlice<UInt8>) -> String {
     var bytes: [UInt8] = []
     var rest = field

@@ -4,15 +4,15 @@ import Manifest
 import Reading
 import Storing
 
-/// The store of a mount, opened for serving: locked, its manifest imported, what a crash left tidied.
+/// The store of a mount, ready to serve: locked, recovered after a crash, and with the manifest imported.
 struct OpenedStore {
   let access: StoreAccess
-  /// The bound of the partial files in bytes.
+  /// The most bytes of partial files.
   let maximumSize: Int64
 
-  /// Opens (or makes) everything. Waits a moment for a server of the same store that is just ending.
+  /// Opens or creates the store. Waits a few seconds for another server of the same store that is about to exit.
   ///
-  /// `input`: what came on standard input when that is the manifest. `rootWaits`: see ``HelperLink/Start/rootWaits``.
+  /// `input`: the manifest from standard input, if there is one. `rootWaits`: see ``HelperLink/Start/rootWaits``.
   init(_ request: MountRequest, input: borrowing FileDescriptor?, rootWaits: Bool) throws(ServerError) {
     do throws(StoreError) {
       let environment = processEnvironment()
@@ -30,7 +30,7 @@ struct OpenedStore {
       do throws(StoreError) {
         library = try LibraryFolder.open(libraryPath, for: catalog)
       } catch {
-        // What its message advises, `mediafs verify`, is to look at this library.
+        // The message advises `mediafs verify`, which must find this library.
         Self.remember(request, store: folder.path, library: libraryPath, environment)
         throw error
       }
@@ -46,8 +46,8 @@ struct OpenedStore {
     }
   }
 
-  /// So that `mediafs status MOUNTPOINT` finds the store. A service's user may have no home to remember it in: it is
-  /// served all the same.
+  /// Records the mount, so that `mediafs status MOUNTPOINT` finds its store. If that fails (the user of a service may
+  /// have no home), the server still serves the mount.
   private static func remember(
     _ request: MountRequest, store: String, library: String, _ environment: [String: String]
   ) {
@@ -56,21 +56,21 @@ struct OpenedStore {
     do throws(StoreError) {
       let registry = try MountRegistry(environment: environment, uid: geteuid())
       try registry.remember(record)
-      // What is gone with its store, and its place, is nothing to ask about any more.
+      // A mount whose store and mountpoint no longer exist is of no interest.
       for other in try registry.all() where Glibc.access(other.store, F_OK) != 0 {
         if Errno.current == .notFound, Glibc.access(other.mountpoint, F_OK) != 0, Errno.current == .notFound {
           try registry.forget(mountpoint: other.mountpoint)
         }
       }
     } catch {
-      Log.warning("status, fetch and clear will not find this mount by its mountpoint: \(error.message)")
+      Log.warning("status, fetch and clear cannot find this mount by its mountpoint: \(error.message)")
     }
   }
 
-  /// How long to wait for the lock, in seconds: a server whose mount was just taken away may still be saving.
+  /// How long to wait for the lock, in seconds. A server whose mount has just ended may still be saving.
   private static let patience = 5.0
 
-  /// A store, library or manifest inside the mount would be read through the mount itself.
+  /// Refuses a store, library or manifest inside the mount: the server would access it through its own mount.
   private static func refuseInside(_ request: MountRequest, store: String) throws(StoreError) {
     let places = [("store", store), ("library", request.storage.library), ("manifest", request.manifest)]
     for (what, path) in places {
@@ -83,7 +83,7 @@ struct OpenedStore {
     }
   }
 
-  /// Half of what is free when the store is made, remembered from then on.
+  /// Half of the free disk space when the store was created. The catalog remembers it.
   private static func defaultMaximum(_ catalog: Catalog, _ folder: StoreFolder) throws(StoreError) -> Int64 {
     if let remembered = try catalog.remembered("maximum_size") { return remembered }
     let maximum = Int64(clamping: try folder.space().available / 2)

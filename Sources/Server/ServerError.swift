@@ -1,15 +1,15 @@
-/// Why the server cannot start or go on.
+/// Why the server cannot start or continue.
 package enum ServerError: Error, Equatable, CustomStringConvertible {
-  /// The mount helper is gone: there is nobody to serve for.
+  /// The mount helper has ended.
   case helperGone
   /// The mount helper and the server do not understand each other.
   case protocolBroken(String)
-  /// The options that the server was started with cannot be used.
+  /// The server cannot use the options that it got.
   case badRequest(String)
-  /// What was asked for cannot be done.
+  /// An operation failed.
   case failed(String)
 
-  /// For the reader of a log.
+  /// The message for the log.
   package var description: String {
     switch self {
     case .helperGone: "the mount helper has ended"

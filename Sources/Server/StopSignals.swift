@@ -1,12 +1,12 @@
 import Base
 import Glibc
 
-/// The signals that ask the server to end: SIGTERM and SIGINT. A SIGHUP is told in the log and changes nothing: a
-/// terminal that closes does not unmount.
+/// The signals that stop the server: SIGTERM and SIGINT. SIGHUP only writes a line to the log: a terminal that closes
+/// does not unmount.
 ///
-/// They are blocked in every thread and taken by one thread of their own with sigwait(3), so that what they set off may
-/// take locks and allocate, which a signal handler must not. SIGPIPE and SIGXFSZ are ignored: a closed socket, or a
-/// file beyond its limit, is an error of its write.
+/// Every thread blocks them, and one thread takes them with sigwait(3). Unlike a signal handler, that thread may take
+/// locks and allocate memory. The process ignores SIGPIPE and SIGXFSZ: a write to a closed socket, or beyond the limit
+/// of a file's size, returns an error.
 package enum StopSignals {
   private static func set() -> sigset_t {
     var set = sigset_t()
@@ -15,7 +15,7 @@ package enum StopSignals {
     return set
   }
 
-  /// To be called first of all, on the main thread: threads that are made later have them blocked too.
+  /// Blocks the signals. The main thread calls it first, because later threads inherit its signal mask.
   package static func block() {
     var set = set()
     pthread_sigmask(SIG_BLOCK, &set, nil)
@@ -23,7 +23,7 @@ package enum StopSignals {
     signal(SIGXFSZ, SIG_IGN)
   }
 
-  /// Starts the thread, which calls `handler` with the signal's number each time one comes that asks for the end.
+  /// Starts the thread, which calls `handler` with the signal's number for each SIGTERM and SIGINT.
   package static func watch(_ handler: @escaping @Sendable (Int32) -> Void) {
     _ = OwnedThread(name: "signals") {
       var set = set()

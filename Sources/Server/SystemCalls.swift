@@ -4,23 +4,23 @@
 import Base
 import CSystem
 
-/// Programs that are run, and what is done with their help.
+/// Runs other programs, and unmounts.
 package enum SystemCalls {
   private typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
 
-  /// Why a mount could not be unmounted.
+  /// Why an unmount failed.
   package struct UnmountFailure: Error {
-    /// Whether it is in use.
+    /// Whether the mount is in use.
     package let isBusy: Bool
-    /// In words.
+    /// The reason, for a message.
     package let description: String
   }
 
-  /// Unmounts what `entry` says, or throws; `lazily` detaches a busy mount at once.
+  /// Unmounts `entry`, or throws; `lazily` detaches a busy mount at once.
   ///
-  /// Root does it without following a symbolic link, and never unmounts another mount that came to that place. For
-  /// others a program does that is setuid root and unmounts what its caller mounted: fusermount3, which looks for that
-  /// in /etc/mtab, or where that is missing (a bare container) umount, which looks in /proc.
+  /// Root unmounts without following a symbolic link, and never unmounts another mount that took that place. Other
+  /// users need a setuid program that unmounts what its caller mounted: fusermount3, which looks that up in /etc/mtab,
+  /// or, if /etc/mtab does not exist (a bare container), umount, which looks it up in /proc.
   package static func unmount(_ entry: MountTableEntry, lazily: Bool) throws(UnmountFailure) {
     let hasTable = access("/etc/mtab", F_OK) == 0
     // fusermount3 does not translate its messages.
@@ -43,8 +43,8 @@ package enum SystemCalls {
       description: "\(words.joined(separator: " ")) ended with \(result.status)\(why.isEmpty ? "" : " (\(why))")")
   }
 
-  /// Runs a program found in PATH, with no signal blocked, and waits for its end: its exit status (128 + the signal's
-  /// number when one killed it) and what it wrote to stderr.
+  /// Runs a program from PATH with no signal blocked, and waits for its end. Returns its exit status (128 + the number
+  /// of the signal that killed it) and what it wrote to stderr.
   package static func run(_ arguments: [String]) throws(Errno) -> (status: Int32, messages: String) {
     var ends: (Int32, Int32) = (-1, -1)
     let piped = withUnsafeMutablePointer(to: &ends) {
@@ -64,7 +64,7 @@ package enum SystemCalls {
     return (code, String(decoding: messages, as: UTF8.self))
   }
 
-  /// `standardError` closes here, so that the end of the program is the end of the pipe.
+  /// This process closes `standardError`, so that the pipe ends when the program ends.
   private static func spawn(
     _ arguments: [String], standardError: consuming FileDescriptor, closing unwanted: Int32
   ) throws(Errno) -> pid_t {
@@ -72,7 +72,7 @@ package enum SystemCalls {
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
     posix_spawn_file_actions_adddup2(&actions, standardError.rawValue, STDERR_FILENO)
-    // fusermount3 is setuid root, and other threads may have opened something without close-on-exec (libraries do).
+    // fusermount3 is setuid root, and libraries may open descriptors without close-on-exec in other threads.
     if let address = dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") {
       _ = unsafeBitCast(address, to: CloseFrom.self)(&actions, STDERR_FILENO + 1)  // its type in <spawn.h>, glibc 2.34
     } else {

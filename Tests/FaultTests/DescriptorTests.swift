@@ -54,7 +54,7 @@ struct DescriptorTests {
         scene.expect(!log.contains("open at once"), "a warning where there is enough")
         return
       }
-      scene.expect(log.contains("only \(limits.hard) files can be open at once"), "it does not say so")
+      scene.expect(log.contains("can open only \(limits.hard) files at once"), "it does not say so")
       // Where the machine is slow enough, files are finished and put away before the limit is met.
       scene.expect(bad.isEmpty || log.contains("open files"), "it does not say what failed")
       // With what was closed there is room again.

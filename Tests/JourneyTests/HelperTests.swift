@@ -61,7 +61,7 @@ struct HelperTests {
     let deep = place.mountpoint + "/made/for/it"
     let failed = try place.run("mount", deep, "--manifest", place.folder + "/no-such-file")
     #expect(failed.status == 1)
-    #expect(failed.text.contains("cannot be read") && failed.text.contains("no-such-file"), "\(failed.text)")
+    #expect(failed.text.contains("cannot read the manifest") && failed.text.contains("no-such-file"), "\(failed.text)")
     #expect(access(place.mountpoint, F_OK) != 0, "the folders that were made are gone again")
     #expect(MountUsers.helper(of: deep) == nil)
     #expect(try MountTable.entry(at: deep) == nil)
