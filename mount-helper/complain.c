@@ -14,5 +14,5 @@ void complain(const char *format, ...) {
   va_end(arguments);
   strcat(line, "\n");
   ssize_t written = write(STDERR_FILENO, line, strlen(line));
-  (void)written;  // where nobody reads stderr, there is nobody to tell
+  (void)written;  // if stderr is closed, no reader is left to tell
 }

@@ -1,4 +1,4 @@
-// What the helper says to who started it, and in the background to the server's log.
+// Messages of the helper: on stderr, which in the background is the server's log.
 #pragma once
 
 // Writes `mediafs: ` and the message to stderr, as one line.

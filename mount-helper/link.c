@@ -40,7 +40,7 @@ int link_receive(int link, struct message *message) {
       .msg_iov = parts,
       .msg_iovlen = 2,
       .msg_control = control.space,
-      .msg_controllen = CMSG_LEN(sizeof(int))};  // its padding would have room for a second descriptor
+      .msg_controllen = CMSG_LEN(sizeof(int))};  // without the padding, which has room for a second descriptor
   message->descriptor = -1;
   ssize_t count;
   do {

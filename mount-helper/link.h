@@ -20,11 +20,11 @@ struct message {
   uint32_t value;
   unsigned char payload[PAYLOAD_LIMIT];
   size_t length;   // of the payload
-  int descriptor;  // the receiver's to close; -1 for none
+  int descriptor;  // the receiver closes it; -1 for none
 };
 
-// Sends one message; `descriptor` is -1 for none and stays the caller's. 0, or -1 with errno.
+// Sends one message. `descriptor` is -1 for none; the caller keeps it. Returns 0, or -1 with errno.
 int link_send(int link, uint32_t type, uint32_t value, const void *payload, size_t length, int descriptor);
 
-// Receives one message: 1, 0 at the end of the link, -1 with errno (EPROTO for what is no message).
+// Receives one message. Returns 1, 0 at the end of the link, or -1 with errno (EPROTO if it is not a message).
 int link_receive(int link, struct message *message);

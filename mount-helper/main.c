@@ -1,4 +1,4 @@
-// The mount helper: PROTOCOL.md. As mount.mediafs it is mount(8)'s helper for the type mediafs.
+// The mount helper (PROTOCOL.md). Under the name mount.mediafs, it is mount(8)'s helper for the type mediafs.
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -15,7 +15,7 @@
 #include "settings.h"
 #include "supervise.h"
 
-// A program that is started with 0, 1 or 2 closed would have them taken by the next file it opens.
+// If the caller closed descriptor 0, 1 or 2, the next file that the helper opens would take its number.
 static void keep_standard_descriptors(void) {
   int fd;
   do {
@@ -35,8 +35,8 @@ static int number(const char *text) {
   return (int)value;
 }
 
-// What the caller's shell or service happens to have open is not to stay open with us, for days perhaps: a pipe that
-// waits for its end, a lock, a file of somebody with more rights.
+// Closes what the caller happens to have open. The helper may run for days and would keep open a pipe whose reader
+// waits for its end, a lock, or a file of a user with more rights.
 static void close_others(int options, int input) {
   const int low = input < 0 || options < input ? options : input;
   const int high = options > input ? options : input;
@@ -47,7 +47,7 @@ static void close_others(int options, int input) {
     if ((unsigned)kept[i] > from) close_range(from, (unsigned)kept[i] - 1, 0);
     from = (unsigned)kept[i] + 1;
   }
-  close_range(from, ~0U, 0);  // cannot fail with such arguments
+  close_range(from, ~0U, 0);  // cannot fail with these arguments
 }
 
 static void find_user(struct settings *settings, const char *name) {
@@ -58,7 +58,7 @@ static void find_user(struct settings *settings, const char *name) {
   errno = 0;
   const struct passwd *entry = getpwnam(name);
   if (!entry) {
-    complain("no user is called %s", name);
+    complain("user=%s: there is no such user on this machine", name);
     exit(1);
   }
   settings->user = strdup(entry->pw_name);
@@ -95,17 +95,17 @@ static void parse(int argc, char **argv, struct settings *settings) {
     }
   if (optind != argc || !settings->mountpoint || settings->mountpoint[0] != '/' || !settings->server ||
       settings->options_fd < 0) {
-    complain("this is the mount helper; mounts are made by `mediafs mount`");
+    complain("this is the mount helper of mediafs: use `mediafs mount`");
     exit(2);
   }
   close_others(settings->options_fd, settings->input_fd);
-  // Not the server's by inheritance: it gets them through the link.
+  // The server does not inherit them: the helper sends them over the link.
   if (fcntl(settings->options_fd, F_SETFD, FD_CLOEXEC) != 0 ||
       (settings->input_fd >= 0 && fcntl(settings->input_fd, F_SETFD, FD_CLOEXEC) != 0)) {
-    complain("a descriptor that was named is not open");
+    complain("--options-fd or --input-fd names a descriptor that is not open");
     exit(2);
   }
-  // The user's server may open them again by /proc/self/fd.
+  // The server, which runs as the user, may open them again through /proc/self/fd.
   if (settings->user && (fchown(settings->options_fd, settings->uid, settings->gid) != 0 ||
                          (settings->input_fd >= 0 && fchown(settings->input_fd, settings->uid, settings->gid) != 0))) {
     complain("cannot give the options to %s: %s", settings->user, strerror(errno));
@@ -115,14 +115,15 @@ static void parse(int argc, char **argv, struct settings *settings) {
 
 static volatile sig_atomic_t helper_process;
 
-// The caller of `mediafs mount` sees and signals the process that waits: the one in the background must hear of it.
+// The caller of `mediafs mount` sees and signals the process that waits, which passes the signal on to the helper in
+// the background.
 static void pass_on(int signal) {
   (void)signal;
   if (helper_process > 0) kill(helper_process, SIGTERM);
 }
 
-// Waits for the byte that says how mounting went, or for the end of whoever should have sent it. When mounting failed,
-// the caller finds nothing of it left running.
+// Waits for the helper's byte that tells whether it has mounted, or for the helper's end. If mounting failed, this
+// waits until the helper has exited, so that the caller finds no process left.
 static int await_announcement(pid_t helper, int from) {
   helper_process = helper;
   const struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
@@ -145,7 +146,7 @@ static int await_announcement(pid_t helper, int from) {
 }
 
 int main(int argc, char **argv) {
-  hide_from_others();  // before anything secret is read: the options, which are open, and the environment
+  hide_from_others();  // first, because the open options file and the environment hold secrets
   keep_standard_descriptors();
   const char *name = argc > 0 ? strrchr(argv[0], '/') : NULL;
   name = name ? name + 1 : argc > 0 ? argv[0] : "";
@@ -158,7 +159,7 @@ int main(int argc, char **argv) {
 
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    complain("cannot make a pipe: %s", strerror(errno));
+    complain("cannot create a pipe: %s", strerror(errno));
     return 1;
   }
   pid_t helper = fork();
@@ -171,7 +172,7 @@ int main(int argc, char **argv) {
     return await_announcement(helper, ends[0]);
   }
   close(ends[0]);
-  setsid();  // of no terminal: ^C and its end are not ours any more
+  setsid();  // leaves the terminal: neither ^C nor its end reaches the helper
   if (chdir("/") != 0) complain("cannot leave the current folder: %s", strerror(errno));
   return supervise(&settings, ends[1]);
 }

@@ -13,8 +13,8 @@
 
 #include "complain.h"
 
-// Where mediafs is: beside the helper, where an installation puts it, else in the usual places. mount(8) may be called
-// with an empty environment, so PATH does not count.
+// Finds the program mediafs beside the helper or where `make install` puts it, else in the usual places. It does not
+// use PATH, because mount(8) may run with an empty environment.
 static bool find_mediafs(char *path, size_t space) {
   static const char *const beside[] = {"mediafs", "../bin/mediafs", "../../bin/mediafs"};
   static const char *const usual[] = {"/usr/local/bin/mediafs", "/usr/bin/mediafs", "/bin/mediafs"};
@@ -34,7 +34,7 @@ static bool find_mediafs(char *path, size_t space) {
   return false;
 }
 
-// mount -N: into the mount namespace of a process, or of a file that stands for one.
+// mount -N: enters the mount namespace of a process, or the one that a file stands for.
 static bool enter_namespace(const char *name) {
   char path[PATH_MAX];
   const bool is_process = *name && strspn(name, "0123456789") == strlen(name);
@@ -58,34 +58,34 @@ int mount_mediafs(int argc, char **argv) {
       case 'N': namespace = optarg; break;
       case 'o': options = optarg; break;
       case 'w':
-        complain("a mount of mediafs is read-only: leave -w away");
+        complain("a mount of mediafs is read-only: remove the option -w");
         return 2;
-      case 'n':  // there is no /etc/mtab to be left alone
-      case 'r':  // it is read-only at all times
-      case 't': break;  // mediafs, or mount(8) would not have called
+      case 'n':  // mediafs never writes /etc/mtab
+      case 'r':  // a mount is always read-only
+      case 't': break;  // always mediafs: mount(8) calls this helper for no other type
       default:
         complain("usage: mount.mediafs SOURCE TARGET [-sfnvrw] [-t TYPE] [-N NAMESPACE] [-o OPTIONS]");
         return found == 'h' ? 0 : 2;
     }
   if (argc - optind != 2) {
-    complain("mount.mediafs needs the manifest and the folder to mount at");
+    complain("mount.mediafs takes two arguments: the manifest, and the folder to mount at");
     return 2;
   }
   if (fake) return 0;
 
   char program[PATH_MAX];
   if (!find_mediafs(program, sizeof program)) {
-    complain("cannot find the program mediafs, which mounts; is it installed beside mount.mediafs?");
+    complain("cannot find the program mediafs: is it installed beside mount.mediafs?");
     return 1;
   }
   if (namespace && !enter_namespace(namespace)) {
     complain("cannot enter the mount namespace %s: %s", namespace, strerror(errno));
     return 1;
   }
-  // mount(8) puts `rw` in front of all options when nobody asked for `ro`: for `defaults`, for no options at all, and
-  // for a `rw` of the user's, which it moves there. So the first one says nothing of what the user wants.
+  // Unless the user gave `ro`, mount(8) puts `rw` before all options: for `defaults`, without options, and in place of
+  // the user's own `rw`. So a leading `rw` does not tell what the user wants.
   if (strncmp(options, "rw", 2) == 0 && (options[2] == ',' || options[2] == 0)) options += options[2] == ',' ? 3 : 2;
-  // For fusermount3 and whatever else is run by name.
+  // fusermount3 and other programs are found in PATH.
   setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 0);
   char *arguments[12];
   int count = 0;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Undoes the \ooo that the kernel writes for space, tab, newline and backslash (proc(5)); in place.
+// Replaces, in place, the escapes \ooo that the kernel writes for space, tab, newline and backslash (proc(5)).
 static void unescape(char *text) {
   char *to = text;
   for (char *from = text; *from; to++) {

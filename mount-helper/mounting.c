@@ -18,8 +18,8 @@
 #include "mount_table.h"
 #include "places.h"
 
-// libfuse names getuid() and getgid() as the mount's owner. Changing only the real ids names another and keeps root's
-// capabilities, which go with the effective id.
+// libfuse makes getuid() and getgid() the owner of the mount. This changes only the real ids: another user becomes the
+// owner, and the process keeps root's capabilities, which belong to the effective id.
 static int set_real_ids(uid_t uid, gid_t gid) {
   if (setresgid(gid, (gid_t)-1, (gid_t)-1) != 0 || setresuid(uid, (uid_t)-1, (uid_t)-1) != 0) {
     complain("cannot act for the user: %s", strerror(errno));
@@ -28,20 +28,21 @@ static int set_real_ids(uid_t uid, gid_t gid) {
   return 0;
 }
 
-// A folder that is held by its parent: whoever may rename folders on the path cannot put another in its place, or a
-// symbolic link.
+// A folder, held by a descriptor of its parent. A process that renames folders of the path can put neither another
+// folder nor a symbolic link in its place.
 struct place {
   int parent;
   const char *name;
 };
 
-// False and errno when the path does not lead there without symbolic links.
+// False with errno if the path does not exist or contains a symbolic link.
 static bool hold(const char *path, struct place *place) {
   place->parent = open_parent(path, &place->name);
   return place->parent >= 0;
 }
 
-// Which mount is on top there: asks the kernel alone, never the filesystem, which may be dead or hang.
+// Identifies the mount that is on top at a place. Only the kernel answers, not the filesystem, which may be dead or
+// hang.
 static bool identify(const struct place *place, struct mount *mount) {
   struct statx status;
   const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
@@ -55,7 +56,7 @@ static bool identify(const struct place *place, struct mount *mount) {
   return true;
 }
 
-// As root. The last component is never followed, and the folder that it is in is held.
+// Unmounts as root. It never follows the last component, and holds the folder that contains it.
 static int unmount_place(const struct place *place, int how) {
   char path[NAME_MAX + 32];
   if ((size_t)snprintf(path, sizeof path, "/proc/self/fd/%d/%s", place->parent, place->name) >= sizeof path) {
@@ -65,7 +66,7 @@ static int unmount_place(const struct place *place, int how) {
   return umount2(path, UMOUNT_NOFOLLOW | how);
 }
 
-// The child's status (wait(2)), or -1.
+// Waits for a child. Returns its status (wait(2)), or -1.
 static int await_child(pid_t child) {
   int status;
   while (waitpid(child, &status, 0) < 0)
@@ -75,7 +76,7 @@ static int await_child(pid_t child) {
 
 static bool succeeded(int status) { return status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 
-// Whether a program found in PATH ended with 0.
+// Runs a program from PATH. Returns whether it ended with 0.
 static bool run(const char *const words[]) {
   pid_t child = fork();
   if (child < 0) {
@@ -97,8 +98,8 @@ static bool run(const char *const words[]) {
 
 static bool has_mtab(void) { return access("/etc/mtab", F_OK) == 0; }
 
-// Both are setuid root and unmount only what their caller mounted. fusermount3 looks for that in /etc/mtab, umount in
-// /proc: where there is no /etc/mtab (a bare container), only umount can do it. Stderr says why it was not done.
+// Both programs are setuid root and unmount only what their caller mounted. fusermount3 looks that up in /etc/mtab, and
+// umount in /proc, so without /etc/mtab (a bare container) only umount works. On failure, stderr says why.
 static bool unmount_by_program(const char *how, const char *path) {
   const bool lazily = strchr(how, 'z') != NULL;
   if (!has_mtab())
@@ -106,7 +107,7 @@ static bool unmount_by_program(const char *how, const char *path) {
   return run((const char *const[]){"fusermount3", how, "--", path, NULL});
 }
 
-// What was just mounted is unmounted again, busy or not.
+// Unmounts the new mount again, also if it is busy.
 static void undo_mount(const struct settings *settings, const struct mount *mount) {
   char path[PATH_MAX];
   struct place place;
@@ -118,7 +119,7 @@ static void undo_mount(const struct settings *settings, const struct mount *moun
   }
 }
 
-// Finds what is mounted at `path` since `before` was on top there.
+// Finds the mount that is on top at `path` now, if it is not `before`.
 static bool find_new(const char *path, const struct mount *before, struct mount *mount) {
   struct place place;
   char where[PATH_MAX];
@@ -133,8 +134,8 @@ static bool find_new(const char *path, const struct mount *before, struct mount 
 // process renames a folder of the path to and fro, or another mount lies over it.
 enum { HIDDEN_ATTEMPTS = 25, HIDDEN_PAUSE = 200000 };
 
-// As find_new(), for a mount that was made just now. Root asks the kernel each time where the folder of the descriptor
-// `held` is.
+// As find_new(), but looks again if the path does not lead to the new mount. Root asks the kernel each time for the
+// current path of the folder of the descriptor `held`.
 static bool await_new(const struct settings *settings, const char *held, const struct mount *before,
                       struct mount *mount) {
   char path[PATH_MAX];
@@ -147,9 +148,9 @@ static bool await_new(const struct settings *settings, const char *held, const s
   }
 }
 
-// Mounts at `folder`, which is held: for root by that descriptor, whatever is at its path by now. An ordinary user's
-// fusermount3 takes a path, and looks for links and for rights itself. Sets the mount's numbers. 0, or -1 when stderr
-// says why.
+// Mounts at `folder`. Root mounts through the folder's descriptor, whatever is at its path by now. An ordinary user's
+// fusermount3 takes the path, and checks links and rights itself. Sets the mount's numbers. Returns 0, or -1 after a
+// message on stderr.
 static int mount_at(const struct settings *settings, struct fuse_session *session, int folder,
                     const struct mount *before, struct mount *mount) {
   const bool root = geteuid() == 0;
@@ -172,7 +173,7 @@ static int mount_at(const struct settings *settings, struct fuse_session *sessio
 }
 
 int mount_filesystem(const struct settings *settings, struct mount *mount) {
-  static const struct fuse_lowlevel_ops none;  // the server has its own session; this one only mounts
+  static const struct fuse_lowlevel_ops none;  // this session only mounts; the server has its own
   struct fuse_args arguments = FUSE_ARGS_INIT(0, NULL);
   int result = -1;
   struct place place = {.parent = -1};
@@ -180,8 +181,8 @@ int mount_filesystem(const struct settings *settings, struct mount *mount) {
   int folder = -1;
   mount->device_fd = -1;
   struct fuse_session *session = NULL;
-  // A server that is not root's would make files that are setuid root, or devices, if the kernel heeded them. mount(8)
-  // adds `exec,suid,dev` to `user=`; of two options that contradict each other libfuse takes the last.
+  // A server that does not run as root could otherwise serve setuid root files and devices. mount(8) adds
+  // `exec,suid,dev` to `user=`. Of two contradicting options, libfuse takes the last.
   const char *forced = settings->uid != 0 ? "nosuid,nodev" : "";
   if (fuse_opt_add_arg(&arguments, "mediafs") != 0 || fuse_opt_add_arg(&arguments, "-o") != 0 ||
       fuse_opt_add_arg(&arguments, settings->mount_options) != 0 ||
@@ -191,7 +192,7 @@ int mount_filesystem(const struct settings *settings, struct mount *mount) {
   }
   session = fuse_session_new(&arguments, &none, sizeof none, NULL);
   if (!session) {
-    complain("libfuse does not take the mount options %s", settings->mount_options);
+    complain("libfuse rejects the mount options %s", settings->mount_options);
     goto done;
   }
   if (hold(settings->mountpoint, &place))
@@ -199,7 +200,7 @@ int mount_filesystem(const struct settings *settings, struct mount *mount) {
   if (folder < 0 || !identify(&place, &before)) {
     const bool link = errno == ELOOP || (place.parent >= 0 && errno == ENOTDIR);
     complain("cannot mount at %s: %s%s", settings->mountpoint, strerror(errno),
-             link ? " (its path has a symbolic link in it now)" : "");
+             link ? " (its path now contains a symbolic link)" : "");
     goto done;
   }
   if (mount_at(settings, session, folder, &before, mount) != 0) goto done;
@@ -219,14 +220,14 @@ done:
   return result;
 }
 
-// Whether the kernel still has the connection: /dev/fuse reports an error once it is unmounted or aborted.
+// Whether the connection is alive: after an unmount or an abort, poll of /dev/fuse reports an error.
 static bool connected(int device_fd) {
   struct pollfd device = {.fd = device_fd};
   return poll(&device, 1, 0) == 0;
 }
 
-// Whether stat says "Transport endpoint is not connected". Asked by a child that is the owner in every way: the kernel
-// refuses all others before it looks at the connection.
+// Whether stat fails with "Transport endpoint is not connected". A child asks, with all ids of the owner, because the
+// kernel refuses other users before it looks at the connection.
 static bool is_dead(const struct settings *settings, const struct place *place) {
   pid_t child = fork();
   if (child < 0) return false;
@@ -235,7 +236,7 @@ static bool is_dead(const struct settings *settings, const struct place *place) 
     if (settings->user && (setresgid(settings->gid, settings->gid, settings->gid) != 0 ||
                            setresuid(settings->uid, settings->uid, settings->uid) != 0))
       _exit(2);
-    // By asking anew: what the kernel remembers of the root would do for stat(2), dead or not.
+    // Forced, because the kernel would otherwise answer with the attributes of the root that it has cached.
     const int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC;
     int result = statx(place->parent, place->name, flags, STATX_MODE, &unused);
     _exit(result != 0 && errno == ENOTCONN ? 0 : 1);
@@ -243,10 +244,10 @@ static bool is_dead(const struct settings *settings, const struct place *place) 
   return succeeded(await_child(child));
 }
 
-// Finds the mount that the helper made, if it is still there and on top: at its mountpoint, or where that is since
-// somebody renamed a folder of its path. The caller closes `place->parent` if this is true. A device number is given
-// anew as soon as it is free, so without a connection (unmounted, or aborted through /sys/fs/fuse) only a dead mount of
-// that number counts.
+// Finds the helper's own mount if it still exists and is on top, also after another process renamed a folder of its
+// path. If it returns true, the caller closes `place->parent`. The kernel reuses a free device number at once. So
+// without a connection (after an unmount, or an abort through /sys/fs/fuse), only a dead mount with that number is the
+// helper's.
 static bool find_ours(const struct settings *settings, const struct mount *mount, char *path, struct place *place) {
   struct mount top;
   if (!find_mount(mount->id, mount->device, path, PATH_MAX) || !hold(path, place)) return false;
@@ -257,8 +258,8 @@ static bool find_ours(const struct settings *settings, const struct mount *mount
   return false;
 }
 
-// Whether the mount is there, though find_ours() does not reach it. Only while the connection stands is a mount of its
-// number surely ours.
+// Whether the mount exists although find_ours() does not reach it. Only while the connection is alive does its number
+// surely belong to the helper's mount.
 static bool is_hidden(const struct mount *mount, char *path) {
   return connected(mount->device_fd) && find_mount(mount->id, mount->device, path, PATH_MAX);
 }
@@ -289,7 +290,7 @@ void unmount_filesystem(const struct settings *settings, struct mount *mount) {
   bool found = find_ours(settings, mount, path, &place);
   for (int attempt = 1; !found && is_hidden(mount, path); attempt++) {
     if (attempt == HIDDEN_ATTEMPTS) {
-      complain("cannot unmount %s, whose path does not lead to it now: it stays as a dead mount until you unmount it",
+      complain("cannot unmount %s: its path does not lead to it now. It stays as a dead mount until you unmount it",
                path);
       break;
     }

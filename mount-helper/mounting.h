@@ -1,18 +1,18 @@
-// The mount itself: libfuse makes it, the helper unmounts it.
+// The mount: libfuse mounts, and the helper unmounts.
 #pragma once
 #include <stdint.h>
 
 #include "settings.h"
 
 struct mount {
-  int device_fd;    // /dev/fuse, or -1 while nothing is mounted
+  int device_fd;    // /dev/fuse, or -1 while there is no mount
   uint32_t device;  // the mount's device number (minor)
-  uint64_t id;      // the kernel's number for the mount, by which it is found again wherever its folder is by then
+  uint64_t id;      // the kernel's number for the mount, which stays the same when a folder of its path is renamed
 };
 
-// Mounts. 0, or -1 when stderr says why.
+// Mounts. Returns 0, or -1 after a message on stderr.
 int mount_filesystem(const struct settings *settings, struct mount *mount);
 
-// Unmounts if the mount is still there, lazily if it is busy, and closes /dev/fuse: who still waits for an answer gets
-// ENOTCONN. Never unmounts another's mount.
+// Unmounts if the mount still exists, lazily if it is busy, and closes /dev/fuse: processes that still wait for an
+// answer get ENOTCONN. Never unmounts another mount.
 void unmount_filesystem(const struct settings *settings, struct mount *mount);

@@ -1,6 +1,6 @@
-// Folders of a path that another user may have a hand in: reached without following any link on the way.
+// Opens folders of a path that another user may change, without following a symbolic link.
 #pragma once
 
-// Opens the folder that `path` (absolute) lies in, and sets `name` to its last component within `path`. -1 with errno;
-// ELOOP when a symbolic link is on the way.
+// Opens the folder that contains `path` (absolute), and points `name` at the last component in `path`. Returns -1 with
+// errno on failure: ELOOP if the path to the folder contains a symbolic link.
 int open_parent(const char *path, const char **name);

@@ -4,10 +4,10 @@
 
 #include "settings.h"
 
-// Makes this process undumpable: no other process of its user's reads its memory, its environment or its descriptors
-// (root does). exec and changes of ids undo it.
+// Makes this process undumpable: other processes of its user cannot read its memory, its environment or its descriptors
+// (root can). exec and changes of ids undo it.
 void hide_from_others(void);
 
-// Starts `mediafs serve --helper-fd 3` and tells it to prepare. Its process id, with our end of the link in `*link`; -1
-// when stderr says why not.
+// Starts `mediafs serve --helper-fd 3` and sends it the options. Returns its process id and puts the helper's end of
+// the link into `*link`; returns -1 after a message on stderr.
 pid_t start_server(const struct settings *settings, int *link);

@@ -1,4 +1,4 @@
-// What the helper was called with, and who owns the mount.
+// The helper's arguments, and the owner of the mount.
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>
@@ -11,9 +11,9 @@ struct settings {
   int input_fd;               // the manifest from standard input, or -1
   int made_folders;           // how many folders of the mountpoint's path to remove if the mount fails
   bool foreground;
-  const char *user;  // who the server is to be; NULL: who the helper is
+  const char *user;  // the user that the server runs as; NULL for the helper's own
   const char *home;  // that user's home and shell; set if `user` is
   const char *shell;
-  uid_t uid;  // the mount's owner: the user's, else the helper's own
+  uid_t uid;  // the owner of the mount: `user`, else the helper's own user
   gid_t gid;
 };

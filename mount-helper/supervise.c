@@ -19,21 +19,21 @@
 #include "places.h"
 #include "server.h"
 
-// How long a server may go on after a second signal, or after the helper gave the mount up: in milliseconds.
+// How long the server may run after a second signal, or after the helper gave up, in milliseconds.
 enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_FAILURE = 10000 };
 
 struct helper {
   const struct settings *settings;
-  int announce;    // see supervise(); -1 once it is told
-  int link;        // to the server; -1 when it has ended
+  int announce;    // see supervise(); -1 after the announcement
+  int link;        // the link to the server; -1 after its end
   int signals;     // a signalfd
-  int log;         // where messages go in the background once the mount answers; -1 until the server sends it
-  pid_t server;    // -1 when it has ended
-  int status;      // how it ended (wait(2))
-  bool ready;      // it answers
-  bool failed;     // the helper gave up: whatever the server's status, ours is 1
-  int stops;       // signals that asked us to end
-  int64_t kill_at; // when the server is killed, in milliseconds of CLOCK_MONOTONIC; 0 for never
+  int log;         // the log file for messages in the background; -1 until the server sends it
+  pid_t server;    // -1 after its end
+  int status;      // the server's exit status (wait(2))
+  bool ready;      // the mount is ready
+  bool failed;     // the helper gave up: it exits with 1, whatever the server's status
+  int stops;       // SIGTERM and SIGINT so far
+  int64_t kill_at; // when to kill the server, in milliseconds of CLOCK_MONOTONIC; 0 for never
   struct mount mount;
 };
 
@@ -68,7 +68,7 @@ static void close_link(struct helper *helper) {
   helper->link = -1;
 }
 
-// Something went wrong on our side: the server is to end, and what it says does not matter any more.
+// An error of the helper: it ends the server and ignores further messages.
 static void give_up(struct helper *helper) {
   helper->failed = true;
   close_link(helper);  // the server ends when the link does
@@ -78,14 +78,14 @@ static void give_up(struct helper *helper) {
 
 static void announce(struct helper *helper, char status) {
   if (helper->announce < 0) return;
-  // If nobody reads it, whoever asked for the mount was killed; the mount itself is as good as ever.
+  // If no process reads the byte, the caller was killed. The mount works all the same.
   ssize_t written = write(helper->announce, &status, 1);
   (void)written;
   close(helper->announce);
   helper->announce = -1;
 }
 
-// The mount answers: let go of the terminal, then of the caller.
+// The mount is ready: detaches from the terminal, then lets the caller return.
 static void detach(struct helper *helper) {
   if (helper->settings->foreground) return;
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -98,8 +98,8 @@ static void detach(struct helper *helper) {
   announce(helper, 0);
 }
 
-// Our messages go to the server's log file. It comes from a process that may have fewer rights than we: only a regular
-// file is taken, and nothing but our own fixed words is ever written there.
+// Directs the helper's messages to the server's log file. The server may have fewer rights than the helper, so the
+// helper accepts only a regular file, and writes nothing but its own messages to it.
 static void take_log(struct helper *helper, int descriptor) {
   struct stat status;
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -121,7 +121,7 @@ static void take_message(struct helper *helper, struct message *message) {
       return;
     case MESSAGE_READY:
       if (helper->mount.device_fd < 0 || helper->ready) break;
-      helper->ready = true;  // the INIT request that came with it is not kept: no server is restarted yet
+      helper->ready = true;  // drops the INIT request in the message: no helper restarts a server yet
       detach(helper);
       return;
     case MESSAGE_LOG:
@@ -130,7 +130,7 @@ static void take_message(struct helper *helper, struct message *message) {
       message->descriptor = -1;
       return;
   }
-  complain("the server does not keep to the protocol (message %u, value %u): are helper and server of one version?",
+  complain("the server breaks the protocol (message %u, value %u): do helper and server have the same version?",
            message->type, message->value);
   give_up(helper);
 }
@@ -142,9 +142,9 @@ static void take_link(struct helper *helper) {
     take_message(helper, &message);
     if (message.descriptor >= 0) close(message.descriptor);
   } else if (result == 0 || errno == ECONNRESET) {
-    close_link(helper);  // it is about to end; SIGCHLD tells how
+    close_link(helper);  // the server is about to end; SIGCHLD brings its status
   } else {
-    complain("the server does not keep to the protocol: %s", strerror(errno));
+    complain("the server breaks the protocol: %s", strerror(errno));
     give_up(helper);
   }
 }
@@ -168,7 +168,7 @@ static void take_signal(struct helper *helper) {
   }
 }
 
-// Until the server has ended.
+// Handles messages and signals until the server has ended.
 static void watch(struct helper *helper) {
   while (helper->server > 0) {
     struct pollfd events[2] = {{.fd = helper->signals, .events = POLLIN}, {.fd = helper->link, .events = POLLIN}};
@@ -183,7 +183,7 @@ static void watch(struct helper *helper) {
       timeout = (int)left;
     }
     if (poll(events, 2, timeout) <= 0) continue;
-    // The link first: what the server said before it ended comes before its end.
+    // The link comes first: the server sent its messages before it ended.
     if (events[1].revents) {
       take_link(helper);
     } else if (events[0].revents) {
@@ -192,7 +192,7 @@ static void watch(struct helper *helper) {
   }
 }
 
-// The exit status, with the words for an end that the server could not explain itself.
+// Returns the exit status, and writes a message for an end that the server could not explain itself.
 static int judge(const struct helper *helper) {
   const char *before = helper->ready ? "" : " before the mount was ready";
   if (WIFSIGNALED(helper->status)) {
@@ -213,7 +213,7 @@ static void remove_made_folders(const struct settings *settings) {
     int parent = open_parent(path, &name);
     int result = parent < 0 ? -1 : unlinkat(parent, name, AT_REMOVEDIR);
     if (parent >= 0) close(parent);
-    if (result != 0) break;  // someone uses it by now: theirs to keep
+    if (result != 0) break;  // another program uses the folder by now, so it stays
     char *slash = strrchr(path, '/');
     if (!slash || slash == path) break;
     *slash = 0;

@@ -1,11 +1,11 @@
-// The helper's life: PROTOCOL.md, "Messages" and "The end".
+// Runs the helper: PROTOCOL.md, "Messages" and "The end".
 #pragma once
 #include "settings.h"
 
-// Starts the server, mounts, and stays until both are gone; returns the exit status. `announce` is a descriptor that
-// gets one byte, 0 once the mount answers or 1 when it failed; -1 in the foreground. The signals must be blocked
-// already (block_signals).
+// Starts the server, mounts, stays until the server has exited, and unmounts. Returns the exit status. It writes one
+// byte to the descriptor `announce` (-1 in the foreground): 0 when the mount is ready, 1 if mounting failed. The caller
+// must have blocked the signals (block_signals).
 int supervise(const struct settings *settings, int announce);
 
-// Blocks the signals that supervise() takes from a descriptor; before any fork of the helper's own.
+// Blocks the signals that supervise() reads from a descriptor. Call it before the helper forks.
 void block_signals(void);

@@ -169,7 +169,7 @@ struct LinkFuzzTests {
         let result = try Self.helper(folder, server: server, mountpoint: mountpoint)
         #expect(result.status == 1, "seed \(random.seed), round \(round): \(result.errors)")
         #expect(!Mounts.isMounted(mountpoint))
-        #expect(result.errors.contains("does not keep to the protocol"), "\(result.errors)")
+        #expect(result.errors.contains("breaks the protocol"), "\(result.errors)")
       }
     }
   }
