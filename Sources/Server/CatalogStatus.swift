@@ -230,7 +230,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       }
       return FileStatus(
         try FileReport(
-          path: path, generation: generation, problem: problem, library: library, libraryPath: libraryPath))
+          path: path, generation: generation, problem: problem, copies: library, libraryPath: libraryPath))
     }
   }
 

@@ -8,15 +8,17 @@ import Storing
 /// Answers the requests of the control socket from the running file system.
 final class ControlService: ControlHandler {
   private let fileSystem: MediaFileSystem
-  private let store: StoreAccess
+  private let catalog: Catalog
   private let status: CatalogStatus
   private let end: @Sendable () -> Void
 
-  init(fileSystem: MediaFileSystem, store: StoreAccess, stop: @escaping @Sendable () -> Void) {
+  init(
+    fileSystem: MediaFileSystem, catalog: Catalog, library: LibraryFolder, stop: @escaping @Sendable () -> Void
+  ) {
     self.fileSystem = fileSystem
-    self.store = store
+    self.catalog = catalog
     end = stop
-    status = CatalogStatus(catalog: store.catalog, library: store.library, reports: fileSystem.reports)
+    status = CatalogStatus(catalog: catalog, library: library, reports: fileSystem.reports)
   }
 
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
@@ -43,7 +45,7 @@ final class ControlService: ControlHandler {
   private func nodes(of targets: [FetchTarget]) throws(ControlFailure) -> [Inode] {
     var inodes: [Inode] = []
     for target in targets {
-      if let node = try reading({ () throws(StoreError) in try store.catalog.find(path: target.path) }) {
+      if let node = try reading({ () throws(StoreError) in try catalog.find(path: target.path) }) {
         inodes.append(node.inode)
       }
     }
@@ -53,7 +55,7 @@ final class ControlService: ControlHandler {
   func progress(of targets: [FetchTarget]) -> [FetchProgress] {
     targets.map { target in
       do {
-        guard let node = try store.catalog.find(path: target.path) else {
+        guard let node = try catalog.find(path: target.path) else {
           return FetchProgress(path: target.path, state: .failed, stored: 0, error: "it is no longer in the mount")
         }
         return FetchProgress(FileStatus(try fileSystem.reports.report(on: node)))
@@ -70,7 +72,7 @@ final class ControlService: ControlHandler {
     var report = ClearReport()
     guard let paths else {
       for node in held.values {
-        let path = try reading { () throws(StoreError) in try store.catalog.path(of: node.inode) }
+        let path = try reading { () throws(StoreError) in try catalog.path(of: node.inode) }
         if let path { try clear(node, path, &report) }
       }
       try status.forEachTouched { (node, path) throws(ControlFailure) in
@@ -92,9 +94,9 @@ final class ControlService: ControlHandler {
     var after: ResourceKey?
     while true {
       let start = after
-      let keys = try reading { () throws(StoreError) in try store.catalog.pins(limit: 256, after: start) }
+      let keys = try reading { () throws(StoreError) in try catalog.pins(limit: 256, after: start) }
       for key in keys {
-        let entry = try reading { () throws(StoreError) in try store.catalog.entries(of: key).first }
+        let entry = try reading { () throws(StoreError) in try catalog.entries(of: key).first }
         if let entry { try clear(entry.node, entry.path, &report) }
       }
       guard let last = keys.last else { return }
@@ -130,7 +132,7 @@ final class ControlService: ControlHandler {
   private func forEachFile(
     at path: String, _ body: (SurveyedNode, String) throws(ControlFailure) -> Void
   ) throws(ControlFailure) {
-    guard let first = try reading({ () throws(StoreError) in try store.catalog.find(path: path) }) else {
+    guard let first = try reading({ () throws(StoreError) in try catalog.find(path: path) }) else {
       throw ControlFailure(.notFound, "the mount has no \(path)")
     }
     if first.kind == .file { return try body(SurveyedNode(node: first, isTouched: true), path) }
@@ -138,7 +140,7 @@ final class ControlService: ControlHandler {
     var folders = [(inode: first.inode, prefix: path.isEmpty ? "" : path + "/", cookie: Int64(0))]
     while let folder = folders.last {
       let items = try reading { () throws(StoreError) in
-        try store.catalog.survey(folder.inode, after: folder.cookie, limit: 256)
+        try catalog.survey(folder.inode, after: folder.cookie, limit: 256)
       }
       guard let last = items.last else {
         folders.removeLast()

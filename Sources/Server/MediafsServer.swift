@@ -66,7 +66,7 @@ package enum MediafsServer {
         device: mounted.takeDevice(), fileSystem: fileSystem,
         options: Mount.MountOptions(
           uid: access.uid, gid: access.gid, umask: access.umask, mountedAt: Int64(time(nil)),
-          passthroughDepth: store.access.library.isStacked ? 2 : 1))
+          passthroughDepth: store.library.isStacked ? 2 : 1))
     } catch {
       throw .failed("cannot serve the mount: \(error)")
     }
@@ -110,7 +110,7 @@ package enum MediafsServer {
     control.stop()
     loop.stop()
     fileSystem.stop()
-    do throws(StoreError) { try store.access.catalog.close() } catch { Log.error(error.message) }
+    do throws(StoreError) { try store.catalog.close() } catch { Log.error(error.message) }
     link.close()
     if let failure = failure.withLock({ $0 }) { throw failure }
     Log.info("unmounted \(request.mountpoint)")
@@ -142,16 +142,17 @@ package enum MediafsServer {
   private static func logFile(_ request: MountRequest, _ store: OpenedStore) throws(ServerError) -> LogFile? {
     if let path = request.log.file { return try LogFile(path: path, allowsDevice: true) }
     if request.foreground { return nil }
-    return try LogFile(path: store.access.folder.path + "/mediafs.log", allowsDevice: false)
+    return try LogFile(path: store.folder.path + "/mediafs.log", allowsDevice: false)
   }
 
   private static func listen(
     _ request: MountRequest, _ store: OpenedStore, _ fileSystem: MediaFileSystem, stop: @escaping @Sendable () -> Void
   ) throws(ServerError) -> ControlListener {
     let identity = ServerIdentity(pid: getpid(), mountpoint: request.mountpoint, program: "mediafs \(mediafsVersion)")
-    let service = ControlService(fileSystem: fileSystem, store: store.access, stop: stop)
+    let service = ControlService(
+      fileSystem: fileSystem, catalog: store.catalog, library: store.library, stop: stop)
     do throws(ControlFailure) {
-      return try ControlListener(store: store.access.folder.path, identity: identity, handler: service)
+      return try ControlListener(store: store.folder.path, identity: identity, handler: service)
     } catch {
       throw .failed(error.message)
     }

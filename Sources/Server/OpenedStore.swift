@@ -6,7 +6,9 @@ import Storing
 
 /// The store of a mount, ready to serve: locked, recovered after a crash, and with the manifest imported.
 struct OpenedStore {
-  let access: StoreAccess
+  let catalog: Catalog
+  let folder: StoreFolder
+  let library: LibraryFolder
   /// The most bytes of partial files.
   let maximumSize: Int64
 
@@ -23,10 +25,9 @@ struct OpenedStore {
         path = try StoreFolder.defaultPath(mountpoint: request.mountpoint, environment: environment, uid: geteuid())
       }
       try Self.refuseInside(request, store: path)
-      let folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
-      let catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
+      folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
+      catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
       let libraryPath = request.storage.library ?? folder.defaultLibraryPath
-      let library: LibraryFolder
       do throws(StoreError) {
         library = try LibraryFolder.open(libraryPath, for: catalog)
       } catch {
@@ -34,7 +35,6 @@ struct OpenedStore {
         Self.remember(request, store: folder.path, library: libraryPath, environment)
         throw error
       }
-      access = StoreAccess(catalog: catalog, folder: folder, library: library)
       let bound = try Self.defaultMaximum(catalog, folder)
       maximumSize = request.storage.maxSize ?? bound
       _ = try catalog.applyPendingExtensions()
@@ -45,6 +45,9 @@ struct OpenedStore {
       throw .failed(error.message)
     }
   }
+
+  /// What the reading room asks.
+  var access: StoreAccess { StoreAccess(catalog: catalog, folder: folder, library: library) }
 
   /// Records the mount, so that `mediafs status MOUNTPOINT` finds its store. If that fails (the user of a service may
   /// have no home), the server still serves the mount.

@@ -8,7 +8,8 @@ import Testing
 import Reading
 @testable import Storing
 
-/// The reading room over a real store, a simulated origin and a simulated time, all on the test's own thread.
+/// The reading room over a store on the disk (or a fake one), a simulated origin and a simulated time, all on the
+/// test's own thread.
 final class Bench {
   let folder: String
   let time = Lock(Instant(nanoseconds: 1_000_000_000_000))
@@ -18,6 +19,10 @@ final class Bench {
   private(set) var port = FakePort()
   private(set) var system: MediaFileSystem!
   private(set) var store: StoreAccess!
+  /// Parts of a store on the disk.
+  private(set) var catalog: Catalog!
+  private(set) var library: LibraryFolder!
+  private let fake: FakeStore?
   /// The room's threads, when they are this one.
   private(set) var threads: RoomThreads?
   /// Whether the room has its threads and the machine's time, instead of this thread and the simulated one.
@@ -29,8 +34,9 @@ final class Bench {
 
   init(
     _ entries: [ManifestEntry], _ resources: [String: FakeResource], options: ReadingOptions = .testing,
-    hasThreads: Bool = false
+    hasThreads: Bool = false, fake: FakeStore? = nil
   ) throws {
+    self.fake = fake
     self.hasThreads = hasThreads
     trace = hasThreads ? nil : try Trace(time: time)
     service.trace = trace
@@ -44,10 +50,12 @@ final class Bench {
   }
 
   /// One file.
-  convenience init(_ resource: FakeResource, options: ReadingOptions = .testing, checksum: Checksum? = nil) throws {
+  convenience init(
+    _ resource: FakeResource, options: ReadingOptions = .testing, checksum: Checksum? = nil, fake: FakeStore? = nil
+  ) throws {
     var entry = Self.entry(resource.name, 1)
     entry.checksum = checksum
-    try self.init([entry], [entry.urls[0]: resource], options: options)
+    try self.init([entry], [entry.urls[0]: resource], options: options, fake: fake)
   }
 
   deinit {
@@ -55,6 +63,7 @@ final class Bench {
     threads = nil
     system = nil
     store = nil
+    catalog = nil
     removeTree(folder)
   }
 
@@ -68,15 +77,11 @@ final class Bench {
 
   /// Opens the store and mounts.
   func start() throws {
-    let opened = try StoreFolder.open(folder + "/store", mountpoint: "/nowhere", wait: 1)
-    let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
-    store = StoreAccess(catalog: catalog, folder: opened, library: try LibraryFolder(folder + "/library"))
-    var rest = entries[...]
-    _ = try catalog.importBatches(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
-      if rest.isEmpty { return nil }
-      var batch = ImportBatch()
-      while let entry = rest.popFirst() { batch.append(.entry(entry)) }
-      return batch
+    if let fake {
+      try fake.list(entries)
+      store = fake.access
+    } else {
+      try openStore()
     }
     port = FakePort(trace)
     if hasThreads {
@@ -87,6 +92,21 @@ final class Bench {
       system = try .simulated(store, options, time: time)
       threads = RoomThreads(system, port: port, service: service)
       service.client = threads?.client
+    }
+  }
+
+  /// Opens the store on the disk and imports the entries.
+  private func openStore() throws {
+    let opened = try StoreFolder.open(folder + "/store", mountpoint: "/nowhere", wait: 1)
+    catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
+    library = try LibraryFolder(folder + "/library")
+    store = StoreAccess(catalog: catalog, folder: opened, library: library)
+    var rest = entries[...]
+    _ = try catalog.importBatches(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
+      if rest.isEmpty { return nil }
+      var batch = ImportBatch()
+      while let entry = rest.popFirst() { batch.append(.entry(entry)) }
+      return batch
     }
   }
 
@@ -104,6 +124,7 @@ final class Bench {
     threads = nil
     system = nil
     store = nil
+    catalog = nil
   }
 
   func restart(killed: Bool = false) throws {
@@ -148,7 +169,7 @@ final class Bench {
 
   func node(_ name: String) throws -> Node {
     let bytes = Array(name.utf8)
-    return try #require(try bytes.withUnsafeBufferPointer { try store.catalog.lookup(parent: rootInode, name: $0) })
+    return try #require(try bytes.withUnsafeBufferPointer { try store.tree.lookup(parent: rootInode, name: $0) })
   }
 
   func inode(_ name: String) throws -> Inode { try node(name).inode }
@@ -237,7 +258,7 @@ final class Bench {
 
   /// What the room, or else the catalog, says is stored of a file.
   func stored(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> ByteRangeSet {
-    let node = try #require(try store.catalog.node(inode), sourceLocation: sourceLocation)
+    let node = try #require(try store.tree.node(inode), sourceLocation: sourceLocation)
     return try system.reports.report(on: node).ranges
   }
 
@@ -247,12 +268,12 @@ final class Bench {
   /// The generation that the catalog has of an entry.
   func generation(_ name: String, sourceLocation: SourceLocation = #_sourceLocation) throws -> GenerationRecord {
     let key = try node(name).key
-    return try #require(try store.catalog.generation(current: key), sourceLocation: sourceLocation)
+    return try #require(try store.generations.generation(current: key), sourceLocation: sourceLocation)
   }
 
   func isComplete(_ name: String) -> Bool {
     guard let node = try? node(name) else { return false }
-    return (try? store.catalog.generation(current: node.key))?.state == .complete
+    return (try? store.generations.generation(current: node.key))?.state == .complete
   }
 }
 

@@ -16,9 +16,9 @@ import Testing
   private static let count = 5000
 
   @Test func statusListsAllWithoutAStatementForEach() throws {
-    try withSettledStore { store, _ in
-      let status = CatalogStatus(catalog: store.catalog, library: store.library, reports: nil)
-      let before = store.catalog.runs
+    try withSettledStore { catalog, library, _ in
+      let status = CatalogStatus(catalog: catalog, library: library, reports: nil)
+      let before = catalog.runs
       var query = StatusQuery(all: true)
       var files: [FileStatus] = []
       repeat {
@@ -27,7 +27,7 @@ import Testing
         files += page.files
         query.after = page.next
       } while query.after != nil
-      let runs = store.catalog.runs - before
+      let runs = catalog.runs - before
       #expect(runs < Self.count / 10, "\(runs) statements for \(files.count) files")
 
       // Every file once, folder by folder, and what is known of some of them.
@@ -49,8 +49,8 @@ import Testing
   }
 
   @Test func aServersStatusListsAllWithoutAStatementForEach() throws {
-    try withSettledStore { store, service in
-      let before = store.catalog.runs
+    try withSettledStore { catalog, _, service in
+      let before = catalog.runs
       var query = StatusQuery(all: true)
       var count = 0
       repeat {
@@ -58,29 +58,29 @@ import Testing
         count += page.files.count
         query.after = page.next
       } while query.after != nil
-      let runs = store.catalog.runs - before
+      let runs = catalog.runs - before
       #expect(count == Self.count && runs < Self.count / 10, "\(runs) statements for \(count) files")
     }
   }
 
   @Test func clearOfEverythingLooksAtWhatIsStoredAlone() throws {
-    try withSettledStore { store, service in
-      let before = store.catalog.runs
+    try withSettledStore { catalog, _, service in
+      let before = catalog.runs
       let report = try service.clear(nil)
-      let runs = store.catalog.runs - before
+      let runs = catalog.runs - before
       #expect(report == ClearReport(files: 1, bytes: 100))
       #expect(runs < 100, "\(runs) statements for 3 files of which something is known")
-      #expect(try store.catalog.generation(current: Self.key(2))?.stored.isEmpty == true)
+      #expect(try catalog.generation(current: Self.key(2))?.stored.isEmpty == true)
       #expect(try service.clear(nil) == ClearReport())
     }
   }
 
   @Test func clearOfAFolderLooksAtWhatIsStoredAlone() throws {
-    try withSettledStore { store, service in
-      let before = store.catalog.runs
+    try withSettledStore { catalog, _, service in
+      let before = catalog.runs
       let (nothing, some) = (try service.clear(["b"]), try service.clear(["a", "c"]))
       #expect(nothing == ClearReport() && some == ClearReport(files: 1, bytes: 100), "\(nothing), \(some)")
-      let runs = store.catalog.runs - before
+      let runs = catalog.runs - before
       #expect(runs < Self.count / 10, "\(runs) statements")
     }
   }
@@ -91,12 +91,12 @@ import Testing
 
   /// A running file system over a store of many entries in three folders: of `a/1` the size is known, of `a/2` a part
   /// is stored, `b/3` failed.
-  private func withSettledStore(_ body: (StoreAccess, ControlService) throws -> Void) throws {
+  private func withSettledStore(_ body: (Catalog, LibraryFolder, ControlService) throws -> Void) throws {
     try withTemporaryFolder { folder in try settle(folder, body) }
   }
 
   private func settle(
-    _ folder: TemporaryFolder, _ body: (StoreAccess, ControlService) throws -> Void
+    _ folder: TemporaryFolder, _ body: (Catalog, LibraryFolder, ControlService) throws -> Void
   ) throws {
     let opened = try StoreFolder.open(folder.file("store"), mountpoint: "/nowhere", wait: 0)
     let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
@@ -139,7 +139,7 @@ import Testing
       loop.stop()
       system.stop()
     }
-    try body(store, ControlService(fileSystem: system, store: store) {})
+    try body(catalog, library, ControlService(fileSystem: system, catalog: catalog, library: library) {})
   }
 }
 

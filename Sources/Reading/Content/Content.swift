@@ -8,13 +8,13 @@ import Synchronization
 /// complete.
 package final class ServedFile: Sendable {
   /// The partial file, nil when this is a completed copy.
-  let partial: PartialFile?
+  let partial: (any OpenPartialFile)?
   private let copy: FileDescriptor?
   /// The descriptor for pread(2). It stays open as long as this object exists.
   package let number: Int32
   private let invalid = Atomic<Bool>(false)
 
-  init(partial: PartialFile) {
+  init(partial: any OpenPartialFile) {
     self.partial = partial
     copy = nil
     number = partial.fileDescriptor

@@ -26,20 +26,20 @@ struct ExtendedAttributes {
   }
 
   private func node(_ inode: Inode) throws(Errno) -> Node? {
-    try room.io { () throws(StoreError) in try room.store.catalog.node(inode) }
+    try room.io { () throws(StoreError) in try room.store.tree.node(inode) }
   }
 
   private func text(of name: String, _ inode: Inode) throws(Errno) -> String? {
     guard let node = try node(inode), node.kind == .file else { return nil }
     switch name {
     case "user.xdg.origin.url":
-      let entry = try room.io { () throws(StoreError) in try room.store.catalog.entry(inode) }
+      let entry = try room.io { () throws(StoreError) in try room.store.tree.entry(inode) }
       return entry?.source.urls.first.map(Log.redacted(url:))
     case "user.mime_type":
       if let content = room.table.withLock({ $0.current[node.key] }) {
         return content.guarded.withLock { $0.held.generation?.mediaType }
       }
-      return try room.io { () throws(StoreError) in try room.store.catalog.generation(current: node.key) }?
+      return try room.io { () throws(StoreError) in try room.store.generations.generation(current: node.key) }?
         .mediaType
     case "user.mediafs.state": return try FileReports(room).report(on: node).state.rawValue
     case "user.mediafs.stored": return String(try FileReports(room).report(on: node).stored)

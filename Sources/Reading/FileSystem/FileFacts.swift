@@ -40,9 +40,9 @@ struct FileFacts: Sendable {
 
   init() {}
 
-  /// What the catalog says. `library`: nil when its folder is not there.
+  /// What the catalog says. `copies`: nil when their folder is not there.
   init(
-    _ generation: GenerationRecord?, _ problem: NotedProblem?, library: LibraryFolder?, libraryPath: String,
+    _ generation: GenerationRecord?, _ problem: NotedProblem?, copies: (any CompletedCopies)?, libraryPath: String,
     now: Instant
   ) throws(StoreError) {
     self.problem = problem.map { LastError($0, now: now) }
@@ -51,17 +51,17 @@ struct FileFacts: Sendable {
     stored = generation.stored
     guard generation.state == .complete, let copy = generation.copy else { return }
     stored = ByteRangeSet(ByteRange(0, copy.size))
-    self.copy = try Copy(copy, library, path: libraryPath)
+    self.copy = try Copy(copy, copies, path: libraryPath)
   }
 }
 
 extension FileFacts.Copy {
-  init(_ copy: LibraryCopy, _ library: LibraryFolder?, path: String) throws(StoreError) {
-    guard let library else {
+  init(_ copy: LibraryCopy, _ copies: (any CompletedCopies)?, path: String) throws(StoreError) {
+    guard let copies else {
       self = .unreachable(path)
       return
     }
-    switch try library.check(copy) {
+    switch try copies.check(copy) {
     case .intact: self = .intact
     case .modified: self = .modified("\(path)/\(copy.path)")
     case .missing: self = .missing
@@ -78,12 +78,13 @@ extension LastError {
 }
 
 extension FileReport {
-  /// What the catalog says with no server running. `library`: nil when its folder is not there.
+  /// What the catalog says with no server running. `copies`: nil when their folder is not there.
   package init(
-    path: String, generation: GenerationRecord?, problem: NotedProblem?, library: LibraryFolder?, libraryPath: String
+    path: String, generation: GenerationRecord?, problem: NotedProblem?, copies: (any CompletedCopies)?,
+    libraryPath: String
   ) throws(StoreError) {
     let now = Instant.now
-    let facts = try FileFacts(generation, problem, library: library, libraryPath: libraryPath, now: now)
+    let facts = try FileFacts(generation, problem, copies: copies, libraryPath: libraryPath, now: now)
     self.init(path: path, facts, now: now)
   }
 }

@@ -23,12 +23,12 @@ package struct FileReports: Sendable {
     facts.lastError = room.table.withLock { $0.errors[content.key] }
     facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
     if facts.activity == nil {
-      let problem = try room.io { () throws(StoreError) in try store.catalog.problem(of: content.key) }
+      let problem = try room.io { () throws(StoreError) in try store.notes.problem(of: content.key) }
       facts.problem = problem.map { LastError($0, now: room.clock.now) }
     }
     if isComplete, let copy = generation?.copy {
       facts.copy = try room.io { () throws(StoreError) in
-        try FileFacts.Copy(copy, store.library, path: store.library.path)
+        try FileFacts.Copy(copy, store.copies, path: store.copies.path)
       }
     }
     return FileReport(path: path, facts, now: room.clock.now)
@@ -39,24 +39,24 @@ package struct FileReports: Sendable {
     on node: Node, path: String, generation: GenerationRecord?, problem: NotedProblem?
   ) throws(StoreError) -> FileReport {
     let now = room.clock.now
-    var facts = try FileFacts(generation, problem, library: store.library, libraryPath: store.library.path, now: now)
+    var facts = try FileFacts(generation, problem, copies: store.copies, libraryPath: store.copies.path, now: now)
     facts.lastError = room.table.withLock { $0.errors[node.key] }
     var isWanted = goesOn(generation, false)
     // Of a file that has neither begun nor failed, the catalog can know only a pin. Few files are pinned, and the
     // catalog is not asked for each of a million.
-    if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.catalog.isPinned(node.key) }
+    if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.notes.isPinned(node.key) }
     facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
     return FileReport(path: path, facts, now: now)
   }
 
   /// The state of a file of the tree.
   package func report(on node: Node) throws(Errno) -> FileReport {
-    let path = try room.io { () throws(StoreError) in try store.catalog.path(of: node.inode) } ?? node.name
+    let path = try room.io { () throws(StoreError) in try store.tree.path(of: node.inode) } ?? node.name
     if let live = try live(on: node, path: path) { return live }
     return try room.io { () throws(StoreError) in
       try report(
-        on: node, path: path, generation: try store.catalog.generation(current: node.key),
-        problem: try store.catalog.problem(of: node.key))
+        on: node, path: path, generation: try store.generations.generation(current: node.key),
+        problem: try store.notes.problem(of: node.key))
     }
   }
 

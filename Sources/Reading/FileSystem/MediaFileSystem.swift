@@ -69,7 +69,7 @@ package final class MediaFileSystem: Sendable {
 
   /// The node `name` (raw bytes, any) in `parent`. ENOENT when there is none.
   package func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes {
-    guard let node = try room.io({ () throws(StoreError) in try store.catalog.lookup(parent: parent, name: name) })
+    guard let node = try room.io({ () throws(StoreError) in try store.tree.lookup(parent: parent, name: name) })
     else { throw .notFound }
     return attributes(of: node)
   }
@@ -78,13 +78,13 @@ package final class MediaFileSystem: Sendable {
   /// and `..` are not among them.
   package func list(_ folder: Inode, after cookie: Int64, _ visit: (DirectoryItem) -> Bool) throws(Errno) {
     // An empty page is also what a file has: it must not pass for an empty folder.
-    guard let node = try room.io({ () throws(StoreError) in try store.catalog.node(folder) }) else { throw .stale }
+    guard let node = try room.io({ () throws(StoreError) in try store.tree.node(folder) }) else { throw .stale }
     if node.kind != .folder { throw .notDirectory }
     var position = cookie
     while true {
       let from = position
       let nodes = try room.io { () throws(StoreError) in
-        try store.catalog.list(folder, after: from, limit: Self.page)
+        try store.tree.list(folder, after: from, limit: Self.page)
       }
       for node in nodes {
         let item = DirectoryItem(cookie: node.entry, name: node.name, attributes: attributes(of: node))
@@ -100,7 +100,7 @@ package final class MediaFileSystem: Sendable {
 
   /// Where `..` of `folder` leads.
   package func parent(of folder: Inode) -> Inode {
-    (try? room.io { () throws(StoreError) in try store.catalog.parent(of: folder) }) ?? rootInode  // logged by io
+    (try? room.io { () throws(StoreError) in try store.tree.parent(of: folder) }) ?? rootInode  // logged by io
   }
 
   // MARK: Attributes
@@ -126,17 +126,17 @@ package final class MediaFileSystem: Sendable {
       if let content = room.table.withLock({ $0.contents[inode] }) {
         let known = room.attributes(of: content, inode: inode)
         if known.isFinal { return .now(known) }
-        let node = try room.io({ () throws(StoreError) in try store.catalog.node(inode) })
+        let node = try room.io({ () throws(StoreError) in try store.tree.node(inode) })
         if let node { siblings.looked(at: node, process: caller.process) }
         return try probe(content, inode, folder: node?.parent ?? 0, ticket, caller)
       }
-      if let node = try room.io({ () throws(StoreError) in try store.catalog.node(inode) }) {
+      if let node = try room.io({ () throws(StoreError) in try store.tree.node(inode) }) {
         let known = attributes(of: node)
         if known.isFinal { return .now(known) }
         siblings.looked(at: node, process: caller.process)
         return try probe(try room.content(of: inode), inode, folder: node.parent, ticket, caller)
       }
-      guard let (_, old) = try room.io({ () throws(StoreError) in try store.catalog.superseded(inode: inode) }),
+      guard let (_, old) = try room.io({ () throws(StoreError) in try store.generations.superseded(inode: inode) }),
         let size = old.size
       else { return .failed(.stale) }
       let modified = old.validators.lastModified ?? room.mountedAt
@@ -274,8 +274,8 @@ package final class MediaFileSystem: Sendable {
 
   /// What statfs shows.
   package func capacity() throws(Errno) -> Capacity {
-    let space = try room.io { () throws(StoreError) in try store.folder.space() }
-    let counts = try room.io { () throws(StoreError) in try store.catalog.counts() }
+    let space = try room.io { () throws(StoreError) in try store.partials.space() }
+    let counts = try room.io { () throws(StoreError) in try store.tree.counts() }
     return Capacity(
       total: space.total, free: space.free, available: space.available, names: UInt64(clamping: counts.names))
   }

@@ -61,7 +61,7 @@ final class SiblingProbe: Sendable {
     _ from: Int64, in node: Node, _ room: ReadingRoom, _ recent: Lock<[Inode: Folder]>
   ) {
     do throws(StoreError) {
-      let next = try room.store.catalog.list(node.parent, after: from, limit: batch)
+      let next = try room.store.tree.list(node.parent, after: from, limit: batch)
       var contents: [Content] = []
       for sibling in next where sibling.kind == .file && sibling.size == nil {
         do throws(Errno) {

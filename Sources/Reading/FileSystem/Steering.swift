@@ -50,7 +50,7 @@ extension MediaFileSystem {
   package func nodesInMemory() throws(Errno) -> [Int64: Node] {
     var nodes: [Int64: Node] = [:]
     for inode in room.table.withLock({ Array($0.contents.keys) }) {
-      let node = try room.io { () throws(StoreError) in try store.catalog.node(inode) }
+      let node = try room.io { () throws(StoreError) in try store.tree.node(inode) }
       if let node { nodes[node.entry] = node }
     }
     return nodes
@@ -59,9 +59,9 @@ extension MediaFileSystem {
   /// Removes a file's stored bytes and its copy, and returns when that is done. False when nothing was stored. Blocks
   /// for the disk: not to be called on a thread that serves the kernel.
   package func clear(_ node: Node) throws(Errno) -> Bool {
-    let generation = try room.io { () throws(StoreError) in try store.catalog.generation(current: node.key) }
+    let generation = try room.io { () throws(StoreError) in try store.generations.generation(current: node.key) }
     let isInMemory = room.table.withLock { $0.current[node.key] != nil }
-    let isPinned = try room.io { () throws(StoreError) in try store.catalog.isPinned(node.key) }
+    let isPinned = try room.io { () throws(StoreError) in try store.notes.isPinned(node.key) }
     guard generation != nil || isInMemory || isPinned else { return false }
     // Counted as open, so that it is not put away before its bytes are removed.
     let content = try room.content(of: node.inode, opening: true)

@@ -37,14 +37,14 @@ final class Finisher {
       // The sync comes before the checksum, so that bytes lost by the disk do not show up as a wrong checksum.
       try calling("its partial file cannot be synced") { () throws(Errno) in try partial.syncData() }
       room.health.syncSucceeded(content.key)
-      if let problem = try mismatch(content, partial, size) {
+      if let problem = try mismatch(content, partial.fileDescriptor, size) {
         if room.isEnding { return }
         // Bytes that the disk lost do not mean that the origin sent wrong ones.
         if let error = partial.syncFailure { return syncFailed(content, served, error) }
         return reject(content, problem, isWrong: true)
       }
       let copy = try place(content, generation, partial, size)
-      let file = ServedFile(copy: try room.store.library.open(copy))
+      let file = ServedFile(copy: try room.store.copies.open(copy))
       guard content.guarded.withLock({ $0.held.placed(copy, from: served, as: file) }) else {
         return reject(
           content, "it changed while it was placed; its copy is used from the next mount on", isWrong: false)
@@ -70,31 +70,29 @@ final class Finisher {
   }
 
   /// Why the bytes are not what they should be; nil when they are (or when stopping).
-  private func mismatch(_ content: Content, _ partial: PartialFile, _ size: Int64) throws(StoreError) -> String? {
+  private func mismatch(_ content: Content, _ descriptor: Int32, _ size: Int64) throws(StoreError) -> String? {
     guard let expected = content.entry.checksum else { return nil }
     let found = try Digester.digest(
-      of: partial.fileDescriptor, size: size, expected.algorithm, isCancelled: { room.isEnding })
+      of: descriptor, size: size, expected.algorithm, isCancelled: { room.isEnding })
     guard let found else { return "stopped" }
     if found == expected.digest { return nil }
     return "its \(expected.algorithm.rawValue) is not the manifest's (line \(content.entry.line))"
   }
 
   private func place(
-    _ content: Content, _ generation: GenerationRecord, _ partial: PartialFile, _ size: Int64
+    _ content: Content, _ generation: GenerationRecord, _ partial: any OpenPartialFile, _ size: Int64
   ) throws(StoreError) -> LibraryCopy {
     let all = ByteRangeSet(ByteRange(0, size))
-    try room.store.catalog.apply(
+    try room.store.changes.apply(
       [.learned(generation), .extents(generation: generation.id, stored: all, synced: all)], durably: true)
-    let catalog = room.store.catalog
-    let placement = try room.store.library.place(
-      partial, as: content.path, size: size, modified: generation.validators.lastModified,
-      isCancelled: { room.isEnding }
+    let copy = try partial.place(
+      as: content.path, size: size, modified: generation.validators.lastModified, isCancelled: { room.isEnding }
     ) { (path) throws(StoreError) in
-      try catalog.apply([.placing(generation: generation.id, path: path)], durably: true)
+      try room.store.changes.apply([.placing(generation: generation.id, path: path)], durably: true)
     }
-    try room.store.catalog.apply([.placed(generation: generation.id, placement.copy)], durably: true)
+    try room.store.changes.apply([.placed(generation: generation.id, copy)], durably: true)
     // Still there after an adoption or a copy to another filesystem.
-    _ = try PartialFile.remove(generation.id, in: room.store.folder)
-    return placement.copy
+    try room.store.partials.remove(generation.id)
+    return copy
   }
 }

@@ -108,7 +108,7 @@ final class Keeper {
     let all = recorded + extents.map(\.change)
     if all.isEmpty && !everything { return }
     do {
-      try room.store.catalog.apply(all, durably: everything)
+      try room.store.changes.apply(all, durably: everything)
       lastError = nil
       for taken in extents { taken.content.guarded.withLock { $0.held.committed() } }
     } catch {
@@ -147,7 +147,7 @@ final class Keeper {
   /// False when the change has to be tried again.
   private func commit(_ change: CatalogChange, durably: Bool) -> Bool {
     do {
-      try room.store.catalog.apply([change], durably: durably)
+      try room.store.changes.apply([change], durably: durably)
       return true
     } catch {
       Log.error("the catalog \(error.kind == .invalid ? "refuses" : "cannot take") what was learned: \(error.message)")
@@ -164,7 +164,7 @@ final class Keeper {
       let id = content.guarded.withLock { $0.held.claim == .overclaimed ? $0.held.generation?.id : nil }
       guard let id else { continue }
       do throws(StoreError) {
-        _ = try PartialFile.remove(id, in: room.store.folder)
+        try room.store.partials.remove(id)
       } catch {
         Log.error(
           "\(content.path): its partial file \(id) has lost bytes that the catalog claims, and cannot be removed: "

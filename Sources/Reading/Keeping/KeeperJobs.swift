@@ -11,15 +11,15 @@ extension Keeper {
     let generation = content.guarded.withLock { $0.held.generation }
     guard let generation else { return }
     do {
-      try room.store.catalog.apply([.dropped(generation: generation.id)], durably: true)
+      try room.store.changes.apply([.dropped(generation: generation.id)], durably: true)
       let old = content.guarded.withLock { guarded -> ServedFile? in
         guarded.waiters.runs = ReaderRuns()  // else play-ahead for earlier readers would fetch it all again
         return guarded.held.dropped()
       }
       _ = old  // readers that are in pread hold it until they are done; unlinked, it is gone with the last of them
-      _ = try PartialFile.remove(generation.id, in: room.store.folder)
-      if !keepsCopy, let copy = generation.copy { try room.store.library.remove(copy) }
-      let file = ServedFile(partial: try PartialFile(in: room.store.folder, id: generation.id, create: true))
+      try room.store.partials.remove(generation.id)
+      if !keepsCopy, let copy = generation.copy { try room.store.copies.remove(copy) }
+      let file = ServedFile(partial: try room.store.partials.open(generation.id, create: true))
       content.guarded.withLock { $0.held.serves(file) }
     } catch {
       Log.error("\(content.path): what is stored cannot be dropped: \(error.message)")
@@ -28,8 +28,8 @@ extension Keeper {
 
   /// Forgets a generation that no inode leads to any more, and deletes its partial file.
   func forget(_ generation: Int64) throws(StoreError) {
-    try room.store.catalog.apply([.forgotten(generation: generation)], durably: true)
-    _ = try PartialFile.remove(generation, in: room.store.folder)
+    try room.store.changes.apply([.forgotten(generation: generation)], durably: true)
+    try room.store.partials.remove(generation)
   }
 
   // MARK: Unfinished files
@@ -41,7 +41,7 @@ extension Keeper {
       switch place {
       case .pins(let key): next = try resumePins(after: key)
       case .generations(let id):
-        let found = try room.store.catalog.continuing(limit: TransferThread.resumed, after: id)
+        let found = try room.store.generations.continuing(limit: TransferThread.resumed, after: id)
         for generation in found { _ = try resume(generation.key) }
         if let last = found.last, found.count == TransferThread.resumed { next = .generations(after: last.id) }
       }
@@ -52,7 +52,7 @@ extension Keeper {
   }
 
   private func resumePins(after key: ResourceKey?) throws(StoreError) -> Resuming.Place {
-    let keys = try room.store.catalog.pins(limit: TransferThread.resumed, after: key)
+    let keys = try room.store.notes.pins(limit: TransferThread.resumed, after: key)
     for key in keys {
       let content = try resume(key)
       // An earlier server completed the file, but ended before it committed this, or did not know pins.
@@ -63,7 +63,7 @@ extension Keeper {
   }
 
   private func resume(_ key: ResourceKey) throws(StoreError) -> Content? {
-    guard let entry = try room.store.catalog.entries(of: key).first else { return nil }
+    guard let entry = try room.store.tree.entries(of: key).first else { return nil }
     // The log has why a content cannot be loaded. The others go on.
     guard let content = try? room.content(of: entry.node.inode) else { return nil }
     room.transfers.post(.resume(content))

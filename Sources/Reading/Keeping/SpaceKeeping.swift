@@ -20,9 +20,9 @@ final class SpaceKeeping {
     guard now >= nextCheck else { return }
     nextCheck = now.adding(seconds: Self.interval)
     do {
-      let partials = try room.store.catalog.partialsByUse()
+      let partials = try room.store.generations.partialsByUse()
       var total = partials.reduce(Int64(0)) { .clampedSum($0, $1.storedBytes) }
-      var lacking = room.options.minimumFree - Int64(clamping: try StoreSpace.measure(room.store.folder.path).available)
+      var lacking = room.options.minimumFree - Int64(clamping: try room.store.partials.space().available)
       for partial in partials {
         if total <= room.options.maximumSize && lacking <= 0 { break }
         guard partial.storedBytes > 0,
@@ -57,9 +57,9 @@ final class SpaceKeeping {
     guard isFree else { return false }
     defer { room.table.withLock { _ = $0.leaving.remove(key) } }
     do {
-      if try room.store.catalog.isPinned(key) { return false }  // it would be fetched again
-      try room.store.catalog.apply([.dropped(generation: generation)], durably: true)
-      _ = try PartialFile.remove(generation, in: room.store.folder)
+      if try room.store.notes.isPinned(key) { return false }  // it would be fetched again
+      try room.store.changes.apply([.dropped(generation: generation)], durably: true)
+      try room.store.partials.remove(generation)
       Log.debug("evicted generation \(generation)")
       return true
     } catch {

@@ -29,7 +29,7 @@ extension Keeper {
   /// Opens the file again before anything is written to it: the new descriptor reports all later failures.
   private func reopen(_ content: Content, _ id: Int64) -> ServedFile? {
     do throws(StoreError) {
-      return ServedFile(partial: try PartialFile(in: room.store.folder, id: id, create: true))
+      return ServedFile(partial: try room.store.partials.open(id, create: true))
     } catch {
       Log.error("\(content.path): \(error.message)")
       return nil
@@ -38,7 +38,7 @@ extension Keeper {
 
   private func tell(_ kept: ByteRangeSet, of content: Content, _ id: Int64) {
     do throws(StoreError) {
-      try room.store.catalog.apply([.extents(generation: id, stored: kept, synced: kept)], durably: true)
+      try room.store.changes.apply([.extents(generation: id, stored: kept, synced: kept)], durably: true)
       content.guarded.withLock { $0.held.committed() }
     } catch {
       Log.error("\(content.path): the catalog cannot be told yet that bytes were lost: \(error.message)")
@@ -51,7 +51,7 @@ extension Keeper {
   /// the next mount notices a claim without a file.
   private func withdraw(_ content: Content, _ id: Int64) {
     do throws(StoreError) {
-      _ = try PartialFile.remove(id, in: room.store.folder)
+      try room.store.partials.remove(id)
       _ = content.guarded.withLock { $0.held.withdrawn() }  // where it is being removed, the claim goes with it
     } catch {
       Log.error("\(content.path): \(error.message); until the catalog is told, it claims bytes that were lost")

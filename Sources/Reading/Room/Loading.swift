@@ -12,8 +12,8 @@ extension ReadingRoom {
     while true {
       let (there, departures) = inMemory(inode, opening: opening)
       if let there { return there }
-      guard let entry = try io({ () throws(StoreError) in try store.catalog.entry(inode) }) else {
-        let isOld = try io { () throws(StoreError) in try store.catalog.superseded(inode: inode) } != nil
+      guard let entry = try io({ () throws(StoreError) in try store.tree.entry(inode) }) else {
+        let isOld = try io { () throws(StoreError) in try store.generations.superseded(inode: inode) } != nil
         throw isOld ? .stale : .notFound
       }
       if entry.node.kind == .folder { throw .isDirectory }
@@ -48,15 +48,15 @@ extension ReadingRoom {
 
   /// An error that an earlier server recorded is shown until bytes arrive.
   private func recallProblem(of key: ResourceKey) throws(Errno) {
-    guard let problem = try io({ () throws(StoreError) in try store.catalog.problem(of: key) }) else { return }
+    guard let problem = try io({ () throws(StoreError) in try store.notes.problem(of: key) }) else { return }
     let error = LastError(problem, now: clock.now)
     table.withLock { if $0.errors[key] == nil { $0.errors.note(error, of: key) } }
   }
 
   private func load(_ entry: EntryRecord) throws(Errno) -> Content {
     let held = try io { () throws(StoreError) in
-      let isPinned = try store.catalog.isPinned(entry.node.key)
-      guard let generation = try store.catalog.generation(current: entry.node.key) else {
+      let isPinned = try store.notes.isPinned(entry.node.key)
+      guard let generation = try store.generations.generation(current: entry.node.key) else {
         return FileState(isPinned: isPinned)
       }
       return try self.held(generation, entry, isPinned: isPinned)
@@ -72,7 +72,7 @@ extension ReadingRoom {
       loading: generation, try loaded(generation, entry), isPinned: isPinned, now: clock.now)
     if held.isCopy || held.generation == nil { return held }
     do throws(StoreError) {
-      held.serves(ServedFile(partial: try PartialFile(in: store.folder, id: generation.id, create: true)))
+      held.serves(ServedFile(partial: try store.partials.open(generation.id, create: true)))
     } catch {
       // Without stored bytes nothing is lost: reads are answered from memory.
       if !held.stored.isEmpty { throw error }
@@ -83,8 +83,8 @@ extension ReadingRoom {
 
   private func loaded(_ generation: GenerationRecord, _ entry: EntryRecord) throws(StoreError) -> FileState.Loaded {
     if generation.state == .complete, let copy = generation.copy {
-      if try store.library.check(copy) == .intact {
-        return .copy(copy, file: ServedFile(copy: try store.library.open(copy)))
+      if try store.copies.check(copy) == .intact {
+        return .copy(copy, file: ServedFile(copy: try store.copies.open(copy)))
       }
       try setAside(generation, path: entry.path)
       return .touched
@@ -93,8 +93,8 @@ extension ReadingRoom {
     if generation.size == nil { return .useless }
     if generation.validators.isEmpty, !keptThisMount(generation) {
       // An origin without validators cannot be told apart from itself later: partial bytes last one mount (P1).
-      try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
-      _ = try PartialFile.remove(generation.id, in: store.folder)
+      try store.changes.apply([.dropped(generation: generation.id)], durably: true)
+      try store.partials.remove(generation.id)
       table.withLock { _ = $0.begunAnew.insert(generation.id) }
       return .partial(stored: ByteRangeSet(), synced: ByteRangeSet())
     }
@@ -111,9 +111,9 @@ extension ReadingRoom {
   /// log.
   private func present(_ generation: GenerationRecord) throws(StoreError) -> ByteRangeSet {
     if generation.stored.isEmpty { return generation.stored }
-    let file: PartialFile
+    let file: any OpenPartialFile
     do {
-      file = try PartialFile(in: store.folder, id: generation.id, create: false)
+      file = try store.partials.open(generation.id, create: false)
     } catch {
       // Too many open files say nothing about this one: its bytes are still there.
       if error.errno.isPassing { throw error }
@@ -141,7 +141,7 @@ extension ReadingRoom {
   /// that range look stored.
   private func forget(_ generation: GenerationRecord, except kept: ByteRangeSet) throws(StoreError) {
     let synced = kept.intersection(generation.synced)
-    try store.catalog.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
+    try store.changes.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
   }
 
   /// Drops the catalog's claim on a copy that a user changed or removed. The copy is theirs now; the entry is remote
@@ -149,17 +149,17 @@ extension ReadingRoom {
   private func setAside(_ generation: GenerationRecord, path: String) throws(StoreError) {
     Log.info(
       "\(path): its copy in the library was changed or removed, and is left alone; it is fetched again when read")
-    try store.catalog.apply([.dropped(generation: generation.id)], durably: true)
+    try store.changes.apply([.dropped(generation: generation.id)], durably: true)
   }
 
   /// Checks a completed copy. If a user changed or removed it, the content becomes remote again.
   func recheck(_ content: Content) throws(Errno) {
     let generation = content.guarded.withLock { $0.held.isCopy ? $0.held.generation : nil }
     guard let generation, let copy = generation.copy else { return }
-    let state = try io { () throws(StoreError) in try store.library.check(copy) }
+    let state = try io { () throws(StoreError) in try store.copies.check(copy) }
     if state == .intact { return }
     try io { () throws(StoreError) in try setAside(generation, path: content.path) }
-    let partial = try io { () throws(StoreError) in try PartialFile(in: store.folder, id: generation.id, create: true) }
+    let partial = try io { () throws(StoreError) in try store.partials.open(generation.id, create: true) }
     let file = ServedFile(partial: partial)
     // False: another open was faster.
     _ = content.guarded.withLock { $0.held.copyTouched(isModified: state == .modified, file: file) }

@@ -36,7 +36,7 @@ final class ReadingRoom: Sendable {
     self.options = options
     self.clock = clock
     mountedAt = clock.date
-    firstIDOfMount = try store.catalog.nextID()
+    firstIDOfMount = try store.changes.nextID()
     health = StoreHealth(clock: clock)
     transfers = Mailbox(wake: wake)
     keeper = Mailbox { [keeperSignal] in keeperSignal.raise() }

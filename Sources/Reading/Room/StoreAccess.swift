@@ -3,17 +3,77 @@ import Storing
 
 /// The store, as the reading room uses it.
 package struct StoreAccess: Sendable {
-  /// What is known.
-  package let catalog: Catalog
-  /// Where partial files are.
-  package let folder: StoreFolder
+  /// The names.
+  package let tree: any StoreTree
+  /// What is known of generations.
+  package let generations: any StoreGenerations
+  /// What is noted of resources.
+  package let notes: any StoreNotes
+  /// How it learns.
+  package let changes: any StoreChanges
+  /// Where bytes grow.
+  package let partials: any PartialFiles
   /// Where completed copies are.
-  package let library: LibraryFolder
+  package let copies: any CompletedCopies
 
   /// The store made of these.
+  package init(
+    tree: any StoreTree, generations: any StoreGenerations, notes: any StoreNotes, changes: any StoreChanges,
+    partials: any PartialFiles, copies: any CompletedCopies
+  ) {
+    self.tree = tree
+    self.generations = generations
+    self.notes = notes
+    self.changes = changes
+    self.partials = partials
+    self.copies = copies
+  }
+
+  /// The store on the disk.
   package init(catalog: Catalog, folder: StoreFolder, library: LibraryFolder) {
-    self.catalog = catalog
-    self.folder = folder
+    self.init(
+      tree: catalog, generations: catalog, notes: catalog, changes: catalog,
+      partials: DiskPartials(folder: folder, library: library), copies: library)
+  }
+}
+
+extension Catalog: StoreTree, StoreGenerations, StoreNotes, StoreChanges {}
+extension LibraryFolder: CompletedCopies {}
+
+/// The partial files of a store's folder, which go to a library.
+private struct DiskPartials: PartialFiles {
+  let folder: StoreFolder
+  let library: LibraryFolder
+
+  func open(_ id: Int64, create: Bool) throws(StoreError) -> any OpenPartialFile {
+    DiskPartial(try PartialFile(in: folder, id: id, create: create), library)
+  }
+  func remove(_ id: Int64) throws(StoreError) { try PartialFile.remove(id, in: folder) }
+  func space() throws(StoreError) -> StoreSpace { try folder.space() }
+}
+
+/// A partial file that knows the library it goes to.
+private final class DiskPartial: OpenPartialFile {
+  private let file: PartialFile
+  private let library: LibraryFolder
+
+  init(_ file: PartialFile, _ library: LibraryFolder) {
+    self.file = file
     self.library = library
+  }
+
+  var id: Int64 { file.id }
+  var fileDescriptor: Int32 { file.fileDescriptor }
+  var syncFailure: Errno? { file.syncFailure }
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) { try file.write(bytes, at: offset) }
+  func syncData() throws(Errno) { try file.syncData() }
+  func dataRanges() throws(Errno) -> ByteRangeSet { try file.dataRanges() }
+  func place(
+    as path: String, size: Int64, modified: Int64?, isCancelled: () -> Bool,
+    recordIntent: (String) throws(StoreError) -> Void
+  ) throws(StoreError) -> LibraryCopy {
+    try library.place(
+      file, as: path, size: size, modified: modified, isCancelled: isCancelled, recordIntent: recordIntent
+    ).copy
   }
 }

@@ -133,7 +133,7 @@ final class Generations {
     of found: GenerationCheck.Identity, _ download: Download
   ) throws(StoreError) -> GenerationRecord {
     var record = GenerationRecord(
-      id: try room.store.catalog.nextID(), key: download.key, validators: found.validators, size: found.size,
+      id: try room.store.changes.nextID(), key: download.key, validators: found.validators, size: found.size,
       mediaType: found.mediaType)
     record.continues = download.wish.rest
     return record
@@ -142,7 +142,7 @@ final class Generations {
   /// Creates the partial file of a new generation; nil when that fails: reads are then answered from memory.
   private func begin(_ id: Int64, _ download: Download) -> ServedFile? {
     do throws(StoreError) {
-      return ServedFile(partial: try PartialFile(in: room.store.folder, id: id, create: true))
+      return ServedFile(partial: try room.store.partials.open(id, create: true))
     } catch {
       Log.error("\(download.content.path): \(error.message)")
       landing.cannotStore(download, error.errno)
@@ -153,7 +153,7 @@ final class Generations {
   private func forget(_ generation: Int64) {
     room.record(.forgotten(generation: generation))
     do throws(StoreError) {
-      _ = try PartialFile.remove(generation, in: room.store.folder)
+      try room.store.partials.remove(generation)
     } catch {
       Log.warning("generation \(generation), of no use any more, goes at the next mount: \(error.message)")
     }
@@ -170,7 +170,7 @@ final class Generations {
       let record = try record(of: found, download)
       let file = begin(record.id, download)
       let isPinned = old.guarded.withLock { $0.held.isPinned }
-      let renumbered = try room.store.catalog.supersede(download.key, by: record)
+      let renumbered = try room.store.changes.supersede(download.key, by: record)
       let new = Content(replacing: old, held: FileState(beginning: record, file: file, isPinned: isPinned))
       room.table.withLock { table in
         table.departures += 1
@@ -222,7 +222,7 @@ final class Generations {
   private func renumber(_ content: Content, _ inode: Inode) {
     do {
       // nil: another open was faster, or the entry is no longer listed.
-      guard let change = try room.store.catalog.renumber(inode, of: content.key) else { return }
+      guard let change = try room.store.changes.renumber(inode, of: content.key) else { return }
       room.table.withLock { table in
         if table.current[content.key] === content { table.contents[change.new] = content }
       }

@@ -66,7 +66,7 @@ final class Landing {
     guard let id = content.guarded.withLock({ $0.held.generation?.id }) else { return nil }
     let opened: ServedFile
     do throws(StoreError) {
-      opened = ServedFile(partial: try PartialFile(in: room.store.folder, id: id, create: true))
+      opened = ServedFile(partial: try room.store.partials.open(id, create: true))
     } catch {
       Log.error("\(content.path): \(error.message)")
       throw error.errno
