@@ -61,7 +61,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       rest.after = page.next
     } while rest.after != nil
     // Nothing is known of all other files.
-    let others = try reading { () throws(StoreError) in try catalog.counts().files } - sums.files
+    let others = try reading { () throws(StoreError) in try catalog.tree.counts().files } - sums.files
     sums.files += others
     sums.remote += others
     sums.unknownSizes += others
@@ -130,7 +130,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       }
       guard index < paths.count else { return StatusPage(files: files, next: nil) }
       let path = paths[index]
-      guard let node = try reading({ () throws(StoreError) in try catalog.find(path: path) }) else {
+      guard let node = try reading({ () throws(StoreError) in try catalog.tree.find(path: path) }) else {
         throw ControlFailure(.notFound, "the mount has no \(path)")
       }
       index += 1
@@ -165,8 +165,8 @@ package struct CatalogStatus: StatusSource, Sendable {
     _ frame: Frame, _ frames: inout [Frame], _ limit: Int, _ files: inout [FileStatus]
   ) throws(ControlFailure) {
     let (items, folderPath) = try reading { () throws(StoreError) in
-      let items = try catalog.survey(frame.folder, after: frame.cookie, limit: limit)
-      return (items, items.isEmpty ? nil : try catalog.path(of: frame.folder))
+      let items = try catalog.tree.survey(frame.folder, after: frame.cookie, limit: limit)
+      return (items, items.isEmpty ? nil : try catalog.tree.path(of: frame.folder))
     }
     guard let last = items.last, let folderPath else {
       frames.removeLast()
@@ -193,7 +193,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       return FileStatus(path: path, size: node.size, waitsFor: reports == nil ? nil : .reader)
     }
     let (generation, problem) = try reading { () throws(StoreError) in
-      (try catalog.generation(current: node.key), try catalog.problem(of: node.key))
+      (try catalog.generations.current(of: node.key), try catalog.notes.problem(of: node.key))
     }
     return try status(of: node, path, generation, problem)
   }
@@ -203,13 +203,13 @@ package struct CatalogStatus: StatusSource, Sendable {
   private func isWantedOrFailed(_ key: ResourceKey, _ hasPins: Bool) throws(ControlFailure) -> Bool {
     guard let reports else { return false }
     if reports.remembersError(of: key) { return true }
-    return hasPins ? try reading { () throws(StoreError) in try catalog.isPinned(key) } : false
+    return hasPins ? try reading { () throws(StoreError) in try catalog.notes.isPinned(key) } : false
   }
 
   /// Whether the catalog has any pin. Most have none, which saves a walk over a million names as many look-ups.
   private func hasPins() throws(ControlFailure) -> Bool {
     if reports == nil { return false }
-    return try !reading { () throws(StoreError) in try catalog.pins(limit: 1, after: nil) }.isEmpty
+    return try !reading { () throws(StoreError) in try catalog.notes.pins(limit: 1, after: nil) }.isEmpty
   }
 
   /// The status of a file that a running server has in memory; nil if the catalog alone knows the file.
@@ -239,8 +239,8 @@ package struct CatalogStatus: StatusSource, Sendable {
     var files: [FileStatus] = []
     for key in reports?.failing ?? [] {
       let entries = try reading { () throws(StoreError) in
-        if try catalog.generation(current: key) != nil { return [EntryRecord]() }
-        return try catalog.problem(of: key) == nil ? try catalog.entries(of: key) : []
+        if try catalog.generations.current(of: key) != nil { return [EntryRecord]() }
+        return try catalog.notes.problem(of: key) == nil ? try catalog.tree.entries(of: key) : []
       }
       for entry in entries {
         files.append(try status(of: SurveyedNode(node: entry.node, isTouched: true), path: entry.path))

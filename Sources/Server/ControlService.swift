@@ -45,7 +45,7 @@ final class ControlService: ControlHandler {
   private func nodes(of targets: [FetchTarget]) throws(ControlFailure) -> [Inode] {
     var inodes: [Inode] = []
     for target in targets {
-      if let node = try reading({ () throws(StoreError) in try catalog.find(path: target.path) }) {
+      if let node = try reading({ () throws(StoreError) in try catalog.tree.find(path: target.path) }) {
         inodes.append(node.inode)
       }
     }
@@ -55,7 +55,7 @@ final class ControlService: ControlHandler {
   func progress(of targets: [FetchTarget]) -> [FetchProgress] {
     targets.map { target in
       do {
-        guard let node = try catalog.find(path: target.path) else {
+        guard let node = try catalog.tree.find(path: target.path) else {
           return FetchProgress(path: target.path, state: .failed, stored: 0, error: "it is no longer in the mount")
         }
         return FetchProgress(FileStatus(try fileSystem.reports.report(on: node)))
@@ -72,7 +72,7 @@ final class ControlService: ControlHandler {
     var report = ClearReport()
     guard let paths else {
       for node in held.values {
-        let path = try reading { () throws(StoreError) in try catalog.path(of: node.inode) }
+        let path = try reading { () throws(StoreError) in try catalog.tree.path(of: node.inode) }
         if let path { try clear(node, path, &report) }
       }
       try status.forEachTouched { (node, path) throws(ControlFailure) in
@@ -94,9 +94,9 @@ final class ControlService: ControlHandler {
     var after: ResourceKey?
     while true {
       let start = after
-      let keys = try reading { () throws(StoreError) in try catalog.pins(limit: 256, after: start) }
+      let keys = try reading { () throws(StoreError) in try catalog.notes.pins(limit: 256, after: start) }
       for key in keys {
-        let entry = try reading { () throws(StoreError) in try catalog.entries(of: key).first }
+        let entry = try reading { () throws(StoreError) in try catalog.tree.entries(of: key).first }
         if let entry { try clear(entry.node, entry.path, &report) }
       }
       guard let last = keys.last else { return }
@@ -132,7 +132,7 @@ final class ControlService: ControlHandler {
   private func forEachFile(
     at path: String, _ body: (SurveyedNode, String) throws(ControlFailure) -> Void
   ) throws(ControlFailure) {
-    guard let first = try reading({ () throws(StoreError) in try catalog.find(path: path) }) else {
+    guard let first = try reading({ () throws(StoreError) in try catalog.tree.find(path: path) }) else {
       throw ControlFailure(.notFound, "the mount has no \(path)")
     }
     if first.kind == .file { return try body(SurveyedNode(node: first, isTouched: true), path) }
@@ -140,7 +140,7 @@ final class ControlService: ControlHandler {
     var folders = [(inode: first.inode, prefix: path.isEmpty ? "" : path + "/", cookie: Int64(0))]
     while let folder = folders.last {
       let items = try reading { () throws(StoreError) in
-        try catalog.survey(folder.inode, after: folder.cookie, limit: 256)
+        try catalog.tree.survey(folder.inode, after: folder.cookie, limit: 256)
       }
       guard let last = items.last else {
         folders.removeLast()

@@ -37,7 +37,7 @@ struct OpenedStore {
       }
       let bound = try Self.defaultMaximum(catalog, folder)
       maximumSize = request.storage.maxSize ?? bound
-      _ = try catalog.applyPendingExtensions()
+      _ = try catalog.tree.applyPendingExtensions()
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library)
       try ManifestImport.run(request, input: input, rootWaits: rootWaits, into: catalog)
       Self.remember(request, store: folder.path, library: library.path, environment)

@@ -26,7 +26,7 @@ struct ManifestTree {
   private func sorted(_ folder: Inode) throws(StoreError) -> [Node] {
     var nodes: [Node] = []
     while true {
-      let next = try catalog.list(folder, after: nodes.last?.entry ?? 0, limit: 1000)
+      let next = try catalog.tree.list(folder, after: nodes.last?.entry ?? 0, limit: 1000)
       if next.isEmpty { break }
       nodes += next
     }

@@ -21,12 +21,12 @@ struct CatalogFuzzTests {
     for number in 0..<6 {
       let key = ResourceKey(url: "http://h/\(number)")
       var record = GenerationRecord(
-        id: try catalog.nextID(), key: key,
+        id: try catalog.changes.nextID(), key: key,
         validators: Validators(etag: "\"\(number)\"", etagIsWeak: number == 1, lastModified: 1_600_000_000),
         size: number == 2 ? nil : 100_000, mediaType: "video/mp4")
       var stored = ByteRangeSet(ByteRange(0, 1000))
       stored.insert(ByteRange(5000, 9000))
-      try catalog.apply(
+      try catalog.changes.apply(
         [
           .learned(record),
           .extents(generation: record.id, stored: stored, synced: ByteRangeSet(ByteRange(0, 500))),
@@ -34,15 +34,15 @@ struct CatalogFuzzTests {
           .problem(key, number == 4 ? "the origin does not have it" : nil),
         ], durably: false)
       let copy = LibraryCopy(path: "a/\(number)", size: 100_000, modified: 1, changed: 2, device: 3, inode: 4)
-      if number == 5 { try catalog.apply([.placed(generation: record.id, copy)], durably: false) }
-      if number == 4 { try catalog.apply([.placing(generation: record.id, path: "a/4")], durably: false) }
+      if number == 5 { try catalog.changes.apply([.placed(generation: record.id, copy)], durably: false) }
+      if number == 4 { try catalog.changes.apply([.placing(generation: record.id, path: "a/4")], durably: false) }
       if number == 0 {
-        record.id = try catalog.nextID()
-        _ = try catalog.supersede(key, by: record)
+        record.id = try catalog.changes.nextID()
+        _ = try catalog.changes.supersede(key, by: record)
       }
     }
-    try catalog.apply([.gainedExtension(ResourceKey(url: "http://h/1"), "mp4")], durably: true)
-    _ = try catalog.applyPendingExtensions()
+    try catalog.changes.apply([.gainedExtension(ResourceKey(url: "http://h/1"), "mp4")], durably: true)
+    _ = try catalog.tree.applyPendingExtensions()
     try catalog.close()
   }
 
@@ -121,24 +121,25 @@ struct CatalogFuzzTests {
     attempt { () throws(StoreError) in _ = try catalog.integrityProblems(limit: 5) }
     attempt { () throws(StoreError) in try walk(catalog, place) }
     var ids: [Int64] = []
-    attempt { () throws(StoreError) in ids = try catalog.generationIDs(limit: 100, after: 0) }
+    attempt { () throws(StoreError) in ids = try catalog.generations.ids(limit: 100, after: 0) }
     for id in ids {
-      attempt { () throws(StoreError) in if let record = try catalog.generation(id) { check(record, place) } }
+      attempt { () throws(StoreError) in if let record = try catalog.generations.find(id) { check(record, place) } }
     }
     attempt { () throws(StoreError) in
-      for record in try catalog.continuing(limit: 100, after: 0) { check(record, place) }
+      for record in try catalog.generations.continuing(limit: 100, after: 0) { check(record, place) }
     }
     attempt { () throws(StoreError) in
-      for record in try catalog.supersededGenerations(limit: 100, after: 0) { check(record, place) }
+      for record in try catalog.generations.superseded(limit: 100, after: 0) { check(record, place) }
     }
-    attempt { () throws(StoreError) in for (record, _) in try catalog.placements() { check(record, place) } }
-    attempt { () throws(StoreError) in _ = try catalog.partialsByUse() }
+    attempt { () throws(StoreError) in for (record, _) in try catalog.generations.placements() { check(record, place) }
+    }
+    attempt { () throws(StoreError) in _ = try catalog.generations.partialsByUse() }
     attempt { () throws(StoreError) in
       _ = try catalog.touched(after: nil, limit: 100)
     }
-    attempt { () throws(StoreError) in _ = try catalog.counts() }
-    attempt { () throws(StoreError) in _ = try catalog.nextID() }
-    attempt { () throws(StoreError) in _ = try catalog.applyPendingExtensions() }
+    attempt { () throws(StoreError) in _ = try catalog.tree.counts() }
+    attempt { () throws(StoreError) in _ = try catalog.changes.nextID() }
+    attempt { () throws(StoreError) in _ = try catalog.tree.applyPendingExtensions() }
     attempt { () throws(StoreError) in
       let reader = ManifestReader(bytes: Array("http://h/1\n out=y\nhttp://h/9\n dir=a/1\n".utf8), name: "x")
       _ = try catalog.importManifest(reader, fingerprint: [2], strict: false) { _ in }
@@ -153,13 +154,13 @@ struct CatalogFuzzTests {
     var folders = [rootInode]
     var listed = 0
     while let folder = folders.popLast(), listed < 200 {
-      _ = try catalog.path(of: folder)
-      for node in try catalog.list(folder, after: 0, limit: 50) {
+      _ = try catalog.tree.path(of: folder)
+      for node in try catalog.tree.list(folder, after: 0, limit: 50) {
         listed += 1
-        _ = try catalog.path(of: node.inode)
-        _ = try catalog.entry(node.inode)
-        _ = try catalog.superseded(inode: node.inode)
-        if let record = try catalog.generation(current: node.key) { check(record, place) }
+        _ = try catalog.tree.path(of: node.inode)
+        _ = try catalog.tree.entry(node.inode)
+        _ = try catalog.generations.superseded(inode: node.inode)
+        if let record = try catalog.generations.current(of: node.key) { check(record, place) }
         if let size = node.size { #expect(size >= 0, place) }
         if node.kind == .folder { folders.append(node.inode) }
       }

@@ -53,11 +53,11 @@ struct ManifestFuzzTests {
     var count = 0
     var folders = [rootInode]
     while let folder = folders.popLast() {
-      let parentPath = try #require(try catalog.path(of: folder), place)
+      let parentPath = try #require(try catalog.tree.path(of: folder), place)
       var seen: Set<[UInt8]> = []
       var cookie: Int64 = 0
       while true {
-        let nodes = try catalog.list(folder, after: cookie, limit: 16)
+        let nodes = try catalog.tree.list(folder, after: cookie, limit: 16)
         guard let last = nodes.last else { break }
         cookie = last.entry
         for node in nodes {
@@ -65,10 +65,10 @@ struct ManifestFuzzTests {
           #expect(seen.insert(Array(node.name.utf8)).inserted, place)
           #expect(SafeName.isSafe(node.name), place)
           let bytes = Array(node.name.utf8)
-          let found = try bytes.withUnsafeBufferPointer { try catalog.lookup(parent: folder, name: $0) }
+          let found = try bytes.withUnsafeBufferPointer { try catalog.tree.lookup(parent: folder, name: $0) }
           #expect(found?.inode == node.inode, place)
           let path = parentPath.isEmpty ? node.name : parentPath + "/" + node.name
-          #expect(try catalog.find(path: path)?.inode == node.inode, "\(place): \(path.debugDescription)")
+          #expect(try catalog.tree.find(path: path)?.inode == node.inode, "\(place): \(path.debugDescription)")
           #expect(node.parent == folder, place)
           if node.kind == .folder { folders.append(node.inode) }
         }
@@ -91,10 +91,10 @@ struct ManifestFuzzTests {
         }
         let text = Array(lines.joined().utf8)
         _ = try catalog.importManifest(ManifestReader(bytes: text, name: "x"), fingerprint: [], strict: false) { _ in }
-        let folders = try catalog.list(rootInode, after: 0, limit: 10)
+        let folders = try catalog.tree.list(rootInode, after: 0, limit: 10)
         #expect(Set(folders.map { Array($0.name.utf8) }) == [Array(composed.utf8), Array(decomposed.utf8)])
         for node in folders {
-          let names = try catalog.list(node.inode, after: 0, limit: 10).map(\.name)
+          let names = try catalog.tree.list(node.inode, after: 0, limit: 10).map(\.name)
           #expect(names.sorted() == ["x0", "x1", "x2"])
         }
       }
@@ -109,7 +109,7 @@ struct ManifestFuzzTests {
       let catalog = try Catalog.open(path: folder.file("catalog.sqlite"), access: .readWrite)
       let text = Array("http://h/1\n dir=a\n out=\u{301}b\n".utf8)
       _ = try catalog.importManifest(ManifestReader(bytes: text, name: "x"), fingerprint: [], strict: false) { _ in }
-      #expect(try catalog.find(path: "a/\u{301}b")?.kind == .file)
+      #expect(try catalog.tree.find(path: "a/\u{301}b")?.kind == .file)
       try catalog.close()
     }
   }

@@ -109,9 +109,9 @@ extension Pattern {
 func restamp(_ store: ServedStore, _ path: String) throws {
   let catalog = try Catalog.open(path: store.store + "/catalog.sqlite", access: .readWrite)
   let status = try FileDescriptor.open(path, O_RDONLY).status()
-  for id in try catalog.generationIDs(limit: 1000, after: 0) {
-    guard let copy = try catalog.generation(id)?.copy, path.hasSuffix("/\(copy.path)") else { continue }
-    try catalog.apply([.placed(generation: id, status.copy(at: copy.path))], durably: true)
+  for id in try catalog.generations.ids(limit: 1000, after: 0) {
+    guard let copy = try catalog.generations.find(id)?.copy, path.hasSuffix("/\(copy.path)") else { continue }
+    try catalog.changes.apply([.placed(generation: id, status.copy(at: copy.path))], durably: true)
   }
   try catalog.close()
 }

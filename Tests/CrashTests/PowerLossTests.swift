@@ -123,7 +123,7 @@ import Testing
     let folder = try StoreFolder.open(path, mountpoint: "/nowhere", wait: 0)
     let catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite, bootID: Array("another boot".utf8))
     // A number that names a file must not be given again.
-    let (largest, next) = (try folder.partialIDs().last ?? 0, try catalog.nextID())
+    let (largest, next) = (try folder.partialIDs().last ?? 0, try catalog.changes.nextID())
     #expect(largest < next, "partial file \(largest) is there, and the next number is \(next)")
     try StoreRecovery.run(catalog: catalog, folder: folder, library: try LibraryFolder(folder.defaultLibraryPath))
     try catalog.close()

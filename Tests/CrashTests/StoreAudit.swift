@@ -26,11 +26,12 @@ struct StoreAudit {
     let bootID = boot.map { Array($0.utf8) } ?? BootID.current()
     let catalog = try Catalog.open(path: path + "/catalog.sqlite", access: .readOnly, bootID: bootID)
     for problem in try catalog.integrityProblems(limit: 5) { problems.append("the catalog: \(problem)") }
-    let placing = Dictionary(uniqueKeysWithValues: try catalog.placements().map { ($0.generation.id, $0.path) })
+    let placing = Dictionary(
+      uniqueKeysWithValues: try catalog.generations.placements().map { ($0.generation.id, $0.path) })
     var found: Set<Int64> = []
     claimed = [:]
-    for id in try catalog.generationIDs(limit: 1_000_000, after: 0) {
-      guard let generation = try catalog.generation(id) else { continue }
+    for id in try catalog.generations.ids(limit: 1_000_000, after: 0) {
+      guard let generation = try catalog.generations.find(id) else { continue }
       if generation.state == .complete {
         found.insert(id)
         try checkCopy(generation, path, stamps: stamps, wholly: everything || !complete.contains(id))

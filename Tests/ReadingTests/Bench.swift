@@ -268,12 +268,12 @@ final class Bench {
   /// The generation that the catalog has of an entry.
   func generation(_ name: String, sourceLocation: SourceLocation = #_sourceLocation) throws -> GenerationRecord {
     let key = try node(name).key
-    return try #require(try store.generations.generation(current: key), sourceLocation: sourceLocation)
+    return try #require(try store.generations.current(of: key), sourceLocation: sourceLocation)
   }
 
   func isComplete(_ name: String) -> Bool {
     guard let node = try? node(name) else { return false }
-    return (try? store.generations.generation(current: node.key))?.state == .complete
+    return (try? store.generations.current(of: node.key))?.state == .complete
   }
 }
 

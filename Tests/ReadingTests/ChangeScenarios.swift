@@ -26,11 +26,11 @@ import Reading
     bench.expectBytes(new, 0, 100_000, of: "a.mp4", version: 2)
     bench.expectBytes(new, 30 * Self.megabyte, 100_000, of: "a.mp4", version: 2)
     #expect(bench.port.reply(to: bench.open(old)) == .error(.stale))
-    let (_, generation) = try #require(try bench.catalog.superseded(inode: old))
+    let (_, generation) = try #require(try bench.catalog.generations.superseded(inode: old))
     bench.system.release(old)
     bench.run(1)
     #expect(!bench.isInMemory(old))
-    #expect(try bench.catalog.generation(generation.id) == nil)
+    #expect(try bench.catalog.generations.find(generation.id) == nil)
   }
 
   @Test("One odd answer is no new version, and costs no stored byte")
@@ -258,9 +258,9 @@ import Reading
       bench.run(90, step: 0.1)
     }
     let node = try bench.node("a.mp4")
-    #expect(try bench.catalog.generation(current: node.key)?.stored.isEmpty == false)
-    #expect(try bench.catalog.generation(current: try bench.node("b.mp4").key)?.stored.isEmpty == true)
-    let total = try bench.catalog.partialsByUse().reduce(Int64(0)) { $0 + $1.storedBytes }
+    #expect(try bench.catalog.generations.current(of: node.key)?.stored.isEmpty == false)
+    #expect(try bench.catalog.generations.current(of: try bench.node("b.mp4").key)?.stored.isEmpty == true)
+    let total = try bench.catalog.generations.partialsByUse().reduce(Int64(0)) { $0 + $1.storedBytes }
     #expect(total <= options.maximumSize + Self.megabyte)
     bench.expectBytes(try bench.opened("b.mp4"), 0, 100_000, of: "b.mp4")
   }

@@ -131,7 +131,7 @@ extension FakeStore: StoreTree {
 }
 
 extension FakeStore: StoreGenerations, StoreNotes {
-  func generation(current key: ResourceKey) -> GenerationRecord? { state.withLock { $0.current(key) } }
+  func current(of key: ResourceKey) -> GenerationRecord? { state.withLock { $0.current(key) } }
   func superseded(inode: Inode) -> (Node, GenerationRecord)? {
     state.withLock { state in
       guard let (node, id) = state.old[inode], let generation = state.generations[id] else { return nil }

@@ -73,7 +73,7 @@ import Reading
     bench.system.fetch([try bench.inode("a.mp4")])
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
     #expect(bench.run(until: 90) { bench.isEmpty })
-    let copy = try #require(try bench.catalog.generation(current: bench.node("a.mp4").key)?.copy)
+    let copy = try #require(try bench.catalog.generations.current(of: bench.node("a.mp4").key)?.copy)
     let path = "\(bench.library.path)/\(copy.path)"
     try #require((what == "edit" ? truncate(path, 5) : unlink(path)) == 0)
     let before = bench.service.sent
@@ -213,7 +213,7 @@ import Reading
 
   /// What the catalog claims of the one file.
   private func claimed(_ bench: Bench) throws -> ByteRangeSet {
-    try bench.catalog.generation(current: bench.entries[0].key)?.stored ?? ByteRangeSet()
+    try bench.catalog.generations.current(of: bench.entries[0].key)?.stored ?? ByteRangeSet()
   }
 
   @Test("While commits fail, what is stored stays in memory, and is committed once they succeed")
@@ -221,7 +221,7 @@ import Reading
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.size))
     let inode = try bench.opened("a.mp4")
     bench.run(2)
-    let other = try SQLiteConnection(path: bench.catalog.path, mode: .readWrite)
+    let other = try SQLiteConnection(path: bench.catalog.connections.path, mode: .readWrite)
     try other.run("ALTER TABLE generation RENAME TO hidden")
     bench.expectBytes(inode, 5 * Self.size, 100_000, of: "a.mp4")
     bench.system.release(inode)
@@ -259,7 +259,7 @@ import Reading
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.size))
     bench.expectBytes(try bench.opened("a.mp4"), 0, 100_000, of: "a.mp4")
     bench.run(3)
-    let id = try #require(try bench.catalog.generation(current: bench.entries[0].key)).id
+    let id = try #require(try bench.catalog.generations.current(of: bench.entries[0].key)).id
     bench.stop(killed: true)
     try #require(truncate(bench.folder + "/store/partial/\(id)", 50_000) == 0)
     try bench.start()

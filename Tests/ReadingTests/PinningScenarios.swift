@@ -19,10 +19,10 @@ import Reading
     return try Bench(resource, options: options)
   }
 
-  private func pins(_ bench: Bench) throws -> [ResourceKey] { try bench.catalog.pins(limit: 10, after: nil) }
+  private func pins(_ bench: Bench) throws -> [ResourceKey] { try bench.catalog.notes.pins(limit: 10, after: nil) }
 
   private func stored(_ bench: Bench) throws -> Int64 {
-    try bench.catalog.generation(current: bench.node("a.mp4").key)?.stored.count ?? 0
+    try bench.catalog.generations.current(of: bench.node("a.mp4").key)?.stored.count ?? 0
   }
 
   @Test("A fetched file goes on at the next mount under --continue never, also after a kill", arguments: [false, true])
@@ -94,7 +94,7 @@ import Reading
     bench.stop()
     try bench.start()  // nothing is resumed: it is not in memory
     let key = try bench.node("a.mp4").key
-    let generation = try #require(try bench.catalog.generation(current: key))
+    let generation = try #require(try bench.catalog.generations.current(of: key))
     #expect(!bench.evict(key, generation: generation.id))
     #expect(try stored(bench) > 1 << 20)
   }

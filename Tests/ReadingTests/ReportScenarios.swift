@@ -138,7 +138,7 @@ import Testing
     bench.system.fetch([try bench.inode("a.mp4")])
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
     let inode = try bench.opened("a.mp4")
-    let copy = try #require(try bench.catalog.generation(current: bench.node("a.mp4").key)?.copy)
+    let copy = try #require(try bench.catalog.generations.current(of: bench.node("a.mp4").key)?.copy)
     try #require(truncate("\(bench.library.path)/\(copy.path)", 5) == 0)
     try #require(bench.isInMemory(inode))
     let open = try report(bench)
@@ -156,8 +156,8 @@ import Testing
   private func fromCatalog(_ bench: Bench) throws -> FileReport {
     let key = try bench.node("a.mp4").key
     return try FileReport(
-      path: "a.mp4", generation: bench.catalog.generation(current: key),
-      problem: bench.catalog.problem(of: key), copies: bench.library,
+      path: "a.mp4", generation: bench.catalog.generations.current(of: key),
+      problem: bench.catalog.notes.problem(of: key), copies: bench.library,
       libraryPath: bench.library.path)
   }
 }

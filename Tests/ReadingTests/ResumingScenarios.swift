@@ -24,12 +24,12 @@ import Reading
     var changes: [CatalogChange] = []
     for entry in bench.entries {
       let generation = GenerationRecord(
-        id: try bench.catalog.nextID(), key: entry.key,
+        id: try bench.catalog.changes.nextID(), key: entry.key,
         validators: Validators(etag: "\"1\"", lastModified: 1_600_000_000), size: Self.size, mediaType: "video/mp4")
       changes.append(.learned(generation))
       changes.append(.continues(generation: generation.id, true))
     }
-    try bench.catalog.apply(changes, durably: true)
+    try bench.catalog.changes.apply(changes, durably: true)
     try bench.restart()
     return bench
   }
@@ -61,7 +61,7 @@ import Reading
 
   /// How many are not complete.
   private func left(_ bench: Bench) -> Int {
-    (try? bench.catalog.continuing(limit: 10_000, after: 0).count) ?? -1
+    (try? bench.catalog.generations.continuing(limit: 10_000, after: 0).count) ?? -1
   }
 
   @Test("Files that fail behind an origin that answers others: those behind them come, however many they are")

@@ -226,7 +226,7 @@ import Reading
 
   /// From here on the catalog takes nothing, or again.
   private func refuseCommits(_ bench: Bench, _ isRefusing: Bool) throws {
-    try bench.catalog.withWriter { (connection, _) throws(StoreError) in
+    try bench.catalog.connections.withWriter { (connection, _) throws(StoreError) in
       try connection.run("PRAGMA query_only = \(isRefusing ? "ON" : "OFF")")
     }
   }
@@ -254,7 +254,7 @@ import Reading
     #expect(bench.isOverclaimed(inode))
     try refuseCommits(bench, false)
     #expect(bench.run(until: 5) { bench.isTold(inode) })
-    #expect(try bench.catalog.generation(id)?.stored == ByteRangeSet())
+    #expect(try bench.catalog.generations.find(id)?.stored == ByteRangeSet())
     #expect(bench.run(until: 60, step: 0.02) { bench.isComplete("a.mp4") })
     bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
   }

@@ -18,7 +18,7 @@ import Testing
   @Test func statusListsAllWithoutAStatementForEach() throws {
     try withSettledStore { catalog, library, _ in
       let status = CatalogStatus(catalog: catalog, library: library, reports: nil)
-      let before = catalog.runs
+      let before = catalog.connections.runs
       var query = StatusQuery(all: true)
       var files: [FileStatus] = []
       repeat {
@@ -27,7 +27,7 @@ import Testing
         files += page.files
         query.after = page.next
       } while query.after != nil
-      let runs = catalog.runs - before
+      let runs = catalog.connections.runs - before
       #expect(runs < Self.count / 10, "\(runs) statements for \(files.count) files")
 
       // Every file once, folder by folder, and what is known of some of them.
@@ -50,7 +50,7 @@ import Testing
 
   @Test func aServersStatusListsAllWithoutAStatementForEach() throws {
     try withSettledStore { catalog, _, service in
-      let before = catalog.runs
+      let before = catalog.connections.runs
       var query = StatusQuery(all: true)
       var count = 0
       repeat {
@@ -58,29 +58,29 @@ import Testing
         count += page.files.count
         query.after = page.next
       } while query.after != nil
-      let runs = catalog.runs - before
+      let runs = catalog.connections.runs - before
       #expect(count == Self.count && runs < Self.count / 10, "\(runs) statements for \(count) files")
     }
   }
 
   @Test func clearOfEverythingLooksAtWhatIsStoredAlone() throws {
     try withSettledStore { catalog, _, service in
-      let before = catalog.runs
+      let before = catalog.connections.runs
       let report = try service.clear(nil)
-      let runs = catalog.runs - before
+      let runs = catalog.connections.runs - before
       #expect(report == ClearReport(files: 1, bytes: 100))
       #expect(runs < 100, "\(runs) statements for 3 files of which something is known")
-      #expect(try catalog.generation(current: Self.key(2))?.stored.isEmpty == true)
+      #expect(try catalog.generations.current(of: Self.key(2))?.stored.isEmpty == true)
       #expect(try service.clear(nil) == ClearReport())
     }
   }
 
   @Test func clearOfAFolderLooksAtWhatIsStoredAlone() throws {
     try withSettledStore { catalog, _, service in
-      let before = catalog.runs
+      let before = catalog.connections.runs
       let (nothing, some) = (try service.clear(["b"]), try service.clear(["a", "c"]))
       #expect(nothing == ClearReport() && some == ClearReport(files: 1, bytes: 100), "\(nothing), \(some)")
-      let runs = catalog.runs - before
+      let runs = catalog.connections.runs - before
       #expect(runs < Self.count / 10, "\(runs) statements")
     }
   }
@@ -116,18 +116,18 @@ import Testing
       return batch
     }
     for number in 1...2 {
-      let id = try catalog.nextID()
+      let id = try catalog.changes.nextID()
       let record = GenerationRecord(
         id: id, key: Self.key(number), validators: Validators(etag: "x"), size: 500, mediaType: nil)
-      try catalog.apply([.learned(record)], durably: true)
+      try catalog.changes.apply([.learned(record)], durably: true)
       if number == 2 {
         let file = try PartialFile(in: opened, id: id, create: true)
         try Array(repeating: UInt8(7), count: 100).withUnsafeBytes { try file.write($0, at: 0) }
         let stored = ByteRangeSet(ByteRange(0, 100))
-        try catalog.apply([.extents(generation: id, stored: stored, synced: stored)], durably: true)
+        try catalog.changes.apply([.extents(generation: id, stored: stored, synced: stored)], durably: true)
       }
     }
-    try catalog.apply([.problem(Self.key(3), "404")], durably: true)
+    try catalog.changes.apply([.problem(Self.key(3), "404")], durably: true)
 
     let store = StoreAccess(catalog: catalog, folder: opened, library: library)
     let loop = try TransferLoop(options: TransferOptions())

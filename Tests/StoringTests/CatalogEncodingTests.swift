@@ -57,11 +57,11 @@ import Testing
     var plain = line("song.mp3", 2)
     plain.line = 9
     try catalog.load([full, plain])
-    let record = try #require(try catalog.entries(of: key(1)).first)
+    let record = try #require(try catalog.tree.entries(of: key(1)).first)
     #expect(record.source == full)
     #expect(record.path == "films/été/film.mkv")
-    #expect(try catalog.entry(record.node.inode)?.source == full)
-    #expect(try catalog.entries(of: key(2)).first?.source == plain)
-    #expect(try catalog.entry(record.node.parent) == nil)
+    #expect(try catalog.tree.entry(record.node.inode)?.source == full)
+    #expect(try catalog.tree.entries(of: key(2)).first?.source == plain)
+    #expect(try catalog.tree.entry(record.node.parent) == nil)
   }
 }

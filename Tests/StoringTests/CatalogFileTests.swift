@@ -94,16 +94,16 @@ import Testing
     let server = try folder.open()
     try server.load([line("a", 1)])
     let status = try folder.open(.readOnly)
-    #expect(try status.find(path: "a") != nil)
+    #expect(try status.tree.find(path: "a") != nil)
     try server.load([line("a", 1), line("b", 2)])
-    #expect(try status.find(path: "b") != nil)
-    #expect(storeError { _ = try status.nextID() }?.kind == .invalid)
-    #expect(storeError { try status.apply([.problem(key(1), "x")], durably: false) }?.kind == .invalid)
+    #expect(try status.tree.find(path: "b") != nil)
+    #expect(storeError { _ = try status.changes.nextID() }?.kind == .invalid)
+    #expect(storeError { try status.changes.apply([.problem(key(1), "x")], durably: false) }?.kind == .invalid)
     try status.close()
     try server.close()
     // And with no server.
     let later = try folder.open(.readOnly)
-    #expect(try later.counts() == CatalogCounts(names: 2, files: 2))
+    #expect(try later.tree.counts() == CatalogCounts(names: 2, files: 2))
   }
 
   @Test func aClosedCatalogSaysSo() throws {
@@ -111,21 +111,22 @@ import Testing
     let catalog = try folder.open()
     try catalog.close()
     try catalog.close()
-    #expect(storeError { _ = try catalog.counts() }?.kind == .invalid)
-    #expect(storeError { try catalog.apply([.continues(generation: 1, true)], durably: false) }?.kind == .invalid)
+    #expect(storeError { _ = try catalog.tree.counts() }?.kind == .invalid)
+    #expect(
+      storeError { try catalog.changes.apply([.continues(generation: 1, true)], durably: false) }?.kind == .invalid)
   }
 
   @Test func aLogLeftWithoutItsDatabaseIsNotPlayedIntoANewOne() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()
     try catalog.load([line("old", 1)])
-    try catalog.apply([.problem(key(1), "old")], durably: true)
+    try catalog.changes.apply([.problem(key(1), "old")], durably: true)
     let left = try folder.crashed()
     #expect(left.files().contains("catalog.sqlite-wal"))
     unlink(left.catalog)
     let fresh = try left.open()
-    #expect(try fresh.tree().isEmpty)
-    #expect(try fresh.problem(of: key(1)) == nil)
+    #expect(try fresh.listing().isEmpty)
+    #expect(try fresh.notes.problem(of: key(1)) == nil)
   }
 
   @Test func aFirstImportThatCrashesLeavesNothing() throws {
@@ -143,17 +144,17 @@ import Testing
       do { left = try folder.crashed() } catch { throw StoreError(.invalid, "\(error)") }
       return nil
     }
-    #expect(try catalog.counts().files == 3000)
+    #expect(try catalog.tree.counts().files == 3000)
     let crashed = try #require(left)
     #expect(crashed.files() == ["catalog.sqlite", "catalog.sqlite-journal"])
     #expect(try crashed.contents("catalog.sqlite").count > 4 << 20)
     // Who only looks cannot roll it back.
-    #expect(storeError { _ = try crashed.open(.readOnly).counts() } != nil)
+    #expect(storeError { _ = try crashed.open(.readOnly).tree.counts() } != nil)
     let later = try crashed.open()
-    #expect(try later.tree().isEmpty)
+    #expect(try later.listing().isEmpty)
     #expect(try later.importedFingerprint() == nil)
     try later.load([line("b", 1)])
-    #expect(try Set(later.tree().keys) == ["b"])
+    #expect(try Set(later.listing().keys) == ["b"])
   }
 
   @Test func pathsWithOddCharactersWork() throws {
@@ -162,7 +163,7 @@ import Testing
     let catalog = try Catalog.open(path: path, access: .readWrite)
     try catalog.load([line("a", 1)])
     try catalog.close()
-    #expect(try Catalog.open(path: path, access: .readOnly).find(path: "a") != nil)
+    #expect(try Catalog.open(path: path, access: .readOnly).tree.find(path: "a") != nil)
   }
 
   @Test func idsAreNeverGivenTwice() throws {
@@ -171,11 +172,11 @@ import Testing
     for round in 0..<6 {
       let catalog = try folder.open()
       try catalog.load([line("a", 1), line("new in round \(round)", UInt64(round + 10))])
-      for node in try catalog.tree().values where node.name.hasPrefix("new in round \(round)") {
+      for node in try catalog.listing().values where node.name.hasPrefix("new in round \(round)") {
         #expect(given.insert(node.entry).inserted)
       }
       for _ in 0..<(round.isMultiple(of: 2) ? 3 : 1500) {
-        let id = try catalog.nextID()
+        let id = try catalog.changes.nextID()
         #expect(given.insert(id).inserted)
       }
       if round.isMultiple(of: 3) { try catalog.close() } else { folder = try folder.crashed() }
@@ -189,7 +190,7 @@ import Testing
     let threads = (0..<4).map { _ in
       OwnedThread(name: "ids") {
         var mine: [Int64] = []
-        for _ in 0..<3000 { if let id = try? catalog.nextID() { mine.append(id) } }
+        for _ in 0..<3000 { if let id = try? catalog.changes.nextID() { mine.append(id) } }
         let ids = mine
         given.withLock { $0 += ids }
       }

@@ -129,13 +129,13 @@ extension Catalog {
   }
 
   /// Every listed path, with its node, by listing folders.
-  func tree() throws -> [String: Node] {
+  func listing() throws -> [String: Node] {
     var found: [String: Node] = [:]
     var waiting: [(Inode, String)] = [(rootInode, "")]
     while let (folder, prefix) = waiting.popLast() {
       var cookie: Int64 = 0
       while true {
-        let nodes = try list(folder, after: cookie, limit: 3)
+        let nodes = try tree.list(folder, after: cookie, limit: 3)
         guard let last = nodes.last else { break }
         for node in nodes {
           found[prefix + node.name] = node
@@ -149,7 +149,7 @@ extension Catalog {
 
   func look(_ name: String, in parent: Inode = rootInode) throws -> Node? {
     let bytes = Array(name.utf8)
-    return try bytes.withUnsafeBufferPointer { try lookup(parent: parent, name: $0) }
+    return try bytes.withUnsafeBufferPointer { try tree.lookup(parent: parent, name: $0) }
   }
 }
 

@@ -20,62 +20,62 @@ import Testing
     let folder = CatalogFolder()
     var catalog = try folder.open()
     try catalog.load([line("a", 1)])
-    let id = try catalog.nextID()
+    let id = try catalog.changes.nextID()
     var known = record(id, 1)
     known.validators.etagIsWeak = true
     known.continues = true
-    try catalog.apply([.learned(known)], durably: true)
+    try catalog.changes.apply([.learned(known)], durably: true)
     try catalog.close()
     catalog = try folder.open()
-    #expect(try catalog.generation(current: key(1)) == known)
-    #expect(try catalog.generation(id) == known)
-    #expect(try catalog.generation(current: key(2)) == nil)
+    #expect(try catalog.generations.current(of: key(1)) == known)
+    #expect(try catalog.generations.find(id) == known)
+    #expect(try catalog.generations.current(of: key(2)) == nil)
     let node = try #require(try catalog.look("a"))
     #expect(node.size == 1000)
     #expect(node.modified == 1_700_000_000 + id)
-    #expect(try catalog.list(rootInode, after: 0, limit: 9) == [node])
+    #expect(try catalog.tree.list(rootInode, after: 0, limit: 9) == [node])
 
     // Learned anew under its id: what it is, not what is stored of it.
-    try catalog.apply([.extents(generation: id, stored: [0..<10], synced: [0..<10])], durably: false)
+    try catalog.changes.apply([.extents(generation: id, stored: [0..<10], synced: [0..<10])], durably: false)
     var changed = record(id, 1, size: nil)
     changed.mediaType = nil
-    try catalog.apply([.learned(changed)], durably: false)
+    try catalog.changes.apply([.learned(changed)], durably: false)
     changed.stored = [0..<10]
     changed.synced = [0..<10]
     changed.continues = true
-    #expect(try catalog.generation(id) == changed)
-    #expect(storeError { try catalog.apply([.learned(record(id + 1, 1))], durably: false) }?.kind == .invalid)
+    #expect(try catalog.generations.find(id) == changed)
+    #expect(storeError { try catalog.changes.apply([.learned(record(id + 1, 1))], durably: false) }?.kind == .invalid)
   }
 
   @Test func whatIsNotSyncedIsBelievedInItsBootOnly() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open(boot: "boot 1")
     try catalog.load([line("a", 1), line("b", 2)])
-    try catalog.apply(
+    try catalog.changes.apply(
       [
         .learned(record(100, 1)), .extents(generation: 100, stored: [0..<500, 700..<800], synced: [0..<300]),
         .learned(record(101, 2)), .extents(generation: 101, stored: [0..<10], synced: []),
       ], durably: false)
     // A crash of the server: the same boot.
     let killed = try folder.crashed().open(boot: "boot 1")
-    #expect(try killed.generation(100)?.stored == [0..<500, 700..<800])
-    #expect(try killed.partialsByUse().map(\.storedBytes) == [600, 10])
+    #expect(try killed.generations.find(100)?.stored == [0..<500, 700..<800])
+    #expect(try killed.generations.partialsByUse().map(\.storedBytes) == [600, 10])
     // A power loss, looked at and served.
     for access in [Catalog.Access.readOnly, .readWrite] {
       let left = try folder.crashed()
       let later = try left.open(access, boot: "boot 2")
-      #expect(try later.generation(100)?.stored == [0..<300])
-      #expect(try later.generation(101)?.stored == [])
-      #expect(try later.partialsByUse().map(\.storedBytes) == [300])
+      #expect(try later.generations.find(100)?.stored == [0..<300])
+      #expect(try later.generations.find(101)?.stored == [])
+      #expect(try later.generations.partialsByUse().map(\.storedBytes) == [300])
       guard access == .readWrite else { continue }
       // A third boot believes only what the second wrote as synced.
-      try later.apply([.extents(generation: 100, stored: [0..<400], synced: [0..<350])], durably: false)
-      #expect(try later.generation(100)?.stored == [0..<400])
-      #expect(try left.crashed().open(boot: "boot 1").generation(100)?.stored == [0..<350])
+      try later.changes.apply([.extents(generation: 100, stored: [0..<400], synced: [0..<350])], durably: false)
+      #expect(try later.generations.find(100)?.stored == [0..<400])
+      #expect(try left.crashed().open(boot: "boot 1").generations.find(100)?.stored == [0..<350])
     }
     // When all is synced nothing recent is left.
-    try catalog.apply([.extents(generation: 100, stored: [0..<5], synced: [0..<5])], durably: true)
-    #expect(try folder.crashed().open(boot: "boot 9").generation(100)?.stored == [0..<5])
+    try catalog.changes.apply([.extents(generation: 100, stored: [0..<5], synced: [0..<5])], durably: true)
+    #expect(try folder.crashed().open(boot: "boot 9").generations.find(100)?.stored == [0..<5])
   }
 
   @Test func theMachinesBootIDStaysTheSame() {
@@ -86,23 +86,23 @@ import Testing
   @Test func aFailedChangeUndoesAllOfItsBatch() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()
-    try catalog.apply([.learned(record(100, 1))], durably: false)
+    try catalog.changes.apply([.learned(record(100, 1))], durably: false)
     let error = storeError {
-      try catalog.apply(
+      try catalog.changes.apply(
         [.problem(key(1), "x"), .continues(generation: 100, true), .learned(record(101, 1))], durably: false)
     }
     #expect(error?.kind == .invalid)
-    #expect(try catalog.problem(of: key(1)) == nil)
-    #expect(try catalog.generation(100)?.continues == false)
-    try catalog.apply([.problem(key(1), "y")], durably: true)
-    #expect(try catalog.problem(of: key(1))?.message == "y")
-    try catalog.apply([.problem(key(1), nil)], durably: true)
-    #expect(try catalog.problem(of: key(1)) == nil)
+    #expect(try catalog.notes.problem(of: key(1)) == nil)
+    #expect(try catalog.generations.find(100)?.continues == false)
+    try catalog.changes.apply([.problem(key(1), "y")], durably: true)
+    #expect(try catalog.notes.problem(of: key(1))?.message == "y")
+    try catalog.changes.apply([.problem(key(1), nil)], durably: true)
+    #expect(try catalog.notes.problem(of: key(1)) == nil)
     // Nothing new, but what came before is to be synced: SQLite does that only with a commit that writes.
     let log = try folder.contents("catalog.sqlite-wal")
-    try catalog.apply([], durably: false)
+    try catalog.changes.apply([], durably: false)
     #expect(try folder.contents("catalog.sqlite-wal") == log)
-    try catalog.apply([], durably: true)
+    try catalog.changes.apply([], durably: true)
     #expect(try folder.contents("catalog.sqlite-wal") != log)
   }
 
@@ -111,11 +111,11 @@ import Testing
     let catalog = try folder.open()
     try catalog.load([line("a", 1), line("gone", 1), line("x/b", 1), line("c", 2)])
     try catalog.load([line("a", 1), line("x/b", 1), line("c", 2)])
-    let before = try catalog.tree()
+    let before = try catalog.listing()
     // The first one changes no inode.
-    #expect(try catalog.supersede(key(1), by: record(100, 1)) == [])
-    try catalog.apply([.continues(generation: 100, true)], durably: false)
-    let after = try catalog.supersede(key(1), by: record(101, 1, size: 2000))
+    #expect(try catalog.changes.supersede(key(1), by: record(100, 1)) == [])
+    try catalog.changes.apply([.continues(generation: 100, true)], durably: false)
+    let after = try catalog.changes.supersede(key(1), by: record(101, 1, size: 2000))
     #expect(after.map(\.name) == ["a", "b"])
     let a = try #require(try catalog.look("a"))
     #expect(after.first == Renumbered(parent: rootInode, name: "a", old: before["a"]?.inode ?? 0, new: a.inode))
@@ -123,56 +123,56 @@ import Testing
     #expect(a.size == 2000)
     #expect(Set(after.map(\.new)).isDisjoint(with: before.values.map(\.inode)))
     #expect(try catalog.look("c") == before["c"])
-    #expect(try catalog.node(a.inode) == a)
-    #expect(try catalog.entry(a.inode)?.path == "a")
+    #expect(try catalog.tree.node(a.inode) == a)
+    #expect(try catalog.tree.entry(a.inode)?.path == "a")
     // The old inode is nobody's, and known.
     let old = try #require(before["a"]?.inode)
-    #expect(try catalog.node(old) == nil)
-    let (node, generation) = try #require(try catalog.superseded(inode: old))
+    #expect(try catalog.tree.node(old) == nil)
+    let (node, generation) = try #require(try catalog.generations.superseded(inode: old))
     #expect(node.inode == old && node.name == "a" && node.size == 1000)
     #expect(generation.id == 100 && generation.state == .superseded && !generation.continues)
-    #expect(try catalog.superseded(inode: a.inode) == nil)
+    #expect(try catalog.generations.superseded(inode: a.inode) == nil)
     // One that is listed again has left the old inode too.
     try catalog.load([line("gone", 1), line("a", 1)])
     let gone = try #require(try catalog.look("gone"))
     #expect(gone.size == 2000)
-    #expect(try catalog.superseded(inode: gone.inode) == nil)
+    #expect(try catalog.generations.superseded(inode: gone.inode) == nil)
     // Again, over a crash.
-    _ = try catalog.supersede(key(1), by: record(102, 1))
+    _ = try catalog.changes.supersede(key(1), by: record(102, 1))
     let later = try folder.crashed().open()
-    #expect(try later.supersededGenerations(limit: 9, after: 0).map(\.id) == [100, 101])
-    #expect(try later.supersededGenerations(limit: 1, after: 100).map(\.id) == [101])
-    #expect(try later.superseded(inode: a.inode)?.1.id == 101)
-    try later.apply([.forgotten(generation: 100)], durably: true)
-    #expect(try later.superseded(inode: old) == nil)
-    #expect(try later.generation(100) == nil)
-    #expect(try later.superseded(inode: a.inode)?.1.id == 101)
-    #expect(storeError { _ = try later.supersede(key(1), by: record(102, 1)) }?.kind == .invalid)
-    #expect(storeError { _ = try later.supersede(key(2), by: record(103, 1)) }?.kind == .invalid)
-    #expect(try later.generation(current: key(1))?.id == 102)
+    #expect(try later.generations.superseded(limit: 9, after: 0).map(\.id) == [100, 101])
+    #expect(try later.generations.superseded(limit: 1, after: 100).map(\.id) == [101])
+    #expect(try later.generations.superseded(inode: a.inode)?.1.id == 101)
+    try later.changes.apply([.forgotten(generation: 100)], durably: true)
+    #expect(try later.generations.superseded(inode: old) == nil)
+    #expect(try later.generations.find(100) == nil)
+    #expect(try later.generations.superseded(inode: a.inode)?.1.id == 101)
+    #expect(storeError { _ = try later.changes.supersede(key(1), by: record(102, 1)) }?.kind == .invalid)
+    #expect(storeError { _ = try later.changes.supersede(key(2), by: record(103, 1)) }?.kind == .invalid)
+    #expect(try later.generations.current(of: key(1))?.id == 102)
   }
 
   @Test func placingIsAnIntentUntilItIsPlaced() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()
     try catalog.load([line("a", 1)])
-    try catalog.apply(
+    try catalog.changes.apply(
       [.learned(record(100, 1)), .continues(generation: 100, true), .placing(generation: 100, path: "x/ä")],
       durably: true)
     let left = try folder.crashed().open()
-    #expect(try left.placements().map(\.path) == ["x/ä"])
-    #expect(try left.placements().first?.generation.id == 100)
-    try left.apply([.placed(generation: 100, copy)], durably: true)
-    #expect(try left.placements().isEmpty)
-    let placed = try #require(try left.generation(100))
+    #expect(try left.generations.placements().map(\.path) == ["x/ä"])
+    #expect(try left.generations.placements().first?.generation.id == 100)
+    try left.changes.apply([.placed(generation: 100, copy)], durably: true)
+    #expect(try left.generations.placements().isEmpty)
+    let placed = try #require(try left.generations.find(100))
     #expect(placed.state == .complete)
     #expect(placed.copy == copy)
     #expect(placed.stored == [0..<1000])
     #expect(!placed.continues)
-    #expect(try left.partialsByUse().isEmpty)
+    #expect(try left.generations.partialsByUse().isEmpty)
     // Deleted by its user: remote again, and what is known stays known.
-    try left.apply([.dropped(generation: 100)], durably: true)
-    #expect(try left.generation(100) == record(100, 1))
+    try left.changes.apply([.dropped(generation: 100)], durably: true)
+    #expect(try left.generations.find(100) == record(100, 1))
   }
 
   @Test func continuationsOfListedResourcesAreFound() throws {
@@ -180,32 +180,32 @@ import Testing
     let catalog = try folder.open()
     try catalog.load([line("a", 1), line("b", 2), line("c", 3), line("d", 4)])
     for number in 1...4 as ClosedRange<Int64> {
-      try catalog.apply(
+      try catalog.changes.apply(
         [.learned(record(100 + number, UInt64(number))), .continues(generation: 100 + number, number != 2)],
         durably: false)
     }
-    try catalog.apply([.placed(generation: 104, copy)], durably: false)
-    #expect(try catalog.continuing(limit: 9, after: 0).map(\.id) == [101, 103])
-    #expect(try catalog.continuing(limit: 1, after: 0).map(\.id) == [101])
-    #expect(try catalog.continuing(limit: 9, after: 101).map(\.id) == [103])
+    try catalog.changes.apply([.placed(generation: 104, copy)], durably: false)
+    #expect(try catalog.generations.continuing(limit: 9, after: 0).map(\.id) == [101, 103])
+    #expect(try catalog.generations.continuing(limit: 1, after: 0).map(\.id) == [101])
+    #expect(try catalog.generations.continuing(limit: 9, after: 101).map(\.id) == [103])
     try catalog.load([line("a", 1), line("b", 2)])
-    #expect(try catalog.continuing(limit: 9, after: 0).map(\.id) == [101])
+    #expect(try catalog.generations.continuing(limit: 9, after: 0).map(\.id) == [101])
   }
 
   @Test func theLeastRecentlyUsedComesFirst() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()
     for number in 1...4 as ClosedRange<Int64> {
-      try catalog.apply(
+      try catalog.changes.apply(
         [
           .learned(record(100 + number, UInt64(number))),
           .extents(generation: 100 + number, stored: number == 3 ? [] : [0..<number], synced: []),
           .used(generation: 100 + number, at: 50 - number),
         ], durably: false)
     }
-    try catalog.apply([.dropped(generation: 104)], durably: false)
+    try catalog.changes.apply([.dropped(generation: 104)], durably: false)
     #expect(
-      try catalog.partialsByUse() == [
+      try catalog.generations.partialsByUse() == [
         StoredPartial(id: 102, key: key(2), storedBytes: 2, usedAt: 48),
         StoredPartial(id: 101, key: key(1), storedBytes: 1, usedAt: 49),
       ])
@@ -216,18 +216,18 @@ import Testing
     let catalog = try folder.open()
     try catalog.load([line("a", 1), line("b", 1), line("c", 2)])
     let before = try ["a", "b", "c"].map { try catalog.look($0)?.inode ?? 0 }
-    #expect(try catalog.renumber(before[0], of: key(1)) == nil, "nothing is known of it")
-    try catalog.apply([.learned(record(100, 1))], durably: false)
-    #expect(try catalog.renumber(before[2], of: key(1)) == nil, "another resource's")
-    let change = try #require(try catalog.renumber(before[0], of: key(1)))
+    #expect(try catalog.changes.renumber(before[0], of: key(1)) == nil, "nothing is known of it")
+    try catalog.changes.apply([.learned(record(100, 1))], durably: false)
+    #expect(try catalog.changes.renumber(before[2], of: key(1)) == nil, "another resource's")
+    let change = try #require(try catalog.changes.renumber(before[0], of: key(1)))
     #expect(change.old == before[0] && change.name == "a")
     #expect(try ["a", "b", "c"].map { try catalog.look($0)?.inode ?? 0 } == [change.new] + before[1...])
-    #expect(try catalog.superseded(inode: before[0])?.1.id == 100)
-    #expect(try catalog.generation(current: key(1))?.state == .partial)
-    #expect(try catalog.renumber(before[0], of: key(1)) == nil, "it was an entry's, and is no longer")
+    #expect(try catalog.generations.superseded(inode: before[0])?.1.id == 100)
+    #expect(try catalog.generations.current(of: key(1))?.state == .partial)
+    #expect(try catalog.changes.renumber(before[0], of: key(1)) == nil, "it was an entry's, and is no longer")
     // Its old inodes go with the generation.
-    try catalog.apply([.forgotten(generation: 100)], durably: false)
-    #expect(try catalog.superseded(inode: before[0]) == nil)
+    try catalog.changes.apply([.forgotten(generation: 100)], durably: false)
+    #expect(try catalog.generations.superseded(inode: before[0]) == nil)
   }
 
   @Test func allThatIsTouchedIsPagedThrough() throws {
@@ -241,7 +241,7 @@ import Testing
     for number in stride(from: 1, through: 70, by: 3) as StrideThrough<UInt64> {
       changes.append(.problem(key(number), "p\(number)"))
     }
-    try catalog.apply(changes, durably: false)
+    try catalog.changes.apply(changes, durably: false)
     for limit in [1, 2, 7, 1000] {
       var found: [String: (Int64?, String?)] = [:]
       var next: ResourceKey?
@@ -249,7 +249,7 @@ import Testing
         let page = try catalog.touched(after: next, limit: limit)
         for entry in page.entries {
           #expect(found.updateValue((entry.generation?.id, entry.problem?.message), forKey: entry.path) == nil)
-          #expect(try catalog.path(of: entry.node.inode) == entry.path)
+          #expect(try catalog.tree.path(of: entry.node.inode) == entry.path)
         }
         next = page.next
       } while next != nil

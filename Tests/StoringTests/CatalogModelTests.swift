@@ -128,13 +128,13 @@ private struct NameModel {
         try compare(catalog, model, &entryOf)
         if Bool.random(using: &generator) {
           let number = UInt64.random(in: 1...6, using: &generator)
-          try catalog.apply([.gainedExtension(key(number), number < 4 ? "mp4" : "ogg")], durably: false)
+          try catalog.changes.apply([.gainedExtension(key(number), number < 4 ? "mp4" : "ogg")], durably: false)
           model.gain(number, number < 4 ? "mp4" : "ogg")
         }
         if Int.random(in: 0..<3, using: &generator) == 0 {
           if Bool.random(using: &generator) { try catalog.close() } else { folder = try folder.crashed() }
           catalog = try folder.open()
-          _ = try catalog.applyPendingExtensions()
+          _ = try catalog.tree.applyPendingExtensions()
           model.applyExtensions()
           try compare(catalog, model, &entryOf)
         }
@@ -143,11 +143,11 @@ private struct NameModel {
   }
 
   private func compare(_ catalog: Catalog, _ model: NameModel, _ entryOf: inout [Int: Int64]) throws {
-    let tree = try catalog.tree()
+    let tree = try catalog.listing()
     let listed = model.listed
     try #require(Set(tree.keys) == Set(listed.keys))
     let files = tree.values.filter { $0.kind == .file }.count
-    #expect(try catalog.counts() == CatalogCounts(names: Int64(tree.count), files: Int64(files)))
+    #expect(try catalog.tree.counts() == CatalogCounts(names: Int64(tree.count), files: Int64(files)))
     for (path, index) in listed {
       let node = try #require(tree[path])
       #expect(node.kind == (model.rows[index].isFolder ? .folder : .file))
@@ -155,8 +155,8 @@ private struct NameModel {
       // An entry is the same for as long as the store lives.
       #expect(entryOf[index] ?? node.entry == node.entry)
       entryOf[index] = node.entry
-      #expect(try catalog.find(path: path) == node)
-      #expect(try catalog.path(of: node.inode) == path)
+      #expect(try catalog.tree.find(path: path) == node)
+      #expect(try catalog.tree.path(of: node.inode) == path)
     }
     for (place, index) in model.aliases where model.rows[index].isListed {
       // One who took the name while the alias's entry was not listed has it now.

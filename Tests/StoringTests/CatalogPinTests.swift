@@ -13,18 +13,18 @@ import Testing
     ]
     do {
       let catalog = try folder.open()
-      try catalog.apply(keys.reversed().map { .pinned($0, true) }, durably: true)
-      try catalog.apply([.pinned(keys[1], true)], durably: false)  // twice is once
+      try catalog.changes.apply(keys.reversed().map { .pinned($0, true) }, durably: true)
+      try catalog.changes.apply([.pinned(keys[1], true)], durably: false)  // twice is once
     }
     let catalog = try folder.open()
-    #expect(try catalog.pins(limit: 10, after: nil) == keys)
+    #expect(try catalog.notes.pins(limit: 10, after: nil) == keys)
     var paged: [ResourceKey] = []
-    while let next = try catalog.pins(limit: 1, after: paged.last).first { paged.append(next) }
+    while let next = try catalog.notes.pins(limit: 1, after: paged.last).first { paged.append(next) }
     #expect(paged == keys)
-    #expect(try catalog.isPinned(keys[3]))
-    #expect(try !catalog.isPinned(ResourceKey(high: 7, low: 0)))
-    try catalog.apply([.pinned(keys[3], false), .pinned(ResourceKey(high: 7, low: 0), false)], durably: true)
-    #expect(try !catalog.isPinned(keys[3]))
-    #expect(try catalog.pins(limit: 10, after: nil) == keys.filter { $0 != keys[3] })
+    #expect(try catalog.notes.isPinned(keys[3]))
+    #expect(try !catalog.notes.isPinned(ResourceKey(high: 7, low: 0)))
+    try catalog.changes.apply([.pinned(keys[3], false), .pinned(ResourceKey(high: 7, low: 0), false)], durably: true)
+    #expect(try !catalog.notes.isPinned(keys[3]))
+    #expect(try catalog.notes.pins(limit: 10, after: nil) == keys.filter { $0 != keys[3] })
   }
 }

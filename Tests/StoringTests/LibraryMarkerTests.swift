@@ -25,7 +25,7 @@ import Testing
     func complete(_ paths: [String], there: [String]) throws {
       mkdir(library, 0o755)
       for (number, path) in paths.enumerated() {
-        let id = try catalog.nextID()
+        let id = try catalog.changes.nextID()
         let key = ResourceKey(id: path)
         let record = GenerationRecord(
           id: id, key: key, validators: Validators(etag: "\"\(number)\"", lastModified: nil), size: 4, mediaType: nil)
@@ -34,7 +34,7 @@ import Testing
           try home.write("library/" + path, Array("copy".utf8))
           copy = try FileDescriptor.open(library + "/" + path, O_RDONLY).status().copy(at: path)
         }
-        try catalog.apply(
+        try catalog.changes.apply(
           [.learned(record), .placed(generation: id, copy), .used(generation: id, at: Int64(number + 1))], durably: true
         )
       }
@@ -81,12 +81,12 @@ import Testing
     // Another library's disk is there instead.
     try fixture.home.write("library/" + LibraryMarker.name, Array("mediafs library 1\nid=7\n".utf8))
     try fixture.expectRefused("another library")
-    #expect(try fixture.catalog.copyCount() == 2)
+    #expect(try fixture.catalog.generations.copyCount() == 2)
     unlink(fixture.marker)
     rmdir(fixture.library)
     rename(fixture.home.path + "/elsewhere", fixture.library)
     let library = try fixture.open()
-    #expect(try library.check(fixture.catalog.latestCopies(limit: 2)[1]) == .intact)
+    #expect(try library.check(fixture.catalog.generations.latestCopies(limit: 2)[1]) == .intact)
   }
 
   @Test(arguments: ["intact", "edited"]) func oneCopyIsEnoughWithoutAMarker(state: String) throws {

@@ -42,19 +42,19 @@ import Testing
   @Test func theNextStartFinishesAPlacing() throws {
     let fixture = try LibraryFixture()
     let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
-    let id = try catalog.nextID()
+    let id = try catalog.changes.nextID()
     let generation = GenerationRecord(id: id, key: key(1), validators: Validators(), size: size, mediaType: nil)
     let all = ByteRangeSet(ByteRange(0, size))
-    try catalog.apply(
+    try catalog.changes.apply(
       [
         .learned(generation), .extents(generation: id, stored: all, synced: all),
         .placing(generation: id, path: "a/b.mp3"),
       ], durably: true)
     let placed = try fixture.place(fixture.partial(id, bytes), as: "a/b.mp3", size: bytes.count, modified: nil)
     try StoreRecovery.run(catalog: catalog, folder: fixture.store, library: fixture.library)
-    let found = try #require(try catalog.generation(id))
+    let found = try #require(try catalog.generations.find(id))
     #expect(found.state == .complete && found.copy == placed.copy)
-    #expect(try catalog.placements().isEmpty)
+    #expect(try catalog.generations.placements().isEmpty)
     try catalog.close()
   }
 
@@ -105,16 +105,17 @@ import Testing
     try withOtherFilesystem { other in
       let fixture = try LibraryFixture(across: other)
       let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
-      let id = try catalog.nextID()
+      let id = try catalog.changes.nextID()
       let partial = try fixture.partial(id, bytes)
       let all = ByteRangeSet(ByteRange(0, size))
       let generation = GenerationRecord(id: id, key: key(1), validators: Validators(), size: size, mediaType: nil)
-      try catalog.apply([.learned(generation), .extents(generation: id, stored: all, synced: all)], durably: true)
+      try catalog.changes.apply(
+        [.learned(generation), .extents(generation: id, stored: all, synced: all)], durably: true)
       func place(in library: LibraryFolder, broken: Bool) throws(StoreError) -> Placement {
         try library.place(
           partial, as: "a/b.mp3", size: size, modified: nil, isCancelled: { broken && moment == "within the copy" }
         ) { (path) throws(StoreError) in
-          try catalog.apply([.placing(generation: id, path: path)], durably: true)
+          try catalog.changes.apply([.placing(generation: id, path: path)], durably: true)
           if broken, moment == "before the copy" { throw StoreError(kind: .full, message: "killed") }
         }
       }
@@ -125,7 +126,7 @@ import Testing
       try #require(rename(path, other.path + "/unmounted") == 0)
       let bare = try LibraryFolder(path)
       try StoreRecovery.run(catalog: catalog, folder: fixture.store, library: bare)
-      let kept = try #require(try catalog.generation(id))
+      let kept = try #require(try catalog.generations.find(id))
       #expect(kept.state == .partial && kept.stored == all && kept.synced == all && kept.continues)
       #expect(try fixture.store.partialIDs() == [id])
       #expect(try Folder.open(path).names().isEmpty)

@@ -140,7 +140,7 @@ import Testing
     } catch {
       #expect(error.message.contains("line 3"))
     }
-    #expect(try catalog.counts().files == 0)
+    #expect(try catalog.tree.counts().files == 0)
     close(pipe[1])
   }
 
@@ -157,6 +157,6 @@ import Testing
       #expect(error.kind == .invalid)
       #expect(error.message.contains("line 1002"))
     }
-    #expect(try catalog.counts().files == 0)
+    #expect(try catalog.tree.counts().files == 0)
   }
 }

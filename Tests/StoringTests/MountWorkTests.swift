@@ -28,8 +28,8 @@ import Testing
         changes.append(.placed(generation: id, copy))
       }
     }
-    try catalog.apply(changes, durably: false)
-    try #require(try catalog.applyPendingExtensions() == entries / 2)
+    try catalog.changes.apply(changes, durably: false)
+    try #require(try catalog.tree.applyPendingExtensions() == entries / 2)
     try catalog.remember("maximum_size", 1)
     try catalog.close()
   }
@@ -40,16 +40,16 @@ import Testing
     let catalog = try Catalog.open(path: store.catalogPath, access: .readWrite)
     let library = try LibraryFolder.open(store.defaultLibraryPath, for: catalog)
     #expect(try catalog.remembered("maximum_size") == 1)
-    #expect(try catalog.applyPendingExtensions() == 0)
+    #expect(try catalog.tree.applyPendingExtensions() == 0)
     try StoreRecovery.run(catalog: catalog, folder: store, library: library)
     #expect(try catalog.importedFingerprint() == [1])
-    _ = try catalog.nextID()
-    #expect(try catalog.continuing(limit: 16, after: 0).isEmpty)
-    _ = try catalog.counts()
-    #expect(try catalog.node(rootInode) != nil)
-    #expect(try catalog.list(rootInode, after: 0, limit: 100).count == 10)
+    _ = try catalog.changes.nextID()
+    #expect(try catalog.generations.continuing(limit: 16, after: 0).isEmpty)
+    _ = try catalog.tree.counts()
+    #expect(try catalog.tree.node(rootInode) != nil)
+    #expect(try catalog.tree.list(rootInode, after: 0, limit: 100).count == 10)
     #expect(try catalog.look("folder 1") != nil)
-    let steps = catalog.steps
+    let steps = catalog.connections.steps
     try catalog.close()
     return steps
   }

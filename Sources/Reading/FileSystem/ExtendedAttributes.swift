@@ -39,7 +39,7 @@ struct ExtendedAttributes {
       if let content = room.table.withLock({ $0.current[node.key] }) {
         return content.guarded.withLock { $0.held.generation?.mediaType }
       }
-      return try room.io { () throws(StoreError) in try room.store.generations.generation(current: node.key) }?
+      return try room.io { () throws(StoreError) in try room.store.generations.current(of: node.key) }?
         .mediaType
     case "user.mediafs.state": return try FileReports(room).report(on: node).state.rawValue
     case "user.mediafs.stored": return String(try FileReports(room).report(on: node).stored)

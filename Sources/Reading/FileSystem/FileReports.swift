@@ -55,7 +55,7 @@ package struct FileReports: Sendable {
     if let live = try live(on: node, path: path) { return live }
     return try room.io { () throws(StoreError) in
       try report(
-        on: node, path: path, generation: try store.generations.generation(current: node.key),
+        on: node, path: path, generation: try store.generations.current(of: node.key),
         problem: try store.notes.problem(of: node.key))
     }
   }

@@ -59,7 +59,7 @@ extension MediaFileSystem {
   /// Removes a file's stored bytes and its copy, and returns when that is done. False when nothing was stored. Blocks
   /// for the disk: not to be called on a thread that serves the kernel.
   package func clear(_ node: Node) throws(Errno) -> Bool {
-    let generation = try room.io { () throws(StoreError) in try store.generations.generation(current: node.key) }
+    let generation = try room.io { () throws(StoreError) in try store.generations.current(of: node.key) }
     let isInMemory = room.table.withLock { $0.current[node.key] != nil }
     let isPinned = try room.io { () throws(StoreError) in try store.notes.isPinned(node.key) }
     guard generation != nil || isInMemory || isPinned else { return false }

@@ -56,7 +56,7 @@ extension ReadingRoom {
   private func load(_ entry: EntryRecord) throws(Errno) -> Content {
     let held = try io { () throws(StoreError) in
       let isPinned = try store.notes.isPinned(entry.node.key)
-      guard let generation = try store.generations.generation(current: entry.node.key) else {
+      guard let generation = try store.generations.current(of: entry.node.key) else {
         return FileState(isPinned: isPinned)
       }
       return try self.held(generation, entry, isPinned: isPinned)

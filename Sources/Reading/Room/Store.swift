@@ -29,7 +29,7 @@ package protocol StoreTree: Sendable {
 /// What is known of the generations of resources.
 package protocol StoreGenerations: Sendable {
   /// The current generation of a resource.
-  func generation(current key: ResourceKey) throws(StoreError) -> GenerationRecord?
+  func current(of key: ResourceKey) throws(StoreError) -> GenerationRecord?
   /// The superseded generation that an old inode shows.
   func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)?
   /// Generations whose background download goes on, by id.

@@ -32,12 +32,15 @@ package struct StoreAccess: Sendable {
   /// The store on the disk.
   package init(catalog: Catalog, folder: StoreFolder, library: LibraryFolder) {
     self.init(
-      tree: catalog, generations: catalog, notes: catalog, changes: catalog,
+      tree: catalog.tree, generations: catalog.generations, notes: catalog.notes, changes: catalog.changes,
       partials: DiskPartials(folder: folder, library: library), copies: library)
   }
 }
 
-extension Catalog: StoreTree, StoreGenerations, StoreNotes, StoreChanges {}
+extension CatalogTree: StoreTree {}
+extension CatalogGenerations: StoreGenerations {}
+extension CatalogNotes: StoreNotes {}
+extension CatalogChanges: StoreChanges {}
 extension LibraryFolder: CompletedCopies {}
 
 /// The partial files of a store's folder, which go to a library.

@@ -2,13 +2,12 @@ import Base
 import Glibc
 import Manifest
 
-// What the reading room learns, written in short transactions.
-
 /// One thing to be remembered. A change about a generation that the catalog does not know does nothing: it was
 /// forgotten.
 package enum CatalogChange: Sendable {
   /// The first generation of a resource (nothing stored of it yet), or the size, type and validators of a known id.
-  /// Another generation of the same resource that is current makes it an error: see ``Catalog/supersede(_:by:)``.
+  /// Another generation of the same resource that is current makes it an error: see
+  /// ``CatalogChanges/supersede(_:by:)``.
   case learned(GenerationRecord)
   /// All of its bytes that are written (`stored`), and those of them that are synced to disk, so that a power loss
   /// leaves them.
@@ -22,7 +21,7 @@ package enum CatalogChange: Sendable {
   /// What went wrong with a resource (for people, no secrets), nil: nothing any more.
   case problem(ResourceKey, String?)
   /// The extension (without its dot) that the names of a resource's entries lack. Shown from the next
-  /// ``Catalog/applyPendingExtensions()`` on; entries whose manifest line gives the name do not take it.
+  /// ``CatalogTree/applyPendingExtensions()`` on; entries whose manifest line gives the name do not take it.
   case gainedExtension(ResourceKey, String)
   /// It is about to be renamed to that path below the library's folder. To be applied durably before.
   case placing(generation: Int64, path: String)
@@ -41,7 +40,7 @@ package struct Renumbered: Sendable, Equatable {
   package var parent: Inode
   /// Its name there.
   package var name: String
-  /// The inode until now; ``Catalog/superseded(inode:)`` knows it until its generation is forgotten.
+  /// The inode until now; ``CatalogChanges/superseded(inode:)`` knows it until its generation is forgotten.
   package var old: Inode
   /// The inode from now on.
   package var new: Inode
@@ -95,12 +94,48 @@ private enum Queries {
   static let oldInode = SQL("INSERT INTO old_inode(inode, entry, generation) VALUES(?, ?, ?)")
 }
 
-extension Catalog {
+/// How a catalog learns. All is written in short transactions.
+package final class CatalogChanges: Sendable {
+  private struct Numbers {
+    var next: Int64 = 0
+    var end: Int64 = 0
+  }
+
+  /// How many ids are reserved at once: one sync of the log for that many, and as many are lost at a crash.
+  private static let idBlock: Int64 = 1024
+
+  private let connections: CatalogConnections
+  private let bootID: [UInt8]
+  private let ids = Lock(Numbers())
+
+  init(_ connections: CatalogConnections, bootID: [UInt8]) {
+    self.connections = connections
+    self.bootID = bootID
+  }
+
+  /// A number that was never an inode, an entry's or a generation's id in this store, and never will be another's.
+  package func nextID() throws(StoreError) -> Int64 {
+    let ready: Int64? = ids.withLock { ids in
+      guard ids.next < ids.end else { return nil }
+      defer { ids.next += 1 }
+      return ids.next
+    }
+    if let ready { return ready }
+    let first = try connections.write(durably: true) { (connection) throws(StoreError) in
+      try connection.reserveIDs(Self.idBlock)
+    }
+    return ids.withLock { ids in
+      // Another thread may have reserved a block meanwhile; the rest of the shorter one is lost, as at a crash.
+      if ids.end < first + Self.idBlock { ids = Numbers(next: first + 1, end: first + Self.idBlock) }
+      return first
+    }
+  }
+
   /// Remembers the changes, in their order, in one transaction: all of them or, when it throws, none. With `durably`
   /// they (and all that was applied before) are on the disk when it returns: a power loss leaves them.
   package func apply(_ changes: [CatalogChange], durably: Bool) throws(StoreError) {
     if changes.isEmpty && !durably { return }
-    try write(durably: durably) { (connection) throws(StoreError) in
+    try connections.write(durably: durably) { (connection) throws(StoreError) in
       for change in changes { try apply(change, on: connection) }
       // SQLite syncs its log only with a commit that changed a page.
       if durably { try connection.statement(Queries.countSync).run() }
@@ -115,7 +150,7 @@ extension Catalog {
       try run(Queries.continues, on: connection) {
         $0.bind(1, id); $0.bind(2, continues ? 1 : 0)
       }
-    case .pinned(let key, let isPinned): try pin(key, isPinned, on: connection)
+    case .pinned(let key, let isPinned): try CatalogNotes.pin(key, isPinned, on: connection)
     case .used(let id, let at):
       try run(Queries.used, on: connection) {
         $0.bind(1, id); $0.bind(2, at)
@@ -231,7 +266,7 @@ extension Catalog {
   package func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
     guard new.key == key else { throw StoreError(.invalid, "catalog: generation \(new.id) is another resource's") }
     let columns = ResourceKeyColumns(key)
-    return try write(durably: true) { (connection) throws(StoreError) in
+    return try connections.write(durably: true) { (connection) throws(StoreError) in
       guard let old = try currentID(of: columns, on: connection) else {
         try insert(new, on: connection)
         return []
@@ -247,7 +282,7 @@ extension Catalog {
   /// stay. Nil when no listed entry has it (any more), or nothing is known of the resource.
   package func renumber(_ inode: Inode, of key: ResourceKey) throws(StoreError) -> Renumbered? {
     let columns = ResourceKeyColumns(key)
-    return try write(durably: true) { (connection) throws(StoreError) in
+    return try connections.write(durably: true) { (connection) throws(StoreError) in
       guard let generation = try currentID(of: columns, on: connection) else { return nil }
       return try renumber(columns, from: generation, only: inode, on: connection).first
     }
@@ -269,7 +304,7 @@ extension Catalog {
       entries.append((statement.integer(0), change, statement.integer(4) == 1))
     }
     guard !entries.isEmpty else { return [] }
-    var inode = try Self.reserveIDs(Int64(entries.count), on: connection)
+    var inode = try connection.reserveIDs(Int64(entries.count))
     for index in entries.indices {
       entries[index].change.new = Inode(bitPattern: inode)
       let entry = entries[index]

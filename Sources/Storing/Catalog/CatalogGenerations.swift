@@ -1,8 +1,6 @@
 import Base
 import Manifest
 
-// What is known of resources.
-
 /// A partial file that holds something, for eviction.
 package struct StoredPartial: Sendable, Equatable {
   /// The generation; names the file.
@@ -47,14 +45,18 @@ private enum Queries {
   static let oldInode = SQL("SELECT entry, generation FROM old_inode WHERE inode = ?")
 }
 
-extension Catalog {
+/// What is known of the generations of resources.
+package struct CatalogGenerations: Sendable {
+  let connections: CatalogConnections
+  let bootID: [UInt8]
+
   /// The current generation of a resource; nil when nothing is known of it.
-  package func generation(current key: ResourceKey) throws(StoreError) -> GenerationRecord? {
-    try read { (connection) throws(StoreError) in try generation(current: ResourceKeyColumns(key), on: connection) }
+  package func current(of key: ResourceKey) throws(StoreError) -> GenerationRecord? {
+    try connections.read { (connection) throws(StoreError) in try current(of: ResourceKeyColumns(key), on: connection) }
   }
 
-  func generation(
-    current key: ResourceKeyColumns, on connection: SQLiteConnection
+  func current(
+    of key: ResourceKeyColumns, on connection: SQLiteConnection
   ) throws(StoreError) -> GenerationRecord? {
     let statement = try connection.statement(Queries.current)
     defer { statement.reset() }
@@ -63,11 +65,11 @@ extension Catalog {
   }
 
   /// The generation with that id, current or superseded.
-  package func generation(_ id: Int64) throws(StoreError) -> GenerationRecord? {
-    try read { (connection) throws(StoreError) in try generation(id, on: connection) }
+  package func find(_ id: Int64) throws(StoreError) -> GenerationRecord? {
+    try connections.read { (connection) throws(StoreError) in try find(id, on: connection) }
   }
 
-  private func generation(_ id: Int64, on connection: SQLiteConnection) throws(StoreError) -> GenerationRecord? {
+  private func find(_ id: Int64, on connection: SQLiteConnection) throws(StoreError) -> GenerationRecord? {
     let statement = try connection.statement(Queries.byID)
     defer { statement.reset() }
     statement.bind(1, id)
@@ -77,13 +79,13 @@ extension Catalog {
   /// What an inode stood for before its resource changed: the node (with that inode, and the old size and time) and the
   /// old generation. Nil when it is a current inode, never was, or its generation was forgotten.
   package func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)? {
-    try read(snapshot: true) { (connection) throws(StoreError) in
+    try connections.read(snapshot: true) { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.oldInode)
       defer { statement.reset() }
       statement.bind(1, Int64(bitPattern: inode))
       guard try statement.step() else { return nil }
-      guard var node = try Self.node(entry: statement.integer(0), on: connection),
-        let generation = try generation(statement.integer(1), on: connection)
+      guard var node = try CatalogTree.node(entry: statement.integer(0), on: connection),
+        let generation = try find(statement.integer(1), on: connection)
       else { return nil }
       node.inode = inode
       node.size = generation.size
@@ -99,13 +101,13 @@ extension Catalog {
 
   /// Up to `limit` superseded generations with an id greater than `after`, by id. At a mount none has a handle any
   /// more.
-  package func supersededGenerations(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+  package func superseded(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.superseded, after, Int64(limit))
   }
 
   /// The ids of up to `limit` generations behind `after`, by id, whatever their state.
-  package func generationIDs(limit: Int, after: Int64) throws(StoreError) -> [Int64] {
-    try read { (connection) throws(StoreError) in
+  package func ids(limit: Int, after: Int64) throws(StoreError) -> [Int64] {
+    try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.ids)
       defer { statement.reset() }
       statement.bind(1, after)
@@ -123,7 +125,7 @@ extension Catalog {
 
   /// How many copies there are in the library. Looks at every generation.
   func copyCount() throws(StoreError) -> Int64 {
-    try read { (connection) throws(StoreError) in
+    try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.copyCount)
       defer { statement.reset() }
       return try statement.step() ? statement.integer(0) : 0
@@ -131,7 +133,7 @@ extension Catalog {
   }
 
   private func generations(_ query: SQL, _ values: Int64...) throws(StoreError) -> [GenerationRecord] {
-    try read { (connection) throws(StoreError) in
+    try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(query)
       defer { statement.reset() }
       for (index, value) in values.enumerated() { statement.bind(Int32(index + 1), value) }
@@ -143,7 +145,7 @@ extension Catalog {
 
   /// The generations whose placing was begun and not finished, with the path below the library's folder: after a crash.
   package func placements() throws(StoreError) -> [(generation: GenerationRecord, path: String)] {
-    try read { (connection) throws(StoreError) in
+    try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.placing)
       defer { statement.reset() }
       var found: [(generation: GenerationRecord, path: String)] = []
@@ -154,7 +156,7 @@ extension Catalog {
 
   /// The current partial generations of which something is stored, least recently used first.
   package func partialsByUse() throws(StoreError) -> [StoredPartial] {
-    try read { (connection) throws(StoreError) in
+    try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.stored)
       defer { statement.reset() }
       var found: [StoredPartial] = []
@@ -170,7 +172,7 @@ extension Catalog {
   }
 
   /// The keys behind `key` of which a generation is current, in their order.
-  func knownKeys(
+  static func knownKeys(
     after key: ResourceKeyColumns, limit: Int, on connection: SQLiteConnection
   ) throws(StoreError) -> [ResourceKeyColumns] {
     let statement = try connection.statement(Queries.knownAfter)

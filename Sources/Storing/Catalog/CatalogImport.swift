@@ -41,7 +41,7 @@ extension Catalog {
   /// The fingerprint of the manifest that the tree is of; nil when none was imported. The server skips the import of an
   /// equal one.
   package func importedFingerprint() throws(StoreError) -> [UInt8]? {
-    try read { (connection) throws(StoreError) in try Self.metaBlob("fingerprint", on: connection) }
+    try connections.read { (connection) throws(StoreError) in try connection.metaBlob("fingerprint") }
   }
 
   /// The same with batches from anywhere: `next` is called until it gives none.
@@ -58,7 +58,7 @@ extension Catalog {
     _ fingerprint: [UInt8], _ strict: Bool, _ report: @escaping (ManifestProblem) -> Void,
     _ next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
-    try withWriter { (connection, isFull) throws(StoreError) in
+    try connections.withWriter { (connection, isFull) throws(StoreError) in
       // Synced at its end, so that no inode that the kernel was told is given again after a power loss.
       try connection.run("PRAGMA synchronous = FULL")
       isFull = true
@@ -68,7 +68,7 @@ extension Catalog {
       let result: Result<ImportReport, StoreError>
       do throws(StoreError) {
         result = .success(
-          try Self.transaction(on: connection) { (connection) throws(StoreError) in
+          try connection.transaction("BEGIN IMMEDIATE") { (connection) throws(StoreError) in
             var tree = try TreeImport(connection, isFirst: isFirst, report: report)
             while let batch = try next() { try tree.add(batch, strict: strict) }
             return try tree.finish(fingerprint: fingerprint)
@@ -88,12 +88,12 @@ extension Catalog {
   /// Lets the first import write pages to their place at once: a rollback journal keeps only pages that were there
   /// before, while a log would hold all and have them copied. Where somebody else has the catalog open, the log stays.
   private func prepareBulk(_ connection: SQLiteConnection) throws(StoreError) {
-    closeIdleReaders()
+    connections.closeIdleReaders()
     do throws(StoreError) {
       try connection.run("PRAGMA busy_timeout = 0; PRAGMA journal_mode = DELETE")
     } catch {
       guard case .busy = error.kind else { throw error }
-      Log.debug("catalog \(path): another program reads it; the import goes through the log")
+      Log.debug("catalog \(connection.path): another program reads it; the import goes through the log")
     }
     try connection.run("PRAGMA busy_timeout = 5000")
   }

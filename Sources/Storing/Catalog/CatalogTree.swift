@@ -53,11 +53,12 @@ private enum Queries {
   static let parent = SQL("SELECT parent FROM entry WHERE id = ? AND kind = 1")
   static let names = SQL("SELECT parent, coalesce(name, wanted), coalesce(wanted, name) FROM entry WHERE id = ?")
   static let source = SQL("SELECT line, coalesce(wanted, name), source FROM entry WHERE id = ?")
-  static let meta = SQL("SELECT value FROM meta WHERE name = ?")
-  static let remember = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)")
 }
 
-extension Catalog {
+/// The tree of names.
+package struct CatalogTree: Sendable {
+  let connections: CatalogConnections
+
   /// The root, which is no row.
   private static let root = Node(
     entry: Int64(rootInode), inode: rootInode, parent: rootInode, kind: .folder, name: "",
@@ -66,7 +67,7 @@ extension Catalog {
   /// What `name` (any bytes) leads to in the folder `parent`: a listed entry, or one that had this name before it
   /// gained an extension. Nil when there is none.
   package func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(StoreError) -> Node? {
-    try read { (connection) throws(StoreError) in
+    try connections.read { (connection) throws(StoreError) in
       try Self.lookup(parent: Int64(bitPattern: parent), on: connection) { $0.bind(2, text: name) }
     }
   }
@@ -84,9 +85,10 @@ extension Catalog {
   }
 
   /// The node whose current inode this is (also one that is not listed any more, whose handles may be open); the root
-  /// for 1. Nil for an inode that never was or that another took the place of: see ``superseded(inode:)``.
+  /// for 1. Nil for an inode that never was or that another took the place of: see
+  /// ``CatalogGenerations/superseded(inode:)``.
   package func node(_ inode: Inode) throws(StoreError) -> Node? {
-    try read { (connection) throws(StoreError) in try Self.node(Int64(bitPattern: inode), on: connection) }
+    try connections.read { (connection) throws(StoreError) in try Self.node(Int64(bitPattern: inode), on: connection) }
   }
 
   static func node(_ inode: Int64, on connection: SQLiteConnection) throws(StoreError) -> Node? {
@@ -109,7 +111,7 @@ extension Catalog {
   /// Up to `limit` names of `folder` whose entry id (the directory cookie) is greater than `cookie`, in that order. A
   /// name that is added or goes while someone lists shifts no other.
   package func list(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [Node] {
-    try read { (connection) throws(StoreError) in
+    try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.listing)
       defer { statement.reset() }
       statement.bind(1, Int64(bitPattern: folder))
@@ -124,7 +126,7 @@ extension Catalog {
   /// As ``list(_:after:limit:)``, for a walk over the whole tree: it ends behind the first folder, into which the walk
   /// goes next, and tells of each file whether the catalog is to be asked for more.
   package func survey(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [SurveyedNode] {
-    try read { (connection) throws(StoreError) in
+    try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.survey)
       defer { statement.reset() }
       statement.bind(1, Int64(bitPattern: folder))
@@ -140,7 +142,7 @@ extension Catalog {
 
   /// The folder that `folder` lies in; the root for the root and for what is no folder.
   package func parent(of folder: Inode) throws(StoreError) -> Inode {
-    try read { (connection) throws(StoreError) in
+    try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.parent)
       defer { statement.reset() }
       statement.bind(1, Int64(bitPattern: folder))
@@ -151,7 +153,7 @@ extension Catalog {
   /// The node at a `/`-separated path below the root (slashes at its ends and doubled ones do not matter); the root for
   /// none.
   package func find(path: String) throws(StoreError) -> Node? {
-    try read(snapshot: true) { (connection) throws(StoreError) in
+    try connections.read(snapshot: true) { (connection) throws(StoreError) in
       var node = Self.root
       for name in pathComponents(path) where !name.isEmpty {
         let below = try Self.lookup(parent: node.entry, on: connection) { $0.bind(2, name) }
@@ -164,7 +166,7 @@ extension Catalog {
 
   /// The path of a node below the root, without a leading slash; nil for an inode that is nobody's current one.
   package func path(of inode: Inode) throws(StoreError) -> String? {
-    try read(snapshot: true) { (connection) throws(StoreError) in
+    try connections.read(snapshot: true) { (connection) throws(StoreError) in
       guard let node = try Self.node(Int64(bitPattern: inode), on: connection) else { return nil }
       return try Self.path(of: node, on: connection).joined(separator: "/")
     }
@@ -199,40 +201,10 @@ extension Catalog {
 
   /// How many names are listed.
   package func counts() throws(StoreError) -> CatalogCounts {
-    try read(snapshot: true) { (connection) throws(StoreError) in
+    try connections.read(snapshot: true) { (connection) throws(StoreError) in
       CatalogCounts(
-        names: try Self.meta("names", on: connection) ?? 0, files: try Self.meta("files", on: connection) ?? 0)
+        names: try connection.meta("names") ?? 0, files: try connection.meta("files") ?? 0)
     }
-  }
-
-  /// A number that was remembered for the whole store by ``remember(_:_:)``; nil when none was.
-  package func remembered(_ name: String) throws(StoreError) -> Int64? {
-    try read { (connection) throws(StoreError) in try Self.meta(name, on: connection) }
-  }
-
-  /// Remembers a number for the whole store. The names are listed in docs/STORE-FORMAT.md.
-  package func remember(_ name: String, _ value: Int64) throws(StoreError) {
-    try write(durably: false) { (connection) throws(StoreError) in
-      let statement = try connection.statement(Queries.remember)
-      defer { statement.reset() }
-      statement.bind(1, name)
-      statement.bind(2, value)
-      _ = try statement.step()
-    }
-  }
-
-  static func meta(_ name: String, on connection: SQLiteConnection) throws(StoreError) -> Int64? {
-    let statement = try connection.statement(Queries.meta)
-    defer { statement.reset() }
-    statement.bind(1, name)
-    return try statement.step() ? statement.integer(0) : nil
-  }
-
-  static func metaBlob(_ name: String, on connection: SQLiteConnection) throws(StoreError) -> [UInt8]? {
-    let statement = try connection.statement(Queries.meta)
-    defer { statement.reset() }
-    statement.bind(1, name)
-    return try statement.step() ? statement.blob(0) : nil
   }
 
   // MARK: - Whole entries
@@ -240,7 +212,7 @@ extension Catalog {
   /// All that is known of the file with that current inode, also when it is not listed any more; nil for folders and
   /// unknown inodes.
   package func entry(_ inode: Inode) throws(StoreError) -> EntryRecord? {
-    try read(snapshot: true) { (connection) throws(StoreError) in
+    try connections.read(snapshot: true) { (connection) throws(StoreError) in
       guard let node = try Self.node(Int64(bitPattern: inode), on: connection), node.kind == .file else { return nil }
       return try Self.record(of: node, on: connection)
     }
@@ -248,7 +220,7 @@ extension Catalog {
 
   /// The listed entries of a resource, in no certain order.
   package func entries(of key: ResourceKey) throws(StoreError) -> [EntryRecord] {
-    try read(snapshot: true) { (connection) throws(StoreError) in
+    try connections.read(snapshot: true) { (connection) throws(StoreError) in
       var records: [EntryRecord] = []
       for node in try Self.nodes(of: ResourceKeyColumns(key), on: connection) {
         records.append(try Self.record(of: node, on: connection))

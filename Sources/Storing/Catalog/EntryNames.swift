@@ -99,18 +99,18 @@ private enum NameQueries {
   static let applied = SQL("UPDATE gained SET applied = 1 WHERE entry = ?")
 }
 
-extension Catalog {
+extension CatalogTree {
   /// Puts the extensions that were learned into the names of their entries, and keeps the names until now as aliases.
   /// To be called before a mount, never under one: a listed name does not change there. Returns how many names changed.
   package func applyPendingExtensions() throws(StoreError) -> Int {
     // Most mounts have none, and need not write.
-    let isAny = try read { (connection) throws(StoreError) in
+    let isAny = try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(NameQueries.pending)
       defer { statement.reset() }
       return try statement.step()
     }
     guard isAny else { return 0 }
-    return try write(durably: false) { (connection) throws(StoreError) in
+    return try connections.write(durably: false) { (connection) throws(StoreError) in
       let names = EntryNames(connection: connection, hasAliases: true)
       let waiting = try Self.pendingExtensions(on: connection)
       for entry in waiting {

@@ -71,6 +71,22 @@ final class SQLiteConnection {
     if code != SQLITE_OK { throw error(code, doing: sql.prefix { $0 != "\n" && $0 != "(" }.description) }
   }
 
+  /// Runs `body` in a transaction, which `begin` begins: all of it is committed, or, when it throws, nothing.
+  func transaction<Result>(
+    _ begin: String, _ body: (SQLiteConnection) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    try run(begin)
+    do throws(StoreError) {
+      let result = try body(self)
+      try run("COMMIT")
+      return result
+    } catch {
+      // A full disk or an I/O error has rolled it back already.
+      if !isIdle { try run("ROLLBACK") }
+      throw error
+    }
+  }
+
   /// The prepared statement of `sql`, reset and without values; to be reset by its user when done.
   func statement(_ sql: SQL) throws(StoreError) -> SQLiteStatement {
     if let known = statements[ObjectIdentifier(sql)] { return known }

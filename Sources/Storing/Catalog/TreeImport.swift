@@ -48,7 +48,7 @@ struct TreeImport {
     guard last >= 0, last < .max else { throw .damaged(connection.path, "meta.epoch makes no sense") }
     epoch = last + 1
     // What is used of them becomes reserved with the commit; blocks that other threads have lie below.
-    nextID = try Catalog.reserveIDs(0, on: connection)
+    nextID = try connection.reserveIDs(0)
     result = ImportReport(epoch: epoch, files: 0, folders: 0, problems: 0, duplicates: 0)
     if isFirst {
       filter = NameFilter()

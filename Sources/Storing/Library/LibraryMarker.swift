@@ -73,10 +73,10 @@ extension LibraryFolder {
     if isThere {
       let library = try LibraryFolder(path)
       if let marker = library.marker(), try library.isKnown(marker, to: catalog) { return nil }
-      let copies = try catalog.latestCopies(limit: mostLooked)
+      let copies = try catalog.generations.latestCopies(limit: mostLooked)
       if copies.isEmpty || copies.contains(where: { library.mayHave($0) }) { return nil }
     }
-    let count = try catalog.copyCount()
+    let count = try catalog.generations.copyCount()
     if count == 0 { return nil }
     let copies = count == 1 ? "the complete file" : "any of the \(count) complete files"
     return

@@ -38,7 +38,7 @@ extension StoreVerification {
     var repair: String?
     if repairs {
       let synced = kept.intersection(generation.synced)
-      try catalog.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
+      try catalog.changes.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
       repair = "forgotten: they are fetched again when they are read"
     }
     let why = unreadable > 0 ? "\(unreadable) bytes cannot be read from the disk, \(absent)" : "\(absent)"
@@ -112,7 +112,7 @@ extension StoreVerification {
       find(.library, name, error.message)
       return
     }
-    let checksum = try catalog.entries(of: generation.key).compactMap(\.source.checksum).first
+    let checksum = try catalog.tree.entries(of: generation.key).compactMap(\.source.checksum).first
     let isRight: Bool
     if let checksum {
       do throws(StoreError) {

@@ -23,16 +23,17 @@ extension StoreRecovery {
       Log.info("the store was copied or restored: its complete files are known again by size and time")
       var last: Int64 = 0
       while true {
-        let ids = try catalog.generationIDs(limit: 256, after: last)
+        let ids = try catalog.generations.ids(limit: 256, after: last)
         guard let end = ids.last else { break }
         var changes: [CatalogChange] = []
         for id in ids {
-          guard let generation = try catalog.generation(id), generation.state == .complete, let copy = generation.copy,
+          guard let generation = try catalog.generations.find(id), generation.state == .complete,
+            let copy = generation.copy,
             let now = try library.copied(copy)
           else { continue }
           changes.append(.placed(generation: id, now))
         }
-        if !changes.isEmpty { try catalog.apply(changes, durably: true) }
+        if !changes.isEmpty { try catalog.changes.apply(changes, durably: true) }
         last = end
       }
     }

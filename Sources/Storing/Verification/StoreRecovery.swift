@@ -12,28 +12,28 @@ package enum StoreRecovery {
     try noticeMove(catalog: catalog, folder: folder, library: library)
     try library.cleanTemporaries(of: folder)
     let there = Set(try folder.partialIDs())
-    for (generation, path) in try catalog.placements() {
+    for (generation, path) in try catalog.generations.placements() {
       let copy = try library.recover(
         intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified,
         partialExists: there.contains(generation.id))
       if let copy {
-        try catalog.apply([.placed(generation: generation.id, copy)], durably: true)
+        try catalog.changes.apply([.placed(generation: generation.id, copy)], durably: true)
       } else if there.contains(generation.id) {
-        try catalog.apply([.continues(generation: generation.id, true)], durably: true)
+        try catalog.changes.apply([.continues(generation: generation.id, true)], durably: true)
       } else {
-        try catalog.apply([.dropped(generation: generation.id)], durably: true)
+        try catalog.changes.apply([.dropped(generation: generation.id)], durably: true)
       }
     }
     // No handle is left on what was superseded.
     var last: Int64 = 0
     while true {
-      let old = try catalog.supersededGenerations(limit: 256, after: last)
+      let old = try catalog.generations.superseded(limit: 256, after: last)
       guard let end = old.last else { break }
-      try catalog.apply(old.map { .forgotten(generation: $0.id) }, durably: true)
+      try catalog.changes.apply(old.map { .forgotten(generation: $0.id) }, durably: true)
       last = end.id
     }
     for id in there {
-      let generation = try catalog.generation(id)
+      let generation = try catalog.generations.find(id)
       if generation == nil || generation?.state == .complete { _ = try PartialFile.remove(id, in: folder) }
     }
   }

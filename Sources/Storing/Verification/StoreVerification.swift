@@ -58,11 +58,11 @@ package struct StoreVerification {
     if let reason = try LibraryFolder.isStrange(libraryPath, to: catalog) { find(.library, libraryPath, reason) }
     // Before a repair: what a crash cut short is finished, not taken for damage.
     if repairs, let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
-    for (generation, path) in try catalog.placements() { placing[generation.id] = path }
+    for (generation, path) in try catalog.generations.placements() { placing[generation.id] = path }
     var known: Set<Int64> = []
     var last: Int64 = 0
     while true {
-      let ids = try catalog.generationIDs(limit: 256, after: last)
+      let ids = try catalog.generations.ids(limit: 256, after: last)
       guard let end = ids.last else { break }
       for id in ids { if try verify(generation: id) { known.insert(id) } }
       last = end
@@ -74,7 +74,7 @@ package struct StoreVerification {
   private mutating func verify(generation id: Int64) throws(StoreError) -> Bool {
     let generation: GenerationRecord
     do throws(StoreError) {
-      guard let found = try catalog.generation(id) else { return false }
+      guard let found = try catalog.generations.find(id) else { return false }
       generation = found
     } catch {
       guard error.kind == .corrupt else { throw error }
@@ -115,13 +115,13 @@ package struct StoreVerification {
   /// Makes the catalog forget what is stored of a generation, durably, if this is a repair.
   func drop(_ id: Int64) throws(StoreError) -> String? {
     guard repairs else { return nil }
-    try catalog.apply([.dropped(generation: id)], durably: true)
+    try catalog.changes.apply([.dropped(generation: id)], durably: true)
     return "forgotten: it is fetched again when it is read"
   }
 
   /// The path in the mount, else the one in the store.
   func subject(_ generation: GenerationRecord, else path: String) throws(StoreError) -> String {
-    try catalog.entries(of: generation.key).map(\.path).min() ?? path
+    try catalog.tree.entries(of: generation.key).map(\.path).min() ?? path
   }
 
   private mutating func findOrphans(_ known: Set<Int64>) throws(StoreError) {
@@ -143,24 +143,6 @@ package struct StoreVerification {
         }
       }
       find(.orphan, path, "belongs to no resource that the catalog knows", repair: repair)
-    }
-  }
-}
-
-extension Catalog {
-  /// What SQLite finds wrong with the catalog's file (PRAGMA integrity_check), up to `limit` lines; empty when all is
-  /// well. Reads the whole file.
-  package func integrityProblems(limit: Int) throws(StoreError) -> [String] {
-    try read { (connection) throws(StoreError) in
-      do throws(StoreError) {
-        let statement = try connection.prepare("PRAGMA integrity_check(\(limit))")
-        var lines: [String] = []
-        while try statement.step() { lines.append(statement.text(0)) }
-        return lines == ["ok"] ? [] : lines
-      } catch {
-        guard error.kind == .corrupt else { throw error }
-        return [error.message]
-      }
     }
   }
 }

@@ -1,0 +1,119 @@
+import Base
+
+/// The connections to a catalog's file: any number that read, and one that writes.
+///
+/// Reads use connections of their own, one for each thread that reads at the same time, and never wait for a write
+/// (SQLite's write-ahead log). Writes wait for one another: a write is a short transaction, except an import.
+///
+/// Locks: `pool` and `writer` are taken one at a time. `writer` alone is held over file operations: being the only one
+/// who writes is its purpose, and no read needs it.
+final class CatalogConnections: Sendable {
+  private struct Pool {
+    var idle: [SQLiteConnection] = []
+    var isClosed = false
+  }
+
+  private struct Writer {
+    var connection: SQLiteConnection?
+    var isFull = false  // whether `synchronous` is FULL at present
+  }
+
+  /// How many idle read connections are kept: as many as there are threads that answer the kernel, at 2 MiB at most
+  /// each.
+  private static let keptConnections = 8
+
+  let path: String
+  private let isForWriting: Bool
+  private let pool: Lock<Pool>
+  private let writer: Lock<Writer>
+
+  init(path: String, reader: sending SQLiteConnection?, writer: sending SQLiteConnection?) {
+    self.path = path
+    isForWriting = writer != nil
+    pool = Lock(Pool(idle: reader.map { [$0] } ?? []))
+    self.writer = Lock(Writer(connection: writer))
+  }
+
+  /// Moves the log into the database and closes it, after the calls that are under way. What is called later throws
+  /// `.invalid`. Not needed for safety: a catalog that was not closed is as right, and the next open takes longer.
+  func close() throws(StoreError) {
+    let idle = pool.withLock { pool in
+      pool.isClosed = true
+      defer { pool.idle = [] }
+      return pool.idle
+    }
+    _ = consume idle  // closed here, not under the lock
+    try writer.withLock { (writer) throws(StoreError) in
+      guard let connection = writer.connection else { return }
+      writer.connection = nil
+      try connection.run("PRAGMA wal_checkpoint(TRUNCATE)")
+    }
+  }
+
+  /// Runs `body` with a connection that nobody else uses meanwhile. With `snapshot`, all its statements see one state.
+  func read<Result>(
+    snapshot: Bool = false, _ body: (SQLiteConnection) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    let (kept, isClosed) = pool.withLock { ($0.idle.popLast(), $0.isClosed) }
+    if isClosed { throw closed }
+    let connection: SQLiteConnection
+    if let kept {
+      connection = kept
+    } else {
+      connection = try isForWriting ? CatalogFile.openAnotherForReading(path) : CatalogFile.openForReading(path)
+    }
+    defer { giveBack(connection) }
+    return snapshot ? try connection.transaction("BEGIN", body) : try body(connection)
+  }
+
+  private func giveBack(_ connection: SQLiteConnection) {
+    pool.withLock { pool in
+      if !pool.isClosed && pool.idle.count < Self.keptConnections { pool.idle.append(connection) }
+    }
+  }
+
+  /// Closes the idle read connections; new ones are made when needed.
+  func closeIdleReaders() {
+    let idle = pool.withLock { pool in
+      defer { pool.idle = [] }
+      return pool.idle
+    }
+    _ = consume idle
+  }
+
+  /// How many steps SQLite's machine took for the kept statements of the open connections that nobody uses. For tests.
+  var steps: Int {
+    pool.withLock { $0.idle.reduce(0) { $0 + $1.steps } } + writer.withLock { $0.connection?.steps ?? 0 }
+  }
+
+  /// How many times the kept statements of the idle read connections ran: the same on every machine. For tests.
+  var runs: Int { pool.withLock { $0.idle.reduce(0) { $0 + $1.runs } } }
+
+  /// Runs `body` in a transaction of the one writing connection: all of it is committed, or, when it throws, nothing.
+  /// `durably`: it is on the disk when this returns, and with it all that was committed before.
+  func write<Result>(
+    durably: Bool, _ body: (SQLiteConnection) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    try withWriter { (connection, isFull) throws(StoreError) in
+      if durably != isFull {
+        try connection.run("PRAGMA synchronous = \(durably ? "FULL" : "NORMAL")")
+        isFull = durably
+      }
+      return try connection.transaction("BEGIN IMMEDIATE", body)
+    }
+  }
+
+  /// Runs `body` with the writing connection outside of any transaction; `isFull` is what `synchronous` is set to.
+  func withWriter<Result>(
+    _ body: (SQLiteConnection, inout Bool) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    try writer.withLock { (writer) throws(StoreError) in
+      guard let connection = writer.connection else { throw closed }
+      return try body(connection, &writer.isFull)
+    }
+  }
+
+  private var closed: StoreError {
+    StoreError(.invalid, "catalog \(path): it is closed, or not open for writing")
+  }
+}

@@ -1,0 +1,111 @@
+import Base
+import Manifest
+
+/// What went wrong with a resource for good.
+package struct NotedProblem: Sendable, Equatable {
+  /// For people, no secrets.
+  package var message: String
+  /// When, in seconds since 1970.
+  package var at: Int64
+}
+
+private enum Queries {
+  static let pin = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(?, 1)")
+  static let unpin = SQL("DELETE FROM meta WHERE name = ?")
+  static let pinned = SQL("SELECT 1 FROM meta WHERE name = ?")
+  // `;` is the character behind `:`.
+  static let pins = SQL("SELECT name FROM meta WHERE name > ? AND name < 'pin;' ORDER BY name LIMIT ?")
+  static let problem = SQL("SELECT message, at FROM problem WHERE key_high = ? AND key_low = ?")
+  static let problemsAfter = SQL(
+    """
+    SELECT key_high, key_low FROM problem WHERE (key_high, key_low) > (?, ?) ORDER BY key_high, key_low LIMIT ?
+    """)
+}
+
+/// What is noted of resources, whether anything is known of their generations or not: what went wrong with them, and
+/// whether a user asked for them by name (pins). Pins are rows of `meta`, which a program that does not know of them
+/// ignores.
+package struct CatalogNotes: Sendable {
+  let connections: CatalogConnections
+
+  /// The last thing that went wrong with a resource; nil when nothing is noted.
+  package func problem(of key: ResourceKey) throws(StoreError) -> NotedProblem? {
+    try connections.read { (connection) throws(StoreError) in
+      try Self.problem(of: ResourceKeyColumns(key), on: connection)
+    }
+  }
+
+  static func problem(
+    of key: ResourceKeyColumns, on connection: SQLiteConnection
+  ) throws(StoreError) -> NotedProblem? {
+    let statement = try connection.statement(Queries.problem)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    return try statement.step() ? NotedProblem(message: statement.text(0), at: statement.integer(1)) : nil
+  }
+
+  static func problemKeys(
+    after key: ResourceKeyColumns, limit: Int, on connection: SQLiteConnection
+  ) throws(StoreError) -> [ResourceKeyColumns] {
+    let statement = try connection.statement(Queries.problemsAfter)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    statement.bind(3, limit)
+    var keys: [ResourceKeyColumns] = []
+    while try statement.step() {
+      keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1)))
+    }
+    return keys
+  }
+
+  // MARK: - Pins
+
+  private static let prefix = "pin:"
+
+  /// Whether a user asked for the resource by name, and it is not whole yet.
+  package func isPinned(_ key: ResourceKey) throws(StoreError) -> Bool {
+    try connections.read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.pinned)
+      defer { statement.reset() }
+      statement.bind(1, Self.name(key))
+      return try statement.step()
+    }
+  }
+
+  /// Up to `limit` pinned resources behind `key` (nil: from the first), in their order, whether listed or not.
+  package func pins(limit: Int, after key: ResourceKey?) throws(StoreError) -> [ResourceKey] {
+    try connections.read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.pins)
+      defer { statement.reset() }
+      statement.bind(1, key.map(Self.name) ?? Self.prefix)
+      statement.bind(2, limit)
+      var keys: [ResourceKey] = []
+      while try statement.step() {
+        if let key = Self.key(statement.text(0)) { keys.append(key) }
+      }
+      return keys
+    }
+  }
+
+  static func pin(_ key: ResourceKey, _ isPinned: Bool, on connection: SQLiteConnection) throws(StoreError) {
+    let statement = try connection.statement(isPinned ? Queries.pin : Queries.unpin)
+    statement.bind(1, name(key))
+    try statement.run()
+  }
+
+  private static func name(_ key: ResourceKey) -> String { prefix + digits(key.high) + digits(key.low) }
+
+  private static func digits(_ half: UInt64) -> String {
+    let text = String(half, radix: 16)
+    return String(repeating: "0", count: 16 - text.utf8.count) + text
+  }
+
+  /// Nil for a name that is no pin's: what a damaged catalog has is not believed.
+  private static func key(_ name: String) -> ResourceKey? {
+    let text = name.dropFirst(prefix.utf8.count)
+    guard text.utf8.count == 32, let high = UInt64(text.prefix(16), radix: 16),
+      let low = UInt64(text.suffix(16), radix: 16)
+    else { return nil }
+    return ResourceKey(high: high, low: low)
+  }
+}

@@ -1,0 +1,46 @@
+import Base
+
+// Numbers of the whole store: rows of `meta`.
+
+private enum Queries {
+  static let meta = SQL("SELECT value FROM meta WHERE name = ?")
+  static let remember = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)")
+  static let takeIDs = SQL("UPDATE meta SET value = value + ? WHERE name = 'next_id' RETURNING value")
+}
+
+extension SQLiteConnection {
+  func meta(_ name: String) throws(StoreError) -> Int64? {
+    let statement = try statement(Queries.meta)
+    defer { statement.reset() }
+    statement.bind(1, name)
+    return try statement.step() ? statement.integer(0) : nil
+  }
+
+  func metaBlob(_ name: String) throws(StoreError) -> [UInt8]? {
+    let statement = try statement(Queries.meta)
+    defer { statement.reset() }
+    statement.bind(1, name)
+    return try statement.step() ? statement.blob(0) : nil
+  }
+
+  func setMeta(_ name: String, _ value: Int64) throws(StoreError) {
+    let statement = try statement(Queries.remember)
+    defer { statement.reset() }
+    statement.bind(1, name)
+    statement.bind(2, value)
+    _ = try statement.step()
+  }
+
+  /// Takes `count` numbers out of the sequence, within the transaction that is open: the first of them.
+  func reserveIDs(_ count: Int64) throws(StoreError) -> Int64 {
+    let statement = try statement(Queries.takeIDs)
+    defer { statement.reset() }
+    statement.bind(1, count)
+    guard try statement.step() else { throw .damaged(path, "meta.next_id is missing") }
+    let next = statement.integer(0)
+    guard next > count + 1, next < 1 << 62 else { throw .damaged(path, "meta.next_id makes no sense") }
+    // To its end, or the row is not written.
+    while try statement.step() {}
+    return next - count
+  }
+}
