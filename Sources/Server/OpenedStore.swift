@@ -29,7 +29,7 @@ struct OpenedStore {
       catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
       let libraryPath = request.storage.library ?? folder.defaultLibraryPath
       do throws(StoreError) {
-        library = try LibraryFolder.open(libraryPath, for: catalog)
+        library = try KnownLibrary.open(libraryPath, for: catalog)
       } catch {
         // The message advises `mediafs verify`, which must find this library.
         Self.remember(request, store: folder.path, library: libraryPath, environment)

@@ -1,4 +1,5 @@
 import Base
+import Glibc
 
 /// Why the store could not do what was asked: what to make of it, and a message for a person.
 package struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
@@ -27,6 +28,11 @@ package struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
   package init(kind: Kind, message: String) {
     self.kind = kind
     self.message = message
+  }
+
+  /// The caller itself ended what it had asked for.
+  static func cancelled(_ what: String) -> StoreError {
+    StoreError(kind: .io(Errno(rawValue: ECANCELED)), message: what)
   }
 
   /// The nearest errno.

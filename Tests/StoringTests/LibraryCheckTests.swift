@@ -138,7 +138,7 @@ import Testing
     #expect(try fixture.library.check(copy) == .missing)
     #expect(failure { () throws(StoreError) in _ = try fixture.library.open(copy).rawValue }?.kind == .invalid)
     #expect(try fixture.library.recover(intent: copy.path, size: copy.size, modified: nil, partialExists: false) == nil)
-    try fixture.library.cleanTemporaries(of: fixture.store)
+    try IncomingCopy.removeLeftovers(of: fixture.store, in: fixture.library)
     // The folder above gone as well: as when a disk's mountpoint vanishes. Not a sign that the user removed the copies.
     rmdir(fixture.home.path + "/x")
     #expect(failure { () throws(StoreError) in _ = try fixture.library.check(copy) }?.kind == .io(.notFound))

@@ -40,7 +40,7 @@ import Testing
       }
     }
 
-    func open() throws(StoreError) -> LibraryFolder { try LibraryFolder.open(library, for: catalog) }
+    func open() throws(StoreError) -> LibraryFolder { try KnownLibrary.open(library, for: catalog) }
 
     /// Opens it, which must be refused as strange, and must leave nothing behind.
     func expectRefused(_ comment: String = "", _ location: SourceLocation = #_sourceLocation) throws {
@@ -111,10 +111,10 @@ import Testing
     let (fixture, other) = (try Fixture(), try Fixture())
     _ = try fixture.open()
     let marker = contents(fixture.marker)
-    _ = try LibraryFolder.open(fixture.library, for: other.catalog)
+    _ = try KnownLibrary.open(fixture.library, for: other.catalog)
     #expect(contents(fixture.marker) == marker)
     try other.complete(["a.mp4"], there: [])
-    _ = try LibraryFolder.open(fixture.library, for: other.catalog)
+    _ = try KnownLibrary.open(fixture.library, for: other.catalog)
   }
 
   static let obstacles: [(String, @Sendable (String) -> Void)] = [

@@ -93,7 +93,7 @@ import Testing
       #expect(try fixture.library.recover(intent: "a/b.mp3", size: size, modified: nil, partialExists: true) == nil)
       let again = try fixture.place(partial, as: "a/b.mp3", size: bytes.count)
       #expect(again.adopted && again.copy.inode == placed.copy.inode)
-      try fixture.library.cleanTemporaries(of: fixture.store)
+      try IncomingCopy.removeLeftovers(of: fixture.store, in: fixture.library)
       #expect(try fixture.names() == ["a"])
     }
   }
@@ -172,11 +172,11 @@ import Testing
       let placed = try fixture.place(fixture.partial(1, bytes), as: "b.mp3", size: bytes.count)
       #expect(fixture.bytes("b.mp3") == bytes && !placed.adopted)
       try fixture.occupy(LibraryFolder.incoming + "/" + ours, [1, 2])
-      try fixture.library.cleanTemporaries(of: fixture.store)
+      try IncomingCopy.removeLeftovers(of: fixture.store, in: fixture.library)
       #expect(try Folder.open(folder).names() == ["0123456789ab-1"], "another store's stays")
       unlink(folder + "/0123456789ab-1")
-      try fixture.library.cleanTemporaries(of: fixture.store)
-      try fixture.library.cleanTemporaries(of: fixture.store)
+      try IncomingCopy.removeLeftovers(of: fixture.store, in: fixture.library)
+      try IncomingCopy.removeLeftovers(of: fixture.store, in: fixture.library)
       #expect(try fixture.names() == ["b.mp3"])
     }
   }

@@ -11,7 +11,7 @@ import Testing
   private func makeStore(_ path: String, entries: Int) throws {
     let store = try StoreFolder.open(path, mountpoint: "/m", wait: 0)
     let catalog = try Catalog.open(path: store.catalogPath, access: .readWrite)
-    let library = try LibraryFolder.open(store.defaultLibraryPath, for: catalog)
+    let library = try KnownLibrary.open(store.defaultLibraryPath, for: catalog)
     try StoreRecovery.run(catalog: catalog, folder: store, library: library)
     let numbers = 1...UInt64(entries)
     try catalog.load(numbers.map { line("folder \($0 % 10)/talk \($0)", $0, mayGain: true) })
@@ -38,7 +38,7 @@ import Testing
   private func mount(_ path: String) throws -> Int {
     let store = try StoreFolder.open(path, mountpoint: "/m", wait: 0)
     let catalog = try Catalog.open(path: store.catalogPath, access: .readWrite)
-    let library = try LibraryFolder.open(store.defaultLibraryPath, for: catalog)
+    let library = try KnownLibrary.open(store.defaultLibraryPath, for: catalog)
     #expect(try catalog.remembered("maximum_size") == 1)
     #expect(try catalog.tree.applyPendingExtensions() == 0)
     try StoreRecovery.run(catalog: catalog, folder: store, library: library)

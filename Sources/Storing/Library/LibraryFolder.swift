@@ -73,6 +73,20 @@ package struct LibraryFolder: Sendable {
     }
   }
 
+  /// How a copy looks now, if it is another file of the same size and mtime; nil when it is untouched, or is another
+  /// one.
+  func copied(_ copy: LibraryCopy) throws(StoreError) -> LibraryCopy? {
+    guard try check(copy) == .modified else { return nil }
+    let name = try LibraryPath(copy.path)
+    guard let folder = try existing(name.folders) else { return nil }
+    return try calling("cannot look at \(path)/\(copy.path)") { () throws(Errno) in
+      guard let status = try folder.status(of: name.name), status.isPlainFile, Int64(status.st_size) == copy.size,
+        status.modifiedNanoseconds == copy.modified
+      else { return nil }
+      return status.copy(at: copy.path)
+    }
+  }
+
   /// Opens an intact copy for reading. Throws `.invalid` when it is not intact, `.io` when the disk fails.
   package func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor {
     let name = try LibraryPath(copy.path)
@@ -90,6 +104,25 @@ package struct LibraryFolder: Sendable {
       throw isTouched ? touched : .file(error, "cannot open \(path)/\(copy.path)")
     }
     throw touched
+  }
+
+  /// Removes an intact copy, and the folders that it leaves empty. What a user changed stays: false. Also false when
+  /// there is nothing to remove any more.
+  ///
+  /// To be called after the catalog forgot the copy, durably.
+  @discardableResult
+  package func remove(_ copy: LibraryCopy) throws(StoreError) -> Bool {
+    guard try check(copy) == .intact else { return false }
+    var components = try LibraryPath(copy.path).folders
+    let name = try LibraryPath(copy.path).name
+    guard let folder = try existing(components) else { return false }
+    let removed = try calling("cannot remove \(path)/\(copy.path)") { () throws(Errno) in try folder.remove(name) }
+    while let empty = components.popLast() {
+      guard let parent = try existing(components) else { break }
+      // Not empty, or removed by another program meanwhile: there the tidying ends.
+      if unlinkat(parent.descriptor.rawValue, empty, AT_REMOVEDIR) != 0 { break }
+    }
+    return removed
   }
 
   /// Whether its filesystem is stacked on another, as an overlay in a container is: what is stacked on it in turn has

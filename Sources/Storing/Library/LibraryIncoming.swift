@@ -50,18 +50,11 @@ final class IncomingCopy {
     }
   }
 
-  /// What the names of a store's copies begin with.
-  static func tag(of store: StoreFolder) throws(StoreError) -> String {
-    hexadecimal(try Digester.digest(of: store.path, .sha256).prefix(6)) + "-"
-  }
-}
-
-extension LibraryFolder {
   /// Removes what copies of `store` a crash left half-way in the library. To be called at the start, before any
   /// placing.
-  package func cleanTemporaries(of store: StoreFolder) throws(StoreError) {
-    let tag = try IncomingCopy.tag(of: store)
-    guard let top = try existing([]) else { return }
+  static func removeLeftovers(of store: StoreFolder, in library: LibraryFolder) throws(StoreError) {
+    let tag = try tag(of: store)
+    guard let top = try library.existing([]) else { return }
     do throws(Errno) {
       guard let status = try top.status(of: LibraryFolder.incoming), status.isFolder else { return }
       let folder = try top.folder(LibraryFolder.incoming)
@@ -71,14 +64,12 @@ extension LibraryFolder {
     } catch {
       // ENOTEMPTY: another server began a copy meanwhile.
       if error.rawValue == ENOTEMPTY || error == .notFound { return }
-      throw .file(error, "cannot clean \(path)/\(LibraryFolder.incoming)")
+      throw .file(error, "cannot clean \(library.path)/\(LibraryFolder.incoming)")
     }
   }
-}
 
-extension StoreError {
-  /// The caller itself ended what it had asked for.
-  static func cancelled(_ what: String) -> StoreError {
-    StoreError(kind: .io(Errno(rawValue: ECANCELED)), message: what)
+  /// What the names of a store's copies begin with.
+  static func tag(of store: StoreFolder) throws(StoreError) -> String {
+    hexadecimal(try Digester.digest(of: store.path, .sha256).prefix(6)) + "-"
   }
 }

@@ -17,6 +17,9 @@ struct LibraryPath: Equatable {
     name = last
   }
 
+  /// The whole path.
+  var path: String { sibling(name) }
+
   /// The path of another name in the same folder.
   func sibling(_ name: String) -> String { (folders + [name]).joined(separator: "/") }
 }

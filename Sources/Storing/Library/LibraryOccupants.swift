@@ -13,21 +13,20 @@ enum Occupant {
   case other
 }
 
-extension LibraryFolder {
+extension Placing {
   /// Looks at `name` in `folder`: first by size, then byte for byte.
   func occupant(
-    of name: String, in folder: borrowing Folder, path: String, like partial: PartialFile, size: Int64,
-    _ isCancelled: () -> Bool
+    of name: String, in folder: borrowing Folder, path: String, _ isCancelled: () -> Bool
   ) throws(StoreError) -> Occupant {
-    let (found, own) = try calling("cannot look at \(self.path)/\(path)") { () throws(Errno) in
+    let (found, own) = try calling("cannot look at \(library.path)/\(path)") { () throws(Errno) in
       (try folder.status(of: name), try partial.descriptor.status())
     }
     guard let found else { return .nothing }
     if found.isSame(as: own) { return .ourOwn }
     guard found.isPlainFile, Int64(found.st_size) == size else { return .other }
     guard let file = readable(name, in: folder, path: path) else { return .other }
-    guard try isEqual(file, to: partial, size: size, path: path, isCancelled) else { return .other }
-    return try calling("cannot sync \(self.path)/\(path)") { () throws(Errno) in
+    guard try isEqual(file, path: path, isCancelled) else { return .other }
+    return try calling("cannot sync \(library.path)/\(path)") { () throws(Errno) in
       // It is to stand for what is removed: it must be as durable as our own copy would be.
       try file.sync()
       try folder.sync()
@@ -42,26 +41,26 @@ extension LibraryFolder {
     do throws(Errno) {
       return try folder.file(name, O_RDONLY)
     } catch {
-      Log.debug("cannot compare with \(self.path)/\(path): \(error)")
+      Log.debug("cannot compare with \(library.path)/\(path): \(error)")
       return nil
     }
   }
 
   private func isEqual(
-    _ file: borrowing FileDescriptor, to partial: PartialFile, size: Int64, path: String, _ isCancelled: () -> Bool
+    _ file: borrowing FileDescriptor, path: String, _ isCancelled: () -> Bool
   ) throws(StoreError) -> Bool {
     let ours = PieceBuffer()
     let theirs = PieceBuffer()
     var position: Int64 = 0
     while position < size {
-      if isCancelled() { throw .cancelled("the comparison with \(self.path)/\(path) was broken off") }
+      if isCancelled() { throw .cancelled("the comparison with \(library.path)/\(path) was broken off") }
       let own = try ours.read(partial.fileDescriptor, at: position, limit: size)
       let other: UnsafeRawBufferPointer
       do throws(StoreError) {
         other = try theirs.read(file.rawValue, at: position, limit: size)
       } catch {
         // Theirs is unreadable or was cut: no reason for ours not to be placed.
-        Log.warning("cannot compare with \(self.path)/\(path): \(error.message)")
+        Log.warning("cannot compare with \(library.path)/\(path): \(error.message)")
         return false
       }
       guard let left = own.baseAddress, let right = other.baseAddress, memcmp(left, right, own.count) == 0 else {

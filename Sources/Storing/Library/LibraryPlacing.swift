@@ -37,54 +37,8 @@ extension LibraryFolder {
     _ partial: PartialFile, as relativePath: String, size: Int64, modified: Int64?,
     isCancelled: () -> Bool = { false }, recordIntent: (String) throws(StoreError) -> Void
   ) throws(StoreError) -> Placement {
-    let wanted = try LibraryPath(relativePath)
-    let target = try reach(wanted.folders)
-    try prepare(partial.descriptor, size: size, modified: modified, name: relativePath)
-    try calling("cannot sync what is stored of “\(relativePath)”") { () throws(Errno) in try partial.syncAll() }
-
-    var source = MoveSource(folder: partial.folder.directory.descriptor.rawValue, name: partial.name)
-    var incoming: IncomingCopy?
-    defer { incoming?.remove() }
-    var number = 1
-    // Each turn takes the next number, or finds that another program was quicker; nobody is for ever.
-    for _ in 0..<10_000 {
-      let name = numbered(wanted.name, number)
-      let path = wanted.sibling(name)
-      switch try occupant(of: name, in: target, path: path, like: partial, size: size, isCancelled) {
-      case .other:
-        number += 1
-        continue
-      case .identical(let copy):
-        return Placement(copy: copy, adopted: true)
-      case .ourOwn:
-        try calling("cannot remove the partial file of “\(path)”") { () throws(Errno) in try partial.remove() }
-        return Placement(copy: try settle(partial, target, path), adopted: false)
-      case .nothing: break
-      }
-      try recordIntent(path)
-      switch try attempt(source, to: target, as: name, path: path) {
-      case .exists: continue  // looked at in the next turn
-      case .moved:
-        let copy = if let incoming { try settle(incoming, target, path) } else { try settle(partial, target, path) }
-        return Placement(copy: copy, adopted: false)
-      case .otherFilesystem:
-        guard incoming == nil else {
-          throw StoreError(
-            kind: .invalid,
-            message:
-              "\(self.path)/\(path) is on another filesystem than the library's folder: choose a library that is on one"
-          )
-        }
-        let copy = try IncomingCopy(for: partial, in: self)
-        incoming = copy
-        try copy.fill(from: partial, size: size, isCancelled: isCancelled)
-        try prepare(copy.descriptor, size: size, modified: modified, name: relativePath)
-        try calling("cannot sync the copy of “\(relativePath)”") { () throws(Errno) in try copy.descriptor.sync() }
-        source = MoveSource(folder: copy.folder.descriptor.rawValue, name: copy.name)
-      }
-    }
-    throw StoreError(
-      kind: .invalid, message: "\(self.path)/\(relativePath) and every numbered name beside it are taken")
+    try Placing(library: self, partial: partial, wanted: LibraryPath(relativePath), size: size, modified: modified)
+      .run(isCancelled, recordIntent)
   }
 
   /// After a crash between intent and commit: the copy at the noted path, if it is the file that was being placed.
@@ -112,11 +66,70 @@ extension LibraryFolder {
       return try file.status().copy(at: path)
     }
   }
+}
+
+/// A file on its way into the library.
+struct Placing {
+  let library: LibraryFolder
+  let partial: PartialFile
+  let wanted: LibraryPath
+  let size: Int64
+  let modified: Int64?
+
+  func run(
+    _ isCancelled: () -> Bool, _ recordIntent: (String) throws(StoreError) -> Void
+  ) throws(StoreError) -> Placement {
+    let target = try library.reach(wanted.folders)
+    try prepare(partial.descriptor)
+    try calling("cannot sync what is stored of “\(wanted.path)”") { () throws(Errno) in try partial.syncAll() }
+
+    var source = MoveSource(folder: partial.folder.directory.descriptor.rawValue, name: partial.name)
+    var incoming: IncomingCopy?
+    defer { incoming?.remove() }
+    var number = 1
+    // Each turn takes the next number, or finds that another program was quicker; nobody is for ever.
+    for _ in 0..<10_000 {
+      let name = numbered(wanted.name, number)
+      let path = wanted.sibling(name)
+      switch try occupant(of: name, in: target, path: path, isCancelled) {
+      case .other:
+        number += 1
+        continue
+      case .identical(let copy):
+        return Placement(copy: copy, adopted: true)
+      case .ourOwn:
+        try calling("cannot remove the partial file of “\(path)”") { () throws(Errno) in try partial.remove() }
+        return Placement(copy: try settle(target, path, nil), adopted: false)
+      case .nothing: break
+      }
+      try recordIntent(path)
+      switch try attempt(source, to: target, as: name, path: path) {
+      case .exists: continue  // looked at in the next turn
+      case .moved:
+        return Placement(copy: try settle(target, path, incoming), adopted: false)
+      case .otherFilesystem:
+        guard incoming == nil else {
+          throw StoreError(
+            kind: .invalid,
+            message:
+              "\(library.path)/\(path) is on another filesystem than the library's folder: choose a library that is on one"
+          )
+        }
+        let copy = try IncomingCopy(for: partial, in: library)
+        incoming = copy
+        try copy.fill(from: partial, size: size, isCancelled: isCancelled)
+        try prepare(copy.descriptor)
+        try calling("cannot sync the copy of “\(wanted.path)”") { () throws(Errno) in try copy.descriptor.sync() }
+        source = MoveSource(folder: copy.folder.descriptor.rawValue, name: copy.name)
+      }
+    }
+    throw StoreError(
+      kind: .invalid, message: "\(library.path)/\(wanted.path) and every numbered name beside it are taken")
+  }
 
   /// Gives a file the copy's mode and mtime, not yet synced. Throws `.corrupt` when it is not `size` bytes long.
-  private func prepare(
-    _ file: borrowing FileDescriptor, size: Int64, modified: Int64?, name: String
-  ) throws(StoreError) {
+  private func prepare(_ file: borrowing FileDescriptor) throws(StoreError) {
+    let name = wanted.path
     let found = try calling("cannot look at what is stored of “\(name)”") { () throws(Errno) in
       Int64(try file.status().st_size)
     }
@@ -124,7 +137,7 @@ extension LibraryFolder {
       throw StoreError(kind: .corrupt, message: "what is stored of “\(name)” is \(found) bytes long, not \(size)")
     }
     try calling("cannot prepare “\(name)” for the library") { () throws(Errno) in
-      try setting("mode", of: name) { fchmod(file.rawValue, fileMode) }
+      try setting("mode", of: name) { fchmod(file.rawValue, library.fileMode) }
       if let modified {
         let times = [timespec(tv_sec: 0, tv_nsec: omittedTime), timespec(tv_sec: Int(modified), tv_nsec: 0)]
         try setting("mtime", of: name) { futimens(file.rawValue, times) }
@@ -151,27 +164,22 @@ extension LibraryFolder {
       if error == .invalid || error.rawValue == ENAMETOOLONG || error.rawValue == EILSEQ {
         throw StoreError(kind: .invalid, message: "the library's filesystem does not take the name “\(path)”: \(error)")
       }
-      throw .file(error, "cannot place “\(path)” in the library \(self.path)")
+      throw .file(error, "cannot place “\(path)” in the library \(library.path)")
     }
   }
 
-  private func settle(_ partial: PartialFile, _ target: borrowing Folder, _ path: String) throws(StoreError)
+  /// Syncs the folders of a file that was renamed to `path`: what is there now.
+  private func settle(_ target: borrowing Folder, _ path: String, _ incoming: IncomingCopy?) throws(StoreError)
     -> LibraryCopy
   {
-    try calling("cannot sync \(self.path)/\(path)") { () throws(Errno) in
+    try calling("cannot sync \(library.path)/\(path)") { () throws(Errno) in
       try target.sync()
-      try partial.folder.syncPartials()
-      return try partial.descriptor.status().copy(at: path)
-    }
-  }
-
-  private func settle(_ copy: IncomingCopy, _ target: borrowing Folder, _ path: String) throws(StoreError)
-    -> LibraryCopy
-  {
-    try calling("cannot sync \(self.path)/\(path)") { () throws(Errno) in
-      try target.sync()
-      try copy.folder.sync()
-      return try copy.descriptor.status().copy(at: path)
+      guard let incoming else {
+        try partial.folder.syncPartials()
+        return try partial.descriptor.status().copy(at: path)
+      }
+      try incoming.folder.sync()
+      return try incoming.descriptor.status().copy(at: path)
     }
   }
 }

@@ -40,19 +40,3 @@ extension StoreRecovery {
     try catalog.remember(inodeName, inode)
   }
 }
-
-extension LibraryFolder {
-  /// How a copy looks now, if it is another file of the same size and mtime; nil when it is untouched, or is another
-  /// one.
-  func copied(_ copy: LibraryCopy) throws(StoreError) -> LibraryCopy? {
-    guard try check(copy) == .modified else { return nil }
-    let name = try LibraryPath(copy.path)
-    guard let folder = try existing(name.folders) else { return nil }
-    return try calling("cannot look at \(path)/\(copy.path)") { () throws(Errno) in
-      guard let status = try folder.status(of: name.name), status.isPlainFile, Int64(status.st_size) == copy.size,
-        status.modifiedNanoseconds == copy.modified
-      else { return nil }
-      return status.copy(at: copy.path)
-    }
-  }
-}

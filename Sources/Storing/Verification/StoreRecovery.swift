@@ -10,7 +10,7 @@ package enum StoreRecovery {
     catalog: Catalog, folder: StoreFolder, library: LibraryFolder
   ) throws(StoreError) {
     try noticeMove(catalog: catalog, folder: folder, library: library)
-    try library.cleanTemporaries(of: folder)
+    try IncomingCopy.removeLeftovers(of: folder, in: library)
     let there = Set(try folder.partialIDs())
     for (generation, path) in try catalog.generations.placements() {
       let copy = try library.recover(

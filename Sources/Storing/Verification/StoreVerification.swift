@@ -55,7 +55,7 @@ package struct StoreVerification {
         .catalog, folder.catalogPath,
         "\(problem); move the catalog away and mount again: copies in the library stay, the rest is fetched again")
     }
-    if let reason = try LibraryFolder.isStrange(libraryPath, to: catalog) { find(.library, libraryPath, reason) }
+    if let reason = try KnownLibrary.isStrange(libraryPath, to: catalog) { find(.library, libraryPath, reason) }
     // Before a repair: what a crash cut short is finished, not taken for damage.
     if repairs, let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
     for (generation, path) in try catalog.generations.placements() { placing[generation.id] = path }
