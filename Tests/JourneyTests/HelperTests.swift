@@ -128,7 +128,7 @@ struct HelperTests {
   @Test func theManifestFromStandardInput() throws {
     let place = try MountPlace()
     let running = try place.start(
-      [place.mediafs, "mount", place.mountpoint, "--manifest", "-"], input: Array("http://localhost/a.mp4\n".utf8))
+      [place.mediafs, "mount", place.mountpoint, "--manifest", "-"], input: try Files.read(place.manifest, limit: 4096))
     let mounted = try place.wait(running)
     #expect(mounted.status == 0 && place.entry?.source == "mediafs", "\(mounted)")
     #expect(try place.run("unmount", place.mountpoint).status == 0)

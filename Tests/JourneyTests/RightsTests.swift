@@ -216,7 +216,7 @@ struct RightsTests {
         [
           place.mediafs, "mount", place.mountpoint, "--manifest", "-", "-o",
           "user=nobody,store=\(place.storeOfNobody)",
-        ], input: place.manifest))
+        ], input: try Files.read(place.manifest, limit: 4096)))
     #expect(mounted.status == 0, "\(mounted)")
     #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
