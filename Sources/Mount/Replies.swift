@@ -18,11 +18,6 @@ func refuse(_ request: OpaquePointer, _ error: Errno?) {
   fuse_reply_err(request, (1..<512).contains(error.rawValue) ? error.rawValue : EIO)
 }
 
-extension Errno {
-  /// Function not implemented: the kernel does without, and often asks no more.
-  static let unsupported = Errno(rawValue: ENOSYS)
-}
-
 /// How long the kernel may keep what cannot change while an inode lives, in seconds: 30 days. What does change (a name
 /// that leads to another inode) is taken back by ``FuseSession/invalidate(parent:name:)``.
 let foreverSeconds = 30.0 * 86_400
