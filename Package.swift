@@ -44,7 +44,9 @@ let package = Package(
       linkerSettings: [.linkedLibrary("fuse3")]),
 
     // The origin that misbehaves on purpose, and helpers of the tests.
-    .target(name: "TestSupport", dependencies: ["Base"], path: "Tests/TestSupport", swiftSettings: strict),
+    .target(
+      name: "TestSupport", dependencies: ["Base", "CSystem", "Manifest"], path: "Tests/TestSupport",
+      swiftSettings: strict),
     .executableTarget(
       name: "test-origin", dependencies: ["Base", "TestSupport"], path: "Tests/test-origin", swiftSettings: strict),
 

@@ -1,7 +1,7 @@
 import Base
 import Glibc
 
-/// Splits a file, a pipe or bytes in memory into lines, with one buffer of fixed size.
+/// Splits a file or a pipe into lines, with one buffer of fixed size.
 ///
 /// A line ends with LF, or with the file. Of a line longer than ``maximumLength`` only the start is kept.
 struct LineReader: ~Copyable {
@@ -21,28 +21,17 @@ struct LineReader: ~Copyable {
   /// Whether the line was too long, so that only its start is there.
   private(set) var isTooLong = false
 
-  private let descriptor: FileDescriptor?  // kept open; read through `input`
-  private let input: Int32?
+  private let descriptor: FileDescriptor  // kept open; read through `input`
+  private let input: Int32
   private var position = 0
-  private var end: Int
-  private var isAtEnd: Bool
+  private var end = 0
+  private var isAtEnd = false
 
   /// Reads lines from `descriptor` by read(2); it may be a pipe.
   init(_ descriptor: consuming FileDescriptor) {
     input = descriptor.rawValue
     self.descriptor = consume descriptor
     buffer = [UInt8](repeating: 0, count: Self.bufferSize)
-    end = 0
-    isAtEnd = false
-  }
-
-  /// Reads lines from `bytes`.
-  init(_ bytes: [UInt8]) {
-    descriptor = nil
-    input = nil
-    buffer = bytes
-    end = bytes.count
-    isAtEnd = true
   }
 
   /// Goes to the next line; false at the end.
@@ -129,11 +118,7 @@ struct LineReader: ~Copyable {
   /// Calls read(2) once, for the space behind `end`. There is space, because at most one line of the greatest length is
   /// kept.
   private mutating func fill() throws(Errno) {
-    guard let input else {
-      isAtEnd = true
-      return
-    }
-    let start = end
+    let (start, input) = (end, input)
     var failure: Errno?
     let count = buffer.withUnsafeMutableBytes { bytes -> Int in
       let room = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])

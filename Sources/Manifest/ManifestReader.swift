@@ -56,13 +56,6 @@ package struct ManifestReader: ~Copyable {
     self.name = name
   }
 
-  /// Reads from `bytes`.
-  package init(bytes: [UInt8], name: String, base: ManifestBase = .none) {
-    lines = LineReader(bytes)
-    parser = EntryParser(isPlaylist: Self.namesPlaylist(name), base: base)
-    self.name = name
-  }
-
   /// The next entry or problem; nil at the end, and after an error.
   package mutating func next() throws(ManifestError) -> ManifestItem? {
     while true {

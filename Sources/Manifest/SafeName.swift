@@ -19,17 +19,9 @@ package enum SafeName {
     return isPlain(bytes) ? text : replaced(text)
   }
 
-  /// Whether `name` is already safe.
-  package static func isSafe(_ name: String) -> Bool {
-    guard let safe = component(name) else { return false }
-    return safe.utf8.elementsEqual(name.utf8)  // not ==, for which canonically equivalent texts are equal
-  }
-
-  /// The folders of `path`, each made safe. `.` and empty parts are dropped, `..` goes back one, but never above the
-  /// root, as in a chroot. So an absolute path begins at the mount's root.
-  package static func folders(_ path: String) -> [String] { folders(path.utf8.span) }
-
-  /// ``folders(_:)-(String)`` of bytes, with U+FFFD for invalid UTF-8.
+  /// The folders of `path`, each made safe. This drops `.` and empty parts; `..` removes the folder before it, but
+  /// never leads above the root, as in a chroot. So an absolute path starts at the root of the mount. Bytes that are
+  /// not UTF-8 become U+FFFD.
   static func folders(_ path: Span<UInt8>) -> [String] {
     var folders: [String] = []
     var start = 0

@@ -1,6 +1,7 @@
 import Base
 import Glibc
 import Manifest
+import TestSupport
 import Testing
 
 @Suite("Lines of a manifest")

@@ -1,5 +1,6 @@
 import Base
 import Manifest
+import TestSupport
 import Testing
 
 @Suite("Options of an entry")

@@ -1,5 +1,7 @@
-import Manifest
+import TestSupport
 import Testing
+
+@testable import Manifest
 
 @Suite("Safe names")
 struct SafeNameTests {
@@ -93,5 +95,5 @@ struct SafeNameTests {
     ("./a/.", ["a"]),
     ("a/ ../b", ["a", "__", "b"]), ("a/ /b", ["a", "b"]), ("a\0/b\u{202E}", ["a_", "b_"]),
   ])
-  func folders(_ path: String, _ wanted: [String]) { #expect(SafeName.folders(path) == wanted) }
+  func folders(_ path: String, _ wanted: [String]) { #expect(SafeName.folders(path.utf8.span) == wanted) }
 }

@@ -1,4 +1,5 @@
 import Manifest
+import TestSupport
 import Testing
 
 /// What a manifest gave.
