@@ -35,6 +35,13 @@ enum Files {
     }
   }
 
+  /// The descriptor of this process that `path` names, as a shell's `<(…)` does; nil if it names none.
+  static func ownDescriptor(_ path: String) -> Int32? {
+    if path == "/dev/stdin" { return STDIN_FILENO }
+    let folder = ["/dev/fd/", "/proc/self/fd/"].first { path.hasPrefix($0) }
+    return folder.flatMap { Int32(path.dropFirst($0.count)) }
+  }
+
   /// The absolute path: a relative path gets the current folder in front. Symbolic links are not resolved.
   static func absolute(_ path: String) throws(CommandError) -> String {
     guard let path = AbsolutePath.of(path) else { throw .failed(AbsolutePath.folderIsGone) }

@@ -58,6 +58,11 @@ enum MountCommand {
     guard let folder = parsed.operands.first else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
     if parsed.operands.count > 1 { throw .usage("mount takes one folder: \(parsed.operands[1]) is one too many") }
     if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
+    if let descriptor = Files.ownDescriptor(mount.request.manifest) {
+      // The server does not inherit the descriptor: the command reads the list.
+      mount.input = descriptor
+      mount.request.manifest = "-"
+    }
     try checkUser(&mount)
     for value in mount.headers { mount.request.origins.headers += try Secrets.headers(value, readBy: mount.user) }
 
@@ -93,7 +98,7 @@ enum MountCommand {
       throw .failed("cannot find the path of this program: is /proc mounted?")
     }
     let helper = try findHelper(folder)
-    let input = mount.request.readsStandardInput ? try spoolStandardInput() : nil
+    let input = mount.request.readsStandardInput ? try spool(mount.input) : nil
     let options = try memoryFile(of: mount.request)
     var words = [
       "mount-helper", "--mountpoint", mountpoint.path, "--server", program, "--options-fd", "\(options.rawValue)",
@@ -138,18 +143,18 @@ enum MountCommand {
     return found
   }
 
-  /// Copies standard input into a file without a name, which the server reads with pread(2). Returns its descriptor,
-  /// which the helper inherits.
-  private static func spoolStandardInput() throws(CommandError) -> Int32 {
+  /// Copies the list from `input` into an unnamed file, which the server reads with pread(2). Returns the descriptor of
+  /// the file, which the helper inherits.
+  private static func spool(_ input: Int32) throws(CommandError) -> Int32 {
     let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     var template = Array("\(folder)/mediafs.XXXXXX".utf8CString)
     let descriptor = mkstemp(&template)
-    if descriptor < 0 { throw .failed("cannot store the list from standard input in \(folder): \(Errno.current)") }
+    if descriptor < 0 { throw .failed("cannot copy the list to \(folder): \(Errno.current)") }
     unlink(template)
     var piece = [UInt8](repeating: 0, count: 1 << 16)
     do throws(Errno) {
       while true {
-        let count = try retrying { read(STDIN_FILENO, &piece, piece.count) }
+        let count = try retrying { read(input, &piece, piece.count) }
         if count == 0 { return descriptor }
         var written = 0
         while written < count {
@@ -157,7 +162,8 @@ enum MountCommand {
         }
       }
     } catch {
-      throw .failed("cannot read the list from standard input: \(error)")
+      let name = input == STDIN_FILENO ? "standard input" : "descriptor \(input)"
+      throw .failed("cannot read the list from \(name): \(error)")
     }
   }
 }

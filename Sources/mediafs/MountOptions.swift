@@ -1,9 +1,12 @@
+import Glibc
 import Server
 
 /// The options of one `mediafs mount`: those of the server, and those of the mount helper alone.
 struct MountOptions {
   /// The server's options.
   var request = MountRequest(mountpoint: "", manifest: "")
+  /// The descriptor that is read for a manifest of `-`.
+  var input = STDIN_FILENO
   /// The user whom the server runs as; nil for the caller.
   var user: String?
   /// The source that the mount table shows; nil for the manifest.
