@@ -91,7 +91,7 @@ extension MountOption {
       userName, of: "NAME", .helper, in: .mount,
       help: "For root only: run the server as the user NAME, who also owns the mount.",
       details: """
-        Only the mount helper stays root. The server reads the files that options name, header files too, with the \
+        Only the mount helper stays root. mediafs reads the files that options name, header files too, with the \
         rights of NAME; they must be plain files.
         """),
     MountOption(
