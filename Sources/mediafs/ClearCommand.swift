@@ -36,9 +36,9 @@ enum ClearCommand {
           "\(choice.mount.mountpoint): deleted \(TerminalText.size(report.bytes)) of "
             + TerminalText.count(report.files, "file"))
         terminal.flush()
-        for file in report.kept { OptionParser.complain("\(TerminalText.plain(file.path)) is kept: \(file.reason)") }
+        for file in report.kept { OptionParser.complain("kept \(TerminalText.plain(file.path)): \(file.reason)") }
         let unnamed = report.keptFiles - Int64(report.kept.count)
-        if unnamed > 0 { OptionParser.complain("\(TerminalText.count(unnamed, "more file")) kept") }
+        if unnamed > 0 { OptionParser.complain("kept \(TerminalText.count(unnamed, "more file"))") }
         kept += report.keptFiles
       }
       try terminal.finish()
@@ -63,8 +63,8 @@ enum ClearCommand {
       return [MountSelection.Choice(mount: try selection.mount(mountpoint), paths: [])]
     }
     let all = selection.everything
-    guard all.count <= 1 else { throw .usage("\(all.count) mounts are known: name the MOUNTPOINT") }
-    guard !all.isEmpty else { throw .failed("no mount is known") }
+    guard all.count <= 1 else { throw .usage("there are \(all.count) mounts: name the MOUNTPOINT") }
+    guard !all.isEmpty else { throw .failed("there is no mount") }
     return all
   }
 

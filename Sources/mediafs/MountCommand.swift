@@ -15,7 +15,7 @@ enum MountCommand {
       background until the mount is unmounted.
       """
     ],
-    operands: [("MOUNTPOINT", "An empty folder; it is created if it does not exist.")],
+    operands: [("MOUNTPOINT", "An empty folder. mount creates it if it does not exist.")],
     groups: MountOption.Group.allCases.filter { $0 != .mount }.map { group in
       let options = MountOption.all.filter { $0.group == group }.map(Option.init)
       return (group.rawValue, options + (group == .server ? [mountOptions] : []))
@@ -56,7 +56,7 @@ enum MountCommand {
       }
     }
     guard let folder = parsed.operands.first else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
-    if parsed.operands.count > 1 { throw .usage("mount takes one folder: \(parsed.operands[1]) is one too many") }
+    if parsed.operands.count > 1 { throw .usage("mount takes one MOUNTPOINT, not also \(parsed.operands[1])") }
     if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
     if let descriptor = Files.ownDescriptor(mount.request.manifest) {
       // The server does not inherit the descriptor: the command reads the list.
@@ -73,7 +73,7 @@ enum MountCommand {
     for (what, path) in kept {
       guard let path else { continue }
       if Files.isInside(Files.canonicalWhereItExists(path), mountpoint.path) {
-        throw .failed("the \(what) \(path) would lie inside the mount: choose a folder outside of \(mountpoint.path)")
+        throw .failed("the \(what) \(path) would be inside the mount: choose a folder outside of \(mountpoint.path)")
       }
     }
     return (mount, mountpoint)

@@ -96,9 +96,9 @@ struct MountSelection {
     let known = mounts.map(\.mountpoint)
     let hint =
       switch known.count {
-      case 0: "this user has no mount (only that user, or root, can ask about another user's mounts)"
+      case 0: "you have no mount (only root can ask about the mounts of other users)"
       case 1...5: "known mounts: \(known.joined(separator: ", "))"
-      default: "\(known.count) mounts are known: 'mediafs status' lists them"
+      default: "there are \(known.count) mounts: 'mediafs status' lists them"
       }
     return "\(argument) is not at or below a mount: \(hint)"
   }

@@ -53,7 +53,7 @@ enum StatusCommand {
       let terminal = Terminal()
       var result = ExitCode.done
       let choices = try choose(options.operands)
-      if choices.isEmpty, !options.has("json") { terminal.line("No mount is known.") }
+      if choices.isEmpty, !options.has("json") { terminal.line("There is no mount.") }
       for (index, choice) in choices.enumerated() {
         do throws(CommandError) {
           if options.has("json") {
@@ -234,7 +234,7 @@ enum StatusCommand {
     do {
       return Array(try encoder.encode(value))
     } catch {
-      throw .failed("cannot write this as JSON: \(error)")
+      throw .failed("cannot write the status as JSON: \(error)")
     }
   }
 

@@ -35,7 +35,7 @@ final class TerminalProgress {
     case .complete:
       let path = TerminalText.plain(file.path)
       terminal.line("complete  \(TerminalText.padded(TerminalText.size(file.stored), 9, right: true))  \(path)")
-    case .modified: complain(file, file.error ?? "you changed the copy; it is kept as it is")
+    case .modified: complain(file, file.error ?? "you changed the copy, and mediafs keeps it")
     case .failed, .partial, .remote: complain(file, file.error ?? "no reason is known")
     }
   }

@@ -26,7 +26,7 @@ enum UnmountCommand {
   static func run(_ arguments: [String]) -> Int32 {
     OptionParser.run("unmount", arguments, help) { parsed throws(CommandError) in
       guard let path = parsed.operands.first else { throw .usage("MOUNTPOINT is missing: name the mount") }
-      if parsed.operands.count > 1 { throw .usage("unmount takes one folder: \(parsed.operands[1]) is one too many") }
+      if parsed.operands.count > 1 { throw .usage("unmount takes one MOUNTPOINT, not also \(parsed.operands[1])") }
       let (entry, owner) = try find(path)
       let mountpoint = entry.mountpoint
       let lazy = parsed.has("lazy")
@@ -74,7 +74,8 @@ enum UnmountCommand {
   private static func busy(_ mountpoint: String) -> CommandError {
     let users = MountUsers.find(mountpoint)
     let named = users.isEmpty ? "" : " Used by: \(users.map(\.description).joined(separator: ", "))."
-    return .failed("\(mountpoint) is busy.\(named) Close what uses it, or: mediafs unmount --lazy '\(mountpoint)'")
+    return .failed(
+      "\(mountpoint) is busy.\(named) Close the programs that use it, or run: mediafs unmount --lazy '\(mountpoint)'")
   }
 
   /// Waits until the mount helper of `mountpoint` has exited. It exits after its server, which has then saved its data.
@@ -83,7 +84,7 @@ enum UnmountCommand {
     while let helper = MountUsers.helper(of: mountpoint, owner: owner) {
       if Instant.now.seconds(since: start) > 120 {
         throw .failed(
-          "\(mountpoint) is unmounted, but its server (of process \(helper)) has not exited after 2 minutes")
+          "\(mountpoint) is unmounted, but its server (below process \(helper)) has not exited after 2 minutes")
       }
       usleep(20_000)
     }

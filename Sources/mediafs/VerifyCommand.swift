@@ -58,11 +58,11 @@ enum VerifyCommand {
 
   private static func choose(_ operands: [String]) throws(CommandError) -> MountRecord {
     let selection = try MountSelection.remembered()
-    guard operands.count <= 1 else { throw .usage("verify takes one mount: \(operands[1]) is one too many") }
+    guard operands.count <= 1 else { throw .usage("verify takes one MOUNTPOINT, not also \(operands[1])") }
     if let mountpoint = operands.first { return try selection.mount(mountpoint) }
     let all = selection.everything
-    guard all.count <= 1 else { throw .usage("\(all.count) mounts are known: name the MOUNTPOINT") }
-    guard let only = all.first else { throw .failed("no mount is known") }
+    guard all.count <= 1 else { throw .usage("there are \(all.count) mounts: name the MOUNTPOINT") }
+    guard let only = all.first else { throw .failed("there is no mount") }
     return only.mount
   }
 }

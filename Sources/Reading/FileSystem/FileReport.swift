@@ -102,9 +102,9 @@ extension FileReport {
 
   private func advice(_ facts: FileFacts) -> String? {
     switch state {
-    case .modified: return "move the copy elsewhere to have the original fetched again"
+    case .modified: return "move the copy elsewhere, and mediafs downloads the original again"
     case .complete:
-      if case .unreachable = facts.copy { return "mount the disk that it is on" }
+      if case .unreachable = facts.copy { return "mount the disk that the library is on" }
       return nil
     case .failed:
       // The error itself says what is wrong with the URL or a login, where that is so.
@@ -114,7 +114,7 @@ extension FileReport {
       if awaits == .space { return "free disk space, raise --max-size or lower --min-free" }
       if error == nil { return nil }
       return awaits == .reader
-        ? "open the file or fetch it, to try again" : "nothing: it is tried again by itself while it is wanted"
+        ? "open the file or fetch it, to try again" : "nothing: mediafs tries again by itself"
     }
   }
 }
