@@ -56,7 +56,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       return sums
     }
     repeat {
-      let page = try touched(rest)
+      let page = try known(rest)
       for file in page.files { sums.add(file) }
       rest.after = page.next
     } while rest.after != nil
@@ -70,21 +70,21 @@ package struct CatalogStatus: StatusSource, Sendable {
 
   /// The next page of files, in the tree's order or in the order of their resources.
   package func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
-    query.all || query.paths != nil ? try walk(query) : try touched(query)
+    query.all || query.paths != nil ? try walk(query) : try known(query)
   }
 
   // MARK: - Files of which something is known
 
   /// A page of the files of which something is known, in the order of their resources. The cursor is the key of the
   /// last resource.
-  private func touched(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+  private func known(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     var after: ResourceKey?
     if let cursor = query.after {
       let numbers = cursor.split(separator: ",").compactMap { UInt64($0, radix: 16) }
       guard numbers.count == 2 else { throw invalidCursor }
       after = ResourceKey(high: numbers[0], low: numbers[1])
     }
-    let page = try reading { () throws(StoreError) in try catalog.touched(after: after, limit: query.limit) }
+    let page = try reading { () throws(StoreError) in try catalog.known(after: after, limit: query.limit) }
     var files: [FileStatus] = []
     for entry in page.entries {
       if let now = try live(entry.node, entry.path) {
@@ -99,11 +99,11 @@ package struct CatalogStatus: StatusSource, Sendable {
   }
 
   /// Calls `body` for every file of which data, or an error, is stored.
-  func forEachTouched(_ body: (Node, String) throws(ControlFailure) -> Void) throws(ControlFailure) {
+  func forEachKnown(_ body: (Node, String) throws(ControlFailure) -> Void) throws(ControlFailure) {
     var after: ResourceKey?
     repeat {
       let start = after
-      let page = try reading { () throws(StoreError) in try catalog.touched(after: start, limit: ControlLimits.page) }
+      let page = try reading { () throws(StoreError) in try catalog.known(after: start, limit: ControlLimits.page) }
       for entry in page.entries { try body(entry.node, entry.path) }
       after = page.next
     } while after != nil
@@ -136,7 +136,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       index += 1
       switch node.kind {
       case .folder: frames = [Frame(folder: node.inode, cookie: 0)]
-      case .file: files.append(try status(of: SurveyedNode(node: node, isTouched: true), path: path))
+      case .file: files.append(try status(of: SurveyedNode(node: node, isKnown: true), path: path))
       }
     }
     let stack = frames.map { "\($0.folder)/\($0.cookie)" }
@@ -189,7 +189,7 @@ package struct CatalogStatus: StatusSource, Sendable {
   ) throws(ControlFailure) -> FileStatus {
     let node = item.node
     if let now = try live(node, path) { return now }
-    if !item.isTouched, !(try isWantedOrFailed(node.key, hasPins)) {
+    if !item.isKnown, !(try isWantedOrFailed(node.key, hasPins)) {
       return FileStatus(path: path, size: node.size, waitsFor: reports == nil ? nil : .reader)
     }
     let (generation, problem) = try reading { () throws(StoreError) in
@@ -243,7 +243,7 @@ package struct CatalogStatus: StatusSource, Sendable {
         return try catalog.notes.problem(of: key) == nil ? try catalog.tree.entries(of: key) : []
       }
       for entry in entries {
-        files.append(try status(of: SurveyedNode(node: entry.node, isTouched: true), path: entry.path))
+        files.append(try status(of: SurveyedNode(node: entry.node, isKnown: true), path: entry.path))
       }
     }
     return files

@@ -75,7 +75,7 @@ final class ControlService: ControlHandler {
         let path = try reading { () throws(StoreError) in try catalog.tree.path(of: node.inode) }
         if let path { try clear(node, path, &report) }
       }
-      try status.forEachTouched { (node, path) throws(ControlFailure) in
+      try status.forEachKnown { (node, path) throws(ControlFailure) in
         if held[node.entry] == nil { try clear(node, path, &report) }
       }
       try clearPins(&report)
@@ -83,7 +83,7 @@ final class ControlService: ControlHandler {
     }
     for path in paths {
       try forEachFile(at: path) { (item, path) throws(ControlFailure) in
-        if item.isTouched || held[item.node.entry] != nil { try clear(item.node, path, &report) }
+        if item.isKnown || held[item.node.entry] != nil { try clear(item.node, path, &report) }
       }
     }
     return report
@@ -135,7 +135,7 @@ final class ControlService: ControlHandler {
     guard let first = try reading({ () throws(StoreError) in try catalog.tree.find(path: path) }) else {
       throw ControlFailure(.notFound, "the mount has no \(path)")
     }
-    if first.kind == .file { return try body(SurveyedNode(node: first, isTouched: true), path) }
+    if first.kind == .file { return try body(SurveyedNode(node: first, isKnown: true), path) }
     // The folders from `path` to the current one, and the position in each.
     var folders = [(inode: first.inode, prefix: path.isEmpty ? "" : path + "/", cookie: Int64(0))]
     while let folder = folders.last {

@@ -76,7 +76,7 @@ package struct GenerationRecord: Sendable, Equatable {
   }
 }
 
-/// A completed copy in the library, and how it looked when it was placed: a difference means that a user touched it.
+/// A completed copy in the library, and how it looked when it was placed: a difference means that a user modified it.
 package struct LibraryCopy: Sendable, Equatable {
   /// Its path below the library's folder.
   package var path: String

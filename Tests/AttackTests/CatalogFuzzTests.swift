@@ -135,7 +135,7 @@ struct CatalogFuzzTests {
     }
     attempt { () throws(StoreError) in _ = try catalog.generations.partialsByUse() }
     attempt { () throws(StoreError) in
-      _ = try catalog.touched(after: nil, limit: 100)
+      _ = try catalog.known(after: nil, limit: 100)
     }
     attempt { () throws(StoreError) in _ = try catalog.tree.counts() }
     attempt { () throws(StoreError) in _ = try catalog.changes.nextID() }

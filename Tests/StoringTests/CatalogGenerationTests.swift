@@ -230,7 +230,7 @@ import Testing
     #expect(try catalog.generations.superseded(inode: before[0]) == nil)
   }
 
-  @Test func allThatIsTouchedIsPagedThrough() throws {
+  @Test func allThatIsKnownIsPagedThrough() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()
     try catalog.load((1...60).map { line("f/\($0)", $0) } + (1...60).map { line("g/\($0)", $0) })
@@ -246,7 +246,7 @@ import Testing
       var found: [String: (Int64?, String?)] = [:]
       var next: ResourceKey?
       repeat {
-        let page = try catalog.touched(after: next, limit: limit)
+        let page = try catalog.known(after: next, limit: limit)
         for entry in page.entries {
           #expect(found.updateValue((entry.generation?.id, entry.problem?.message), forKey: entry.path) == nil)
           #expect(try catalog.tree.path(of: entry.node.inode) == entry.path)

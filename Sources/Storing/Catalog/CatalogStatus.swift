@@ -4,7 +4,7 @@ import Manifest
 // What `status` shows.
 
 /// A listed file of which something is known.
-package struct TouchedEntry: Sendable {
+package struct KnownEntry: Sendable {
   /// Its node.
   package var node: Node
   /// Its path in the mount, without a leading slash.
@@ -15,10 +15,10 @@ package struct TouchedEntry: Sendable {
   package var problem: NotedProblem?
 }
 
-/// Some of the touched entries.
-package struct TouchedPage: Sendable {
+/// Some of the entries of which something is known.
+package struct KnownPage: Sendable {
   /// The entries, by resource.
-  package var entries: [TouchedEntry]
+  package var entries: [KnownEntry]
   /// Where to go on; nil at the end.
   package var next: ResourceKey?
 }
@@ -26,7 +26,7 @@ package struct TouchedPage: Sendable {
 extension Catalog {
   /// The listed files of which something is known: those of up to `limit` resources behind `key` (nil: from the first).
   /// Call again with the page's `next` until that is nil; a page may be empty before the end.
-  package func touched(after key: ResourceKey?, limit: Int) throws(StoreError) -> TouchedPage {
+  package func known(after key: ResourceKey?, limit: Int) throws(StoreError) -> KnownPage {
     try connections.read(snapshot: true) { (connection) throws(StoreError) in
       let start = key.map(ResourceKeyColumns.init) ?? ResourceKeyColumns(high: .min, low: .min)
       // Two ordered lists, each up to `limit` long, become one of up to `limit`.
@@ -36,7 +36,7 @@ extension Catalog {
       for key in (known + failed).sorted() where key != keys.last { keys.append(key) }
       let isLast = keys.count <= limit && known.count < limit && failed.count < limit
       keys = Array(keys.prefix(limit))
-      var entries: [TouchedEntry] = []
+      var entries: [KnownEntry] = []
       for key in keys {
         let nodes = try CatalogTree.nodes(of: key, on: connection)
         if nodes.isEmpty { continue }
@@ -44,10 +44,10 @@ extension Catalog {
         let problem = try CatalogNotes.problem(of: key, on: connection)
         for node in nodes {
           let path = try CatalogTree.path(of: node, on: connection).joined(separator: "/")
-          entries.append(TouchedEntry(node: node, path: path, generation: generation, problem: problem))
+          entries.append(KnownEntry(node: node, path: path, generation: generation, problem: problem))
         }
       }
-      return TouchedPage(entries: entries, next: isLast ? nil : keys.last?.key)
+      return KnownPage(entries: entries, next: isLast ? nil : keys.last?.key)
     }
   }
 }

@@ -17,12 +17,12 @@ package struct SurveyedNode: Sendable {
   /// Its node.
   package var node: Node
   /// Whether bytes of it are stored or a problem is noted. If not, the node has all that the catalog knows.
-  package var isTouched: Bool
+  package var isKnown: Bool
 
   /// That node.
-  package init(node: Node, isTouched: Bool) {
+  package init(node: Node, isKnown: Bool) {
     self.node = node
-    self.isTouched = isTouched
+    self.isKnown = isKnown
   }
 }
 
@@ -134,7 +134,7 @@ package struct CatalogTree: Sendable {
       statement.bind(3, limit)
       var found: [SurveyedNode] = []
       while found.last?.node.kind != .folder, try statement.step() {
-        found.append(SurveyedNode(node: Self.node(of: statement), isTouched: statement.integer(9) != 0))
+        found.append(SurveyedNode(node: Self.node(of: statement), isKnown: statement.integer(9) != 0))
       }
       return found
     }

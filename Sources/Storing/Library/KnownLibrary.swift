@@ -11,8 +11,8 @@ package struct KnownLibrary {
   private let library: LibraryFolder
   private let catalog: Catalog
 
-  /// Opens the library for a mount, as ``LibraryFolder/init(_:)`` does, and marks it. Throws, and makes nothing, when it cannot be
-  /// the one in which the catalog's copies are: it has neither its marker nor any of them.
+  /// Opens the library for a mount, as ``LibraryFolder/init(_:)`` does, and marks it. Throws, and makes nothing, when
+  /// it cannot be the one in which the catalog's copies are: it has neither its marker nor any of them.
   ///
   /// To be called before anything is made of copies that are not there.
   package static func open(_ path: String, for catalog: Catalog) throws(StoreError) -> LibraryFolder {

@@ -90,20 +90,20 @@ package struct LibraryFolder: Sendable {
   /// Opens an intact copy for reading. Throws `.invalid` when it is not intact, `.io` when the disk fails.
   package func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor {
     let name = try LibraryPath(copy.path)
-    let touched = StoreError(
+    let modified = StoreError(
       kind: .invalid, message: "\(path)/\(copy.path) is not the file that was placed there: it was changed or removed")
-    guard let folder = try existing(name.folders) else { throw touched }
+    guard let folder = try existing(name.folders) else { throw modified }
     // First by name: opening a device in its place could have effects.
-    guard try state(of: copy, in: folder, as: name.name) == .intact else { throw touched }
+    guard try state(of: copy, in: folder, as: name.name) == .intact else { throw modified }
     do throws(Errno) {
       let file = try folder.file(name.name, O_RDONLY)
       if looksLike(copy, try file.status(), on: file.rawValue) { return file }
     } catch {
       // Replaced or removed between the two looks.
-      let isTouched = error == .notFound || error.rawValue == ELOOP || error.rawValue == ENXIO
-      throw isTouched ? touched : .file(error, "cannot open \(path)/\(copy.path)")
+      let isModified = error == .notFound || error.rawValue == ELOOP || error.rawValue == ENXIO
+      throw isModified ? modified : .file(error, "cannot open \(path)/\(copy.path)")
     }
-    throw touched
+    throw modified
   }
 
   /// Removes an intact copy, and the folders that it leaves empty. What a user changed stays: false. Also false when

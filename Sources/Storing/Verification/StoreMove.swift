@@ -8,7 +8,7 @@ extension StoreRecovery {
   /// Takes a store over that was copied or restored from a backup, seen by its folder's inode.
   ///
   /// All its files have other inodes and change times then, and each copy in the library would look as if a user had
-  /// touched it, and be fetched again. So once, size and mtime (which a copy keeps, and which is the origin's
+  /// modified it, and be fetched again. So once, size and mtime (which a copy keeps, and which is the origin's
   /// Last-Modified) decide.
   static func noticeMove(
     catalog: Catalog, folder: StoreFolder, library: LibraryFolder
