@@ -40,9 +40,6 @@ package struct ByteRangeSet: Hashable, Sendable {
     return index < ranges.count && ranges[index].contains(range)
   }
 
-  /// Whether the byte at `offset` is in the set.
-  package func contains(_ offset: Int64) -> Bool { contains(ByteRange(offset, offset + 1)) }
-
   /// The end of the run that contains `offset`; `offset` itself when that byte is not in the set.
   package func runEnd(from offset: Int64) -> Int64 {
     let index = firstIndex(endingBehind: offset)

@@ -8,22 +8,15 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// Not F_OFD_SETLK and F_OFD_GETLK by name: <fcntl.h> shows them only under _GNU_SOURCE, which would change glibc types
-// that Swift sees through its own Glibc module. The numbers are the kernel's ABI (include/uapi/asm-generic/fcntl.h).
-enum { storing_ofd_getlk = 36, storing_ofd_setlk = 37 };
+// Not F_OFD_SETLK by name: <fcntl.h> shows it only under _GNU_SOURCE, which would change glibc types that Swift sees
+// through its own Glibc module. The number is the kernel's ABI (include/uapi/asm-generic/fcntl.h).
+enum { storing_ofd_setlk = 37 };
 
 /// Takes an open file description lock (fcntl(2), F_OFD_SETLK) on the whole file, for writing, without waiting: 0, or
 /// -1 with EAGAIN or EACCES when another description has it.
 static inline int storing_lock(int fd) {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   return fcntl(fd, storing_ofd_setlk, &lock);
-}
-
-/// Whether another description has a lock on the file (F_OFD_GETLK, which takes none): 1, 0, or -1 with errno.
-static inline int storing_is_locked(int fd) {
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-  if (fcntl(fd, storing_ofd_getlk, &lock) != 0) return -1;
-  return lock.l_type != F_UNLCK;
 }
 
 /// lseek(2) with SEEK_DATA: the first byte of data at `offset` or behind it; -1 with ENXIO when there is none.

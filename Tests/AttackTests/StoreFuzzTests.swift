@@ -73,13 +73,6 @@ struct StoreFuzzTests {
               path.utf8.first == UInt8(ascii: "/") && !path.utf8.contains(0), "\(place): \(path.debugDescription)")
           }
         }
-        do throws(StoreError) {
-          if let found = try registry.find(mountpoint: "/mnt/a\nb\\") {
-            #expect(found.mountpoint.utf8.elementsEqual("/mnt/a\nb\\".utf8), "\(place)")
-          }
-        } catch {
-          #expect(error.kind == .corrupt || error.kind == .newer, "\(place): \(error)")
-        }
       }
     }
   }

@@ -25,9 +25,6 @@ import Testing
     }
     #expect(refused?.kind == .busy(holder: "the server of /mnt/a\nb\\n\r (process \(getpid()))"))
     #expect(refused?.message.contains(path) == true)
-    #expect(try StoreFolder.holder(of: path) == StoreHolder(process: getpid(), mountpoint: "/mnt/a\nb\\n\r"))
-    // Asking did not take the lock away.
-    #expect(failure { () throws(StoreError) in _ = try StoreFolder.open(path, mountpoint: "/x", wait: 0) } != nil)
     withExtendedLifetime(first) {}
   }
 
@@ -35,10 +32,9 @@ import Testing
     let path = home.path + "/store"
     do { _ = try StoreFolder.open(path, mountpoint: "/mnt/a/rather/long/mountpoint", wait: 0) }
     #expect(home.bytes("store/lock")?.isEmpty == false)
-    #expect(try StoreFolder.holder(of: path) == nil)
-    #expect(try StoreFolder.holder(of: home.path + "/nothing") == nil)
     let next = try StoreFolder.open(path, mountpoint: "/b", wait: 0)
-    #expect(try StoreFolder.holder(of: path) == StoreHolder(process: getpid(), mountpoint: "/b"))
+    let refused = failure { () throws(StoreError) in _ = try StoreFolder.open(path, mountpoint: "/c", wait: 0) }
+    #expect(refused?.kind == .busy(holder: "the server of /b (process \(getpid()))"))
     withExtendedLifetime(next) {}
   }
 
@@ -61,7 +57,6 @@ import Testing
     let path = home.path + "/store"
     let first = try StoreFolder.open(path, mountpoint: "/a", wait: 0)
     try home.write("store/lock", Array("gibberish".utf8))
-    #expect(try StoreFolder.holder(of: path) == StoreHolder(process: nil, mountpoint: nil))
     let refused = failure { () throws(StoreError) in _ = try StoreFolder.open(path, mountpoint: "/b", wait: 0) }
     #expect(refused?.kind == .busy(holder: "another server"))
     withExtendedLifetime(first) {}
@@ -119,14 +114,11 @@ import Testing
       _ = try StoreFolder.open(home.path + "/store", mountpoint: "/a", wait: 0)
     }
     #expect(refused?.kind == .invalid)
-    #expect(try StoreFolder.holder(of: home.path + "/store") == nil)
   }
 
   @Test func measuresTheDisk() throws {
-    let space = try StoreSpace.measure(home.path)
+    let space = try StoreFolder.open(home.path + "/store", mountpoint: "/a", wait: 0).space()
     #expect(space.total > 0 && space.available <= space.free && space.free <= space.total)
-    #expect(
-      failure { () throws(StoreError) in _ = try StoreSpace.measure(home.path + "/none") }?.kind == .io(.notFound))
   }
 }
 

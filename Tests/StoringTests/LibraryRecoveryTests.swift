@@ -202,7 +202,8 @@ import Testing
       let fixture = try LibraryFixture(across: other)
       let partial = try PartialFile(in: fixture.store, id: 1, create: true)
       // Sparse, and larger than any free space.
-      let size = Int64(clamping: try StoreSpace.measure(other.path).available) + (1 << 30)
+      let folder = try FileDescriptor.open(other.path, O_RDONLY | O_DIRECTORY)
+      let size = Int64(clamping: try StoreSpace.measure(descriptor: folder.rawValue).available) + (1 << 30)
       try partial.put([1], at: size - 1)
       let refused = failure { () throws(StoreError) in _ = try fixture.place(partial, as: "a", size: Int(size)) }
       #expect(refused?.kind == .full)

@@ -90,28 +90,19 @@ struct Folder: ~Copyable, Sendable {
     }
   }
 
-  /// Makes the folder at `path` and those it lies in, as far as they are missing, and makes the new names durable. True
-  /// when the last one was made here.
-  @discardableResult
-  static func makeAll(_ path: String, mode: mode_t) throws(Errno) -> Bool {
-    if mkdir(path, mode) == 0 {
-      try syncParent(of: path)
-      return true
-    }
+  /// Makes the folder at `path` and those it lies in, as far as they are missing, and makes the new names durable.
+  static func makeAll(_ path: String, mode: mode_t) throws(Errno) {
+    if mkdir(path, mode) == 0 { return try syncParent(of: path) }
     let error = Errno.current
     switch error {
-    case .exists: return false
+    case .exists: return
     case .notFound:
       let parent = parent(of: path)
       guard parent != path else { throw error }
       try makeAll(parent, mode: mode)
       // A second ENOENT is final: the path leads through a dangling link, or its parent was just removed.
-      if mkdir(path, mode) == 0 {
-        try syncParent(of: path)
-        return true
-      }
-      if Errno.current == .exists { return false }
-      throw Errno.current
+      if mkdir(path, mode) == 0 { return try syncParent(of: path) }
+      if Errno.current != .exists { throw Errno.current }
     default: throw error
     }
   }

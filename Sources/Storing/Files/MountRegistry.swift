@@ -80,19 +80,6 @@ package struct MountRegistry: Sendable {
     throw failure
   }
 
-  /// What is remembered of `mountpoint` (which need not exist any more, nor answer); nil when nothing is. Throws
-  /// `.newer` for a file that a newer mediafs wrote, `.corrupt` for one that is damaged.
-  package func find(mountpoint: String) throws(StoreError) -> MountRecord? {
-    let path = MountpointName.absolute(mountpoint)
-    let name = try MountpointName.fileName(for: path)
-    for folder in folders {
-      if let record = try MountRegistry.read(name, in: folder), record.mountpoint.utf8.elementsEqual(path.utf8) {
-        return record
-      }
-    }
-    return nil
-  }
-
   /// All that is remembered, by mountpoint. A file that cannot be understood is left out, with a warning in the log.
   package func all() throws(StoreError) -> [MountRecord] {
     var records: [[UInt8]: MountRecord] = [:]  // by bytes: names that differ in their normalisation are different

@@ -60,12 +60,6 @@ package final class PartialFile: Sendable {
     return try folder.directory.file(name, O_RDWR | O_CREAT)
   }
 
-  /// pread(2) until the buffer is full or the file ends: how many bytes came. Fewer than the catalog's extents promise
-  /// mean that the file was cut by another hand: they are not stored.
-  package func read(at offset: Int64, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
-    try descriptor.readFully(at: offset, into: buffer)
-  }
-
   /// pwrite(2) of all bytes. When it throws, any part of them may be written: none may be claimed.
   package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) {
     try descriptor.writeFully(bytes, at: offset)
@@ -115,9 +109,6 @@ package final class PartialFile: Sendable {
       throw .file(error, "cannot remove the partial file \(folder.path)/\(name(of: id))")
     }
   }
-
-  /// Bytes up to its end, holes included.
-  package func size() throws(Errno) -> Int64 { Int64(try descriptor.status().st_size) }
 
   /// Where the filesystem keeps data for it (lseek(2), SEEK_DATA and SEEK_HOLE), in whole blocks: what the catalog
   /// claims beyond that is not there. A filesystem without holes calls all of it data; one that stores zeros as holes

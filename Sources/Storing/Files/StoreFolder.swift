@@ -59,19 +59,6 @@ package final class StoreFolder: Sendable {
     return StoreFolder(path: resolved, mountpoint: mountpoint, directory: folder, lock: lock)
   }
 
-  /// Who serves from the store at `path`; nil when nobody does, or there is no store. It is the lock that tells, not
-  /// the text beside it, which a killed server leaves behind.
-  package static func holder(of path: String) throws(StoreError) -> StoreHolder? {
-    let folder: Folder
-    do throws(Errno) {
-      folder = try Folder.open(path)
-    } catch {
-      if error == .notFound || error == .notDirectory { return nil }
-      throw .file(error, "cannot open the store \(path)")
-    }
-    return try StoreLock.holder(in: folder, path: path)
-  }
-
   /// Refuses a folder of another user; closes one of ours to others, if that can harm nobody.
   private static func secure(_ folder: borrowing Folder, path: String) throws(StoreError) {
     func invalid(_ why: String) -> StoreError { StoreError(kind: .invalid, message: "the store \(path) \(why)") }

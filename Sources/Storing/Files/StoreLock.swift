@@ -3,17 +3,11 @@ import CCrypto
 import Glibc
 
 /// Who serves from a store, as its lock file says.
-package struct StoreHolder: Sendable, Equatable {
+struct StoreHolder {
   /// The process id, in the holder's pid namespace; nil in the moment before it is written, or if the disk was full.
-  package var process: Int32?
+  var process: Int32?
   /// Where the store is mounted; nil likewise.
-  package var mountpoint: String?
-
-  /// That process, serving that mountpoint.
-  package init(process: Int32?, mountpoint: String?) {
-    self.process = process
-    self.mountpoint = mountpoint
-  }
+  var mountpoint: String?
 
   /// For a message: `the server of /home/anna/media (process 123)`.
   var name: String {
@@ -56,21 +50,6 @@ struct StoreLock: ~Copyable, Sendable {
     }
     write(StoreHolder(process: getpid(), mountpoint: mountpoint), to: descriptor, path: path)
     return StoreLock(descriptor: descriptor)
-  }
-
-  /// Who has the lock; nil when nobody has. Takes nothing, so a server that starts meanwhile is not disturbed.
-  static func holder(in folder: borrowing Folder, path: String) throws(StoreError) -> StoreHolder? {
-    do throws(Errno) {
-      guard try folder.status(of: name) != nil else { return nil }
-    } catch {
-      throw .file(error, "cannot look at the lock of the store \(path)")
-    }
-    let descriptor = try open(in: folder, path: path, O_RDONLY)
-    do throws(Errno) {
-      return try retrying { storing_is_locked(descriptor.rawValue) } == 1 ? read(descriptor) : nil
-    } catch {
-      throw .file(error, "cannot test the lock of the store \(path)")
-    }
   }
 
   private static func open(

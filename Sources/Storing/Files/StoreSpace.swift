@@ -17,17 +17,6 @@ package struct StoreSpace: Sendable, Equatable {
   /// How many more files it can hold.
   package var freeFileSlots: UInt64
 
-  /// Asks the filesystem that `path` lies on.
-  package static func measure(_ path: String) throws(StoreError) -> StoreSpace {
-    var status = statvfs()
-    do throws(Errno) {
-      _ = try retrying { statvfs(path, &status) }
-    } catch {
-      throw .file(error, "cannot ask how much space is free at \(path)")
-    }
-    return StoreSpace(status)
-  }
-
   /// Asks the filesystem of an open file.
   static func measure(descriptor: Int32) throws(Errno) -> StoreSpace {
     var status = statvfs()

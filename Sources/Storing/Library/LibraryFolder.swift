@@ -25,8 +25,6 @@ package struct LibraryFolder: Sendable {
 
   /// Its absolute path, symbolic links resolved.
   package let path: String
-  /// Whether it was not there before: with copies in the catalog, a sign that its disk is not mounted.
-  package let wasCreated: Bool
   /// The device it was on at the start. Another one there later is a disk that was mounted or unmounted.
   let device: UInt64
   /// 0644 less the process's umask.
@@ -35,7 +33,7 @@ package struct LibraryFolder: Sendable {
   /// Opens the library at `path`; makes it, mode 0755 less the umask, with the folders it lies in, when it is missing.
   package init(_ path: String) throws(StoreError) {
     do throws(Errno) {
-      wasCreated = try Folder.makeAll(path, mode: 0o755)
+      try Folder.makeAll(path, mode: 0o755)
       device = UInt64(try Folder.open(path).descriptor.status().st_dev)
     } catch {
       if error == .notDirectory {
