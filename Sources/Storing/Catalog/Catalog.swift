@@ -7,9 +7,9 @@ import Base
 package final class Catalog: Sendable {
   /// What a catalog is opened for.
   package enum Access: Sendable {
-    /// For the one server of the store, which holds its lock; made when there is none.
+    /// For the server, which holds the store's lock. A missing catalog is created.
     case readWrite
-    /// For looking, also while a server writes. Every write throws `.invalid`.
+    /// For reading, also while a server writes. Every write throws `.invalid`.
     case readOnly
   }
 
@@ -31,10 +31,10 @@ package final class Catalog: Sendable {
     changes = CatalogChanges(connections, bootID: bootID)
   }
 
-  /// Opens the catalog at `path`. For writing, one that is not there is made (mode 0600), and its folder must exist.
+  /// Opens the catalog at `path`. With `.readWrite` a missing catalog is created (mode 0600); its folder must exist.
   ///
-  /// Throws `.newer` for one that a newer program made and `.corrupt` for what is damaged or no catalog, both without
-  /// changing a byte, `.io` when the file cannot be opened.
+  /// Throws `.newer` when a newer program wrote the file, `.corrupt` when the file is damaged or is no catalog, and
+  /// `.io` when it cannot be opened. No byte of the file changes then.
   package static func open(path: String, access: Access) throws(StoreError) -> Catalog {
     try open(path: path, access: access, bootID: BootID.current())
   }
@@ -49,8 +49,8 @@ package final class Catalog: Sendable {
     return Catalog(connections, bootID: bootID)
   }
 
-  /// Moves the log into the database and closes it, after the calls that are under way. What is called later throws
-  /// `.invalid`. Not needed for safety: a catalog that was not closed is as right, and the next open takes longer.
+  /// Waits for the calls that run, moves the log into the database and closes the file. Later calls throw `.invalid`.
+  /// A catalog that was not closed loses nothing; only the next open takes longer.
   package func close() throws(StoreError) { try connections.close() }
 
   /// A number that was remembered for the whole store by ``remember(_:_:)``; nil when none was.

@@ -2,32 +2,32 @@ import Base
 import Glibc
 import Manifest
 
-/// One thing to be remembered. A change about a generation that the catalog does not know does nothing: it was
+/// One thing that the server tells the catalog. A change of an unknown generation does nothing: the generation was
 /// forgotten.
 package enum CatalogChange: Sendable {
   /// The first generation of a resource (nothing stored of it yet), or the size, type and validators of a known id.
   /// Another generation of the same resource that is current makes it an error: see
   /// ``CatalogChanges/supersede(_:by:)``.
   case learned(GenerationRecord)
-  /// All of its bytes that are written (`stored`), and those of them that are synced to disk, so that a power loss
-  /// leaves them.
+  /// Which of its bytes are written (`stored`), and which of those a power loss leaves, because they are synced.
   case extents(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
-  /// Whether its continuation is to go on, also at the next mount.
+  /// Whether its background download goes on, also at the next mount.
   case continues(generation: Int64, Bool)
-  /// Whether a user asked for the resource by name: it is to be completed whatever the policy, also at the next mount.
+  /// Whether a user asked for the resource by name: the server completes it whatever the policy, also at the next
+  /// mount.
   case pinned(ResourceKey, Bool)
-  /// It was read, at that time in seconds since 1970.
+  /// When a reader last read it, in seconds since 1970.
   case used(generation: Int64, at: Int64)
-  /// What went wrong with a resource (for people, no secrets), nil: nothing any more.
+  /// What went wrong with a resource, for people and without secrets; nil once bytes come again.
   case problem(ResourceKey, String?)
   /// The extension (without its dot) that the names of a resource's entries lack. Shown from the next
   /// ``CatalogTree/applyPendingExtensions()`` on; entries whose manifest line gives the name do not take it.
   case gainedExtension(ResourceKey, String)
-  /// It is about to be renamed to that path below the library's folder. To be applied durably before.
+  /// The finisher is about to rename it to that path below the library's folder. Apply it durably before the rename.
   case placing(generation: Int64, path: String)
   /// It is in the library, whole.
   case placed(generation: Int64, LibraryCopy)
-  /// Nothing of it is stored any more; size and validators stay known. To be applied durably before bytes are removed.
+  /// Nothing of it is stored any more; size and validators stay known. Apply it durably before the bytes are removed.
   case dropped(generation: Int64)
   /// Its row and old inodes go: a superseded one after its last handle was closed. (A current one: nothing is known
   /// then.)
@@ -40,7 +40,7 @@ package struct Renumbered: Sendable, Equatable {
   package var parent: Inode
   /// Its name there.
   package var name: String
-  /// The inode until now; ``CatalogChanges/superseded(inode:)`` knows it until its generation is forgotten.
+  /// The inode until now; ``CatalogGenerations/superseded(inode:)`` knows it until its generation is forgotten.
   package var old: Inode
   /// The inode from now on.
   package var new: Inode
@@ -94,7 +94,7 @@ private enum Queries {
   static let oldInode = SQL("INSERT INTO old_inode(inode, entry, generation) VALUES(?, ?, ?)")
 }
 
-/// How a catalog learns. All is written in short transactions.
+/// What the server writes into the catalog, in short transactions.
 package final class CatalogChanges: Sendable {
   private struct Numbers {
     var next: Int64 = 0
@@ -113,7 +113,7 @@ package final class CatalogChanges: Sendable {
     self.bootID = bootID
   }
 
-  /// A number that was never an inode, an entry's or a generation's id in this store, and never will be another's.
+  /// A new id. It never was the id of an inode, an entry or a generation in this store, and no other gets it later.
   package func nextID() throws(StoreError) -> Int64 {
     let ready: Int64? = ids.withLock { ids in
       guard ids.next < ids.end else { return nil }
@@ -131,8 +131,8 @@ package final class CatalogChanges: Sendable {
     }
   }
 
-  /// Remembers the changes, in their order, in one transaction: all of them or, when it throws, none. With `durably`
-  /// they (and all that was applied before) are on the disk when it returns: a power loss leaves them.
+  /// Writes the changes, in their order, in one transaction: all of them or, when it throws, none. With `durably`,
+  /// these changes and all earlier ones are on the disk when the call returns: a power loss leaves them.
   package func apply(_ changes: [CatalogChange], durably: Bool) throws(StoreError) {
     if changes.isEmpty && !durably { return }
     try connections.write(durably: durably) { (connection) throws(StoreError) in
@@ -260,9 +260,8 @@ package final class CatalogChanges: Sendable {
     return try statement.step() ? statement.integer(0) : nil
   }
 
-  /// Makes `new` the current generation of `key`, durably. The one until now becomes superseded, and every entry of the
-  /// key gets a new inode: those that are listed are returned. When nothing was known of the resource, `new` is just
-  /// learned and inodes stay.
+  /// Makes `new` the current generation of `key`, durably. The former generation becomes superseded, and every entry of
+  /// the key gets a new inode; the listed entries are returned. When the resource had no generation, inodes stay.
   package func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
     guard new.key == key else { throw StoreError(.invalid, "catalog: generation \(new.id) is another resource's") }
     let columns = ResourceKeyColumns(key)

@@ -5,8 +5,8 @@ import Base
 /// Reads use connections of their own, one for each thread that reads at the same time, and never wait for a write
 /// (SQLite's write-ahead log). Writes wait for one another: a write is a short transaction, except an import.
 ///
-/// Locks: `pool` and `writer` are taken one at a time. `writer` alone is held over file operations: being the only one
-/// who writes is its purpose, and no read needs it.
+/// Locks: a thread never holds `pool` and `writer` together. A thread holds `writer` while SQLite writes the file,
+/// because only one may write; no read needs that lock.
 final class CatalogConnections: Sendable {
   private struct Pool {
     var idle: [SQLiteConnection] = []
@@ -18,8 +18,7 @@ final class CatalogConnections: Sendable {
     var isFull = false  // whether `synchronous` is FULL at present
   }
 
-  /// How many idle read connections are kept: as many as there are threads that answer the kernel, at 2 MiB at most
-  /// each.
+  /// How many idle read connections are kept: one for each thread that answers the kernel. Each takes up to 2 MiB.
   private static let keptConnections = 8
 
   let path: String
@@ -34,8 +33,7 @@ final class CatalogConnections: Sendable {
     self.writer = Lock(Writer(connection: writer))
   }
 
-  /// Moves the log into the database and closes it, after the calls that are under way. What is called later throws
-  /// `.invalid`. Not needed for safety: a catalog that was not closed is as right, and the next open takes longer.
+  /// See ``Catalog/close()``.
   func close() throws(StoreError) {
     let idle = pool.withLock { pool in
       pool.isClosed = true
@@ -50,7 +48,7 @@ final class CatalogConnections: Sendable {
     }
   }
 
-  /// Runs `body` with a connection that nobody else uses meanwhile. With `snapshot`, all its statements see one state.
+  /// Runs `body` with a connection that no other thread uses meanwhile. With `snapshot`, all statements see one state.
   func read<Result>(
     snapshot: Bool = false, _ body: (SQLiteConnection) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -90,7 +88,7 @@ final class CatalogConnections: Sendable {
   var runs: Int { pool.withLock { $0.idle.reduce(0) { $0 + $1.runs } } }
 
   /// Runs `body` in a transaction of the one writing connection: all of it is committed, or, when it throws, nothing.
-  /// `durably`: it is on the disk when this returns, and with it all that was committed before.
+  /// With `durably`, this transaction and all before it are on the disk when the call returns.
   func write<Result>(
     durably: Bool, _ body: (SQLiteConnection) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {

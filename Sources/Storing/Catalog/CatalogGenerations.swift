@@ -1,7 +1,7 @@
 import Base
 import Manifest
 
-/// A partial file that holds something, for eviction.
+/// A partial file that has bytes: what the keeper may evict.
 package struct StoredPartial: Sendable, Equatable {
   /// The generation; names the file.
   package var id: Int64
@@ -76,8 +76,8 @@ package struct CatalogGenerations: Sendable {
     return try statement.step() ? try record(of: statement, on: connection) : nil
   }
 
-  /// What an inode stood for before its resource changed: the node (with that inode, and the old size and time) and the
-  /// old generation. Nil when it is a current inode, never was, or its generation was forgotten.
+  /// What an inode showed before its resource changed: the node (with that inode, and the old size and time) and the
+  /// old generation. Nil for a current inode, an unknown one, and one whose generation was forgotten.
   package func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)? {
     try connections.read(snapshot: true) { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.oldInode)
@@ -94,13 +94,14 @@ package struct CatalogGenerations: Sendable {
     }
   }
 
-  /// Up to `limit` generations with an id greater than `after`, by id, that are listed, partial, and to be continued.
+  /// Up to `limit` generations with an id greater than `after`, by id, that are listed and partial, and whose
+  /// background download goes on.
   package func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.continuing, after, Int64(limit))
   }
 
-  /// Up to `limit` superseded generations with an id greater than `after`, by id. At a mount none has a handle any
-  /// more.
+  /// Up to `limit` superseded generations with an id greater than `after`, by id. When a mount begins, no handle on
+  /// them is open.
   package func superseded(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.superseded, after, Int64(limit))
   }
@@ -143,7 +144,7 @@ package struct CatalogGenerations: Sendable {
     }
   }
 
-  /// The generations whose placing was begun and not finished, with the path below the library's folder: after a crash.
+  /// The generations whose placing a crash interrupted, with the path below the library's folder.
   package func placements() throws(StoreError) -> [(generation: GenerationRecord, path: String)] {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.placing)

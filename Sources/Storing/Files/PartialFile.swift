@@ -5,11 +5,11 @@ import Glibc
 /// The stored bytes of one generation: a sparse file `partial/ID` in the store, in which every byte is at its own
 /// offset.
 ///
-/// What of it is real the catalog says; a hole reads as zeros. All calls may come from any thread, at the same time;
-/// they go to the disk and may block. The descriptor lives as long as the object, also after ``remove()`` or after the
-/// library took the file over: readers go on with it.
+/// The catalog says which bytes are stored; a hole reads as zeros. Any thread may call, at the same time as others; a
+/// call may block on the disk. The descriptor lives as long as the object, also after ``remove()`` and after the file
+/// was moved into the library: readers go on with it.
 package final class PartialFile: Sendable {
-  /// What syncs have brought so far.
+  /// What the syncs so far have shown.
   private struct Syncing {
     var nameIsDurable = false
     var failure: Errno?
@@ -19,8 +19,8 @@ package final class PartialFile: Sendable {
   package let id: Int64
   let folder: StoreFolder
   let descriptor: FileDescriptor
-  /// Held over the call: of two syncs at once the kernel would tell one of a failed write-back, and the other that all
-  /// is well. Only the threads that sync ever wait for it.
+  /// A thread holds it during the call: of two syncs at once, the kernel would report a failed write-back to one and
+  /// success to the other. Only threads that sync wait for it.
   private let syncing = Lock(Syncing())
 
   /// Its path below the store's folder.
@@ -30,7 +30,8 @@ package final class PartialFile: Sendable {
   /// The open descriptor, to be read with pread(2) by whoever keeps this object.
   package var fileDescriptor: Int32 { descriptor.rawValue }
 
-  /// Opens the file of generation `id`; a missing one is made if `create` says so, else `.io(.notFound)` is thrown.
+  /// Opens the file of generation `id`. When it is missing, it is created if `create` is true; else the call throws
+  /// `.io(.notFound)`.
   package init(in folder: StoreFolder, id: Int64, create: Bool) throws(StoreError) {
     self.id = id
     self.folder = folder
@@ -60,7 +61,7 @@ package final class PartialFile: Sendable {
     return try folder.directory.file(name, O_RDWR | O_CREAT)
   }
 
-  /// pwrite(2) of all bytes. When it throws, any part of them may be written: none may be claimed.
+  /// pwrite(2) of all bytes. When it throws, some of them may be written: the caller counts none as stored.
   package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) {
     try descriptor.writeFully(bytes, at: offset)
   }
@@ -69,8 +70,8 @@ package final class PartialFile: Sendable {
   /// file which a killed server made).
   ///
   /// Once it failed, each later call throws the same: the kernel reports a failed write-back once and may drop the
-  /// pages, so a second try that succeeds proves nothing. Nothing written since the last success may be claimed; open
-  /// the file anew.
+  /// pages, so a second try that succeeds proves nothing. The caller counts nothing as stored that was written since
+  /// the last success, and opens the file anew.
   package func syncData() throws(Errno) {
     try sync { (descriptor) throws(Errno) in try descriptor.syncData() }
   }

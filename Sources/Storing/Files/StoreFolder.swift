@@ -1,15 +1,15 @@
 import Base
 import Glibc
 
-/// A store that is open and ours alone, until this object is gone:
+/// An open store. No other server can open it while this object lives:
 ///
-///     lock              who has the store
-///     catalog.sqlite    what is known and what may be believed (docs/STORE-FORMAT.md)
+///     lock              which server uses the store
+///     catalog.sqlite    what is known of names, resources and bytes (docs/STORE-FORMAT.md)
 ///     control           the running server's Unix socket
 ///     partial/ID        the bytes of generation ID, a sparse file
 ///     library/          completed copies, unless --library names another folder
 ///
-/// The folder has mode 0700 and belongs to the user who serves: links with tokens stand in the catalog.
+/// The folder has mode 0700 and belongs to the server's user: the catalog has links with tokens.
 package final class StoreFolder: Sendable {
   static let partials = "partial"
 
@@ -34,8 +34,8 @@ package final class StoreFolder: Sendable {
 
   /// Opens the store at `path`, made (with the folders it lies in) when it is missing, and takes its lock.
   ///
-  /// Throws `.busy` when another server has it, after up to `wait` seconds in which that one may be ending; `.invalid`
-  /// when the folder belongs to another user, is open to others and not plainly a store, or is no folder.
+  /// Throws `.busy` when another server uses it and does not end within `wait` seconds; `.invalid` when it is no
+  /// folder, belongs to another user, or is open to others and does not look like a store.
   package static func open(_ path: String, mountpoint: String, wait: Double) throws(StoreError) -> StoreFolder {
     let folder: Folder
     do throws(Errno) {
@@ -59,7 +59,7 @@ package final class StoreFolder: Sendable {
     return StoreFolder(path: resolved, mountpoint: mountpoint, directory: folder, lock: lock)
   }
 
-  /// Refuses a folder of another user; closes one of ours to others, if that can harm nobody.
+  /// Refuses a folder of another user. Closes the user's own folder to others, if no other program needs it.
   private static func secure(_ folder: borrowing Folder, path: String) throws(StoreError) {
     func invalid(_ why: String) -> StoreError { StoreError(kind: .invalid, message: "the store \(path) \(why)") }
     var status: stat
@@ -104,8 +104,8 @@ package final class StoreFolder: Sendable {
         throw StoreError(
           kind: .invalid,
           message:
-            "the store \(path) lies in \(folder), where every user may replace it: take their right to write there "
-            + "away (chmod o-w '\(folder)'), or choose another folder with --store")
+            "the store \(path) lies in \(folder), where every user may replace it: forbid others to write there "
+            + "(chmod o-w '\(folder)'), or choose another folder with --store")
       }
     }
   }

@@ -4,7 +4,7 @@ import Glibc
 
 /// Who serves from a store, as its lock file says.
 struct StoreHolder {
-  /// The process id, in the holder's pid namespace; nil in the moment before it is written, or if the disk was full.
+  /// The process id, in that server's pid namespace; nil before the server has written it, or if the disk was full.
   var process: Int32?
   /// Where the store is mounted; nil likewise.
   var mountpoint: String?
@@ -18,8 +18,8 @@ struct StoreHolder {
   }
 }
 
-/// The lock on a store: an open file description lock (fcntl(2), F_OFD_SETLK) on the file `lock`, which ends with the
-/// descriptor however the process ends. The file's text only says who has it, and counts only while it is locked.
+/// The lock on a store: an open file description lock (fcntl(2), F_OFD_SETLK) on the file `lock`. The kernel removes it
+/// with the descriptor, however the process ends. The file's text names the server, and counts only while it is locked.
 struct StoreLock: ~Copyable, Sendable {
   static let name = "lock"
   private static let version = 1
@@ -57,7 +57,7 @@ struct StoreLock: ~Copyable, Sendable {
   ) throws(StoreError) -> FileDescriptor {
     let found: stat?
     do throws(Errno) {
-      // Looked at first: opening a device may have effects of its own.
+      // The look comes first: to open a device may have effects of its own.
       found = try folder.status(of: name)
       if found?.isPlainFile ?? true {
         let descriptor = try folder.file(name, flags)
@@ -73,8 +73,7 @@ struct StoreLock: ~Copyable, Sendable {
         + "choose another store with --store")
   }
 
-  /// The lock holds whether or not its text could be written: a full disk must not keep what is stored from being
-  /// played.
+  /// The lock holds even when its text cannot be written: with a full disk, stored files must still play.
   private static func write(_ holder: StoreHolder, to descriptor: borrowing FileDescriptor, path: String) {
     var text = KeyValueText.encode(
       kind: "lock", version: version,

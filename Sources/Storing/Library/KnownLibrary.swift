@@ -14,7 +14,7 @@ package struct KnownLibrary {
   /// Opens the library for a mount, as ``LibraryFolder/init(_:)`` does, and marks it. Throws, and makes nothing, when
   /// it cannot be the one in which the catalog's copies are: it has neither its marker nor any of them.
   ///
-  /// To be called before anything is made of copies that are not there.
+  /// The server calls it before it draws conclusions from copies that are missing.
   package static func open(_ path: String, for catalog: Catalog) throws(StoreError) -> LibraryFolder {
     if let reason = try isStrange(path, to: catalog) { throw StoreError(kind: .invalid, message: reason) }
     let library = try LibraryFolder(path)
@@ -53,9 +53,9 @@ package struct KnownLibrary {
     do throws(Errno) {
       try marker.write(in: Folder.open(library.path), mode: library.fileMode)
     } catch {
-      // A library that is only read, or on a disk that is full, does without.
+      // A read-only library, or one on a full disk, has no marker.
       Log.warning(
-        "cannot mark the library as \(library.path)/\(LibraryMarker.name): \(error); its copies have to tell it")
+        "cannot mark the library as \(library.path)/\(LibraryMarker.name): \(error); its copies alone identify it")
       return
     }
     if let id = marker.id { try catalog.remember(Self.rememberedName, id) }

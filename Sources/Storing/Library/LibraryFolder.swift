@@ -15,17 +15,17 @@ package enum CopyState: Sendable, Equatable {
 
 /// The folder of completed copies: plain files of the user's, readable without mediafs.
 ///
-/// Other programs and the user work in it at the same time. So nothing is remembered but its path and its device; each
-/// call walks from its folder down, one component at a time, and follows no symbolic link on the way: the library
-/// cannot be made to lead elsewhere. Calls may come from any thread; they go to the disk and may block. Why it is as it
-/// is: docs/decisions, “The library”.
+/// Other programs and the user work in it at the same time. So this type remembers only the path and the device. Each
+/// call walks from the library's folder down, one component at a time, and follows no symbolic link: nobody can make
+/// the library lead elsewhere. Any thread may call; a call may block on the disk. Reasons: docs/decisions, “The
+/// library”.
 package struct LibraryFolder: Sendable {
   /// Where a copy from another filesystem grows, hidden, until it is complete.
   static let incoming = ".mediafs-incoming"
 
   /// Its absolute path, symbolic links resolved.
   package let path: String
-  /// The device it was on at the start. Another one there later is a disk that was mounted or unmounted.
+  /// The device it was on at the start. When it is on another one later, a disk was mounted or unmounted.
   let device: UInt64
   /// 0644 less the process's umask.
   let fileMode: mode_t
@@ -47,7 +47,7 @@ package struct LibraryFolder: Sendable {
 
   /// Whether the copy is still the one that was placed, by size, mtime, ctime and inode.
   ///
-  /// Throws `.io` when that cannot be told: the disk fails, or the library's filesystem is not mounted any more.
+  /// Throws `.io` when it cannot look: the disk fails, or the library's filesystem is not mounted any more.
   package func check(_ copy: LibraryCopy) throws(StoreError) -> CopyState {
     let name = try LibraryPath(copy.path)
     let folder: Folder
@@ -104,10 +104,10 @@ package struct LibraryFolder: Sendable {
     throw modified
   }
 
-  /// Removes an intact copy, and the folders that it leaves empty. What a user changed stays: false. Also false when
-  /// there is nothing to remove any more.
+  /// Removes an intact copy, and the folders that it leaves empty. False when a user modified the copy, which then
+  /// stays, and when there is none.
   ///
-  /// To be called after the catalog forgot the copy, durably.
+  /// The caller first makes the catalog forget the copy, durably.
   @discardableResult
   package func remove(_ copy: LibraryCopy) throws(StoreError) -> Bool {
     guard try check(copy) == .intact else { return false }
@@ -117,7 +117,7 @@ package struct LibraryFolder: Sendable {
     let removed = try calling("cannot remove \(path)/\(copy.path)") { () throws(Errno) in try folder.remove(name) }
     while let empty = components.popLast() {
       guard let parent = try existing(components) else { break }
-      // Not empty, or removed by another program meanwhile: there the tidying ends.
+      // It is not empty, or another program removed it meanwhile: stop here.
       if unlinkat(parent.descriptor.rawValue, empty, AT_REMOVEDIR) != 0 { break }
     }
     return removed
@@ -134,9 +134,9 @@ package struct LibraryFolder: Sendable {
     }
   }
 
-  /// Whether `status` is what was seen when the copy was placed. The device is not compared: its number is given anew
-  /// at each mount (btrfs, NFS, the order of disks). Where inode and ctime are as fleeting (FAT, exFAT, FUSE, SMB),
-  /// size and mtime have to do.
+  /// Whether `status` is what was seen when the copy was placed. The device is not compared: the kernel numbers devices
+  /// anew at each mount (btrfs, NFS, the order of disks). On FAT, exFAT, FUSE and SMB inode and ctime change in the
+  /// same way, and size and mtime decide alone.
   private func looksLike(_ copy: LibraryCopy, _ status: stat, on descriptor: Int32) -> Bool {
     guard status.isPlainFile, Int64(status.st_size) == copy.size, status.modifiedNanoseconds == copy.modified else {
       return false

@@ -4,8 +4,8 @@ import Glibc
 
 /// A copy that grows in the library's hidden folder `.mediafs-incoming`, because the store is on another filesystem.
 ///
-/// Its name is the store's tag and the generation's id, so that servers with one library between them do not meet, and
-/// what a crash leaves is known as ours at the next start. One thread's.
+/// Its name is the store's tag and the generation's id. So two servers that share a library do not meet, and a server
+/// finds at its start what its crash left. Only one thread uses an object.
 final class IncomingCopy {
   let folder: Folder
   let name: String
@@ -38,7 +38,7 @@ final class IncomingCopy {
     let buffer = PieceBuffer()
     var position: Int64 = 0
     try calling("cannot copy \(size) bytes into the library") { () throws(Errno) in
-      // Not begun, rather than broken off, when it is bound to fill the disk of the user's other things.
+      // A copy that cannot fit is not begun: it would fill the disk that the user's other files are on.
       let available = try StoreSpace.measure(descriptor: descriptor.rawValue).available
       if available < UInt64(clamping: size) { throw .noSpace }
     }
@@ -50,8 +50,8 @@ final class IncomingCopy {
     }
   }
 
-  /// Removes what copies of `store` a crash left half-way in the library. To be called at the start, before any
-  /// placing.
+  /// Removes the unfinished copies of `store` that a crash left in the library. The server calls it at its start,
+  /// before it places anything.
   static func removeLeftovers(of store: StoreFolder, in library: LibraryFolder) throws(StoreError) {
     let tag = try tag(of: store)
     guard let top = try library.existing([]) else { return }
