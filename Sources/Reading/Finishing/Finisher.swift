@@ -69,7 +69,7 @@ final class Finisher {
     room.keeper.post(.job { $0.syncFailed(content, file, error) })
   }
 
-  /// Why the bytes are not what they should be; nil when they are (or when stopping).
+  /// Why the file is not accepted (also when the server ends); nil when its bytes are right.
   private func mismatch(_ content: Content, _ descriptor: Int32, _ size: Int64) throws(StoreError) -> String? {
     guard let expected = content.entry.checksum else { return nil }
     let found = try Digester.digest(
@@ -91,7 +91,7 @@ final class Finisher {
       try room.store.changes.apply([.placing(generation: generation.id, path: path)], durably: true)
     }
     try room.store.changes.apply([.placed(generation: generation.id, copy)], durably: true)
-    // Still there after an adoption or a copy to another filesystem.
+    // The partial file is still there after an adoption or a copy to another filesystem.
     try room.store.partials.remove(generation.id)
     return copy
   }

@@ -16,7 +16,7 @@ extension Keeper {
         guarded.waiters.runs = ReaderRuns()  // else play-ahead for earlier readers would fetch it all again
         return guarded.held.dropped()
       }
-      _ = old  // readers that are in pread hold it until they are done; unlinked, it is gone with the last of them
+      _ = old  // reads in progress keep it open; its disk space is freed with the last of them
       try room.store.partials.remove(generation.id)
       if !keepsCopy, let copy = generation.copy { try room.store.copies.remove(copy) }
       let file = ServedFile(partial: try room.store.partials.open(generation.id, create: true))
@@ -64,7 +64,7 @@ extension Keeper {
 
   private func resume(_ key: ResourceKey) throws(StoreError) -> Content? {
     guard let entry = try room.store.tree.entries(of: key).first else { return nil }
-    // The log has why a content cannot be loaded. The others go on.
+    // The log says why a content cannot be loaded. The others are resumed.
     guard let content = try? room.content(of: entry.node.inode) else { return nil }
     room.transfers.post(.resume(content))
     return content

@@ -52,7 +52,7 @@ extension Keeper {
   private func withdraw(_ content: Content, _ id: Int64) {
     do throws(StoreError) {
       try room.store.partials.remove(id)
-      _ = content.guarded.withLock { $0.held.withdrawn() }  // where it is being removed, the claim goes with it
+      _ = content.guarded.withLock { $0.held.withdrawn() }  // if the file is being removed, its claim is removed too
     } catch {
       Log.error("\(content.path): \(error.message); until the catalog is told, it claims bytes that were lost")
     }

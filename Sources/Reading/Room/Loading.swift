@@ -92,7 +92,8 @@ extension ReadingRoom {
     // Without a length nobody can tell what is missing: the file is fetched from its start as a new generation.
     if generation.size == nil { return .useless }
     if generation.validators.isEmpty, !keptThisMount(generation) {
-      // An origin without validators cannot be told apart from itself later: partial bytes last one mount (P1).
+      // Without validators, nobody can tell later whether the origin still has the same bytes: partial bytes last one
+      // mount (P1).
       try store.changes.apply([.dropped(generation: generation.id)], durably: true)
       try store.partials.remove(generation.id)
       table.withLock { _ = $0.begunAnew.insert(generation.id) }
