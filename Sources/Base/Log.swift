@@ -14,7 +14,7 @@ package enum Log {
     case info
     /// A problem that does not stop the work: an origin fails, a line of the manifest is skipped.
     case warning
-    /// The program cannot do what it was asked for.
+    /// The program cannot do what a user or a program requested.
     case error
 
     /// Whether the left matters less.

@@ -72,7 +72,7 @@ struct Activity: Sendable, Equatable {
   var lacksConnection = false
 }
 
-/// One generation of a resource: what is held of it and who waits for it. Every inode that shows it shares it.
+/// One generation (version) of a resource: what is held of it and who waits for it. All inodes that show it share it.
 ///
 /// Lock order (docs/ARCHITECTURE.md): the room's table before a content's lock; never two contents at once; no syscall
 /// and no reply under either.

@@ -1,7 +1,7 @@
 import Base
 import Storing
 
-/// What is known of the length of a resource.
+/// The length of a resource, as far as it is known.
 enum Length: Sendable, Equatable {
   /// The origin has not answered yet.
   case unknown
@@ -79,7 +79,7 @@ struct FileState: Sendable {
   private(set) var isPinned = false
   /// nil until the origin answers for the first time.
   private(set) var generation: GenerationRecord?
-  /// The catalog's generation if it is of no more use. It is forgotten once another one is known.
+  /// The catalog's generation if it is useless. The catalog forgets it once another one is known.
   private(set) var useless: Int64?
   private(set) var length = Length.unknown
   private(set) var stored = ByteRangeSet()

@@ -57,7 +57,7 @@ extension FileState {
 
   /// What follows from the first response.
   struct Identified {
-    /// The id of a former generation that is of no more use.
+    /// The id of a former generation that is useless.
     let useless: Int64?
   }
 

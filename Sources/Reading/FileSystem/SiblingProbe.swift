@@ -29,7 +29,7 @@ final class SiblingProbe: Sendable {
 
   init(room: ReadingRoom) { self.room = room }
 
-  /// A process asked for the attributes of a file of unknown size.
+  /// Notes a stat of a file of unknown size.
   func looked(at node: Node, process: Int32) {
     let now = room.clock.now
     let timeout = room.options.timeout

@@ -32,7 +32,7 @@ final class Keeper {
 
   let room: ReadingRoom
   private var changes: [CatalogChange] = []
-  /// Contents of which the catalog knows fewer bytes than are stored.
+  /// Contents with stored bytes that the catalog does not know.
   private var grown: [Content] = []
   private var unsynced: [Content] = []
   private var isPrompt = false

@@ -2,7 +2,7 @@ import Glibc
 
 /// Dates as HTTP writes them (RFC 9110, section 5.6.7).
 enum HTTPDate {
-  /// `seconds` since 1970 as an IMF-fixdate; nil when its year has not the four digits that the format asks for.
+  /// `seconds` since 1970 as an IMF-fixdate; nil when its year does not have the four digits of that format.
   ///
   /// The names are English because no part of the program sets a locale: `Scripts/lint` looks for that.
   static func format(_ seconds: Int64) -> String? {

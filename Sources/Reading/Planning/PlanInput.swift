@@ -20,7 +20,7 @@ struct ActiveTransfer: Sendable {
   var id: TransferID
   /// The next byte that will arrive.
   var position: Int64
-  /// One past the last byte that was asked for.
+  /// One past the last requested byte.
   var end: Int64
   var purpose: Purpose
   /// Bytes a second; nil until enough have arrived.

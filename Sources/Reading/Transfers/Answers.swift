@@ -44,7 +44,7 @@ final class Answers {
     }
   }
 
-  /// Answers a stat or an open once the file's length is known. ``Waiters`` has already counted the open.
+  /// Answers a stat or an open once the file's length is known. The open is already counted.
   func answer(_ probe: ParkedProbe, _ content: Content) {
     switch probe.kind {
     case .attributes: port.reply(probe.ticket, attributes: room.attributes(of: content, inode: probe.inode))

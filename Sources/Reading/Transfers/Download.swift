@@ -40,7 +40,7 @@ final class Download {
   struct LineUse {
     /// The number of the transfer that was started last.
     var lastStart: UInt64 = 0
-    /// The line that counts this download's waiting or falling-behind readers; nil while there are none.
+    /// The line that counts this download's waiting or late readers; nil while there are none.
     var waitsOn: String?
     /// Whether a reader is about to run out of bytes. It counts like one that waits.
     var isBehind = false

@@ -59,7 +59,7 @@ final class Downloads {
   /// The downloads that have a transfer in flight: one element for each transfer.
   var transferring: Dictionary<TransferID, Download>.Values { byTransfer.values }
 
-  // MARK: What is to be planned
+  // MARK: Planning
 
   /// Marks a download whose state changed: the scheduler plans it at the end of this turn.
   func changed(_ download: Download) { dirty.insert(download.key) }
@@ -76,7 +76,7 @@ final class Downloads {
   /// Notes that a download wants a transfer and its line or the rate limit has no room.
   func starves(_ download: Download) { hungry.insert(download.key) }
 
-  /// Has the downloads that had no room planned again.
+  /// Marks the downloads that had no room, so that the scheduler plans them again.
   func feedHungry() {
     dirty.formUnion(hungry)
     hungry.removeAll(keepingCapacity: true)
@@ -88,7 +88,7 @@ final class Downloads {
     if !waits { feedHungry() }
   }
 
-  // MARK: What is wanted
+  // MARK: Wishes
 
   /// Has the rest of the file fetched from now on, also after the next mount.
   func wantRest(_ download: Download) {
@@ -112,7 +112,7 @@ final class Downloads {
     if was { room.record(.pinned(download.key, false)) }
   }
 
-  // MARK: What is told of it
+  // MARK: Errors and activity
 
   /// Records the last error of a resource.
   func note(_ message: String, of download: Download) {
@@ -154,7 +154,7 @@ final class Downloads {
     download.content.guarded.withLock { $0.activity = published }
   }
 
-  // MARK: The end of its use
+  // MARK: Putting away
 
   /// Removes a resource from memory if nobody uses it. The catalog knows everything that must last.
   func putAway(_ download: Download) {

@@ -35,7 +35,7 @@ final class Failures {
   func forgetRefetch(_ key: ResourceKey) { refetched.remove(key) }
 
   /// How long the reads of a file that failed for good get its error, in seconds. The first read after that tries
-  /// again; so does an open at once.
+  /// again. An open tries again at once.
   private static let refusalSeconds = 5.0
   /// How long reads at a stalled place fail at once, in seconds: after a failed read-ahead the kernel asks again for
   /// one page.
@@ -76,7 +76,7 @@ final class Failures {
       let isOfNoUse = running.bytes == 0 || running.isTrickle(now)
       if running.mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download) }
     case .unusable:
-      // The request was made before ranges were given up: its failure says nothing new.
+      // The request was made before ranges were found unusable: its failure says nothing new.
       if !download.ranges.isAsked(now), !running.active.isStream { return }
       download.ranges.unusableAnswers += 1
       // After two unusable answers to a range the whole body is requested. After two more the mirror is refused.
@@ -108,7 +108,7 @@ final class Failures {
   }
 
   /// Changes to the next mirror without a pause, unless all of them have just failed. Without a checksum the bytes of
-  /// another mirror count as another version, so the stored bytes are not given up for a short failure.
+  /// another mirror count as another version, so a short failure does not cost the stored bytes.
   private func tryOtherMirror(_ download: Download) {
     guard download.mirrors.count > 1 else { return }
     let sticks = download.content.entry.checksum == nil && download.mirrors.ofGeneration != nil && download.hasStored

@@ -202,8 +202,8 @@ final class Generations {
   /// that open with ESTALE, so that the kernel looks the name up again.
   ///
   /// A copy that a user changed may have left its bytes in the page cache under every inode of the resource: all inodes
-  /// are replaced, with a new content. Otherwise only this inode is of no more use, because its open handles read from
-  /// a copy that is gone. Readers of the resource under other names go on.
+  /// are replaced, with a new content. Otherwise only this inode is useless, because its open handles read from a
+  /// copy that is gone. Readers of the resource under other names go on.
   func renew(_ download: Download, _ content: Content, _ inode: Inode) throws(StoreError) {
     let (isOld, isTouched) = content.guarded.withLock { guarded in
       guarded.waiters.opens -= 1

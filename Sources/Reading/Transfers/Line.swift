@@ -169,7 +169,7 @@ struct Line {
   /// Whether the origin is known to answer.
   var answers: Bool { lastAnswer != nil && !isUnreachable }
 
-  /// Whether the last requests got no answer.
+  /// Whether the last request got no answer.
   var isUnreachable: Bool { outage.failures > 0 }
   /// Whether three or more in a row got none.
   var isUnreachableForLong: Bool { outage.failures >= 3 }

@@ -29,7 +29,7 @@ extension Scheduler {
     let view = download.content.guarded.withLock { View($0) }
     let waits = view.waits
     defer {
-      // The planner's transfers may use another line than before, after a redirect: the wait moves with them.
+      // After a redirect the download may use another line: its wait then counts there.
       let isHungry = waits || download.lineUse.isBehind
       let line = isHungry ? Line.key(of: download.mirrors.target.url) : nil
       if line != download.lineUse.waitsOn { downloads.setWaits(download, isHungry) }
@@ -165,7 +165,7 @@ extension Scheduler {
   }
   private static let longestLeft = 1.0
 
-  /// Adds one request, of which there is never a second in flight for the resource.
+  /// Adds a request if the resource has no transfer in flight and no backoff.
   private func want(
     _ download: Download, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
   ) {

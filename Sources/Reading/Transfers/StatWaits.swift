@@ -80,7 +80,7 @@ final class StatWaits {
     for stat in stats { answers.answer(stat, download.content) }
   }
 
-  // MARK: Questions in the background
+  // MARK: Background requests
 
   /// Counts the requests in flight to silent hosts. Called once in each look.
   func countQuestions(_ now: Instant) {

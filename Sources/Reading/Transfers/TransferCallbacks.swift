@@ -118,7 +118,7 @@ extension TransferThread: TransferClient {
       }
     }
     if running.misfit != nil { return false }
-    // When nobody goes on reading, an origin without ranges is asked for the head and no more.
+    // When nobody goes on reading, only the head is taken from an origin without ranges.
     return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(download, now)
   }
 

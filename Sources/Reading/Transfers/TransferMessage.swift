@@ -30,6 +30,6 @@ enum TransferMessage: Sendable {
   case syncFailed(Content, message: String, lost: ByteRange?, pausedUntil: Instant)
   /// The keeper has resumed the unfinished files up to this place; nil: all of them.
   case resumedUntil(Resuming.Place?)
-  /// The network changed: drop every connection and request anew.
+  /// The network changed: drop every connection and send the requests again.
   case reconnect
 }

@@ -218,7 +218,7 @@ final class TransferThread {
     do throws(StoreError) {
       try generations.renew(download, content, inode)
     } catch {
-      failures.fail(download, .io, error.message)  // the open fails all the same
+      failures.fail(download, .io, error.message)  // the open fails in any case
     }
     answers.reply(ticket, error: .stale)
   }
@@ -229,7 +229,7 @@ final class TransferThread {
     for message in postponed { room.transfers.post(message) }
   }
 
-  // MARK: The look
+  // MARK: Looking at the downloads
 
   /// Looks at every download: deadlines, stalls, evidence of playing. Puts idle ones away.
   private func look(_ now: Instant) {
