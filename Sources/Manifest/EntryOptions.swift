@@ -97,7 +97,7 @@ struct EntryOptions {
     let value = text.extracting(text.trimmedRange(equals + 1..<text.count))
     var findings: [Finding] = []
     if option != .header, !seen.insert(option.mark).inserted {
-      findings.append(.warning("\(option.rawValue)= was given before for this entry; this one counts"))
+      findings.append(.warning("\(option.rawValue)= is given twice for this entry; the last one counts"))
     }
     if value.isEmpty { return findings + [.error("\(option.rawValue)= has no value and is skipped")] }
     if let finding = set(option, value) { findings.append(finding) }
@@ -193,7 +193,7 @@ struct EntryOptions {
     case "user-agent": userAgent = text
     case "referer": referer = text
     case let lower where Self.reserved.contains(lower):
-      return .error("the header \(name) belongs to the transfer itself and cannot be set; it is skipped")
+      return .error("the header \(name) belongs to the transfer and cannot be set; it is skipped")
     default:
       if headers.count == Self.maximumHeaders {
         return .error("an entry may have \(Self.maximumHeaders) headers; this one is skipped")

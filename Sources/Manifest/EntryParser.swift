@@ -110,7 +110,7 @@ struct EntryParser: ~Copyable {
           if isFirst { begin(number) } else { others.append(parser.string) }
           isFirst = false
         } catch {
-          report(number, .warning, "mirror \(position) is left out: \(error.message)")
+          report(number, .warning, "mirror \(position) is skipped: \(error.message)")
         }
       }
       if end == text.count { break }
@@ -119,7 +119,7 @@ struct EntryParser: ~Copyable {
     }
     if isFirst {
       refuseLine()
-      return report(number, .error, "no mirror on the line can be used")
+      return report(number, .error, "the line has no URL that can be fetched")
     }
     var known = Set(current.map(\.urls) ?? [])
     for url in others where known.insert(url).inserted { current?.urls.append(url) }
@@ -135,7 +135,7 @@ struct EntryParser: ~Copyable {
   private mutating func readOption(_ text: Span<UInt8>, _ number: Int) {
     if skipsOptions { return }  // its URL line is reported; the options are no mistake of their own
     if text.hasPrefix("http://") || text.hasPrefix("https://") {
-      let message = "a URL must stand at the start of its line: with white space before it, it is taken for an option"
+      let message = "a URL must begin at the start of its line: a line that begins with white space is an option"
       return report(number, .error, message)
     }
     guard hasCurrent else {
@@ -174,7 +174,7 @@ struct EntryParser: ~Copyable {
         try parser.parse(text, relativeTo: base.span)
       } else {
         skipsOptions = true
-        let message = "a relative URL (or a local file's path), which leads nowhere without a base; give --base-url, "
+        let message = "a relative URL (or a local file's path) without a base; give --base-url "
         return report(number, .error, message + "or absolute http or https URLs")
       }
     } catch {

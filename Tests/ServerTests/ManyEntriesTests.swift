@@ -42,7 +42,7 @@ import Testing
           FileStatus(path: "a/1", size: 500),
           FileStatus(path: "a/2", state: .partial, stored: 100, size: 500, ranges: [[0, 100]]),
           FileStatus(
-            path: "b/3", state: .failed, error: "404", advice: "mount, and open the file or fetch it, to try again"),
+            path: "b/3", state: .failed, error: "404", advice: "mount, and open or fetch the file to try again"),
         ])
       #expect(try status.page(StatusQuery(paths: ["b"])).files.first?.path == "b/3")
     }

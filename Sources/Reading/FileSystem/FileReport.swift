@@ -68,7 +68,7 @@ extension FileReport {
     case .intact: state = .complete
     case .unreachable(let library):
       state = .complete
-      (error, errorAt) = ("the library \(library) is not there", nil)
+      (error, errorAt) = ("the library \(library) cannot be found", nil)
     case .modified(let copy):
       state = .modified
       (error, errorAt) = ("the copy \(copy) was changed", nil)
@@ -104,17 +104,17 @@ extension FileReport {
     switch state {
     case .modified: return "move the copy elsewhere, and mediafs downloads the original again"
     case .complete:
-      if case .unreachable = facts.copy { return "mount the disk that the library is on" }
+      if case .unreachable = facts.copy { return "mount the disk of the library" }
       return nil
     case .failed:
-      // The error itself says what is wrong with the URL or a login, where that is so.
-      return facts.server == nil
-        ? "mount, and open the file or fetch it, to try again" : "open the file or fetch it, to try again"
+      // The error itself says what is wrong with the URL or the credentials, if that is so.
+      let again = "open or fetch the file to try again"
+      return facts.server == nil ? "mount, and \(again)" : again
     case .remote, .partial:
       if awaits == .space { return "free disk space, raise --max-size or lower --min-free" }
       if error == nil { return nil }
       return awaits == .reader
-        ? "open the file or fetch it, to try again" : "nothing: mediafs tries again by itself"
+        ? "open or fetch the file to try again" : "nothing: mediafs tries again while the file is wanted"
     }
   }
 }

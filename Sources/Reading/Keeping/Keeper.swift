@@ -150,7 +150,7 @@ final class Keeper {
       try room.store.changes.apply([change], durably: durably)
       return true
     } catch {
-      Log.error("the catalog \(error.kind == .invalid ? "refuses" : "cannot take") what was learned: \(error.message)")
+      Log.error("the catalog \(error.kind == .invalid ? "refuses" : "cannot take") a change: \(error.message)")
       // Extents are never dropped: without this commit the catalog would not know the bytes.
       if case .extents = change { return false }
       return error.kind == .invalid

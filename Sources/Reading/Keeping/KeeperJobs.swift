@@ -22,7 +22,7 @@ extension Keeper {
       let file = ServedFile(partial: try room.store.partials.open(generation.id, create: true))
       content.guarded.withLock { $0.held.serves(file) }
     } catch {
-      Log.error("\(content.path): what is stored cannot be dropped: \(error.message)")
+      Log.error("\(content.path): the stored bytes cannot be removed: \(error.message)")
     }
   }
 
@@ -46,7 +46,7 @@ extension Keeper {
         if let last = found.last, found.count == TransferThread.resumed { next = .generations(after: last.id) }
       }
     } catch {
-      Log.error("what was being fetched cannot be looked up: \(error.message)")
+      Log.error("unfinished downloads cannot be looked up: \(error.message)")
     }
     room.transfers.post(.resumedUntil(next))
   }

@@ -38,7 +38,7 @@ final class SpaceKeeping {
       switch room.health.measured(measured, now: now) {
       case .everything?: Log.info("the store has space again")
       case .whatIsRead?, .nothing?:
-        Log.warning("the store is at its limit: only what is read is fetched (--max-size, --min-free)")
+        Log.warning("the store is at its limit: background downloads pause (--max-size, --min-free)")
       case nil: break
       }
     } catch {

@@ -11,14 +11,14 @@ extension Keeper {
   /// Reduces a content whose `file` could not be synced to the bytes that are known to be on disk.
   func syncFailed(_ content: Content, _ file: ServedFile, _ error: Errno) {
     guard let partial = file.partial else { return }
-    let message = "the disk lost what was stored: \(error)"
+    let message = "the disk lost stored bytes: \(error)"
     guard content.guarded.withLock({ $0.held.file === file }) else {
       // Another sync has found the failure before.
       let pausedUntil = room.health.pause(of: content.key) ?? room.clock.now
       return room.transfers.post(.syncFailed(content, message: message, lost: nil, pausedUntil: pausedUntil))
     }
     Log.error(
-      "\(content.path): what was stored of it cannot be synced: \(error); what was not on disk before is fetched again")
+      "\(content.path): its partial file cannot be synced: \(error); unsynced bytes are fetched again")
     let pausedUntil = room.health.syncFailed(content.key)
     let reopened = reopen(content, partial.id)
     let fallen = content.guarded.withLock { $0.held.syncFailed(file, reopened: reopened) }
@@ -54,7 +54,7 @@ extension Keeper {
       try room.store.partials.remove(id)
       _ = content.guarded.withLock { $0.held.withdrawn() }  // if the file is being removed, its claim is removed too
     } catch {
-      Log.error("\(content.path): \(error.message); until the catalog is told, it claims bytes that were lost")
+      Log.error("\(content.path): \(error.message); until the catalog is corrected, it claims lost bytes")
     }
   }
 }

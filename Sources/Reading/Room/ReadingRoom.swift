@@ -88,7 +88,7 @@ final class ReadingRoom: Sendable {
         do throws(StoreError) {
           try keeper.forget(generation.id)
         } catch {
-          Log.error("generation \(generation.id), superseded, cannot be removed: \(error.message)")
+          Log.error("the superseded generation \(generation.id) cannot be removed: \(error.message)")
         }
       })
   }

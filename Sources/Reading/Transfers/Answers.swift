@@ -39,7 +39,7 @@ final class Answers {
     } else if content.parkAgain(read) {
       downloads.changed(content.key)  // the disk lost the bytes in between
     } else {
-      Log.error("\(content.path): what was just stored at \(read.range) cannot be read: \(Errno.current)")
+      Log.error("\(content.path): the bytes \(read.range), just stored, cannot be read back: \(Errno.current)")
       port.reply(read.ticket, error: .io)
     }
   }

@@ -89,7 +89,7 @@ final class Generations {
     case .fickle:
       return .failed(
         TransferFailure(
-          kind: .transient, status: 200, message: "the origin gives another version of the file with every answer"))
+          kind: .transient, status: 200, message: "the origin sends another version of the file with each response"))
     case .believe:
       do {
         try supersede(download, by: found, running)
@@ -123,7 +123,7 @@ final class Generations {
       for read in reads { answers.answer(read, content) }
       return .accepted
     } catch {
-      let message = "cannot begin to store it: \(error.message)"
+      let message = "the catalog cannot record the file's version: \(error.message)"
       Log.error("\(content.path): \(message)")
       return .broken(message)
     }
@@ -155,7 +155,7 @@ final class Generations {
     do throws(StoreError) {
       try room.store.partials.remove(generation)
     } catch {
-      Log.warning("generation \(generation), of no use any more, goes at the next mount: \(error.message)")
+      Log.warning("generation \(generation) is unused; its partial file stays until the next mount: \(error.message)")
     }
   }
 
@@ -189,11 +189,11 @@ final class Generations {
       for change in renumbered { answers.invalidate(parent: change.parent, name: change.name) }
       download.cancelAll(except: running?.active.id)
       let reason =
-        running == nil ? "a new inode, as the old one has other bytes than the origin" : "a new version at the origin"
+        running == nil ? "a new inode: the old one has other bytes than the origin" : "a new version at the origin"
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(oldID ?? 0))")
       room.dropIfUnused(old)
     } catch {
-      Log.error("\(old.path): the new version cannot be taken in: \(error.message)")
+      Log.error("\(old.path): the catalog cannot record the new version: \(error.message)")
       throw error
     }
   }
@@ -227,7 +227,7 @@ final class Generations {
         if table.current[content.key] === content { table.contents[change.new] = content }
       }
       answers.invalidate(parent: change.parent, name: change.name)
-      Log.info("\(content.path): a new inode, as open handles of the old one read from a copy that is gone")
+      Log.info("\(content.path): a new inode, because open handles of the old one read from a copy that is gone")
     } catch {
       Log.error("\(content.path): it cannot be given a new inode, so it cannot be opened for now: \(error.message)")
     }

@@ -109,14 +109,14 @@ final class Landing {
       room.health.writeFailed()
       room.keeper.post(.measureSpace)
     } else if error.isPassing {
-      advice = "it is tried again in a moment"
+      advice = "mediafs tries again in a moment"
       let pause = download.pace.lastBytes.adding(seconds: StoreHealth.refusedSeconds)
       download.ownFile.pausedUntil = max(download.ownFile.pausedUntil ?? pause, pause)
     } else {
-      advice = "it is tried again when it is opened"
+      advice = "mediafs tries again at the next open"
       download.ownFile.isUnwritable = true
     }
-    let message = "cannot store: \(error); it is played without being stored: \(advice)"
+    let message = "cannot store: \(error); reads go on without storing: \(advice)"
     if download.attempts.lastError?.message != message { Log.error("\(download.content.path): \(message)") }
     downloads.note(message, of: download)
   }

@@ -94,7 +94,7 @@ extension TransferThread: TransferClient {
     var wanted = bytes
     if let size, start + Int64(count) > size {
       // A body of unknown length goes on behind the known end: it is something else.
-      download.transfers[index].misfit = "the origin sent more than the file has"
+      download.transfers[index].misfit = "the origin sent more bytes than the file has"
       wanted = UnsafeRawBufferPointer(rebasing: bytes[..<Int(max(0, size - start))])
     }
     let running = download.transfers[index]
@@ -154,7 +154,7 @@ extension TransferThread: TransferClient {
         }
         if memcmp(there, came + Int(position - start), part.count) != 0 {
           download.opinion.mismatches += 1
-          Log.info("\(content.path): the body came back with other bytes")
+          Log.info("\(content.path): the origin sent other bytes than before")
           if download.opinion.mismatches > 1, let found = download.identity {
             do throws(StoreError) {
               try generations.supersede(download, by: found, running)
@@ -195,7 +195,7 @@ extension TransferThread: TransferClient {
       if running.active.isStream { streamEnded(download, running) }
       let size = download.content.guarded.withLock { $0.held.size }
       if running.active.isStream, let size, running.active.position < size {
-        let message = "the origin sent \(running.active.position) of \(size) bytes as if that were all"
+        let message = "the origin ended its response after \(running.active.position) of \(size) bytes"
         return failures.failed(download, running, TransferFailure(kind: .transient, message: message), now)
       }
       download.attempts.retry.progressed()
