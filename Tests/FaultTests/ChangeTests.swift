@@ -9,7 +9,7 @@ struct ChangeTests {
   private static let size: Int64 = 4 << 20
   private static let never = ["--continue=never", "--timeout", "30"]
 
-  @Test("between two mounts")
+  @Test("Between two mounts")
   func betweenMounts() async {
     await onMount(size: Self.size, options: Self.never) { scene in
       let first = scene.read([ByteRange(0, 512 << 10)])
@@ -30,7 +30,7 @@ struct ChangeTests {
     }
   }
 
-  @Test("between two mounts, with nothing in the heads that tells: what was stored is not believed")
+  @Test("Between two mounts, with nothing in the heads that tells: what was stored is not believed")
   func betweenMountsUntold() async {
     await onMount(size: Self.size, options: Self.never) { stage in
       stage.origin.change(FaultStage.path) {
@@ -53,7 +53,7 @@ struct ChangeTests {
   }
 
   @Test(
-    "while it is open",
+    "While it is open",
     arguments: ["a strong tag", "the same tag, another length", "If-Range ignored", "Last-Modified"])
   func whileOpen(validator: String) async {
     await onMount(size: Self.size, options: Self.never) { stage in
@@ -88,7 +88,7 @@ struct ChangeTests {
     }
   }
 
-  @Test("and back again")
+  @Test("And back again")
   func backAgain() async {
     await onMount(size: Self.size, options: Self.never) { scene in
       _ = scene.read([ByteRange(0, 256 << 10)])
@@ -100,7 +100,7 @@ struct ChangeTests {
     }
   }
 
-  @Test("in the middle of a continuation that nobody reads")
+  @Test("In the middle of a continuation that nobody reads")
   func continuation() async {
     await onMount(size: Self.size, options: ["--continue=always", "--timeout", "30"]) { stage in
       stage.origin.configure { $0.connectionRate = 2e6 }
@@ -117,7 +117,7 @@ struct ChangeTests {
   }
 
   /// Nothing in the heads tells of it: the checksum does.
-  @Test("in the middle of one body, under the head of the old one: with a checksum it is fetched again")
+  @Test("In the middle of one body, under the head of the old one: with a checksum it is fetched again")
   func tornBody() async {
     let size: Int64 = 200_000
     await onMount(size: size, options: ["--continue=always", "--timeout", "30"]) { stage in
@@ -135,7 +135,7 @@ struct ChangeTests {
     }
   }
 
-  @Test("at random, under random readers: every handle sees one generation")
+  @Test("At random, under random readers: every handle sees one generation")
   func random() async {
     var seeds = SeededRandom.fromEnvironment()
     let changes = seeds.fork()

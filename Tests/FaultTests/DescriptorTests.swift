@@ -17,7 +17,7 @@ struct DescriptorTests {
   private static let files = 300
 
   @Test(
-    "the limit is raised as far as it may be; where that is too little the log says so, and nothing hangs or is wrong",
+    "The limit is raised as far as it may be; where that is too little the log says so, and nothing hangs or is wrong",
     arguments: [Limits(soft: 64, hard: 4096), Limits(soft: 256, hard: 256)])
   func limits(_ limits: Limits) async {
     let wrapper = ["prlimit", "--nofile=\(limits.soft):\(limits.hard)"]
@@ -85,7 +85,7 @@ struct DescriptorTests {
     return now
   }
 
-  @Test("a file that cannot be opened for want of descriptors keeps what is stored of it")
+  @Test("A file that cannot be opened for want of descriptors keeps what is stored of it")
   func shortageLosesNothing() async {
     let never = ["--timeout", "10", "--continue=never"]
     await onMount(size: 4 << 20, options: never) { scene in

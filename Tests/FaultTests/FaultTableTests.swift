@@ -5,16 +5,16 @@ import Testing
 /// a store that is right, and a file that is complete when the fault is over.
 @Suite("Faults of an origin")
 struct FaultTableTests {
-  @Test("connections", arguments: ConnectionFaults.all, Readers.allCases)
+  @Test("Connections", arguments: ConnectionFaults.all, Readers.allCases)
   func connections(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
 
-  @Test("statuses", arguments: StatusFaults.all, Readers.allCases)
+  @Test("Statuses", arguments: StatusFaults.all, Readers.allCases)
   func statuses(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
 
-  @Test("ranges", arguments: RangeFaults.all, Readers.allCases)
+  @Test("Ranges", arguments: RangeFaults.all, Readers.allCases)
   func ranges(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
 
-  @Test("mirrors", arguments: MirrorFaults.all, Readers.allCases)
+  @Test("Mirrors", arguments: MirrorFaults.all, Readers.allCases)
   func mirrors(fault: FaultCase, readers: Readers) async { await run(fault, readers) }
 
   private func run(_ fault: FaultCase, _ readers: Readers) async {

@@ -17,7 +17,7 @@ struct KernelTests {
     return origin.log.totals.requests > before
   }
 
-  @Test("a killed reader goes at once, and its read is nobody's demand", arguments: [true, false])
+  @Test("A killed reader goes at once, and its read is nobody's demand", arguments: [true, false])
   func killedReader(isReaped: Bool) async {
     await onMount(options: Self.endless) { stage in
       stage.origin.decide { $0.firstByte > 0 ? [.resetBeforeHeaders] : [] }
@@ -50,7 +50,7 @@ struct KernelTests {
     var testDescription: String { rawValue }
   }
 
-  @Test("a mount that ends with reads parked and transfers running", arguments: End.allCases)
+  @Test("A mount that ends with reads parked and transfers running", arguments: End.allCases)
   func ends(end: End) async {
     await onMount(size: 64 << 20, options: Self.endless) { stage in
       stage.origin.configure { $0.connectionRate = 1e6 }
@@ -87,7 +87,7 @@ struct KernelTests {
     }
   }
 
-  @Test("twelve stalled readers, and two hundred that have what they want")
+  @Test("Twelve stalled readers, and two hundred that have what they want")
   func hitsBesideStalls() async {
     await onMount(options: ["--timeout", "600", "--continue=never"]) { stage in
       stage.manifest = ""
@@ -121,7 +121,7 @@ struct KernelTests {
     }
   }
 
-  @Test("no operation that writes is possible")
+  @Test("No operation that writes is possible")
   func readOnly() async {
     await onMount { scene in
       let path = scene.file
@@ -159,7 +159,7 @@ struct KernelTests {
   }
 
   /// The kernel forgets names when it likes: so many that what is kept of each would show.
-  @Test("storms of opens, of stats and of lookups, and the memory they leave")
+  @Test("Storms of opens, of stats and of lookups, and the memory they leave")
   func storms() async {
     await onMount { stage in
       stage.manifest = (0..<5000).map { "http://127.0.0.1:1/f\($0).bin\n" }.joined() + stage.manifest

@@ -80,7 +80,7 @@ struct LimitTests {
     }
   }
 
-  @Test("an origin that answers 503 above four connections is asked over fewer")
+  @Test("An origin that answers 503 above four connections is asked over fewer")
   func pushedBack() async {
     let count = 40
     await onMount(options: ["--timeout", "100", "--continue=never"]) { stage in

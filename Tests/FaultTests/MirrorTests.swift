@@ -38,7 +38,7 @@ struct MirrorTests {
     }
   }
 
-  @Test("the first is of no use: it plays from the second", arguments: First.allCases, [true, false])
+  @Test("The first is of no use: it plays from the second", arguments: First.allCases, [true, false])
   func firstUseless(first: First, hasChecksum: Bool) async {
     await onMount(options: ["--timeout", "8"]) { stage in
       try Self.add(stage)
@@ -51,7 +51,7 @@ struct MirrorTests {
     }
   }
 
-  @Test("the first ends in the middle, the second has other bytes: no mix", arguments: [0, 5000] as [Int64])
+  @Test("The first ends in the middle, the second has other bytes: no mix", arguments: [0, 5000] as [Int64])
   func otherBytes(longer: Int64) async {
     await onMount(size: 4 << 20, options: ["--timeout", "30", "--continue=never"]) { stage in
       try Self.add(stage, size: (4 << 20) + longer, pattern: "/other")
@@ -63,7 +63,7 @@ struct MirrorTests {
     }
   }
 
-  @Test("a hiccup of the first: what is stored of it is not given up for the second's other bytes")
+  @Test("A hiccup of the first: what is stored of it is not given up for the second's other bytes")
   func hiccup() async {
     await onMount(options: ["--timeout", "60", "--continue=never"]) { stage in
       try Self.add(stage, pattern: "/other")
@@ -78,7 +78,7 @@ struct MirrorTests {
     }
   }
 
-  @Test("a wrong checksum at the end: fetched once more from the other mirror")
+  @Test("A wrong checksum at the end: fetched once more from the other mirror")
   func wrongChecksum() async {
     await onMount(options: ["--timeout", "30", "--continue=always"]) { stage in
       let bad = try stage.addOrigin(size: Self.size, pattern: "/bad")
@@ -97,7 +97,7 @@ struct MirrorTests {
     }
   }
 
-  @Test("a checksum that is wrong everywhere: failed, with the reason, and not in the library")
+  @Test("A checksum that is wrong everywhere: failed, with the reason, and not in the library")
   func wrongEverywhere() async {
     await onMount(options: ["--timeout", "30", "--continue=always"]) { stage in
       try Self.add(stage)
@@ -114,7 +114,7 @@ struct MirrorTests {
     }
   }
 
-  @Test("nothing secret goes to another host, and no secret is shown")
+  @Test("Nothing secret goes to another host, and no secret is shown")
   func secrets() async {
     await onMount { stage in
       let other = try stage.addOrigin(size: Self.size)

@@ -6,7 +6,7 @@ import Testing
 /// A whole origin that is away for a while, and very large files.
 @Suite("Outages and sizes")
 struct OutageTests {
-  @Test("an origin goes and comes back: a hundred files, all the while names and what is stored")
+  @Test("An origin goes and comes back: a hundred files, all the while names and what is stored")
   func outage() async {
     let count = 100
     let size: Int64 = 256 << 10
@@ -69,7 +69,7 @@ struct OutageTests {
     }
   }
 
-  @Test("a slow and honest line: no transfer of a continuation that nobody reads is cut off")
+  @Test("A slow and honest line: no transfer of a continuation that nobody reads is cut off")
   func slow() async {
     await onMount(size: 160 << 10, options: ["--timeout", "4", "--continue=always"]) { stage in
       stage.origin.fault(.slow(bytesPerSecond: 8000))
@@ -81,7 +81,7 @@ struct OutageTests {
     }
   }
 
-  @Test("a file over 4 GiB")
+  @Test("A file over 4 GiB")
   func large() async {
     let size: Int64 = (5 << 30) + 12345
     await onMount(size: size, options: ["--timeout", "60", "--continue=never"]) { scene in
@@ -98,7 +98,7 @@ struct OutageTests {
     }
   }
 
-  @Test("a file over 2^53 bytes: its bytes, or an error where the store's filesystem ends")
+  @Test("A file over 2^53 bytes: its bytes, or an error where the store's filesystem ends")
   func huge() async {
     let size: Int64 = (1 << 53) + 12345
     await onMount(size: size, options: ["--timeout", "60", "--continue=never"]) { scene in

@@ -6,7 +6,7 @@ import Testing
 /// Readers that handle a signal while they wait: a call on a file is not known to be interrupted, so none is.
 @Suite("Signals to those who wait")
 struct SignalTests {
-  @Test("a signal that is handled makes no stat fail; a killed stat goes")
+  @Test("A signal that is handled makes no stat fail; a killed stat goes")
   func signals() async {
     await onMount(options: ["--timeout", "600", "--continue=never"]) { stage in
       stage.origin.fault(.stallBeforeHeaders)
@@ -91,7 +91,7 @@ struct SignalTests {
     }
   }
 
-  @Test("a read that was interrupted gets its bytes", arguments: Way.allCases)
+  @Test("A read that was interrupted gets its bytes", arguments: Way.allCases)
   func interruptedRead(way: Way) async {
     await interrupt(way, options: ["--timeout", "600"]) { scene, end in
       let head = Array("ready\nhandled 65536 0\n".utf8)
@@ -103,7 +103,7 @@ struct SignalTests {
     }
   }
 
-  @Test("a read that was interrupted gets its error, and no other", arguments: Way.allCases)
+  @Test("A read that was interrupted gets its error, and no other", arguments: Way.allCases)
   func interruptedFailingRead(way: Way) async {
     await interrupt(way, options: ["--timeout", "5"]) { scene, end in
       // Where the page cache waits for what was read ahead, every error is EIO.

@@ -25,7 +25,7 @@ struct SilenceTests {
   }
 
   /// One origin at all addresses of loopback: forty names on one host, forty each on a host of its own.
-  @Test("forty-one silent hosts hold up a listing for about the timeout, and the second not at all")
+  @Test("Forty-one silent hosts hold up a listing for about the timeout, and the second not at all")
   func listings() async {
     let size: Int64 = 123_456
     let names = (0..<40).map { "good\($0).mp4" }
@@ -61,7 +61,7 @@ struct SilenceTests {
     }
   }
 
-  @Test("interim answers, however many, put no reader's deadline off")
+  @Test("Interim answers, however many, put no reader's deadline off")
   func interimAnswersPutNoDeadlineOff() async {
     await onMount(options: ["--timeout", "\(Int(Self.timeout))"]) { stage in
       stage.origin.fault([.interimAnswers(secondsApart: 0.1)], path: FaultStage.path)
@@ -74,7 +74,7 @@ struct SilenceTests {
     }
   }
 
-  @Test("one header line without end is EIO long before the deadline, and the status says why")
+  @Test("One header line without end is EIO long before the deadline, and the status says why")
   func endlessLine() async {
     await onMount(options: ["--timeout", "60"]) { stage in
       stage.origin.fault([.endlessHeaderLine], path: FaultStage.path)

@@ -34,7 +34,7 @@ struct StormTests {
     return complete
   }
 
-  @Test("nobody reads: the pauses of one while it is away, six connections when it is back")
+  @Test("Nobody reads: the pauses of one while it is away, six connections when it is back")
   func continuations() async {
     let count = 100
     await onMount(options: ["--timeout", "5", "--continue=always"]) { stage in
@@ -70,7 +70,7 @@ struct StormTests {
     }
   }
 
-  @Test("a hundred wait for its return: no more connections than a host may have", arguments: [32, 5])
+  @Test("A hundred wait for its return: no more connections than a host may have", arguments: [32, 5])
   func readers(limit: Int) async {
     let count = 100
     let options = limit == 32 ? [] : ["--max-connections", "\(limit)"]
@@ -103,7 +103,7 @@ struct StormTests {
     }
   }
 
-  @Test("what is to be continued comes at the next mount, although the first files' origin is dead")
+  @Test("What is to be continued comes at the next mount, although the first files' origin is dead")
   func resumedBehindDead() async {
     let dead = 0..<24
     let good = 24..<34

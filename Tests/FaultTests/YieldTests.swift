@@ -12,7 +12,7 @@ struct YieldTests {
     var testDescription: String { rawValue }
   }
 
-  @Test("seeks while another file is continued over the same line", arguments: Line.allCases)
+  @Test("Seeks while another file is continued over the same line", arguments: Line.allCases)
   func seeks(line: Line) async {
     let size: Int64 = 64 << 20
     let seeks = 10
@@ -60,7 +60,7 @@ struct YieldTests {
     }
   }
 
-  @Test("a reader whose file is redirected waits on the line that it is redirected to")
+  @Test("A reader whose file is redirected waits on the line that it is redirected to")
   func redirected() async {
     let size: Int64 = 64 << 20
     await onMount(size: 1 << 20, options: ["--timeout", "600", "--continue=never", "-v"]) { stage in

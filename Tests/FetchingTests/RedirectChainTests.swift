@@ -157,7 +157,7 @@ struct RedirectChainTests {
       default login anyone password any
       """)
 
-  @Test("netrc") func parsesNetrc() {
+  @Test("Netrc") func parsesNetrc() {
     #expect(netrc.login(host: "h") == WebURL.Credentials(user: "alice", password: "a \"b\\"))
     #expect(netrc.login(host: "h", user: "bob")?.password == "b")
     #expect(netrc.login(host: "h", user: "carol") == nil)

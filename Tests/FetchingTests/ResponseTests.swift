@@ -184,7 +184,7 @@ struct ResponseTests {
   }
 
   @Test(
-    "libcurl's codes",
+    "The codes of libcurl",
     arguments: [
       (CURLE_COULDNT_RESOLVE_HOST, .transient), (CURLE_COULDNT_CONNECT, .transient),
       (CURLE_OPERATION_TIMEDOUT, .transient),

@@ -129,7 +129,8 @@ struct HelperTests {
   @Test(arguments: ["-", "/dev/stdin", "/dev/fd/0"]) func theManifestFromStandardInput(name: String) throws {
     let place = try MountPlace()
     let running = try place.start(
-      [place.mediafs, "mount", place.mountpoint, "--manifest", name], input: try Files.read(place.manifest, limit: 4096))
+      [place.mediafs, "mount", place.mountpoint, "--manifest", name], input: try Files.read(place.manifest, limit: 4096)
+    )
     let mounted = try place.wait(running)
     #expect(mounted.status == 0 && place.entry?.source == "mediafs", "\(mounted)")
     #expect(try place.run("unmount", place.mountpoint).status == 0)

@@ -10,7 +10,7 @@ extension Tests {
   struct Ending {
     private func parkedCount(_ mount: RealMount) -> Int { mount.fileSystem.state.withLock { $0.parked.count } }
 
-    @Test("a reader of a parked read is killed at once", arguments: ["cat", "dd iflag=direct if="])
+    @Test("A reader of a parked read is killed at once", arguments: ["cat", "dd iflag=direct if="])
     func killedReader(command: String) throws {
       let mount = try RealMount(Tree.unsound)
       defer { mount.end() }
@@ -25,7 +25,7 @@ extension Tests {
       }
     }
 
-    @Test("a stat that waits is killed at once")
+    @Test("A stat that waits is killed at once")
     func killedStat() throws {
       let mount = try RealMount(Tree.unsound)
       defer { mount.end() }
@@ -37,7 +37,7 @@ extension Tests {
       #expect(mount.session.operations.tickets.table.withLock { $0.count } == 0)
     }
 
-    @Test("a stat that was interrupted, and is killed later")
+    @Test("A stat that was interrupted, and is killed later")
     func killedLater() throws {
       let mount = try RealMount(Tree.unsound)
       defer { mount.end() }
@@ -52,7 +52,7 @@ extension Tests {
       #expect(mount.session.operations.tickets.table.withLock { $0.watched }.isEmpty)
     }
 
-    @Test("a file in use keeps the mount; unmounting by force ends the read that waits, and serving")
+    @Test("A file in use keeps the mount; unmounting by force ends the read that waits, and serving")
     func unmountedWhileParked() throws {
       let mount = try RealMount(Tree.unsound)
       defer { mount.end() }
@@ -69,7 +69,7 @@ extension Tests {
       #expect(eventually { mount.session.operations.tickets.table.withLock { $0.count } == 0 })
     }
 
-    @Test("an ordinary unmount ends serving")
+    @Test("An ordinary unmount ends serving")
     func unmounted() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -79,7 +79,7 @@ extension Tests {
       #expect(mount.ending.withLock { if case .success = $0 { true } else { false } })
     }
 
-    @Test("stop ends serving without unmounting; what is parked fails as the device is closed")
+    @Test("Stop ends serving without unmounting; what is parked fails as the device is closed")
     func stopped() throws {
       let mount = try RealMount(Tree.unsound) { $0.threads = 4 }
       defer { mount.end() }
@@ -94,7 +94,7 @@ extension Tests {
       #expect(eventually { mount.session.operations.tickets.table.withLock { $0.count } == 0 })
     }
 
-    @Test("stop before anything is served")
+    @Test("Stop before anything is served")
     func stoppedFirst() throws {
       let device = try FileDescriptor.open("/dev/null", O_RDWR)
       let session = try FuseSession(
@@ -103,7 +103,7 @@ extension Tests {
       try session.run { _ in Issue.record("not ready") }
     }
 
-    @Test("a descriptor without a mount is an error that says so")
+    @Test("A descriptor without a mount is an error that says so")
     func notMounted() throws {
       let device = try FileDescriptor.open("/dev/fuse", O_RDWR)
       let session = try FuseSession(
@@ -112,7 +112,7 @@ extension Tests {
       #expect(error?.description.contains("/dev/fuse") == true)
     }
 
-    @Test("ready gets the INIT request as the kernel sent it")
+    @Test("Ready gets the INIT request as the kernel sent it")
     func ready() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }

@@ -9,7 +9,7 @@ import Testing
 struct OpenFilesTests {
   private func copy() throws -> ServedFile { ServedFile(copy: try FileDescriptor.open("/dev/null", O_RDONLY)) }
 
-  @Test("the first open decides until the last release")
+  @Test("The first open decides until the last release")
   func first() throws {
     let copy = try copy()
     var files = OpenFiles()
@@ -37,7 +37,7 @@ struct OpenFilesTests {
     #expect(files.release(2) == nil)
   }
 
-  @Test("no backing id to be had: ordinary")
+  @Test("No backing id to be had: ordinary")
   func refused() throws {
     let copy = try copy()
     var files = OpenFiles()
@@ -47,7 +47,7 @@ struct OpenFilesTests {
     #expect(files.release(2) == nil)
   }
 
-  @Test("another file than the open one, or none: a conflict that counts nothing")
+  @Test("Another file than the open one, or none: a conflict that counts nothing")
   func conflict() throws {
     let (one, other) = (try copy(), try copy())
     var files = OpenFiles()
@@ -57,7 +57,7 @@ struct OpenFilesTests {
     #expect(files.release(2) == 3)
   }
 
-  @Test("a server that takes over a live mount goes on with what was open")
+  @Test("A server that takes over a live mount goes on with what was open")
   func restart() throws {
     let (one, other) = (try copy(), try copy())
     var earlier = OpenFiles()

@@ -122,7 +122,7 @@ private final class Bench {
 extension Tests {
   @Suite("Complete files, read past the server")
   struct Passthrough {
-    @Test("what was complete before it was opened is never asked for, by read or by map, and looks the same")
+    @Test("What was complete before it was opened is never asked for, by read or by map, and looks the same")
     func complete() throws {
       let bench = try Bench()
       defer { bench.end() }
@@ -158,7 +158,7 @@ extension Tests {
     }
 
     @Test(
-      "what is completed while it is open stays ordinary until the last handle or map is gone",
+      "What is completed while it is open stays ordinary until the last handle or map is gone",
       arguments: [false, true])
     func completedMeanwhile(mapped: Bool) throws {
       let bench = try Bench()
@@ -188,7 +188,7 @@ extension Tests {
       }
     }
 
-    @Test("a copy that will not do any more: open handles keep it, an open gets another inode")
+    @Test("A copy that will not do any more: open handles keep it, an open gets another inode")
     func touched() throws {
       let bench = try Bench()
       defer { bench.end() }
@@ -209,7 +209,7 @@ extension Tests {
       #expect(bench.reads > 0)
     }
 
-    @Test("where the kernel takes no backing file, or is not asked, it is read through the server", arguments: [0, 2])
+    @Test("Where the kernel takes no backing file, or is not asked, it is read through the server", arguments: [0, 2])
     func refused(depth: UInt32) throws {
       let bench = try Bench { $0.passthroughDepth = depth }
       defer { bench.end() }
@@ -224,7 +224,7 @@ extension Tests {
       #expect(bench.mount.sh("cmp plain.bin $REF/copy").status == 0)
     }
 
-    @Test("many open and close one file at the same time, while it is completed")
+    @Test("Many open and close one file at the same time, while it is completed")
     func crowd() throws {
       let bench = try Bench()
       defer { bench.end() }

@@ -69,7 +69,7 @@ extension Tests {
       #expect(eventually { mount.fileSystem.state.withLock { $0.opens == $0.releases && $0.opens > 0 } })
     }
 
-    @Test("reads that another thread answers later")
+    @Test("Reads that another thread answers later")
     func late() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -78,7 +78,7 @@ extension Tests {
       #expect(mount.session.operations.tickets.table.withLock { $0.count } == 0)
     }
 
-    @Test("an unknown size: stat waits for it, open waits for it, and both then have it")
+    @Test("An unknown size: stat waits for it, open waits for it, and both then have it")
     func sizeless() throws {
       for first in ["stat -c %s sizeless.bin", "cat sizeless.bin | wc -c"] {
         let mount = try RealMount(Tree.sound)
@@ -89,7 +89,7 @@ extension Tests {
       }
     }
 
-    @Test("a length that stays unknown: until nothing comes")
+    @Test("A length that stays unknown: until nothing comes")
     func stream() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -128,7 +128,7 @@ extension Tests {
       #expect(failures.withLock { $0 } == [], "seed \(seed)")
     }
 
-    @Test("what was read once is not asked for again, whoever opens the file: the page cache outlives handles")
+    @Test("What was read once is not asked for again, whoever opens the file: the page cache outlives handles")
     func cached() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -142,7 +142,7 @@ extension Tests {
       #expect(reads() == before)
     }
 
-    @Test("files that are read ahead and wait take nothing from others: forty of them, and one that is read")
+    @Test("Files that are read ahead and wait take nothing from others: forty of them, and one that is read")
     func parkedReadAhead() throws {
       let stuck = (0..<40).map {
         Tree.Node(inode: 300 + UInt64($0), parent: 1, name: "stuck \($0)", size: 1 << 20, behaviour: .stuck)
@@ -164,7 +164,7 @@ extension Tests {
       for reader in readers { reader.join() }
     }
 
-    @Test("errors reach the program; one that the kernel would drop becomes EIO")
+    @Test("Errors reach the program; one that the kernel would drop becomes EIO")
     func errors() throws {
       let mount = try RealMount(Tree.unsound)
       defer { mount.end() }
@@ -176,7 +176,7 @@ extension Tests {
       #expect(mount.sh("dd if='too late' iflag=direct 2>&1 | head -1").output.contains("Connection timed out"))
     }
 
-    @Test("the caller's id is the reading thread's")
+    @Test("The caller's id is the reading thread's")
     func caller() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }

@@ -9,7 +9,7 @@ struct RequestTableTests {
   private let request = OpaquePointer(bitPattern: 0x1000)!
   private let other = OpaquePointer(bitPattern: 0x2000)!
 
-  @Test("answered at once: the slot is free again, the ticket dead")
+  @Test("Answered at once: the slot is free again, the ticket dead")
   func answeredAtOnce() {
     var table = RequestTable()
     let ticket = table.begin(request, process: 7)
@@ -19,7 +19,7 @@ struct RequestTableTests {
     #expect(table.take(ticket) == nil)
   }
 
-  @Test("parked, then answered once")
+  @Test("Parked, then answered once")
   func parked() {
     var table = RequestTable()
     let ticket = table.begin(request, process: 7)
@@ -29,7 +29,7 @@ struct RequestTableTests {
     #expect(table.count == 0)
   }
 
-  @Test("answered by another thread before the call returned")
+  @Test("Answered by another thread before the call returned")
   func answeredDuringTheCall() {
     var table = RequestTable()
     let ticket = table.begin(request, process: 7)
@@ -39,7 +39,7 @@ struct RequestTableTests {
     #expect(table.count == 0)
   }
 
-  @Test("a late ticket does not name the request that came to its place")
+  @Test("A late ticket does not name the request that came to its place")
   func reuse() {
     var table = RequestTable()
     let old = table.begin(request, process: 7)
@@ -56,7 +56,7 @@ struct RequestTableTests {
     #expect(table.take(new) == other)
   }
 
-  @Test("an interrupt during the call is delivered behind it, once it is parked")
+  @Test("An interrupt during the call is delivered behind it, once it is parked")
   func interruptedDuringTheCall() {
     var table = RequestTable()
     let ticket = table.begin(request, process: 7)
@@ -67,7 +67,7 @@ struct RequestTableTests {
     #expect(table.settle(answered, parked: false) == .none)
   }
 
-  @Test("a watched request is watched until its answer")
+  @Test("A watched request is watched until its answer")
   func watching() {
     var table = RequestTable()
     let ticket = table.begin(request, process: 7)
@@ -81,7 +81,7 @@ struct RequestTableTests {
     #expect(table.watchedProcesses().isEmpty)
   }
 
-  @Test("bits that were never a ticket name nothing")
+  @Test("Bits that were never a ticket name nothing")
   func nonsense() {
     var table = RequestTable()
     #expect(table.take(Ticket(rawValue: 0)) == nil)
@@ -104,7 +104,7 @@ struct ProcessStateTests {
     #expect(!hasPendingKill(status: "SigPnd:\tzz\n"))
   }
 
-  @Test("this process lives, 0 is unknown, one that is gone waits for nothing")
+  @Test("This process lives, 0 is unknown, one that is gone waits for nothing")
   func processes() throws {
     #expect(!isKilled(process: 1))
     #expect(!isKilled(process: 0))

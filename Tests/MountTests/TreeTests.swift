@@ -38,14 +38,14 @@ extension Tests {
       #expect(mount.sh("test -r plain.bin && test ! -w plain.bin && test ! -x plain.bin && test -x folder").status == 0)
     }
 
-    @Test("the umask is taken from files and folders")
+    @Test("The umask is taken from files and folders")
     func umask() throws {
       let mount = try RealMount(Tree.sound) { $0.umask = 0o027 }
       defer { mount.end() }
       #expect(mount.sh("stat -c %a plain.bin folder .").output == "440\n750\n750\n")
     }
 
-    @Test("telldir, seekdir and rewinddir in a folder of many buffers")
+    @Test("Telldir, seekdir and rewinddir in a folder of many buffers")
     func seeking() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -74,7 +74,7 @@ extension Tests {
       #expect(Set(all.map(\.position)).count == 3002)
     }
 
-    @Test("a listing that is read again comes from the kernel's cache, and is the same")
+    @Test("A listing that is read again comes from the kernel's cache, and is the same")
     func listedTwice() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -83,7 +83,7 @@ extension Tests {
       #expect(first.output.split(separator: "\n").count == 3002)
     }
 
-    @Test("extended attributes, with the protocol of sizes")
+    @Test("Extended attributes, with the protocol of sizes")
     func extendedAttributes() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -105,7 +105,7 @@ extension Tests {
       #expect(listxattr(path, &names, 25) == -1 && errno == ERANGE)
     }
 
-    @Test("whatever would write is EROFS")
+    @Test("Whatever would write is EROFS")
     func writes() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -132,7 +132,7 @@ extension Tests {
       #expect(programs.lines.allSatisfy { $0.hasSuffix("Read-only file system") })
     }
 
-    @Test("bytes that the kernel is to forget are asked for again, also through a handle that is open")
+    @Test("Bytes that the kernel is to forget are asked for again, also through a handle that is open")
     func forgottenPages() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
@@ -154,7 +154,7 @@ extension Tests {
       #expect(read(2_000_000) && reads() == after, "more was forgotten than was to be")
     }
 
-    @Test("a name that leads elsewhere is looked up again after it was invalidated")
+    @Test("A name that leads elsewhere is looked up again after it was invalidated")
     func invalidation() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
