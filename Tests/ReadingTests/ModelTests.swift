@@ -189,7 +189,7 @@ import Reading
       case .seek: return read(index, seeking: true)
       case .close: return close(index)
       case .stat: return stat(index)
-      case .interrupt: return interrupt()
+      case .interrupt: return interrupt(index)
       case .fault: fault(index)
       case .change: change(index)
       case .clear: return clear(index)
@@ -298,7 +298,8 @@ import Reading
       return bench.system.beginClearing(inode)
     }
 
-    private func interrupt() -> Bool {
+    private func interrupt(_ index: Int) -> Bool {
+      if pending.isEmpty { _ = read(index, seeking: true) }  // so that in most cases somebody waits
       guard let taken = pending.randomElement(using: &random) else { return false }
       bench.interrupt(taken.ticket, isKilled: true)
       guard bench.port.reply(to: taken.ticket) == .error(.interrupted) else { return true }
