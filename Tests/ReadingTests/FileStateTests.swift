@@ -29,8 +29,11 @@ extension ServedFile {
 @Suite struct FileStateTests {
   /// The events of the table.
   enum Event: String, CaseIterable {
-    case identified, landed, snapshot, synced, committed, syncFailed, withdrawn, whole, taken, released, rejected
-    case placed, copyTouched, frozen, dropped, thawed, putAway, superseded
+    case identified, landed, snapshot, synced, committed, syncFailed, withdrawn, becameWhole, taken, released, rejected
+    case placed, copyChanged, frozen, dropped, thawed, putAway, superseded
+    case reopened
+    // Of the length, the wish and the bytes in memory.
+    case grow, ended, continues, pinned, kept, shrankMemory, emptiedMemory
   }
 
   /// A file that lives through events as the room sends them.
@@ -57,18 +60,28 @@ extension ServedFile {
       case .syncFailed:
         if let file = held.file { _ = held.syncFailed(file, reopened: amount % 3 == 0 ? nil : .untouched) }
       case .withdrawn: _ = held.withdrawn()
-      case .whole: _ = held.whole()
+      case .becameWhole: _ = held.becameWhole()
       case .taken: _ = held.taken()
       case .released: held.released()
       case .rejected: held.rejected()
       case .placed: if let file = held.file { _ = held.placed(copy, from: file, as: .untouched) }
-      case .copyTouched: _ = held.copyTouched(isModified: amount % 2 == 0, file: .untouched)
+      case .copyChanged: _ = held.copyChanged(isModified: amount % 2 == 0, file: .untouched)
       case .frozen: _ = held.frozen()
       case .dropped:
         if held.dropped() != nil { held.serves(.untouched) }
       case .thawed: held.thawed()
       case .putAway: _ = held.putAway()
       case .superseded: held.superseded()
+      case .reopened: _ = held.reopened(.untouched)
+      case .grow: held.grow(to: Int64(amount) << 16)
+      case .ended: _ = held.ended(at: Self.size)
+      case .continues: _ = held.continues(amount % 2 == 1)
+      case .pinned: _ = held.pinned(amount % 2 == 1)
+      case .kept:
+        let bytes = [UInt8](repeating: 1, count: 1 << 10)
+        bytes.withUnsafeBytes { _ = held.kept($0, at: Int64(amount) << 10, most: 1 << 20, waited: []) }
+      case .shrankMemory: _ = held.shrankMemory(to: 0, waited: [])
+      case .emptiedMemory: _ = held.emptiedMemory()
       }
     }
 
@@ -79,17 +92,20 @@ extension ServedFile {
     }
   }
 
+  /// The events of the length, the wish and the bytes in memory, which every state takes.
+  static let ofEveryState: Set<Event> = [.grow, .ended, .continues, .pinned, .kept, .shrankMemory, .emptiedMemory]
+
   /// The states that the table names, each with the events that lead to it.
   static let states: [(name: String, events: [Event])] = {
     let whole: [Event] = [.identified, .landed, .landed, .landed, .landed]
-    let copy = whole + [.whole, .taken, .placed]
+    let copy = whole + [.becameWhole, .taken, .placed]
     let told: [Event] = [.snapshot, .synced, .committed]
     return [
       ("unknown", []), ("begun", [.identified]), ("partial", [.identified, .landed]),
       ("committing", [.identified, .landed, .snapshot]), ("synced", [.identified, .landed] + told),
       ("overclaimed", [.identified, .landed, .syncFailed]), ("whole", whole), ("whole and synced", whole + told),
-      ("completing", whole + [.whole]), ("verifying", whole + [.whole, .taken]), ("copy", copy),
-      ("touched", copy + [.copyTouched]), ("frozen", [.identified, .landed, .frozen]),
+      ("completing", whole + [.becameWhole]), ("verifying", whole + [.becameWhole, .taken]), ("copy", copy),
+      ("modified", copy + [.copyChanged]), ("frozen", [.identified, .landed, .frozen]),
       ("frozen copy", copy + [.frozen]),
       ("put away", [.identified, .landed] + told + [.putAway]), ("superseded", [.identified, .landed, .superseded]),
     ]
@@ -103,14 +119,14 @@ extension ServedFile {
     "committing": [.landed, .synced, .committed, .syncFailed, .frozen, .superseded],
     "synced": [.landed, .syncFailed, .frozen, .putAway, .superseded, .synced],
     "overclaimed": [.committed, .syncFailed, .withdrawn, .frozen, .superseded],
-    "whole": [.snapshot, .syncFailed, .whole, .frozen, .superseded],
-    "whole and synced": [.syncFailed, .whole, .frozen, .putAway, .superseded, .synced],
+    "whole": [.snapshot, .syncFailed, .becameWhole, .frozen, .superseded],
+    "whole and synced": [.syncFailed, .becameWhole, .frozen, .putAway, .superseded, .synced],
     "completing": [.snapshot, .syncFailed, .taken, .superseded],
     "verifying": [.snapshot, .syncFailed, .released, .rejected, .placed, .superseded],
-    "copy": [.copyTouched, .frozen, .putAway, .superseded],
-    "touched": [.landed, .syncFailed, .frozen, .putAway, .superseded],
+    "copy": [.copyChanged, .frozen, .putAway, .superseded],
+    "modified": [.landed, .syncFailed, .frozen, .putAway, .superseded],
     "frozen": [.dropped, .thawed, .superseded],
-    "frozen copy": [.copyTouched, .dropped, .thawed, .superseded],
+    "frozen copy": [.copyChanged, .dropped, .thawed, .superseded],
     "put away": [.superseded],
     "superseded": [.landed, .snapshot, .syncFailed, .frozen],
   ]
@@ -129,7 +145,7 @@ extension ServedFile {
   func table(name: String) throws {
     let events = try #require(Self.states.first { $0.name == name }).events
     let expected = try #require(Self.taken[name])
-    for event in Event.allCases {
+    for event in Event.allCases where !Self.ofEveryState.contains(event) {
       var life = life(events)
       let before = life.description
       // A byte that is new: the last of the four pieces.
@@ -141,6 +157,33 @@ extension ServedFile {
     }
   }
 
+  @Test("What every state takes changes no holding, removal or stored byte", arguments: states.map(\.name))
+  func eventsOfEveryState(name: String) throws {
+    let events = try #require(Self.states.first { $0.name == name }).events
+    for event in Self.ofEveryState {
+      var life = life(events)
+      let before = life.description
+      life.send(.kept, 3)
+      life.send(event, 3)
+      #expect(life.held.isLegal, "\(name), \(event)")
+      #expect(life.description == before, "\(name), \(event): \(before) became \(life.description)")
+      if life.held.isCopy { #expect(life.held.memory.isEmpty, "a copy keeps nothing in memory") }
+    }
+  }
+
+  @Test("A body without a length: the file grows, ends, and is behind in the catalog until that has the length")
+  func growing() {
+    var held = FileState()
+    _ = held.identified(.of(nil), file: .untouched)
+    held.grow(to: 100)
+    #expect(held.length == .growing(100) && held.size == nil && held.claim == .current)
+    held.grow(to: 50)
+    #expect(held.length == .growing(100), "a file never shrinks")
+    #expect(held.ended(at: 200)?.size == 200 && held.size == 200)
+    #expect(held.claim == .behind && held.isLegal && !held.putAway())
+    #expect(held.ended(at: 300) == nil && held.size == 200, "a known length stays")
+  }
+
   @Test("No sequence of events leads to an illegal state, and every state is met")
   func random() {
     var random = SeededRandom.fromEnvironment()
@@ -150,7 +193,8 @@ extension ServedFile {
       for _ in 0..<60 {
         // Mostly the way to a copy, so that its later states are met.
         let isOnItsWay = Int.random(in: 0..<3, using: &random) > 0
-        let events = isOnItsWay ? [.identified, .landed, .landed, .landed, .whole, .taken, .placed] : Event.allCases
+        let events =
+          isOnItsWay ? [.identified, .landed, .landed, .landed, .becameWhole, .taken, .placed] : Event.allCases
         let event = events[Int.random(in: 0..<events.count, using: &random)]
         // Once it is superseded or put away little happens any more.
         if event == .superseded || event == .putAway, Int.random(in: 0..<8, using: &random) > 0 { continue }

@@ -55,6 +55,23 @@ import Reading
     bench.expectBytes(inode, 0, Int(Self.size), of: "a.mp4")
   }
 
+  @Test("After a user removed the copy of a played file, a look at the file does not fetch all of it again")
+  func removedCopiesAreNotWanted() throws {
+    let size: Int64 = 16 << 20
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let inode = try bench.opened("a.mp4")
+    for offset in stride(from: Int64(0), to: size, by: 1 << 20) {
+      bench.expectBytes(inode, offset, 1 << 20, of: "a.mp4")
+    }
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    #expect(unlink(bench.folder + "/library/a.mp4") == 0)
+    let sent = bench.service.sent
+    let again = try bench.opened("a.mp4")
+    bench.expectBytes(again, 0, 4096, of: "a.mp4")
+    bench.run(60)
+    #expect(bench.service.sent - sent < size / 2, "\(bench.service.sent - sent)")
+  }
+
   /// Two entries of one resource, complete, and open under their inodes.
   private func shared() throws -> (bench: Bench, a: Inode, b: Inode) {
     var second = Bench.entry("b.mp4", 1)

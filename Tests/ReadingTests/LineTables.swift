@@ -56,7 +56,7 @@ import Testing
       control.received(Int(count))
       total += Int64(count + others(control.lanes) * 0.05)
       let now = start.adding(seconds: from + Double(tick) * 0.05)
-      control.look(isHungry: true, lineBytes: total, roundTrip: 0.05, now: now)
+      control.look(isReaderLimited: true, lineBytes: total, roundTrip: 0.05, now: now)
       if control.lanes != tried.last { tried.append(control.lanes) }
     }
     return tried
@@ -161,7 +161,7 @@ import Testing
   func left() {
     var input = jumped(leaving: 0, spare: 0)
     input.transfers = []
-    input.left = [ByteRange(at: 20 << 20, count: 131072)]
+    input.abandonedReads = [ByteRange(at: 20 << 20, count: 131072)]
     let asks = { (steps: [PlanStep]) in
       steps.contains { if case .start(let range, _) = $0 { range.start < 100 << 20 } else { false } }
     }

@@ -15,7 +15,7 @@ enum RoomLimits {
   static let refusedSeconds = StoreHealth.refusedSeconds
   static let keptOfOneFile = MemoryWindow.most
   static let keptInAll = MemoryWindow.mostInAll
-  static let resumedAtOnce = TransferThread.resumed
+  static let resumedAtOnce = TransferThread.resumedAtOnce
   static let mostUnfinished = TransferThread.mostUnfinished
   static let questions = StatWaits.mostQuestions
   static let silenceSeconds = Silence.remembered
@@ -218,7 +218,7 @@ extension Bench {
     threads?.transfers.lines.known(url).map {
       OriginView(
         most: $0.most, limit: $0.limit, isUnreachable: $0.isUnreachable, isUnreachableForLong: $0.isUnreachableForLong,
-        answers: $0.answers)
+        answers: $0.isKnownToAnswer)
     }
   }
 }
@@ -274,7 +274,7 @@ extension Bench {
 
   /// Counts an open of a file that is about to fail, or its failure.
   func countStaleOpen(_ inode: Inode, by count: Int, sourceLocation: SourceLocation = #_sourceLocation) throws {
-    try known(inode, sourceLocation).guarded.withLock { $0.waiters.opens += count }
+    try known(inode, sourceLocation).guarded.withLock { $0.waiters.opened(count) }
   }
 
   /// What a thread has in its hands of a file.
@@ -301,7 +301,7 @@ extension Bench {
   ) throws -> Bool {
     let source = try #require(
       threads?.transfers.downloads[known(inode, sourceLocation).key], sourceLocation: sourceLocation)
-    return bytes.withUnsafeBytes { threads?.transfers.landing.stored($0, at: offset, in: file.file, source) == true }
+    return bytes.withUnsafeBytes { threads?.transfers.landing.noteStored($0, at: offset, in: file.file, source) == true }
   }
 
   /// A parked read is answered, as when its last byte has come.

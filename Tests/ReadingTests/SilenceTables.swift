@@ -11,7 +11,7 @@ import Testing
   private func at(_ seconds: Double) -> Instant { start.adding(seconds: seconds) }
   private let timeout = 10.0
   private func key(_ number: Int) -> ResourceKey { ResourceKey(high: 1, low: UInt64(number)) }
-  private let shell = StatPatience.Looker(process: 7, folder: 3)
+  private let shell = StatPatience.Listing(process: 7, folder: 3)
   private let reset = TransferFailure(kind: .transient, message: "reset")
 
   private func host(answered: Double? = nil, missed: [(asked: Double, at: Double)]) -> Line {

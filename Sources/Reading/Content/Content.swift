@@ -5,7 +5,6 @@ import Storing
 import Synchronization
 
 /// The file from which reads of a content are answered: the partial file at first, the library's copy once complete.
-/// complete.
 package final class ServedFile: Sendable {
   /// The partial file, nil when this is a completed copy.
   let partial: (any OpenPartialFile)?
@@ -196,7 +195,7 @@ extension Content.Guarded {
       if count == 0 { return .hit(0) }
       wanted = ByteRange(offset, offset + Int64(count))
     }
-    waiters.runs.note(offset: offset, count: wanted.count, process: process, now: now)
+    waiters.noteRead(offset: offset, count: wanted.count, process: process, now: now)
     if held.has(wanted) { return .hit(Int(wanted.count)) }
     if held.isSuperseded { return .fail(.stale) }
     return waiters.wait(for: wanted, ticket: ticket, process: process, now: now)

@@ -14,62 +14,41 @@ enum Length: Sendable, Equatable {
 /// What is held of one generation of a resource. Threads send it events; each event returns what the thread does next.
 ///
 /// Pure: no event calls the system. ``Content`` holds the lock; the marks below say which thread sends which events.
-/// Four values describe a file; `isSuperseded` goes with all of them:
+/// Three values and one flag, `isSuperseded`, describe a file:
 ///
 /// - *holding*: `partial` -> `completing` (all bytes are stored) -> `verifying` (the finisher works on it) -> `copy`
-///   (it is in the library). A copy that a user changed becomes `touched`: a partial file again, which never completes
-///   under this inode, because the kernel's page cache may have the user's bytes.
+///   (it is in the library). When a user changed the copy, the file becomes `modified`: a partial file again, which
+///   never completes under this inode, because the kernel's page cache may have the user's bytes.
 /// - *claim*: what the catalog believes of the stored bytes.
 /// - *removal*: whether its bytes are being removed, or it was put away from memory.
 ///
 /// The events that each state takes. Any other event changes nothing:
 ///
-///     event          partial   touched   completing  verifying  copy   also
+///     event          partial   modified  completing  verifying  copy   also
 ///     identified     yes       -         -           -          -      removal none, no generation yet
 ///     landed         yes       yes       -           -          -      removal none, claim not overclaimed, same file
-///     snapshot       yes       yes       yes         yes        -      removal none
+///     reopened       yes       yes       -           -          -      removal none, claim not overclaimed, no file yet
+///     snapshot       yes       yes       yes         yes        -      removal none, has a generation and a file
 ///     synced         yes       yes       yes         yes        -      removal none, same file
 ///     committed      yes       yes       yes         yes        yes    any
 ///     syncFailed     yes       yes       yes         yes        -      removal none, same file
 ///     withdrawn      yes       yes       yes         yes        -      removal none, claim overclaimed
-///     whole          yes       -         -           -          -      removal none, every byte stored
-///     taken          -         -         yes         -          -
+///     becameWhole    yes       -         -           -          -      removal none, every byte stored
+///     taken          -         -         yes         -          -      has a file
 ///     released       -         -         -           yes        -
 ///     rejected       -         -         -           yes        -
 ///     placed         -         -         -           yes        -      same file
-///     copyTouched    -         -         -           -          yes
+///     copyChanged    -         -         -           -          yes
 ///     frozen         yes       yes       -           -          yes    removal none
 ///     dropped        yes       yes       -           -          yes    removal frozen
 ///     thawed         yes       yes       -           -          yes    removal frozen
 ///     putAway        yes       yes       -           -          yes    removal none, claim current, all synced
 ///     superseded     yes       yes       yes         yes        yes    any
+///
+/// Every state takes the events of the length (`grow`, `ended`: while it grows), of the wish (`continues`, `pinned`) and
+/// of the bytes in memory (`kept`, which a copy does not take, `shrankMemory`, `emptiedMemory`). None of them changes the
+/// values above, except that `ended` leaves the claim behind.
 struct FileState: Sendable {
-  /// How far the file has come.
-  enum Holding: Sendable, CaseIterable { case partial, touched, completing, verifying, copy }
-  /// What the catalog believes about the stored bytes.
-  enum Claim: Sendable, CaseIterable {
-    /// It knows all of them, or there are none.
-    case current
-    /// It knows fewer: bytes were stored since the last commit.
-    case behind
-    /// The keeper is committing. Until it has, the file stays in memory: it would be loaded again with fewer bytes.
-    case committing
-    /// The keeper is committing, and more bytes were stored meanwhile.
-    case committingBehind
-    /// It believes in bytes that a failed sync lost. Nothing is written before the keeper has corrected it: bytes
-    /// behind a lost range would make that range look stored.
-    case overclaimed
-  }
-  /// Whether the file is being removed, from the store or from memory.
-  enum Removal: Sendable, CaseIterable {
-    /// It is not.
-    case none
-    /// The keeper is removing its bytes: nothing is written until it has finished.
-    case frozen
-    /// "Put away": the file is not in memory any more. A thread that still has the object looks the resource up again.
-    case putAway
-  }
-
   private(set) var holding = Holding.partial
   private(set) var claim = Claim.current
   private(set) var removal = Removal.none
@@ -110,8 +89,8 @@ struct FileState: Sendable {
       holding = .copy
       stored = ByteRangeSet(ByteRange(0, copy.size))
       synced = stored
-    case .touched:
-      holding = .touched
+    case .modified:
+      holding = .modified
       self.generation?.state = .partial
       self.generation?.copy = nil
     case .useless:
@@ -128,7 +107,10 @@ struct FileState: Sendable {
 
   /// Sets the file that was opened after loading or dropping. Called before any other thread knows the content, or on
   /// the keeper.
-  mutating func serves(_ file: ServedFile) { self.file = file }
+  mutating func serves(_ file: ServedFile) {
+    defer { checkLegal() }
+    self.file = file
+  }
 
   /// The state of a new generation of a resource whose former one was superseded.
   init(beginning generation: GenerationRecord, file: ServedFile?, isPinned: Bool = false) {
@@ -136,6 +118,7 @@ struct FileState: Sendable {
     self.isPinned = isPinned
     self.file = file
     length = generation.size.map { .known($0) } ?? .growing(0)
+    checkLegal()
   }
 
   // MARK: Bytes arrive (the transfer thread)
@@ -194,7 +177,7 @@ struct FileState: Sendable {
   /// written.
   mutating func reopened(_ opened: ServedFile) -> ServedFile? {
     defer { checkLegal() }
-    guard isWritable else { return nil }
+    guard isWritable, generation != nil else { return nil }
     if file == nil { file = opened }
     return file
   }
@@ -214,7 +197,7 @@ struct FileState: Sendable {
   }
 
   /// Every byte is stored. Returns whether to give the file to the finisher.
-  mutating func whole() -> Bool {
+  mutating func becameWhole() -> Bool {
     defer { checkLegal() }
     guard holding == .partial, removal == .none, generation != nil, isWhole else { return false }
     holding = .completing
@@ -234,6 +217,7 @@ struct FileState: Sendable {
   /// space.
   mutating func kept(_ bytes: UnsafeRawBufferPointer, at offset: Int64, most: Int64, waited: [ByteRange]) -> Bool {
     defer { checkLegal() }
+    guard holding != .copy else { return false }
     let range = ByteRange(at: offset, count: Int64(bytes.count))
     guard memory.makeSpace(for: range.count, keeping: waited, before: range.end, most: most) else { return false }
     memory.insert(bytes, at: offset)
@@ -243,6 +227,7 @@ struct FileState: Sendable {
 
   /// Shrinks the bytes in memory to `most`, except those that `waited` needs. Returns how many were dropped.
   mutating func shrankMemory(to most: Int64, waited: [ByteRange]) -> Int64 {
+    defer { checkLegal() }
     let before = memory.count
     memory.shrink(to: most, keeping: waited)
     return before - memory.count
@@ -315,7 +300,7 @@ struct FileState: Sendable {
     synced = kept
     unsyncedSince = nil
     claim = .overclaimed
-    if holding != .touched { holding = .partial }
+    if holding != .modified { holding = .partial }
   }
 
   // MARK: Completion (the finisher)
@@ -350,24 +335,36 @@ struct FileState: Sendable {
     claim = .current
     generation?.state = .complete
     generation?.copy = copy
+    generation?.continues = false
     stored = ByteRangeSet(ByteRange(0, copy.size))
     synced = stored
     unsyncedSince = nil
+    memory = MemoryWindow()
     return true
   }
 
   /// A user changed or removed the copy: the file is remote again, and `file` is empty. `isModified`: the page cache
   /// may have the user's bytes. Any thread. False when it is no copy any more.
-  mutating func copyTouched(isModified: Bool, file: ServedFile) -> Bool {
+  mutating func copyChanged(isModified: Bool, file: ServedFile) -> Bool {
     guard holding == .copy else { return false }
     defer { checkLegal() }
-    holding = isModified ? .touched : .partial
-    generation?.state = .partial
-    generation?.copy = nil
-    stored = ByteRangeSet()
-    synced = ByteRangeSet()
+    holdNothing()
+    holding = isModified ? .modified : .partial
     self.file = file
     return true
+  }
+
+  /// No byte is stored or in memory, and nothing is wanted.
+  private mutating func holdNothing() {
+    stored = ByteRangeSet()
+    synced = ByteRangeSet()
+    unsyncedSince = nil
+    memory = MemoryWindow()
+    claim = .current
+    generation?.copy = nil
+    generation?.state = .partial
+    generation?.stored = ByteRangeSet()
+    generation?.continues = false
   }
 
   // MARK: Removal (the transfer thread decides, the keeper carries it out)
@@ -386,16 +383,8 @@ struct FileState: Sendable {
     guard removal == .frozen else { return nil }
     defer { checkLegal() }
     defer { file = nil }
-    stored = ByteRangeSet()
-    synced = ByteRangeSet()
-    unsyncedSince = nil
-    memory = MemoryWindow()
-    claim = .current
-    if holding != .touched { holding = .partial }
-    generation?.copy = nil
-    generation?.state = .partial
-    generation?.stored = ByteRangeSet()
-    generation?.continues = false
+    holdNothing()
+    if holding != .modified { holding = .partial }
     return file
   }
 

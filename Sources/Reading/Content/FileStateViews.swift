@@ -1,8 +1,34 @@
 import Base
 import Storing
 
-/// What a file's state means, and the values that its events take and return.
+/// What a file's state consists of and means, and the values that its events take and return.
 extension FileState {
+  /// How far the file has come.
+  enum Holding: Sendable, CaseIterable { case partial, modified, completing, verifying, copy }
+  /// What the catalog believes about the stored bytes.
+  enum Claim: Sendable, CaseIterable {
+    /// It knows all of them, or there are none.
+    case current
+    /// It knows fewer: bytes were stored since the last commit.
+    case behind
+    /// The keeper is committing. Until it has, the file stays in memory: it would be loaded again with fewer bytes.
+    case committing
+    /// The keeper is committing, and more bytes were stored meanwhile.
+    case committingBehind
+    /// It believes in bytes that a failed sync lost. Nothing is written before the keeper has corrected it: bytes
+    /// behind a lost range would make that range look stored.
+    case overclaimed
+  }
+  /// Whether the file is being removed, from the store or from memory.
+  enum Removal: Sendable, CaseIterable {
+    /// It is not.
+    case none
+    /// The keeper is removing its bytes: nothing is written until it has finished.
+    case frozen
+    /// "Put away": the file is not in memory any more. A thread that still has the object looks the resource up again.
+    case putAway
+  }
+
   /// The size in bytes; nil until it is known.
   var size: Int64? {
     if case .known(let size) = length { return size }
@@ -23,8 +49,8 @@ extension FileState {
   }
   /// Whether every byte is stored.
   var isWhole: Bool { size.map { stored.contains(ByteRange(0, $0)) } ?? false }
-  /// Whether more bytes of it may be stored.
-  var isPartial: Bool { holding == .partial || holding == .touched }
+  /// Whether the file can take more bytes: it is partial, or modified.
+  var isPartial: Bool { holding == .partial || holding == .modified }
   var isCopy: Bool { holding == .copy }
   var isPutAway: Bool { removal == .putAway }
   /// Whether bytes may be written to its file now.
@@ -33,10 +59,13 @@ extension FileState {
   /// False for the combinations to which no sequence of events leads.
   var isLegal: Bool {
     if generation == nil, claim != .current || holding != .partial { return false }
+    if generation != nil, useless != nil { return false }
     switch holding {
-    case .completing, .verifying: if removal != .none || !isWhole { return false }
-    case .copy: if generation?.copy == nil || claim != .current || unsynced != 0 || !isWhole { return false }
-    case .partial, .touched: break
+    case .completing, .verifying: if removal != .none || !isWhole || file == nil { return false }
+    case .copy:
+      if generation?.copy == nil || generation?.state != .complete || claim != .current { return false }
+      if unsynced != 0 || !isWhole || !memory.isEmpty { return false }
+    case .partial, .modified: break
     }
     if removal == .putAway, claim != .current || unsynced != 0 { return false }
     if (unsyncedSince == nil) != (unsynced == 0) { return false }
@@ -48,7 +77,7 @@ extension FileState {
     /// A copy in the library, open as `file`.
     case copy(LibraryCopy, file: ServedFile)
     /// Nothing, because a user changed or removed the copy.
-    case touched
+    case modified
     /// Nothing that can be used. The catalog forgets the generation once another is known.
     case useless
     /// The bytes `stored`, of which `synced` are known to be on disk.

@@ -8,14 +8,14 @@ struct ParkedRead: Sendable {
   var since: Instant
   let process: Int32
   /// When the read came.
-  let asked: Instant
+  let arrivedAt: Instant
 
   init(ticket: Ticket, range: ByteRange, since: Instant, process: Int32) {
     self.ticket = ticket
     self.range = range
     self.since = since
     self.process = process
-    asked = since
+    arrivedAt = since
   }
 }
 
@@ -32,7 +32,7 @@ struct ParkedProbe: Sendable {
   var folder: Inode = 0
 
   /// The process and folder whose patience it uses up.
-  var looker: StatPatience.Looker { StatPatience.Looker(process: process, folder: folder) }
+  var listing: StatPatience.Listing { StatPatience.Listing(process: process, folder: folder) }
 }
 
 /// Who reads a file and who waits for it. Pure: events go in, decisions come out. ``Content`` guards it with the lock
@@ -50,9 +50,9 @@ struct Waiters: Sendable {
 
   private(set) var parkedReads: [ParkedRead] = []
   private(set) var parkedProbes: [ParkedProbe] = []
-  var runs = ReaderRuns()
+  private(set) var runs = ReaderRuns()
   /// Opens that have not been released.
-  var opens = 0
+  private(set) var opens = 0
   /// The error for every request that would have to wait, until a time: the origin failed for good, or a wait for the
   /// length timed out.
   private(set) var refusal: (error: Errno, until: Instant)?
@@ -62,6 +62,17 @@ struct Waiters: Sendable {
 
   /// Whether somebody waits.
   var isEmpty: Bool { parkedReads.isEmpty && parkedProbes.isEmpty }
+
+  /// `count` handles were opened.
+  mutating func opened(_ count: Int = 1) { opens += count }
+  /// A handle was closed, or its open failed.
+  mutating func closed() { opens -= 1 }
+  /// `process` read `count` bytes at `offset`.
+  mutating func noteRead(offset: Int64, count: Int64, process: Int32, now: Instant) {
+    runs.note(offset: offset, count: count, process: process, now: now)
+  }
+  /// The file's bytes were removed: play-ahead and a background download for earlier reads would fetch them all again.
+  mutating func forgetRuns() { runs = ReaderRuns() }
 
   /// Parks a read of missing bytes, unless it gets an error at once.
   mutating func wait(for wanted: ByteRange, ticket: Ticket, process: Int32, now: Instant) -> ReadDecision {

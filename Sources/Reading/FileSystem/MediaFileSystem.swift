@@ -199,7 +199,7 @@ package final class MediaFileSystem: Sendable {
         case .unknown:
           guarded.waiters.clearRefusal()
           // Counted when it is answered: a parked open may still fail.
-          guarded.waiters.opens -= 1
+          guarded.waiters.closed()
           _ = guarded.waiters.probe(
             ParkedProbe(ticket: ticket, kind: .open, inode: inode, since: now, process: caller.process))
           return (.parked, false)
@@ -207,7 +207,7 @@ package final class MediaFileSystem: Sendable {
       }
       if case .failed = answer { isCounted = false }
       // The kernel may have cached what a user wrote to the copy: the origin's bytes get another inode.
-      if content.guarded.withLock({ $0.held.holding == .touched && !$0.held.isSuperseded }), isCounted {
+      if content.guarded.withLock({ $0.held.holding == .modified && !$0.held.isSuperseded }), isCounted {
         room.transfers.post(.renew(content, inode, ticket))
         return .parked
       }

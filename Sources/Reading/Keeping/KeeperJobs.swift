@@ -13,7 +13,7 @@ extension Keeper {
     do {
       try room.store.changes.apply([.dropped(generation: generation.id)], durably: true)
       let old = content.guarded.withLock { guarded -> ServedFile? in
-        guarded.waiters.runs = ReaderRuns()  // else play-ahead for earlier readers would fetch it all again
+        guarded.waiters.forgetRuns()
         return guarded.held.dropped()
       }
       _ = old  // reads in progress keep it open; its disk space is freed with the last of them
@@ -41,9 +41,9 @@ extension Keeper {
       switch place {
       case .pins(let key): next = try resumePins(after: key)
       case .generations(let id):
-        let found = try room.store.generations.continuing(limit: TransferThread.resumed, after: id)
+        let found = try room.store.generations.continuing(limit: TransferThread.resumedAtOnce, after: id)
         for generation in found { _ = try resume(generation.key) }
-        if let last = found.last, found.count == TransferThread.resumed { next = .generations(after: last.id) }
+        if let last = found.last, found.count == TransferThread.resumedAtOnce { next = .generations(after: last.id) }
       }
     } catch {
       Log.error("unfinished downloads cannot be looked up: \(error.message)")
@@ -52,13 +52,13 @@ extension Keeper {
   }
 
   private func resumePins(after key: ResourceKey?) throws(StoreError) -> Resuming.Place {
-    let keys = try room.store.notes.pins(limit: TransferThread.resumed, after: key)
+    let keys = try room.store.notes.pins(limit: TransferThread.resumedAtOnce, after: key)
     for key in keys {
       let content = try resume(key)
       // An earlier server completed the file, but ended before it committed this, or did not know pins.
       if content?.guarded.withLock({ $0.held.isCopy }) ?? false { room.record(.pinned(key, false)) }
     }
-    if let last = keys.last, keys.count == TransferThread.resumed { return .pins(after: last) }
+    if let last = keys.last, keys.count == TransferThread.resumedAtOnce { return .pins(after: last) }
     return .generations(after: 0)
   }
 

@@ -14,9 +14,9 @@ struct LaneControl: Sendable, Equatable {
   static let provenLength: Int64 = 4 << 20
   static let most = 16
   /// By what factor the rate must rise for more lanes to be kept, and may fall for fewer.
-  private static let worthwhile = 1.2
-  private static let lineWorthwhile = 1.1
-  private static let same = 0.93
+  private static let leastGain = 1.2
+  private static let leastLineGain = 1.1
+  private static let leastKept = 0.93
   /// How long a step is measured, in seconds (at least three round trips).
   private static let watched = 0.4
   /// How long a number is kept after a step that brought nothing, in seconds.
@@ -48,10 +48,10 @@ struct LaneControl: Sendable, Equatable {
   /// `count` bytes of the file arrived.
   mutating func received(_ count: Int) { bytes += Int64(count) }
 
-  /// Called at each look, several times a second. `isHungry`: since the last look a reader took everything that
+  /// Called at each look, several times a second. `isReaderLimited`: since the last look a reader took everything that
   /// arrived. `lineBytes`: the bytes that have arrived on the line so far, for all files.
-  mutating func look(isHungry: Bool, lineBytes: Int64, roundTrip: Double, now: Instant) {
-    guard isHungry else {
+  mutating func look(isReaderLimited: Bool, lineBytes: Int64, roundTrip: Double, now: Instant) {
+    guard isReaderLimited else {
       since = nil
       return
     }
@@ -66,8 +66,8 @@ struct LaneControl: Sendable, Equatable {
     begin(at: now, lineBytes)
     // More for this file and less for another is no gain; less for this file and more for another is no loss.
     let (file, line) = (rates.file / settledRate.file, rates.line / settledRate.line)
-    let isMore = file >= Self.worthwhile && line >= Self.lineWorthwhile
-    let isSame = file >= Self.same || line >= Self.same
+    let isMore = file >= Self.leastGain && line >= Self.leastLineGain
+    let isSame = file >= Self.leastKept || line >= Self.leastKept
     switch trial {
     case .none:
       settledRate = rates

@@ -63,7 +63,7 @@ struct LineView: Sendable {
   var backgroundLanes = Planner.mostBackgroundLanes
   /// How many background windows a download has in flight when it does not use the spare connection.
   var usualLanes = Planner.mostBackgroundLanes
-  /// Whether no file on this line is open: no read can come without an open before it.
+  /// Whether no file is open, on any line: no read can come without an open before it.
   var isQuiet = false
 
   /// The part of the line that one resource can count on while its reader waits, in bytes a second.
@@ -79,7 +79,7 @@ struct PlanInput: Sendable {
   /// The ranges for which readers wait, ascending by start.
   var demands: [ByteRange] = []
   /// Parked reads at places that their reader has left: the kernel's read-ahead there, for which nobody waits.
-  var left: [ByteRange] = []
+  var abandonedReads: [ByteRange] = []
   var readers: [ReaderView] = []
   var transfers: [ActiveTransfer] = []
   /// Whether the rest of the file may be fetched now.

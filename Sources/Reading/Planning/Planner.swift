@@ -123,9 +123,9 @@ enum Planner {
     for reader in input.readers { lead(reader, &draft) }
     if !input.demands.isEmpty { return draft.steps }
     if !input.readers.contains(where: { !$0.isElsewhere && isBehind($0, input) }) {
-      for demand in runs(input.left) { serve(demand, &draft) }
+      for demand in runs(input.abandonedReads) { serve(demand, &draft) }
     }
-    if draft.hasStream || !input.left.isEmpty { return draft.steps }
+    if draft.hasStream || !input.abandonedReads.isEmpty { return draft.steps }
     if input.wantsTail, input.size > tailLength + headLength, draft.transfers.isEmpty {
       draft.ask(from: input.size - tailLength, length: tailLength, .index)
     }
@@ -179,16 +179,16 @@ enum Planner {
     let here = input.readers.filter { !$0.isElsewhere }.map { reader in
       ByteRange(max(0, reader.position - lookAhead), reader.position + allowance(of: reader, input))
     }
-    let isLeft = { (running: ActiveTransfer) -> Bool in
+    let isForOldPlace = { (running: ActiveTransfer) -> Bool in
       // Players look at the end and come back to the head, so the head is kept.
       running.id != PlanDraft.asked && !running.isStream && running.purpose <= .playAhead && running.end > headLength
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
-    var underWay = draft.transfers.filter(isLeft).reduce(0) { $0 + $1.rest.count }
+    var underWay = draft.transfers.filter(isForOldPlace).reduce(0) { $0 + $1.rest.count }
     let inRoundTrip = input.line.rate * input.line.roundTrip
     // Bytes that arrive within the round trip for which the reader waits anyway delay nobody.
     while Double(underWay) - inRoundTrip > input.line.rate * noticedSeconds,
-      let index = draft.transfers.indices.filter({ isLeft(draft.transfers[$0]) }).max(by: {
+      let index = draft.transfers.indices.filter({ isForOldPlace(draft.transfers[$0]) }).max(by: {
         draft.transfers[$0].rest.count < draft.transfers[$1].rest.count
       })
     {

@@ -24,7 +24,7 @@ struct Retry: Sendable, Equatable {
   /// The earliest time of the next attempt; nil: now.
   private(set) var notBefore: Instant?
   /// Whether the origin named that time (Retry-After).
-  private(set) var isAsked = false
+  private(set) var hasRetryAfter = false
 
   /// A byte arrived: the failures before it do not count any more.
   mutating func progressed() {
@@ -32,20 +32,20 @@ struct Retry: Sendable, Equatable {
     firstFailure = nil
     notBefore = nil
     notBeforeWithReader = nil
-    isAsked = false
+    hasRetryAfter = false
   }
 
   /// Another mirror can be requested at once. The count goes on, so that mirrors that all fail do not get a storm of
   /// requests.
   mutating func skipPause() {
-    if isAsked { return }
+    if hasRetryAfter { return }
     notBefore = nil
     notBeforeWithReader = nil
   }
 
   /// A new reader wants the file: an attempt is worth making now, unless the origin named a time.
   mutating func hurry() {
-    if !isAsked { progressed() }
+    if !hasRetryAfter { progressed() }
   }
 
   /// An attempt failed. `random` is in 0..<1.
@@ -53,7 +53,7 @@ struct Retry: Sendable, Equatable {
     failures += 1
     if let asked = failure.retryAfter {
       notBefore = now.adding(seconds: min(max(asked, 0), Self.longestAsked))
-      isAsked = true
+      hasRetryAfter = true
       return
     }
     let begun = firstFailure ?? now
@@ -65,7 +65,7 @@ struct Retry: Sendable, Equatable {
     let jitter = 0.5 + random / 2
     notBefore = now.adding(seconds: step * jitter)
     notBeforeWithReader = now.adding(seconds: min(step, Self.longestWithReader) * jitter)
-    isAsked = false
+    hasRetryAfter = false
   }
 
   /// Whether an attempt may be made now.
@@ -73,5 +73,5 @@ struct Retry: Sendable, Equatable {
 
   /// The earliest time of the next attempt; nil: now. A waiting reader has at most `longestWithReader` of backoff, but
   /// Retry-After is obeyed.
-  func due(readerWaits: Bool) -> Instant? { readerWaits && !isAsked ? notBeforeWithReader : notBefore }
+  func due(readerWaits: Bool) -> Instant? { readerWaits && !hasRetryAfter ? notBeforeWithReader : notBefore }
 }

@@ -9,7 +9,7 @@ import Fetching
 struct StatPatience: Sendable {
   /// A process in a folder. Processes of another PID namespace all have the number 0: in a folder they share one
   /// patience.
-  struct Looker: Sendable, Hashable {
+  struct Listing: Sendable, Hashable {
     var process: Int32
     var folder: Inode
   }
@@ -22,55 +22,55 @@ struct StatPatience: Sendable {
   }
 
   /// The most that is waited in all, in timeouts.
-  static let whole = 1.1
+  static let longest = 1.1
   /// A shorter wait than this, in seconds, is not worth it.
   static let least = 0.02
-  /// The most lookers that are remembered. The one that was quiet for longest is forgotten first.
+  /// The most listings that are remembered. The one that was quiet for longest is forgotten first.
   static let most = 64
 
   let timeout: Double
-  private var spent: [Looker: Spent] = [:]
+  private var spent: [Listing: Spent] = [:]
 
   init(timeout: Double) { self.timeout = timeout }
 
-  /// The number of lookers that are remembered now.
+  /// The number of listings that are remembered now.
   var count: Int { spent.count }
 
-  /// A stat of `looker` waits: its listing goes on.
-  mutating func asks(_ looker: Looker, now: Instant) {
-    if lively(looker, now) != nil { spent[looker]?.lastStat = now }
+  /// A stat of `listing` waits: its listing goes on.
+  mutating func asks(_ listing: Listing, now: Instant) {
+    if lively(listing, now) != nil { spent[listing]?.lastStat = now }
   }
 
   /// Whether a stat that waits since `since` has waited enough. It may always wait until `answerBy`, when a host that
   /// is known to answer has probably answered the request.
-  func isOver(_ looker: Looker, since: Instant, answerBy: Instant?, now: Instant) -> Bool {
-    guard let spent = lively(looker, now) else { return now.seconds(since: since) >= timeout }
+  func isOver(_ listing: Listing, since: Instant, answerBy: Instant?, now: Instant) -> Bool {
+    guard let spent = lively(listing, now) else { return now.seconds(since: since) >= timeout }
     if let answerBy, now < answerBy { return false }
-    let left = max(timeout - spent.seconds, (Self.whole * timeout - spent.seconds) / 2)
+    let left = max(timeout - spent.seconds, (Self.longest * timeout - spent.seconds) / 2)
     return left < Self.least || now.seconds(since: max(since, spent.countedUntil)) >= left
   }
 
   /// A stat that waited since `since` got the placeholder.
-  mutating func endedInVain(_ looker: Looker, since: Instant, now: Instant) {
-    var spent = lively(looker, now) ?? Spent(seconds: 0, countedUntil: since, lastStat: now)
+  mutating func endedInVain(_ listing: Listing, since: Instant, now: Instant) {
+    var spent = lively(listing, now) ?? Spent(seconds: 0, countedUntil: since, lastStat: now)
     let waited = now.seconds(since: max(since, spent.countedUntil))
     guard waited > 0 else { return }
     spent.seconds += waited
     spent.countedUntil = now
     spent.lastStat = now
-    if self.spent[looker] == nil, self.spent.count >= Self.most,
+    if self.spent[listing] == nil, self.spent.count >= Self.most,
       let quietest = self.spent.min(by: { $0.value.lastStat < $1.value.lastStat })
     {
       self.spent[quietest.key] = nil
     }
-    self.spent[looker] = spent
+    self.spent[listing] = spent
   }
 
-  /// The machine slept, or the network changed: every looker may wait the whole time again.
+  /// The machine slept, or the network changed: every listing may wait the whole time again.
   mutating func restart() { spent = [:] }
 
-  /// What a looker has used up; nil if that is nothing, or was forgotten because no stat came for `timeout`.
-  private func lively(_ looker: Looker, _ now: Instant) -> Spent? {
-    spent[looker].flatMap { now.seconds(since: $0.lastStat) < timeout ? $0 : nil }
+  /// What a listing has used up; nil if that is nothing, or was forgotten because no stat came for `timeout`.
+  private func lively(_ listing: Listing, _ now: Instant) -> Spent? {
+    spent[listing].flatMap { now.seconds(since: $0.lastStat) < timeout ? $0 : nil }
   }
 }

@@ -28,7 +28,7 @@ extension ReadingRoom {
         // Since this thread read the catalog, the resource may have been cleared, evicted or superseded.
         if table.leaving.contains(entry.node.key) || table.departures != departures { return nil }
         let content = table.insert(loaded, inode: inode)
-        if opening { content.guarded.withLock { $0.waiters.opens += 1 } }
+        if opening { content.guarded.withLock { $0.waiters.opened() } }
         return content
       }
       guard let content else { continue }
@@ -41,7 +41,7 @@ extension ReadingRoom {
   private func inMemory(_ inode: Inode, opening: Bool) -> (Content?, departures: UInt64) {
     table.withLock { table in
       guard let content = table.contents[inode] else { return (nil, table.departures) }
-      if opening { content.guarded.withLock { $0.waiters.opens += 1 } }
+      if opening { content.guarded.withLock { $0.waiters.opened() } }
       return (content, table.departures)
     }
   }
@@ -87,7 +87,8 @@ extension ReadingRoom {
         return .copy(copy, file: ServedFile(copy: try store.copies.open(copy)))
       }
       try setAside(generation, path: entry.path)
-      return .touched
+      // Also for a removed copy: while the file was not in memory, the user may have changed the copy before.
+      return .modified
     }
     // Without a length nobody can tell what is missing: the file is fetched from its start as a new generation.
     if generation.size == nil { return .useless }
@@ -163,7 +164,9 @@ extension ReadingRoom {
     let partial = try io { () throws(StoreError) in try store.partials.open(generation.id, create: true) }
     let file = ServedFile(partial: partial)
     // False: another open was faster.
-    _ = content.guarded.withLock { $0.held.copyTouched(isModified: state == .modified, file: file) }
+    content.guarded.withLock { guarded in
+      if guarded.held.copyChanged(isModified: state == .modified, file: file) { guarded.waiters.forgetRuns() }
+    }
   }
 
   /// Runs `body`. Logs a failure of the store and throws EIO to the reader.

@@ -67,7 +67,7 @@ final class ReadingRoom: Sendable {
   /// Counts one open less. After the last close of a superseded generation it is dropped.
   func uncount(_ content: Content) {
     let isUnused = content.guarded.withLock { guarded in
-      guarded.waiters.opens -= 1
+      guarded.waiters.closed()
       return guarded.waiters.opens == 0 && guarded.held.isSuperseded
     }
     if isUnused { dropIfUnused(content) }

@@ -54,7 +54,7 @@ final class Answers {
         return false
       }
       if !port.reply(probe.ticket, opened: OpenMode(directIO: isGrowing), inode: probe.inode) {
-        content.guarded.withLock { $0.waiters.opens -= 1 }
+        content.guarded.withLock { $0.waiters.closed() }
       }
     }
   }

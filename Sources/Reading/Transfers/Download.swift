@@ -61,7 +61,7 @@ final class Download {
   var lineUse = LineUse()
   /// The file name in the origin's Content-Disposition.
   var suggestedName: String?
-  /// Whether each process that was checked is a looker (``Lookers``).
+  /// Whether each process that was checked is a looker (``ScanPrograms``).
   private var judged: [Int32: Bool] = [:]
   /// Messages that wait until the finisher or the keeper has finished with the file.
   var postponed: [TransferMessage] = []
@@ -112,7 +112,7 @@ final class Download {
   /// Whether `process` is a program that looks at many files and plays none.
   func isLooker(_ process: Int32) -> Bool {
     if let known = judged[process] { return known }
-    let isLooker = Lookers.contains(process: process)
+    let isLooker = ScanPrograms.contains(process: process)
     if judged.count > 64 { judged.removeAll() }
     judged[process] = isLooker
     return isLooker

@@ -13,7 +13,7 @@ final class Downloads {
   private var byTransfer: [TransferID: Download] = [:]
   private var dirty: Set<ResourceKey> = []
   /// Downloads that wanted a transfer when their line or the rate limit had no room.
-  private var hungry: Set<ResourceKey> = []
+  private var blocked: Set<ResourceKey> = []
 
   init(room: ReadingRoom, service: any TransferService, lines: Lines) {
     self.room = room
@@ -74,18 +74,18 @@ final class Downloads {
   }
 
   /// Notes that a download wants a transfer and its line or the rate limit has no room.
-  func starves(_ download: Download) { hungry.insert(download.key) }
+  func noteBlocked(_ download: Download) { blocked.insert(download.key) }
 
   /// Marks the downloads that had no room, so that the scheduler plans them again.
-  func feedHungry() {
-    dirty.formUnion(hungry)
-    hungry.removeAll(keepingCapacity: true)
+  func replanBlocked() {
+    dirty.formUnion(blocked)
+    blocked.removeAll(keepingCapacity: true)
   }
 
   /// Notes whether the download's readers wait. Background downloads of the same line stand back meanwhile.
   func setWaits(_ download: Download, _ waits: Bool) {
     lines.setWaits(download, on: waits ? Line.key(of: download.mirrors.target.url) : nil, now: room.clock.now)
-    if !waits { feedHungry() }
+    if !waits { replanBlocked() }
   }
 
   // MARK: Wishes
@@ -138,7 +138,7 @@ final class Downloads {
     activity.isFailed = download.attempts.failure != nil
     activity.isPaused = download.ownFile.pausedUntil != nil
     activity.cannotBeStored = download.ownFile.isUnwritable
-    activity.standsBack = hungry.contains(download.key)
+    activity.standsBack = blocked.contains(download.key)
     let line = lines.line(of: download)
     let (hasWaiters, isOpen) = download.content.guarded.withLock { (!$0.waiters.isEmpty, $0.waiters.opens > 0) }
     activity.hasWaiters = hasWaiters
@@ -172,6 +172,6 @@ final class Downloads {
     if download.lineUse.waitsOn != nil { setWaits(download, false) }
     byKey[download.key] = nil
     ordered = nil
-    hungry.remove(download.key)
+    blocked.remove(download.key)
   }
 }

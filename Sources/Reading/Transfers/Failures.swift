@@ -77,7 +77,7 @@ final class Failures {
       if running.mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download) }
     case .unusable:
       // The request was made before ranges were found unusable: its failure says nothing new.
-      if !download.ranges.isAsked(now), !running.active.isStream { return }
+      if !download.ranges.mayAskForRange(now), !running.active.isStream { return }
       download.ranges.unusableAnswers += 1
       // After two unusable answers to a range the whole body is requested. After two more the mirror is refused.
       if download.ranges.unusableAnswers == 2, !running.active.isStream {

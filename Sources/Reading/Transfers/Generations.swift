@@ -113,7 +113,7 @@ final class Generations {
       let begun = content.guarded.withLock { guarded -> (FileState.Identified, [ParkedProbe], [ParkedRead])? in
         guard let identified = guarded.held.identified(generation, file: file) else { return nil }
         let released = guarded.waiters.identified(guarded.held)
-        guarded.waiters.opens += released.probes.count { $0.kind == .open }
+        guarded.waiters.opened(released.probes.count { $0.kind == .open })
         return (identified, released.probes, released.reads)
       }
       guard let (identified, probes, reads) = begun else { return .refused }
@@ -205,13 +205,13 @@ final class Generations {
   /// are replaced, with a new content. Otherwise only this inode is useless, because its open handles read from a
   /// copy that is gone. Readers of the resource under other names go on.
   func renew(_ download: Download, _ content: Content, _ inode: Inode) throws(StoreError) {
-    let (isOld, isTouched) = content.guarded.withLock { guarded in
-      guarded.waiters.opens -= 1
-      return (guarded.held.isSuperseded, guarded.held.holding == .touched)
+    let (isOld, isModified) = content.guarded.withLock { guarded in
+      guarded.waiters.closed()
+      return (guarded.held.isSuperseded, guarded.held.holding == .modified)
     }
     if isOld || download.content !== content {
       room.dropIfUnused(content)
-    } else if isTouched, let same = download.identity {
+    } else if isModified, let same = download.identity {
       try supersede(download, by: same, nil)
     } else {
       renumber(content, inode)

@@ -43,7 +43,7 @@ final class Landing {
           guard let current, let partial = current.partial else { return false }  // removed meanwhile
           try partial.write(part, at: gap.start)
           // The file's sync failed meanwhile: writes once more, to the file that replaced it.
-          if !stored(part, at: gap.start, in: current, download) { continue }
+          if !noteStored(part, at: gap.start, in: current, download) { continue }
         } catch {
           cannotStore(download, error)
           continue
@@ -76,7 +76,7 @@ final class Landing {
 
   /// Notes that bytes were written, and answers the reads that they complete. False when `file` is not the content's
   /// any more: then nothing counts as stored.
-  func stored(
+  func noteStored(
     _ bytes: UnsafeRawBufferPointer, at offset: Int64, in file: ServedFile, _ download: Download
   ) -> Bool {
     let content = download.content

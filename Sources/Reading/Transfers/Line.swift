@@ -167,7 +167,7 @@ struct Line {
   }
 
   /// Whether the origin is known to answer.
-  var answers: Bool { lastAnswer != nil && !isUnreachable }
+  var isKnownToAnswer: Bool { lastAnswer != nil && !isUnreachable }
 
   /// Whether the last request got no answer.
   var isUnreachable: Bool { outage.failures > 0 }
@@ -188,7 +188,7 @@ struct Line {
 
   /// A stat that waited since `since` got the placeholder.
   mutating func waitedInVain(since: Instant, now: Instant) {
-    if answers { return }
+    if isKnownToAnswer { return }
     if let lastAnswer, lastAnswer >= since { return }
     silence.begin(now)
   }

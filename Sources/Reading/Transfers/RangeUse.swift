@@ -29,7 +29,7 @@ struct RangeUse {
   var wantsWhole: Bool { support != .assumed }
 
   /// Whether a request may carry a Range header.
-  func isAsked(_ now: Instant) -> Bool {
+  func mayAskForRange(_ now: Instant) -> Bool {
     if case .unusable(let until) = support { return now >= until }
     return true
   }

@@ -51,16 +51,16 @@ struct Resuming {
 /// Resumes the downloads that earlier mounts did not finish.
 extension TransferThread {
   /// How many unfinished files are fetched at once after a mount.
-  static let resumed = 16
+  static let resumedAtOnce = 16
   /// The most unfinished files in memory that may be put away: each has its partial file open.
   static let mostUnfinished = 256
 
   /// Has the keeper look for more unfinished files when few are in progress. Behind an origin that does not answer they
   /// pile up. Then the stuck ones are put away to make room; the next round finds them again.
   func resumeNext(_ now: Instant) {
-    let isRoom = downloads.all.count { isUnderWay($0) } < Self.resumed
+    let isRoom = downloads.all.count { isUnderWay($0) } < Self.resumedAtOnce
     if isRoom { resuming.beginRound(now) }
-    let more = isRoom && resuming.cursor != nil ? Self.resumed : 0
+    let more = isRoom && resuming.cursor != nil ? Self.resumedAtOnce : 0
     var unfinished = downloads.all.count { $0.wish.rest && !$0.wish.isByName }
     if unfinished + more > Self.mostUnfinished {
       for download in downloads.inOrder
@@ -84,7 +84,7 @@ extension TransferThread {
   /// asked for by name, and they do not know of a time that the origin named (Retry-After).
   private func isStuck(_ download: Download, _ now: Instant) -> Bool {
     guard download.wish.rest, !download.wish.isByName, isFailing(download) else { return false }
-    if download.attempts.retry.isAsked, !download.attempts.retry.permits(now, readerWaits: false) { return false }
+    if download.attempts.retry.hasRetryAfter, !download.attempts.retry.permits(now, readerWaits: false) { return false }
     return download.content.guarded.withLock { $0.held.generation?.continues == true }
   }
 

@@ -38,7 +38,7 @@ final class Scheduler {
   func turn(_ now: Instant) {
     if now >= nextContinuation {
       nextContinuation = .never
-      downloads.feedHungry()
+      downloads.replanBlocked()
     }
     starts.removeAll(keepingCapacity: true)
     for download in downloads.takeChanged() { plan(download, now) }
@@ -68,13 +68,13 @@ final class Scheduler {
       lines[host].admits(start.purpose, bytes: bytes, isQuiet: lines.isQuiet, now: now),
       allowance.admits(outstanding: outstanding(now), now: now)
     else {
-      downloads.starves(download)
+      downloads.noteBlocked(download)
       if start.purpose == .continuation, let next = lines.known(host)?.nextContinuation, next > now {
         nextContinuation = min(nextContinuation, next)
       }
       return
     }
-    if start.purpose == .index { stats.asked(host, now) }
+    if start.purpose == .index { stats.began(host, now) }
     lines.update(host) { $0.began(isBackground: start.purpose >= .index, now: now) }
     lastTransfer += 1
     let id = TransferID(lastTransfer)

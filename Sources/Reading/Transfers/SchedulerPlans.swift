@@ -30,9 +30,9 @@ extension Scheduler {
     let waits = view.waits
     defer {
       // After a redirect the download may use another line: its wait then counts there.
-      let isHungry = waits || download.lineUse.isBehind
-      let line = isHungry ? Line.key(of: download.mirrors.target.url) : nil
-      if line != download.lineUse.waitsOn { downloads.setWaits(download, isHungry) }
+      let countsAsWaiting = waits || download.lineUse.isBehind
+      let line = countsAsWaiting ? Line.key(of: download.mirrors.target.url) : nil
+      if line != download.lineUse.waitsOn { downloads.setWaits(download, countsAsWaiting) }
     }
     download.lineUse.isBehind = false
     guard view.isFetchable, download.attempts.failure == nil else { return }
@@ -45,7 +45,7 @@ extension Scheduler {
     case .unknown:
       guard waits || download.wish.head || continues else { return }
       let head = ByteRange(0, download.wish.head ? Generations.glance : Planner.headLength)
-      want(download, range: download.ranges.isAsked(now) ? head : nil, .head, waits, now)
+      want(download, range: download.ranges.mayAskForRange(now) ? head : nil, .head, waits, now)
     case .growing:
       if waits || continues { want(download, range: nil, .window, waits, now) }
     case .known(let size):
@@ -54,7 +54,9 @@ extension Scheduler {
         let first = view.parked.map(\.range).min { $0.start < $1.start } ?? ByteRange(0, size)
         let gap = view.available.firstGap(in: first) ?? view.available.firstGap(in: ByteRange(0, size))
         let probe = gap.map { ByteRange($0.start, min(size, $0.start + Planner.headLength)) }
-        if waits || continues { want(download, range: download.ranges.isAsked(now) ? probe : nil, .window, waits, now) }
+        if waits || continues {
+          want(download, range: download.ranges.mayAskForRange(now) ? probe : nil, .window, waits, now)
+        }
         return
       }
       guard download.attempts.retry.permits(now, readerWaits: waits) else { return }
@@ -76,7 +78,11 @@ extension Scheduler {
         usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet))
     input.available = view.available
     for read in view.parked.sorted(by: { $0.range.start < $1.range.start }) {
-      if isLeft(read, view.runs, now) { input.left.append(read.range) } else { input.demands.append(read.range) }
+      if isAbandoned(read, view.runs, now) {
+        input.abandonedReads.append(read.range)
+      } else {
+        input.demands.append(read.range)
+      }
     }
     input.spareBytes = download.pace.spareBytes(of: size)
     input.readers = view.runs.runs.filter { now.seconds(since: $0.lastRead) < ReaderRuns.longestPause }.map { run in
@@ -122,7 +128,7 @@ extension Scheduler {
   private func confirmation(_ download: Download, _ view: View) -> ByteRange? {
     if download.ranges.wantsWhole { return nil }
     let head = ByteRange(0, Planner.headLength)
-    guard case .known(let size) = view.length, download.opinion.asked % 2 == 0 else { return head }
+    guard case .known(let size) = view.length, download.opinion.requests % 2 == 0 else { return head }
     let start = view.parked.map(\.range.start).min() ?? 0
     guard let gap = view.stored.firstGap(in: ByteRange(min(start, size), size)) else { return head }
     return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
@@ -159,8 +165,10 @@ extension Scheduler {
 
   /// Whether a parked read is the kernel's read-ahead for a reader that has gone on elsewhere, so that nobody waits for
   /// it. Only during its first second: another program may want the same pages, and the kernel does not tell.
-  private func isLeft(_ read: ParkedRead, _ runs: ReaderRuns, _ now: Instant) -> Bool {
-    guard now.seconds(since: read.asked) < Self.longestLeft, let run = runs.run(of: read.range) else { return false }
+  private func isAbandoned(_ read: ParkedRead, _ runs: ReaderRuns, _ now: Instant) -> Bool {
+    guard now.seconds(since: read.arrivedAt) < Self.longestLeft, let run = runs.run(of: read.range) else {
+      return false
+    }
     return runs.wentOn(from: run)
   }
   private static let longestLeft = 1.0
@@ -184,9 +192,9 @@ extension Scheduler {
   /// Every byte is stored: gives the file to the finisher.
   private func finish(_ download: Download) {
     let content = download.content
-    let (isTaken, isTouched) = content.guarded.withLock { ($0.held.whole(), $0.held.holding == .touched) }
+    let (isTaken, isModified) = content.guarded.withLock { ($0.held.becameWhole(), $0.held.holding == .modified) }
     if isTaken { room.finisher.post(content) }
     // The next open or fetch gives the file another inode. Under this one it never completes.
-    if isTouched { download.wish.rest = false }
+    if isModified { download.wish.rest = false }
   }
 }

@@ -28,26 +28,26 @@ struct SecondOpinion {
   /// The version that a response spoke of and that is not believed yet.
   private(set) var suspect: GenerationCheck.Identity?
   /// Responses of another generation since the last missing byte arrived.
-  private var answers = 0
+  private var oddAnswers = 0
   /// How many more responses must agree in a row.
   private var agreeing = 0
   /// Replaced versions, and when they were replaced.
   private var former: [GenerationCheck.Identity: Instant] = [:]
   /// How many second opinions were requested.
-  private(set) var asked = 0
+  private(set) var requests = 0
   /// How often a body came back with other bytes from an origin without validators.
   var mismatches = 0
 
   /// A response speaks of `found`. `isConfirmation`: it was requested as a second opinion. A request from before the
   /// doubt is none.
   mutating func heard(_ found: GenerationCheck.Identity, isConfirmation: Bool, now: Instant) -> Verdict {
-    answers += 1
+    oddAnswers += 1
     if suspect == found {
       guard isConfirmation else { return .wait }
       agreeing -= 1
       return agreeing > 0 ? .wait : .believe
     }
-    if answers > Self.mostSuspects {
+    if oddAnswers > Self.mostSuspects {
       suspect = nil
       return .fickle
     }
@@ -58,16 +58,16 @@ struct SecondOpinion {
   }
 
   /// A second opinion was requested.
-  mutating func wasAsked() { asked += 1 }
+  mutating func wasAsked() { requests += 1 }
   /// A response was of the known version.
   mutating func agreed() { suspect = nil }
   /// Missing bytes arrived.
-  mutating func progressed() { answers = 0 }
+  mutating func progressed() { oddAnswers = 0 }
 
   /// A new generation begins.
   mutating func superseded() {
     suspect = nil
-    answers = 0
+    oddAnswers = 0
     mismatches = 0
   }
 

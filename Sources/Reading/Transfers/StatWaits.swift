@@ -32,7 +32,7 @@ final class StatWaits {
   /// The stats among `probes` got the placeholder: their wait is counted.
   func endedInVain(_ probes: [ParkedProbe], now: Instant) {
     for stat in probes where stat.kind == .attributes {
-      patience.endedInVain(stat.looker, since: stat.since, now: now)
+      patience.endedInVain(stat.listing, since: stat.since, now: now)
     }
   }
 
@@ -56,12 +56,12 @@ final class StatWaits {
     var over: Set<Ticket> = []
     for stat in stats {
       var answerBy: Instant?
-      if line.answers {
+      if line.isKnownToAnswer {
         let asked = download.transfers.map(\.started).min() ?? stat.since
         answerBy = asked.adding(seconds: 2 * line.estimate.roundTrip + Self.answerSlack)
       }
-      patience.asks(stat.looker, now: now)
-      let isOver = patience.isOver(stat.looker, since: stat.since, answerBy: answerBy, now: now)
+      patience.asks(stat.listing, now: now)
+      let isOver = patience.isOver(stat.listing, since: stat.since, answerBy: answerBy, now: now)
       if isOver { lines.update(host) { $0.waitedInVain(since: stat.since, now: now) } }
       if isOver || isSilent { over.insert(stat.ticket) }
     }
@@ -97,7 +97,7 @@ final class StatWaits {
   }
 
   /// Notes that a background request to `host` was begun.
-  func asked(_ host: String, _ now: Instant) {
+  func began(_ host: String, _ now: Instant) {
     if lines[host].silence.holds(now) { questions += 1 }
   }
 

@@ -182,7 +182,7 @@ extension TransferThread: TransferClient {
       if running.responded { line.estimate.ended() }
     }
     downloads.changed(download)
-    downloads.feedHungry()
+    downloads.replanBlocked()
     if running.fresh > 0 {
       if !running.isTrickle(now) { download.attempts.retry.progressed() }
       download.ranges.unusableAnswers = 0

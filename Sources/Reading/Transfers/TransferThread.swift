@@ -105,7 +105,7 @@ final class TransferThread {
       // It was put away after the keeper looked it up: a later round finds it again.
       if content.guarded.withLock({ $0.held.isPutAway }) { return resuming.hasLeftOut = true }
       let download = downloads.download(of: content)
-      guard leavesTouchedInode(download) else { return }
+      guard leavesModifiedInode(download) else { return }
       download.wish.rest = true
       downloads.changed(download)
     case .lookAhead(let contents):
@@ -166,7 +166,7 @@ final class TransferThread {
     // The sender counted the file as open, so that it was not put away in between.
     defer { room.uncount(content) }
     let download = downloads.download(of: content)
-    guard leavesTouchedInode(download) else { return }
+    guard leavesModifiedInode(download) else { return }
     if download.attempts.failure != nil { download.forgive() }
     download.attempts.retry.hurry()
     download.ownFile.isUnwritable = false
@@ -178,9 +178,9 @@ final class TransferThread {
 
   /// Gives a file whose copy a user changed or deleted a new inode, under which it is fetched again: under the old one
   /// it never completes. False when that fails.
-  private func leavesTouchedInode(_ download: Download) -> Bool {
-    let isTouched = download.content.guarded.withLock { $0.held.holding == .touched && !$0.held.isSuperseded }
-    guard isTouched, let same = download.identity else { return true }
+  private func leavesModifiedInode(_ download: Download) -> Bool {
+    let isModified = download.content.guarded.withLock { $0.held.holding == .modified && !$0.held.isSuperseded }
+    guard isModified, let same = download.identity else { return true }
     do throws(StoreError) {
       try generations.supersede(download, by: same, nil)
       return true
@@ -274,9 +274,10 @@ final class TransferThread {
     let estimate = lines.line(of: download).estimate
     // A reader that has read so much in sequence and still waits is a copy, or a player whose origin limits each
     // connection.
-    let isHungry =
+    let isReaderLimited =
       (hasWaiters || download.lineUse.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
-    download.lineUse.lanes.look(isHungry: isHungry, lineBytes: estimate.bytes, roundTrip: estimate.roundTrip, now: now)
+    download.lineUse.lanes.look(
+      isReaderLimited: isReaderLimited, lineBytes: estimate.bytes, roundTrip: estimate.roundTrip, now: now)
     let followsPlayers = room.options.continuation == .playing || room.options.continuation == .open
     if followsPlayers, !download.wish.rest, !download.isWhole, let size, let player = runs.player(size: size),
       !download.isLooker(player)

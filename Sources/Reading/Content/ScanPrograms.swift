@@ -2,7 +2,7 @@ import Base
 import Glibc
 
 /// Programs that look at many files and play none. Their reads never start a background download.
-enum Lookers {
+enum ScanPrograms {
   /// Names as the kernel keeps them: /proc/PID/comm, at most 15 bytes.
   private static let names: Set<String> = [
     // probes and indexers
