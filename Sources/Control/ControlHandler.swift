@@ -20,24 +20,21 @@ package protocol ControlHandler: AnyObject, Sendable, StatusSource {
 
 /// A file that a client waits for.
 package struct FetchTarget: Sendable, Equatable {
-  /// The server's own number for the file.
-  package var id: Int64
   /// Its path in the mount.
   package var path: String
 
-  package init(id: Int64, path: String) {
-    self.id = id
+  package init(path: String) {
     self.path = path
   }
 }
 
-/// The progress of one fetched file. ``FileState/complete`` means that it is verified. ``FileState/failed`` means that
-/// the server does not try again by itself.
+/// The progress of one fetched file. ``FileStatus/State/complete`` means that it is verified;
+/// ``FileStatus/State/failed`` means that the server does not try again by itself.
 package struct FetchProgress: Codable, Sendable, Equatable {
   /// Its path in the mount.
   package var path: String
   /// How much of the file is stored.
-  package var state: FileState
+  package var state: FileStatus.State
   /// Bytes that are stored.
   package var stored: Int64
   /// The size in bytes; nil if it is not known.
@@ -64,7 +61,7 @@ package struct FetchProgress: Codable, Sendable, Equatable {
   }
 
   package init(
-    path: String, state: FileState, stored: Int64, size: Int64? = nil, rate: Double = 0, error: String? = nil,
+    path: String, state: FileStatus.State, stored: Int64, size: Int64? = nil, rate: Double = 0, error: String? = nil,
     waitsFor: FileWait? = nil, advice: String? = nil
   ) {
     self.path = path

@@ -1,15 +1,17 @@
-/// How much of a file is stored.
-package enum FileState: String, Codable, Sendable, CaseIterable {
-  /// Nothing of it is stored.
-  case remote
-  /// A part is stored.
-  case partial
-  /// The whole file is verified and in the library.
-  case complete
-  /// The download failed, and the server does not try again by itself.
-  case failed
-  /// A user changed the copy in the library. The server keeps the copy, and does not serve it as the original.
-  case modified
+extension FileStatus {
+  /// How much of a file is stored.
+  package enum State: String, Codable, Sendable, CaseIterable {
+    /// Nothing of it is stored.
+    case remote
+    /// A part is stored.
+    case partial
+    /// The whole file is verified and in the library.
+    case complete
+    /// The download failed, and the server does not try again by itself.
+    case failed
+    /// A user changed the copy in the library. The server keeps the copy, and does not serve it as the original.
+    case modified
+  }
 }
 
 /// What a file waits for while no transfer of it is in flight.
@@ -31,7 +33,7 @@ package struct FileStatus: Sendable, Equatable {
   /// Its path in the mount, without a leading slash.
   package var path: String
   /// How much of the file is stored.
-  package var state: FileState
+  package var state: State
   /// Bytes that are stored.
   package var stored: Int64
   /// The size in bytes; nil while it is not known.
@@ -55,7 +57,7 @@ package struct FileStatus: Sendable, Equatable {
 
   /// A file of which only the given values are known.
   package init(
-    path: String, state: FileState = .remote, stored: Int64 = 0, size: Int64? = nil, ranges: [[Int64]] = [],
+    path: String, state: State = .remote, stored: Int64 = 0, size: Int64? = nil, ranges: [[Int64]] = [],
     rate: Double = 0, transfers: Int = 0, error: String? = nil, errorAge: Int64? = nil, waitsFor: FileWait? = nil,
     waitsUntil: Int64? = nil, advice: String? = nil
   ) {
@@ -107,15 +109,15 @@ extension FileStatus: Codable {
 package struct StatusTotals: Codable, Sendable, Equatable {
   /// How many files there are.
   package var files: Int64 = 0
-  /// Files in state ``FileState/remote``.
+  /// Files in state ``FileStatus/State/remote``.
   package var remote: Int64 = 0
-  /// Files in state ``FileState/partial``.
+  /// Files in state ``FileStatus/State/partial``.
   package var partial: Int64 = 0
-  /// Files in state ``FileState/complete``.
+  /// Files in state ``FileStatus/State/complete``.
   package var complete: Int64 = 0
-  /// Files in state ``FileState/failed``.
+  /// Files in state ``FileStatus/State/failed``.
   package var failed: Int64 = 0
-  /// Files in state ``FileState/modified``.
+  /// Files in state ``FileStatus/State/modified``.
   package var modified: Int64 = 0
   /// Bytes that are stored.
   package var stored: Int64 = 0

@@ -35,7 +35,7 @@ final class ControlService: ControlHandler {
     var targets: [FetchTarget] = []
     for path in paths {
       try forEachFile(at: path) { (item, path) throws(ControlFailure) in
-        targets.append(FetchTarget(id: item.node.entry, path: path))
+        targets.append(FetchTarget(path: path))
       }
     }
     fileSystem.fetch(try nodes(of: targets))
@@ -161,7 +161,7 @@ extension FileStatus {
   /// Converts a report for the protocol, in which ages and times of day stand for instants.
   init(_ report: FileReport) {
     self.init(
-      path: report.path, state: FileState(rawValue: report.state.rawValue) ?? .failed, stored: report.stored,
+      path: report.path, state: State(report.state), stored: report.stored,
       size: report.size, ranges: report.ranges.ranges.map { [$0.start, $0.end] }, rate: report.rate,
       transfers: report.transfers, error: report.error, advice: report.advice)
     let now = Instant.now
@@ -175,6 +175,18 @@ extension FileStatus {
       waitsFor = .origin
       waitsUntil = Int64(time(nil)) + Int64(max(0, until.seconds(since: now)).rounded(.up))
     case nil: break
+    }
+  }
+}
+
+extension FileStatus.State {
+  init(_ state: FileReport.State) {
+    switch state {
+    case .remote: self = .remote
+    case .partial: self = .partial
+    case .complete: self = .complete
+    case .failed: self = .failed
+    case .modified: self = .modified
     }
   }
 }

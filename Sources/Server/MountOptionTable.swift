@@ -32,7 +32,7 @@ extension MountOption {
       standard: "half of the free disk space when the store is created"),
     MountOption(
       "min-free", of: "SIZE", .value(\.storage.minFree, .size()), in: .storage,
-      help: "Keep at least SIZE free on the store's disk.", standard: "1G"),
+      help: "Keep at least SIZE free on the store's disk.", standard: "\(ReadingOptions().minimumFree >> 30)G"),
 
     MountOption(
       "continue", of: "WHEN", .value(\.downloads.continuation, .policy), in: .downloads,
@@ -40,10 +40,11 @@ extension MountOption {
         ("playing", "once the file is being played"), ("always", "once the file is opened"),
         ("open", "as playing, but only while a program has it open"), ("never", "only what programs read"),
       ],
-      help: "When to download the rest of a file in the background.", standard: "playing"),
+      help: "When to download the rest of a file in the background.", standard: ReadingOptions().continuation.rawValue),
     MountOption(
       "timeout", of: "SECONDS", .value(\.downloads.timeout, .seconds(1...86_400)), in: .downloads,
-      help: "How long a read may wait without receiving data before it fails: 1 to 86400 seconds.", standard: "30"),
+      help: "How long a read may wait without receiving data before it fails: 1 to 86400 seconds.",
+      standard: "\(Int(ReadingOptions().timeout))"),
     MountOption(
       "limit-rate", of: "SIZE", .optional(\.downloads.limitRate, .size(least: 1)), in: .downloads,
       help: "Download at most SIZE per second, over all files.", standard: "no limit"),

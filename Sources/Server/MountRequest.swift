@@ -36,15 +36,15 @@ package struct MountRequest: Sendable, Equatable {
     /// A bound of the partial files, in bytes; nil for the store's own.
     package var maxSize: Int64?
     /// What must stay free on the store's disk, in bytes.
-    package var minFree: Int64 = 1 << 30
+    package var minFree = ReadingOptions().minimumFree
   }
 
   /// What is downloaded, and how fast.
   package struct Downloads: Sendable, Equatable {
     /// When the rest of a file is fetched.
-    package var continuation = ContinuationPolicy.playing
+    package var continuation = ReadingOptions().continuation
     /// How long a read may wait without receiving data, in seconds.
-    package var timeout = 30.0
+    package var timeout = ReadingOptions().timeout
     /// A bound of what is fetched, in bytes a second; nil for none.
     package var limitRate: Int64?
     /// How many HTTP/1.1 connections a host may have; nil for the default.

@@ -48,7 +48,7 @@ final class FakeServer: ControlHandler {
 
   func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget] {
     try selected(paths, in: state.withLock { $0.files }).enumerated().map {
-      FetchTarget(id: Int64($0.offset), path: $0.element.path)
+      FetchTarget(path: $0.element.path)
     }
   }
 

@@ -17,7 +17,7 @@ import Testing
         ]
       }
     }
-    var watch = FetchWatch((0..<count).map { FetchTarget(id: Int64($0), path: "f\($0)") })
+    var watch = FetchWatch((0..<count).map { FetchTarget(path: "f\($0)") })
     var over: [String] = []
     var report = FetchReport()
     var looks = 0
@@ -51,7 +51,7 @@ import Testing
         ]
       }
     }
-    var watch = FetchWatch(paths.enumerated().map { FetchTarget(id: Int64($0.offset), path: $0.element) })
+    var watch = FetchWatch(paths.enumerated().map { FetchTarget(path: $0.element) })
     #expect(watch.look(server).heldUp == 0, "a turn comes by itself")
     let full = watch.look(server)
     #expect(full.heldUp == 200 && full.changes.count == ControlLimits.shown)
@@ -73,7 +73,7 @@ import Testing
         ]
       }
     }
-    var watch = FetchWatch(paths.enumerated().map { FetchTarget(id: Int64($0.offset), path: $0.element) })
+    var watch = FetchWatch(paths.enumerated().map { FetchTarget(path: $0.element) })
     let first = watch.look(server)
     #expect(first.size == .max && first.stored == .max)
     let last = watch.look(server)
@@ -110,7 +110,7 @@ import Testing
           state.steps[path] = steps
         }
       }
-      var watch = FetchWatch((0..<count).map { FetchTarget(id: Int64($0), path: "f\($0)") })
+      var watch = FetchWatch((0..<count).map { FetchTarget(path: "f\($0)") })
       var report = watch.look(server)
       var looks = 1
       while !report.isOver, looks < 1000 {
