@@ -27,11 +27,10 @@ package final class TransferLoop: Sendable {
   /// Starts the thread, which makes its client by `makeClient` and drops it when ``stop()`` was called. To be called
   /// once.
   package func run(_ makeClient: @escaping @Sendable (TransferCommands) -> any TransferClient) {
-    thread.withLock { thread in
-      precondition(thread == nil, "a transfer loop runs once")
-      // The thread must not keep `self`, whose end stops it.
-      thread = OwnedThread(name: "transfers") { [core] in core.run(makeClient) }
-    }
+    precondition(thread.withLock { $0 == nil }, "a transfer loop runs once")
+    // The thread must not keep `self`, whose end stops it.
+    let started = OwnedThread(name: "transfers") { [core] in core.run(makeClient) }
+    thread.withLock { $0 = started }
   }
 
   /// Ends every transfer as cancelled (the client hears of each) and the thread, and waits for that. Transfers that the

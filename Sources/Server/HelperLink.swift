@@ -129,7 +129,8 @@ package final class HelperLink: Sendable {
       }
     }
     throw .failed(
-      "cannot unmount \(mountpoint): \(why); it stays as a dead mount until you run: fusermount3 -uz '\(mountpoint)'")
+      "cannot unmount \(mountpoint): \(why); it stays as a dead mount until you run: mediafs unmount --lazy '\(mountpoint)'"
+    )
   }
 }
 

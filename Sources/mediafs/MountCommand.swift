@@ -152,18 +152,21 @@ enum MountCommand {
     if descriptor < 0 { throw .failed("cannot copy the list to \(folder): \(Errno.current)") }
     unlink(template)
     var piece = [UInt8](repeating: 0, count: 1 << 16)
-    do throws(Errno) {
-      while true {
-        let count = try retrying { read(input, &piece, piece.count) }
-        if count == 0 { return descriptor }
+    while true {
+      let count: Int
+      do throws(Errno) { count = try retrying { read(input, &piece, piece.count) } } catch {
+        let name = input == STDIN_FILENO ? "standard input" : "descriptor \(input)"
+        throw .failed("cannot read the list from \(name): \(error)")
+      }
+      if count == 0 { return descriptor }
+      do throws(Errno) {
         var written = 0
         while written < count {
           written += try retrying { write(descriptor, Array(piece[written..<count]), count - written) }
         }
+      } catch {
+        throw .failed("cannot copy the list to \(folder): \(error); set TMPDIR to a folder with more space")
       }
-    } catch {
-      let name = input == STDIN_FILENO ? "standard input" : "descriptor \(input)"
-      throw .failed("cannot read the list from \(name): \(error)")
     }
   }
 }

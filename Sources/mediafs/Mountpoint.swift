@@ -24,7 +24,7 @@ struct Mountpoint {
     let error = Errno.current
     if csystem_is_dead_mount(self.path) == 1 {
       throw .failed(
-        "\(self.path) is a dead mount: its server has ended. Unmount it with: fusermount3 -uz '\(self.path)'")
+        "\(self.path) is a dead mount: its server has ended. Unmount it with: mediafs unmount --lazy '\(self.path)'")
     }
     if let entry {
       throw .failed(

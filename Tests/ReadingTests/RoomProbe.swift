@@ -301,7 +301,9 @@ extension Bench {
   ) throws -> Bool {
     let source = try #require(
       threads?.transfers.downloads[known(inode, sourceLocation).key], sourceLocation: sourceLocation)
-    return bytes.withUnsafeBytes { threads?.transfers.landing.noteStored($0, at: offset, in: file.file, source) == true }
+    return bytes.withUnsafeBytes {
+      threads?.transfers.landing.noteStored($0, at: offset, in: file.file, source) == true
+    }
   }
 
   /// A parked read is answered, as when its last byte has come.

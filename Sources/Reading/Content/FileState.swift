@@ -27,7 +27,7 @@ enum Length: Sendable, Equatable {
 ///     event          partial   modified  completing  verifying  copy   also
 ///     identified     yes       -         -           -          -      removal none, no generation yet
 ///     landed         yes       yes       -           -          -      removal none, claim not overclaimed, same file
-///     reopened       yes       yes       -           -          -      removal none, claim not overclaimed, no file yet
+///     reopened       yes       yes       -           -          -      removal none, claim not overclaimed, no file
 ///     snapshot       yes       yes       yes         yes        -      removal none, has a generation and a file
 ///     synced         yes       yes       yes         yes        -      removal none, same file
 ///     committed      yes       yes       yes         yes        yes    any
@@ -45,9 +45,9 @@ enum Length: Sendable, Equatable {
 ///     putAway        yes       yes       -           -          yes    removal none, claim current, all synced
 ///     superseded     yes       yes       yes         yes        yes    any
 ///
-/// Every state takes the events of the length (`grow`, `ended`: while it grows), of the wish (`continues`, `pinned`) and
-/// of the bytes in memory (`kept`, which a copy does not take, `shrankMemory`, `emptiedMemory`). None of them changes the
-/// values above, except that `ended` leaves the claim behind.
+/// Every state takes the events of the length (`grow`, `ended`: while it grows), of the wish (`continues`, `pinned`)
+/// and of the bytes in memory (`kept`, which a copy does not take, `shrankMemory`, `emptiedMemory`). None of them
+/// changes the values above, except that `ended` leaves the claim behind.
 struct FileState: Sendable {
   private(set) var holding = Holding.partial
   private(set) var claim = Claim.current

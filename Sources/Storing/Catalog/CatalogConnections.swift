@@ -6,7 +6,8 @@ import Base
 /// (SQLite's write-ahead log). Writes wait for one another: a write is a short transaction, except an import.
 ///
 /// Locks: a thread never holds `pool` and `writer` together. A thread holds `writer` while SQLite writes the file,
-/// because only one may write; no read needs that lock.
+/// because only one may write; no read needs that lock. An import holds it for minutes, and takes its manifest from
+/// ``ManifestFeed``, whose lock is the one that a thread may take within `writer`.
 final class CatalogConnections: Sendable {
   private struct Pool {
     var idle: [SQLiteConnection] = []

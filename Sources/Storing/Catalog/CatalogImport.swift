@@ -58,7 +58,9 @@ extension Catalog {
     _ fingerprint: [UInt8], _ strict: Bool, _ report: @escaping (ManifestProblem) -> Void,
     _ next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
-    try connections.withWriter { (connection, isFull) throws(StoreError) in
+    // An open read connection would keep the first import from writing without the log.
+    connections.closeIdleReaders()
+    return try connections.withWriter { (connection, isFull) throws(StoreError) in
       // Synced at its end, so that no inode that the kernel was told is given again after a power loss.
       try connection.run("PRAGMA synchronous = FULL")
       isFull = true
@@ -88,7 +90,6 @@ extension Catalog {
   /// Lets the first import write pages to their place at once: a rollback journal keeps only pages that were there
   /// before, while a log would hold all and have them copied. Where somebody else has the catalog open, the log stays.
   private func prepareBulk(_ connection: SQLiteConnection) throws(StoreError) {
-    connections.closeIdleReaders()
     do throws(StoreError) {
       try connection.run("PRAGMA busy_timeout = 0; PRAGMA journal_mode = DELETE")
     } catch {

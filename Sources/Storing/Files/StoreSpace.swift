@@ -10,12 +10,6 @@ package struct StoreSpace: Sendable, Equatable {
   package var free: UInt64
   /// Free for an ordinary user.
   package var available: UInt64
-  /// The unit in which space is given out.
-  package var blockSize: UInt64
-  /// How many files it can hold; 0 where the filesystem sets no number.
-  package var fileSlots: UInt64
-  /// How many more files it can hold.
-  package var freeFileSlots: UInt64
 
   /// Asks the filesystem of an open file.
   static func measure(descriptor: Int32) throws(Errno) -> StoreSpace {
@@ -35,8 +29,5 @@ package struct StoreSpace: Sendable, Equatable {
     total = bytes(UInt64(status.f_blocks))
     free = bytes(UInt64(status.f_bfree))
     available = bytes(UInt64(status.f_bavail))
-    blockSize = unit
-    fileSlots = UInt64(status.f_files)
-    freeFileSlots = UInt64(status.f_ffree)
   }
 }
