@@ -153,7 +153,18 @@ static void take_signal(struct helper *helper) {
   struct signalfd_siginfo info;
   if (read(helper->signals, &info, sizeof info) != sizeof info) return;
   if (info.ssi_signo == SIGCHLD) {
-    if (helper->server > 0 && waitpid(helper->server, &helper->status, WNOHANG) == helper->server) helper->server = -1;
+    // A user can stop the server that runs as them (SIGSTOP); root would wait for it for ever.
+    int status;
+    const int stops = helper->settings->user && !helper->ready && !helper->failed ? WUNTRACED : 0;
+    if (helper->server <= 0 || waitpid(helper->server, &status, WNOHANG | stops) != helper->server) return;
+    if (WIFSTOPPED(status)) {
+      complain("signal %d stopped the server before the mount was ready", WSTOPSIG(status));
+      give_up(helper);
+      kill(helper->server, SIGCONT);  // so that it takes the SIGTERM; if it is stopped again, it is killed
+      return;
+    }
+    helper->status = status;
+    helper->server = -1;
     return;
   }
   if (info.ssi_signo == SIGHUP) {

@@ -7,13 +7,30 @@ import Storing
 enum ManifestImport {
   /// The most problems in the log. The import counts the others.
   private static let listed = 100
+  /// The most bytes of a manifest that root waits for.
+  private static let mostForRoot: Int64 = 4 << 30
   /// Seconds during which a changed file may change again without a new modification time.
   private static let settling: Int64 = 2
 
   static func run(
     _ request: MountRequest, input: borrowing FileDescriptor?, rootWaits: Bool, into catalog: Catalog
   ) throws(StoreError) {
-    try run(request, try open(request, input, rootWaits), into: catalog)
+    let file = try open(request, input, rootWaits)
+    if rootWaits, !request.readsStandardInput { try checkSize(of: file, request) }
+    try run(request, file, into: catalog)
+  }
+
+  /// If root mounts for a user, the manifest has a bound: a file of holes may be as large as its filesystem allows.
+  private static func checkSize(of file: borrowing FileDescriptor, _ request: MountRequest) throws(StoreError) {
+    let size: Int64
+    do throws(Errno) { size = Int64(try file.status().st_size) } catch {
+      throw StoreError(kind: .io(error), message: "cannot look at the manifest \(request.manifest): \(error)")
+    }
+    if size <= mostForRoot { return }
+    throw StoreError(
+      kind: .invalid,
+      message: "the manifest \(request.manifest) has \(size) bytes: with user=NAME, mediafs reads at most "
+        + "\(mostForRoot >> 30) GiB; split the list")
   }
 
   /// Opens the manifest. A user's own mount may read it from a FIFO, and waits for its writer. If root mounts for a

@@ -59,6 +59,10 @@ enum MountCommand {
     if parsed.operands.count > 1 { throw .usage("mount takes one MOUNTPOINT, not also \(parsed.operands[1])") }
     if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
     if let descriptor = Files.ownDescriptor(mount.request.manifest) {
+      // Before the command opens anything, which could get the same number.
+      guard csystem_fcntl(descriptor, F_GETFD, 0) >= 0 else {
+        throw .failed("cannot read the list \(mount.request.manifest): \(Errno.current)")
+      }
       // The server does not inherit the descriptor: the command reads the list.
       mount.input = descriptor
       mount.request.manifest = "-"

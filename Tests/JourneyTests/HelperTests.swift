@@ -125,6 +125,15 @@ struct HelperTests {
     #expect(unmounted.status == 0 && !place.isMounted, "\(unmounted)")
   }
 
+  @Test func aDescriptorThatIsNotOpenIsNoList() throws {
+    let place = try MountPlace()
+    let failed = try place.wait(
+      place.start([
+        "sh", "-c", "exec \"$0\" mount \"$1\" --manifest /dev/fd/3 3<&-", place.mediafs, place.mountpoint,
+      ]))
+    #expect(failed.status == 1 && failed.text.contains("/dev/fd/3: Bad file descriptor"), "\(failed)")
+  }
+
   /// The last two names are of the command's own descriptors, which the server does not have.
   @Test(arguments: ["-", "/dev/stdin", "/dev/fd/0"]) func theManifestFromStandardInput(name: String) throws {
     let place = try MountPlace()

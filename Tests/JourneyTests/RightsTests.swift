@@ -183,6 +183,38 @@ struct RightsTests {
     }
   }
 
+  /// A user may stop the server that runs as them. Root's mount then ends with an error instead of waiting for ever.
+  @Test func aStoppedServerEndsRootsMount() throws {
+    let place = try MountPlace()
+    // Long enough for the server to be stopped before the mount is ready.
+    try place.write(String(repeating: "http://localhost/a.mp4\n", count: 400_000), to: place.manifest)
+    let mounting = try place.start([
+      place.mediafs, "mount", place.mountpoint, "--manifest", place.manifest, "-o",
+      "user=nobody,store=\(place.storeOfNobody)",
+    ])
+    var server: Int32?
+    try #require(
+      eventually {
+        server = place.server
+        return server != nil
+      })
+    kill(try #require(server), SIGSTOP)
+    let failed = try place.wait(mounting)
+    #expect(failed.status == 1 && failed.text.contains("stopped the server"), "\(failed)")
+    #expect(place.isGone(server: server))
+  }
+
+  /// A file of nothing but a hole may be as large as the filesystem allows, and root would wait for its end.
+  @Test func rootsMountForAUserRefusesAListWithoutEnd() throws {
+    let place = try MountPlace()
+    let list = place.folder + "/list"
+    try place.write("http://localhost/a.mp4\n", to: list)
+    try #require(truncate(list, 5 << 30) == 0 && chown(list, 65534, 65534) == 0)
+    let refused = try place.run(
+      "mount", place.mountpoint, "--manifest", list, "-o", "user=nobody,store=\(place.storeOfNobody)")
+    #expect(refused.status == 1 && refused.text.contains("at most 4 GiB") && !place.isMounted, "\(refused)")
+  }
+
   /// The caller's own mount reads a list from a FIFO, and waits for who writes it, also slowly.
   @Test func aUsersOwnMountReadsItsListFromAFIFO() throws {
     let place = try MountPlace()
