@@ -2,37 +2,38 @@ import Base
 import CFuse
 import Glibc
 
-/// What INIT, the kernel's first request, agrees on.
+/// What the kernel and mediafs agree on in INIT, the kernel's first request.
 ///
-/// The thread of ``FuseSession/run(ready:)`` answers INIT alone and writes here while it does; it starts the other
-/// threads after that, and then nothing here changes.
+/// The thread of ``FuseSession/run(ready:)`` answers INIT and writes here while it does. Only then does it start the
+/// loop threads and the notifier, and nothing here changes any more.
 final class Handshake: @unchecked Sendable {
-  // @unchecked: what is not constant is written before a second thread exists, as said above.
+  // @unchecked: the variables are written before the first request after INIT is read. The loop threads and the
+  // notifier start after that. Every other thread that reads them got its ticket from such a request, through a lock.
 
   let options: MountOptions
-  /// Whether libfuse's `init` was called: the kernel's INIT fits.
+  /// Whether libfuse called its `init` function: it accepted the kernel's INIT.
   private(set) var isDone = false
   /// Whether the kernel's INIT offers passthrough.
   private(set) var isOfferedPassthrough = false
-  /// Whether the reply to INIT, the next one, is to ask for passthrough.
+  /// Whether `amend` has to request passthrough in the next reply, the one to INIT.
   private var amendsReply = false
-  /// Whether passthrough was asked for, and so may be used.
+  /// Whether the reply to INIT requested passthrough, so that mediafs may use it.
   private(set) var hasPassthrough = false
 
   init(options: MountOptions) { self.options = options }
 
-  /// Looks at the kernel's INIT, before libfuse does.
+  /// Reads the kernel's INIT before libfuse does.
   func receive(_ request: UnsafeRawBufferPointer) { isOfferedPassthrough = offersPassthrough(request) }
 
   /// Chooses among what the kernel offers in `connection`.
   func choose(_ connection: UnsafeMutablePointer<fuse_conn_info>) {
     cfuse_choose_features(connection)
-    // Nothing is written, but the kernel takes the longest READ from it as well (max_pages).
+    // mediafs accepts no write, but the kernel derives the longest READ from this too (max_pages).
     connection.pointee.max_write = UInt32(max(options.maxRead, 4096))
     connection.pointee.max_readahead = min(connection.pointee.max_readahead, UInt32(options.maxReadahead))
-    // Parked read-ahead counts as background. 12, the default, is used up by one reader that waits, and then readers of
-    // stored files wait too. A megabyte of read-ahead is 8 READs, twice (the window in use and the next): 64 such
-    // readers.
+    // The kernel counts parked read-ahead as background requests. One waiting reader uses up the default of 12, and
+    // then readers of stored files wait too. A megabyte of read-ahead is 8 READs, twice (the window in use and the
+    // next): 1024 is enough for 64 such readers.
     connection.pointee.max_background = 1024
     connection.pointee.congestion_threshold = 1024
     if options.passthroughDepth > 0, isOfferedPassthrough {
@@ -42,7 +43,7 @@ final class Handshake: @unchecked Sendable {
     isDone = true
   }
 
-  /// Changes what is about to be sent: the reply to INIT, which is a header and a body.
+  /// Changes the reply to INIT, a header and a body, before it is sent.
   @inline(__always)
   func amend(_ parts: UnsafeMutablePointer<iovec>, _ count: Int) {
     if !amendsReply { return }
@@ -56,12 +57,12 @@ final class Handshake: @unchecked Sendable {
 /// The operation code of INIT in a request's header (linux/fuse.h).
 let initOperation: UInt32 = 26
 
-/// The operation code of the request in `bytes`: a header is 40 bytes, the code its second word.
+/// The operation code of the request in `bytes`: the second word of the 40-byte header.
 func operation(of bytes: UnsafeRawBufferPointer) -> UInt32? {
   bytes.count >= 40 ? bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self) : nil
 }
 
-/// The INIT messages as far as passthrough is concerned (linux/fuse.h, 7.40): offsets behind the header, and bits.
+/// What passthrough uses of the INIT messages (linux/fuse.h, 7.40): offsets from the end of the header, and bits.
 private enum InitMessage {
   static let requestHeader = 40
   static let flags = 12
@@ -69,9 +70,9 @@ private enum InitMessage {
   static let replyFlags2 = 32
   static let replyStackDepth = 36
   static let replyLength = 64
-  /// FUSE_INIT_EXT: there are further flags.
+  /// FUSE_INIT_EXT: a second word of flags is valid.
   static let extended: UInt32 = 1 << 30
-  /// FUSE_PASSTHROUGH, among the further ones.
+  /// FUSE_PASSTHROUGH, in the second word.
   static let passthrough: UInt32 = 1 << (37 - 32)
 }
 
@@ -86,8 +87,8 @@ func offersPassthrough(_ request: UnsafeRawBufferPointer) -> Bool {
   return flags & InitMessage.extended != 0 && more & InitMessage.passthrough != 0
 }
 
-/// Asks for passthrough in the reply to INIT, for a libfuse that has no interface for it. `depth`: 1 when the copies
-/// are on an ordinary filesystem, 2 when on a stacked one. False when the reply is not of the known kind.
+/// Requests passthrough in the reply to INIT, for a libfuse that has no interface for it. `depth` is 1 when the copies
+/// are on an ordinary filesystem, 2 when on a stacked one. Returns false if the reply has an unknown layout.
 func acceptPassthrough(in reply: UnsafeMutableRawBufferPointer, depth: UInt32) -> Bool {
   guard reply.count >= InitMessage.replyLength else { return false }
   func add(_ bits: UInt32, at offset: Int) {
