@@ -2,26 +2,27 @@ import Base
 import CFuse
 import Glibc
 
-/// Something one thread waits for and any thread signals: eventfd(2). Signals before a wait are kept, as one.
+/// An eventfd(2) that wakes one waiting thread. Any thread may signal it. Signals before a wait count as one.
 struct Event: ~Copyable, Sendable {
   private let descriptor: FileDescriptor
 
   init() throws(Errno) { descriptor = FileDescriptor(owning: try retrying { cfuse_event() }) }
 
-  /// To poll(2) it beside others.
+  /// For poll(2) beside other descriptors.
   var rawValue: Int32 { descriptor.rawValue }
 
-  /// Wakes the waiter, or the next one.
+  /// Wakes the waiting thread, or the next one that waits.
   func signal() {
     var one: UInt64 = 1
-    _ = Glibc.write(descriptor.rawValue, &one, 8)  // fails only after 2^64 - 2 signals, and is signalled then
+    _ = Glibc.write(descriptor.rawValue, &one, 8)  // fails only after 2^64 - 2 signals; the event is signalled then
   }
 
-  /// Waits until it is signalled, and clears it; or until `milliseconds` are over (-1: never), or a signal handler ran.
+  /// Waits for a signal and clears it. Returns without one after `milliseconds` (-1: never), or when a signal handler
+  /// ran.
   func wait(milliseconds: Int32 = -1) {
     var waiting = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
-    _ = poll(&waiting, 1, milliseconds)  // why it returned is for the caller's loop to see
+    _ = poll(&waiting, 1, milliseconds)  // the caller's loop checks why it returned
     var count: UInt64 = 0
-    _ = Glibc.read(descriptor.rawValue, &count, 8)  // non-blocking: EAGAIN when it was not signalled
+    _ = Glibc.read(descriptor.rawValue, &count, 8)  // non-blocking: EAGAIN without a signal
   }
 }

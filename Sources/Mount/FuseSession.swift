@@ -3,14 +3,14 @@ import CFuse
 import Glibc
 import Reading
 
-/// A mounted filesystem being served: requests come from /dev/fuse, answers go back. See `docs/decisions` for the
-/// threads and why they are so.
+/// Serves one mount: reads requests from /dev/fuse and writes the replies. `docs/decisions` has the reasons for its
+/// threads.
 ///
-/// The thread that calls ``run(ready:)`` answers INIT, starts the others and waits for their end; loop threads
-/// (``LoopThreads``) serve; one thread is the ``Notifier``'s.
+/// The thread that calls ``run(ready:)`` answers INIT, starts the others and waits for their end. The loop threads
+/// (``LoopThreads``) serve requests. One more thread is the ``Notifier``'s.
 ///
-/// Locks: one in each of `Tickets`, `LoopThreads` and `Notifier`, two in `Passthrough`; none is held while another is
-/// taken, nor over a call that leaves the room.
+/// Locks: `Tickets`, `LoopThreads` and `Notifier` have one each, `Passthrough` has two. No thread holds one while it
+/// takes another, nor over a call that leaves the room.
 package final class FuseSession: Sendable {
   private let options: MountOptions
   let operations: Operations
@@ -20,8 +20,8 @@ package final class FuseSession: Sendable {
 
   /// Prepares to serve `fileSystem`.
   ///
-  /// `device` is a /dev/fuse descriptor that is already mounted: a helper mounted it and handed it over. It is closed
-  /// when ``run(ready:)`` ends; the kernel then fails what is parked, unless another process holds the descriptor too.
+  /// `device` is the /dev/fuse descriptor of a mount: a helper mounted it and passed it on. ``run(ready:)`` closes it
+  /// at its end. The kernel then fails the parked requests, unless another process holds the descriptor too.
   package convenience init(
     device: consuming FileDescriptor, fileSystem: MediaFileSystem, options: MountOptions
   ) throws(MountError) {
@@ -33,7 +33,7 @@ package final class FuseSession: Sendable {
     let descriptor: Int32
     do throws(Errno) {
       notifier = try Notifier()
-      // libfuse closes the number it is given by itself, so it gets one of its own; `device` closes with this scope.
+      // libfuse closes the descriptor that it is given, so it gets a duplicate; `device` closes with this scope.
       descriptor = try duplicate(device.rawValue)
     } catch { throw .device("preparing to serve", error) }
     let handshake = Handshake(options: options)
@@ -47,13 +47,13 @@ package final class FuseSession: Sendable {
     } catch { throw .device("preparing to serve", error) }
   }
 
-  /// Makes ``run(ready:)`` end soon, without unmounting. From any thread, any number of times.
+  /// Makes ``run(ready:)`` end soon, without unmounting. Any thread may call it, any number of times.
   package func stop() { loop.stop() }
 
-  /// Serves until the mount is gone or ``stop()`` is called. To be called once, on a thread that may wait.
+  /// Serves until the mount is gone or ``stop()`` is called. Call it once, on a thread that may wait.
   ///
-  /// `ready` is called once on this thread, after INIT was answered, with the raw bytes of the INIT request. It is not
-  /// called when the mount ends before.
+  /// Calls `ready` once on this thread, after it answered INIT, with the raw bytes of the INIT request. If the mount
+  /// ends before, it never calls `ready`.
   package func run(ready: @escaping @Sendable ([UInt8]) -> Void) throws(MountError) {
     defer { device.close() }
     guard try answerInit(ready) else { return }
@@ -62,13 +62,13 @@ package final class FuseSession: Sendable {
     }
     let threads = loop.start(max(1, options.threads))
     loop.waitForEnd()
-    // The notifier first, while requests are still served: the kernel may hold it until a lookup is answered.
+    // The notifier first, while loop threads still serve: the kernel may block it until a lookup is answered.
     notifier.end()
     notifying.join()
     try loop.end(threads)
   }
 
-  /// Answers INIT; false when the mount ended or `stop` came before it.
+  /// Answers INIT. Returns false if the mount ended or ``stop()`` was called before.
   private func answerInit(_ ready: ([UInt8]) -> Void) throws(MountError) -> Bool {
     let thread = LoopThread(maxRead: options.maxRead)
     let handshake = operations.handshake
@@ -98,12 +98,12 @@ package final class FuseSession: Sendable {
   }
 }
 
-// Any thread may call these: the transfer thread answers what was parked.
+// Any thread may call these: the transfer thread answers parked requests.
 extension FuseSession: ReplyPort {
   /// Answers a parked read.
   package func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) {
     guard let request = operations.tickets.take(ticket) else { return }
-    fuse_reply_buf(request, data.baseAddress?.assumingMemoryBound(to: CChar.self), data.count)  // bytes, for C
+    fuse_reply_buf(request, data.baseAddress?.assumingMemoryBound(to: CChar.self), data.count)  // C's type for bytes
   }
 
   /// Answers a parked stat.
@@ -112,12 +112,12 @@ extension FuseSession: ReplyPort {
     operations.appearance.send(attributes, to: request)
   }
 
-  /// Answers a parked open; false when the kernel does not want it any more.
+  /// Answers a parked open. Returns false if the kernel no longer wants it.
   package func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
     guard let request = operations.tickets.take(ticket) else { return false }
     let passthrough = operations.passthrough
     guard let way = passthrough.counted(inode, mode) else {
-      // It became known only now, and yet open handles read from a copy: of a time before it was forgotten.
+      // Open handles of the inode still read a copy that the catalog no longer knows.
       refuse(request, .stale)
       return false
     }
@@ -129,16 +129,15 @@ extension FuseSession: ReplyPort {
   /// Answers a parked request with an error.
   package func reply(_ ticket: Ticket, error: Errno) { operations.tickets.refuse(ticket, error) }
 
-  /// Has the notifier tell the kernel to forget a name.
+  /// Makes the notifier tell the kernel to forget a name.
   package func invalidate(parent: Inode, name: String) { notifier.forget(name, in: parent) }
 
-  /// Has the notifier tell the kernel to forget what it read of `range`.
+  /// Makes the notifier tell the kernel to drop its cached pages of `range`.
   package func forgetPages(of inode: Inode, _ range: ByteRange) { notifier.forgetPages(of: inode, range) }
 }
 
-/// A second number for the same open file, close-on-exec.
+/// Duplicates a descriptor, close-on-exec.
 private func duplicate(_ descriptor: Int32) throws(Errno) -> Int32 {
-  // Behind the standard three: libfuse gives 0 to 2 a meaning of their own nowhere, but a message must not go to a
-  // device.
+  // Not 0 to 2, so that a message to stderr cannot reach the device.
   try retrying { fcntl(descriptor, F_DUPFD_CLOEXEC, 3) }
 }

@@ -4,8 +4,8 @@ import Glibc
 
 /// What the kernel and mediafs agree on in INIT, the kernel's first request.
 ///
-/// The thread of ``FuseSession/run(ready:)`` answers INIT and writes here while it does. Only then does it start the
-/// loop threads and the notifier, and nothing here changes any more.
+/// The thread of ``FuseSession/run(ready:)`` answers INIT and writes here while it does. Afterwards it starts the loop
+/// threads and the notifier, and nothing here changes any more.
 final class Handshake: @unchecked Sendable {
   // @unchecked: the variables are written before the first request after INIT is read. The loop threads and the
   // notifier start after that. Every other thread that reads them got its ticket from such a request, through a lock.

@@ -2,18 +2,18 @@ import Base
 import CFuse
 import Reading
 
-/// What a listing tells of each name.
+/// What a listing contains for each name.
 enum ListingStyle {
   /// READDIR: the name and its inode.
   case names
-  /// READDIRPLUS: also what a lookup would answer.
+  /// READDIRPLUS: also the reply to a lookup of the name.
   case entries
 }
 
 /// One buffer of a folder's listing.
 ///
-/// Offsets (what telldir(3) gives) name where to go on: 1 behind `.`, 2 behind `..`, and an item's cookie + 2 behind an
-/// item. So they hold for as long as the cookies do, also over a rewind, a seek and a new server.
+/// An offset (telldir(3)) says where to continue: 1 is after `.`, 2 after `..`, and an item's cookie + 2 after that
+/// item. So offsets stay valid as long as the cookies do, also over a rewind, a seek and a new server.
 struct Listing {
   private let request: OpaquePointer
   private let buffer: UnsafeMutableRawBufferPointer
@@ -27,7 +27,7 @@ struct Listing {
     self.style = style
   }
 
-  /// Puts in as many names behind `offset` as fit. EINVAL when not even one does.
+  /// Adds as many names after `offset` as fit. Throws EINVAL if not even one fits.
   mutating func fill(_ operations: Operations, _ folder: Inode, from offset: Int64) throws(Errno) {
     let (fileSystem, appearance) = (operations.fileSystem, operations.appearance)
     var isFull = false
@@ -44,7 +44,8 @@ struct Listing {
     if isFull && count == 0 { throw .invalid }
   }
 
-  /// `.` or `..`: the kernel knows them, so they are names only in either style (inode 0 in an entry: not a lookup).
+  /// Adds `.` or `..`. The kernel knows their inodes, so they are names only in either style (inode 0 in an entry: no
+  /// lookup).
   private mutating func addFolder(_ appearance: Appearance, _ name: String, _ inode: Inode, offset: Int64) -> Bool {
     let attributes = Attributes(inode: inode, isFolder: true, size: 0, modified: 0, isFinal: false)
     var entry = appearance.entry(attributes)
@@ -59,7 +60,7 @@ struct Listing {
 
   private mutating func add(_ name: String, _ entry: inout fuse_entry_param, offset: Int64) -> Bool {
     let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[count...])
-    let bytes = rest.baseAddress?.assumingMemoryBound(to: CChar.self)  // bytes, for C
+    let bytes = rest.baseAddress?.assumingMemoryBound(to: CChar.self)  // C's type for bytes
     let needed = name.withCString { name in
       switch style {
       case .names: fuse_add_direntry(request, bytes, rest.count, name, &entry.attr, off_t(offset))

@@ -1,21 +1,21 @@
 import Glibc
 import Reading
 
-/// What a loop thread owns: made on it, used on it alone, found again by C callbacks through the thread's specific
-/// value.
+/// What a loop thread owns. The thread makes it, and no other uses it. C callbacks find it through the thread's
+/// specific value.
 final class LoopThread {
-  /// Where requests are read. The kernel wants room for a WRITE of the largest size, though none is taken.
+  /// The buffer for requests. The kernel demands room for the largest WRITE, though mediafs accepts none.
   let request: UnsafeMutableRawBufferPointer
-  /// Where replies are made: READ's bytes, listings. Whole pages, `maxRead` of them.
+  /// The buffer for replies: READ's bytes, listings. Whole pages, `maxRead` bytes.
   let reply: UnsafeMutableRawBufferPointer
-  /// Tickets whose interrupt came up in the present request.
+  /// Tickets whose interrupt libfuse reported during the current request.
   var interrupted: [Ticket] = []
 
   init(maxRead: Int) {
-    // 4096 bytes for the headers, as libfuse itself counts; at least 8192 (FUSE_MIN_READ_BUFFER).
+    // 4096 bytes for the headers, as in libfuse itself; at least 8192 (FUSE_MIN_READ_BUFFER).
     request = .allocate(byteCount: max(maxRead, 4096) + 4096, alignment: 4096)
     reply = .allocate(byteCount: max(maxRead, 4096), alignment: 4096)
-    // Unretained: the value is taken back in `deinit`, on the same thread.
+    // Unretained: `deinit` clears the value, on the same thread.
     pthread_setspecific(loopThreadKey, Unmanaged.passUnretained(self).toOpaque())
   }
 
@@ -25,14 +25,14 @@ final class LoopThread {
     reply.deallocate()
   }
 
-  /// The calling thread's; nil when it is none of the loop's.
+  /// The calling thread's; nil if it is not a loop thread.
   @inline(__always)
   static var current: Unmanaged<LoopThread>? {
     pthread_getspecific(loopThreadKey).map { Unmanaged.fromOpaque($0) }
   }
 
-  /// Calls `body` with `size` bytes to make a reply in: the calling thread's own, or for a request larger than was
-  /// agreed on some that are allocated for it, as a short answer to READ would be taken for the end of the file.
+  /// Calls `body` with `size` bytes for a reply, from the calling thread's own buffer. For a request longer than
+  /// `maxRead`, a temporary buffer: the kernel takes a short answer for the end of the file.
   @inline(__always)
   static func withReplyBuffer(_ size: Int, _ body: (UnsafeMutableRawBufferPointer) -> Void) {
     guard let thread = current else { return }

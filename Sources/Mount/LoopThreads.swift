@@ -1,25 +1,25 @@
 import Base
 import Glibc
 
-/// SIGURG: ignored by default, so a stray one does no harm, and nothing here uses it for its own sake.
+/// SIGURG: its default action is to ignore it, so a stray one does no harm, and mediafs has no other use for it.
 private let wakeUpSignal = SIGURG
 
 private func ignoreSignal(_ number: Int32) {}
 
 /// The threads that serve requests, and how they end.
 ///
-/// They block in read(2) on the device, which measured half the latency of waiting in epoll (one wake-up instead of one
-/// for all, and no second call). What blocks there is woken for ``stop()`` by a signal whose handler does nothing.
+/// They block in read(2) on the device: this measured half the latency of epoll (the kernel wakes one thread instead of
+/// all, and there is no second call). ``end(_:)`` wakes them by a signal whose handler does nothing.
 ///
-/// ``serve()`` and ``process(_:_:)`` run on a loop thread, ``stop()`` on any, all else on the thread that waits for
-/// their end.
+/// ``serve()`` and ``process(_:_:)`` run on a loop thread, ``stop()`` on any thread, all else on the thread that waits
+/// for their end.
 final class LoopThreads: Sendable {
   /// How the threads ended.
   private struct Endings {
     var isStopping = false
-    /// Threads that serve, by which they can be signalled.
+    /// The threads that serve, for pthread_kill.
     var running: [pthread_t] = []
-    /// The first failure that was not the end of the mount.
+    /// The first failure other than the end of the mount.
     var failure: MountError?
   }
 
@@ -27,7 +27,7 @@ final class LoopThreads: Sendable {
   private let tickets: Tickets
   private let maxRead: Int
   private let endings = Lock(Endings())
-  /// Wakes who waits for the end: a thread ended, or ``stop()`` was called.
+  /// Wakes the thread that waits for the end: a loop thread ended, or ``stop()`` was called.
   let wakeUp: Event
 
   init(device: Device, tickets: Tickets, maxRead: Int) throws(Errno) {
@@ -37,13 +37,13 @@ final class LoopThreads: Sendable {
     wakeUp = try Event()
   }
 
-  /// Has the threads end soon. From any thread, any number of times.
+  /// Makes the threads end soon. Any thread may call it, any number of times.
   func stop() {
     endings.withLock { $0.isStopping = true }
     wakeUp.signal()
   }
 
-  /// Whether the threads are to end, or one has.
+  /// Whether the threads must end: ``stop()`` was called, or one of them ended.
   var isStopping: Bool { endings.withLock { $0.isStopping } }
 
   /// Starts `count` threads.
@@ -52,13 +52,13 @@ final class LoopThreads: Sendable {
     return (0..<count).map { index in OwnedThread(name: "fuse-\(index)") { self.serve() } }
   }
 
-  /// Waits until a thread sees the end of the mount, or ``stop()`` is called.
+  /// Waits until a loop thread sees the end of the mount, or ``stop()`` is called.
   func waitForEnd() { while !isStopping { wakeUp.wait() } }
 
-  /// Waits for the end of all of them, and throws the first failure.
+  /// Waits until all of them have ended. Throws the first failure.
   func end(_ threads: [OwnedThread]) throws(MountError) {
     while true {
-      // Signals them until all have left: one may be just ahead of its read when the first signal comes.
+      // Signals them until all have ended: one may be just ahead of its read when the first signal comes.
       let running = endings.withLock { $0.running }
       if running.isEmpty { break }
       for thread in running { pthread_kill(thread, wakeUpSignal) }  // not joined yet, so the handles are valid
@@ -70,7 +70,7 @@ final class LoopThreads: Sendable {
 
   // MARK: On a loop thread
 
-  /// A loop thread's life.
+  /// What a loop thread runs.
   private func serve() {
     let thread = LoopThread(maxRead: maxRead)
     unblockWakeUpSignal()
@@ -88,12 +88,12 @@ final class LoopThreads: Sendable {
     endings.withLock { state in
       let this = pthread_self()
       state.running.removeAll { pthread_equal($0, this) != 0 }
-      state.isStopping = true  // when one sees the end the others do too, or have to be told
+      state.isStopping = true  // the others see the end too, or must be told
     }
     wakeUp.signal()
   }
 
-  /// Has one request answered; then delivers the interrupts that came up, as no lock of libfuse is held here.
+  /// Processes one request. Then delivers the interrupts that libfuse reported: here libfuse holds no lock.
   private func process(_ bytes: UnsafeRawBufferPointer, _ thread: LoopThread) {
     device.process(bytes)
     if thread.interrupted.isEmpty { return }
@@ -105,7 +105,7 @@ final class LoopThreads: Sendable {
 
   private func installWakeUpSignal() {
     var action = sigaction()
-    action.__sigaction_handler.sa_handler = ignoreSignal  // and no SA_RESTART: read(2) is to return
+    action.__sigaction_handler.sa_handler = ignoreSignal  // no SA_RESTART: read(2) must return
     sigaction(wakeUpSignal, &action, nil)
   }
 

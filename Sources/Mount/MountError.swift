@@ -1,13 +1,13 @@
 import Base
 import Glibc
 
-/// Why a mount is not, or no longer, served.
+/// Why mediafs cannot serve a mount, or no longer.
 package enum MountError: Error, Equatable, CustomStringConvertible {
-  /// libfuse made no session: what it refused, and its error when it gave one.
+  /// libfuse made no session: what it refused to do, and its error if it gave one.
   case session(String, Errno?)
-  /// A call on /dev/fuse failed: which, and with what.
+  /// A call on /dev/fuse failed: which one, and its error.
   case device(String, Errno)
-  /// The kernel's part did not open with an INIT that this libfuse speaks.
+  /// The kernel did not begin with an INIT that this libfuse understands.
   case handshake
 
   /// What failed, why, and what to do.
@@ -16,7 +16,7 @@ package enum MountError: Error, Equatable, CustomStringConvertible {
     case .session(let step, let error):
       return "libfuse refused to \(step)" + (error.map { ": \($0)" } ?? "; its own message is above")
     case .device(let call, let error) where error.rawValue == EPERM:
-      return "\(call) on /dev/fuse failed: \(error). The descriptor belongs to no mount; mount first, then hand it over"
+      return "\(call) on /dev/fuse failed: \(error). The descriptor belongs to no mount; mount first, then pass it on"
     case .device(let call, let error):
       return "\(call) on /dev/fuse failed: \(error)"
     case .handshake:

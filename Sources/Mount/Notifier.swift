@@ -1,12 +1,12 @@
 import Base
 import Reading
 
-/// Has the kernel forget names and bytes, and has interrupted requests looked at, on a thread that owns nothing else:
-/// the kernel may hold a notification until a request on the same inode is answered.
+/// Makes the kernel forget names and pages, and checks interrupted requests, on a thread of its own: the kernel may
+/// block a notification until a request on the same inode is answered.
 ///
-/// Any thread asks; the thread that is in ``run(_:_:)`` does it.
+/// Any thread queues work. The thread in ``run(_:_:)`` does it.
 final class Notifier: Sendable {
-  /// What the kernel is to forget, each once however often it is asked for: never more than the tree has.
+  /// What the kernel must forget, each item once however often it is queued: never more than the tree has.
   private struct Queue {
     var names: Set<Name> = []
     var pages: [Inode: ByteRange] = [:]
@@ -19,7 +19,7 @@ final class Notifier: Sendable {
     var name: String
   }
 
-  /// How often the callers of interrupted requests are looked at while there are any.
+  /// How often the notifier checks the callers of interrupted requests while there are any.
   private static let watchMilliseconds: Int32 = 250
 
   private let queue = Lock(Queue())
@@ -27,10 +27,10 @@ final class Notifier: Sendable {
 
   init() throws(Errno) { wakeUp = try Event() }
 
-  /// Has the kernel forget a name.
+  /// Makes the kernel forget a name.
   func forget(_ name: String, in parent: Inode) { add { $0.names.insert(Name(parent: parent, name: name)) } }
 
-  /// Has the kernel forget what it read of `range`.
+  /// Makes the kernel drop its cached pages of `range`.
   func forgetPages(of inode: Inode, _ range: ByteRange) {
     add { queue in
       let other = queue.pages[inode] ?? range
@@ -46,16 +46,16 @@ final class Notifier: Sendable {
     if isFirst { wake() }
   }
 
-  /// Has the thread look at interrupted requests.
+  /// Makes the thread check interrupted requests.
   func wake() { wakeUp.signal() }
 
-  /// Has ``run(_:_:)`` return; what is still to be forgotten is dropped.
+  /// Makes ``run(_:_:)`` return. It drops what is still queued.
   func end() {
     queue.withLock { $0.isEnding = true }
     wake()
   }
 
-  /// The notifier thread's life.
+  /// What the notifier's thread runs.
   func run(_ device: Device, _ tickets: Tickets) {
     while true {
       let work = queue.withLock { queue in

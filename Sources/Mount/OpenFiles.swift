@@ -1,55 +1,56 @@
 import Base
 import Reading
 
-/// Which files the kernel has open, and how: past us, from their copy (passthrough), or by asking us (ordinarily).
+/// Which files the kernel has open, and how: it reads their copy itself (passthrough), or it asks the server
+/// (ordinary).
 ///
-/// The kernel wants one way for all open handles of an inode, and for passthrough one backing file; an open that is
-/// answered otherwise fails with EIO. So the first open decides, until the last release: a file that is completed
-/// while it is open ordinarily stays so. An open counts from before its answer is sent until its release was received,
-/// so the kernel never has one that is not counted here.
+/// The kernel demands one way for all open handles of an inode, and one backing file for passthrough. An open that is
+/// answered otherwise fails with EIO. So the first open decides until the last release: a file that becomes complete
+/// while it is open ordinarily stays ordinary. An open counts from before its reply until its release is received, so
+/// the kernel never has one that is not counted here.
 ///
-/// Plain data: the session guards it with a lock.
+/// Plain data: ``Passthrough`` guards it with a lock.
 struct OpenFiles {
   /// How an inode is open.
   enum Way: Equatable {
-    /// Its reads come to us.
+    /// The kernel sends its reads to the server.
     case ordinary
-    /// The kernel reads from the backing file of that id (FUSE_DEV_IOC_BACKING_OPEN).
+    /// The kernel reads from the backing file with that id (FUSE_DEV_IOC_BACKING_OPEN).
     case passthrough(backing: Int32)
   }
 
-  /// An inode that is open: what a server that takes over a live mount must know of it.
+  /// An open inode: what a server that takes over a live mount must know of it.
   struct Entry {
     var inode: Inode
     var way: Way
-    /// Opens without their release.
+    /// How many opens are not released.
     var opens: Int
-    /// The file behind `backing`; nil when an earlier server opened it: any intact copy of the inode is that file then,
-    /// as an inode is one generation and a copy that was touched is never offered.
+    /// The file behind `backing`; nil when an earlier server opened it. Then any intact copy of the inode is that file:
+    /// an inode is one generation, and mediafs never offers a copy that was touched.
     var copy: ServedFile?
   }
 
-  /// What to answer an open with.
+  /// How to answer an open.
   enum Decision: Equatable {
     case open(Way)
-    /// First try to get a backing id for the copy, then ask again with it (0: there is none to be had).
+    /// Get a backing id for the copy, then ask again with it (0: the kernel refused).
     case needsBacking
-    /// The open handles read from another file than this open may be given.
+    /// The open handles read from another file than this open may.
     case conflict
   }
 
   private var entries: [Inode: Entry] = [:]
 
-  /// Those that are open.
+  /// The inodes that are open.
   var open: [Entry] { Array(entries.values) }
 
-  /// None is open; or those that an earlier server of the mount left open.
+  /// Begins with the inodes that an earlier server of the mount left open.
   init(_ left: [Entry] = []) {
     for entry in left { entries[entry.inode] = entry }
   }
 
-  /// Counts an open, unless more has to be done first. `copy`: the whole file, when it may be read past us. `backing`:
-  /// the id for it if one was asked for; one that is not in the decision is the caller's to close.
+  /// Counts an open, unless the decision is to do more first. `copy`: the complete file, if the kernel may read it
+  /// itself. `backing`: its id, if the caller got one. The caller closes an id that is not in the decision.
   mutating func count(_ inode: Inode, copy: ServedFile?, backing: Int32?) -> Decision {
     guard var entry = entries[inode] else {
       if copy != nil && backing == nil { return .needsBacking }
@@ -66,7 +67,7 @@ struct OpenFiles {
     return .open(entry.way)
   }
 
-  /// Counts a release: the backing id to be closed when it was the last.
+  /// Counts a release. Returns the backing id to close if it was the last.
   mutating func release(_ inode: Inode) -> Int32? {
     guard var entry = entries[inode] else { return nil }
     entry.opens -= 1

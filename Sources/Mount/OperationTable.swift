@@ -3,12 +3,12 @@ import CFuse
 import Glibc
 import Reading
 
-// What libfuse calls, one plain function an operation (a closure formed in main-actor code would trap on these
-// threads). Each finds the ``Operations`` and passes on.
+// libfuse calls one plain function for each operation (a closure formed in main-actor code would trap on these
+// threads). Each finds the ``Operations`` and calls its method.
 //
-// Left out, so that the kernel does it alone and, after one ENOSYS, asks no more: flush, fsync, fsyncdir (nothing is
-// written), getlk, setlk, flock (locks between local processes), lseek (SEEK_DATA, SEEK_HOLE: a file without holes),
-// ioctl (ENOTTY), poll, bmap, forget (an inode is the catalog's, not the kernel's).
+// The table omits these operations; after one ENOSYS the kernel handles them itself: flush, fsync, fsyncdir (there are
+// no writes), getlk, setlk, flock (locks between local processes), lseek (SEEK_DATA, SEEK_HOLE: no file has holes),
+// ioctl (ENOTTY), poll, bmap, forget (the catalog owns the inodes, not the kernel).
 
 func operationTable() -> fuse_lowlevel_ops {
   var table = fuse_lowlevel_ops()
@@ -42,7 +42,7 @@ func operationTable() -> fuse_lowlevel_ops {
   return table
 }
 
-/// Everything that would change something: EROFS, whatever the mount's own flags say.
+/// Refuses every operation that would change something (EROFS), whatever the mount's own flags say.
 private func refuseWrites(_ table: inout fuse_lowlevel_ops) {
   table.setattr = { request, _, _, _, _ in refuse(request!, .readOnly) }
   table.mknod = { request, _, _, _, _ in refuse(request!, .readOnly) }
@@ -61,20 +61,20 @@ private func refuseWrites(_ table: inout fuse_lowlevel_ops) {
 }
 
 /// Calls `body` with the operations that `request` is for, without touching their reference count: the ``Device`` holds
-/// them, and a loop thread holds that.
+/// them, and a loop thread holds the device.
 @inline(__always)
 private func withOperations(_ request: OpaquePointer?, _ body: (OpaquePointer, Operations) -> Void) {
   guard let request, let userdata = fuse_req_userdata(request) else { return }
   Unmanaged<Operations>.fromOpaque(userdata)._withUnsafeGuaranteedRef { body(request, $0) }
 }
 
-/// libfuse's `init`: the kernel's offer is in `connection`, our choice goes there.
+/// libfuse's `init`: `connection` has the kernel's offer and takes mediafs's choice.
 private func onInit(_ userdata: UnsafeMutableRawPointer?, _ connection: UnsafeMutablePointer<fuse_conn_info>?) {
   guard let userdata, let connection else { return }
   Unmanaged<Operations>.fromOpaque(userdata)._withUnsafeGuaranteedRef { $0.handshake.choose(connection) }
 }
 
-/// libfuse's interrupt function: it holds a lock of its own, so the ticket is only noted; the loop delivers it.
+/// libfuse's interrupt function. libfuse holds a lock here, so this only notes the ticket; the loop thread delivers it.
 func onInterrupt(_ request: OpaquePointer?, _ ticket: UnsafeMutableRawPointer?) {
   let ticket = Ticket(rawValue: UInt(bitPattern: ticket))
   LoopThread.current?._withUnsafeGuaranteedRef { $0.interrupted.append(ticket) }

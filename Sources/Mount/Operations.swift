@@ -3,11 +3,11 @@ import CFuse
 import Glibc
 import Reading
 
-/// What the kernel asks: each method decodes a request, calls the filesystem, and replies or leaves the ticket with it.
-/// On a loop thread.
+/// The kernel's requests: each method decodes one, calls the filesystem, and replies or leaves the ticket with the
+/// filesystem. All run on a loop thread.
 ///
-/// libfuse's C callbacks find it through libfuse's userdata. A C function cannot be generic, so the filesystem is one
-/// value of the protocol ``Served``: a call goes through its table of methods.
+/// libfuse's C callbacks find this object through libfuse's userdata. A C function cannot be generic, so the filesystem
+/// is a value of the protocol ``Served``, and a call goes through its table of methods.
 final class Operations: Sendable {
   let fileSystem: any Served
   let appearance: Appearance
@@ -34,7 +34,7 @@ final class Operations: Sendable {
       var entry = appearance.entry(attributes)
       fuse_reply_entry(request, &entry)
     } catch .notFound {
-      var missing = fuse_entry_param()  // inode 0: the kernel may keep that there is none
+      var missing = fuse_entry_param()  // inode 0: the kernel may cache that the name does not exist
       missing.entry_timeout = missingSeconds
       fuse_reply_entry(request, &missing)
     } catch {
@@ -55,12 +55,12 @@ final class Operations: Sendable {
     }
   }
 
-  /// access(2) and chdir(2), where the mount has no `default_permissions`: who may come in at all may read.
+  /// access(2) and chdir(2), if the mount has no `default_permissions`: every process that the kernel admits may read.
   func access(_ request: OpaquePointer, _ inode: Inode, mask: Int32) {
     if mask & W_OK != 0 { return refuse(request, .readOnly) }
     if mask & X_OK == 0 { return refuse(request, nil) }
     do throws(Errno) {
-      // Only a folder has a list, and asking for it never waits, as asking for the attributes might.
+      // Only a folder can be listed. A listing never waits, but a request for the attributes might.
       try fileSystem.list(inode, after: .max) { _ in false }
       refuse(request, nil)
     } catch {
@@ -79,7 +79,7 @@ final class Operations: Sendable {
       }
       tickets.settle(ticket)
       if passthrough.send(way, mode, to: request, inode) { return }
-      // Interrupted: the kernel drops the handle and sends no release for it.
+      // Interrupted: the kernel dropped the handle and sends no release for it.
       passthrough.uncount(inode)
       fileSystem.release(inode)
     case .failed(let error):
@@ -95,7 +95,7 @@ final class Operations: Sendable {
       switch fileSystem.read(inode, at: offset, into: buffer, ticket: ticket, caller: caller) {
       case .now(let count):
         tickets.settle(ticket)
-        // Bytes, for C.
+        // C's type for bytes.
         fuse_reply_buf(request, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), min(count, size))
       case .failed(let error):
         tickets.settle(ticket)
@@ -118,7 +118,7 @@ final class Operations: Sendable {
       var listing = Listing(request: request, buffer: buffer, style: style)
       do throws(Errno) {
         try listing.fill(self, folder, from: offset)
-        fuse_reply_buf(request, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), listing.count)  // bytes, for C
+        fuse_reply_buf(request, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), listing.count)  // C's bytes
       } catch {
         refuse(request, error)
       }
@@ -147,7 +147,7 @@ final class Operations: Sendable {
   func extendedAttribute(
     _ request: OpaquePointer, _ inode: Inode, _ name: UnsafePointer<CChar>, _ size: Int
   ) {
-    // `ls -l` asks for ACLs and capabilities of every name: those are refused without a String.
+    // `ls -l` asks for ACLs and capabilities of every name: this refuses them without making a String.
     if strncmp(name, "user.", 5) != 0 {
       return refuse(request, strncmp(name, "system.posix_acl", 16) == 0 ? Errno(rawValue: EOPNOTSUPP) : .noData)
     }

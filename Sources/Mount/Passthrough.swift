@@ -3,19 +3,19 @@ import CFuse
 import Glibc
 import Reading
 
-// Complete files are read by the kernel from their copy, past us, where it can (Linux 6.9) and lets us (CAP_SYS_ADMIN).
-// Where not, they are read through us, and nobody is told: it is slower, not wrong.
+// The kernel reads a complete file from its copy, without the server, if it supports passthrough (Linux 6.9) and the
+// server has CAP_SYS_ADMIN. If not, the kernel reads through the server. No message says so: that is slower, not wrong.
 
-/// How files are open for the kernel: which opens are counted, and the backing files that the kernel has for them.
+/// How the kernel has files open: the opens that count, and its backing files.
 ///
-/// Any loop thread may call, and the transfer thread when it answers a parked open. Neither lock is held over a call to
-/// the kernel.
+/// Any loop thread may call it, and the transfer thread when it answers a parked open. No thread holds either lock over
+/// a call to the kernel.
 final class Passthrough: Sendable {
-  /// The device's number, which belongs to ``Device``.
+  /// The number of the device's descriptor, which belongs to ``Device``.
   private let descriptor: Int32
   private let handshake: Handshake
   let openFiles = Lock(OpenFiles())
-  /// Whether the kernel said that we may not: then it is not asked again.
+  /// Whether the kernel denied permission: then mediafs does not ask again.
   private let isRefused = Lock(false)
 
   init(descriptor: Int32, handshake: Handshake) {
@@ -23,7 +23,7 @@ final class Passthrough: Sendable {
     self.handshake = handshake
   }
 
-  /// How `inode` is to be opened in `mode`, counted; nil when open handles of it read from another file.
+  /// Decides how to open `inode` in `mode`, and counts it; nil when its open handles read from another file.
   func counted(_ inode: Inode, _ mode: OpenMode) -> OpenFiles.Way? {
     let copy = isPossible ? mode.copy : nil
     var backing: Int32?
@@ -40,20 +40,20 @@ final class Passthrough: Sendable {
     }
   }
 
-  /// Takes back what ``counted(_:_:)`` counted.
+  /// Undoes what ``counted(_:_:)`` counted.
   func uncount(_ inode: Inode) {
     if let backing = openFiles.withLock({ $0.release(inode) }) { closeBacking(backing) }
   }
 
   private func closeBacking(_ backing: Int32) {
     let result = cfuse_backing_close(descriptor, backing)
-    // ENOTTY: serving has ended, and the device is /dev/null.
+    // ENOTTY: serving has ended, and the descriptor is /dev/null.
     if result != 0 && result != -ENOTTY {
-      Log.debug("backing file \(backing) is not closed: \(Errno(rawValue: -result))")
+      Log.debug("the kernel did not close the backing file \(backing): \(Errno(rawValue: -result))")
     }
   }
 
-  /// Answers an open that is counted. False when the kernel does not want it any more.
+  /// Answers an open that is counted. Returns false if the kernel no longer wants it.
   func send(_ way: OpenFiles.Way, _ mode: OpenMode, to request: OpaquePointer, _ inode: Inode) -> Bool {
     let result =
       switch way {
@@ -63,18 +63,18 @@ final class Passthrough: Sendable {
     return result == 0
   }
 
-  /// Whether it was agreed on, and the kernel did not refuse it since.
+  /// Whether INIT agreed on passthrough and the kernel has not denied it since.
   var isPossible: Bool { handshake.hasPassthrough && !isRefused.withLock { $0 } }
 
-  /// The kernel's id for `copy`, 0 when it takes none.
+  /// The kernel's id for `copy`, 0 if the kernel refused it.
   private func backingID(_ copy: ServedFile) -> Int32 {
     let result = cfuse_backing_open(descriptor, copy.number)
     if result > 0 { return result }
     let error = Errno(rawValue: -result)
-    // The right to it does not come back. Other errors belong to the one file: it is on a filesystem that cannot, or
-    // that is stacked too deep.
+    // Permission does not come back. Other errors concern this one file: its filesystem does not support passthrough or
+    // is stacked too deep.
     if error.rawValue == EPERM || error.rawValue == ENOTTY { isRefused.withLock { $0 = true } }
-    Log.debug("complete files are read through the server: passthrough: \(error)")
+    Log.debug("the kernel reads a complete file through the server, as it refused passthrough: \(error)")
     return 0
   }
 }

@@ -1,11 +1,11 @@
 import Base
 import Glibc
 
-/// Whether the thread `process` is being killed, or is gone: nobody waits for its answer any more.
+/// Whether the thread `process` is being killed or is gone: then it no longer waits for the reply.
 ///
-/// From the pending masks in /proc/PID/status (proc(5)). A signal that kills, whichever it is, is put there as SIGKILL
-/// for every thread of the process. False for 0 (a caller outside our pid namespace) and when /proc cannot be read: the
-/// request's own deadline ends it then.
+/// Reads the pending masks in /proc/PID/status (proc(5)). For any fatal signal the kernel puts SIGKILL there, for every
+/// thread of the process. False for 0 (a caller outside this pid namespace) and when /proc cannot be read: then the
+/// request's own deadline ends it.
 func isKilled(process: Int32) -> Bool {
   guard process > 0 else { return false }
   do throws(Errno) {

@@ -2,13 +2,13 @@ import Base
 import CFuse
 import Glibc
 
-// The ways back to the kernel. A reply can fail: the request was interrupted (ENOENT) or the mount is gone (ENODEV).
-// Only an open has to know, as its release will not come; for the others nobody is left to be told.
+// A reply fails if the request was interrupted (ENOENT) or the mount is gone (ENODEV). Only an open checks this: the
+// kernel then sends no release.
 
-/// Answers with an error; nil: with success and nothing else.
+/// Replies with an error; nil: with success and nothing else.
 ///
-/// This is the one errno table: the kernel takes 1 to 511, and drops a reply with anything else, so that its caller
-/// would wait for ever; that becomes EIO.
+/// The only errno table. The kernel accepts 1 to 511 and drops a reply with any other number, so that its caller would
+/// wait for ever. Those become EIO.
 @inline(__always)
 func refuse(_ request: OpaquePointer, _ error: Errno?) {
   guard let error else {
@@ -18,20 +18,20 @@ func refuse(_ request: OpaquePointer, _ error: Errno?) {
   fuse_reply_err(request, (1..<512).contains(error.rawValue) ? error.rawValue : EIO)
 }
 
-/// How long the kernel may keep what cannot change while an inode lives, in seconds: 30 days. What does change (a name
-/// that leads to another inode) is taken back by ``FuseSession/invalidate(parent:name:)``.
+/// How long the kernel may cache what cannot change while an inode lives, in seconds: 30 days. When a name leads to
+/// another inode, ``FuseSession/invalidate(parent:name:)`` makes the kernel forget the name.
 let foreverSeconds = 30.0 * 86_400
 
-/// How long the kernel may believe that a name does not exist, in seconds. Players and media servers ask for the same
-/// missing neighbours (subtitles, folder.jpg) again and again within a second; a name that a reload adds is taken back
-/// as well, but an old name that begins to resolve is not always announced, so not much longer.
+/// How long the kernel may cache that a name does not exist, in seconds. Players and media servers look up the same
+/// missing neighbours (subtitles, folder.jpg) again and again within a second. A reload makes the kernel forget each
+/// name it adds, but mediafs does not always announce an old name that begins to resolve, so not much longer.
 let missingSeconds = 1.0
 
-/// How many inodes statfs calls free: there is no limit, and with 0 monitors would report that all are used. The sum
-/// with a list's names fits into 32 bits, so that a 32-bit statfs(2) succeeds.
+/// How many inodes statfs reports as free. There is no limit, but monitors would take 0 for all used. The sum with a
+/// list's names fits into 32 bits, so that a 32-bit statfs(2) succeeds.
 let freeInodes: fsfilcnt_t = 1_000_000_000
 
-/// The answer to a question for a value or, with `size` 0, for its length (getxattr(2), listxattr(2)).
+/// Replies with a value or, if `size` is 0, with its length (getxattr(2), listxattr(2)).
 func replySized(_ request: OpaquePointer, _ bytes: [UInt8], _ size: Int) {
   if size == 0 {
     fuse_reply_xattr(request, bytes.count)
@@ -39,7 +39,7 @@ func replySized(_ request: OpaquePointer, _ bytes: [UInt8], _ size: Int) {
     refuse(request, .range)
   } else {
     bytes.withUnsafeBytes { raw in
-      _ = fuse_reply_buf(request, raw.baseAddress?.assumingMemoryBound(to: CChar.self), raw.count)  // bytes, for C
+      _ = fuse_reply_buf(request, raw.baseAddress?.assumingMemoryBound(to: CChar.self), raw.count)  // C's bytes
     }
   }
 }

@@ -1,49 +1,49 @@
 import Base
 import Reading
 
-/// The requests that may be answered later, from the moment the filesystem is asked until the reply.
+/// The requests that mediafs may answer later, from the call to the filesystem until the reply.
 ///
-/// A ticket is a slot of this table and the slot's generation, not the request's address: libfuse frees a request with
-/// its reply and may put the next one at the same place, so an interrupt or a second reply that comes too late must be
-/// told from one for the newcomer. A ticket that is not current any more names no request.
+/// A ticket is a slot of this table and the slot's generation, not the request's address. libfuse frees a request with
+/// its reply and may put the next one at the same address, so an address could not tell a late interrupt or a second
+/// reply from one for the new request. A ticket of an earlier generation names no request.
 ///
-///     free    -> calling   begin: the filesystem is asked
+///     free    -> calling   begin: mediafs calls the filesystem
 ///     calling -> free      settle(parked: false): it answered at once
 ///     calling -> parked    settle(parked: true)
 ///     calling -> answered  take, by another thread before the call returned
 ///     answered -> free     settle
 ///     parked  -> free      take: the reply
 ///
-/// Plain data: the session guards it with a lock.
+/// Plain data: ``Tickets`` guards it with a lock.
 struct RequestTable {
   private enum Phase { case free, calling, answered, parked }
 
   private struct Slot {
     var phase = Phase.free
     var generation: UInt32 = 0
-    var request: OpaquePointer?  // fuse_req_t; libfuse's until the reply
+    var request: OpaquePointer?  // fuse_req_t; the reply frees it
     var process: Int32 = 0
-    var isInterrupted = false  // during the call: to be delivered behind it
+    var isInterrupted = false  // during the call: `settle` delivers it
   }
 
   /// What to do about an interrupt.
   enum Interruption: Equatable {
-    /// The request is answered, or will be looked at when the call returns.
+    /// Nothing: the request is answered, or `settle` delivers the interrupt when the call returns.
     case none
-    /// Tell the filesystem; `process` asked.
+    /// Tell the filesystem; `process` is the caller.
     case deliver(process: Int32)
   }
 
   private var slots: [Slot] = []
   private var vacant: [Int] = []
-  /// Parked requests that were interrupted while their callers lived. The kernel interrupts a request once, so a later
-  /// kill is seen only by looking (a Go program is interrupted all the time by its own scheduler).
+  /// Parked requests that were interrupted while their callers lived. The kernel interrupts a request once, so mediafs
+  /// must poll for a later kill (a Go program's own scheduler interrupts it all the time).
   private(set) var watched: [Ticket] = []
 
-  /// How many requests are neither answered nor given back.
+  /// How many slots are in use: requests without a reply, or whose call has not returned.
   var count: Int { slots.count - vacant.count }
 
-  /// Notes that the filesystem is about to be asked.
+  /// Notes that mediafs is about to call the filesystem.
   mutating func begin(_ request: OpaquePointer, process: Int32) -> Ticket {
     let index: Int
     if let last = vacant.popLast() {
@@ -60,7 +60,7 @@ struct RequestTable {
     return Ticket(rawValue: UInt(slots[index].generation) << 32 | UInt(index))
   }
 
-  /// Notes that the call returned; afterwards the caller may touch the request only if it was not `parked`.
+  /// Notes that the call returned. From now on its caller may use the request only if it was not `parked`.
   mutating func settle(_ ticket: Ticket, parked: Bool) -> Interruption {
     guard let index = index(of: ticket) else { return .none }
     guard parked, slots[index].phase == .calling else {
@@ -71,7 +71,7 @@ struct RequestTable {
     return slots[index].isInterrupted ? .deliver(process: slots[index].process) : .none
   }
 
-  /// The request to answer now, which is then the caller's; nil when the ticket was answered before.
+  /// The request, for the caller to answer; nil when the ticket was answered before.
   mutating func take(_ ticket: Ticket) -> OpaquePointer? {
     guard let index = index(of: ticket) else { return nil }
     let request = slots[index].request
@@ -86,7 +86,7 @@ struct RequestTable {
     return request
   }
 
-  /// Notes that the kernel interrupted it.
+  /// Notes that the kernel interrupted the request.
   mutating func interrupt(_ ticket: Ticket) -> Interruption {
     guard let index = index(of: ticket) else { return .none }
     switch slots[index].phase {
@@ -98,14 +98,14 @@ struct RequestTable {
     }
   }
 
-  /// Keeps an eye on an interrupted request whose caller lives; false when it is answered already.
+  /// Adds an interrupted request whose caller lives to the watched requests; false when it is answered already.
   mutating func watch(_ ticket: Ticket) -> Bool {
     guard let index = index(of: ticket), slots[index].phase == .parked else { return false }
     if !watched.contains(ticket) { watched.append(ticket) }
     return true
   }
 
-  /// The watched requests with who asked.
+  /// The watched requests and their callers.
   func watchedProcesses() -> [(ticket: Ticket, process: Int32)] {
     watched.compactMap { ticket in index(of: ticket).map { (ticket, slots[$0].process) } }
   }

@@ -1,10 +1,11 @@
 import Base
 import Reading
 
-/// What a mount calls: the methods of `MediaFileSystem`, under a name that a test's synthetic filesystem can take too.
+/// What a mount calls: the methods of `MediaFileSystem`, as a protocol that a test's synthetic filesystem can
+/// implement.
 ///
-/// The contract of each is beside `MediaFileSystem`'s. The protocol stays internal: the optimiser sees that the program
-/// has one type of it, and calls `MediaFileSystem` directly.
+/// `MediaFileSystem` documents the contract of each. The protocol stays internal: the optimiser sees that one type of
+/// the program conforms, and calls `MediaFileSystem` directly.
 protocol Served: AnyObject, Sendable {
   func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes
   func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes>

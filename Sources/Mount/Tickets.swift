@@ -2,13 +2,13 @@ import Base
 import CFuse
 import Reading
 
-/// The tickets of the requests that the filesystem was asked and may answer later.
+/// The tickets of the requests that the filesystem may answer later.
 ///
-/// Loop threads give tickets out; any thread answers one; the notifier's looks after those that were interrupted.
+/// Loop threads give out tickets; any thread answers one; the notifier's thread watches the interrupted ones.
 final class Tickets: Sendable {
   let table = Lock(RequestTable())
   private let fileSystem: any Served
-  /// Whose thread looks at the callers of interrupted requests.
+  /// Its thread checks the callers of interrupted requests.
   private let notifier: Notifier
 
   init(fileSystem: any Served, notifier: Notifier) {
@@ -16,28 +16,28 @@ final class Tickets: Sendable {
     self.notifier = notifier
   }
 
-  /// Gives `request` a ticket, and has libfuse say when the kernel interrupts it: before the filesystem is asked, as
-  /// another thread may answer, and so free, the request before the call returns.
+  /// Gives `request` a ticket, and makes libfuse report when the kernel interrupts it. This is done before the call to
+  /// the filesystem: another thread may answer, and so free, the request before the call returns.
   @inline(__always)
   func begin(_ request: OpaquePointer) -> (Ticket, Caller) {
     let process = fuse_req_ctx(request)?.pointee.pid ?? 0
     let ticket = table.withLock { $0.begin(request, process: process) }
-    // The number travels in a pointer that is never followed.
+    // The pointer carries the number. Nothing follows it.
     fuse_req_interrupt_func(request, onInterrupt, UnsafeMutableRawPointer(bitPattern: ticket.rawValue))
     return (ticket, Caller(process: process))
   }
 
-  /// The filesystem answered at once: the request is ours to answer.
+  /// The filesystem answered at once: the caller must reply.
   @inline(__always)
   func settle(_ ticket: Ticket) { _ = table.withLock { $0.settle(ticket, parked: false) } }
 
-  /// The filesystem keeps the ticket: the request is not ours to touch any more.
+  /// The filesystem keeps the ticket: the caller must not touch the request any more.
   func park(_ ticket: Ticket) { deliver(table.withLock { $0.settle(ticket, parked: true) }, ticket) }
 
-  /// The parked request; nil, and a word in the log, when it was answered before: libfuse would free it twice.
+  /// The parked request; nil, with an error in the log, when it was answered before: libfuse would free it twice.
   func take(_ ticket: Ticket) -> OpaquePointer? {
     let request = table.withLock { $0.take(ticket) }
-    if request == nil { Log.error("a request was answered twice; the second answer is dropped") }
+    if request == nil { Log.error("mediafs answered a request twice and drops the second reply") }
     return request
   }
 
@@ -49,10 +49,10 @@ final class Tickets: Sendable {
 
   // MARK: Interrupts
 
-  /// The kernel interrupted the request. Not to be called from libfuse's interrupt function, which holds a lock.
+  /// Delivers an interrupt. libfuse's interrupt function must not call it, as libfuse holds a lock there.
   func interrupt(_ ticket: Ticket) { deliver(table.withLock { $0.interrupt(ticket) }, ticket) }
 
-  /// Tells the filesystem of an interrupted request, and keeps looking whether its caller is killed later.
+  /// Tells the filesystem of an interrupted request, and watches its caller for a later kill.
   private func deliver(_ interruption: RequestTable.Interruption, _ ticket: Ticket) {
     guard case .deliver(let process) = interruption else { return }
     let killed = isKilled(process: process)
@@ -60,7 +60,7 @@ final class Tickets: Sendable {
     interrupted(ticket, isKilled: killed)
   }
 
-  /// Looks once whether callers of interrupted requests were killed since. False: there are none to look at.
+  /// Checks once whether callers of interrupted requests were killed since. False: there are none to check.
   func lookAfterInterrupted() -> Bool {
     let watched = table.withLock { $0.watchedProcesses() }
     for entry in watched where isKilled(process: entry.process) { interrupted(entry.ticket, isKilled: true) }
