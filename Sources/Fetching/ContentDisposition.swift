@@ -1,6 +1,6 @@
-/// The file name in a Content-Disposition (RFC 6266): `filename*` before `filename`; nil for none.
+/// The file name in a Content-Disposition (RFC 6266): `filename*` is preferred to `filename`; nil if there is neither.
 ///
-/// The name is decoded but not made safe: it may hold slashes or dots.
+/// The name is decoded but not made safe: it may contain slashes or dots.
 func suggestedName(disposition text: String) -> String? {
   var plain: String?
   var extended: String?
@@ -14,11 +14,11 @@ func suggestedName(disposition text: String) -> String? {
   return extended ?? plain
 }
 
-/// The `name=value` parts behind the disposition type; names in lower case, quoted strings unquoted.
+/// The `name=value` parameters after the disposition type; names in lower case, quoted strings unquoted.
 private func parameters(of text: String) -> [(name: String, value: String)] {
   var result: [(String, String)] = []
   var rest = text[...]
-  // What is before the first semicolon is the type; some origins leave it out.
+  // The text before the first semicolon is the type; some origins omit it.
   let type = rest.prefix { $0 != ";" }
   if !type.contains("=") { rest = rest.dropFirst(type.count) }
   while !rest.isEmpty {
@@ -38,8 +38,8 @@ private func parameters(of text: String) -> [(name: String, value: String)] {
   return result
 }
 
-/// Takes a quoted string off the front of `rest`: backslash escapes the next character. One that does not end runs to
-/// the end.
+/// Removes a quoted string from the front of `rest` and returns it. A backslash escapes the next character. A string
+/// without its closing quote extends to the end.
 private func takeQuoted(_ rest: inout Substring) -> String {
   var value = ""
   rest = rest.dropFirst()
@@ -54,8 +54,8 @@ private func takeQuoted(_ rest: inout Substring) -> String {
   return value
 }
 
-/// An extended value (RFC 8187): `charset'language'percent-encoded`. UTF-8 and ISO-8859-1; nil for other charsets, for
-/// bad encoding and for what is not UTF-8.
+/// Decodes an extended value (RFC 8187): `charset'language'percent-encoded`. The charset is UTF-8 or ISO-8859-1. nil
+/// for other charsets, invalid percent-encoding and invalid UTF-8.
 private func extendedValue(_ text: String) -> String? {
   let parts = text.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
   guard parts.count == 3, let bytes = percentDecoded(parts[2]) else { return nil }

@@ -1,29 +1,29 @@
 import CCurl
 
-/// What a transfer that libcurl gave up on means: a table of its codes. Pure.
+/// Translates a libcurl error into a ``TransferFailure``. Pure.
 ///
 /// - Parameters:
-///   - code: libcurl's verdict; not CURLE_OK.
-///   - detail: its own words, from CURLOPT_ERRORBUFFER; may be empty.
-///   - url: the URL asked, redacted.
-///   - progress: how much of an accepted body had come, nil before one was accepted.
+///   - code: libcurl's result; not CURLE_OK.
+///   - detail: libcurl's own words, from CURLOPT_ERRORBUFFER; may be empty.
+///   - url: the requested URL, redacted.
+///   - progress: how much of an accepted body has arrived; nil before mediafs accepted one.
 func failure(of code: CURLcode, detail: String, url: String, progress: String?) -> TransferFailure {
-  // Of a proxy that cannot be used libcurl's words name the whole URL, with its login.
+  // When a proxy cannot be used, libcurl's words contain its whole URL, with the login.
   let isPlain = !detail.isEmpty && !detail.utf8.contains(UInt8(ascii: "@")) && !detail.contains("://")
   let words = isPlain ? detail : String(cString: curl_easy_strerror(code))
   if let progress, code != CURLE_OPERATION_TIMEDOUT {
-    return TransferFailure(kind: .transient, message: "\(url): closed after \(progress) (\(words))")
+    return TransferFailure(kind: .transient, message: "\(url): the connection closed after \(progress) (\(words))")
   }
   let (kind, what): (TransferFailure.Kind, String) =
     switch code {
     case CURLE_COULDNT_RESOLVE_HOST: (.transient, "the host's name cannot be resolved")
     case CURLE_COULDNT_RESOLVE_PROXY: (.transient, "the proxy's name cannot be resolved; check the proxy variables")
     case CURLE_COULDNT_CONNECT: (.transient, "cannot connect")
-    case CURLE_OPERATION_TIMEDOUT: (.transient, "no connection in time")
-    case CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE: (.transient, "the connection was closed before an answer")
+    case CURLE_OPERATION_TIMEDOUT: (.transient, "the connection was not established in time")
+    case CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE: (.transient, "the server closed the connection before it responded")
     case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_HTTP2, CURLE_HTTP2_STREAM: (.transient, "the connection broke")
     case CURLE_PROXY: (.transient, "the proxy failed")
-    case CURLE_SSL_CONNECT_ERROR: (.transient, "no TLS connection could be made")
+    case CURLE_SSL_CONNECT_ERROR: (.transient, "the TLS handshake failed")
     case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS:
       (
         .permanent,
@@ -34,18 +34,18 @@ func failure(of code: CURLcode, detail: String, url: String, progress: String?) 
     case CURLE_SSL_CERTPROBLEM, CURLE_SSL_CIPHER, CURLE_SSL_CRL_BADFILE, CURLE_SSL_PINNEDPUBKEYNOTMATCH:
       (.permanent, "TLS cannot be used with this host")
     case CURLE_URL_MALFORMAT: (.permanent, "not a valid URL")
-    // With http and https alone asked for, this is an answer without a status line (HTTP/0.9).
-    case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY: (.unusable, "what answered does not speak HTTP")
-    case CURLE_BAD_CONTENT_ENCODING: (.unusable, "the answer's encoding is broken")
-    case tooLargeCode: (.unusable, "the answer's header is too long: \(brokenAnswerAdvice)")
+    // mediafs requests http and https alone, so this is a response without a status line (HTTP/0.9).
+    case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY: (.unusable, "the server does not speak HTTP")
+    case CURLE_BAD_CONTENT_ENCODING: (.unusable, "the encoding of the response is broken")
+    case tooLargeCode: (.unusable, "the header of the response is too long: \(brokenAnswerAdvice)")
     case CURLE_OUT_OF_MEMORY: (.transient, "out of memory")
     default: (.transient, "the transfer failed")
     }
   return TransferFailure(kind: kind, message: "\(url): \(what) (\(words))")
 }
 
-/// What a user can do about an answer that no client could use: neither the request nor a login is wrong.
+/// What a user can do about a response that no client could use: neither the request nor a login is wrong.
 let brokenAnswerAdvice = "its server is broken or does not serve files there; list another URL for the file"
 
-/// CURLE_TOO_LARGE, which libcurl 7.88 does not have yet.
+/// CURLE_TOO_LARGE, which libcurl 7.88 does not define yet.
 let tooLargeCode = CURLcode(rawValue: 100)

@@ -2,18 +2,18 @@ import Base
 import CCurl
 import Glibc
 
-/// An owned libcurl easy handle and what it points to.
+/// An owned libcurl easy handle and the memory it points to.
 struct EasyHandle: ~Copyable {
-  /// The size of libcurl's receive buffer, which is how much one recv(2) can bring. docs/decisions has the measurement.
+  /// The size of libcurl's receive buffer: the most that one recv(2) returns. docs/decisions has the measurement.
   static let bufferSize = 128 << 10
 
   /// Valid as long as this value lives.
   let raw: UnsafeMutableRawPointer
-  /// Where libcurl writes its words about a failure; allocated with the handle, freed behind it.
+  /// Where libcurl writes the text of an error; allocated with the handle, freed after it.
   private let errorText: UnsafeMutablePointer<CChar>
   private var headers: UnsafeMutablePointer<curl_slist>?
 
-  /// nil when there is no memory.
+  /// nil when out of memory.
   init?() {
     guard let raw = curl_easy_init() else { return nil }
     self.raw = raw
@@ -27,7 +27,7 @@ struct EasyHandle: ~Copyable {
     errorText.deallocate()
   }
 
-  /// Forgets the request before, and every secret of it. Connections, the DNS cache and TLS sessions stay.
+  /// Clears the last request and every secret of it. Connections, the DNS cache and TLS sessions stay.
   mutating func reset() {
     curl_easy_reset(raw)
     curl_slist_free_all(headers)
@@ -35,31 +35,31 @@ struct EasyHandle: ~Copyable {
     errorText[0] = 0
   }
 
-  /// Sets what the next request is. The handle must be fresh or reset, and not in use.
+  /// Sets up the next request. The handle must be fresh or reset, and not in use.
   mutating func prepare(_ chain: RedirectChain, _ setup: HandleSetup) throws(CurlError) {
     let (options, trust) = (setup.options, setup.trust)
     set(pointer: errorText, CURLOPT_ERRORBUFFER)
     try set(chain.url.text, CURLOPT_URL)
     try set("http,https", CURLOPT_PROTOCOLS_STR)
-    try set(0, CURLOPT_FOLLOWLOCATION)  // `RedirectChain` follows
+    try set(0, CURLOPT_FOLLOWLOCATION)  // `RedirectChain` follows redirects
     try set(0, CURLOPT_UNRESTRICTED_AUTH)
-    // No signals: other threads are none of libcurl's business. Its resolver thread is left behind when a transfer ends
-    // early, else removing one that is stuck in DNS would block the loop for seconds.
+    // libcurl must not use signals in a process with other threads. A transfer that ends early leaves its resolver
+    // thread behind: to remove a handle that is stuck in DNS would otherwise block the loop for seconds.
     try set(1, CURLOPT_NOSIGNAL)
     try set(1, CURLOPT_QUICK_EXIT)
-    // HTTP/2 where TLS offers it, else HTTP/1.1; never by upgrade. Waiting for a connection that is being made, to
-    // share it, pays where it may turn out to be HTTP/2; on plain http it would put requests behind each other's
-    // handshakes for nothing.
+    // HTTP/2 where TLS offers it, else HTTP/1.1; never by upgrade. On https a request waits for a connection that is
+    // being established: if that turns out to be HTTP/2, the request shares it. On http it would only wait for another
+    // request's handshake.
     try set(Int(CURL_HTTP_VERSION_2TLS), CURLOPT_HTTP_VERSION)
     try set(chain.url.origin.scheme == "https" ? 1 : 0, CURLOPT_PIPEWAIT)
     try set(Self.bufferSize, CURLOPT_BUFFERSIZE)
     try set(max(1, Int(min(options.connectTimeout, 86_400) * 1000)), CURLOPT_CONNECTTIMEOUT_MS)
     if let rate = options.maximumRate { try set(offset: rate, CURLOPT_MAX_RECV_SPEED_LARGE) }
-    // A silent peer is asked for a sign of life, so that one that vanished is noticed within about a minute.
+    // TCP probes a silent peer, so that mediafs notices within about a minute that it vanished.
     try set(1, CURLOPT_TCP_KEEPALIVE)
     try set(20, CURLOPT_TCP_KEEPIDLE)
     try set(5, CURLOPT_TCP_KEEPINTVL)
-    try set(1, CURLOPT_SUPPRESS_CONNECT_HEADERS)  // a proxy's answer to CONNECT is not the origin's
+    try set(1, CURLOPT_SUPPRESS_CONNECT_HEADERS)  // a proxy's response to CONNECT is not the origin's
     try set(ccurl_auth_basic, CURLOPT_HTTPAUTH)
     if let file = trust.file { try set(file, CURLOPT_CAINFO) }
     if trust.fileAlone { try check(ccurl_set_string(raw, CURLOPT_CAPATH, nil)) }
@@ -85,13 +85,13 @@ struct EasyHandle: ~Copyable {
     }
   }
 
-  /// Bounds the rate of a transfer, also while it runs. What libcurl does not take leaves the bound that was.
+  /// Limits the rate of a transfer, also while it runs. If libcurl refuses the value, the earlier limit stays.
   func limit(rate: Int64) { _ = ccurl_set_offset(raw, CURLOPT_MAX_RECV_SPEED_LARGE, curl_off_t(rate)) }
 
-  /// libcurl's words about the failure, empty when it has none.
+  /// libcurl's text of the error, empty when it has none.
   var detail: String { String(cString: errorText) }
 
-  /// A number that libcurl knows of the transfer, 0 if it does not.
+  /// A number that libcurl has about the transfer, 0 if it has none.
   func info(_ info: CURLINFO) -> Int {
     var value = 0
     return ccurl_get_long(raw, info, &value) == CURLE_OK ? value : 0
@@ -125,18 +125,18 @@ struct EasyHandle: ~Copyable {
   }
 }
 
-/// A code of libcurl's that is not CURLE_OK.
+/// A libcurl error code; not CURLE_OK.
 struct CurlError: Error {
   var code: CURLcode
 }
 
-/// Which certificates are trusted.
+/// Which certificates mediafs trusts.
 struct TrustStore {
-  /// The file of `--cacert`, nil for libcurl's own.
+  /// The file of `--cacert`; nil for libcurl's default.
   let file: String?
-  /// Whether the file is all, and libcurl's certificate folder is left out. So it is for a file of the user's, who
-  /// means that one; and also for the system's if that is there: libcurl keeps a parsed file for all connections, but
-  /// only if there is no folder, and reading 140 certificates at each handshake would hold up the loop.
+  /// Whether mediafs trusts the file alone, without libcurl's certificate folder. A user who names a file means that
+  /// file only. The system's file is also used alone, if it exists: libcurl caches a parsed file for all connections
+  /// only if there is no folder, and parsing 140 certificates at each handshake would block the loop.
   let fileAlone: Bool
 
   init(file: String?) throws(FetchError) {

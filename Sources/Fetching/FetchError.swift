@@ -1,15 +1,15 @@
-/// Why the transfer loop could not be set up. What goes wrong with one transfer later is a ``TransferFailure``.
+/// Why mediafs could not set up the transfer loop. An error of one transfer is a ``TransferFailure``.
 package enum FetchError: Error, Sendable, CustomStringConvertible {
-  /// libcurl refused to start: its own words.
+  /// libcurl did not start, with its reason.
   case library(String)
-  /// A file named by an option cannot be read.
+  /// mediafs cannot read a file that an option names.
   case unreadable(option: String, path: String, reason: String)
 
-  /// What failed, why, and what to do, for a person.
+  /// What failed, why, and what to do, for the user.
   package var description: String {
     switch self {
     case .library(let reason):
-      "libcurl cannot be started (\(reason)); check that the libcurl that is installed is 7.87 or newer"
+      "libcurl did not start (\(reason)); check that the installed libcurl is 7.87 or newer"
     case .unreadable(let option, let path, let reason):
       "cannot read \(path), named by \(option): \(reason)"
     }

@@ -1,7 +1,7 @@
 import Base
 import CCurl
 
-// Parsers of single header field values. Pure: text in, value or nil out.
+// Parsers of single header field values. Pure: each takes text and returns a value, or nil.
 
 /// A Content-Range (RFC 9110, section 14.4).
 enum ContentRange: Equatable {
@@ -10,7 +10,7 @@ enum ContentRange: Equatable {
   /// `bytes */N`.
   case unsatisfied(total: Int64)
 
-  /// nil when it does not parse, runs backwards, or ends behind its own total.
+  /// nil when the text does not parse, the range runs backwards, or it ends after its own total.
   init?(_ text: String) {
     let words = text.split(maxSplits: 1, whereSeparator: { $0 == " " || $0 == "\t" })
     guard words.count == 2, words[0].lowercased() == "bytes" else { return nil }
@@ -31,17 +31,17 @@ enum ContentRange: Equatable {
   }
 }
 
-/// An exbibyte, in bytes: more than any filesystem holds. A length beyond it is nonsense, and would overflow sums of
-/// offsets.
+/// An exbibyte, in bytes: more than any filesystem stores. mediafs rejects a greater length, which would overflow sums
+/// of offsets.
 let longestResource: Int64 = 1 << 60
 
-/// A number of ASCII digits alone; nil for anything else, a sign and an overflow included.
+/// A number of ASCII digits alone; nil for any other text, such as a sign, and on overflow.
 func decimal(_ text: some StringProtocol) -> Int64? {
   guard !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) else { return nil }
   return Int64(text)
 }
 
-/// Without the white space (spaces and tabs) around it.
+/// The text without leading and trailing spaces and tabs.
 func trimmed(_ text: some StringProtocol) -> String {
   let isSpace = { (character: Character) in character == " " || character == "\t" }
   guard let first = text.firstIndex(where: { !isSpace($0) }), let last = text.lastIndex(where: { !isSpace($0) })
@@ -51,9 +51,9 @@ func trimmed(_ text: some StringProtocol) -> String {
 
 /// ETag and Last-Modified as validators.
 ///
-/// A tag without quotes breaks the grammar: it still tells versions apart, but counts as weak, since an If-Range with
-/// it could be taken for a date. So does one that could not be sent back as it came: with a control character, a space
-/// or a byte beyond ASCII (its charset is not known) in it, or longer than a request has room for.
+/// A tag without quotes violates the grammar. It still tells versions apart but counts as weak, since an origin could
+/// take it for a date in If-Range. A tag that mediafs could not send back unchanged counts as weak too: one with a
+/// control character, a space or a non-ASCII byte (its charset is unknown), or one too long for a request.
 func validators(etag: String?, lastModified: String?) -> Validators {
   var result = Validators()
   if var tag = etag, !tag.isEmpty {
@@ -76,8 +76,8 @@ func httpDate(_ text: String) -> Int64? {
   return seconds < 0 ? nil : Int64(seconds)
 }
 
-/// Seconds that a Retry-After asks to wait, from `now` (seconds since 1970); at most a day, so that no origin can park
-/// a file for good.
+/// The seconds to wait by a Retry-After, from `now` (seconds since 1970); at most a day, so that no origin can delay a
+/// file for ever.
 func retryAfter(_ text: String, now: Int64) -> Double? {
   let day: Int64 = 86_400
   if !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) { return Double(min(decimal(text) ?? day, day)) }
@@ -85,8 +85,8 @@ func retryAfter(_ text: String, now: Int64) -> Double? {
   return Double(min(max(date - now, 0), day))
 }
 
-/// A Content-Type's type and subtype in lower case; nil when there is none, or what stands there cannot be one (RFC
-/// 6838, section 4.2: at most 127 ASCII characters each).
+/// The type and subtype of a Content-Type in lower case; nil when there is none, or the text cannot be one (RFC 6838,
+/// section 4.2: at most 127 ASCII characters each).
 func mediaType(_ text: String) -> String? {
   let type = trimmed(text.prefix { $0 != ";" && $0 != "," }).lowercased()
   return (1...255).contains(type.utf8.count) && type.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } ? type : nil

@@ -1,8 +1,8 @@
 import CCurl
 
-/// What every easy handle is given, whatever it asks for: the options, the certificates, the logins, the TLS sessions.
+/// What every easy handle gets, whatever its request: the options, the certificates, the logins, the TLS sessions.
 ///
-/// On the loop's thread alone.
+/// The loop's thread alone uses it.
 final class HandleSetup {
   let options: TransferOptions
   let trust: TrustStore
@@ -16,13 +16,13 @@ final class HandleSetup {
     netrc = try NetrcFile(named: options.netrcFile)
   }
 
-  /// Who asks for the chain's present URL, when that needs a login.
+  /// The login for the chain's current URL, nil for none.
   func login(for chain: RedirectChain) -> WebURL.Credentials? { chain.credentials(netrc.logins()) }
 }
 
-/// TLS sessions of all handles, so that a new connection resumes. Used by one thread only, so without locks.
+/// The TLS sessions of all handles, so that a new connection resumes one. One thread alone uses it, so it has no locks.
 final class TLSSessions {
-  /// nil when there is no memory: without it handshakes are longer, no more.
+  /// nil when out of memory: then handshakes take longer, nothing else.
   let share = curl_share_init()
 
   init() { if let share { _ = ccurl_share(share, CURL_LOCK_DATA_SSL_SESSION) } }

@@ -2,31 +2,32 @@ import Base
 import CCurl
 import Glibc
 
-/// The loop: its turns, the transfers under way, and when each is over.
+/// The loop: its turns, the transfers in flight, and their ends.
 ///
 /// One turn:
 ///
 ///     perform    libcurl moves every transfer it can; its callbacks hand heads and bytes to the client
-///     settle     transfers that libcurl is through with follow their redirect or end
-///     ask        client.turn: what it wants next, and when to be asked again
-///     command    the starts and cancels that the client issued in any of these calls are carried out
-///     wait       curl_multi_poll until a socket, a timer of libcurl's, the client's deadline or a wake
+///     settle     transfers that libcurl has finished follow their redirect or end
+///     ask        client.turn: the client starts and cancels transfers, and says when to ask again
+///     command    the loop executes the starts and cancels that the client issued in any of these calls
+///     wait       curl_multi_poll: a socket, a timer of libcurl's, the client's deadline or a wake ends it
 ///
-/// Starts and cancels are always queued: libcurl forbids adding and removing handles from within its callbacks, and one
-/// rule for all places is simpler to reason about. Nothing is ever waited for but in the last step.
+/// The loop always queues starts and cancels: libcurl forbids adding and removing handles within its callbacks, and one
+/// rule for all places is simpler. The loop waits in the last step only.
 ///
-/// `@unchecked Sendable`: made by one thread, then handed to the loop's, which alone touches everything here but
-/// `waker`. ``TransferCommands``, which reaches it, stays on that thread; what it calls checks so.
+/// `@unchecked Sendable`: one thread makes it and hands it to the loop's thread. From then on that thread alone touches
+/// everything here but `waker`; ``TransferCommands`` stays on it too, and its methods check that. `deinit` runs on the
+/// thread that drops the last reference: after the join, or on the loop's own thread.
 final class LoopCore: @unchecked Sendable {
-  /// How long the body of a redirect or a refusal may take to come; it mostly comes with the head.
+  /// How long the body of a redirect or a refusal may take to arrive; it mostly comes with the head.
   private static let discardSeconds = 0.25
-  /// Handles kept for reuse; one costs about 10 KiB while idle.
+  /// How many handles are kept for reuse; an idle one costs about 10 KiB.
   private static let pooledSlots = 64
 
   let waker: LoopWaker
   let setup: HandleSetup
   private(set) var multi: MultiHandle
-  /// The client, for the time of `run`.
+  /// The client, while `run` runs.
   private(set) var client: any TransferClient = NoClient()
 
   private var thread: pthread_t?
@@ -34,7 +35,7 @@ final class LoopCore: @unchecked Sendable {
   private var idle: [TransferSlot] = []
   private var commands = QueuedCommands()
   private var discarding: [TransferID: Instant] = [:]
-  /// Transfers whose body is the whole, of any length: nobody asks for it piece by piece, as the rate allows.
+  /// Transfers without a range. The planner cannot pace them, so libcurl limits their rate.
   private var wholes: Set<TransferID> = []
   private var gathered = GatheredBytes()
 
@@ -45,7 +46,7 @@ final class LoopCore: @unchecked Sendable {
     multi = try MultiHandle(setup)
   }
 
-  deinit { idle.removeAll() }  // handles before what they share
+  deinit { idle.removeAll() }  // the handles before what they share
 
   // MARK: Commands, from within the client's calls
 
@@ -56,7 +57,7 @@ final class LoopCore: @unchecked Sendable {
 
   func cancel(_ id: TransferID) {
     checkThread()
-    active[id]?.isCancelled = true  // no byte more, also while libcurl goes on
+    active[id]?.isCancelled = true  // the client gets no byte more, even while libcurl continues
     commands.cancel(id)
   }
 
@@ -65,13 +66,13 @@ final class LoopCore: @unchecked Sendable {
     commands.dropConnections()
   }
 
-  /// The slot reads a body that is not wanted: not for long.
+  /// The slot reads a body that nobody wants: the loop gives it a deadline.
   func expectEnd(of slot: TransferSlot) {
     discarding[slot.id] = Instant.now.adding(seconds: Self.discardSeconds)
   }
 
-  /// The slot's body is a whole one: with the others it gets the rate that is allowed, but for a little, so that
-  /// windows that are asked for beside them have their turn.
+  /// The slot receives a whole body. All whole-body transfers share nine tenths of the rate limit; the rest is for
+  /// windows.
   func beganWhole(_ slot: TransferSlot) {
     wholes.insert(slot.id)
     shareRate()
@@ -92,12 +93,12 @@ final class LoopCore: @unchecked Sendable {
   private func checkThread() {
     precondition(
       thread.map { pthread_equal($0, pthread_self()) != 0 } == true,
-      "transfers are started and cancelled from within the client's calls")
+      "a client starts and cancels transfers on the loop's thread alone")
   }
 
   // MARK: The loop
 
-  /// Runs until the waker is told to stop; then every transfer has ended.
+  /// Runs until the waker is told to stop. Every transfer has ended when it returns.
   func run(_ makeClient: (TransferCommands) -> any TransferClient) {
     thread = pthread_self()
     let client = makeClient(TransferCommands(core: self))
@@ -121,9 +122,8 @@ final class LoopCore: @unchecked Sendable {
 
   // MARK: Bytes
 
-  /// Takes what libcurl brings for `slot`, in pieces of 16 KiB however much it has read, and puts it together for the
-  /// client: a write to the store and all that goes with it is made once for eight of them. It is handed over when
-  /// libcurl has nothing more at the moment, so nobody waits for it any longer. False: the client wants no more.
+  /// Joins libcurl's 16 KiB pieces, so that the client writes to the store once for eight of them. The client gets them
+  /// as soon as libcurl has no more, so no reader waits longer. Returns false when the client wants no more.
   func gather(_ bytes: UnsafeRawBufferPointer, for slot: TransferSlot) -> Bool {
     if !gathered.takes(bytes.count, for: slot) { handOver() }
     if slot.isCancelled || slot.isRefused { return false }
@@ -136,7 +136,7 @@ final class LoopCore: @unchecked Sendable {
     guard let (slot, bytes) = gathered.take() else { return }
     if slot.isCancelled || client.transfer(slot.id, received: bytes) { return }
     slot.refuse()
-    commands.cancel(slot.id)  // for when libcurl has no byte more, and so does not ask
+    commands.cancel(slot.id)  // in case libcurl gets no more bytes, whose callback would refuse them
   }
 
   private func settle() {
@@ -165,7 +165,7 @@ final class LoopCore: @unchecked Sendable {
     }
   }
 
-  /// Tells the client that a transfer is over, and takes its slot back.
+  /// Reports the end of a transfer to the client, and takes its slot back.
   private func retire(_ slot: TransferSlot, _ end: TransferEnd) {
     let id = slot.id
     forget(id)
@@ -191,7 +191,7 @@ final class LoopCore: @unchecked Sendable {
     for (id, end) in commands.takeEnds() { tell(id, end) }
   }
 
-  /// Carries out the commands. Returns whether there is something to do before waiting.
+  /// Executes the commands. Returns whether there were any: then the loop has work before it waits.
   private func obey() -> Bool {
     let obeyed = commands.take()
     for command in obeyed {
@@ -205,7 +205,7 @@ final class LoopCore: @unchecked Sendable {
   }
 
   private func begin(_ request: TransferRequest) {
-    precondition(active[request.id] == nil, "a transfer's name is used once")
+    precondition(active[request.id] == nil, "a transfer's id is used once")
     do throws(TransferFailure) {
       let chain = try RedirectChain(request, options: setup.options)
       guard let slot = idle.popLast() ?? TransferSlot(loop: self) else {
@@ -220,7 +220,7 @@ final class LoopCore: @unchecked Sendable {
     }
   }
 
-  /// Takes a transfer out; its end is told in the next turn.
+  /// Removes a transfer. The loop reports its end in the next turn.
   private func drop(_ id: TransferID, _ end: TransferEnd) {
     guard let slot = active[id] else { return }
     forget(id)
@@ -229,25 +229,25 @@ final class LoopCore: @unchecked Sendable {
     commands.ended(id, end)
   }
 
-  /// libcurl 7.88 closes connections only with the handle that has them.
+  /// libcurl 7.88 closes the connections of a multi handle only together with the handle.
   private func replaceMulti() {
     for (id, slot) in active {
-      let message = "\(slot.redactedURL): the connection was dropped, as the network may have changed"
+      let message = "\(slot.redactedURL): mediafs dropped the connection, as the network may have changed"
       drop(id, slot.isCancelled ? .cancelled : .failed(TransferFailure(kind: .transient, message: message)))
     }
     do throws(FetchError) {
       multi = try MultiHandle(setup)
     } catch {
-      Log.warning("the idle connections cannot be dropped: \(error)")
+      Log.warning("cannot drop the idle connections: \(error)")
     }
   }
 
-  /// Waits for the next thing to do. libcurl's own timers shorten this inside curl_multi_poll.
+  /// Waits for the next event. libcurl's own timers shorten the wait inside curl_multi_poll.
   private func wait(until deadline: Instant) {
     let next = discarding.values.reduce(deadline, min)
     let nanoseconds = next.nanoseconds.subtractingReportingOverflow(Instant.now.nanoseconds)
-    // Rounded up, so as not to turn several times within the last millisecond; at least one, so that a deadline which
-    // has passed can never make the loop spin.
+    // Rounded up, so that the loop does not turn several times within the last millisecond. At least one, so that a
+    // deadline in the past never makes the loop spin.
     let left = nanoseconds.overflow ? Int64.max : nanoseconds.partialValue
     let milliseconds = Int32(clamping: max(1, left / 1_000_000 + 1))
     if multi.wait(milliseconds: milliseconds, or: waker.descriptor) { waker.clear() }
@@ -261,10 +261,10 @@ final class LoopCore: @unchecked Sendable {
   }
 }
 
-/// libcurl's global state, made once for the process and never taken down, since others may use libcurl too.
+/// libcurl's global state. mediafs initializes it once and never cleans it up, since other code may use libcurl too.
 private let globalInitCode: CURLcode = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
 
-/// Stands in while the loop does not run.
+/// The client while the loop does not run.
 private final class NoClient: TransferClient {
   func turn(now: Instant) -> Instant { .never }
   func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool { false }

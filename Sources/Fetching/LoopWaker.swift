@@ -3,13 +3,13 @@ import CCurl
 import Glibc
 import Synchronization
 
-/// What other threads may do to the loop: wake it, and tell it to stop.
+/// What other threads may do to the loop: wake it and stop it.
 ///
-/// An eventfd of our own among the descriptors of curl_multi_poll, rather than curl_multi_wakeup: it outlives the multi
-/// handle (which is replaced when connections are dropped), and wakes that come close together cost one write.
+/// An eventfd of its own among the descriptors of curl_multi_poll, rather than curl_multi_wakeup. The eventfd outlives
+/// the multi handle (which the loop replaces to drop connections), and wakes in quick succession cost one write.
 final class LoopWaker: Sendable {
   private let event: FileDescriptor
-  /// Whether a wake is on its way that the loop has not seen: then nobody needs to write.
+  /// Whether the loop has not seen the last wake yet: then no thread needs to write.
   private let isPending = Atomic<Bool>(false)
   private let stopping = Atomic<Bool>(false)
 
@@ -24,25 +24,25 @@ final class LoopWaker: Sendable {
   /// Whether `stop` was called.
   var isStopping: Bool { stopping.load(ordering: .acquiring) }
 
-  /// Makes the loop turn. From any thread.
+  /// Makes the loop turn. Any thread may call it.
   func wake() {
     if isPending.exchange(true, ordering: .acquiringAndReleasing) { return }
     // A full counter (EAGAIN) is a wake already; an eventfd has no other failure.
     _ = eventfd_write(event.rawValue, 1)
   }
 
-  /// Makes the loop end. From any thread.
+  /// Makes the loop end. Any thread may call it.
   func stop() {
     stopping.store(true, ordering: .releasing)
     wake()
   }
 
-  /// Takes the wake that poll reported. From the loop, before it asks the client: what is put down after this wakes
-  /// again.
+  /// Clears the wake that poll reported. The loop calls it before it asks the client: anything posted after that wakes
+  /// the loop again.
   func clear() {
     var count: eventfd_t = 0
     _ = eventfd_read(event.rawValue, &count)
-    // An exchange rather than a store: it sees what whoever found a wake pending had put down before.
+    // An exchange rather than a store: the loop then sees what a thread posted before it found a wake pending.
     _ = isPending.exchange(false, ordering: .acquiringAndReleasing)
   }
 }

@@ -1,10 +1,10 @@
 import Base
 import Glibc
 
-/// The logins of a netrc file: `machine NAME login USER password PASSWORD`, `default`, `#` comments, `macdef`s skipped,
-/// quoted tokens with `\"`, `\\`, `\n`, `\r`, `\t` as curl has them.
+/// The logins of a netrc file: `machine NAME login USER password PASSWORD`, `default`, `#` comments, and quoted tokens
+/// with `\"`, `\\`, `\n`, `\r`, `\t` as in curl. It skips `macdef`s.
 ///
-/// Parsed here because libcurl would send the `default` login to whatever host a redirect names.
+/// mediafs parses it because libcurl would send the `default` login to whatever host a redirect names.
 struct Netrc: Equatable {
   private struct Entry: Equatable {
     var host: String
@@ -29,7 +29,7 @@ struct Netrc: Equatable {
     fallback.flatMap { entry in entry.user.map { WebURL.Credentials(user: $0, password: entry.password) } }
   }
 
-  /// Reads what can be read; words that are no keyword are passed over.
+  /// Parses `text`; skips words that are not keywords.
   init(parsing text: String) {
     var tokens = NetrcTokens(text)
     var current: Entry?
@@ -104,7 +104,7 @@ private struct NetrcTokens {
   }
 }
 
-/// The netrc file as it is now: read again when it changed, so that a new password needs no new mount.
+/// The netrc file. mediafs reads it again when it changed, so that a new password needs no new mount.
 ///
 /// Not thread-safe: the loop's thread owns it.
 struct NetrcFile {
@@ -122,7 +122,7 @@ struct NetrcFile {
   private var stamp: Stamp?
   private var parsed: Netrc?
 
-  /// `named` is the file of `--netrc-file`, which must be readable; without it ~/.netrc is taken if it is there.
+  /// `named` is the file of `--netrc-file`, which must be readable. Without one, ~/.netrc is used if it exists.
   init(named: String?) throws(FetchError) {
     if let named {
       path = named
@@ -134,7 +134,7 @@ struct NetrcFile {
     }
   }
 
-  /// The logins, nil when there is no file or it cannot be read.
+  /// The logins; nil when there is no file or mediafs cannot read it.
   mutating func logins() -> Netrc? {
     guard let path else { return nil }
     var status = stat()
@@ -146,7 +146,7 @@ struct NetrcFile {
     stamp = now
     do throws(PlainFileError) { parsed = Netrc(parsing: try Self.read(path)) } catch {
       parsed = nil
-      Log.warning("cannot read the netrc file \(path): \(error); going on without logins from it")
+      Log.warning("cannot read the netrc file \(path): \(error); continuing without its logins")
     }
     return parsed
   }

@@ -1,5 +1,4 @@
-/// What the client commanded in its calls, until the loop carries it out; and the ends that came of that, until the
-/// loop tells them.
+/// Commands of the client until the loop executes them, and their ends until the loop reports them.
 struct QueuedCommands {
   enum Command {
     case start(TransferRequest)
@@ -8,9 +7,9 @@ struct QueuedCommands {
   }
 
   private var commands: [Command] = []
-  /// Told at the next turn's beginning.
+  /// The loop reports them at the beginning of its next turn.
   private var ends: [(TransferID, TransferEnd)] = []
-  /// Whether the loop ends: then nothing more starts.
+  /// Whether the loop is ending: then no transfer starts.
   private var isRefusing = false
 
   mutating func start(_ request: TransferRequest) {
@@ -21,22 +20,22 @@ struct QueuedCommands {
 
   mutating func dropConnections() { commands.append(.dropConnections) }
 
-  /// The commands to carry out, in their order.
+  /// Removes and returns the commands, in order.
   mutating func take() -> [Command] {
     defer { commands = [] }
     return commands
   }
 
-  /// A command ended the transfer.
+  /// Notes that a command ended the transfer.
   mutating func ended(_ id: TransferID, _ end: TransferEnd) { ends.append((id, end)) }
 
-  /// The ends to tell, in their order.
+  /// Removes and returns the ends to report, in order.
   mutating func takeEnds() -> [(TransferID, TransferEnd)] {
     defer { ends = [] }
     return ends
   }
 
-  /// Ends what was to start as cancelled. What a client starts in answer to these ends is not heard of again.
+  /// Ends queued starts as cancelled. The client hears nothing of what it starts in response to these ends.
   mutating func refuse() {
     isRefusing = true
     for command in take() {

@@ -1,20 +1,20 @@
 import Base
 
-/// The URLs that one transfer asks, one behind the other, and what may be sent to each. Pure.
+/// The URLs that one transfer requests, one after the other, and what may be sent to each. Pure.
 ///
-/// Redirects are followed here, not by libcurl, which would forward custom fields and the Referer to any host. The
-/// rules (docs/decisions has the reasons): ten redirects, no URL twice, http and https only, from https to http too;
-/// what the entry brings (userinfo, fields, Referer) goes to the origin of its own URL alone; userinfo in a Location is
+/// mediafs follows redirects itself: libcurl would forward custom fields and the Referer to any host. The rules
+/// (docs/decisions has the reasons): at most ten redirects, no URL twice, http and https only, from https to http too.
+/// What the entry brings (userinfo, fields, Referer) goes only to the origin of its own URL. Userinfo in a Location is
 /// dropped.
 struct RedirectChain {
-  /// The most redirects of one transfer (wget has 20, curl 30 to 50; a media link has 1 to 3).
+  /// The most redirects of one transfer (wget allows 20, curl 30 to 50; a media link has 1 to 3).
   static let limit = 10
 
-  /// The URL to ask now.
+  /// The URL to request now.
   private(set) var url: WebURL
-  /// Whether the final URL may be remembered: it is not the entry's own, and no redirect said `no-store`.
+  /// Whether mediafs may remember the final URL: it is not the entry's own, and no redirect said `no-store`.
   var isRememberable: Bool { mayStore && url.text != home.text }
-  /// Whether the entry has something that is not sent to `url`.
+  /// Whether the entry has something that mediafs does not send to `url`.
   var isWithholding: Bool { !isHome && (homeCredentials != nil || !headers.isEmpty || request.referer != nil) }
 
   private let request: TransferRequest
@@ -36,10 +36,10 @@ struct RedirectChain {
       (home, homeCredentials) = try WebURL.parse(request.homeURL)
       url = try WebURL.parse(request.url).url
     } catch {
-      throw Self.failure(error, url: request.url, what: "cannot be asked")
+      throw Self.failure(error, url: request.url, what: "cannot be requested")
     }
     if request.range?.isEmpty == true {
-      throw TransferFailure(kind: .unusable, message: "\(Log.redacted(url: request.url)): no bytes were asked for")
+      throw TransferFailure(kind: .unusable, message: "\(Log.redacted(url: request.url)): the requested range is empty")
     }
     let own = Set(request.headers.map { $0.name.lowercased() })
     headers = options.headers.filter { !own.contains($0.name.lowercased()) } + request.headers
@@ -53,12 +53,12 @@ struct RedirectChain {
     }
   }
 
-  /// Goes on to `location`, as the response of the present URL gave it.
+  /// Moves on to `location`, as the response of the current URL gave it.
   mutating func follow(_ location: String, mayStore allowed: Bool) throws(TransferFailure) {
     let from = Log.redacted(url: url.text)
     let next: WebURL
     do throws(WebURL.Problem) { next = try url.resolving(location) } catch {
-      throw Self.failure(error, url: url.text, what: "redirects to a place that cannot be asked")
+      throw Self.failure(error, url: url.text, what: "redirects to a URL that cannot be requested")
     }
     guard visited.insert(next.text).inserted else {
       throw TransferFailure(
@@ -71,8 +71,8 @@ struct RedirectChain {
     url = next
   }
 
-  /// The login for the present URL, nil for none. At home the URL's own comes first. Elsewhere only what netrc has
-  /// under that very host's name (not under `default`), and not on http when the entry is on https.
+  /// The login for the current URL, nil for none. At home the URL's own login comes first. Elsewhere only the netrc
+  /// entry of that very host's name counts (not `default`), and none on http when the entry is on https.
   func credentials(_ netrc: Netrc?) -> WebURL.Credentials? {
     let host = url.origin.host
     if isHome {
@@ -88,7 +88,7 @@ struct RedirectChain {
 
   /// The request's header lines, in libcurl's form.
   func headerLines() -> [String] {
-    // A Range of the entry's own, or a coding, would make the answer another one than was asked.
+    // A Range of the entry's own, or a coding, would change which response comes back.
     let reserved: Set = [
       "range", "if-range", "accept-encoding", "te", "transfer-encoding", "content-length", "connection", "expect",
     ]
@@ -101,7 +101,7 @@ struct RedirectChain {
     if isHome {
       for field in headers where !reserved.contains(field.name.lowercased()) {
         names.insert(field.name.lowercased())
-        // "Name:" would tell libcurl to leave the field out; "Name;" sends it empty.
+        // `Name:` would make libcurl omit the field; `Name;` sends it empty.
         lines.append(field.value.isEmpty ? "\(field.name);" : "\(field.name): \(field.value)")
       }
       if let referer = request.referer, !names.contains("referer") { lines.append("Referer: \(referer)") }
@@ -110,7 +110,7 @@ struct RedirectChain {
     return lines
   }
 
-  /// A field that breaks the grammar could smuggle in others (RFC 9110, sections 5.1 and 5.5).
+  /// A field that violates the grammar could smuggle in others (RFC 9110, sections 5.1 and 5.5).
   private static func isSendable(_ field: HTTPHeader) -> Bool {
     !field.name.isEmpty
       && field.name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"\"(),/:;<=>?@[\\]{}".utf8.contains($0) }
@@ -121,8 +121,8 @@ struct RedirectChain {
     let safe = String(name.prefix(64)).filter { $0.isLetter || $0.isNumber || $0 == "-" }
     return TransferFailure(
       kind: .permanent,
-      message: "\(Log.redacted(url: url)): the header field “\(safe)” cannot be sent: a control character, "
-        + "or one that no field name may have, is in it")
+      message: "\(Log.redacted(url: url)): the header field “\(safe)” cannot be sent: it contains a control character, "
+        + "or one that no field name may have")
   }
 
   private static func failure(_ problem: WebURL.Problem, url: String, what: String) -> TransferFailure {

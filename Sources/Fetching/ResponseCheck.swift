@@ -1,18 +1,18 @@
 import Base
 
-// What a response's head means: pure, fields in, verdict out. RFC 9110, section 15 (status codes) and 14 (ranges).
+// What a response's head means. Pure: fields in, verdict out. RFC 9110, section 15 (status codes) and 14 (ranges).
 
-/// What to do with a response whose head is complete.
+/// What to do with a response after its head.
 enum ResponseVerdict {
-  /// 200 or 206, fit to be used.
+  /// 200 or 206, and usable.
   case accepted(AcceptedHead)
-  /// Ask the URL that `location` names; `mayStore` is false when the origin forbade storing this answer.
+  /// Request the URL that `location` names; `mayStore` is false when the origin forbade storing this response.
   case redirected(location: String, mayStore: Bool)
-  /// Nothing to be had from it.
+  /// The response is of no use.
   case failed(TransferFailure)
 }
 
-/// The part of a ``ResponseHead`` that the fields alone give.
+/// The part of a ``ResponseHead`` that comes from the fields alone.
 struct AcceptedHead: Equatable {
   var body: ResponseHead.Body
   var validators: Validators
@@ -20,13 +20,13 @@ struct AcceptedHead: Equatable {
   var suggestedName: String?
 }
 
-/// What was asked, as far as the checks and their messages need it.
+/// The request, as far as the checks and their messages need it.
 struct ResponseContext {
-  /// The bytes that were asked for, nil for no Range; an `end` of `Int64.max` is an open end.
+  /// The requested bytes, nil without a Range; an `end` of `Int64.max` is an open end.
   var range: ByteRange?
-  /// The URL asked, redacted.
+  /// The requested URL, redacted.
   var url: String
-  /// Whether credentials or fields of the entry were held back because this is not its home origin.
+  /// Whether mediafs withheld credentials or fields of the entry because this is not its home origin.
   var withheld = false
   /// Seconds since 1970.
   var now: Int64
@@ -54,7 +54,7 @@ private struct ResponseCheck {
   func whole() throws(TransferFailure) -> AcceptedHead {
     try requireIdentity()
     let length = try contentLength()
-    // Some origins say 200 and send a part. Only one that is the whole can be believed.
+    // Some origins send status 200 with a part. mediafs accepts only one whose Content-Range is the whole file.
     for text in fields.all(.contentRange) {
       guard case .satisfied(let range, let total?)? = ContentRange(text), range == ByteRange(0, total),
         length == nil || length == total
@@ -65,17 +65,17 @@ private struct ResponseCheck {
 
   func part() throws(TransferFailure) -> AcceptedHead {
     try requireIdentity()
-    guard let asked = context.range else { throw unusable("sent a part (206) though none was asked for") }
+    guard let asked = context.range else { throw unusable("sent a part (206) though the request had no Range") }
     if mediaType(fields[.contentType] ?? "") == "multipart/byteranges" {
-      throw unusable("sent several parts (multipart/byteranges) though one was asked for")
+      throw unusable("sent several parts (multipart/byteranges) though the request was for one")
     }
     let texts = Set(fields.all(.contentRange))
-    guard let text = texts.first else { throw unusable("sent a part (206) without saying which (no Content-Range)") }
+    guard let text = texts.first else { throw unusable("sent a part (206) without a Content-Range") }
     guard texts.count == 1, case .satisfied(let range, let total)? = ContentRange(text) else {
-      throw unusable("sent a part (206) with a Content-Range that cannot be understood")
+      throw unusable("sent a part (206) with a Content-Range that is not valid")
     }
     guard range.start == asked.start, range.end <= asked.end else {
-      throw unusable("sent bytes \(range) though \(asked) was asked for")
+      throw unusable("sent bytes \(range) though the request was for \(asked)")
     }
     if let length = try contentLength(), length != range.count {
       throw unusable("announced \(length) bytes for a part of \(range.count)")
@@ -85,25 +85,25 @@ private struct ResponseCheck {
 
   func redirect() throws(TransferFailure) -> ResponseVerdict {
     guard let location = fields[.location], !location.isEmpty else {
-      throw unusable("sent a redirect (\(fields.status)) without saying where to")
+      throw unusable("sent a redirect (\(fields.status)) without a Location")
     }
     let directives = fields.all(.cacheControl).flatMap { $0.lowercased().split(separator: ",").map { trimmed($0) } }
     return .redirected(location: location, mayStore: !directives.contains("no-store"))
   }
 
-  /// The failure of a status that brings no body for us.
+  /// The failure for a status without a usable body.
   func refusal() -> TransferFailure {
     switch fields.status {
     case 401, 403: failure(.denied, "refused access", advice: accessAdvice)
-    case 407: failure(.permanent, "cannot be asked: the proxy wants a login", advice: "put it in the proxy variable")
+    case 407: failure(.permanent, "cannot be reached: the proxy needs a login", advice: "put it in the proxy variable")
     case 408, 425, 429, 500..<600: failure(.transient, "cannot serve it now")
     case 404: failure(.permanent, "does not have it", advice: "check the URL in the list")
     case 410: failure(.permanent, "no longer has it", advice: "list another URL for the file")
     case 451: failure(.permanent, "may not give it for legal reasons")
     case 416: failure(.unsatisfiable(total: unsatisfiedTotal), "has no bytes at \(context.range?.start ?? 0)")
-    case 412: failure(.unusable, "has another version by now")
+    case 412: failure(.unusable, "now has another version")
     case 400..<500: failure(.permanent, "rejected the request")
-    default: failure(.unusable, "sent an answer that holds no file")
+    default: failure(.unusable, "sent a response without a file")
     }
   }
 
@@ -117,19 +117,19 @@ private struct ResponseCheck {
   private func requireIdentity() throws(TransferFailure) {
     let codings = fields.all(.contentEncoding).flatMap { $0.lowercased().split(separator: ",").map { trimmed($0) } }
     if let coding = codings.first(where: { $0 != "identity" && !$0.isEmpty }) {
-      throw unusable("sent the file encoded (\(coding.prefix(16))) though that was not asked for")
+      throw unusable("sent the file encoded (\(coding.prefix(16))) though the request allows no encoding")
     }
   }
 
-  /// The announced length of the body; nil when there is none, or when the framing says otherwise (RFC 9112, section
+  /// The announced length of the body; nil when there is none, or when the framing overrides it (RFC 9112, section
   /// 6.3).
   private func contentLength() throws(TransferFailure) -> Int64? {
     if !fields.all(.transferEncoding).isEmpty { return nil }
-    // One value, or the same one again (RFC 9110, section 8.6).
+    // One value, or repetitions of it (RFC 9110, section 8.6).
     let texts = Set(fields.all(.contentLength).flatMap { $0.split(separator: ",").map { trimmed($0) } })
     guard let text = texts.first else { return nil }
     guard texts.count == 1, let length = decimal(text), length <= longestResource else {
-      throw unusable("sent a Content-Length that cannot be understood")
+      throw unusable("sent a Content-Length that is not valid")
     }
     return length
   }
@@ -141,7 +141,8 @@ private struct ResponseCheck {
 
   private var accessAdvice: String {
     context.withheld
-      ? "the login and fields of the entry were not sent there, as it is another host; use its own URL in the manifest"
+      ? "mediafs sent this host no login and no headers of the entry, because the list names another host: "
+        + "list this host's URL"
       : "the link may have expired, or a login is missing or wrong"
   }
 

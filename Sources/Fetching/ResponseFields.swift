@@ -1,12 +1,12 @@
-/// A response's head as it comes in, line by line; only the fields that are used are kept.
+/// Parses a response's head line by line; keeps only the fields that mediafs uses.
 ///
-/// `add(line:)` takes lines until it returns true (the blank line was there). If the head that ended was interim (1xx),
-/// the next line begins a new one; behind a final head come trailers only, which go to `skip(line:)`.
+/// Pass lines to `add(line:)` until it returns true (at the blank line). After an interim head (1xx), the next line
+/// begins a new head. After a final head only trailers follow: pass them to `skip(line:)`.
 struct ResponseFields: Sendable {
-  /// The most bytes a head may have, its interim responses included. Real ones have 1 to 8 KiB.
+  /// The most bytes of a head, including its interim responses. Real heads have 1 to 8 KiB.
   static let limit = 256 << 10
 
-  /// Fields that may be sent once and are kept.
+  /// The fields to keep.
   enum Name: String, CaseIterable, Sendable {
     case contentRange = "content-range"
     case contentLength = "content-length"
@@ -23,23 +23,23 @@ struct ResponseFields: Sendable {
 
   /// The status code; 0 before the status line.
   private(set) var status = 0
-  /// Bytes of heads so far.
+  /// The bytes of all heads so far.
   private(set) var bytes = 0
   private var values: [Name: [String]] = [:]
   private var last: Name?
-  /// Whether a status line was there whose head has not ended.
+  /// Whether a status line arrived whose head has not ended.
   private var isOpen = false
 
   /// The first value of a field.
   subscript(name: Name) -> String? { values[name]?.first }
-  /// All of its values, in order.
+  /// All values of a field, in order.
   func all(_ name: Name) -> [String] { values[name] ?? [] }
-  /// Whether the head is over the limit.
+  /// Whether the head exceeds the limit.
   var isTooLong: Bool { bytes > Self.limit }
-  /// Whether this was an interim response, behind which the true one comes.
+  /// Whether this is an interim response: the final one follows.
   var isInterim: Bool { (100..<200).contains(status) }
 
-  /// Takes one line with its line end. Returns whether it was the blank line that ends the head.
+  /// Parses one line with its line end. Returns whether it is the blank line that ends the head.
   mutating func add(line: UnsafeRawBufferPointer) -> Bool {
     bytes += line.count
     var line = line[...]
@@ -52,7 +52,7 @@ struct ResponseFields: Sendable {
       begin(statusLine: line)
       return false
     }
-    if line.first == 0x20 || line.first == 0x09 {  // obsolete line folding: goes on with the field before
+    if line.first == 0x20 || line.first == 0x09 {  // obsolete line folding: the line continues the field before
       if let last, let index = values[last]?.indices.last {
         let more = text(of: line, for: last)
         values[last]?[index] += " " + more  // in place: there may be a hundred thousand
@@ -66,7 +66,7 @@ struct ResponseFields: Sendable {
     return false
   }
 
-  /// Counts a line behind the body (a trailer), which is not used.
+  /// Counts a line after the body (a trailer), which mediafs does not use.
   mutating func skip(line: UnsafeRawBufferPointer) { bytes += line.count }
 
   private mutating func begin(statusLine: Slice<UnsafeRawBufferPointer>) {
@@ -82,12 +82,12 @@ struct ResponseFields: Sendable {
     var bytes = bytes.drop { $0 == 0x20 || $0 == 0x09 }
     while let end = bytes.last, end == 0x20 || end == 0x09 { bytes.removeLast() }
     if name == .location {
-      // As bytes, whatever their charset: percent-encoded they are the URL that the origin meant.
+      // As bytes, whatever their charset: percent-encoded, they are the URL that the origin meant.
       var text = ""
       for byte in bytes { text += byte > 0x20 && byte < 0x7F ? String(Unicode.Scalar(byte)) : percentEncoded(byte) }
       return text
     }
-    // UTF-8 by custom; ISO-8859-1, the standard's old rule, if it is not that.
+    // UTF-8 by convention; ISO-8859-1, the old standard's rule, if the bytes are not UTF-8.
     return String(validating: bytes, as: UTF8.self)
       ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
   }

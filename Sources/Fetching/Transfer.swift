@@ -1,6 +1,6 @@
 import Base
 
-/// Names one transfer for as long as the process lives.
+/// Identifies one transfer during the life of the process.
 package struct TransferID: Hashable, Sendable {
   /// The number; never used twice.
   package let rawValue: UInt64
@@ -8,26 +8,25 @@ package struct TransferID: Hashable, Sendable {
   package init(_ rawValue: UInt64) { self.rawValue = rawValue }
 }
 
-/// One GET to be made.
+/// One GET request.
 package struct TransferRequest: Sendable {
-  /// The transfer's name.
+  /// The transfer's id.
   package var id: TransferID
-  /// The URL to ask: the entry's own, or what it was redirected to the last time.
+  /// The URL to request: the entry's own, or the one that the last redirect led to.
   package var url: String
-  /// The entry's own URL. Its userinfo, `headers` and `referer` go to its origin (scheme, host and port) alone, never
-  /// to another.
+  /// The entry's own URL. Its userinfo, `headers` and `referer` go to its origin (scheme, host and port) only.
   package var homeURL: String
-  /// The bytes to ask for; nil asks without a Range header.
+  /// The bytes to request; nil sends no Range header.
   package var range: ByteRange?
   /// The value for If-Range (a strong tag with its quotes, or an HTTP date), nil for none. Sent only with `range`.
   package var ifRange: String?
   /// Fields for the home origin.
   package var headers: [HTTPHeader] = []
-  /// The User-Agent, nil for our own.
+  /// The User-Agent, nil for the one of the options.
   package var userAgent: String?
   /// The Referer for the home origin.
   package var referer: String?
-  /// The receive buffer of the socket in bytes (SO_RCVBUF on new connections), nil for the system's own.
+  /// The receive buffer of the socket in bytes (SO_RCVBUF on new connections), nil for the kernel's default.
   package var receiveBuffer: Int32?
 
   /// A GET of `range` of `url`.
@@ -42,7 +41,7 @@ package struct TransferRequest: Sendable {
 
 /// What an accepted response (200 or 206) said before its body.
 package struct ResponseHead: Sendable {
-  /// Which bytes the body has.
+  /// Which bytes the body contains.
   package enum Body: Sendable, Equatable {
     /// 206: these bytes of a resource of `total` bytes (nil: the origin did not say).
     case part(ByteRange, total: Int64?)
@@ -50,27 +49,27 @@ package struct ResponseHead: Sendable {
     case whole(length: Int64?)
   }
 
-  /// Which bytes come.
+  /// Which bytes the body contains.
   package var body: Body
-  /// What tells this version from others.
+  /// What distinguishes this version from others.
   package var validators: Validators
-  /// Content-Type without parameters, lowercased; nil when not sent.
+  /// Content-Type without parameters, in lower case; nil when not sent.
   package var mediaType: String?
-  /// The file name that Content-Disposition gave, decoded, not made safe; nil for none.
+  /// The decoded file name of the Content-Disposition, not made safe; nil for none.
   package var suggestedName: String?
-  /// The URL that answered, after redirects.
+  /// The URL that responded, after redirects.
   package var url: String
-  /// Whether `url` may be remembered (a permanent or temporary redirect that did not forbid storing it).
+  /// Whether mediafs may remember `url`: a redirect led to it, permanent or temporary, that did not forbid storing it.
   package var isRedirected: Bool
   /// From the request's first byte on the wire to the response's first byte, in seconds: one round trip, plus the
-  /// origin's thought.
+  /// origin's processing time.
   package var firstByteSeconds: Double
-  /// Whether a kept connection served it.
+  /// Whether a reused connection served it.
   package var reusedConnection: Bool
   /// 10, 11, 20 or 30.
   package var httpVersion: Int
 
-  /// A head with those values (for tests and other origins).
+  /// A head with those values (tests and other sources use it).
   package init(
     body: Body, validators: Validators = Validators(), mediaType: String? = nil, suggestedName: String? = nil,
     url: String, isRedirected: Bool = false, firstByteSeconds: Double = 0, reusedConnection: Bool = false,
@@ -90,37 +89,37 @@ package struct ResponseHead: Sendable {
 
 /// How a transfer ended.
 package enum TransferEnd: Sendable {
-  /// The whole body came, as long as its head (or its framing) said.
+  /// The whole body arrived, as its head or its framing gave its length.
   case finished
-  /// It was cancelled, by ``TransferService/cancel(_:)`` or by its client.
+  /// ``TransferCommands/cancel(_:)`` cancelled it, or its client returned false.
   case cancelled
-  /// It failed; the bytes handed over until then are right all the same.
+  /// It failed. The bytes that the client received are still valid.
   case failed(TransferFailure)
 }
 
-/// Why a transfer failed, for the planner and for the reader of a message.
+/// Why a transfer failed, for the planner and for the user who reads the message.
 package struct TransferFailure: Error, Sendable {
-  /// What to make of it.
+  /// How the planner treats it.
   package enum Kind: Sendable, Equatable {
-    /// Likely to pass: refused, reset, timed out, cut short, DNS, 408, 429, 5xx. Try again later.
+    /// Likely to pass: refused, reset, timed out, cut short, DNS, 408, 429, 5xx. A later retry may succeed.
     case transient
-    /// The origin will say the same again: 400, 404, 410, 451, TLS, a redirect to another scheme or in a loop.
+    /// The origin would respond the same again: 400, 404, 410, 451, TLS, a redirect to another scheme or in a loop.
     case permanent
-    /// 401 or 403: a signed link may have expired; credentials are missing or wrong.
+    /// 401 or 403: a signed link may have expired, or credentials are missing or wrong.
     case denied
-    /// 416: nothing at that offset; `total` if the origin told the length (`bytes */N`).
+    /// 416: no bytes at that offset; `total` if the origin sent the length (`bytes */N`).
     case unsatisfiable(total: Int64?)
-    /// The answer cannot be used: another range than was asked, multipart, an encoding that was not asked for.
+    /// mediafs cannot use the response: another range than requested, multipart, an unrequested encoding.
     case unusable
   }
 
-  /// What to make of it.
+  /// How the planner treats it.
   package var kind: Kind
   /// The HTTP status, nil when no response came.
   package var status: Int?
-  /// Seconds that Retry-After asks to wait, nil when not sent.
+  /// The seconds to wait by Retry-After, nil when not sent.
   package var retryAfter: Double?
-  /// What happened, for a person: no secret in it.
+  /// What happened, for the user; without secrets.
   package var message: String
 
   /// A failure of that kind.
@@ -132,21 +131,21 @@ package struct TransferFailure: Error, Sendable {
   }
 }
 
-/// Who gets what the transfers bring. It lives on the transfer thread: every call comes there, one at a time, and must
-/// not block.
+/// Receives what the transfers bring. It lives on the transfer thread, which makes every call, one at a time. No call
+/// may block.
 package protocol TransferClient: AnyObject {
-  /// Called once each turn of the loop, before it waits, and soon after ``TransferLoop/wake()``: the place to start
-  /// and cancel transfers. Returns when it wants to be called again at the latest.
+  /// The loop calls it once each turn, before it waits, and soon after ``TransferLoop/wake()``. The client starts and
+  /// cancels transfers here. Returns the latest time for the next call.
   func turn(now: Instant) -> Instant
-  /// The head of an accepted response. False drops the transfer, which then ends as cancelled.
+  /// The head of an accepted response. Returning false drops the transfer, which then ends as cancelled.
   func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool
-  /// The next bytes of the body, valid during the call. False drops the transfer.
+  /// The next bytes of the body, valid during the call. Returning false drops the transfer.
   func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool
   /// The transfer is over; no call about it follows.
   func transfer(_ id: TransferID, ended end: TransferEnd)
 }
 
-/// How the origin's connections are to be made.
+/// How mediafs connects to origins.
 package struct TransferOptions: Sendable {
   /// Fields sent with every request to an entry's home origin.
   package var headers: [HTTPHeader] = []
@@ -154,12 +153,12 @@ package struct TransferOptions: Sendable {
   package var certificateFile: String?
   /// A netrc file with credentials, nil for ~/.netrc (which need not exist).
   package var netrcFile: String?
-  /// Seconds until a connection must stand.
+  /// How long a connection may take to be established, in seconds.
   package var connectTimeout: Double = 10
-  /// How many idle connections are kept in all.
+  /// How many idle connections the loop keeps in all.
   package var keptConnections: Int = 64
-  /// The most bytes a second that one transfer may bring, and all together whose body is the whole; nil for no limit.
-  /// Of parts, the client asks for no more than may come.
+  /// The most bytes a second for one transfer, and for all whole-body transfers together; nil for no limit. The client
+  /// paces its requests for parts to stay within it.
   package var maximumRate: Int64?
   /// The User-Agent of entries that name none.
   package var userAgent: String = "mediafs"
@@ -167,7 +166,7 @@ package struct TransferOptions: Sendable {
   /// The defaults.
   package init() {}
 
-  /// With a limit to the rate, an eighth of a second of it, of which the kernel makes a quarter: what it takes in ahead
-  /// of us is not limited otherwise.
+  /// The receive buffer under a rate limit: an eighth of a second's bytes, which the kernel doubles. Nothing else
+  /// limits how much the kernel receives ahead of mediafs.
   var limitedReceiveBuffer: Int32? { maximumRate.map { Int32(min(max($0 / 8, 64 << 10), 2 << 20)) } }
 }

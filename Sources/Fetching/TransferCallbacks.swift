@@ -1,12 +1,12 @@
 import CCurl
 import Glibc
 
-// Where libcurl calls in. The context pointer of every callback is a retained `TransferSlot`: boxed in `attach`,
-// released in `detach`, both here and nowhere else; in between libcurl's multi handle has the easy handle. The
-// callbacks are plain functions: a closure formed in isolated code would trap on the loop's thread.
+// The callbacks of libcurl. The context pointer of each is a retained `TransferSlot`: only `attach` retains it and only
+// `detach` releases it. In between, libcurl's multi handle holds the easy handle. The callbacks are plain functions: a
+// closure formed in isolated code would trap on the loop's thread.
 
 extension TransferSlot {
-  /// Hands the prepared handle to `multi`, which calls back from now on.
+  /// Adds the prepared handle to `multi`, which calls the callbacks from now on.
   func attach(to multi: UnsafeMutableRawPointer) throws(CurlError) {
     precondition(!isAttached, "a transfer is attached once")
     let box = Unmanaged.passRetained(self)
@@ -20,8 +20,8 @@ extension TransferSlot {
     isAttached = true
   }
 
-  /// Takes the handle back: no callback comes after this. Not to be called from within one. `code` is libcurl's
-  /// verdict, nil when it was not through.
+  /// Removes the handle: no callback comes after this. Must not be called within one. `code` is libcurl's result, nil
+  /// if it had not finished.
   func detach(from multi: UnsafeMutableRawPointer, _ code: CURLcode?) {
     guard isAttached else { return }
     isSpent = code != CURLE_OK
@@ -42,7 +42,7 @@ private func slot(_ context: UnsafeMutableRawPointer) -> TransferSlot {
   Unmanaged<TransferSlot>.fromOpaque(context).takeUnretainedValue()
 }
 
-/// CURLOPT_HEADERFUNCTION: one line of a head or trailer. Any other count than that of the line ends the transfer.
+/// CURLOPT_HEADERFUNCTION: one line of a head or trailer. To return another count than the line's ends the transfer.
 func receiveHeaderLine(
   _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
 ) -> Int {
@@ -50,23 +50,23 @@ func receiveHeaderLine(
   return slot(context).receive(headerLine: UnsafeRawBufferPointer(start: bytes, count: size * count)) ? size * count : 0
 }
 
-/// CURLOPT_WRITEFUNCTION: the next bytes of a body, in libcurl's buffer. Never asks to pause (CURL_WRITEFUNC_PAUSE).
+/// CURLOPT_WRITEFUNCTION: the next bytes of a body, in libcurl's buffer. It never pauses (CURL_WRITEFUNC_PAUSE).
 func receiveBody(
   _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
 ) -> Int {
   guard let context else { return 0 }
   let length = size * count
   if slot(context).receive(body: UnsafeRawBufferPointer(start: bytes, count: length)) { return length }
-  return length == 0 ? 1 : 0  // whatever differs from the length ends the transfer
+  return length == 0 ? 1 : 0  // any number but the length ends the transfer
 }
 
-/// CURLOPT_SOCKOPTFUNCTION: a new socket before it connects, when the receive buffer still decides the window's scale.
+/// CURLOPT_SOCKOPTFUNCTION: a new socket before it connects, while the receive buffer still decides the window scale.
 func prepareSocket(
   _ context: UnsafeMutableRawPointer?, _ socket: curl_socket_t, _ purpose: curlsocktype
 ) -> Int32 {
-  _ = fcntl(socket, F_SETFD, FD_CLOEXEC)  // libcurl 7.88 does not; a descriptor that is open takes this
+  _ = fcntl(socket, F_SETFD, FD_CLOEXEC)  // libcurl 7.88 does not; on an open descriptor this cannot fail
   guard let context, var size = slot(context).receiveBuffer else { return Int32(CURL_SOCKOPT_OK) }
-  // A size that the kernel refuses leaves the system's own, which only costs throughput or memory.
+  // If the kernel refuses the size, its default stays: that only costs throughput or memory.
   _ = setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
   return Int32(CURL_SOCKOPT_OK)
 }

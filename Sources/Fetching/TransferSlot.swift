@@ -2,14 +2,14 @@ import Base
 import CCurl
 import Glibc
 
-/// One transfer and the easy handle it uses: from its start over its redirects to its end. Slots are pooled.
+/// One transfer and its easy handle, from the start over its redirects to the end. The loop reuses slots.
 ///
-/// Everything in it is the loop thread's alone.
+/// The loop's thread alone uses it.
 ///
-/// Phases: `head` until a final response's head is complete; then `body` (accepted), or `discarding` (a redirect or a
-/// refusal, whose short body is read so that the connection can be kept); after a redirect `head` again.
+/// Phases: `head` until the head of a final response is complete. Then `body` (accepted) or `discarding` (a redirect or
+/// a refusal: reading its short body keeps the connection). After a redirect `head` again.
 final class TransferSlot {
-  /// What `conclude` found.
+  /// The result of `conclude`.
   enum Conclusion {
     case ended(TransferEnd)
     case redirected(location: String, mayStore: Bool)
@@ -21,16 +21,16 @@ final class TransferSlot {
     case discarding(Conclusion)
   }
 
-  /// The most of an unwanted body that is read to keep its connection.
+  /// The most bytes of an unwanted body that the slot reads to keep its connection.
   static let discardLimit = 64 << 10
 
   var easy: EasyHandle
   /// Whether libcurl's multi handle has `easy`; see TransferCallbacks.swift.
   var isAttached = false
-  /// Whether the handle's last request did not end well. After a name that did not resolve, or was not waited for,
-  /// libcurl 7.88 still has the handle's buffer and refuses CURLOPT_BUFFERSIZE (seen): such a handle is not used again.
+  /// Whether the handle's last request did not end well. After a name that did not resolve, or whose resolution was cut
+  /// short, libcurl 7.88 keeps the handle's buffer and refuses CURLOPT_BUFFERSIZE (seen): such a handle is not reused.
   var isSpent = false
-  /// Set by the loop when the client cancelled: nothing more is handed over.
+  /// The loop sets it when the client cancelled: then the client gets nothing more.
   var isCancelled = false
   private(set) var id = TransferID(0)
   private(set) var receiveBuffer: Int32?
@@ -43,20 +43,20 @@ final class TransferSlot {
   private var fields = ResponseFields()
   private var meter = BodyMeter(expected: nil)
   private var discarded = 0
-  /// How the transfer ends when a callback has decided it, before libcurl says anything.
+  /// How the transfer ends if a callback decides it before libcurl reports.
   private var outcome: TransferEnd?
 
-  /// nil when there is no memory.
+  /// nil when out of memory.
   init?(loop: LoopCore) {
     guard let easy = EasyHandle() else { return nil }
     self.easy = easy
     self.loop = loop
   }
 
-  /// The URL being asked, for messages.
+  /// The current URL, for messages.
   var redactedURL: String { chain.map { Log.redacted(url: $0.url.text) } ?? "" }
 
-  /// Takes on a new transfer; `connect` is next.
+  /// Begins a new transfer. Call `connect` next.
   func begin(_ request: TransferRequest, _ chain: RedirectChain) {
     id = request.id
     receiveBuffer = request.receiveBuffer ?? loop.setup.options.limitedReceiveBuffer
@@ -66,7 +66,7 @@ final class TransferSlot {
     outcome = nil
   }
 
-  /// Forgets the transfer; the slot can be used again.
+  /// Forgets the transfer, so that the slot can be reused.
   func end() {
     easy.reset()
     chain = nil
@@ -75,7 +75,7 @@ final class TransferSlot {
     outcome = nil
   }
 
-  /// Asks the chain's present URL.
+  /// Requests the chain's current URL.
   func connect() throws(TransferFailure) {
     guard let chain else { return }
     if isSpent, let fresh = EasyHandle() {
@@ -87,7 +87,7 @@ final class TransferSlot {
     discarded = 0
     do throws(CurlError) {
       do throws(CurlError) { try prepare(chain) } catch {
-        // Also of a handle whose stream was one of many on a connection (HTTP/2) libcurl 7.88 keeps the buffer (seen).
+        // libcurl 7.88 also keeps the buffer of a handle whose stream shared a connection with others (HTTP/2; seen).
         guard error.code == CURLE_BAD_FUNCTION_ARGUMENT, let fresh = EasyHandle() else { throw error }
         easy = fresh
         try prepare(chain)
@@ -104,7 +104,7 @@ final class TransferSlot {
     try easy.prepare(chain, loop.setup)
   }
 
-  /// Goes to where a redirect points; `connect` is next.
+  /// Moves on to the target of a redirect. Call `connect` next.
   func follow(_ location: String, mayStore: Bool) throws(TransferFailure) {
     try chain?.follow(location, mayStore: mayStore)
   }
@@ -147,20 +147,20 @@ final class TransferSlot {
     return true
   }
 
-  /// The client wanted no more of what came.
+  /// Notes that the client wants no more.
   func refuse() { outcome = .cancelled }
-  /// Whether the client wanted no more.
+  /// Whether the client wants no more.
   var isRefused: Bool { if case .cancelled = outcome { true } else { false } }
 
   private func headFits() -> Bool {
     guard fields.isTooLong else { return true }
-    // Behind an accepted body these are trailers: the bytes were right, the end is not.
+    // After an accepted body these are trailers: the bytes were right, but not the end.
     outcome = .failed(tooLong("more than \(ResponseFields.limit >> 10) KiB of header fields"))
     return false
   }
 
-  /// libcurl refuses a header line over 100 KiB (CURL_MAX_HTTP_HEADER). Up to 7.88 it calls that CURLE_OUT_OF_MEMORY:
-  /// once the first byte of an answer is here, the only large allocation is the one for that line.
+  /// libcurl refuses a header line over 100 KiB (CURL_MAX_HTTP_HEADER). Versions up to 7.88 return CURLE_OUT_OF_MEMORY:
+  /// after the first byte of a response, the only large allocation is the one for that line.
   private func isTooLongLine(_ code: CURLcode) -> Bool {
     let isRefused = code == CURLE_OUT_OF_MEMORY || code == tooLargeCode
     return isRefused && easy.microseconds(CURLINFO_STARTTRANSFER_TIME_T) > 0
@@ -208,7 +208,7 @@ final class TransferSlot {
     return true
   }
 
-  /// Reads the rest of an answer that brings nothing if that is cheaper than a new connection.
+  /// Reads the rest of an unusable response if that is cheaper than a new connection.
   private func discard(_ conclusion: Conclusion) -> Bool {
     phase = .discarding(conclusion)
     let length = fields[.contentLength].flatMap { decimal($0) }
@@ -229,8 +229,8 @@ final class TransferSlot {
 
   // MARK: The end
 
-  /// What came of the request, once libcurl is through with it (`code`) or the loop does not want to wait for that
-  /// (CURLE_OK).
+  /// The result of the request. `code` is libcurl's once it has finished; CURLE_OK when the loop does not wait for
+  /// that.
   func conclude(_ code: CURLcode) -> Conclusion {
     if isCancelled { return .ended(.cancelled) }
     if let outcome { return .ended(outcome) }

@@ -1,10 +1,10 @@
 import CCurl
 
-/// A parsed http or https URL, with its userinfo taken off.
+/// A parsed http or https URL, with its userinfo removed.
 ///
-/// libcurl's own parser does the parsing, so that what is checked here is what is asked for later.
+/// libcurl's own parser parses it, so that mediafs checks the same URL that libcurl requests later.
 struct WebURL: Hashable, Sendable {
-  /// Why a text is not a URL that can be asked.
+  /// Why mediafs cannot request a URL.
   enum Problem: Error, Equatable {
     /// Not a URL.
     case malformed
@@ -12,26 +12,26 @@ struct WebURL: Hashable, Sendable {
     case scheme(String)
   }
 
-  /// Scheme, host and port: what credentials belong to.
+  /// Scheme, host and port, to which credentials belong.
   struct Origin: Hashable, Sendable {
     var scheme: String
     var host: String
     var port: String
   }
 
-  /// A user name and a password, as they are, without percent-encoding.
+  /// A user name and a password, without percent-encoding.
   struct Credentials: Equatable, Sendable {
     var user: String
-    /// nil when the URL has a user and no colon behind it.
+    /// nil when the URL has a user without a colon after it.
     var password: String?
   }
 
-  /// The URL to ask: without userinfo and fragment; spaces and bytes beyond ASCII percent-encoded.
+  /// The URL to request: without userinfo and fragment; spaces and non-ASCII bytes percent-encoded.
   let text: String
-  /// What it belongs to.
+  /// The origin of the URL.
   let origin: Origin
 
-  /// Parses `text`; the credentials that it held come apart from it.
+  /// Parses `text`. Returns the credentials that it contained apart from the URL.
   static func parse(_ text: String) throws(Problem) -> (url: WebURL, credentials: Credentials?) {
     let handle = try URLHandle()
     try handle.set(text)
@@ -39,8 +39,7 @@ struct WebURL: Hashable, Sendable {
     return (try WebURL(handle), credentials)
   }
 
-  /// What `reference`, relative or absolute, means in a response from this URL (RFC 3986, section 5). Userinfo in it is
-  /// dropped.
+  /// Resolves `reference`, relative or absolute, from a response of this URL (RFC 3986, section 5). Drops its userinfo.
   func resolving(_ reference: String) throws(Problem) -> WebURL {
     let handle = try URLHandle()
     try handle.set(text)
@@ -71,9 +70,10 @@ private struct URLHandle: ~Copyable {
 
   deinit { curl_url_cleanup(handle) }
 
-  /// Sets the URL; a relative one is resolved against what was set before. Schemes are judged later, to name them.
+  /// Sets the URL; libcurl resolves a relative one against the URL before. `WebURL` checks the scheme later, to name
+  /// it.
   func set(_ text: String) throws(WebURL.Problem) {
-    // An embedded NUL would cut the text short on its way into C.
+    // An embedded NUL would end the C string early.
     guard !text.utf8.contains(0) else { throw .malformed }
     let code = curl_url_set(handle, CURLUPART_URL, text, UInt32(CURLU_URLENCODE | CURLU_NON_SUPPORT_SCHEME))
     guard code == CURLUE_OK else { throw .malformed }
@@ -91,7 +91,7 @@ private struct URLHandle: ~Copyable {
     return WebURL.Credentials(user: user, password: part(CURLUPART_PASSWORD, UInt32(CURLU_URLDECODE)))
   }
 
-  /// Takes parts off. Clearing a part cannot fail.
+  /// Removes parts. Clearing a part cannot fail.
   func clear(_ parts: [CURLUPart]) {
     for part in parts { _ = curl_url_set(handle, part, nil, 0) }
   }

@@ -68,7 +68,7 @@ extension TransferLoopTests {
     defer { client.loop.stop() }
     let failure = client.get("http://127.0.0.1:\(UInt16(bigEndian: address.sin_port))/?key=secret", 0..<1).failure
     #expect(failure?.kind == .transient)
-    #expect(failure?.message.contains("no connection in time") == true)
+    #expect(failure?.message.contains("the connection was not established in time") == true)
     #expect(failure?.message.contains("secret") == false)
   }
 

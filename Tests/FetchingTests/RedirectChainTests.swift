@@ -125,7 +125,7 @@ struct RedirectChainTests {
     #expect(throws: TransferFailure.self) { _ = try chain("http://h/") { $0.ifRange = "a\r\nb: c" } }
   }
 
-  @Test("URLs that cannot be asked", arguments: ["", "ftp://h/", "h/a", "http://", "http://h\u{0}x/", "http://[::1/"])
+  @Test("Unusable URLs", arguments: ["", "ftp://h/", "h/a", "http://", "http://h\u{0}x/", "http://[::1/"])
   func badURLs(url: String) {
     let failure = #expect(throws: TransferFailure.self) { _ = try chain(url) }
     #expect(failure?.kind == .permanent)
