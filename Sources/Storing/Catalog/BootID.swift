@@ -2,18 +2,18 @@ import Base
 import CSystem
 import Glibc
 
-/// Names the time from one start of the machine to the next: bytes that were written and not synced are only there
-/// within it.
+/// Identifies one run of the machine, from boot to shutdown. Bytes that were written but not synced survive only within
+/// that run.
 enum BootID {
-  /// random(4), `/proc/sys/kernel/random/boot_id`, as it stands. Where it cannot be read, bytes that no other run has:
-  /// then nothing recent is believed.
+  /// The text of `/proc/sys/kernel/random/boot_id` (random(4)). If it cannot be read, random bytes that no other run
+  /// has: the catalog then trusts no recent extents.
   static func current() -> [UInt8] {
     do throws(Errno) {
       let text = try read(FileDescriptor.open("/proc/sys/kernel/random/boot_id", O_RDONLY)).prefix { $0 != 0x0a }
       if text.count >= 32 { return [UInt8](text) }
-      Log.warning("boot id: /proc/sys/kernel/random/boot_id has no id; what a crash leaves unsynced is fetched again")
+      Log.warning("/proc/sys/kernel/random/boot_id has no id; after a crash, mediafs downloads unsynced data again")
     } catch {
-      Log.warning("boot id: cannot be read (\(error)); what a crash leaves unsynced is fetched again")
+      Log.warning("boot id: cannot be read (\(error)); after a crash, mediafs downloads unsynced data again")
     }
     var generator = SystemRandomNumberGenerator()
     return (0..<32).map { _ in UInt8.random(in: 0...255, using: &generator) }

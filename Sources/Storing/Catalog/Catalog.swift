@@ -3,9 +3,9 @@ import Base
 /// The durable index of a store: the tree of names, what is known of each resource, and which of its bytes are stored
 /// (docs/STORE-FORMAT.md).
 ///
-/// Any thread may call anything. A read never waits for a write. All errors are ``StoreError``.
+/// Any thread may call any method. A read never waits for a write. All errors are ``StoreError``.
 package final class Catalog: Sendable {
-  /// What a catalog is opened for.
+  /// How the catalog is opened.
   package enum Access: Sendable {
     /// For the server, which holds the store's lock. A missing catalog is created.
     case readWrite
@@ -17,9 +17,9 @@ package final class Catalog: Sendable {
   package let tree: CatalogTree
   /// What is known of the generations of resources.
   package let generations: CatalogGenerations
-  /// What is noted of resources.
+  /// The notes on resources: pins and problems.
   package let notes: CatalogNotes
-  /// What the server learns.
+  /// The server's changes of the catalog.
   package let changes: CatalogChanges
   let connections: CatalogConnections
 
@@ -31,15 +31,15 @@ package final class Catalog: Sendable {
     changes = CatalogChanges(connections, bootID: bootID)
   }
 
-  /// Opens the catalog at `path`. With `.readWrite` a missing catalog is created (mode 0600); its folder must exist.
+  /// Opens the catalog at `path`. With `.readWrite`, creates a missing catalog (mode 0600); its folder must exist.
   ///
-  /// Throws `.newer` when a newer program wrote the file, `.corrupt` when the file is damaged or is no catalog, and
-  /// `.io` when it cannot be opened. No byte of the file changes then.
+  /// Throws `.newer` if a newer program wrote the file, `.corrupt` if the file is damaged or not a catalog, and `.io`
+  /// if it cannot be opened. In these cases no byte of the file changes.
   package static func open(path: String, access: Access) throws(StoreError) -> Catalog {
     try open(path: path, access: access, bootID: BootID.current())
   }
 
-  /// The same with the boot id given, for tests.
+  /// The same with a given boot id, for tests.
   static func open(path: String, access: Access, bootID: [UInt8]) throws(StoreError) -> Catalog {
     let connections =
       switch access {
@@ -49,22 +49,22 @@ package final class Catalog: Sendable {
     return Catalog(connections, bootID: bootID)
   }
 
-  /// Waits for the calls that run, moves the log into the database and closes the file. Later calls throw `.invalid`.
+  /// Waits for running calls, checkpoints the log into the database and closes the file. Later calls throw `.invalid`.
   /// A catalog that was not closed loses nothing; only the next open takes longer.
   package func close() throws(StoreError) { try connections.close() }
 
-  /// A number that was remembered for the whole store by ``remember(_:_:)``; nil when none was.
+  /// A number that ``remember(_:_:)`` stored for the whole store; nil if there is none.
   package func remembered(_ name: String) throws(StoreError) -> Int64? {
     try connections.read { (connection) throws(StoreError) in try connection.meta(name) }
   }
 
-  /// Remembers a number for the whole store. The names are listed in docs/STORE-FORMAT.md.
+  /// Stores a number for the whole store. docs/STORE-FORMAT.md lists the names.
   package func remember(_ name: String, _ value: Int64) throws(StoreError) {
     try connections.write(durably: false) { (connection) throws(StoreError) in try connection.setMeta(name, value) }
   }
 
-  /// What SQLite finds wrong with the catalog's file (PRAGMA integrity_check), up to `limit` lines; empty when all is
-  /// well. Reads the whole file.
+  /// The errors that SQLite finds in the catalog's file (PRAGMA integrity_check), up to `limit` lines; empty if there
+  /// are none. Reads the whole file.
   package func integrityProblems(limit: Int) throws(StoreError) -> [String] {
     try connections.read { (connection) throws(StoreError) in
       do throws(StoreError) {

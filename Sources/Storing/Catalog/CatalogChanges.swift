@@ -2,47 +2,49 @@ import Base
 import Glibc
 import Manifest
 
-/// One thing that the server tells the catalog. A change of an unknown generation does nothing: the generation was
-/// forgotten.
+/// One change that the server makes to the catalog. A change of an unknown generation does nothing: the catalog has
+/// forgotten that generation.
 package enum CatalogChange: Sendable {
-  /// The first generation of a resource (nothing stored of it yet), or the size, type and validators of a known id.
-  /// Another generation of the same resource that is current makes it an error: see
-  /// ``CatalogChanges/supersede(_:by:)``.
+  /// The first generation of a resource (nothing of it is stored yet), or the size, type and validators of a known id.
+  /// If the resource has another current generation, this is an error: see ``CatalogChanges/supersede(_:by:)``.
   case learned(GenerationRecord)
-  /// Which of its bytes are written (`stored`), and which of those a power loss leaves, because they are synced.
+  /// Which of its bytes are written (`stored`), and which of those are synced and so survive a power loss.
   case extents(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
-  /// Whether its background download goes on, also at the next mount.
+  /// Whether its background download continues, also at the next mount.
   case continues(generation: Int64, Bool)
-  /// Whether a user asked for the resource by name: the server completes it whatever the policy, also at the next
-  /// mount.
+  /// Whether a user asked for the resource by name. If so, the server completes it whatever the policy, also at the
+  /// next mount.
   case pinned(ResourceKey, Bool)
   /// When a reader last read it, in seconds since 1970.
   case used(generation: Int64, at: Int64)
-  /// What went wrong with a resource, for people and without secrets; nil once bytes come again.
+  /// The last failure of a resource, for the user and without secrets; nil once bytes arrive again.
   case problem(ResourceKey, String?)
-  /// The extension (without its dot) that the names of a resource's entries lack. Shown from the next
-  /// ``CatalogTree/applyPendingExtensions()`` on; entries whose manifest line gives the name do not take it.
+  /// The extension (without its dot) that the names of a resource's entries lack.
+  /// ``CatalogTree/applyPendingExtensions()`` adds it to the names. Entries whose manifest line gives the name do not
+  /// gain it.
   case gainedExtension(ResourceKey, String)
-  /// The finisher is about to rename it to that path below the library's folder. Apply it durably before the rename.
+  /// The finisher is about to rename it to that path, relative to the library's folder. Apply this durably before the
+  /// rename.
   case placing(generation: Int64, path: String)
-  /// It is in the library, whole.
+  /// The complete file is in the library.
   case placed(generation: Int64, LibraryCopy)
-  /// Nothing of it is stored any more; size and validators stay known. Apply it durably before the bytes are removed.
+  /// Nothing of it is stored any more; its size and validators stay known. Apply this durably before removing the
+  /// bytes.
   case dropped(generation: Int64)
-  /// Its row and old inodes go: a superseded one after its last handle was closed. (A current one: nothing is known
-  /// then.)
+  /// Deletes its row and old inodes: of a superseded generation once its last handle is closed. (Of a current one: then
+  /// nothing is known of the resource.)
   case forgotten(generation: Int64)
 }
 
-/// An entry that has another inode now, as a rule because its resource changed: the kernel is to forget the old one.
+/// An entry that got another inode, usually because its resource changed. The kernel must forget the old inode.
 package struct Renumbered: Sendable, Equatable {
-  /// The folder it lies in.
+  /// The folder that contains it.
   package var parent: Inode
   /// Its name there.
   package var name: String
-  /// The inode until now; ``CatalogGenerations/superseded(inode:)`` knows it until its generation is forgotten.
+  /// The former inode; ``CatalogGenerations/superseded(inode:)`` finds it until its generation is forgotten.
   package var old: Inode
-  /// The inode from now on.
+  /// The new inode.
   package var new: Inode
 }
 
@@ -94,14 +96,14 @@ private enum Queries {
   static let oldInode = SQL("INSERT INTO old_inode(inode, entry, generation) VALUES(?, ?, ?)")
 }
 
-/// What the server writes into the catalog, in short transactions.
+/// The server's changes of the catalog, in short transactions.
 package final class CatalogChanges: Sendable {
   private struct Numbers {
     var next: Int64 = 0
     var end: Int64 = 0
   }
 
-  /// How many ids are reserved at once: one sync of the log for that many, and as many are lost at a crash.
+  /// How many ids are reserved at once. One block costs one sync of the log; a crash loses the rest of a block.
   private static let idBlock: Int64 = 1024
 
   private let connections: CatalogConnections
@@ -113,7 +115,7 @@ package final class CatalogChanges: Sendable {
     self.bootID = bootID
   }
 
-  /// A new id. It never was the id of an inode, an entry or a generation in this store, and no other gets it later.
+  /// A new id. No inode, entry or generation of this store ever had it, and none gets it later.
   package func nextID() throws(StoreError) -> Int64 {
     let ready: Int64? = ids.withLock { ids in
       guard ids.next < ids.end else { return nil }
@@ -125,19 +127,19 @@ package final class CatalogChanges: Sendable {
       try connection.reserveIDs(Self.idBlock)
     }
     return ids.withLock { ids in
-      // Another thread may have reserved a block meanwhile; the rest of the shorter one is lost, as at a crash.
+      // Another thread may have reserved a block meanwhile; the rest of the shorter block is lost, as in a crash.
       if ids.end < first + Self.idBlock { ids = Numbers(next: first + 1, end: first + Self.idBlock) }
       return first
     }
   }
 
-  /// Writes the changes, in their order, in one transaction: all of them or, when it throws, none. With `durably`,
-  /// these changes and all earlier ones are on the disk when the call returns: a power loss leaves them.
+  /// Writes the changes, in their order, in one transaction: all of them or, if it throws, none. With `durably`, these
+  /// changes and all earlier ones are on disk when the call returns, and survive a power loss.
   package func apply(_ changes: [CatalogChange], durably: Bool) throws(StoreError) {
     if changes.isEmpty && !durably { return }
     try connections.write(durably: durably) { (connection) throws(StoreError) in
       for change in changes { try apply(change, on: connection) }
-      // SQLite syncs its log only with a commit that changed a page.
+      // SQLite syncs its log only for a commit that changed a page.
       if durably { try connection.statement(Queries.countSync).run() }
     }
   }
@@ -169,7 +171,7 @@ package final class CatalogChanges: Sendable {
         $0.bind(1, id); $0.bind(2, path)
       }
     case .placed(let id, let copy):
-      guard copy.size >= 0 else { throw StoreError(.invalid, "catalog: a copy of \(copy.size) bytes cannot be") }
+      guard copy.size >= 0 else { throw StoreError(.invalid, "catalog: a copy cannot have \(copy.size) bytes") }
       try run(Queries.placed, on: connection) {
         $0.bind(1, id)
         $0.bind(2, copy.path)
@@ -200,12 +202,12 @@ package final class CatalogChanges: Sendable {
     if let current = try currentID(of: key, on: connection), current != record.id {
       throw StoreError(
         .invalid,
-        "catalog: generation \(record.id) was learned while \(current) is the resource's; it must supersede it")
+        "catalog: generation \(record.id) must supersede \(current), the resource's current one")
     }
     try insert(record, on: connection)
   }
 
-  /// Bytes that a record claims to be stored do not count: they are told as extents.
+  /// Ignores the bytes that a record claims to be stored: `.extents` reports those.
   private func insert(_ record: GenerationRecord, on connection: SQLiteConnection) throws(StoreError) {
     try run(Queries.insert, on: connection) {
       $0.bind(1, record.id)
@@ -237,9 +239,9 @@ package final class CatalogChanges: Sendable {
     _ fileExtension: String, _ key: ResourceKey, on connection: SQLiteConnection
   ) throws(StoreError) {
     let plain = fileExtension.hasPrefix(".") ? String(fileExtension.dropFirst()) : fileExtension
-    // It becomes a part of a file's name.
+    // The extension becomes part of a file's name.
     guard !plain.isEmpty, plain.utf8.count <= 16, plain.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f && $0 != 0x2f }) else {
-      throw StoreError(.invalid, "catalog: this is no file name extension: \(fileExtension.debugDescription)")
+      throw StoreError(.invalid, "catalog: not a file name extension: \(fileExtension.debugDescription)")
     }
     let statement = try connection.statement(Queries.gaining)
     defer { statement.reset() }
@@ -261,9 +263,9 @@ package final class CatalogChanges: Sendable {
   }
 
   /// Makes `new` the current generation of `key`, durably. The former generation becomes superseded, and every entry of
-  /// the key gets a new inode; the listed entries are returned. When the resource had no generation, inodes stay.
+  /// the key gets a new inode. Returns the listed entries. If the resource had no generation, inodes stay.
   package func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
-    guard new.key == key else { throw StoreError(.invalid, "catalog: generation \(new.id) is another resource's") }
+    guard new.key == key else { throw StoreError(.invalid, "catalog: generation \(new.id) is of another resource") }
     let columns = ResourceKeyColumns(key)
     return try connections.write(durably: true) { (connection) throws(StoreError) in
       guard let old = try currentID(of: columns, on: connection) else {
@@ -277,8 +279,8 @@ package final class CatalogChanges: Sendable {
     }
   }
 
-  /// Gives the one entry of `key` that has it another inode, durably; its generation, and the inodes of other entries,
-  /// stay. Nil when no listed entry has it (any more), or nothing is known of the resource.
+  /// Gives one entry of `key`, the one with the given inode, another inode, durably. Its generation and the inodes of
+  /// other entries stay. Nil if no listed entry has the inode (any more), or nothing is known of the resource.
   package func renumber(_ inode: Inode, of key: ResourceKey) throws(StoreError) -> Renumbered? {
     let columns = ResourceKeyColumns(key)
     return try connections.write(durably: true) { (connection) throws(StoreError) in
@@ -290,7 +292,7 @@ package final class CatalogChanges: Sendable {
   private func renumber(
     _ key: ResourceKeyColumns, from old: Int64, only inode: Inode? = nil, on connection: SQLiteConnection
   ) throws(StoreError) -> [Renumbered] {
-    // Read to the end before the rows are changed: an UPDATE under a running SELECT may show a row twice.
+    // Reads all rows before it changes them: an UPDATE during a SELECT may show a row twice.
     var entries: [(id: Int64, change: Renumbered, isListed: Bool)] = []
     let statement = try connection.statement(Queries.entries)
     defer { statement.reset() }

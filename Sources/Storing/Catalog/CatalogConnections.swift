@@ -1,9 +1,9 @@
 import Base
 
-/// The connections to a catalog's file: any number that read, and one that writes.
+/// The connections to a catalog's file: any number of readers, and one writer.
 ///
-/// Reads use connections of their own, one for each thread that reads at the same time, and never wait for a write
-/// (SQLite's write-ahead log). Writes wait for one another: a write is a short transaction, except an import.
+/// Each thread that reads has a connection of its own and never waits for a write (SQLite's write-ahead log). Writers
+/// wait for one another. A write is a short transaction, except an import.
 ///
 /// Locks: a thread never holds `pool` and `writer` together. A thread holds `writer` while SQLite writes the file,
 /// because only one may write; no read needs that lock. An import holds it for minutes, and takes its manifest from
@@ -19,7 +19,7 @@ final class CatalogConnections: Sendable {
     var isFull = false  // whether `synchronous` is FULL at present
   }
 
-  /// How many idle read connections are kept: one for each thread that answers the kernel. Each takes up to 2 MiB.
+  /// How many idle read connections are kept: one for each thread that answers the kernel. Each uses up to 2 MiB.
   private static let keptConnections = 8
 
   let path: String
@@ -49,7 +49,7 @@ final class CatalogConnections: Sendable {
     }
   }
 
-  /// Runs `body` with a connection that no other thread uses meanwhile. With `snapshot`, all statements see one state.
+  /// Calls `body` with a connection that no other thread uses meanwhile. With `snapshot`, all statements see one state.
   func read<Result>(
     snapshot: Bool = false, _ body: (SQLiteConnection) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -71,7 +71,7 @@ final class CatalogConnections: Sendable {
     }
   }
 
-  /// Closes the idle read connections; new ones are made when needed.
+  /// Closes the idle read connections; reads open new ones when they need them.
   func closeIdleReaders() {
     let idle = pool.withLock { pool in
       defer { pool.idle = [] }
@@ -80,16 +80,16 @@ final class CatalogConnections: Sendable {
     _ = consume idle
   }
 
-  /// How many steps SQLite's machine took for the kept statements of the open connections that nobody uses. For tests.
+  /// How many virtual machine steps SQLite ran for the cached statements of the idle connections. For tests.
   var steps: Int {
     pool.withLock { $0.idle.reduce(0) { $0 + $1.steps } } + writer.withLock { $0.connection?.steps ?? 0 }
   }
 
-  /// How many times the kept statements of the idle read connections ran: the same on every machine. For tests.
+  /// How often the cached statements of the idle read connections ran: the same on every machine. For tests.
   var runs: Int { pool.withLock { $0.idle.reduce(0) { $0 + $1.runs } } }
 
-  /// Runs `body` in a transaction of the one writing connection: all of it is committed, or, when it throws, nothing.
-  /// With `durably`, this transaction and all before it are on the disk when the call returns.
+  /// Calls `body` in a transaction of the writing connection: all of it is committed, or, if it throws, nothing. With
+  /// `durably`, this transaction and all earlier ones are on disk when the call returns.
   func write<Result>(
     durably: Bool, _ body: (SQLiteConnection) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -102,7 +102,7 @@ final class CatalogConnections: Sendable {
     }
   }
 
-  /// Runs `body` with the writing connection outside of any transaction; `isFull` is what `synchronous` is set to.
+  /// Calls `body` with the writing connection outside any transaction. `isFull` is the value that `synchronous` gets.
   func withWriter<Result>(
     _ body: (SQLiteConnection, inout Bool) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {

@@ -2,9 +2,9 @@ import Base
 import CSystem
 import Glibc
 
-/// The catalog's file: made, recognised, opened.
+/// Creates, recognizes and opens the catalog's file.
 enum CatalogFile {
-  /// Opens the catalog for writing, making it when there is none.
+  /// Opens the catalog for writing, and creates it if there is none.
   static func openForWriting(_ path: String) throws(StoreError) -> SQLiteConnection {
     try refuseSpecialFiles(path)  // before `make` removes a stale log
     if access(path, F_OK) != 0 {
@@ -24,34 +24,34 @@ enum CatalogFile {
     return connection
   }
 
-  /// Throws when the catalog, or a file that SQLite keeps beside it, is there and is no plain file. SQLite opens these
-  /// names without a look at them: a FIFO makes the open wait until another program writes, and opening a device may
-  /// have effects of its own.
+  /// Throws if the catalog, or a file that SQLite keeps beside it, exists and is not a regular file. SQLite opens these
+  /// names without a check. The open of a FIFO would wait until another program writes, and the open of a device may
+  /// have side effects.
   static func refuseSpecialFiles(_ path: String) throws(StoreError) {
     var status = stat()
-    // The catalog may be a link; SQLite then keeps the other files beside its target.
+    // The catalog may be a symbolic link; SQLite then keeps the other files beside its target.
     let real = resolvedPath(path) ?? path
     for name in [real, real + "-wal", real + "-shm", real + "-journal"]
     where lstat(name, &status) == 0 && !status.isPlainFile {
       throw StoreError(
         .invalid,
-        "\(name) is \(status.kindName), no plain file: move it away, or choose another store with --store; nothing was"
-          + " changed")
+        "\(name) is \(status.kindName), no plain file: move it away, or choose another store with --store;"
+          + " nothing was changed")
     }
   }
 
-  /// Switches to the write-ahead log, which a first import turns off. While somebody reads that cannot be done: then
-  /// the next open does it, and until then all works, except that reads and writes wait for one another.
+  /// Switches back to the write-ahead log, which a first import turns off. SQLite cannot switch while another program
+  /// reads the catalog. Then the next open switches; until then reads and writes wait for one another.
   static func useLog(_ connection: SQLiteConnection) throws(StoreError) {
     do throws(StoreError) {
       try connection.run("PRAGMA journal_mode = WAL")
     } catch {
       guard case .busy = error.kind else { throw error }
-      Log.warning("catalog \(connection.path): another program reads it, so it is slower until the next mount")
+      Log.warning("catalog \(connection.path): another program reads it, so the catalog is slower until the next mount")
     }
   }
 
-  /// Opens a catalog that is there for reading, whether a server has it open or not.
+  /// Opens an existing catalog for reading, whether a server has it open or not.
   static func openForReading(_ path: String) throws(StoreError) -> SQLiteConnection {
     try checkHeader(path)
     do throws(StoreError) {
@@ -60,8 +60,8 @@ enum CatalogFile {
       try configure(connection)
       return connection
     } catch {
-      // On a filesystem that is read-only the log's index cannot be made; then nobody writes either. With a log or a
-      // journal beside it, the file alone is not the whole truth.
+      // On a read-only filesystem SQLite cannot create the log's index, but nobody writes either. If there is a log or
+      // a journal, the file alone is incomplete.
       guard case .io = error.kind, access(path + "-wal", F_OK) != 0, access(path + "-journal", F_OK) != 0 else {
         throw error
       }
@@ -80,23 +80,25 @@ enum CatalogFile {
   }
 
   private static func configure(_ connection: SQLiteConnection) throws(StoreError) {
-    // 2 MiB of pages a connection: the upper levels of all indexes of a million entries; the rest is in the page cache.
+    // 2 MiB of pages for each connection hold the upper levels of all indexes of a million entries. The page cache has
+    // the rest.
     try connection.run("PRAGMA cache_size = -2048; PRAGMA temp_store = FILE")
   }
 
-  /// Makes an empty catalog under another name and renames it: one that is only half made is never met.
+  /// Creates an empty catalog under another name and renames it, so that no program finds a half-created one.
   private static func make(_ path: String) throws(StoreError) {
     let new = path + "-new"
-    // What is left of an earlier attempt, and a log whose database was deleted: it would be played into the new one.
+    // Removes the rest of an earlier attempt, and a log whose database was deleted: SQLite would replay it into the new
+    // one.
     for stale in [new, new + "-journal", path + "-wal", path + "-shm", path + "-journal"] {
       if unlink(stale) != 0, Errno.current != .notFound { throw io(.current, "remove", stale) }
     }
     do throws(Errno) {
-      // Made here, because SQLite would let others read it. The files beside it get the same mode.
+      // Created here, because SQLite would let other users read it. SQLite gives the files beside it the same mode.
       let descriptor = try FileDescriptor.open(new, O_CREAT | O_EXCL | O_RDWR, mode: 0o600)
       _ = consume descriptor
     } catch {
-      throw io(error, "make", new)
+      throw io(error, "create", new)
     }
     let connection = try SQLiteConnection(path: new, mode: .readWrite)
     try connection.run("PRAGMA synchronous = FULL; BEGIN")
@@ -113,7 +115,7 @@ enum CatalogFile {
     }
   }
 
-  /// Refuses what is no catalog of this version, without making or changing any file.
+  /// Refuses a file that is not a catalog of this version, without creating or changing any file.
   private static func checkHeader(_ path: String) throws(StoreError) {
     let application: Int64
     let version: Int64
@@ -129,10 +131,10 @@ enum CatalogFile {
     if version > Schema.version {
       throw StoreError(
         .newer,
-        "catalog \(path) has format \(version), and this program knows \(Schema.version): a newer mediafs made it; use"
+        "catalog \(path) has format \(version), and this program knows \(Schema.version): a newer mediafs wrote it; use"
           + " that, or another --store; nothing was changed")
     }
-    guard version == Schema.version else { throw .damaged(path, "format \(version) never was") }
+    guard version == Schema.version else { throw .damaged(path, "no mediafs wrote format \(version)") }
   }
 
   private static func notOurs(_ path: String) -> StoreError {

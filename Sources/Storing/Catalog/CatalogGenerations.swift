@@ -1,15 +1,15 @@
 import Base
 import Manifest
 
-/// A partial file that has bytes: what the keeper may evict.
+/// A partial file that has bytes, which the keeper may evict.
 package struct StoredPartial: Sendable, Equatable {
-  /// The generation; names the file.
+  /// The generation's id, which names the file.
   package var id: Int64
   /// Its resource.
   package var key: ResourceKey
   /// How many bytes of it are stored.
   package var storedBytes: Int64
-  /// When it was last read, in seconds since 1970; 0: never.
+  /// The time of the last read, in seconds since 1970; 0: never.
   package var usedAt: Int64
 }
 
@@ -50,7 +50,7 @@ package struct CatalogGenerations: Sendable {
   let connections: CatalogConnections
   let bootID: [UInt8]
 
-  /// The current generation of a resource; nil when nothing is known of it.
+  /// The current generation of a resource; nil if nothing is known of it.
   package func current(of key: ResourceKey) throws(StoreError) -> GenerationRecord? {
     try connections.read { (connection) throws(StoreError) in try current(of: ResourceKeyColumns(key), on: connection) }
   }
@@ -77,7 +77,7 @@ package struct CatalogGenerations: Sendable {
   }
 
   /// What an inode showed before its resource changed: the node (with that inode, and the old size and time) and the
-  /// old generation. Nil for a current inode, an unknown one, and one whose generation was forgotten.
+  /// old generation. Nil for a current inode, an unknown one, and one whose generation is forgotten.
   package func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)? {
     try connections.read(snapshot: true) { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.oldInode)
@@ -94,19 +94,19 @@ package struct CatalogGenerations: Sendable {
     }
   }
 
-  /// Up to `limit` generations with an id greater than `after`, by id, that are listed and partial, and whose
-  /// background download goes on.
+  /// Up to `limit` generations with an id greater than `after`, by id, that are listed and partial and whose background
+  /// download continues.
   package func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.continuing, after, Int64(limit))
   }
 
-  /// Up to `limit` superseded generations with an id greater than `after`, by id. When a mount begins, no handle on
+  /// Up to `limit` superseded generations with an id greater than `after`, by id. At the start of a mount no handle on
   /// them is open.
   package func superseded(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.superseded, after, Int64(limit))
   }
 
-  /// The ids of up to `limit` generations behind `after`, by id, whatever their state.
+  /// Up to `limit` ids of generations greater than `after`, in order, whatever their state.
   package func ids(limit: Int, after: Int64) throws(StoreError) -> [Int64] {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.ids)
@@ -119,12 +119,12 @@ package struct CatalogGenerations: Sendable {
     }
   }
 
-  /// Up to `limit` copies in the library, those of the latest use. Looks at every generation.
+  /// Up to `limit` copies in the library, the most recently used ones. Scans all generations.
   func latestCopies(limit: Int) throws(StoreError) -> [LibraryCopy] {
     try generations(Queries.latestCopies, Int64(limit)).compactMap(\.copy)
   }
 
-  /// How many copies there are in the library. Looks at every generation.
+  /// The number of copies in the library. Scans all generations.
   func copyCount() throws(StoreError) -> Int64 {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.copyCount)
@@ -144,7 +144,8 @@ package struct CatalogGenerations: Sendable {
     }
   }
 
-  /// The generations whose placing a crash interrupted, with the path below the library's folder.
+  /// The generations that a crash interrupted while mediafs placed them, each with its path relative to the library's
+  /// folder.
   package func placements() throws(StoreError) -> [(generation: GenerationRecord, path: String)] {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.placing)
@@ -163,7 +164,7 @@ package struct CatalogGenerations: Sendable {
       var found: [StoredPartial] = []
       while try statement.step() {
         let known = try record(of: statement, on: connection)
-        // Nothing, when all of it was recent in an earlier boot.
+        // Skips it if all its extents were recent in an earlier boot.
         if known.stored.isEmpty { continue }
         found.append(
           StoredPartial(id: known.id, key: known.key, storedBytes: known.stored.count, usedAt: statement.integer(19)))
@@ -172,7 +173,7 @@ package struct CatalogGenerations: Sendable {
     }
   }
 
-  /// The keys behind `key` of which a generation is current, in their order.
+  /// The keys greater than `key` that have a current generation, in order.
   static func knownKeys(
     after key: ResourceKeyColumns, limit: Int, on connection: SQLiteConnection
   ) throws(StoreError) -> [ResourceKeyColumns] {
@@ -194,7 +195,7 @@ package struct CatalogGenerations: Sendable {
     let synced = row.withBlob(10) { ByteRangeSet(encoded: $0) }
     let stored = isRecentBelieved ? row.withBlob(11) { ByteRangeSet(encoded: $0) } : synced
     let size = row.optionalInteger(5)
-    // Numbers that contradict each other are damage: the reading room counts with them.
+    // Numbers that contradict each other are damage: the reading room calculates with them.
     guard let stored, let synced, let state = GenerationRecord.State(rawValue: Int(row.integer(3))), size ?? 0 >= 0,
       stored.end <= size ?? .max, synced.end <= size ?? .max, row.isNull(13) || row.integer(14) == size ?? -1
     else { throw .damaged(connection.path, "generation \(id) cannot be read") }

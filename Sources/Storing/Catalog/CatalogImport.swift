@@ -2,35 +2,35 @@ import Base
 import CSQLite
 import Manifest
 
-/// What an import gave.
+/// The result of an import.
 package struct ImportReport: Sendable, Equatable {
-  /// The epoch that began: 1 for a store's first import.
+  /// The new epoch: 1 for a store's first import.
   package var epoch: Int64
-  /// Files that are listed now.
+  /// Listed files.
   package var files: Int64
-  /// Folders that are listed now.
+  /// Listed folders.
   package var folders: Int64
-  /// Problems reported (errors and warnings, duplicates among them).
+  /// Reported problems (errors and warnings, including duplicates).
   package var problems: Int
-  /// Lines that gave an entry which an earlier line had given.
+  /// Lines that repeat an entry of an earlier line.
   package var duplicates: Int
 }
 
 extension Catalog {
-  /// Makes a manifest the tree: a new epoch, all of it or nothing. Readers see the old tree until it is done; other
-  /// writers wait.
+  /// Turns a manifest into the tree: a new epoch, all of it or nothing. Readers see the old tree until the import is
+  /// done. Other writers wait.
   ///
-  /// Names are given by the rules of docs/STORE-FORMAT.md ("Names"). `fingerprint` is remembered with it, for
-  /// ``importedFingerprint()``. `report` gets each problem, on this thread, in no certain order of lines; it must not
-  /// call the catalog. With `strict` a problem of severity error ends the import. That, a manifest without a usable
-  /// line, and one that cannot be read throw `.invalid` and change nothing.
+  /// The rules of docs/STORE-FORMAT.md ("Names") give the names. The catalog remembers `fingerprint` for
+  /// ``importedFingerprint()``. The import calls `report` for each problem, on this thread and in no certain order of
+  /// lines; it must not call the catalog. With `strict`, a problem of severity error ends the import. Such a problem, a
+  /// manifest without a usable line, and one that cannot be read throw `.invalid` and change nothing.
   ///
-  /// The manifest is read on another thread, which has ended when this returns. Only one that is not needed any more
-  /// and waits for a pipe (or a slow disk) is left to itself: it ends when that gives something or is closed.
+  /// Another thread reads the manifest and has ended when this returns. There is one exception: if the reader is no
+  /// longer needed and waits for a pipe (or a slow disk), it ends when data comes or the pipe is closed.
   package func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
   ) throws(StoreError) -> ImportReport {
-    // Half of the time goes into reading and parsing, which need not wait for the catalog, nor that for them.
+    // Reading and parsing take half of the time. They need not wait for the catalog, nor the catalog for them.
     let feed = ManifestFeed(reader, strict: strict)
     defer { feed.end() }
     return try importBatches(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
@@ -38,13 +38,13 @@ extension Catalog {
     }
   }
 
-  /// The fingerprint of the manifest that the tree is of; nil when none was imported. The server skips the import of an
-  /// equal one.
+  /// The fingerprint of the tree's manifest; nil if none was imported. The server skips the import of a manifest with
+  /// the same fingerprint.
   package func importedFingerprint() throws(StoreError) -> [UInt8]? {
     try connections.read { (connection) throws(StoreError) in try connection.metaBlob("fingerprint") }
   }
 
-  /// The same with batches from anywhere: `next` is called until it gives none.
+  /// The same with batches from any source: it calls `next` until `next` returns nil.
   func importBatches(
     fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
     next: () throws(StoreError) -> ImportBatch?
@@ -61,7 +61,7 @@ extension Catalog {
     // An open read connection would keep the first import from writing without the log.
     connections.closeIdleReaders()
     return try connections.withWriter { (connection, isFull) throws(StoreError) in
-      // Synced at its end, so that no inode that the kernel was told is given again after a power loss.
+      // Syncs at the end of the import: after a power loss, no inode that the kernel was told of is assigned again.
       try connection.run("PRAGMA synchronous = FULL")
       isFull = true
       let isFirst = try connection.integer("SELECT 1 FROM entry LIMIT 1") == nil
@@ -79,7 +79,7 @@ extension Catalog {
         result = .failure(error)
       }
       try connection.run("PRAGMA cache_size = -2048; PRAGMA shrink_memory")
-      // The pages came from the heap in small pieces, which glibc keeps: 50 MiB after a million lines.
+      // malloc returned the pages in small pieces, and glibc keeps them: 50 MiB after a million lines.
       malloc_trim(0)
       try CatalogFile.useLog(connection)
       if case .success = result { try connection.run("PRAGMA wal_checkpoint(TRUNCATE)") }
@@ -87,14 +87,14 @@ extension Catalog {
     }
   }
 
-  /// Lets the first import write pages to their place at once: a rollback journal keeps only pages that were there
-  /// before, while a log would hold all and have them copied. Where somebody else has the catalog open, the log stays.
+  /// Lets the first import write pages to their place at once. A rollback journal saves only pages that existed before;
+  /// a log would contain all pages, and SQLite would copy them. If another program has the catalog open, the log stays.
   private func prepareBulk(_ connection: SQLiteConnection) throws(StoreError) {
     do throws(StoreError) {
       try connection.run("PRAGMA busy_timeout = 0; PRAGMA journal_mode = DELETE")
     } catch {
       guard case .busy = error.kind else { throw error }
-      Log.debug("catalog \(connection.path): another program reads it; the import goes through the log")
+      Log.debug("catalog \(connection.path): another program reads it; the import uses the log")
     }
     try connection.run("PRAGMA busy_timeout = 5000")
   }

@@ -1,11 +1,11 @@
 import Base
 import Manifest
 
-/// What went wrong with a resource for good.
+/// A failure of a resource that was noted.
 package struct NotedProblem: Sendable, Equatable {
-  /// For people, no secrets.
+  /// The message for the user, without secrets.
   package var message: String
-  /// When, in seconds since 1970.
+  /// The time, in seconds since 1970.
   package var at: Int64
 }
 
@@ -13,7 +13,7 @@ private enum Queries {
   static let pin = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(?, 1)")
   static let unpin = SQL("DELETE FROM meta WHERE name = ?")
   static let pinned = SQL("SELECT 1 FROM meta WHERE name = ?")
-  // `;` is the character behind `:`.
+  // `;` is the character after `:`.
   static let pins = SQL("SELECT name FROM meta WHERE name > ? AND name < 'pin;' ORDER BY name LIMIT ?")
   static let problem = SQL("SELECT message, at FROM problem WHERE key_high = ? AND key_low = ?")
   static let problemsAfter = SQL(
@@ -22,13 +22,12 @@ private enum Queries {
     """)
 }
 
-/// What is noted of resources, whether anything is known of their generations or not: what went wrong with them, and
-/// whether a user asked for them by name (pins). Pins are rows of `meta`, which a program that does not know of them
-/// ignores.
+/// Notes on resources, whether the catalog knows a generation of them or not: what failed, and whether a user asked for
+/// them by name (pins). Pins are rows of `meta`, so a program that does not know pins ignores them.
 package struct CatalogNotes: Sendable {
   let connections: CatalogConnections
 
-  /// The last thing that went wrong with a resource; nil when nothing is noted.
+  /// The last failure of a resource; nil if none is noted.
   package func problem(of key: ResourceKey) throws(StoreError) -> NotedProblem? {
     try connections.read { (connection) throws(StoreError) in
       try Self.problem(of: ResourceKeyColumns(key), on: connection)
@@ -62,7 +61,7 @@ package struct CatalogNotes: Sendable {
 
   private static let prefix = "pin:"
 
-  /// Whether a user asked for the resource by name, and it is not whole yet.
+  /// Whether a user asked for the resource by name and it is not complete yet.
   package func isPinned(_ key: ResourceKey) throws(StoreError) -> Bool {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.pinned)
@@ -72,7 +71,7 @@ package struct CatalogNotes: Sendable {
     }
   }
 
-  /// Up to `limit` pinned resources behind `key` (nil: from the first), in their order, whether listed or not.
+  /// Up to `limit` pinned resources after `key` (nil: from the first), in order, whether listed or not.
   package func pins(limit: Int, after key: ResourceKey?) throws(StoreError) -> [ResourceKey] {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.pins)
@@ -100,7 +99,7 @@ package struct CatalogNotes: Sendable {
     return String(repeating: "0", count: 16 - text.utf8.count) + text
   }
 
-  /// Nil for a name that is no pin's: what a damaged catalog has is not believed.
+  /// Nil for a name that is not a pin's: the catalog may be damaged.
   private static func key(_ name: String) -> ResourceKey? {
     let text = name.dropFirst(prefix.utf8.count)
     guard text.utf8.count == 32, let high = UInt64(text.prefix(16), radix: 16),

@@ -31,15 +31,15 @@ extension SQLiteConnection {
     _ = try statement.step()
   }
 
-  /// Takes `count` numbers out of the sequence, within the transaction that is open: the first of them.
+  /// Takes `count` numbers from the sequence, within the open transaction, and returns the first.
   func reserveIDs(_ count: Int64) throws(StoreError) -> Int64 {
     let statement = try statement(Queries.takeIDs)
     defer { statement.reset() }
     statement.bind(1, count)
     guard try statement.step() else { throw .damaged(path, "meta.next_id is missing") }
     let next = statement.integer(0)
-    guard next > count + 1, next < 1 << 62 else { throw .damaged(path, "meta.next_id makes no sense") }
-    // To its end, or the row is not written.
+    guard next > count + 1, next < 1 << 62 else { throw .damaged(path, "meta.next_id is out of range") }
+    // Steps to the end; otherwise SQLite does not write the row.
     while try statement.step() {}
     return next - count
   }

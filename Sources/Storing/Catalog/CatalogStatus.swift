@@ -3,33 +3,33 @@ import Manifest
 
 // What `status` shows.
 
-/// A listed file of which something is known.
+/// A listed file of which the catalog knows something.
 package struct KnownEntry: Sendable {
   /// Its node.
   package var node: Node
   /// Its path in the mount, without a leading slash.
   package var path: String
-  /// Its current generation, nil when only a problem is known.
+  /// Its current generation; nil if only a problem is known.
   package var generation: GenerationRecord?
-  /// The last thing that went wrong with it, nil for nothing.
+  /// Its last failure; nil if there is none.
   package var problem: NotedProblem?
 }
 
-/// Some of the entries of which something is known.
+/// Some of the entries of which the catalog knows something.
 package struct KnownPage: Sendable {
   /// The entries, by resource.
   package var entries: [KnownEntry]
-  /// Where to go on; nil at the end.
+  /// Where the next page begins; nil at the end.
   package var next: ResourceKey?
 }
 
 extension Catalog {
-  /// The listed files of which something is known: those of up to `limit` resources behind `key` (nil: from the first).
-  /// Call again with the page's `next` until that is nil; a page may be empty before the end.
+  /// The listed files of which the catalog knows something: those of up to `limit` resources after `key` (nil: from the
+  /// first). Call again with the page's `next` until that is nil. A page may be empty before the end.
   package func known(after key: ResourceKey?, limit: Int) throws(StoreError) -> KnownPage {
     try connections.read(snapshot: true) { (connection) throws(StoreError) in
       let start = key.map(ResourceKeyColumns.init) ?? ResourceKeyColumns(high: .min, low: .min)
-      // Two ordered lists, each up to `limit` long, become one of up to `limit`.
+      // Merges two sorted lists of up to `limit` elements each into one of up to `limit`.
       let known = try CatalogGenerations.knownKeys(after: start, limit: limit, on: connection)
       let failed = try CatalogNotes.problemKeys(after: start, limit: limit, on: connection)
       var keys: [ResourceKeyColumns] = []

@@ -1,8 +1,8 @@
 import Base
 import Manifest
 
-// The tree as the mount asks for it. A listed entry is visible; a remembered one is found by its inode only, because
-// a handle on it may still be open.
+// The tree, as the mount queries it. A listed entry is visible. A remembered one is found by its inode only, because a
+// handle on it may still be open.
 
 /// How many names a catalog lists.
 package struct CatalogCounts: Sendable, Equatable {
@@ -12,14 +12,14 @@ package struct CatalogCounts: Sendable, Equatable {
   package var files: Int64
 }
 
-/// A name, as a walk over the whole tree meets it.
+/// A name, as a walk over the whole tree finds it.
 package struct SurveyedNode: Sendable {
   /// Its node.
   package var node: Node
   /// Whether bytes of it are stored or a problem is noted. If not, the node has all that the catalog knows.
   package var isKnown: Bool
 
-  /// That node.
+  /// Wraps that node.
   package init(node: Node, isKnown: Bool) {
     self.node = node
     self.isKnown = isKnown
@@ -59,13 +59,13 @@ private enum Queries {
 package struct CatalogTree: Sendable {
   let connections: CatalogConnections
 
-  /// The root, which is no row.
+  /// The root, which has no row.
   private static let root = Node(
     entry: Int64(rootInode), inode: rootInode, parent: rootInode, kind: .folder, name: "",
     key: ResourceKeyColumns.none.key, size: nil, modified: nil)
 
   /// What `name` (any bytes) leads to in the folder `parent`: a listed entry, or one that had this name before it
-  /// gained an extension. Nil when there is none.
+  /// gained an extension. Nil if there is none.
   package func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(StoreError) -> Node? {
     try connections.read { (connection) throws(StoreError) in
       try Self.lookup(parent: Int64(bitPattern: parent), on: connection) { $0.bind(2, text: name) }
@@ -84,8 +84,8 @@ package struct CatalogTree: Sendable {
     return nil
   }
 
-  /// The node whose current inode this is (also one that is not listed any more, whose handles may be open); the root
-  /// for 1. Nil for an inode that never was or that another took the place of: see
+  /// The node whose current inode this is (also one that is no longer listed, because handles on it may be open); the
+  /// root for 1. Nil for an inode that never existed or that another one replaced: see
   /// ``CatalogGenerations/superseded(inode:)``.
   package func node(_ inode: Inode) throws(StoreError) -> Node? {
     try connections.read { (connection) throws(StoreError) in try Self.node(Int64(bitPattern: inode), on: connection) }
@@ -108,8 +108,8 @@ package struct CatalogTree: Sendable {
     return try first(statement)
   }
 
-  /// Up to `limit` names of `folder` whose entry id (the directory cookie) is greater than `cookie`, in that order. A
-  /// name that is added or goes while someone lists shifts no other.
+  /// Up to `limit` names of `folder` whose entry id (the directory cookie) is greater than `cookie`, in that order. If
+  /// a name is added or removed while a reader lists the folder, the position of the others stays.
   package func list(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [Node] {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.listing)
@@ -123,8 +123,8 @@ package struct CatalogTree: Sendable {
     }
   }
 
-  /// As ``list(_:after:limit:)``, for a walk over the whole tree: it ends behind the first folder, into which the walk
-  /// goes next, and tells of each file whether the catalog is to be asked for more.
+  /// Like ``list(_:after:limit:)``, for a walk over the whole tree. The list ends after the first folder, into which
+  /// the walk goes next. For each file it says whether the walk must ask the catalog for more.
   package func survey(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [SurveyedNode] {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.survey)
@@ -140,7 +140,7 @@ package struct CatalogTree: Sendable {
     }
   }
 
-  /// The folder that `folder` lies in; the root for the root and for what is no folder.
+  /// The folder that contains `folder`; the root for the root and for an inode that is not a folder.
   package func parent(of folder: Inode) throws(StoreError) -> Inode {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.parent)
@@ -150,8 +150,8 @@ package struct CatalogTree: Sendable {
     }
   }
 
-  /// The node at a `/`-separated path below the root (slashes at its ends and doubled ones do not matter); the root for
-  /// none.
+  /// The node at a `/`-separated path below the root (slashes at its ends and repeated slashes do not matter); the root
+  /// for an empty path.
   package func find(path: String) throws(StoreError) -> Node? {
     try connections.read(snapshot: true) { (connection) throws(StoreError) in
       var node = Self.root
@@ -164,7 +164,7 @@ package struct CatalogTree: Sendable {
     }
   }
 
-  /// The path of a node below the root, without a leading slash; nil for an inode that is nobody's current one.
+  /// The path of a node below the root, without a leading slash; nil for an inode that is no node's current one.
   package func path(of inode: Inode) throws(StoreError) -> String? {
     try connections.read(snapshot: true) { (connection) throws(StoreError) in
       guard let node = try Self.node(Int64(bitPattern: inode), on: connection) else { return nil }
@@ -177,7 +177,7 @@ package struct CatalogTree: Sendable {
     node.inode == rootInode ? [] : try folders(above: node, on: connection).names + [node.name]
   }
 
-  /// The folders that `node` lies in, from the root: their names in the tree, and those that the manifest gave.
+  /// The folders that contain `node`, from the root: their names in the tree, and those that the manifest gave.
   private static func folders(
     above node: Node, on connection: SQLiteConnection
   ) throws(StoreError) -> (names: [String], wanted: [String]) {
@@ -188,9 +188,9 @@ package struct CatalogTree: Sendable {
       let statement = try connection.statement(Queries.names)
       defer { statement.reset() }
       statement.bind(1, folder)
-      // A path is at most 4096 bytes long: more folders than that are a circle.
+      // A path has at most 4096 bytes: more folders than that are a cycle.
       guard try statement.step(), names.count < 4096 else {
-        throw .damaged(connection.path, "entry \(node.entry) lies in no folder")
+        throw .damaged(connection.path, "entry \(node.entry) is in no folder")
       }
       folder = statement.integer(0)
       names.append(statement.text(1))
@@ -209,7 +209,7 @@ package struct CatalogTree: Sendable {
 
   // MARK: - Whole entries
 
-  /// All that is known of the file with that current inode, also when it is not listed any more; nil for folders and
+  /// What the catalog knows of the file with that current inode, also if it is no longer listed; nil for folders and
   /// unknown inodes.
   package func entry(_ inode: Inode) throws(StoreError) -> EntryRecord? {
     try connections.read(snapshot: true) { (connection) throws(StoreError) in
@@ -256,7 +256,7 @@ package struct CatalogTree: Sendable {
 
   // MARK: - Rows
 
-  /// The node in the statement's first row, nil without one; resets it.
+  /// The node in the statement's first row, nil if there is none; resets the statement.
   private static func first(_ statement: SQLiteStatement) throws(StoreError) -> Node? {
     defer { statement.reset() }
     return try statement.step() ? node(of: statement) : nil
@@ -268,7 +268,7 @@ package struct CatalogTree: Sendable {
       entry: row.integer(0), inode: Inode(bitPattern: row.integer(1)), parent: Inode(bitPattern: row.integer(2)),
       kind: row.integer(3) == 1 ? .folder : .file, name: row.text(4),
       key: ResourceKeyColumns(high: row.integer(5), low: row.integer(6)).key,
-      // Less than none is damage, which who asks for the generation is told.
+      // A negative size is damage; a read of the generation reports it.
       size: row.optionalInteger(7).flatMap { $0 < 0 ? nil : $0 },
       modified: row.optionalInteger(8))
   }

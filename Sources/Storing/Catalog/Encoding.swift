@@ -1,7 +1,7 @@
 import Base
 import Manifest
 
-/// A resource's key as the catalog's two columns: its halves as two's complement.
+/// A resource's key in the catalog's two columns: its halves as two's complement.
 struct ResourceKeyColumns: Equatable, Comparable {
   var high: Int64
   var low: Int64
@@ -27,7 +27,7 @@ struct ResourceKeyColumns: Equatable, Comparable {
   }
 }
 
-/// Writes the catalog's blobs: LEB128 numbers and strings with their length before them (docs/STORE-FORMAT.md).
+/// Writes the catalog's blobs: LEB128 numbers, and strings prefixed with their length (docs/STORE-FORMAT.md).
 struct BlobWriter {
   private(set) var bytes: [UInt8] = []
 
@@ -49,7 +49,7 @@ struct BlobWriter {
     bytes.append(contentsOf: text.utf8)
   }
 
-  /// Without their count before them.
+  /// Appends the bytes without a length.
   mutating func append(bytesOf text: String) { bytes.append(contentsOf: text.utf8) }
 
   mutating func append(_ blob: [UInt8]) {
@@ -58,12 +58,12 @@ struct BlobWriter {
   }
 }
 
-/// Reads what ``BlobWriter`` wrote; nil where the bytes do not make sense.
+/// Reads what ``BlobWriter`` wrote; nil for invalid bytes.
 struct BlobReader {
   private let bytes: UnsafeRawBufferPointer
   private var position = 0
 
-  /// Reads `bytes`, which must stay valid as long as the reader is used.
+  /// Reads `bytes`, which must stay valid while the reader is in use.
   init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
   var isAtEnd: Bool { position == bytes.count }
@@ -78,7 +78,7 @@ struct BlobReader {
     var result: UInt64 = 0
     var shift: UInt64 = 0
     while let next = byte() {
-      // Nine groups of seven bits are all that is not negative in 64 bits.
+      // Nine groups of seven bits cover all non-negative values of 64 bits.
       guard shift < 63 else { return nil }
       result |= UInt64(next & 0x7f) << shift
       if next < 0x80 { return Int64(result) }
@@ -101,7 +101,7 @@ struct BlobReader {
 }
 
 extension ByteRangeSet {
-  /// As the catalog keeps it: the gaps between the ranges' boundaries.
+  /// The catalog's form: the distances between the ranges' boundaries.
   var encoded: [UInt8] {
     var writer = BlobWriter()
     var previous: Int64 = 0
@@ -113,7 +113,7 @@ extension ByteRangeSet {
     return writer.bytes
   }
 
-  /// What was ``encoded``; nil when that cannot be.
+  /// Decodes the result of ``encoded``; nil if it is invalid.
   init?(encoded bytes: UnsafeRawBufferPointer) {
     self.init()
     var reader = BlobReader(bytes)

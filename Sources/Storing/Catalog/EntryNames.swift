@@ -1,13 +1,13 @@
 import Base
 import Manifest
 
-/// Gives names within folders, in the transaction that is open.
+/// Gives names within folders, in the open transaction.
 struct EntryNames {
   let connection: SQLiteConnection
   let hasAliases: Bool
 
-  /// Makes `name` free for `entry` if no listed entry has it and no alias leads by it to another listed one: whether it
-  /// is free now. An unlisted entry that has it loses it.
+  /// Makes `name` free for `entry`, unless a listed entry has it or it is an alias of another listed entry. An unlisted
+  /// entry that has the name loses it. Returns whether the name is free now.
   func take(_ name: String, in parent: Int64, for entry: Int64) throws(StoreError) -> Bool {
     if hasAliases, try isAlias(name, in: parent, ofAnotherThan: entry) { return false }
     let holder = try connection.statement(NameQueries.holder)
@@ -24,14 +24,14 @@ struct EntryNames {
     return true
   }
 
-  /// The first free one of the numbered forms of `wanted`, from where the last one given in that folder left off.
+  /// The first free one of the numbered forms of `wanted`. It starts after the last number given in that folder.
   func takeNumbered(_ wanted: String, in parent: Int64, for entry: Int64) throws(StoreError) -> String {
     let known = try connection.statement(NameQueries.number)
     known.bind(1, parent)
     known.bind(2, wanted)
     var number = try known.step() ? known.integer(0) : 2
     known.reset()
-    // Where a damaged catalog says something that no name ever had: from the beginning.
+    // If a damaged catalog has an impossible number, starts from the beginning.
     if !(2..<1 << 32).contains(number) { number = 2 }
     while true {
       let name = SafeName.numbered(wanted, Int(number))
@@ -46,7 +46,7 @@ struct EntryNames {
     }
   }
 
-  /// Names the entry, whose name was made free before.
+  /// Names the entry; the name must already be free.
   func set(_ name: String, wanted: String?, for entry: Int64) throws(StoreError) {
     let statement = try connection.statement(NameQueries.set)
     statement.bind(1, entry)
@@ -55,7 +55,7 @@ struct EntryNames {
     try statement.run()
   }
 
-  /// Whether `name` is an old name by which a listed entry, another than `entry`, is still found.
+  /// Whether `name` is an alias of a listed entry other than `entry`.
   private func isAlias(_ name: String, in parent: Int64, ofAnotherThan entry: Int64) throws(StoreError) -> Bool {
     let statement = try connection.statement(NameQueries.listedAlias)
     defer { statement.reset() }
@@ -65,7 +65,7 @@ struct EntryNames {
     return try statement.step()
   }
 
-  /// Whether `name` is an old name of any entry, listed or not.
+  /// Whether `name` is an alias of any entry, listed or not.
   func isAlias(_ name: String, in parent: Int64) throws(StoreError) -> Bool {
     let statement = try connection.statement(NameQueries.alias)
     defer { statement.reset() }
@@ -88,8 +88,8 @@ private enum NameQueries {
     WHERE a.parent = ? AND a.name = ? AND e.listed = 1 AND e.id <> ?
     """)
 
-  // In the order of `gained`, and a CROSS JOIN, which SQLite does not turn around: else it walks all entries, as they
-  // have that order already.
+  // SQLite does not reorder a CROSS JOIN. Otherwise it would walk all entries, because they already have the order of
+  // `gained`.
   static let pending = SQL(
     """
     SELECT e.id, e.parent, e.name, coalesce(e.wanted, e.name), g.extension
@@ -100,10 +100,10 @@ private enum NameQueries {
 }
 
 extension CatalogTree {
-  /// Puts the extensions that were learned into the names of their entries, and keeps the names until now as aliases.
-  /// To be called before a mount, never under one: a listed name does not change there. Returns how many names changed.
+  /// Adds the learned extensions to the names of their entries, and keeps the previous names as aliases. Call it before
+  /// a mount, never under one: a listed name does not change under a mount. Returns how many names changed.
   package func applyPendingExtensions() throws(StoreError) -> Int {
-    // Most mounts have none, and need not write.
+    // Most mounts have no pending extension and need not write.
     let isAny = try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(NameQueries.pending)
       defer { statement.reset() }
@@ -116,7 +116,7 @@ extension CatalogTree {
       for entry in waiting {
         let full = SafeName.appendingExtension(entry.name, entry.fileExtension)
         let isFree = try names.take(full, in: entry.parent, for: entry.id)
-        // `talk (2)` becomes `talk (2).mp4`, and if that is another's, the next of `talk.mp4`.
+        // `talk (2)` becomes `talk (2).mp4`, or, if another entry has that name, the next number of `talk.mp4`.
         let plain = SafeName.appendingExtension(entry.wanted, entry.fileExtension)
         let name = isFree ? full : try names.takeNumbered(plain, in: entry.parent, for: entry.id)
         try names.set(name, wanted: entry.wanted, for: entry.id)

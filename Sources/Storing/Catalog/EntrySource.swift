@@ -1,8 +1,8 @@
 import Base
 import Manifest
 
-// An entry's line of the manifest as the catalog keeps it, in `entry.source` (docs/STORE-FORMAT.md): compact, because
-// there are a million of them, and most have one URL and nothing else.
+// The catalog keeps an entry's line of the manifest in `entry.source` (docs/STORE-FORMAT.md). The form is compact:
+// there are a million lines, and most have one URL and nothing else.
 
 private let sourceVersion: UInt8 = 1
 
@@ -32,7 +32,7 @@ extension Checksum.Algorithm {
 }
 
 extension BlobWriter {
-  /// Appends all of `entry` but its folder, name, line and key, which have columns.
+  /// Appends all of `entry` except its folder, name, line and key, which have columns.
   mutating func append(sourceOf entry: ManifestEntry) {
     var flags: SourceFlags = []
     if entry.mayGainExtension { flags.insert(.mayGainExtension) }
@@ -61,7 +61,7 @@ extension BlobWriter {
 }
 
 extension BlobReader {
-  /// The entry whose source this is; nil when it cannot be one.
+  /// The entry that this source encodes; nil if the source is invalid.
   mutating func source(line: Int, folder: [String], name: String, key: ResourceKey) -> ManifestEntry? {
     guard byte() == sourceVersion, let flags = byte().map(SourceFlags.init(rawValue:)), let urlCount = number(),
       urlCount > 0

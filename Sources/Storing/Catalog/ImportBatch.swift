@@ -3,20 +3,20 @@ import Manifest
 
 /// Some items of a manifest, in its order, in the form in which an import writes them.
 ///
-/// An entry here has no object of its own: a batch is made on one thread and used up on another, where each object
-/// would cost two threads a cache line, and the heap's lock when it goes.
+/// An entry here is not an object of its own. One thread fills a batch and another consumes it: each object would cost
+/// both threads a cache line, and the heap's lock when it is freed.
 struct ImportBatch: Sendable {
-  /// An entry; the ranges are of the batch's ``ImportBatch/bytes``.
+  /// An entry; its ranges refer to the batch's ``ImportBatch/bytes``.
   struct Line {
     var line: Int
     var key: ResourceKeyColumns
     var mayGainExtension: Bool
     /// Index of its path in ``ImportBatch/folders``.
     var folder: Int
-    /// How many bytes its path has, the folders' too.
+    /// The length of its path in bytes, folders included.
     var pathLength: Int
     var name: Range<Int>
-    /// What the catalog keeps of the line as `entry.source`.
+    /// The `entry.source` that the catalog keeps of the line.
     var source: Range<Int>
   }
   enum Item {
@@ -25,15 +25,15 @@ struct ImportBatch: Sendable {
   }
 
   private(set) var items: [Item] = []
-  /// Paths of folders; entries that follow each other in one folder share one.
+  /// Paths of folders; consecutive entries in one folder share one.
   private(set) var folders: [[String]] = []
   private var writer = BlobWriter()
 
   var bytes: [UInt8] { writer.bytes }
 
-  /// Whether it is as large as one should be: by number, and by bytes, as an entry may have megabytes of header fields.
+  /// Whether the batch is full, by items or by bytes: an entry may have megabytes of header fields.
   var isFull: Bool { items.count >= Self.most || writer.bytes.count >= Self.mostBytes }
-  /// So many items that a hand-over costs nothing beside them, and so few that they are soon there.
+  /// Enough items that the cost of a hand-over does not matter, and few enough that a batch fills soon.
   static let most = 256
   private static let mostBytes = 256 << 10
 
@@ -46,7 +46,7 @@ struct ImportBatch: Sendable {
     switch consume item {
     case .problem(let problem): items.append(.problem(problem))
     case .entry(let entry):
-      // By bytes: to a String, names that differ only in their normalisation are equal.
+      // Compares bytes: as Strings, names that differ only in their normalization are equal.
       let isSame = folders.last?.elementsEqual(entry.folder) { $0.utf8.elementsEqual($1.utf8) } ?? false
       if !isSame { folders.append(entry.folder) }
       let start = writer.bytes.count

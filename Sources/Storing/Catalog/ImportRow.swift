@@ -1,4 +1,4 @@
-/// What an import looks at of a row of `entry`.
+/// The columns of a row of `entry` that an import needs.
 struct ImportRow {
   var id: Int64
   var parent: Int64
@@ -9,7 +9,7 @@ struct ImportRow {
   var key: ResourceKeyColumns
   var line: Int
 
-  /// The first row of a statement over ``ImportQueries/columns``, nil without one; resets it.
+  /// The first row of a statement over ``ImportQueries/columns``, nil if there is none; resets the statement.
   init?(first statement: SQLiteStatement) throws(StoreError) {
     defer { statement.reset() }
     guard try statement.step() else { return nil }
@@ -28,9 +28,9 @@ enum ImportQueries {
   static let columns = "SELECT id, parent, kind, listed, name IS NOT NULL, wanted, key_high, key_low, line FROM entry"
   static let byName = SQL("\(columns) WHERE parent = ? AND name = ?")
   static let byID = SQL("\(columns) WHERE id = ?")
-  // At most one: an earlier twin's own twin is gone by then. The plus before `id` keeps SQLite from walking the table;
-  // the one before `kind` from asking whether entry_key's `kind = 0` fits the bound value: it would prepare the
-  // statement anew for each.
+  // At most one row: the twin of an earlier twin is gone by then. The plus before `id` keeps SQLite from scanning the
+  // table. The plus before `kind` keeps SQLite from checking entry_key's `kind = 0` against the bound value: otherwise
+  // it would prepare the statement again for each value.
   static let byWanted = SQL(
     """
     \(columns) WHERE parent = ? AND wanted = ? AND key_high = ? AND key_low = ? AND +kind = ?

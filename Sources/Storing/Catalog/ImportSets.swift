@@ -1,12 +1,12 @@
 import Base
 
-/// The ids that an import met, as bits in chunks: an eighth of a byte each, because ids are dense.
+/// The ids that an import has seen, as bits in chunks: an eighth of a byte each, because ids are dense.
 struct IDSet {
-  /// A power of two. Ids are positive; but a damaged catalog may say otherwise.
+  /// A power of two. Ids are positive, but a damaged catalog may have others.
   private static let chunkBits: Int64 = 4096
   private var chunks: [Int64: [UInt64]] = [:]
 
-  /// Whether `id` was not in it before; it is now.
+  /// Inserts `id`; whether it was not in the set before.
   mutating func insert(_ id: Int64) -> Bool {
     let bit = UInt64(1) << UInt64(id & 63)
     let empty = [UInt64](repeating: 0, count: Int(Self.chunkBits / 64))
@@ -27,17 +27,18 @@ struct IDSet {
   private static func word(_ id: Int64) -> Int { Int(id & (chunkBits - 1)) / 64 }
 }
 
-/// Tells names that are certainly new from those that may have come before, without keeping them: a Bloom filter.
+/// Distinguishes names that are certainly new from those that may have come before, without storing them: a Bloom
+/// filter.
 ///
-/// 8 MiB and three bits a name, all in one line of the processor's cache: what costs time is to get that line. Of a
-/// million names fewer than one in five thousand is taken for an old one by mistake, of ten million one in forty; each
-/// mistake costs some lookups in an index.
+/// It has 8 MiB. The three bits of a name are in one cache line of the processor, because the load of that line is what
+/// costs time. Of a million names, the filter takes fewer than one in five thousand for an old one by mistake; of ten
+/// million, one in forty. Each mistake costs some index lookups.
 struct NameFilter {
   private static let wordsOfLine: UInt64 = 8
   private static let lines: UInt64 = 1 << 17
   private var words = [UInt64](repeating: 0, count: Int(lines * wordsOfLine))
 
-  /// Whether this name in this folder certainly did not come before.
+  /// Whether this name certainly did not come before in this folder.
   mutating func insert(_ name: UnsafeRawBufferPointer, in parent: Int64) -> Bool {
     let hash = Self.hash(name, UInt64(bitPattern: parent))
     let line = (hash % Self.lines) * Self.wordsOfLine
@@ -56,8 +57,7 @@ struct NameFilter {
     return isNew
   }
 
-  /// Mixes eight bytes at a time by a wide multiplication (as wyhash does). Names that collide on purpose only cost
-  /// time.
+  /// Mixes eight bytes at a time with a wide multiplication (as wyhash does). Names made to collide only cost time.
   private static func hash(_ raw: UnsafeRawBufferPointer, _ seed: UInt64) -> UInt64 {
     var state = mix(seed &+ 0x9E37_79B9_7F4A_7C15, UInt64(raw.count) ^ 0xA076_1D64_78BD_642F)
     var offset = 0
@@ -79,11 +79,11 @@ struct NameFilter {
   }
 }
 
-/// Where folders are that came lately: manifests are mostly in folder order. Bounded, so that a million folders fit
-/// too.
+/// The ids of recent folders, because most manifests are in folder order. The size is limited, so that a manifest may
+/// have a million folders.
 struct FolderCache {
   private static let limit = 8192
-  /// By bytes: to a String, names that differ only in their normalisation are equal.
+  /// Compares bytes: as Strings, names that differ only in their normalization are equal.
   private var ids: [[UInt8]: Int64] = [:]
   private var lastPath: [String] = []
   private var lastID = Int64(rootInode)
@@ -100,7 +100,7 @@ struct FolderCache {
   func find(_ path: ArraySlice<String>) -> Int64? { ids[Self.joined(path)] }
 
   mutating func insert(_ path: ArraySlice<String>, _ id: Int64) {
-    // Starting anew is as good as dropping the oldest, where one folder's lines stand together.
+    // Clearing it is as good as dropping the oldest, if the lines of one folder are together.
     if ids.count >= Self.limit { ids.removeAll(keepingCapacity: true) }
     ids[Self.joined(path)] = id
   }

@@ -1,19 +1,19 @@
 import Base
 import Manifest
 
-/// A manifest that is read on a thread of its own, while its items are used on the caller's.
+/// Reads a manifest on a thread of its own, while the caller's thread uses its items.
 ///
-/// Items come in the manifest's order, in batches of which a few wait at most: whoever reads faster than items are used
-/// waits. Not for several threads at once.
+/// Items come in the manifest's order, in batches. Only a few batches are queued: a reading thread that is ahead of the
+/// caller waits. Only one thread may use a feed at a time.
 struct ManifestFeed {
-  /// How long an unwanted reader may take to notice it, in seconds. One that waits for a pipe does not.
+  /// How long an unwanted reading thread may take to stop, in seconds. One that waits for a pipe takes longer.
   private static let patience = 0.2
 
   let batches: ManifestBatches
   private let thread: OwnedThread
 
-  /// Starts reading. The first problems are handed over at once, and with `strict` each error: whoever ends with it
-  /// need not wait for a batch to fill.
+  /// Starts reading. It passes on the first problems at once and, with `strict`, each error: a caller that stops at an
+  /// error need not wait until a batch is full.
   init(_ reader: consuming ManifestReader, strict: Bool) {
     let batches = ManifestBatches()
     let handover = Handover(reader)
@@ -24,11 +24,11 @@ struct ManifestFeed {
     }
   }
 
-  /// The next entries and problems; nil at the end, and behind an error.
+  /// The next entries and problems; nil at the end and after an error.
   func next() throws(ManifestError) -> ImportBatch? { try batches.take() }
 
-  /// Reads no further. To be called in any case, once, and ``next()`` no more then. Returns whether the thread is gone;
-  /// one that waits for a pipe ends when that gives something, or is closed.
+  /// Stops reading. The caller must call it exactly once, and must not call ``next()`` afterwards. Returns whether the
+  /// thread has ended. A thread that waits for a pipe ends when data comes or the pipe is closed.
   @discardableResult
   func end() -> Bool {
     let isGone = batches.refuse(patience: Self.patience)
@@ -37,10 +37,10 @@ struct ManifestFeed {
   }
 }
 
-/// Carries a reader to its thread.
+/// Passes a reader to its thread.
 private final class Handover: @unchecked Sendable {
-  // @unchecked: put in before the thread starts and taken out by that thread. A reader cannot be copied, so nobody else
-  // has it.
+  // @unchecked: the reader is stored before the thread starts, and that thread takes it. A reader cannot be copied, so
+  // no other thread has it.
   private var reader: ManifestReader?
   init(_ reader: consuming ManifestReader) { self.reader = consume reader }
   func take() -> ManifestReader? { reader.take() }
@@ -48,10 +48,10 @@ private final class Handover: @unchecked Sendable {
 
 /// The batches between the two threads.
 final class ManifestBatches: Sendable {
-  /// So many problems are handed over as they are found: a list may come from a pipe that gives little, and whoever
-  /// waits for it is to hear what is wrong. Of more than these only the number is told.
+  /// The first 100 problems are passed on at once: the list may come from a slow pipe while a user waits. The import
+  /// reports only the number of further problems.
   private static let urgent = 100
-  /// How many wait at most: a megabyte.
+  /// How many batches may be queued: a megabyte.
   static let maximum = 4
 
   private struct State {
@@ -63,11 +63,11 @@ final class ManifestBatches: Sendable {
   private enum Put { case done, full, refused }
 
   private let state = Lock(State())
-  /// Raised for who takes: a batch, or the end.
+  /// Signals the taking thread: there is a batch, or the end.
   private let arrived = Signal()
-  /// Raised for who fills: there is room, or nobody wants more.
+  /// Signals the filling thread: there is room, or no more batches are wanted.
   private let taken = Signal()
-  /// Raised when the filling thread has nothing more to do.
+  /// Signals that the filling thread is done.
   private let ended = Signal()
 
   // MARK: - The reading thread
@@ -103,7 +103,7 @@ final class ManifestBatches: Sendable {
     arrived.raise()
   }
 
-  /// Waits for room; false when nobody wants more.
+  /// Waits for room; false if no more batches are wanted.
   private func put(_ batch: ImportBatch) -> Bool {
     while true {
       let result = state.withLock { state -> Put in
@@ -122,9 +122,9 @@ final class ManifestBatches: Sendable {
     }
   }
 
-  // MARK: - The other one
+  // MARK: - The caller's thread
 
-  /// Waits for a batch; nil at the end, and behind an error, which is thrown once.
+  /// Waits for a batch; nil at the end and after an error, which it throws once.
   func take() throws(ManifestError) -> ImportBatch? {
     while true {
       let (batch, isComplete, failure) = state.withLock { state -> (ImportBatch?, Bool, ManifestError?) in
@@ -142,7 +142,7 @@ final class ManifestBatches: Sendable {
     }
   }
 
-  /// Takes no more. Waits so many seconds at most for the reading thread to have done; returns whether it has.
+  /// Refuses further batches. Waits at most that many seconds for the reading thread; returns whether it is done.
   fileprivate func refuse(patience: Double) -> Bool {
     let rest = state.withLock { state in
       state.isRefused = true
@@ -154,9 +154,9 @@ final class ManifestBatches: Sendable {
     return waitForEnd(seconds: patience)
   }
 
-  /// How many wait to be taken. For tests.
+  /// How many batches are queued. For tests.
   var count: Int { state.withLock { $0.waiting.count } }
 
-  /// Waits so many seconds at most for the reading thread to have done; whether it has. Says so once.
+  /// Waits at most that many seconds for the reading thread; returns whether it is done. Returns true only once.
   func waitForEnd(seconds: Double) -> Bool { ended.wait(seconds: seconds) }
 }

@@ -1,7 +1,7 @@
 import Base
 import CSQLite
 
-/// The text of a statement; as an object, so that connections find their prepared statement by its identity.
+/// The text of a statement. It is an object, so that connections find their prepared statement by its identity.
 final class SQL: Sendable {
   let text: String
   init(_ text: String) { self.text = text }
@@ -9,23 +9,25 @@ final class SQL: Sendable {
 
 /// A connection to a database, with its prepared statements.
 ///
-/// Not for two threads at a time: the catalog hands each to one thread (opened without SQLite's own mutex). A class and
-/// not a noncopyable struct because pools and locks keep it in arrays and optionals; nobody else sees the handle.
+/// Only one thread may use it at a time: the catalog gives each connection to one thread and opens it without SQLite's
+/// own mutex. It is a class and not a noncopyable struct because pools and locks keep it in arrays and optionals. No
+/// other object has the handle.
 final class SQLiteConnection {
   /// How a database is opened.
   enum Mode {
-    /// For reading and writing; it must be there.
+    /// For reading and writing; the file must exist.
     case readWrite
     /// For reading.
     case readOnly
-    /// For reading a file that nobody changes meanwhile: takes no lock and makes no file beside it, and so does not see
-    /// what is only in a write-ahead log.
+    /// For reading a file that no program changes meanwhile. SQLite takes no lock, creates no file beside it, and does
+    /// not see what is only in a write-ahead log.
     case immutable
   }
 
   let path: String
   private let handle: OpaquePointer
-  /// Once in the process, before its first connection; where that is too late, SQLite refuses it and works as well.
+  /// Configured once in the process, before the first connection. If it is too late, SQLite refuses and works all the
+  /// same.
   private static let isConfigured = csqlite_count_no_memory() == SQLITE_OK
 
   private var statements: [ObjectIdentifier: SQLiteStatement] = [:]
@@ -44,18 +46,19 @@ final class SQLiteConnection {
     self.path = path
     handle = opened
     sqlite3_extended_result_codes(opened, 1)
-    // Others hold it for moments only: a `status` that reads, or the last one to close that tidies the log up.
+    // Other programs hold the lock only for moments: a `status` that reads, or the last connection, whose close
+    // checkpoints the log.
     sqlite3_busy_timeout(opened, 5_000)
     if code != SQLITE_OK { throw error(code, doing: "open") }
   }
 
   deinit {
-    // The statements go first, or the handle would outlive them half-closed.
+    // Finalizes the statements first; otherwise the handle would stay half-closed until they end.
     statements.removeAll()
     sqlite3_close_v2(handle)
   }
 
-  /// A file's path as a URI, for the options that only those have.
+  /// A file's path as a URI, because SQLite takes some options only in a URI.
   private static func uri(of path: String) -> String {
     var uri = "file:"
     for byte in path.utf8 {
@@ -65,13 +68,13 @@ final class SQLiteConnection {
     return uri
   }
 
-  /// Runs statements whose rows do not matter.
+  /// Runs statements and ignores their rows.
   func run(_ sql: String) throws(StoreError) {
     let code = sqlite3_exec(handle, sql, nil, nil, nil)
     if code != SQLITE_OK { throw error(code, doing: sql.prefix { $0 != "\n" && $0 != "(" }.description) }
   }
 
-  /// Runs `body` in a transaction, which `begin` begins: all of it is committed, or, when it throws, nothing.
+  /// Calls `body` in a transaction that `begin` starts: all of it is committed, or, if it throws, nothing.
   func transaction<Result>(
     _ begin: String, _ body: (SQLiteConnection) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -81,13 +84,13 @@ final class SQLiteConnection {
       try run("COMMIT")
       return result
     } catch {
-      // A full disk or an I/O error has rolled it back already.
+      // After a full disk or an I/O error, SQLite has already rolled it back.
       if !isIdle { try run("ROLLBACK") }
       throw error
     }
   }
 
-  /// The prepared statement of `sql`, reset and without values; to be reset by its user when done.
+  /// The prepared statement of `sql`, reset and without values. The caller resets it when done.
   func statement(_ sql: SQL) throws(StoreError) -> SQLiteStatement {
     if let known = statements[ObjectIdentifier(sql)] { return known }
     let made = try prepare(sql.text, kept: true)
@@ -95,7 +98,7 @@ final class SQLiteConnection {
     return made
   }
 
-  /// A statement for one use.
+  /// A statement for a single use.
   func prepare(_ text: String, kept: Bool = false) throws(StoreError) -> SQLiteStatement {
     var prepared: OpaquePointer?
     let flags = kept ? UInt32(SQLITE_PREPARE_PERSISTENT) : 0
@@ -104,22 +107,23 @@ final class SQLiteConnection {
     return SQLiteStatement(owning: prepared, of: self)
   }
 
-  /// The first column of the first row, as a number; nil when there is no row or it is null.
+  /// The first column of the first row, as a number; nil if there is no row or it is null.
   func integer(_ text: String) throws(StoreError) -> Int64? {
     let statement = try prepare(text)
     return try statement.step() && !statement.isNull(0) ? statement.integer(0) : nil
   }
 
-  /// How many steps SQLite's machine took for the kept statements: what they cost, whatever the machine. For tests.
+  /// How many virtual machine steps SQLite ran for the cached statements: their cost, the same on every machine. For
+  /// tests.
   var steps: Int { statements.values.reduce(0) { $0 + $1.steps } }
 
-  /// How many times kept statements ran. For tests.
+  /// How often the cached statements ran. For tests.
   var runs: Int { statements.values.reduce(0) { $0 + $1.runs } }
 
   /// Whether no transaction is open.
   var isIdle: Bool { sqlite3_get_autocommit(handle) != 0 }
 
-  /// The error that `code` stands for, with SQLite's latest message.
+  /// The error for `code`, with SQLite's latest message.
   func error(_ code: Int32, doing: String) -> StoreError {
     .sqlite(
       code, doing: doing, path: path, detail: String(cString: sqlite3_errmsg(handle)),

@@ -3,10 +3,10 @@ import CSQLite
 
 /// A prepared statement: bind values (from 1), step through rows, read columns (from 0), reset.
 ///
-/// A statement that stepped to a row keeps its read transaction until it is reset.
+/// A statement that stepped to a row keeps its read transaction open until it is reset.
 final class SQLiteStatement {
   private let handle: OpaquePointer
-  // Unowned: the connection owns the kept statements and is there as long as anyone uses one.
+  // Unowned: the connection owns the cached statements and outlives every use of them.
   private unowned let connection: SQLiteConnection
 
   init(owning handle: OpaquePointer, of connection: SQLiteConnection) {
@@ -16,7 +16,8 @@ final class SQLiteStatement {
 
   deinit { sqlite3_finalize(handle) }
 
-  // Binding fails only for a bad index or no memory; the step that follows reports what is missing as a constraint.
+  // A bind fails only for a bad index or without memory; the next step then reports the missing value as a constraint
+  // error.
   func bind(_ index: Int32, _ value: Int64) { sqlite3_bind_int64(handle, index, value) }
   func bind(_ index: Int32, _ value: Int) { sqlite3_bind_int64(handle, index, Int64(value)) }
   func bind(_ index: Int32, _ value: Int64?) {
@@ -34,7 +35,7 @@ final class SQLiteStatement {
     }
   }
 
-  /// Text of raw bytes, which may be no UTF-8: then it equals no stored text. Copied.
+  /// Text of raw bytes, which it copies. Bytes that are not UTF-8 equal no stored text.
   func bind(_ index: Int32, text bytes: UnsafeBufferPointer<UInt8>) {
     bytes.withMemoryRebound(to: CChar.self) { characters in
       _ = csqlite_bind_text(handle, index, characters.baseAddress ?? emptyText, Int32(characters.count))
@@ -46,23 +47,23 @@ final class SQLiteStatement {
     bytes.withUnsafeBytes { _ = csqlite_bind_blob(handle, index, $0.baseAddress, Int32($0.count)) }
   }
 
-  /// Text of those bytes, which are not copied: they must stay until ``reset()`` (or ``run()``, also when it throws).
+  /// Text of those bytes, without a copy: they must stay valid until ``reset()`` (or ``run()``, also if it throws).
   func bind(_ index: Int32, lastingText bytes: UnsafeRawBufferPointer) {
     _ = csqlite_bind_lasting_text(handle, index, bytes.baseAddress ?? UnsafeRawPointer(emptyText), Int32(bytes.count))
   }
 
-  /// A blob of those bytes, which are not copied, as ``bind(_:lastingText:)`` has it.
+  /// A blob of those bytes, without a copy, as for ``bind(_:lastingText:)``.
   func bind(_ index: Int32, lastingBlob bytes: UnsafeRawBufferPointer) {
     _ = csqlite_bind_lasting_blob(handle, index, bytes.baseAddress, Int32(bytes.count))
   }
 
-  /// Two columns: a key's halves, at `index` and behind it.
+  /// Two columns: a key's halves, at `index` and after it.
   func bind(_ index: Int32, _ key: ResourceKeyColumns) {
     bind(index, key.high)
     bind(index + 1, key.low)
   }
 
-  /// Whether there is a (further) row.
+  /// Steps; whether there is a (further) row.
   func step() throws(StoreError) -> Bool {
     let code = sqlite3_step(handle)
     if code == SQLITE_ROW { return true }
@@ -72,23 +73,23 @@ final class SQLiteStatement {
     throw error
   }
 
-  /// Runs it to its end and makes it ready for the next use.
+  /// Runs it to the end and resets it for the next use.
   func run() throws(StoreError) {
     while try step() {}
     reset()
   }
 
-  /// Ends it (and its read transaction) and forgets the bound values.
+  /// Ends it (and its read transaction) and clears the bound values.
   func reset() {
-    // The result repeats the last step's error, which was thrown then.
+    // The result repeats the last step's error, which was already thrown.
     sqlite3_reset(handle)
     sqlite3_clear_bindings(handle)
   }
 
-  /// How many steps SQLite's machine took in it so far.
+  /// How many virtual machine steps SQLite has run for it.
   var steps: Int { Int(sqlite3_stmt_status(handle, SQLITE_STMTSTATUS_VM_STEP, 0)) }
 
-  /// How many times it ran so far.
+  /// How often it has run.
   var runs: Int { Int(sqlite3_stmt_status(handle, SQLITE_STMTSTATUS_RUN, 0)) }
 
   func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
@@ -102,7 +103,7 @@ final class SQLiteStatement {
   }
   func optionalText(_ column: Int32) -> String? { isNull(column) ? nil : text(column) }
 
-  /// The column's bytes, valid during the call only.
+  /// The column's bytes, valid only during the call.
   func withBlob<Result>(_ column: Int32, _ body: (UnsafeRawBufferPointer) -> Result) -> Result {
     let start = sqlite3_column_blob(handle, column)
     return body(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column))))
@@ -110,7 +111,7 @@ final class SQLiteStatement {
   func blob(_ column: Int32) -> [UInt8] { withBlob(column) { [UInt8]($0) } }
 }
 
-// Something with an address to stand for text without bytes. Immutable and never freed, so any thread may use it.
+// An address for text without bytes. Immutable and never freed, so any thread may use it.
 nonisolated(unsafe) private let emptyText: UnsafePointer<CChar> = {
   let byte = UnsafeMutablePointer<CChar>.allocate(capacity: 1)
   byte.initialize(to: 0)

@@ -1,12 +1,12 @@
-/// The catalog's tables (docs/STORE-FORMAT.md has what they mean).
+/// The catalog's tables. docs/STORE-FORMAT.md says what they mean.
 enum Schema {
   /// `mdfs`.
   static let applicationID: Int64 = 0x6D64_6673
   /// The format this program writes and reads.
   static let version: Int64 = 1
 
-  /// Indexes over `entry` that a first import makes at its end: sorting a million rows once is several times
-  /// faster than inserting each in its place.
+  /// Indexes over `entry` that a first import creates at its end: sorting a million rows once is several times faster
+  /// than inserting each in its place.
   static let entryIndexes: [(name: String, definition: String)] = [
     ("entry_name", "CREATE UNIQUE INDEX entry_name ON entry(parent, name) WHERE name IS NOT NULL"),
     ("entry_listing", "CREATE INDEX entry_listing ON entry(parent) WHERE listed = 1"),
@@ -59,6 +59,6 @@ enum Schema {
     ] + entryIndexes.map(\.definition)
   }
 
-  /// The tables that must be there, for telling damage at once.
+  /// The tables that must exist; a missing one is damage that the open reports at once.
   static let tables = ["meta", "entry", "numbering", "gained", "alias", "generation", "old_inode", "problem"]
 }

@@ -3,21 +3,21 @@ import Manifest
 
 // How a manifest becomes the tree (docs/STORE-FORMAT.md, "Names"):
 //
-// 1. Each line finds its row, or makes one. A row that was there keeps its name. A new one takes the name it wants if
-//    no row has it; otherwise it stays without a name for now.
+// 1. Each line finds its row, or inserts one. An existing row keeps its name. A new row takes the name it wants if no
+//    row has it; otherwise it has no name for now.
 // 2. Rows that no line found become unlisted.
-// 3. Those without a name, in their order: whose wanted name is free by now (or an unlisted row's) takes it.
+// 3. Rows without a name, in order: each takes the name it wants if that is free by now (or an unlisted row's).
 // 4. The rest get numbers.
 //
-// The first import of a catalog is the same with less to look up: no row can be there before, and a Bloom filter
-// tells which names are certainly new. The indexes are made behind step 1; what the filter is not certain of is
-// settled in steps 3 and 4, lines that are there twice among it.
+// The first import of a catalog is the same with fewer lookups: there are no existing rows, and a Bloom filter knows
+// which names are certainly new. SQLite creates the indexes after step 1. Steps 3 and 4 settle the names of which the
+// filter is not certain, including repeated lines.
 
 /// One import, within a transaction of the writing connection.
 struct TreeImport {
   /// A path may have 4095 bytes (PATH_MAX with its NUL, Linux).
   private static let maximumPath = 4095
-  /// `PRAGMA cache_size` of an import: 24 MiB, without which a large one writes pages again and again.
+  /// `PRAGMA cache_size` of an import: 24 MiB. With less, SQLite writes the pages of a large import again and again.
   static let pages = -24_576
 
   let connection: SQLiteConnection
@@ -45,9 +45,9 @@ struct TreeImport {
     hasAliases = try connection.integer("SELECT 1 FROM alias LIMIT 1") != nil
     hasExtensions = try connection.integer("SELECT 1 FROM gained LIMIT 1") != nil
     let last = try connection.integer("SELECT value FROM meta WHERE name = 'epoch'") ?? 0
-    guard last >= 0, last < .max else { throw .damaged(connection.path, "meta.epoch makes no sense") }
+    guard last >= 0, last < .max else { throw .damaged(connection.path, "meta.epoch is out of range") }
     epoch = last + 1
-    // What is used of them becomes reserved with the commit; blocks that other threads have lie below.
+    // The numbers that the import uses become reserved with its commit; blocks of other threads are below.
     nextID = try connection.reserveIDs(0)
     result = ImportReport(epoch: epoch, files: 0, folders: 0, problems: 0, duplicates: 0)
     if isFirst {
@@ -64,7 +64,7 @@ struct TreeImport {
     if strict && problem.severity == .error {
       throw StoreError(
         .invalid,
-        "manifest, line \(problem.line): \(problem.message); nothing was changed (--strict); correct it")
+        "manifest, line \(problem.line): \(problem.message); nothing was changed (--strict); correct the line")
     }
   }
 
@@ -85,7 +85,7 @@ struct TreeImport {
           parent = try folder(batch.folders[line.folder])
           folderIndex = line.folder
         }
-        // A span's closures may throw typed errors. No pointer leaves this one: statements are reset in it.
+        // A span's closures may throw typed errors. No pointer leaves this one: it resets the statements.
         try bytes.span.withUnsafeBytes { (bytes) throws(StoreError) in
           try add(
             line, name: UnsafeRawBufferPointer(rebasing: bytes[line.name]),
@@ -128,11 +128,11 @@ struct TreeImport {
     result.problems += 1
     report(
       ManifestProblem(
-        line: line, severity: .warning, message: "the same resource under the same name as on line \(first); used once")
+        line: line, severity: .warning, message: "the same resource and name as on line \(first); listed once")
     )
   }
 
-  /// The row of the same resource that wanted the same name in the same folder.
+  /// The row of the same resource that wants the same name in the same folder.
   private func knownFile(
     _ name: String, _ key: ResourceKeyColumns, in parent: Int64, holder: ImportRow?
   ) throws(StoreError) -> ImportRow? {
@@ -158,7 +158,7 @@ struct TreeImport {
     return id
   }
 
-  /// Writes what the line changed; most lines change nothing.
+  /// Writes the line's changes; most lines change nothing.
   private func update(_ known: ImportRow, line: Int, _ source: UnsafeRawBufferPointer) throws(StoreError) {
     let current = try connection.statement(ImportQueries.source)
     current.bind(1, known.id)
@@ -172,7 +172,7 @@ struct TreeImport {
     try statement.run()
   }
 
-  /// A new name of a resource whose extension is known gets it too, at the next mount.
+  /// If the resource's extension is known, its new name gains it at the next mount, too.
   private func inheritExtension(_ id: Int64, _ key: ResourceKeyColumns) throws(StoreError) {
     let statement = try connection.statement(ImportQueries.inherit)
     statement.bind(1, id)
@@ -237,7 +237,7 @@ struct TreeImport {
   mutating func finish(fingerprint: [UInt8]) throws(StoreError) -> ImportReport {
     guard entries > 0 else {
       throw StoreError(
-        .invalid, "the manifest has no usable line; nothing was changed (mediafs check FILE lists what is wrong)")
+        .invalid, "the manifest has no usable line; nothing was changed (mediafs check FILE lists the problems)")
     }
     if isFirst {
       try makeIndexes()
@@ -275,8 +275,8 @@ struct TreeImport {
 
   private mutating func makeIndexes() throws(StoreError) {
     filter = nil
-    // This is also what a sorter keeps in memory. It is as fast as with three times that: what fits into the
-    // processor's cache is sorted faster, and merged from files that are in the page cache.
+    // The cache also limits what a sorter keeps in memory. Three times that size is no faster: what fits into the
+    // processor's cache is sorted faster, and SQLite merges it from files that are in the page cache.
     try connection.run("PRAGMA cache_size = -8192")
     for index in Schema.entryIndexes { try connection.run(index.definition) }
     try connection.run("PRAGMA cache_size = \(Self.pages)")
@@ -349,8 +349,8 @@ struct TreeImport {
     return try ImportRow(first: statement)
   }
 
-  /// Whether a new row may take `name`, which `holder` has, at once. An unlisted holder, or the unlisted entry of an
-  /// alias, may come back on a later line: that is known in step 3.
+  /// Whether a new row may take `name`, which `holder` has, at once. If the holder, or an alias's entry, is unlisted, a
+  /// later line may list it again: step 3 decides.
   private func isFree(_ name: String, in parent: Int64, holder: ImportRow?) throws(StoreError) -> Bool {
     if holder != nil { return false }
     guard hasAliases else { return true }
