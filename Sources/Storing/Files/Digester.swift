@@ -3,12 +3,12 @@ import CCrypto
 import Glibc
 import Manifest
 
-/// Computes a digest piece by piece (libcrypto's EVP_Digest functions). One thread's at a time.
+/// Computes a digest piece by piece (libcrypto's EVP_Digest functions). Only one thread at a time may use it.
 package struct Digester: ~Copyable {
   private let context: OpaquePointer
   private let length: Int
 
-  /// Starts one. Throws when libcrypto refuses the function (a FIPS setup has no MD5) or has no memory.
+  /// Starts a digest. Throws if libcrypto refuses the function (FIPS mode has no MD5) or has no memory.
   package init(_ algorithm: Checksum.Algorithm) throws(StoreError) {
     let function =
       switch algorithm {
@@ -37,7 +37,7 @@ package struct Digester: ~Copyable {
     precondition(result == 1, "EVP_DigestUpdate fails only without EVP_DigestInit")
   }
 
-  /// The digest of all bytes added.
+  /// The digest of all bytes that were added.
   package consuming func finish() -> [UInt8] {
     var digest = [UInt8](repeating: 0, count: length)
     let result = EVP_DigestFinal_ex(context, &digest, nil)
@@ -45,9 +45,9 @@ package struct Digester: ~Copyable {
     return digest
   }
 
-  /// The digest of the first `size` bytes of an open file, read in pieces of 1 MiB; nil when `isCancelled` (asked
-  /// before each piece) said so. Throws when the file is shorter or cannot be read. Blocks: not for a thread that
-  /// serves others.
+  /// The digest of the first `size` bytes of an open file, which it reads in pieces of 1 MiB. Nil if `isCancelled`,
+  /// called before each piece, returned true. Throws if the file is shorter or cannot be read. Blocks: no thread that
+  /// answers others may call it.
   package static func digest(
     of descriptor: Int32, size: Int64, _ algorithm: Checksum.Algorithm, isCancelled: () -> Bool = { false }
   ) throws(StoreError) -> [UInt8]? {
@@ -72,17 +72,17 @@ package struct Digester: ~Copyable {
   }
 }
 
-/// Memory for reading a file piece by piece.
+/// A buffer for reading a file piece by piece.
 struct PieceBuffer: ~Copyable {
-  /// Large enough that calls cost nothing beside the work, small enough to stay in a processor's cache.
+  /// Large enough that the cost of the calls does not matter, small enough to stay in a processor's cache.
   static let size = 1 << 20
-  // By hand rather than an array: pieces of it are handed on without exclusive access to it.
+  // Allocated memory and not an array, because callers use pieces of it without exclusive access.
   private let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: PieceBuffer.size, alignment: 4096)
 
   deinit { memory.deallocate() }
 
-  /// The bytes at `position`, as many as fit and lie before `limit`; valid until the next call. Throws `.corrupt` when
-  /// the file ends before.
+  /// The bytes at `position`, as many as fit and are before `limit`; valid until the next call. Throws `.corrupt` if
+  /// the file ends earlier.
   func read(_ descriptor: Int32, at position: Int64, limit: Int64) throws(StoreError) -> UnsafeRawBufferPointer {
     let wanted = Int(min(Int64(PieceBuffer.size), limit - position))
     var filled = 0

@@ -1,13 +1,13 @@
-/// The form of the small text files: a first line `mediafs KIND VERSION`, then `key=value` lines. In a value, `\\`
-/// stands for a backslash and `\n` for a line feed, which a path may have.
+/// The format of the small text files: a first line `mediafs KIND VERSION`, then `key=value` lines. In a value, `\\`
+/// stands for a backslash and `\n` for a line feed, because paths may contain them.
 enum KeyValueText {
-  /// What a text turned out to be.
+  /// The result of decoding a text.
   enum Content: Equatable {
-    /// The values by their keys.
+    /// The values by key.
     case fields([String: String])
     /// A version that this program does not know.
     case unknownVersion(String)
-    /// Not of this form: cut short, or somebody else's.
+    /// Not of this format: cut short, or from another program.
     case damaged
   }
 
@@ -18,15 +18,15 @@ enum KeyValueText {
     return text
   }
 
-  /// What `text` says, if it is of that kind and version. What stands behind an unfinished last line is ignored.
+  /// Decodes `text` if it has that kind and version. Ignores an unfinished last line.
   static func decode(_ text: String, kind: String, version: Int) -> Content {
-    // By scalars: to a String, CR and LF are one character, and a path may end in CR.
+    // Splits scalars: in a String, CR and LF are one character, and a path may end in CR.
     var lines = text.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false).map { Substring($0) }
     guard lines.count > 1, lines[0].hasPrefix("mediafs \(kind) ") else { return .damaged }
     let found = lines[0].dropFirst("mediafs \(kind) ".count)
     guard found == "\(version)" else { return .unknownVersion(String(found)) }
     lines.removeFirst()
-    lines.removeLast()  // behind the last line feed: nothing, or a line that was cut short
+    lines.removeLast()  // after the last line feed: nothing, or a line that was cut short
     var fields: [String: String] = [:]
     for line in lines {
       let scalars = line.unicodeScalars

@@ -2,18 +2,18 @@ import Base
 import CSystem
 import Glibc
 
-/// What is remembered of one mount. No secret is in it.
+/// The record of one mount. It contains no secrets.
 package struct MountRecord: Sendable, Equatable {
-  /// Where it is mounted, as ``MountpointName/absolute(_:)`` gives it.
+  /// The mountpoint, as ``MountpointName/absolute(_:)`` returns it.
   package var mountpoint: String
   /// Its store's absolute path.
   package var store: String
   /// Its library's absolute path.
   package var library: String
-  /// Its manifest's absolute path; `-` when it came from standard input.
+  /// Its manifest's absolute path; `-` if it came from standard input.
   package var manifest: String
 
-  /// A mount there, with that store, library and manifest.
+  /// A mount at that mountpoint, with that store, library and manifest.
   package init(mountpoint: String, store: String, library: String, manifest: String) {
     self.mountpoint = mountpoint
     self.store = store
@@ -22,26 +22,26 @@ package struct MountRecord: Sendable, Equatable {
   }
 }
 
-/// The mounts of a user, remembered so that a mountpoint is enough to find its store when no server runs.
+/// The records of a user's mounts. With them, mediafs finds the store of a mountpoint when no server runs.
 ///
-/// One file for each mountpoint in the folder `mounts` beside the stores
-/// (``StoreFolder/defaultPath(mountpoint:environment:uid:)``), of mode 0600, replaced as a whole. Several processes may
-/// work on it at the same time.
+/// Each mountpoint has one file in the folder `mounts` beside the stores
+/// (``StoreFolder/defaultPath(mountpoint:environment:uid:)``). The file has mode 0600 and is always replaced as a
+/// whole. Several processes may use the registry at the same time.
 package struct MountRegistry: Sendable {
   private static let kind = "mount"
   private static let version = 1
-  /// The first is written to; all are looked in.
+  /// mediafs writes to the first folder and searches all of them.
   private let folders: [String]
 
-  /// The registry of a user. Throws `.invalid` when the user has no home and is not root.
+  /// The registry of a user. Throws `.invalid` if the user has no home and is not root.
   package init(environment: [String: String], uid: uid_t) throws(StoreError) {
     folders = DataFolders.all(environment: environment, uid: uid).map { $0 + "/mounts" }
     if folders.isEmpty {
-      throw StoreError(kind: .invalid, message: "cannot tell where mounts are remembered: HOME is not set")
+      throw StoreError(kind: .invalid, message: "there is no folder for the records of mounts: HOME is not set")
     }
   }
 
-  /// Remembers a mount, durably, in place of what was remembered of its mountpoint.
+  /// Records a mount, durably. It replaces the record of the same mountpoint.
   package func remember(_ record: MountRecord) throws(StoreError) {
     let mountpoint = MountpointName.absolute(record.mountpoint)
     let text = KeyValueText.encode(
@@ -54,12 +54,12 @@ package struct MountRegistry: Sendable {
       try Folder.makeAll(folders[0], mode: 0o700)
       let folder = try Folder.open(folders[0])
       let temporary = ".\(name).\(getpid())"
-      try folder.remove(temporary)  // of a process of our id that was killed here
+      try folder.remove(temporary)  // left by a killed process with our id
       try MountRegistry.write(text, as: temporary, in: folder)
       _ = try retrying { renameat(folder.descriptor.rawValue, temporary, folder.descriptor.rawValue, name) }
       try folder.sync()
     } catch {
-      throw .file(error, "cannot remember the mount of \(mountpoint) in \(folders[0])")
+      throw .file(error, "cannot record the mount of \(mountpoint) in \(folders[0])")
     }
   }
 
@@ -80,16 +80,16 @@ package struct MountRegistry: Sendable {
     throw failure
   }
 
-  /// All that is remembered, by mountpoint. A file that cannot be understood is left out, with a warning in the log.
+  /// All records, by mountpoint. Skips a file that it cannot decode, with a warning in the log.
   package func all() throws(StoreError) -> [MountRecord] {
-    var records: [[UInt8]: MountRecord] = [:]  // by bytes: names that differ in their normalisation are different
+    var records: [[UInt8]: MountRecord] = [:]  // by bytes: names that differ only in normalization are different
     for path in folders {
       let names: [String]
       do throws(Errno) {
         names = try Folder.open(path).names()
       } catch {
         if error == .notFound { continue }
-        throw .file(error, "cannot list the remembered mounts in \(path)")
+        throw .file(error, "cannot list the records of mounts in \(path)")
       }
       for name in names.sorted() where !name.hasPrefix(".") {
         do throws(StoreError) {
@@ -104,7 +104,7 @@ package struct MountRegistry: Sendable {
     return records.values.sorted { $0.mountpoint < $1.mountpoint }
   }
 
-  /// Forgets a mount; nothing happens when it is not known.
+  /// Removes the record of a mount; does nothing if there is none.
   package func forget(mountpoint: String) throws(StoreError) {
     let name = try MountpointName.fileName(for: MountpointName.absolute(mountpoint))
     for path in folders {
@@ -113,7 +113,7 @@ package struct MountRegistry: Sendable {
         if try folder.remove(name) { try folder.sync() }
       } catch {
         if error == .notFound { continue }
-        throw .file(error, "cannot forget the mount of \(mountpoint) in \(path)")
+        throw .file(error, "cannot remove the record of the mount of \(mountpoint) in \(path)")
       }
     }
   }
@@ -126,20 +126,20 @@ package struct MountRegistry: Sendable {
       text = try smallText(of: file, limit: 64 << 10)  // four paths of 4096 bytes, every one of them escaped
     } catch {
       if error == .notFound || error == .notDirectory { return nil }
-      throw .file(error, "cannot read the remembered mount \(path)/\(name)")
+      throw .file(error, "cannot read the mount record \(path)/\(name)")
     }
     switch KeyValueText.decode(text, kind: kind, version: version) {
     case .unknownVersion(let found):
       throw StoreError(
         kind: .newer,
-        message: "\(path)/\(name) is of version \(found), and this mediafs knows version \(version): use the newer one")
+        message: "\(path)/\(name) has version \(found), and this mediafs knows version \(version): use a newer one")
     case .damaged:
-      throw StoreError(kind: .corrupt, message: "\(path)/\(name) is damaged: remove it and mount anew")
+      throw StoreError(kind: .corrupt, message: "\(path)/\(name) is damaged: remove it and mount again")
     case .fields(let fields):
       guard let mountpoint = fields["mountpoint"], let store = fields["store"], let library = fields["library"],
         let manifest = fields["manifest"],
         [mountpoint, store, library].allSatisfy({ isAbsolutePath($0) && !$0.utf8.contains(0) })
-      else { throw StoreError(kind: .corrupt, message: "\(path)/\(name) is incomplete: remove it and mount anew") }
+      else { throw StoreError(kind: .corrupt, message: "\(path)/\(name) is incomplete: remove it and mount again") }
       return MountRecord(mountpoint: mountpoint, store: store, library: library, manifest: manifest)
     }
   }

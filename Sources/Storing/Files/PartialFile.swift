@@ -2,35 +2,34 @@ import Base
 import CCrypto
 import Glibc
 
-/// The stored bytes of one generation: a sparse file `partial/ID` in the store, in which every byte is at its own
-/// offset.
+/// The stored bytes of one generation: a sparse file `partial/ID` in the store. Every byte is at its own offset.
 ///
-/// The catalog says which bytes are stored; a hole reads as zeros. Any thread may call, at the same time as others; a
-/// call may block on the disk. The descriptor lives as long as the object, also after ``remove()`` and after the file
-/// was moved into the library: readers go on with it.
+/// The catalog says which bytes are stored; a hole reads as zeros. Several threads may call it at the same time. A call
+/// may block on the disk. The descriptor lives as long as the object, also after ``remove()`` and after mediafs moved
+/// the file into the library: readers continue to use it.
 package final class PartialFile: Sendable {
-  /// What the syncs so far have shown.
+  /// The results of the syncs so far.
   private struct Syncing {
     var nameIsDurable = false
     var failure: Errno?
   }
 
-  /// The generation's id, and the file's name.
+  /// The generation's id, which is also the file's name.
   package let id: Int64
   let folder: StoreFolder
   let descriptor: FileDescriptor
-  /// A thread holds it during the call: of two syncs at once, the kernel would report a failed write-back to one and
+  /// A thread holds it during a sync. If two syncs ran at once, the kernel would report a failed write-back to one and
   /// success to the other. Only threads that sync wait for it.
   private let syncing = Lock(Syncing())
 
-  /// Its path below the store's folder.
+  /// Its path relative to the store's folder.
   var name: String { PartialFile.name(of: id) }
   private static func name(of id: Int64) -> String { "\(StoreFolder.partials)/\(id)" }
 
-  /// The open descriptor, to be read with pread(2) by whoever keeps this object.
+  /// The open descriptor, for pread(2) by code that keeps this object.
   package var fileDescriptor: Int32 { descriptor.rawValue }
 
-  /// Opens the file of generation `id`. When it is missing, it is created if `create` is true; else the call throws
+  /// Opens the file of generation `id`. If it is missing, creates it if `create` is true; otherwise throws
   /// `.io(.notFound)`.
   package init(in folder: StoreFolder, id: Int64, create: Bool) throws(StoreError) {
     self.id = id
@@ -56,27 +55,27 @@ package final class PartialFile: Sendable {
     } catch {
       guard create, error == .notFound else { throw error }
     }
-    // The folder may have been removed by hand since the store was opened.
+    // The user may have removed the folder since mediafs opened the store.
     _ = try folder.directory.makeFolder(StoreFolder.partials, mode: 0o700)
     return try folder.directory.file(name, O_RDWR | O_CREAT)
   }
 
-  /// pwrite(2) of all bytes. When it throws, some of them may be written: the caller counts none as stored.
+  /// pwrite(2) of all bytes. If it throws, some may be written, and the caller must count none as stored.
   package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) {
     try descriptor.writeFully(bytes, at: offset)
   }
 
-  /// fdatasync(2); and, the first time, fsync(2) of the folder, or a power loss could take the name (also that of a
-  /// file which a killed server made).
+  /// fdatasync(2). The first sync also calls fsync(2) on the folder: otherwise a power loss could take the name (also
+  /// that of a file which a killed server created).
   ///
-  /// Once it failed, each later call throws the same: the kernel reports a failed write-back once and may drop the
-  /// pages, so a second try that succeeds proves nothing. The caller counts nothing as stored that was written since
-  /// the last success, and opens the file anew.
+  /// After one failure every later call throws the same error. The kernel reports a failed write-back only once and may
+  /// drop the pages, so a later success proves nothing. The caller must count no byte as stored that was written since
+  /// the last success, and must open the file again.
   package func syncData() throws(Errno) {
     try sync { (descriptor) throws(Errno) in try descriptor.syncData() }
   }
 
-  /// fsync(2), under the same rules: the attributes are on the disk, too.
+  /// fsync(2), with the same rules: it syncs the attributes, too.
   func syncAll() throws(Errno) {
     try sync { (descriptor) throws(Errno) in try descriptor.sync() }
   }
@@ -95,13 +94,14 @@ package final class PartialFile: Sendable {
     }
   }
 
-  /// Why a sync failed; nil while none has.
+  /// Why a sync failed; nil if none has.
   package var syncFailure: Errno? { syncing.withLock { $0.failure } }
 
-  /// Removes the name; whoever reads goes on. Nothing happens when there is none (it may be in the library by now).
+  /// Removes the name. Readers that have the file open keep reading. Does nothing if there is no name (the file may be
+  /// in the library by now).
   package func remove() throws(Errno) { try folder.directory.remove(name) }
 
-  /// Removes the file of generation `id`, which nobody has open. False when there was none.
+  /// Removes the file of generation `id`, which nobody has open. False if there was none.
   @discardableResult
   package static func remove(_ id: Int64, in folder: StoreFolder) throws(StoreError) -> Bool {
     do throws(Errno) {
@@ -111,10 +111,9 @@ package final class PartialFile: Sendable {
     }
   }
 
-  /// Where the filesystem keeps data for it (lseek(2), SEEK_DATA and SEEK_HOLE), in whole blocks: what the catalog
-  /// claims beyond that is not there. A filesystem without holes calls all of it data; one that stores zeros as holes
-  /// (ZFS when it compresses) also calls stored zeros a hole, so that they would be fetched again: wasteful, never
-  /// wrong.
+  /// The whole blocks for which the filesystem has data (lseek(2), SEEK_DATA and SEEK_HOLE). What the catalog claims
+  /// beyond that is lost. A filesystem without holes reports everything as data. One that stores zeros as holes (ZFS
+  /// with compression) reports stored zeros as a hole, so mediafs downloads them again: wasteful, but never wrong.
   package func dataRanges() throws(Errno) -> ByteRangeSet {
     var found = ByteRangeSet()
     var position: Int64 = 0
@@ -122,11 +121,11 @@ package final class PartialFile: Sendable {
       do throws(Errno) {
         let start = try retrying { storing_seek_data(descriptor.rawValue, position) }
         let end = try retrying { storing_seek_hole(descriptor.rawValue, start) }
-        guard start >= position, end > start else { return found }  // it was cut meanwhile
+        guard start >= position, end > start else { return found }  // another program truncated it meanwhile
         found.insert(ByteRange(start, end))
         position = end
       } catch {
-        if error.rawValue == ENXIO { return found }  // no data behind `position`
+        if error.rawValue == ENXIO { return found }  // no data after `position`
         throw error
       }
     }

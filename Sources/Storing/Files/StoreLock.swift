@@ -2,11 +2,11 @@ import Base
 import CCrypto
 import Glibc
 
-/// Who serves from a store, as its lock file says.
+/// The server that uses a store, as the lock file names it.
 struct StoreHolder {
   /// The process id, in that server's pid namespace; nil before the server has written it, or if the disk was full.
   var process: Int32?
-  /// Where the store is mounted; nil likewise.
+  /// Where the store is mounted; nil in the same cases.
   var mountpoint: String?
 
   /// For a message: `the server of /home/anna/media (process 123)`.
@@ -18,14 +18,15 @@ struct StoreHolder {
   }
 }
 
-/// The lock on a store: an open file description lock (fcntl(2), F_OFD_SETLK) on the file `lock`. The kernel removes it
-/// with the descriptor, however the process ends. The file's text names the server, and counts only while it is locked.
+/// The lock on a store: an open file description lock (fcntl(2), F_OFD_SETLK) on the file `lock`. The kernel releases
+/// it with the descriptor, however the process ends. The file's text names the server, and counts only while the file
+/// is locked.
 struct StoreLock: ~Copyable, Sendable {
   static let name = "lock"
   private static let version = 1
   private let descriptor: FileDescriptor
 
-  /// Takes the lock, asking again every 20 ms for up to `wait` seconds, and writes who has it.
+  /// Takes the lock and writes who has it. It tries every 20 ms for up to `wait` seconds.
   static func take(
     in folder: borrowing Folder, path: String, mountpoint: String, wait: Double
   ) throws(StoreError) -> StoreLock {
@@ -57,7 +58,7 @@ struct StoreLock: ~Copyable, Sendable {
   ) throws(StoreError) -> FileDescriptor {
     let found: stat?
     do throws(Errno) {
-      // The look comes first: to open a device may have effects of its own.
+      // Checks the kind first: the open of a device may have side effects.
       found = try folder.status(of: name)
       if found?.isPlainFile ?? true {
         let descriptor = try folder.file(name, flags)
@@ -73,14 +74,15 @@ struct StoreLock: ~Copyable, Sendable {
         + "choose another store with --store")
   }
 
-  /// The lock holds even when its text cannot be written: with a full disk, stored files must still play.
+  /// The lock holds even if its text cannot be written: with a full disk, stored files must still play.
   private static func write(_ holder: StoreHolder, to descriptor: borrowing FileDescriptor, path: String) {
     var text = KeyValueText.encode(
       kind: "lock", version: version,
       fields: [("process", "\(holder.process ?? 0)"), ("mountpoint", holder.mountpoint ?? "")])
     let failure: Errno? = text.withUTF8 { bytes in
       do throws(Errno) {
-        // First the new text, then the cut: a reader in between finds whole lines of the new one in front.
+        // Writes the new text first and truncates after it, so that a reader in between finds the new text's whole
+        // lines first.
         try descriptor.writeFully(UnsafeRawBufferPointer(bytes), at: 0)
         try descriptor.truncate(to: Int64(bytes.count))
         return nil
@@ -88,17 +90,17 @@ struct StoreLock: ~Copyable, Sendable {
         return error
       }
     }
-    if let failure { Log.warning("cannot write who has the store \(path) into its lock file: \(failure)") }
+    if let failure { Log.warning("cannot name this server in the lock file of the store \(path): \(failure)") }
   }
 
   private static func read(_ descriptor: borrowing FileDescriptor) -> StoreHolder {
     let none = StoreHolder(process: nil, mountpoint: nil)
-    // Twice the longest path is enough for any holder; the text is ours, but another program may have written here.
+    // Twice the longest path is enough for any holder. Another program may have written more here.
     let text: String
     do throws(Errno) {
       text = try smallText(of: descriptor, limit: 16 << 10)
     } catch {
-      Log.warning("cannot read who has a store from its lock file: \(error)")
+      Log.warning("cannot read which server uses a store from its lock file: \(error)")
       return none
     }
     guard case .fields(let fields) = KeyValueText.decode(text, kind: "lock", version: version) else { return none }

@@ -2,34 +2,34 @@ import Base
 import Glibc
 
 extension StoreFolder {
-  /// The store of a mountpoint when none is named: a folder of its own under the user's data folder.
+  /// The default store of a mountpoint: a separate folder in the user's data folder.
   ///
   /// That is `$XDG_DATA_HOME/mediafs/NAME`, else `~/.local/share/mediafs/NAME`, else (root without a home)
-  /// `/var/lib/mediafs/NAME`, where NAME is the mountpoint's last component, made plain, and a hash of its absolute
+  /// `/var/lib/mediafs/NAME`. NAME is the mountpoint's last component in plain characters, and a hash of its absolute
   /// path. Throws `.invalid` for a user without a home.
   package static func defaultPath(
     mountpoint: String, environment: [String: String], uid: uid_t
   ) throws(StoreError) -> String {
     guard let base = DataFolders.writable(environment: environment, uid: uid) else {
       throw StoreError(
-        kind: .invalid, message: "cannot tell where to keep the store: HOME is not set; name a folder with --store")
+        kind: .invalid, message: "there is no folder for the store: HOME is not set; name a folder with --store")
     }
     return try base + "/" + MountpointName.fileName(for: MountpointName.absolute(mountpoint))
   }
 }
 
-/// Where a user's stores and remembered mounts are.
+/// The folders of a user's stores and records of mounts.
 enum DataFolders {
   static let systemFolder = "/var/lib/mediafs"
 
-  /// The one to write to, nil when there is none. A variable that is not an absolute path counts as not set (XDG Base
+  /// The folder to write to, nil if there is none. A variable that is not an absolute path counts as not set (XDG Base
   /// Directory Specification, "Basics").
   static func writable(environment: [String: String], uid: uid_t) -> String? {
     all(environment: environment, uid: uid).first
   }
 
-  /// Those to look in. A shell, a service and /etc/fstab differ in what environment they give: root's mount from fstab
-  /// has no HOME, and root asks about it from a shell that has.
+  /// The folders to search. A shell, a service and /etc/fstab provide different environments: root's mount from fstab
+  /// has no HOME, but the shell from which root asks about it has one.
   static func all(environment: [String: String], uid: uid_t) -> [String] {
     var folders: [String] = []
     if let data = absolute(environment["XDG_DATA_HOME"]) { folders.append(data + "/mediafs") }
@@ -44,11 +44,11 @@ enum DataFolders {
     return pathComponents(path).filter { !$0.isEmpty }.map { "/" + $0 }.joined()
   }
 
-  /// The home folder that the user database gives (getpwuid_r(3)).
+  /// The home folder in the user database (getpwuid_r(3)).
   private static func home(of uid: uid_t) -> String? {
     var entry = passwd()
     var found: UnsafeMutablePointer<passwd>?
-    // sysconf(_SC_GETPW_R_SIZE_MAX) is a hint only; entries larger than this belong to no person.
+    // sysconf(_SC_GETPW_R_SIZE_MAX) is only a hint; no real user has a larger entry.
     var strings = [CChar](repeating: 0, count: 64 << 10)
     guard getpwuid_r(uid, &entry, &strings, strings.count, &found) == 0, found != nil, let home = entry.pw_dir else {
       return nil
@@ -57,13 +57,13 @@ enum DataFolders {
   }
 }
 
-/// How mountpoints are told apart.
+/// Names that identify mountpoints.
 package enum MountpointName {
-  /// The absolute path of a mountpoint, so that each way to write it gives the same: symbolic links are resolved, also
-  /// one at its end, but the folder itself is never asked anything, because a dead mount may be on it.
+  /// The absolute path of a mountpoint: the same for every spelling. It resolves symbolic links, also one at the end,
+  /// but never queries the folder itself, because a dead mount may be on it.
   package static func absolute(_ mountpoint: String) -> String {
     var path = isAbsolutePath(mountpoint) ? mountpoint : (resolvedPath(".") ?? "") + "/" + mountpoint
-    // readlink(2) on a mountpoint answers EINVAL from the name cache; the mounted filesystem does not hear of it.
+    // readlink(2) on a mountpoint returns EINVAL from the name cache; the kernel does not ask the mounted filesystem.
     for _ in 0..<40 {  // as many links as the kernel follows (ELOOP)
       path = resolvingParent(path)
       guard let target = linkTarget(path) else { return path }
@@ -72,7 +72,7 @@ package enum MountpointName {
     return path
   }
 
-  /// The plain name for files about the mountpoint at that absolute path: readable, and never two mountpoints' at once.
+  /// The name of files about the mountpoint at that absolute path: readable, and different for each mountpoint.
   static func fileName(for path: String) throws(StoreError) -> String {
     let last = pathComponents(path).last { !$0.isEmpty } ?? "root"
     var slug = ""
@@ -86,12 +86,12 @@ package enum MountpointName {
     }
     if slug.hasSuffix("-") { slug.removeLast() }
     if slug.isEmpty { slug = "media" }
-    // 48 bits: no two of a user's mountpoints meet by accident.
+    // 48 bits: no two of a user's mountpoints collide by accident.
     let hash = try Digester.digest(of: path, .sha256).prefix(6)
     return slug + "-" + hexadecimal(hash)
   }
 
-  /// The path with its last component as it is and the rest resolved; by its text alone as far as it leads nowhere.
+  /// The path with its last component as it is and the rest resolved; by its text alone if that does not exist.
   private static func resolvingParent(_ path: String) -> String {
     var parts = pathComponents(path).filter { !$0.isEmpty && $0 != "." }
     guard let last = parts.popLast() else { return "/" }

@@ -2,16 +2,16 @@ import Base
 import CSystem
 import Glibc
 
-/// How much room a filesystem has (statvfs(3)), in bytes unless said otherwise.
+/// The space of a filesystem (statvfs(3)), in bytes unless stated otherwise.
 package struct StoreSpace: Sendable, Equatable {
-  /// All of it.
+  /// The total size.
   package var total: UInt64
-  /// Free, what is reserved for root included.
+  /// Free space, including what is reserved for root.
   package var free: UInt64
-  /// Free for an ordinary user.
+  /// Free space for an ordinary user.
   package var available: UInt64
 
-  /// Asks the filesystem of an open file.
+  /// Queries the filesystem of an open file.
   static func measure(descriptor: Int32) throws(Errno) -> StoreSpace {
     var status = statvfs()
     _ = try retrying { fstatvfs(descriptor, &status) }
@@ -19,7 +19,7 @@ package struct StoreSpace: Sendable, Equatable {
   }
 
   private init(_ status: statvfs) {
-    // f_frsize is the unit of the counts; filesystems that leave it 0 mean f_bsize.
+    // f_frsize is the unit of the counts. If a filesystem leaves it 0, f_bsize is the unit.
     let unit = UInt64(status.f_frsize == 0 ? status.f_bsize : status.f_frsize)
     func bytes(_ blocks: UInt64) -> UInt64 {
       // Network filesystems report "no limit" as the largest number.
