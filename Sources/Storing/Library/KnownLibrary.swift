@@ -3,18 +3,18 @@ import Glibc
 
 /// A library, and the catalog that may know it: by its marker, or by the copies in it.
 package struct KnownLibrary {
-  /// What the catalog remembers the library by.
+  /// The name in `meta` of the library's number.
   private static let rememberedName = "library_id"
-  /// How many copies are looked for where the marker does not tell.
+  /// How many copies the check looks for if the marker does not decide.
   private static let mostLooked = 64
 
   private let library: LibraryFolder
   private let catalog: Catalog
 
-  /// Opens the library for a mount, as ``LibraryFolder/init(_:)`` does, and marks it. Throws, and makes nothing, when
-  /// it cannot be the one in which the catalog's copies are: it has neither its marker nor any of them.
+  /// Opens the library for a mount, as ``LibraryFolder/init(_:)`` does, and marks it. Throws, and creates nothing, if
+  /// the library has neither its marker nor any of the catalog's copies, and so cannot be the right one.
   ///
-  /// The server calls it before it draws conclusions from copies that are missing.
+  /// The server calls it before it draws conclusions from missing copies.
   package static func open(_ path: String, for catalog: Catalog) throws(StoreError) -> LibraryFolder {
     if let reason = try isStrange(path, to: catalog) { throw StoreError(kind: .invalid, message: reason) }
     let library = try LibraryFolder(path)
@@ -22,7 +22,7 @@ package struct KnownLibrary {
     return library
   }
 
-  /// Why the folder at `path` cannot be the library in which the catalog's copies are; nil when it may be.
+  /// Why the folder at `path` cannot be the library that contains the catalog's copies; nil if it may be.
   static func isStrange(_ path: String, to catalog: Catalog) throws(StoreError) -> String? {
     var status = stat()
     let isThere = stat(path, &status) == 0 || Errno.current != .notFound
@@ -38,10 +38,10 @@ package struct KnownLibrary {
     return
       "the library \(path) \(isThere ? "does not have" : "is not there, nor") \(copies) that the store knows in it: "
       + "is its disk mounted? If it was moved, name its folder with --library; if its files are gone for good, "
-      + "`mediafs verify --repair` makes the store forget them, and they are fetched again"
+      + "`mediafs verify --repair` makes the store forget them, and mediafs downloads them again"
   }
 
-  /// Notes the library's marker in the catalog; makes it when there is none.
+  /// Notes the library's marker in the catalog. Creates the marker if there is none.
   private func mark() throws(StoreError) {
     if let marker = marker() {
       if let id = marker.id, try catalog.remembered(Self.rememberedName) != id {
@@ -53,9 +53,9 @@ package struct KnownLibrary {
     do throws(Errno) {
       try marker.write(in: Folder.open(library.path), mode: library.fileMode)
     } catch {
-      // A read-only library, or one on a full disk, has no marker.
+      // A read-only library, or one on a full disk, gets no marker.
       Log.warning(
-        "cannot mark the library as \(library.path)/\(LibraryMarker.name): \(error); its copies alone identify it")
+        "cannot mark the library with \(library.path)/\(LibraryMarker.name): \(error); its copies alone identify it")
       return
     }
     if let id = marker.id { try catalog.remember(Self.rememberedName, id) }
@@ -75,7 +75,7 @@ package struct KnownLibrary {
     return try catalog.remembered(Self.rememberedName) == id
   }
 
-  /// Whether something is where a copy was placed, or that cannot be told.
+  /// Whether something is at a copy's path, or the library cannot be read there.
   private func mayHave(_ copy: LibraryCopy) -> Bool {
     do throws(StoreError) {
       return try library.check(copy) != .missing

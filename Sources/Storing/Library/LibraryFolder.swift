@@ -3,41 +3,42 @@ import CCrypto
 import CSystem
 import Glibc
 
-/// What became of a copy in the library.
+/// The state of a copy in the library.
 package enum CopyState: Sendable, Equatable {
-  /// It looks as it did when it was placed.
+  /// It looks as it did when mediafs placed it.
   case intact
-  /// Somebody changed or replaced it: theirs now, neither overwritten nor served as the origin's.
+  /// A user changed or replaced it. It now belongs to the user: mediafs neither overwrites it nor serves it as the
+  /// origin's.
   case modified
   /// Nothing is there.
   case missing
 }
 
-/// The folder of completed copies: plain files of the user's, readable without mediafs.
+/// The folder of completed copies: the user's regular files, readable without mediafs.
 ///
-/// Other programs and the user work in it at the same time. So this type remembers only the path and the device. Each
-/// call walks from the library's folder down, one component at a time, and follows no symbolic link: nobody can make
-/// the library lead elsewhere. Any thread may call; a call may block on the disk. Reasons: docs/decisions, “The
-/// library”.
+/// Other programs and the user work in it at the same time, so this type remembers only the path and the device. Each
+/// call walks down from the library's folder, one component at a time, and follows no symbolic link: nobody can
+/// redirect the library. Several threads may call it at the same time. A call may block on the disk. Reasons:
+/// docs/decisions, “The library”.
 package struct LibraryFolder: Sendable {
-  /// Where a copy from another filesystem grows, hidden, until it is complete.
+  /// The hidden folder in which a copy from another filesystem grows until it is complete.
   static let incoming = ".mediafs-incoming"
 
-  /// Its absolute path, symbolic links resolved.
+  /// Its absolute path without symbolic links.
   package let path: String
-  /// The device it was on at the start. When it is on another one later, a disk was mounted or unmounted.
+  /// The device at the start. Another device later means that a disk was mounted or unmounted.
   let device: UInt64
   /// 0644 less the process's umask.
   let fileMode: mode_t
 
-  /// Opens the library at `path`; makes it, mode 0755 less the umask, with the folders it lies in, when it is missing.
+  /// Opens the library at `path`. Creates it, mode 0755 less the umask, and its parents if they are missing.
   package init(_ path: String) throws(StoreError) {
     do throws(Errno) {
       try Folder.makeAll(path, mode: 0o755)
       device = UInt64(try Folder.open(path).descriptor.status().st_dev)
     } catch {
       if error == .notDirectory {
-        throw StoreError(kind: .invalid, message: "the library \(path) is no folder: choose another one with --library")
+        throw StoreError(kind: .invalid, message: "the library \(path) is not a folder: choose another with --library")
       }
       throw .file(error, "cannot open the library \(path)")
     }
@@ -45,9 +46,9 @@ package struct LibraryFolder: Sendable {
     fileMode = 0o644 & ~processUmask()
   }
 
-  /// Whether the copy is still the one that was placed, by size, mtime, ctime and inode.
+  /// Whether the copy is still the one that mediafs placed, by size, mtime, ctime and inode.
   ///
-  /// Throws `.io` when it cannot look: the disk fails, or the library's filesystem is not mounted any more.
+  /// Throws `.io` if it cannot check: the disk fails, or the library's filesystem is no longer mounted.
   package func check(_ copy: LibraryCopy) throws(StoreError) -> CopyState {
     let name = try LibraryPath(copy.path)
     let folder: Folder
@@ -71,8 +72,8 @@ package struct LibraryFolder: Sendable {
     }
   }
 
-  /// How a copy looks now, if it is another file of the same size and mtime; nil when it is untouched, or is another
-  /// one.
+  /// How a copy looks now, if it is another file of the same size and mtime; nil if it is unchanged, or differs in size
+  /// or mtime.
   func copied(_ copy: LibraryCopy) throws(StoreError) -> LibraryCopy? {
     guard try check(copy) == .modified else { return nil }
     let name = try LibraryPath(copy.path)
@@ -85,27 +86,27 @@ package struct LibraryFolder: Sendable {
     }
   }
 
-  /// Opens an intact copy for reading. Throws `.invalid` when it is not intact, `.io` when the disk fails.
+  /// Opens an intact copy for reading. Throws `.invalid` if it is not intact, `.io` if the disk fails.
   package func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor {
     let name = try LibraryPath(copy.path)
     let modified = StoreError(
-      kind: .invalid, message: "\(path)/\(copy.path) is not the file that was placed there: it was changed or removed")
+      kind: .invalid, message: "\(path)/\(copy.path) is not the file that mediafs placed: it was changed or removed")
     guard let folder = try existing(name.folders) else { throw modified }
-    // First by name: opening a device in its place could have effects.
+    // Checks by name first: the open of a device may have side effects.
     guard try state(of: copy, in: folder, as: name.name) == .intact else { throw modified }
     do throws(Errno) {
       let file = try folder.file(name.name, O_RDONLY)
       if looksLike(copy, try file.status(), on: file.rawValue) { return file }
     } catch {
-      // Replaced or removed between the two looks.
+      // A program replaced or removed it between the two checks.
       let isModified = error == .notFound || error.rawValue == ELOOP || error.rawValue == ENXIO
       throw isModified ? modified : .file(error, "cannot open \(path)/\(copy.path)")
     }
     throw modified
   }
 
-  /// Removes an intact copy, and the folders that it leaves empty. False when a user modified the copy, which then
-  /// stays, and when there is none.
+  /// Removes an intact copy, and the folders that it leaves empty. False if a user modified the copy, which then stays,
+  /// or if there is none.
   ///
   /// The caller first makes the catalog forget the copy, durably.
   @discardableResult
@@ -123,8 +124,8 @@ package struct LibraryFolder: Sendable {
     return removed
   }
 
-  /// Whether its filesystem is stacked on another, as an overlay in a container is: what is stacked on it in turn has
-  /// to ask for more. False also when it cannot be looked at.
+  /// Whether its filesystem is stacked on another, like a container's overlay. A filesystem stacked on that in turn
+  /// needs an extra request. False also if it cannot be checked.
   package var isStacked: Bool {
     do throws(Errno) {
       let folder = try FileDescriptor.open(path, O_RDONLY | O_DIRECTORY)
@@ -134,9 +135,9 @@ package struct LibraryFolder: Sendable {
     }
   }
 
-  /// Whether `status` is what was seen when the copy was placed. The device is not compared: the kernel numbers devices
-  /// anew at each mount (btrfs, NFS, the order of disks). On FAT, exFAT, FUSE and SMB inode and ctime change in the
-  /// same way, and size and mtime decide alone.
+  /// Whether `status` is what the copy had when mediafs placed it. The device is not compared: the kernel numbers
+  /// devices anew at each mount (btrfs, NFS, the order of disks). On FAT, exFAT, FUSE and SMB the same happens to inode
+  /// and ctime, so only size and mtime count there.
   private func looksLike(_ copy: LibraryCopy, _ status: stat, on descriptor: Int32) -> Bool {
     guard status.isPlainFile, Int64(status.st_size) == copy.size, status.modifiedNanoseconds == copy.modified else {
       return false
@@ -146,7 +147,7 @@ package struct LibraryFolder: Sendable {
     return [0x4d44, 0x2011_bab0, 0x6573_5546, 0x517b, 0xff53_4d42, 0xfe53_4d42].contains(type)  // linux/magic.h
   }
 
-  /// Opens the folder at `components`, for placing in it; what is missing of it is made, durably.
+  /// Opens the folder at `components`, to place a file in it. Creates the missing part, durably.
   func reach(_ components: [String]) throws(StoreError) -> Folder {
     do throws(WalkFailure) {
       return try walk(components, create: true)
@@ -155,7 +156,7 @@ package struct LibraryFolder: Sendable {
     }
   }
 
-  /// Opens the folder at `components`; nil when it is not there, or something else is.
+  /// Opens the folder at `components`; nil if it does not exist or is something else.
   func existing(_ components: [String]) throws(StoreError) -> Folder? {
     do throws(WalkFailure) {
       return try walk(components)
@@ -165,7 +166,7 @@ package struct LibraryFolder: Sendable {
     }
   }
 
-  /// Opens the folder at `components`; makes what is missing of it, durably, if `create` says so.
+  /// Opens the folder at `components`. Creates the missing part, durably, if `create` is true.
   func walk(_ components: [String], create: Bool = false) throws(WalkFailure) -> Folder {
     var folder = try root(create: create)
     var path = ""
@@ -173,7 +174,7 @@ package struct LibraryFolder: Sendable {
       path += path.isEmpty ? component : "/" + component
       let next: Folder
       do throws(Errno) {
-        // With the umask applied by the kernel: the usual mode of a folder, less what the user wants less.
+        // The kernel applies the umask: the usual mode of a folder, less what the user removes.
         if create, try folder.makeFolder(component, mode: 0o755) { try folder.sync() }
         next = try folder.folder(component)
       } catch {
@@ -190,9 +191,9 @@ package struct LibraryFolder: Sendable {
     return folder
   }
 
-  /// Opens the library's folder. When the user removed it, it is missing, or made anew if `create` says so. When its
-  /// disk is not mounted any more, that is an error: the copies are not gone, and nothing may be placed under the
-  /// mountpoint.
+  /// Opens the library's folder. If the user removed it, it counts as missing, or is created again if `create` is true.
+  /// If its disk is no longer mounted, that is an error: the copies still exist, and nothing may be placed under the
+  /// bare mountpoint.
   private func root(create: Bool) throws(WalkFailure) -> Folder {
     func other() -> WalkFailure { .failed("", Errno(rawValue: ENODEV)) }
     do throws(Errno) {
@@ -220,16 +221,16 @@ package struct LibraryFolder: Sendable {
   }
 }
 
-/// Why a folder in the library was not reached.
+/// Why a folder in the library could not be reached.
 enum WalkFailure: Error {
-  /// It, or one that it lies in, is not there.
+  /// The folder, or one of its parents, does not exist.
   case missing
-  /// Something that is no folder is in the way, at that path.
+  /// Something that is not a folder is at that path.
   case blocked(String, stat)
-  /// A call failed, at that path (empty: the library itself).
+  /// A call failed at that path (empty: the library itself).
   case failed(String, Errno)
 
-  /// The error for a person.
+  /// The error for the user.
   func storeError(in library: LibraryFolder) -> StoreError {
     switch self {
     case .missing: return .file(.notFound, "cannot open a folder of the library \(library.path)")
@@ -237,7 +238,7 @@ enum WalkFailure: Error {
       return StoreError(
         kind: .invalid,
         message:
-          "\(library.path)/\(path) is \(status.kindName), and a folder of that name is needed there: move it away")
+          "\(library.path)/\(path) is \(status.kindName), and mediafs needs a folder of that name: move it away")
     case .failed(let path, let error):
       if path.isEmpty, error.rawValue == ENODEV {
         return StoreError(
@@ -251,13 +252,13 @@ enum WalkFailure: Error {
 }
 
 extension stat {
-  /// st_mtim in nanoseconds since 1970, modulo 2^64 (filesystems know years beyond what 64 bits of nanoseconds do): to
-  /// be compared for equality only.
+  /// st_mtim in nanoseconds since 1970, modulo 2^64 (filesystems have years beyond 64 bits of nanoseconds). Only for
+  /// comparing equality.
   var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(st_mtim.tv_nsec) }
-  /// st_ctim likewise.
+  /// st_ctim in the same form.
   var changedNanoseconds: Int64 { Int64(st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(st_ctim.tv_nsec) }
 
-  /// What the catalog is to remember of a copy that looks like this.
+  /// What the catalog must remember of a copy that looks like this.
   func copy(at path: String) -> LibraryCopy {
     LibraryCopy(
       path: path, size: Int64(st_size), modified: modifiedNanoseconds, changed: changedNanoseconds,
@@ -265,8 +266,8 @@ extension stat {
   }
 }
 
-/// The umask of this process (proc(5), status, “Umask”). Not umask(2), which can only read it by changing it under the
-/// feet of other threads. Without /proc the strictest usual one.
+/// The umask of this process (proc(5), status, “Umask”). umask(2) can read it only by changing it, also for other
+/// threads. Without /proc, the strictest usual one.
 func processUmask() -> mode_t {
   let strict: mode_t = 0o077
   do throws(Errno) {

@@ -1,23 +1,23 @@
 import Base
 import Glibc
 
-/// The hidden file `.mediafs-library` by which a library is known again (docs/STORE-FORMAT.md, "Folder").
+/// The hidden file `.mediafs-library`, which identifies a library (docs/STORE-FORMAT.md, "Folder").
 ///
-/// A disk that is not mounted leaves an empty folder. Without the marker all copies would look as if a user had removed
-/// them, and would be fetched again, under the bare mountpoint.
+/// A disk that is not mounted leaves an empty folder. Without the marker, mediafs would think that a user removed all
+/// copies, and would download them again under the bare mountpoint.
 struct LibraryMarker: Equatable {
   static let name = ".mediafs-library"
   private static let version = 1
 
-  /// Tells it from other libraries; nil when a later version wrote it in another way.
+  /// Distinguishes it from other libraries; nil if a later version wrote another format.
   var id: Int64?
 
   /// The marker of a new library.
   static func random() -> LibraryMarker { LibraryMarker(id: Int64.random(in: 1...Int64.max)) }
 
-  /// The marker in `folder`; nil when there is none, or what has its name is none.
+  /// The marker in `folder`; nil if there is none, or another kind of file has its name.
   static func read(in folder: borrowing Folder) throws(Errno) -> LibraryMarker? {
-    // First by name: opening a device in its place could have effects.
+    // Checks by name first: the open of a device may have side effects.
     guard let status = try folder.status(of: name), status.isPlainFile else { return nil }
     let text = try smallText(of: folder.file(name, O_RDONLY), limit: 4 << 10)
     switch KeyValueText.decode(text, kind: "library", version: version) {
@@ -29,7 +29,7 @@ struct LibraryMarker: Equatable {
     }
   }
 
-  /// Writes it, durably. Replaces nothing but an empty file, which a power loss may leave of it.
+  /// Writes it, durably. Replaces only an empty file, which a power loss may leave of a marker.
   func write(in folder: borrowing Folder, mode: mode_t) throws(Errno) {
     let file = try folder.file(Self.name, O_WRONLY | O_CREAT, mode: mode)
     let status = try file.status()

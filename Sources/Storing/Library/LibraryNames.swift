@@ -1,18 +1,19 @@
-/// A path below the library's folder, taken apart and found harmless.
+/// A path relative to the library's folder, split and checked to be safe.
 struct LibraryPath: Equatable {
-  /// The folders on the way, from the library's down.
+  /// The folders of the path, from the library's down.
   var folders: [String]
   /// The file's name.
   var name: String
 
-  /// Throws `.invalid` for a path that is absolute or empty, or has a component that is empty, `.`, `..` or has a NUL.
+  /// Throws `.invalid` for a path that is absolute or empty, or has a component that is empty, `.`, `..` or contains
+  /// NUL.
   init(_ path: String) throws(StoreError) {
     folders = pathComponents(path)
     let isSafe = folders.allSatisfy { component in
       !component.isEmpty && component != "." && component != ".." && !component.utf8.contains(0)
     }
     guard isSafe, let last = folders.popLast() else {
-      throw StoreError(kind: .invalid, message: "“\(path)” is no path below the library's folder")
+      throw StoreError(kind: .invalid, message: "“\(path)” is not a path below the library's folder")
     }
     name = last
   }
@@ -29,8 +30,8 @@ private let longestName = 255
 
 /// `name` with ` (2)` before its extension, for `number` 2, and so on; `name` itself for 1.
 ///
-/// An extension is what stands behind the last dot, if it is at most ten ASCII letters and digits and something stands
-/// before the dot. A name that would be too long loses characters before the number.
+/// An extension is what follows the last dot, if it is at most ten ASCII letters and digits and something precedes the
+/// dot. A name that would be too long loses characters before the number.
 func numbered(_ name: String, _ number: Int) -> String {
   if number == 1 { return name }
   var stem = Substring(name)
@@ -43,7 +44,7 @@ func numbered(_ name: String, _ number: Int) -> String {
     }
   }
   ending = " (\(number))" + ending
-  // By characters, so that no letter is cut in two.
+  // Cuts whole characters, so that no letter is cut in two.
   while stem.utf8.count + ending.utf8.count > longestName { stem.removeLast() }
   return stem + ending
 }

@@ -1,20 +1,20 @@
 import Base
 import Glibc
 
-/// What is under a name that a copy wants.
+/// What has the name that a copy wants.
 enum Occupant {
   /// Nothing.
   case nothing
-  /// The very file that is to be placed: an earlier attempt got that far.
+  /// The same file that is being placed: an earlier attempt got that far.
   case ourOwn
-  /// Another file with the same bytes; synced, as it looks now.
+  /// Another file with the same bytes; synced, with its present attributes.
   case identical(LibraryCopy)
-  /// Something else, or something that cannot be read: it stays, and ours takes another name.
+  /// Something else, or something that cannot be read. It stays, and the copy takes another name.
   case other
 }
 
 extension Placing {
-  /// Looks at `name` in `folder`: first by size, then byte for byte.
+  /// Checks `name` in `folder`: by size first, then byte for byte.
   func occupant(
     of name: String, in folder: borrowing Folder, path: String, _ isCancelled: () -> Bool
   ) throws(StoreError) -> Occupant {
@@ -27,11 +27,11 @@ extension Placing {
     guard let file = readable(name, in: folder, path: path) else { return .other }
     guard try isEqual(file, path: path, isCancelled) else { return .other }
     return try calling("cannot sync \(library.path)/\(path)") { () throws(Errno) in
-      // It is to stand for what is removed: it must be as durable as our own copy would be.
+      // It will replace the partial file, so it must be as durable as a copy of mediafs.
       try file.sync()
       try folder.sync()
       let now = try file.status()
-      // Somebody writes to it at this moment: what was compared may be gone.
+      // A program is writing to it: the bytes that were compared may be gone.
       let isSteady = now.st_size == found.st_size && now.modifiedNanoseconds == found.modifiedNanoseconds
       return isSteady ? .identical(now.copy(at: path)) : .other
     }
@@ -53,13 +53,13 @@ extension Placing {
     let theirs = PieceBuffer()
     var position: Int64 = 0
     while position < size {
-      if isCancelled() { throw .cancelled("the comparison with \(library.path)/\(path) was broken off") }
+      if isCancelled() { throw .cancelled("the comparison with \(library.path)/\(path) was cancelled") }
       let own = try ours.read(partial.fileDescriptor, at: position, limit: size)
       let other: UnsafeRawBufferPointer
       do throws(StoreError) {
         other = try theirs.read(file.rawValue, at: position, limit: size)
       } catch {
-        // Theirs is unreadable or was cut: no reason for ours not to be placed.
+        // The other file is unreadable or was truncated. That must not stop the placing.
         Log.warning("cannot compare with \(library.path)/\(path): \(error.message)")
         return false
       }

@@ -2,37 +2,38 @@ import Base
 import CSystem
 import Glibc
 
-/// Where a completed file went.
+/// Where a completed file was placed.
 package struct Placement: Sendable, Equatable {
   /// The copy, as it is now.
   package var copy: LibraryCopy
-  /// Whether an identical file that was there already is the copy now.
+  /// Whether the copy is an identical file that was already there.
   package var adopted: Bool
 }
 
-// Placing, step by step. A crash behind any of them leaves either the partial file or the copy, and a note of where the
-// copy would be:
+// Placing, step by step. A crash after any of them leaves either the partial file or the copy, and a note of the copy's
+// path:
 //
 //   1  the partial file gets the copy's mode and mtime, and is synced
-//   2  what is under the name already? our own file (a crash in step 4): go on with 5. Identical bytes: adopt it.
-//      Anything else: the next number
+//   2  if the name is taken: by the file itself (a crash in step 4), go on with 5; by identical bytes, adopt that file;
+//      by anything else, try the next number
 //   3  the caller notes the path durably (the intent)
-//   4  a rename that cannot replace; from another filesystem first a copy, synced, in a hidden folder beside
-//   5  both folders are synced; the copy is looked at, for the catalog to know it again
+//   4  a rename that cannot replace; from another filesystem, first a synced copy in a hidden folder of the library
+//   5  both folders are synced; the copy's attributes are read, so that the catalog recognizes it later
 //
-// The caller commits the copy, then removes the partial file, which is still there after an adoption or a copy.
+// The caller commits the copy and then removes the partial file, which still exists after an adoption or a copy.
 
 extension LibraryFolder {
-  /// Places a complete, verified and synced partial file at `relativePath`, replacing nothing.
+  /// Places a complete, verified and synced partial file at `relativePath`, and replaces nothing.
   ///
-  /// An identical file that is there is adopted; another one, of whatever kind, makes ours ` (2)`, ` (3)`. `modified`
-  /// (seconds since 1970) becomes its mtime. `recordIntent` gets the path before each attempt and must make it durable;
-  /// when it throws, nothing was placed. Afterwards the caller commits the copy and calls ``PartialFile/remove()``.
+  /// If an identical file is there, it is adopted. If anything else is there, the copy is named ` (2)`, ` (3)`.
+  /// `modified` (seconds since 1970) becomes its mtime. `recordIntent` gets the path before each attempt and must make
+  /// it durable; if it throws, nothing is placed. Afterwards the caller commits the copy and calls
+  /// ``PartialFile/remove()``.
   ///
-  /// Throws `.full` when the library's disk is full, `.invalid` when the path cannot be had (something else is where a
-  /// folder must be, or the filesystem does not take the name), `.corrupt` when the partial file is not of that size,
-  /// and `.io` otherwise (ECANCELED when `isCancelled`, asked between pieces of long work, said so). After an error the
-  /// intent stands: ask ``recover(intent:size:modified:partialExists:)`` before placing again.
+  /// Throws `.full` if the library's disk is full; `.invalid` if the path is not possible (something else is where a
+  /// folder must be, or the filesystem rejects the name); `.corrupt` if the partial file does not have that size; and
+  /// `.io` otherwise (ECANCELED if `isCancelled`, called between pieces of long work, returned true). After an error
+  /// the intent stays: call ``recover(intent:size:modified:partialExists:)`` before placing again.
   package func place(
     _ partial: PartialFile, as relativePath: String, size: Int64, modified: Int64?,
     isCancelled: () -> Bool = { false }, recordIntent: (String) throws(StoreError) -> Void
@@ -43,11 +44,11 @@ extension LibraryFolder {
 
   /// After a crash between intent and commit: the copy at the noted path, if it is the file that was being placed.
   ///
-  /// `partialExists`: whether the partial file is still there. Then nil is returned, for the rename did not happen (or
-  /// was a copy): place it again, which finds and adopts what is there already. Without it, the rename took it away; a
-  /// plain file of that size, and of that mtime if `modified` was given to
-  /// ``place(_:as:size:modified:isCancelled:recordIntent:)``, is it. With a checksum at hand, the caller should compare
-  /// it too.
+  /// `partialExists` says whether the partial file still exists. If so, the result is nil, because the rename did not
+  /// happen (or mediafs copied the file): place it again, which finds and adopts what is already there. If not, the
+  /// rename moved it. Then a regular file at the path is the copy if it has that size and, if `modified` was given to
+  /// ``place(_:as:size:modified:isCancelled:recordIntent:)``, that mtime. If the caller has a checksum, it should
+  /// compare that too.
   package func recover(
     intent path: String, size: Int64, modified: Int64?, partialExists: Bool
   ) throws(StoreError) -> LibraryCopy? {
@@ -58,7 +59,7 @@ extension LibraryFolder {
       guard let seen = try folder.status(of: name.name), seen.isPlainFile, Int64(seen.st_size) == size else {
         return nil
       }
-      // FAT keeps even seconds only.
+      // FAT stores even seconds only.
       if let modified, abs(Int64(seen.st_mtim.tv_sec) &- modified) > 1 { return nil }
       let file = try folder.file(name.name, O_RDONLY)
       try file.sync()
@@ -68,7 +69,7 @@ extension LibraryFolder {
   }
 }
 
-/// A file on its way into the library.
+/// A file that is being placed in the library.
 struct Placing {
   let library: LibraryFolder
   let partial: PartialFile
@@ -81,13 +82,13 @@ struct Placing {
   ) throws(StoreError) -> Placement {
     let target = try library.reach(wanted.folders)
     try prepare(partial.descriptor)
-    try calling("cannot sync what is stored of “\(wanted.path)”") { () throws(Errno) in try partial.syncAll() }
+    try calling("cannot sync the partial file of “\(wanted.path)”") { () throws(Errno) in try partial.syncAll() }
 
     var source = MoveSource(folder: partial.folder.directory.descriptor.rawValue, name: partial.name)
     var incoming: IncomingCopy?
     defer { incoming?.remove() }
     var number = 1
-    // Each turn takes the next number, or finds that another program was quicker; nobody is for ever.
+    // Each round takes the next number, or finds that another program was faster; that must end.
     for _ in 0..<10_000 {
       let name = numbered(wanted.name, number)
       let path = wanted.sibling(name)
@@ -104,7 +105,7 @@ struct Placing {
       }
       try recordIntent(path)
       switch try attempt(source, to: target, as: name, path: path) {
-      case .exists: continue  // looked at in the next turn
+      case .exists: continue  // the next round checks it
       case .moved:
         return Placement(copy: try settle(target, path, incoming), adopted: false)
       case .otherFilesystem:
@@ -112,7 +113,7 @@ struct Placing {
           throw StoreError(
             kind: .invalid,
             message:
-              "\(library.path)/\(path) is on another filesystem than the library's folder: choose a library that is on one"
+              "\(library.path)/\(path) is not on the library's filesystem: choose a library on a single filesystem"
           )
         }
         let copy = try IncomingCopy(for: partial, in: library)
@@ -127,14 +128,14 @@ struct Placing {
       kind: .invalid, message: "\(library.path)/\(wanted.path) and every numbered name beside it are taken")
   }
 
-  /// Gives a file the copy's mode and mtime, not yet synced. Throws `.corrupt` when it is not `size` bytes long.
+  /// Gives a file the copy's mode and mtime, without a sync. Throws `.corrupt` if it does not have `size` bytes.
   private func prepare(_ file: borrowing FileDescriptor) throws(StoreError) {
     let name = wanted.path
-    let found = try calling("cannot look at what is stored of “\(name)”") { () throws(Errno) in
+    let found = try calling("cannot look at the partial file of “\(name)”") { () throws(Errno) in
       Int64(try file.status().st_size)
     }
     guard found == size else {
-      throw StoreError(kind: .corrupt, message: "what is stored of “\(name)” is \(found) bytes long, not \(size)")
+      throw StoreError(kind: .corrupt, message: "the partial file of “\(name)” has \(found) bytes, not \(size)")
     }
     try calling("cannot prepare “\(name)” for the library") { () throws(Errno) in
       try setting("mode", of: name) { fchmod(file.rawValue, library.fileMode) }
@@ -145,13 +146,13 @@ struct Placing {
     }
   }
 
-  /// A filesystem without such attributes (FAT, some network ones) says so, and the copy does without.
+  /// A filesystem without such attributes (FAT, some network ones) returns an error; the copy then does without.
   private func setting(_ attribute: String, of name: String, _ call: () -> Int32) throws(Errno) {
     do throws(Errno) {
       _ = try retrying(call)
     } catch {
       guard [EPERM, EOPNOTSUPP, ENOSYS].contains(error.rawValue) else { throw error }
-      Log.warning("the library's filesystem does not take the \(attribute) of “\(name)”: \(error)")
+      Log.warning("the library's filesystem rejects the \(attribute) of “\(name)”: \(error)")
     }
   }
 
@@ -162,13 +163,13 @@ struct Placing {
       return try move(source, to: target, as: name)
     } catch {
       if error == .invalid || error.rawValue == ENAMETOOLONG || error.rawValue == EILSEQ {
-        throw StoreError(kind: .invalid, message: "the library's filesystem does not take the name “\(path)”: \(error)")
+        throw StoreError(kind: .invalid, message: "the library's filesystem rejects the name “\(path)”: \(error)")
       }
       throw .file(error, "cannot place “\(path)” in the library \(library.path)")
     }
   }
 
-  /// Syncs the folders of a file that was renamed to `path`: what is there now.
+  /// Syncs the folders of a file that was renamed to `path`, and returns the copy there.
   private func settle(_ target: borrowing Folder, _ path: String, _ incoming: IncomingCopy?) throws(StoreError)
     -> LibraryCopy
   {
@@ -184,5 +185,5 @@ struct Placing {
   }
 }
 
-/// UTIME_OMIT (linux/stat.h): leaves that time as it is. A macro that Swift's Glibc module does not offer.
+/// UTIME_OMIT (linux/stat.h) leaves that time as it is. Swift's Glibc module does not offer this macro.
 private let omittedTime = (1 << 30) - 2

@@ -2,34 +2,34 @@ import Base
 import CSystem
 import Glibc
 
-/// A file to be moved: a name below an open folder, which must stay open meanwhile.
+/// The source of a move: a name in an open folder, which must stay open meanwhile.
 struct MoveSource {
   var folder: Int32
   var name: String
 }
 
-/// How a move ended.
+/// The result of a move.
 enum MoveResult {
-  /// It is there, under its new name only.
+  /// The file has only its new name.
   case moved
-  /// The new name is taken; nothing happened.
+  /// The new name is taken; nothing changed.
   case exists
-  /// The two names are on different filesystems; nothing happened.
+  /// The two names are on different filesystems; nothing changed.
   case otherFilesystem
 }
 
-/// The ways to move a file that never replace another one, from the best down.
+/// The methods to move a file without replacing another one, best first.
 enum MoveMethod: CaseIterable {
   /// renameat2(2) with RENAME_NOREPLACE: one step. Not on NFS, nor on many FUSE filesystems.
   case rename
-  /// linkat(2), which never replaces, then unlinkat(2). Between the two the file has both names.
+  /// linkat(2), which never replaces, then unlinkat(2). Between the two calls the file has both names.
   case link
-  /// An empty file made with O_EXCL takes the name, and a rename replaces that file, after a last look that it is still
-  /// there and empty. For filesystems without links.
+  /// O_EXCL creates an empty file with the name. After a last check that it is still there and empty, a rename replaces
+  /// it. For filesystems without links.
   case placeholder
 }
 
-/// Moves a file to `name` in `folder` by the first method that the filesystem has.
+/// Moves a file to `name` in `folder` with the first method that the filesystem supports.
 func move(_ source: MoveSource, to folder: borrowing Folder, as name: String) throws(Errno) -> MoveResult {
   for method in MoveMethod.allCases {
     if let result = try move(source, to: folder, as: name, by: method) { return result }
@@ -37,7 +37,7 @@ func move(_ source: MoveSource, to folder: borrowing Folder, as name: String) th
   throw Errno(rawValue: EOPNOTSUPP)
 }
 
-/// Moves a file by that method; nil when the filesystem does not have it, and nothing happened.
+/// Moves a file with that method; nil if the filesystem does not support it and nothing changed.
 func move(
   _ source: MoveSource, to folder: borrowing Folder, as name: String, by method: MoveMethod
 ) throws(Errno) -> MoveResult? {
@@ -56,7 +56,7 @@ func move(
     switch error.rawValue {
     case EEXIST: return .exists
     case EXDEV: return .otherFilesystem
-    // EINVAL is also how FAT calls a character it does not take; the last method then says so.
+    // EINVAL is also how FAT rejects a character; the last method then reports it.
     case EINVAL, ENOSYS, EOPNOTSUPP, EPERM, EMLINK:
       if method == .placeholder { throw error }
       return nil
@@ -70,7 +70,7 @@ private func moveOverPlaceholder(
 ) throws(Errno) -> MoveResult {
   var status = stat()
   _ = try retrying { fstatat(source.folder, source.name, &status, AT_SYMLINK_NOFOLLOW) }
-  // Before the name is taken: a rename that is bound to fail would leave it taken for a moment.
+  // Checked before the name is taken: a rename that must fail would leave it taken for a moment.
   if try folder.descriptor.status().st_dev != status.st_dev { return .otherFilesystem }
   let placeholder = try folder.file(name, O_WRONLY | O_CREAT | O_EXCL).status()
   guard let now = try folder.status(of: name), now.isSame(as: placeholder), now.st_size == 0 else { return .exists }
