@@ -3,7 +3,7 @@ import Glibc
 import Manifest
 
 extension StoreVerification {
-  /// Every byte that the catalog claims of a partial file must be there and be readable.
+  /// Checks that every byte that the catalog claims of a partial file exists and is readable.
   mutating func verifyPartial(_ generation: GenerationRecord) throws(StoreError) {
     let path = "\(folder.path)/\(StoreFolder.partials)/\(generation.id)"
     let name = try subject(generation, else: path)
@@ -20,8 +20,8 @@ extension StoreVerification {
       let repair = try drop(generation.id)
       find(
         isMissing ? .missingBytes : .unusablePartial, name,
-        "\(generation.stored.count) bytes are claimed, and "
-          + (isMissing ? "the partial file \(path) is not there" : error.message),
+        "\(generation.stored.count) bytes are in the catalog, but "
+          + (isMissing ? "the partial file \(path) is missing" : error.message),
         repair: try isMissing ? repair : setAside(generation.id, after: repair))
       return
     }
@@ -39,15 +39,15 @@ extension StoreVerification {
     if repairs {
       let synced = kept.intersection(generation.synced)
       try catalog.changes.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
-      repair = "forgotten: they are fetched again when they are read"
+      repair = "forgotten: mediafs downloads them again when they are read"
     }
     let why = unreadable > 0 ? "\(unreadable) bytes cannot be read from the disk, \(absent)" : "\(absent)"
     find(
-      .missingBytes, name, "\(why) of \(generation.stored.count) bytes that are claimed are not in \(path)",
+      .missingBytes, name, "\(why) of the catalog's \(generation.stored.count) bytes are not in \(path)",
       repair: repair)
   }
 
-  /// Something else than a file under a partial file's name would keep its resource from being stored.
+  /// If something other than a file has a partial file's name, mediafs cannot store the resource.
   private mutating func verifyKind(_ id: Int64, _ name: String, _ path: String) throws(StoreError) {
     let status = try calling("cannot look at \(path)") { () throws(Errno) in
       try folder.directory.status(of: "\(StoreFolder.partials)/\(id)")
@@ -56,7 +56,7 @@ extension StoreVerification {
     find(.unusablePartial, name, "\(path) is \(status.kindName), no file", repair: try setAside(id, after: nil))
   }
 
-  /// Moves what is under a partial file's name out of the way, deleting nothing.
+  /// Moves what has a partial file's name out of the way, and deletes nothing.
   private func setAside(_ id: Int64, after done: String?) throws(StoreError) -> String? {
     guard repairs else { return nil }
     let directory = folder.directory.descriptor.rawValue
@@ -72,11 +72,11 @@ extension StoreVerification {
     }
   }
 
-  /// A copy must be the one that was placed, and have the manifest's checksum where that gives one.
+  /// Checks that a copy is the one that mediafs placed and has the manifest's checksum, if there is one.
   mutating func verifyCopy(_ generation: GenerationRecord) throws(StoreError) {
     guard let copy = generation.copy else {
       find(
-        .catalog, try subject(generation, else: folder.catalogPath), "is called complete, and no copy is noted",
+        .catalog, try subject(generation, else: folder.catalogPath), "is complete in the catalog, without a copy",
         repair: try drop(generation.id))
       return
     }
@@ -85,7 +85,7 @@ extension StoreVerification {
     let name = try subject(generation, else: path)
     guard let library else {
       find(
-        .library, name, "the library \(libraryPath) is not there: is its disk mounted?", repair: try drop(generation.id)
+        .library, name, "the library \(libraryPath) is missing: is its disk mounted?", repair: try drop(generation.id)
       )
       return
     }
@@ -98,7 +98,7 @@ extension StoreVerification {
     case .missing:
       find(.missingCopy, name, "its copy \(path) was removed", repair: try drop(generation.id))
     case .modified:
-      let repair = try drop(generation.id).map { "kept where it is, as a file of yours; \($0)" }
+      let repair = try drop(generation.id).map { "stays where it is, as your file; \($0)" }
       find(.changedCopy, name, "its copy \(path) was changed", repair: repair)
     case .intact: try verifyBytes(generation, copy, in: library, name: name, path: path)
     }
@@ -126,7 +126,7 @@ extension StoreVerification {
       if !isRight {
         find(
           .damagedCopy, name,
-          "\(path) looks untouched, and its \(checksum.algorithm.rawValue) is not the manifest's: the disk changed it",
+          "\(path) looks unchanged, but its \(checksum.algorithm.rawValue) is not the manifest's: the disk changed it",
           repair: try setAside(copy, of: generation, in: library))
       }
     } else if !isReadable(file.rawValue, ByteRange(0, copy.size)) {
@@ -136,7 +136,7 @@ extension StoreVerification {
     }
   }
 
-  /// Forgets a copy and gives its file another name, so that a right one can take its own.
+  /// Forgets a copy and renames its file, so that a correct copy can take its name.
   private func setAside(
     _ copy: LibraryCopy, of generation: GenerationRecord, in library: LibraryFolder
   ) throws(StoreError) -> String? {
@@ -147,7 +147,7 @@ extension StoreVerification {
     while true {
       let target = numbered("damaged \(path.name)", number)
       let source = MoveSource(folder: folder.descriptor.rawValue, name: path.name)
-      let result = try calling("cannot set \(libraryPath)/\(copy.path) aside") { () throws(Errno) in
+      let result = try calling("cannot rename the damaged copy \(libraryPath)/\(copy.path)") { () throws(Errno) in
         try move(source, to: folder, as: target)
       }
       if result == .moved { return "\(done); the file is now \(libraryPath)/\(path.sibling(target))" }
@@ -155,7 +155,7 @@ extension StoreVerification {
     }
   }
 
-  /// Reads a range to its end; false when it ends before or the disk fails.
+  /// Reads a range to its end; false if the file ends earlier or the disk fails.
   private mutating func isReadable(_ file: Int32, _ range: ByteRange) -> Bool {
     let buffer = PieceBuffer()
     var position = range.start

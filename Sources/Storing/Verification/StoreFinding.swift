@@ -1,45 +1,45 @@
-/// Something that ``StoreVerification`` found wrong.
+/// A problem that ``StoreVerification`` found.
 package struct StoreFinding: Sendable, Equatable {
-  /// What kind of thing is wrong.
+  /// The kind of problem.
   package enum Kind: Sendable, Equatable {
     /// The catalog itself: its pages, or a row that cannot be read.
     case catalog
     /// The catalog claims bytes that a partial file does not have.
     case missingBytes
-    /// A partial file is there and cannot be used: a folder, a link, a file that cannot be read.
+    /// A partial file is unusable: a folder, a link, or a file that cannot be read.
     case unusablePartial
-    /// A file among the partial ones that belongs to nothing.
+    /// A file in the folder of the partial files that belongs to no generation.
     case orphan
-    /// A copy in the library was changed by somebody: theirs now.
+    /// A user changed a copy in the library: it now belongs to the user.
     case changedCopy
-    /// A copy in the library is gone.
+    /// A copy in the library is missing.
     case missingCopy
-    /// A copy looks untouched and has other bytes than the manifest's checksum says: the disk lost them.
+    /// A copy looks unchanged but does not have the manifest's checksum: the disk damaged it.
     case damagedCopy
-    /// The library cannot be looked at: its disk is not mounted, or fails.
+    /// The library cannot be read: its disk is not mounted, or fails.
     case library
   }
 
-  /// What kind.
+  /// The kind of problem.
   package var kind: Kind
-  /// The file that it is about: a path in the mount, or a path of the store when no listed entry shows it.
+  /// The file: a path in the mount, or a path of the store if no listed entry shows the file.
   package var subject: String
-  /// What is wrong with it: one line.
+  /// The problem, in one line.
   package var message: String
-  /// What was done about it; nil when nothing was.
+  /// What the repair did; nil if it did nothing.
   package var repair: String?
 }
 
-/// What a verification saw.
+/// The results of a verification.
 package struct StoreVerificationReport: Sendable, Equatable {
-  /// Partial files with something in them.
+  /// Partial files with stored bytes.
   package var partials: Int64 = 0
   /// Copies in the library.
   package var copies: Int64 = 0
-  /// Copies whose checksum the manifest gives and that were compared with it.
+  /// Copies that were compared with the manifest's checksum.
   package var digests: Int64 = 0
   /// Bytes that were read back.
   package var bytes: Int64 = 0
-  /// What was wrong, in the order in which it was found.
+  /// The problems, in the order in which the verification found them.
   package var findings: [StoreFinding] = []
 }

@@ -2,14 +2,14 @@ import Base
 import Glibc
 
 extension StoreRecovery {
-  /// What the catalog remembers the store's folder by.
+  /// The name in `meta` of the inode of the store's folder.
   private static let inodeName = "store_inode"
 
-  /// Takes a store over that was copied or restored from a backup, seen by its folder's inode.
+  /// Adapts the catalog to a store that was copied or restored from a backup, which it notices by the folder's inode.
   ///
-  /// All its files have other inodes and change times then, and each copy in the library would look as if a user had
-  /// modified it, and be fetched again. So once, size and mtime (which a copy keeps, and which is the origin's
-  /// Last-Modified) decide.
+  /// All files then have other inodes and change times. Each copy in the library would look as if a user had modified
+  /// it, and mediafs would download it again. So once, size and mtime decide: a copy keeps the mtime, and it is the
+  /// origin's Last-Modified.
   static func noticeMove(
     catalog: Catalog, folder: StoreFolder, library: LibraryFolder
   ) throws(StoreError) {
@@ -20,7 +20,7 @@ extension StoreRecovery {
     let known = try catalog.remembered(inodeName)
     if known == inode { return }
     if known != nil {
-      Log.info("the store was copied or restored: its complete files are known again by size and time")
+      Log.info("the store was copied or restored: mediafs recognizes its complete files by size and time")
       var last: Int64 = 0
       while true {
         let ids = try catalog.generations.ids(limit: 256, after: last)

@@ -1,11 +1,11 @@
 import Base
 
-/// Finishes or takes back what a crash cut short (docs/STORE-FORMAT.md, "Order of writing").
+/// Completes or undoes what a crash interrupted (docs/STORE-FORMAT.md, "Order of writing").
 ///
-/// For whoever holds the store's lock, before anything else is done with it. It may itself be cut short at any point,
-/// and done again.
+/// The holder of the store's lock calls it before anything else. It may itself be interrupted at any point, and
+/// repeated.
 package enum StoreRecovery {
-  /// Recovers the store. Throws when the disk fails; what was done until then stands.
+  /// Recovers the store. Throws if the disk fails; what it did until then stays.
   package static func run(
     catalog: Catalog, folder: StoreFolder, library: LibraryFolder
   ) throws(StoreError) {
@@ -24,7 +24,7 @@ package enum StoreRecovery {
         try catalog.changes.apply([.dropped(generation: generation.id)], durably: true)
       }
     }
-    // No handle is left on what was superseded.
+    // At this point nobody has a handle on a superseded generation.
     var last: Int64 = 0
     while true {
       let old = try catalog.generations.superseded(limit: 256, after: last)

@@ -2,26 +2,26 @@ import Base
 import Glibc
 import Manifest
 
-/// Reads a whole store back and compares it with what its catalog claims; repairs it, if asked to.
+/// Reads a whole store back and compares it with what its catalog claims. Repairs it if the user asks for that.
 ///
-/// For a store that no server has: whoever verifies holds its lock. A repair drops what is wrong from the catalog
-/// first, durably, and touches files only then. It deletes partial files that belong to nothing, and never a file of
-/// the library.
+/// No server may use the store meanwhile: the verification holds its lock. A repair first makes the catalog forget what
+/// is wrong, durably, and changes files only then. It deletes partial files that belong to no generation, but never a
+/// file of the library.
 package struct StoreVerification {
   let catalog: Catalog
   let folder: StoreFolder
-  /// Nil when it is not there: its copies are not either.
+  /// Nil if the library is missing: then its copies are missing, too.
   let library: LibraryFolder?
   let libraryPath: String
   let repairs: Bool
   var report = StoreVerificationReport()
-  /// Where copies were being placed when the server was killed.
+  /// The copies that the server was placing when it was killed.
   private var placing: [Int64: String] = [:]
 
   /// Verifies the store at `path`, which must exist, with its library at `library`.
   ///
-  /// Throws `.busy` while a server (named in the message) has it, `.corrupt` for a catalog that cannot be opened,
-  /// `.newer` for one of a newer version.
+  /// Throws `.busy` while a server (which the message names) uses the store, `.corrupt` for a catalog that cannot be
+  /// opened, and `.newer` for one of a newer version.
   package static func run(
     store path: String, mountpoint: String, library: String, repairs: Bool
   ) throws(StoreError) -> StoreVerificationReport {
@@ -31,7 +31,7 @@ package struct StoreVerification {
     }
     let folder = try StoreFolder.open(path, mountpoint: mountpoint, wait: 0)
     let catalog = try Catalog.open(path: folder.catalogPath, access: repairs ? .readWrite : .readOnly)
-    // Opening a library makes its folder, which a look must not do.
+    // Opening a library creates its folder, which a check must not do.
     let isThere = stat(library, &status) == 0
     var verification = StoreVerification(
       catalog: catalog, folder: folder, library: isThere ? try LibraryFolder(library) : nil, libraryPath: library,
@@ -53,10 +53,10 @@ package struct StoreVerification {
     for problem in try catalog.integrityProblems(limit: 20) {
       find(
         .catalog, folder.catalogPath,
-        "\(problem); move the catalog away and mount again: copies in the library stay, the rest is fetched again")
+        "\(problem); move the catalog away and mount again: copies in the library stay, mediafs downloads the rest")
     }
     if let reason = try KnownLibrary.isStrange(libraryPath, to: catalog) { find(.library, libraryPath, reason) }
-    // Before a repair: what a crash cut short is finished, not taken for damage.
+    // Before a repair, recovery completes what a crash interrupted, so that it does not count as damage.
     if repairs, let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
     for (generation, path) in try catalog.generations.placements() { placing[generation.id] = path }
     var known: Set<Int64> = []
@@ -70,7 +70,7 @@ package struct StoreVerification {
     try findOrphans(known)
   }
 
-  /// Verifies one generation; whether its partial file may be there.
+  /// Verifies one generation; whether it may have a partial file.
   private mutating func verify(generation id: Int64) throws(StoreError) -> Bool {
     let generation: GenerationRecord
     do throws(StoreError) {
@@ -93,7 +93,7 @@ package struct StoreVerification {
     }
   }
 
-  /// Whether a copy that was being placed has arrived: the next mount notes that.
+  /// Whether a copy that the server was placing has arrived: the next mount notes that.
   private func isPlaced(
     _ generation: GenerationRecord, at path: String, in library: LibraryFolder
   ) throws(StoreError) -> Bool {
@@ -105,7 +105,7 @@ package struct StoreVerification {
       != nil
   }
 
-  // MARK: - What is done about it
+  // MARK: - Repairs
 
   /// Notes a finding.
   mutating func find(_ kind: StoreFinding.Kind, _ subject: String, _ message: String, repair: String? = nil) {
@@ -116,10 +116,10 @@ package struct StoreVerification {
   func drop(_ id: Int64) throws(StoreError) -> String? {
     guard repairs else { return nil }
     try catalog.changes.apply([.dropped(generation: id)], durably: true)
-    return "forgotten: it is fetched again when it is read"
+    return "forgotten: mediafs downloads it again when it is read"
   }
 
-  /// The path in the mount, else the one in the store.
+  /// The path in the mount, or else the one in the store.
   func subject(_ generation: GenerationRecord, else path: String) throws(StoreError) -> String {
     try catalog.tree.entries(of: generation.key).map(\.path).min() ?? path
   }
@@ -130,7 +130,7 @@ package struct StoreVerification {
       let path = "\(folder.path)/\(StoreFolder.partials)/\(name)"
       let isOurs = Int64(name).map { $0 > 0 && "\($0)" == name } ?? false
       guard isOurs else {
-        find(.orphan, path, "is no partial file: it is not mediafs's, and left alone")
+        find(.orphan, path, "is not a partial file of mediafs, and stays")
         continue
       }
       var repair: String?
@@ -139,16 +139,16 @@ package struct StoreVerification {
           try folder.directory.remove("\(StoreFolder.partials)/\(name)")
           repair = "removed"
         } catch {
-          repair = "could not be removed: \(error)"
+          repair = "mediafs could not remove it: \(error)"
         }
       }
-      find(.orphan, path, "belongs to no resource that the catalog knows", repair: repair)
+      find(.orphan, path, "belongs to no generation in the catalog", repair: repair)
     }
   }
 }
 
 extension StoreFolder {
-  /// Every name among the partial files.
+  /// All names in the folder of the partial files.
   func partialNames() throws(StoreError) -> [String] {
     try calling("cannot list \(path)/\(StoreFolder.partials)") { () throws(Errno) in
       try directory.folder(StoreFolder.partials).names()
