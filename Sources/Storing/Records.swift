@@ -3,7 +3,7 @@ import Manifest
 
 /// One name in the tree.
 package struct Node: Sendable, Equatable {
-  /// What a node is.
+  /// The kind of a node.
   package enum Kind: Sendable, Equatable {
     /// A directory.
     case folder
@@ -11,11 +11,11 @@ package struct Node: Sendable, Equatable {
     case file
   }
 
-  /// The entry's id: its directory cookie, never changing.
+  /// The entry's id: its directory cookie, which never changes.
   package var entry: Int64
   /// The inode of its current generation.
   package var inode: Inode
-  /// The directory it lies in (the root's is the root).
+  /// The folder that contains it (the root contains itself).
   package var parent: Inode
   /// Folder or file.
   package var kind: Kind
@@ -23,46 +23,46 @@ package struct Node: Sendable, Equatable {
   package var name: String
   /// The resource's key (zero for a folder).
   package var key: ResourceKey
-  /// Bytes, when known; nil while it is not (or for a body without a length).
+  /// Its size in bytes; nil while unknown, or for a body without a length.
   package var size: Int64?
-  /// Last-Modified in seconds since 1970 of the known generation; nil otherwise.
+  /// Last-Modified of the known generation, in seconds since 1970; nil if there is none.
   package var modified: Int64?
 }
 
 /// What is known of one generation of a resource.
 package struct GenerationRecord: Sendable, Equatable {
-  /// What became of it.
+  /// The state of a generation.
   package enum State: Int, Sendable {
     /// Some of it is stored (or nothing yet).
     case partial = 0
     /// All of it is in the library.
     case complete = 1
-    /// A newer one took its place; kept for handles that are still open.
+    /// A newer one replaced it; it stays for handles that are still open.
     case superseded = 2
   }
 
-  /// Its id: names its partial file; never reused.
+  /// Its id, which names its partial file and is never reused.
   package var id: Int64
-  /// Whose it is.
+  /// Its resource.
   package var key: ResourceKey
-  /// What the origin said.
+  /// The validators that the origin sent.
   package var validators: Validators
-  /// Bytes; nil when the origin does not tell.
+  /// Bytes; nil if the origin does not send the size.
   package var size: Int64?
-  /// Content-Type, when sent.
+  /// Content-Type, if the origin sent it.
   package var mediaType: String?
-  /// What became of it.
+  /// Its state.
   package var state: State
-  /// Which bytes are stored, as far as the catalog may be believed.
+  /// The bytes that are stored, as far as the catalog can be trusted.
   package var stored: ByteRangeSet
-  /// Those of them that were synced to disk: what a power loss leaves.
+  /// Those of them that are synced to disk and so survive a power loss.
   package var synced: ByteRangeSet
-  /// Whether the continuation is to go on (also at the next mount).
+  /// Whether its background download continues, also at the next mount.
   package var continues: Bool
-  /// Where its completed copy is, when it is complete.
+  /// Its copy, if it is complete.
   package var copy: LibraryCopy?
 
-  /// A new generation, with nothing stored.
+  /// A new generation, of which nothing is stored.
   package init(id: Int64, key: ResourceKey, validators: Validators, size: Int64?, mediaType: String?) {
     self.id = id
     self.key = key
@@ -76,9 +76,10 @@ package struct GenerationRecord: Sendable, Equatable {
   }
 }
 
-/// A completed copy in the library, and how it looked when it was placed: a difference means that a user modified it.
+/// A completed copy in the library, with its attributes from when mediafs placed it. A difference means that a user
+/// modified it.
 package struct LibraryCopy: Sendable, Equatable {
-  /// Its path below the library's folder.
+  /// Its path relative to the library's folder.
   package var path: String
   /// Bytes.
   package var size: Int64
@@ -91,7 +92,7 @@ package struct LibraryCopy: Sendable, Equatable {
   /// st_ino.
   package var inode: UInt64
 
-  /// A copy that looks like that.
+  /// A copy with these attributes.
   package init(path: String, size: Int64, modified: Int64, changed: Int64, device: UInt64, inode: UInt64) {
     self.path = path
     self.size = size
@@ -102,12 +103,12 @@ package struct LibraryCopy: Sendable, Equatable {
   }
 }
 
-/// What the manifest says of one entry, as the catalog keeps it.
+/// What the manifest says of one entry, as the catalog stores it.
 package struct EntryRecord: Sendable {
   /// Its node.
   package var node: Node
   /// Its path in the mount, `/`-separated, without a leading slash.
   package var path: String
-  /// Its line in the manifest, with everything on it.
+  /// Its line of the manifest, with everything on it.
   package var source: ManifestEntry
 }

@@ -1,25 +1,25 @@
 import Base
 import Glibc
 
-/// Why the store could not do what was asked: what to make of it, and a message for a person.
+/// Why a store operation failed: its kind, and a message for the user.
 package struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
-  /// What a caller can make of an error.
+  /// The kind of a failure.
   package enum Kind: Sendable, Equatable {
-    /// Another program holds the store; who, as far as it is known (a process id, a mountpoint).
+    /// Another program holds the store; its name, if known (a process id, a mountpoint).
     case busy(holder: String)
-    /// The store was written by a newer version of this program; nothing in it was touched.
+    /// A newer version of this program wrote the store; nothing in it was changed.
     case newer
-    /// What is there cannot be a store's file, or is damaged.
+    /// A file of the store is damaged, or is not what the store needs there.
     case corrupt
-    /// The operating system refused.
+    /// A system call failed.
     case io(Errno)
     /// No space is left: on the disk, in a quota, or within the store's own limit.
     case full
-    /// What was asked makes no sense: a bad argument, or a bad manifest.
+    /// The request is invalid: a bad argument, or a bad manifest.
     case invalid
   }
 
-  /// What to make of it.
+  /// The kind of failure.
   package var kind: Kind
   /// What failed, on what, why, and what to do: one line without secrets.
   package var message: String
@@ -30,12 +30,12 @@ package struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
     self.message = message
   }
 
-  /// The caller itself ended what it had asked for.
+  /// The caller cancelled its own operation.
   static func cancelled(_ what: String) -> StoreError {
     StoreError(kind: .io(Errno(rawValue: ECANCELED)), message: what)
   }
 
-  /// The nearest errno.
+  /// The closest errno.
   package var errno: Errno {
     switch kind {
     case .io(let error): error
