@@ -1,59 +1,59 @@
 import Base
 import Reading
 
-/// What a server is to mount and how: the options of `mediafs mount`, checked, with absolute paths.
+/// What a server must mount and how: the options of `mediafs mount`, checked, with absolute paths.
 ///
-/// It travels to the server in a file of the encoding that mount-helper/PROTOCOL.md describes ("The options"), never in
-/// arguments: its headers may be secret.
+/// The server gets it in a file in the encoding of mount-helper/PROTOCOL.md ("The options"), never in arguments: its
+/// headers may be secret.
 package struct MountRequest: Sendable, Equatable {
-  /// Where: absolute, without symbolic links.
+  /// The mountpoint: absolute, without symbolic links.
   package var mountpoint: String
   /// The manifest's absolute path, or `-`: then ``HelperLink/Start/input`` has it.
   package var manifest: String
-  /// What relative URLs of a playlist are resolved against; nil for nothing.
+  /// The base URL for relative URLs of a playlist; nil for none.
   package var baseURL: String?
-  /// Whether a bad line of the manifest is fatal.
+  /// Whether an error in the manifest prevents the mount.
   package var strict = false
-  /// Where downloaded data is kept, and how much of it.
+  /// Where downloaded data is stored, and how much of it.
   package var storage = Storage()
   /// What is downloaded, and how fast.
   package var downloads = Downloads()
-  /// How origins are asked.
+  /// What requests contain.
   package var origins = Origins()
-  /// Whether the command stays: its stderr is then the log.
+  /// Whether the server runs in the foreground, with the command's stderr as its default log.
   package var foreground = false
   /// What the server logs, and where.
   package var log = Logging()
-  /// Whose the files are, and who may use them.
+  /// Who owns the files, and who may use them.
   package var access = Access()
 
-  /// Where downloaded data is kept, and how much of it.
+  /// Where downloaded data is stored, and how much of it.
   package struct Storage: Sendable, Equatable {
-    /// The store's folder; nil for the mountpoint's own default.
+    /// The store's folder; nil for the mountpoint's default.
     package var store: String?
-    /// The library's folder; nil for the store's own.
+    /// The library's folder; nil for the one in the store.
     package var library: String?
-    /// A bound of the partial files, in bytes; nil for the store's own.
+    /// The limit on the size of the partial files, in bytes; nil for the store's own.
     package var maxSize: Int64?
-    /// What must stay free on the store's disk, in bytes.
+    /// How much space must stay free on the store's disk, in bytes.
     package var minFree = ReadingOptions().minimumFree
   }
 
   /// What is downloaded, and how fast.
   package struct Downloads: Sendable, Equatable {
-    /// When the rest of a file is fetched.
+    /// When the rest of a file is downloaded.
     package var continuation = ReadingOptions().continuation
     /// How long a read may wait without receiving data, in seconds.
     package var timeout = ReadingOptions().timeout
-    /// A bound of what is fetched, in bytes a second; nil for none.
+    /// The limit on the download rate, in bytes per second; nil for none.
     package var limitRate: Int64?
     /// How many HTTP/1.1 connections a host may have; nil for the default.
     package var maxConnections: Int?
   }
 
-  /// How origins are asked.
+  /// What requests contain.
   package struct Origins: Sendable, Equatable {
-    /// Fields for every request to an entry's home origin. Secret.
+    /// Header fields for every request to an entry's home origin. Secret.
     package var headers: [HTTPHeader] = []
     /// A file of trusted certificates (PEM).
     package var certificateFile: String?
@@ -63,19 +63,19 @@ package struct MountRequest: Sendable, Equatable {
 
   /// What the server logs, and where.
   package struct Logging: Sendable, Equatable {
-    /// The log file; nil for stderr in the foreground, else for `mediafs.log` in the store.
+    /// The log file; nil for stderr in the foreground, otherwise for `mediafs.log` in the store.
     package var file: String?
     /// 0, or how often `-v` was given.
     package var verbosity = 0
   }
 
-  /// Whose the files are, and who may use them.
+  /// Who owns the files, and who may use them.
   package struct Access: Sendable, Equatable {
     /// Who owns the files; nil for the mount's owner.
     package var uid: UInt32?
-    /// Whose group they have; nil for the mount owner's.
+    /// The files' group; nil for the mount owner's group.
     package var gid: UInt32?
-    /// Bits that their modes do not have; nil for none taken away.
+    /// Permission bits to remove; nil for none.
     package var umask: UInt32?
     /// Whether other users may use the mount.
     package var allowOther = false
@@ -87,20 +87,20 @@ package struct MountRequest: Sendable, Equatable {
     self.manifest = manifest
   }
 
-  /// Whether the manifest is what came on standard input.
+  /// Whether the manifest comes from standard input.
   package var readsStandardInput: Bool { manifest == "-" }
 }
 
 extension MountRequest {
   private static let magic = Array("mediafs".utf8) + [1]
 
-  /// The one key that is no option: on the command line it is an operand.
+  /// The only key that is not an option: on the command line it is an operand.
   private static let mountpointKey = "mountpoint"
 
-  /// The most that an encoded request may have, in bytes.
+  /// The maximum size of an encoded request, in bytes.
   package static let limit = 16 << 20
 
-  /// The request as bytes.
+  /// The request in the encoded form.
   package func encoded() -> [UInt8] {
     var writer = Writer(bytes: Self.magic)
     writer.put(Self.mountpointKey, mountpoint)
@@ -110,7 +110,7 @@ extension MountRequest {
     return writer.bytes
   }
 
-  /// The request that ``encoded()`` gave those bytes for; `.badRequest` for any others. No message shows a value.
+  /// Decodes what ``encoded()`` returned; `.badRequest` for other bytes. No message contains a value.
   package init(decoding bytes: [UInt8]) throws(ServerError) {
     guard bytes.starts(with: Self.magic) else {
       throw .protocolBroken("the server's options are of another version")
