@@ -7,16 +7,16 @@ package struct StoreAccess: Sendable {
   package let tree: any StoreTree
   /// What is known of generations.
   package let generations: any StoreGenerations
-  /// What is noted of resources.
+  /// The notes on resources.
   package let notes: any StoreNotes
-  /// How it learns.
+  /// The catalog's changes.
   package let changes: any StoreChanges
-  /// Where bytes grow.
+  /// The partial files.
   package let partials: any PartialFiles
-  /// Where completed copies are.
+  /// The completed copies.
   package let copies: any CompletedCopies
 
-  /// The store made of these.
+  /// A store of these parts.
   package init(
     tree: any StoreTree, generations: any StoreGenerations, notes: any StoreNotes, changes: any StoreChanges,
     partials: any PartialFiles, copies: any CompletedCopies
