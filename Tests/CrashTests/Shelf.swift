@@ -44,4 +44,21 @@ struct Shelf: Sendable {
       Pattern.check(bytes, name: Self.path(index), generation: generation, offset: offset) == nil
     }
   }
+
+  /// What is wrong with bytes that were read: the stretches that are of one generation, of zeros, or of nothing known.
+  func describe(_ bytes: [UInt8], _ index: Int, at offset: Int64) -> String {
+    let newest = origin.resource(Self.path(index))?.generation ?? 1
+    var stretches: [String] = []
+    var last = ""
+    for start in stride(from: 0, to: bytes.count, by: 512) {
+      let piece = Array(bytes[start..<min(bytes.count, start + 512)])
+      let known = (1...newest).first { generation in
+        Pattern.check(piece, name: Self.path(index), generation: generation, offset: offset + Int64(start)) == nil
+      }
+      let what = known.map { "generation \($0)" } ?? (piece.allSatisfy { $0 == 0 } ? "zeros" : "unknown")
+      if what != last { stretches.append("\(what) from \(offset + Int64(start))") }
+      last = what
+    }
+    return "wrong bytes were read: \(stretches.joined(separator: ", ")) to \(offset + Int64(bytes.count)), of \(newest)"
+  }
 }
