@@ -262,7 +262,10 @@ private final class Readers: Sendable {
     let isWhole = bytes.count == Int(min(Int64(count), shelf.sizes[index] - offset))
     state.withLock { state in
       state.bytes += Int64(bytes.count)
-      if !isRight { state.problems.append("\(Shelf.name(index)) at \(offset): \(shelf.describe(bytes, index, at: offset))") }
+      if !isRight {
+        let what = shelf.describe(bytes, index, at: offset)
+        state.problems.append("\(Shelf.name(index)) at \(offset): \(what)")
+      }
       if !isWhole { state.problems.append("\(Shelf.name(index)) at \(offset): \(bytes.count) of \(count) bytes") }
     }
     return Int64(max(1, bytes.count))
