@@ -277,7 +277,7 @@ import Testing
         try store.unmount()
       } else {
         try store.waitForEnd()
-        #expect(store.errors.contains("\(Errno(rawValue: error)); make room"), "\(store.errors)")
+        #expect(store.errors.contains("\(Errno(rawValue: error)); free space"), "\(store.errors)")
       }
     }
   }
