@@ -177,15 +177,7 @@ package struct CatalogGenerations: Sendable {
   static func knownKeys(
     after key: ResourceKeyColumns, limit: Int, on connection: SQLiteConnection
   ) throws(StoreError) -> [ResourceKeyColumns] {
-    let statement = try connection.statement(Queries.knownAfter)
-    defer { statement.reset() }
-    statement.bind(1, key)
-    statement.bind(3, limit)
-    var keys: [ResourceKeyColumns] = []
-    while try statement.step() {
-      keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1)))
-    }
-    return keys
+    try connection.keys(Queries.knownAfter, after: key, limit: limit)
   }
 
   /// The record in the current row of a statement with `columns`.

@@ -46,15 +46,7 @@ package struct CatalogNotes: Sendable {
   static func problemKeys(
     after key: ResourceKeyColumns, limit: Int, on connection: SQLiteConnection
   ) throws(StoreError) -> [ResourceKeyColumns] {
-    let statement = try connection.statement(Queries.problemsAfter)
-    defer { statement.reset() }
-    statement.bind(1, key)
-    statement.bind(3, limit)
-    var keys: [ResourceKeyColumns] = []
-    while try statement.step() {
-      keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1)))
-    }
-    return keys
+    try connection.keys(Queries.problemsAfter, after: key, limit: limit)
   }
 
   // MARK: - Pins

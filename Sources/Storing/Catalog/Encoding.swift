@@ -27,6 +27,23 @@ struct ResourceKeyColumns: Equatable, Comparable {
   }
 }
 
+extension SQLiteConnection {
+  /// The keys that `query` selects behind `key` (its first two parameters), in its order, at most `limit` (its third).
+  func keys(
+    _ query: SQL, after key: ResourceKeyColumns, limit: Int
+  ) throws(StoreError) -> [ResourceKeyColumns] {
+    let statement = try statement(query)
+    defer { statement.reset() }
+    statement.bind(1, key)
+    statement.bind(3, limit)
+    var keys: [ResourceKeyColumns] = []
+    while try statement.step() {
+      keys.append(ResourceKeyColumns(high: statement.integer(0), low: statement.integer(1)))
+    }
+    return keys
+  }
+}
+
 /// Writes the catalog's blobs: LEB128 numbers, and strings prefixed with their length (docs/STORE-FORMAT.md).
 struct BlobWriter {
   private(set) var bytes: [UInt8] = []
