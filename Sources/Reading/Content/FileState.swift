@@ -1,16 +1,6 @@
 import Base
 import Storing
 
-/// The length of a resource, as far as it is known.
-enum Length: Sendable, Equatable {
-  /// The origin has not answered yet.
-  case unknown
-  /// The length in bytes.
-  case known(Int64)
-  /// The origin does not tell the length. This many bytes have arrived; the file ends where the body ends.
-  case growing(Int64)
-}
-
 /// What is held of one generation of a resource. Threads send it events; each event returns what the thread does next.
 ///
 /// Pure: no event calls the system. ``Content`` holds the lock; the marks below say which thread sends which events.
@@ -246,9 +236,6 @@ struct FileState: Sendable {
     if isNoted, claim != .overclaimed { claim = .committing }
     return Snapshot(generation: generation.id, stored: stored, file: file)
   }
-
-  /// Whether `snapshot` is still of this file, and its bytes are not being removed.
-  func isCurrent(_ snapshot: Snapshot) -> Bool { removal == .none && file === snapshot.file }
 
   /// The data of `snapshot` is on disk. Ignored if it is another file's.
   mutating func synced(_ snapshot: Snapshot, now: Instant) {

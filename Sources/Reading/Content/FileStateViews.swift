@@ -1,6 +1,16 @@
 import Base
 import Storing
 
+/// The length of a resource, as far as it is known.
+enum Length: Sendable, Equatable {
+  /// The origin has not answered yet.
+  case unknown
+  /// The length in bytes.
+  case known(Int64)
+  /// The origin does not tell the length. This many bytes have arrived; the file ends where the body ends.
+  case growing(Int64)
+}
+
 /// What a file's state consists of and means, and the values that its events take and return.
 extension FileState {
   /// How far the file has come.
@@ -55,6 +65,9 @@ extension FileState {
   var isPutAway: Bool { removal == .putAway }
   /// Whether bytes may be written to its file now.
   var isWritable: Bool { isPartial && removal == .none && claim != .overclaimed }
+
+  /// Whether `snapshot` is still of this file, and its bytes are not being removed.
+  func isCurrent(_ snapshot: Snapshot) -> Bool { removal == .none && file === snapshot.file }
 
   /// False for the combinations to which no sequence of events leads.
   var isLegal: Bool {
