@@ -37,8 +37,9 @@ struct CatalogFuzzTests {
       if number == 5 { try catalog.changes.apply([.placed(generation: record.id, copy)], durably: false) }
       if number == 4 { try catalog.changes.apply([.placing(generation: record.id, path: "a/4")], durably: false) }
       if number == 0 {
+        let former = record
         record.id = try catalog.changes.nextID()
-        _ = try catalog.changes.supersede(key, by: record)
+        _ = try catalog.changes.supersede(former, by: record)
       }
     }
     try catalog.changes.apply([.gainedExtension(ResourceKey(url: "http://h/1"), "mp4")], durably: true)

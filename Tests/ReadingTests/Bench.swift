@@ -29,6 +29,8 @@ final class Bench {
   private let hasThreads: Bool
   private let trace: Trace?
   private var lastTicket: UInt = 0
+  /// Whether the keeper is held back, as by a slow sync: nothing is committed.
+  var holdsKeeper = false
   /// When each ticket was issued and, once it was, answered.
   private(set) var issued: [Ticket: Instant] = [:]
 
@@ -150,7 +152,7 @@ final class Bench {
       return time
     }
     service.move(to: now)
-    threads?.turnKeeper()
+    if !holdsKeeper { threads?.turnKeeper() }
     while finishing, threads?.turnFinisher() == true {}
   }
 

@@ -33,6 +33,33 @@ import Reading
     #expect(try bench.catalog.generations.find(generation.id) == nil)
   }
 
+  @Test("A version that is replaced before the catalog has recorded it leaves its inode too", arguments: [false, true])
+  func changesBeforeItIsRecorded(isFake: Bool) throws {
+    let resource = FakeResource(name: "a.mp4", size: 50 * Self.megabyte)
+    let bench = try Bench(resource, fake: isFake ? FakeStore() : nil)
+    bench.holdsKeeper = true
+    let old = try bench.opened("a.mp4")
+    // From here on the kernel may have these bytes in its page cache, whoever opens the inode next.
+    bench.expectBytes(old, 0, 100_000, of: "a.mp4", version: 1)
+    bench.service.resources[Self.url]?.change()
+    #expect(bench.answer(bench.read(old, 30 * Self.megabyte, 4096)) == .error(.stale))
+    #expect(bench.port.invalidated == ["a.mp4"])
+    #expect(try bench.inode("a.mp4") != old)
+    // The keeper's commit of the first version comes late.
+    bench.holdsKeeper = false
+    bench.run(2)
+    let new = try bench.opened("a.mp4")
+    #expect(new != old)
+    bench.expectBytes(new, 0, 100_000, of: "a.mp4", version: 2)
+    bench.expectBytes(old, 0, 100_000, of: "a.mp4", version: 1)
+    #expect(bench.port.reply(to: bench.open(old)) == .error(.stale))
+    bench.system.release(old)
+    bench.run(2)
+    #expect(!bench.isInMemory(old) && bench.port.reply(to: bench.open(old)) == .error(.notFound))
+    #expect(try bench.generation("a.mp4").stored == bench.stored(new))
+    bench.expectBytes(new, 30 * Self.megabyte, 100_000, of: "a.mp4", version: 2)
+  }
+
   @Test("One odd answer is no new version, and costs no stored byte")
   func oddAnswer() throws {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 50 * Self.megabyte))

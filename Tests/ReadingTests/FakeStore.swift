@@ -185,7 +185,8 @@ extension FakeStore: StoreChanges {
   private static func apply(_ change: CatalogChange, to state: inout State) throws(StoreError) {
     switch change {
     case .learned(let record):
-      guard state.current(record.key).map({ $0.id == record.id }) ?? true else {
+      if let current = state.current(record.key)?.id, current != record.id {
+        if current > record.id { return }
         throw StoreError(kind: .invalid, message: "generation \(record.id) is not the current one")
       }
       var known = state.generations[record.id] ?? record
@@ -224,14 +225,14 @@ extension FakeStore: StoreChanges {
     }
   }
 
-  func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
+  func supersede(_ old: GenerationRecord, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
     try change { state in
-      let old = state.current(key)?.id
+      let former = state.current(old.key) ?? old
+      state.generations[former.id] = former
+      state.generations[former.id]?.state = .superseded
       state.generations[new.id] = new
-      guard let old else { return [] }
-      state.generations[old]?.state = .superseded
-      return state.entries.indices.filter { state.entries[$0].node.key == key }.map { index in
-        Self.renumber(index, leaving: old, &state)
+      return state.entries.indices.filter { state.entries[$0].node.key == old.key }.map { index in
+        Self.renumber(index, leaving: former.id, &state)
       }
     }
   }

@@ -113,9 +113,10 @@ import Testing
     try catalog.load([line("a", 1), line("x/b", 1), line("c", 2)])
     let before = try catalog.listing()
     // The first one changes no inode.
-    #expect(try catalog.changes.supersede(key(1), by: record(100, 1)) == [])
+    try catalog.changes.apply([.learned(record(100, 1))], durably: false)
+    #expect(try catalog.listing().mapValues(\.inode) == before.mapValues(\.inode))
     try catalog.changes.apply([.continues(generation: 100, true)], durably: false)
-    let after = try catalog.changes.supersede(key(1), by: record(101, 1, size: 2000))
+    let after = try catalog.changes.supersede(record(100, 1), by: record(101, 1, size: 2000))
     #expect(after.map(\.name) == ["a", "b"])
     let a = try #require(try catalog.look("a"))
     #expect(after.first == Renumbered(parent: rootInode, name: "a", old: before["a"]?.inode ?? 0, new: a.inode))
@@ -138,7 +139,7 @@ import Testing
     #expect(gone.size == 2000)
     #expect(try catalog.generations.superseded(inode: gone.inode) == nil)
     // Again, over a crash.
-    _ = try catalog.changes.supersede(key(1), by: record(102, 1))
+    _ = try catalog.changes.supersede(record(101, 1), by: record(102, 1))
     let later = try folder.crashed().open()
     #expect(try later.generations.superseded(limit: 9, after: 0).map(\.id) == [100, 101])
     #expect(try later.generations.superseded(limit: 1, after: 100).map(\.id) == [101])
@@ -147,9 +148,31 @@ import Testing
     #expect(try later.generations.superseded(inode: old) == nil)
     #expect(try later.generations.find(100) == nil)
     #expect(try later.generations.superseded(inode: a.inode)?.1.id == 101)
-    #expect(storeError { _ = try later.changes.supersede(key(1), by: record(102, 1)) }?.kind == .invalid)
-    #expect(storeError { _ = try later.changes.supersede(key(2), by: record(103, 1)) }?.kind == .invalid)
+    #expect(storeError { _ = try later.changes.supersede(record(102, 1), by: record(102, 1)) }?.kind == .invalid)
+    #expect(storeError { _ = try later.changes.supersede(record(102, 2), by: record(103, 1)) }?.kind == .invalid)
     #expect(try later.generations.current(of: key(1))?.id == 102)
+  }
+
+  @Test func aGenerationThatIsSupersededBeforeItIsRecordedLeavesItsInodes() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a", 1), line("b", 2)])
+    let before = try #require(try catalog.look("a"))
+    let changes = try catalog.changes.supersede(record(100, 1), by: record(101, 1, size: 2000))
+    let after = try #require(try catalog.look("a"))
+    #expect(changes == [Renumbered(parent: rootInode, name: "a", old: before.inode, new: after.inode)])
+    #expect(after.inode != before.inode && after.size == 2000)
+    #expect(try catalog.generations.superseded(inode: before.inode)?.1.id == 100)
+    // What was still to be recorded of the former one comes late, before and after it is forgotten.
+    for _ in 0..<2 {
+      try catalog.changes.apply(
+        [.learned(record(100, 1)), .extents(generation: 100, stored: [0..<10], synced: [])], durably: false)
+      #expect(try catalog.generations.current(of: key(1))?.id == 101)
+      #expect(try catalog.look("a") == after)
+      try catalog.changes.apply([.forgotten(generation: 100)], durably: false)
+      #expect(try catalog.generations.find(100) == nil)
+    }
+    #expect(try catalog.generations.superseded(inode: before.inode) == nil)
   }
 
   @Test func placingIsAnIntentUntilItIsPlaced() throws {

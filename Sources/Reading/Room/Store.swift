@@ -54,8 +54,9 @@ package protocol StoreChanges: Sendable {
   func nextID() throws(StoreError) -> Int64
   /// Stores all of the changes or, if it throws, none. With `durably`, they survive a power loss.
   func apply(_ changes: [CatalogChange], durably: Bool) throws(StoreError)
-  /// Makes `new` the current generation of a resource, durably, and gives its entries new inodes.
-  func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered]
+  /// Makes `new` the current generation of a resource in place of `old`, durably, and gives its entries new inodes,
+  /// also if the store does not know `old` yet.
+  func supersede(_ old: GenerationRecord, by new: GenerationRecord) throws(StoreError) -> [Renumbered]
   /// Gives one entry of a resource a new inode, durably.
   func renumber(_ inode: Inode, of key: ResourceKey) throws(StoreError) -> Renumbered?
 }

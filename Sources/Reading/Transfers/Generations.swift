@@ -165,12 +165,13 @@ final class Generations {
     _ download: Download, by found: GenerationCheck.Identity, _ running: Running?
   ) throws(StoreError) {
     let old = download.content
+    let (known, isPinned) = old.guarded.withLock { ($0.held.generation, $0.held.isPinned) }
+    guard let known else { throw StoreError(kind: .invalid, message: "\(old.path): it has no version to replace") }
     download.opinion.superseded()
     do {
       let record = try record(of: found, download)
       let file = begin(record.id, download)
-      let isPinned = old.guarded.withLock { $0.held.isPinned }
-      let renumbered = try room.store.changes.supersede(download.key, by: record)
+      let renumbered = try room.store.changes.supersede(known, by: record)
       let new = Content(replacing: old, held: FileState(beginning: record, file: file, isPinned: isPinned))
       room.table.withLock { table in
         table.departures += 1
@@ -180,9 +181,9 @@ final class Generations {
       download.content = new
       download.ranges.foundWorking()
       download.mirrors.ofGeneration = running?.mirror
-      let (waiting, oldID) = old.guarded.withLock { guarded in
+      let waiting = old.guarded.withLock { guarded in
         guarded.held.superseded()
-        return (guarded.waiters.takeAll(), guarded.held.generation?.id)
+        return guarded.waiters.takeAll()
       }
       for read in waiting.reads { answers.reply(read.ticket, error: .stale) }
       for probe in waiting.probes { answers.reply(probe.ticket, error: .stale) }
@@ -190,7 +191,7 @@ final class Generations {
       download.cancelAll(except: running?.active.id)
       let reason =
         running == nil ? "a new inode: the old one has other bytes than the origin" : "a new version at the origin"
-      Log.info("\(old.path): \(reason) (generation \(record.id) after \(oldID ?? 0))")
+      Log.info("\(old.path): \(reason) (generation \(record.id) after \(known.id))")
       room.dropIfUnused(old)
     } catch {
       Log.error("\(old.path): the catalog cannot record the new version: \(error.message)")

@@ -6,7 +6,8 @@ import Manifest
 /// forgotten that generation.
 package enum CatalogChange: Sendable {
   /// The first generation of a resource (nothing of it is stored yet), or the size, type and validators of a known id.
-  /// If the resource has another current generation, this is an error: see ``CatalogChanges/supersede(_:by:)``.
+  /// If the resource has an earlier generation as its current one, this is an error: see
+  /// ``CatalogChanges/supersede(_:by:)``. If it has a later one, this does nothing.
   case learned(GenerationRecord)
   /// Which of its bytes are written (`stored`), and which of those are synced and so survive a power loss.
   case extents(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
@@ -200,6 +201,8 @@ package final class CatalogChanges: Sendable {
   private func learn(_ record: GenerationRecord, on connection: SQLiteConnection) throws(StoreError) {
     let key = ResourceKeyColumns(record.key)
     if let current = try currentID(of: key, on: connection), current != record.id {
+      // A later generation superseded this one before this change was applied.
+      if current > record.id { return }
       throw StoreError(
         .invalid,
         "catalog: generation \(record.id) must supersede \(current), the resource's current one")
@@ -262,20 +265,24 @@ package final class CatalogChanges: Sendable {
     return try statement.step() ? statement.integer(0) : nil
   }
 
-  /// Makes `new` the current generation of `key`, durably. The former generation becomes superseded, and every entry of
-  /// the key gets a new inode. Returns the listed entries. If the resource had no generation, inodes stay.
-  package func supersede(_ key: ResourceKey, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
-    guard new.key == key else { throw StoreError(.invalid, "catalog: generation \(new.id) is of another resource") }
-    let columns = ResourceKeyColumns(key)
+  /// Makes `new` the current generation of its resource in place of `old`, durably. The former generation becomes
+  /// superseded, and every entry of the resource gets a new inode. Returns the listed entries.
+  ///
+  /// The `.learned` of `old` may not be applied yet. Readers may have read it all the same, and the kernel may have
+  /// cached its bytes under the entries' inodes. So this method records `old` too, if the catalog knows no generation.
+  package func supersede(_ old: GenerationRecord, by new: GenerationRecord) throws(StoreError) -> [Renumbered] {
+    guard new.key == old.key else { throw StoreError(.invalid, "catalog: generation \(new.id) is of another resource") }
+    let columns = ResourceKeyColumns(old.key)
     return try connections.write(durably: true) { (connection) throws(StoreError) in
-      guard let old = try currentID(of: columns, on: connection) else {
-        try insert(new, on: connection)
-        return []
+      let known = try currentID(of: columns, on: connection)
+      if known == nil { try insert(old, on: connection) }
+      let former = known ?? old.id
+      guard former != new.id else {
+        throw StoreError(.invalid, "catalog: generation \(former) cannot supersede itself")
       }
-      guard old != new.id else { throw StoreError(.invalid, "catalog: generation \(old) cannot supersede itself") }
-      try run(Queries.supersede, on: connection) { $0.bind(1, old) }
+      try run(Queries.supersede, on: connection) { $0.bind(1, former) }
       try insert(new, on: connection)
-      return try renumber(columns, from: old, on: connection)
+      return try renumber(columns, from: former, on: connection)
     }
   }
 
