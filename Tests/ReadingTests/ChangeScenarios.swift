@@ -60,6 +60,29 @@ import Reading
     bench.expectBytes(new, 30 * Self.megabyte, 100_000, of: "a.mp4", version: 2)
   }
 
+  @Test("A version that the catalog cannot record is remembered: its inode shows no other")
+  func changesWhileNothingIsRecorded() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 50 * Self.megabyte))
+    bench.holdsKeeper = true
+    bench.refuseWrite()
+    let old = try bench.opened("a.mp4")
+    bench.expectBytes(old, 0, 100_000, of: "a.mp4", version: 1)
+    bench.system.release(old)
+    bench.run(20, step: 0.1)
+    #expect(!bench.isInMemory(old))
+    bench.service.resources[Self.url]?.change(size: 40 * Self.megabyte)
+    #expect(try bench.opened("a.mp4") == old)
+    #expect(bench.answer(bench.read(old, 30 * Self.megabyte, 4096)) == .error(.stale))
+    #expect(bench.port.invalidated == ["a.mp4"])
+    bench.holdsKeeper = false
+    let new = try bench.opened("a.mp4")
+    #expect(new != old)
+    bench.expectBytes(new, 0, 100_000, of: "a.mp4", version: 2)
+    bench.run(20, step: 0.1)
+    bench.expectBytes(new, 30 * Self.megabyte, 100_000, of: "a.mp4", version: 2)
+    #expect(try bench.generation("a.mp4").size == 40 * Self.megabyte)
+  }
+
   @Test("One odd answer is no new version, and costs no stored byte")
   func oddAnswer() throws {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 50 * Self.megabyte))

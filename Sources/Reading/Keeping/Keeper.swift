@@ -110,6 +110,7 @@ final class Keeper {
     do {
       try room.store.changes.apply(all, durably: everything)
       lastError = nil
+      room.recorded(recorded)
       for taken in extents { taken.content.guarded.withLock { $0.held.committed() } }
     } catch {
       // One of the changes is invalid. It must not keep the others from being committed.
@@ -134,7 +135,9 @@ final class Keeper {
 
   /// Commits each change by itself. Drops a change that the catalog calls invalid; keeps the others for the next try.
   func commitSingly(_ recorded: [CatalogChange], _ extents: [Extents], durably: Bool) {
-    for change in recorded where !commit(change, durably: durably) { changes.append(change) }
+    for change in recorded {
+      if commit(change, durably: durably) { room.recorded([change]) } else { changes.append(change) }
+    }
     for taken in extents {
       if commit(taken.change, durably: durably) {
         taken.content.guarded.withLock { $0.held.committed() }

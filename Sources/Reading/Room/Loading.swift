@@ -56,9 +56,11 @@ extension ReadingRoom {
   private func load(_ entry: EntryRecord) throws(Errno) -> Content {
     let held = try io { () throws(StoreError) in
       let isPinned = try store.notes.isPinned(entry.node.key)
-      guard let generation = try store.generations.current(of: entry.node.key) else {
-        return FileState(isPinned: isPinned)
-      }
+      // Looked up before the catalog is: the keeper may record it in between.
+      let unrecorded = table.withLock { $0.unrecorded[entry.node.key] }
+      let recorded = try store.generations.current(of: entry.node.key)
+      let isNewer = (unrecorded?.id ?? 0) > (recorded?.id ?? 0)
+      guard let generation = isNewer ? unrecorded : recorded else { return FileState(isPinned: isPinned) }
       return try self.held(generation, entry, isPinned: isPinned)
     }
     return Content(record: entry, held: held)

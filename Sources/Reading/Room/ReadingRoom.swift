@@ -53,6 +53,15 @@ final class ReadingRoom: Sendable {
   /// Has the keeper write `change` to the catalog within a second, or at once.
   func record(_ change: CatalogChange, promptly: Bool = false) { keeper.post(.record(change, promptly: promptly)) }
 
+  /// The keeper has committed `changes`.
+  func recorded(_ changes: [CatalogChange]) {
+    for case .learned(let generation) in changes {
+      table.withLock { table in
+        if table.unrecorded[generation.key]?.id == generation.id { table.unrecorded[generation.key] = nil }
+      }
+    }
+  }
+
   /// What stat shows of a file in memory: the real size when it is known, else a placeholder that is not 0.
   func attributes(of content: Content, inode: Inode) -> Attributes {
     content.guarded.withLock { guarded in

@@ -1,5 +1,6 @@
 import Base
 import Manifest
+import Storing
 
 /// The contents in memory: the files that are open, waited for, or being fetched. The catalog knows all others.
 struct Table: Sendable {
@@ -10,6 +11,9 @@ struct Table: Sendable {
   /// Generations of an earlier mount without validators, whose old bytes were dropped: the bytes that they have now
   /// came in this mount.
   var begunAnew: Set<Int64> = []
+  /// The first generations of resources that the keeper has still to record. The catalog does not know them, but the
+  /// kernel may have cached bytes of them.
+  var unrecorded: [ResourceKey: GenerationRecord] = [:]
   /// Resources whose stored bytes the keeper is removing: no thread loads them until it has finished.
   var leaving: Set<ResourceKey> = []
   /// The last errors, also of resources that are no longer in memory.

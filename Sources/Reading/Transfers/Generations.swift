@@ -118,6 +118,7 @@ final class Generations {
       }
       guard let (identified, probes, reads) = begun else { return .refused }
       if let useless = identified.useless { forget(useless) }
+      room.table.withLock { $0.unrecorded[content.key] = generation }
       room.record(.learned(generation), promptly: true)
       for probe in probes { answers.answer(probe, content) }
       for read in reads { answers.answer(read, content) }
