@@ -53,6 +53,32 @@ import Reading
     bench.expectBytes(inode, 5 * Self.megabyte, 200_000, of: "a.mp4")
   }
 
+  @Test("A read of bytes that leave the memory at that moment waits for them, and does not fail")
+  func readWhileMemoryEmpties() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 8 * Self.megabyte))
+    let inode = try bench.opened("a.mp4")
+    let (held, now, offset) = (try bench.hold(inode), bench.now, 4 * Self.megabyte)
+    let state = Lock((isDone: false, hits: 0, failures: 0))
+    let reader = OwnedThread(name: "reader") {
+      while !state.withLock({ $0.isDone }) {
+        switch held.read(offset, 4096, ticket: Ticket(rawValue: .max), now: now) {
+        case .now: state.withLock { $0.hits += 1 }
+        case .failed, nil: state.withLock { $0.failures += 1 }
+        case .parked: break
+        }
+      }
+    }
+    let bytes = [UInt8](repeating: 1, count: 4096)
+    for _ in 0..<20_000 {
+      _ = try bench.keep([(offset, bytes)], of: inode)
+      _ = try bench.keep([], of: inode)
+    }
+    state.withLock { $0.isDone = true }
+    reader.join()
+    #expect(state.withLock { $0.failures } == 0)
+    #expect(state.withLock { $0.hits } > 0)
+  }
+
   @Test("Many files at once stay within one bound")
   func bound() throws {
     var entries: [ManifestEntry] = []

@@ -130,10 +130,13 @@ final class Content: Sendable {
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
       let isFilled = isInMemory ? fill(part, at: offset) : file?.fill(part, at: offset) ?? false
       guard isFilled else {
-        if let file, file.isInvalid {
+        let isLost = file?.isInvalid ?? false
+        if isLost || isInMemory {
           let range = ByteRange(at: offset, count: Int64(count))
           if parkAgain(ParkedRead(ticket: ticket, range: range, since: now, process: process)) { return .parked }
-          return read(at: offset, into: buffer, ticket: ticket, process: process, now: now)
+          if isLost { return read(at: offset, into: buffer, ticket: ticket, process: process, now: now) }
+          // The transfer thread took the bytes from memory, and has written them to the file by now.
+          if fill(part, at: offset) { return .now(count) }
         }
         Log.error("\(path): \(count) stored bytes at \(offset) cannot be read from the store: \(Errno.current)")
         return .failed(.io)
