@@ -18,6 +18,7 @@ let package = Package(
     .executable(name: "mediafs", targets: ["mediafs"]),
     .executable(name: "mount-helper", targets: ["mount-helper"]),
     .executable(name: "test-origin", targets: ["test-origin"]),
+    .executable(name: "test-line", targets: ["test-line"]),
     .library(name: "disk-shim", type: .dynamic, targets: ["DiskShim"]),
   ],
   targets: [
@@ -43,12 +44,15 @@ let package = Package(
       cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])],
       linkerSettings: [.linkedLibrary("fuse3")]),
 
-    // The origin that misbehaves on purpose, and helpers of the tests.
+    // The origin that misbehaves on purpose, a line with real TCP, and helpers of the tests.
     .target(
       name: "TestSupport", dependencies: ["Base", "CSystem", "Manifest"], path: "Tests/TestSupport",
       swiftSettings: strict),
     .executableTarget(
       name: "test-origin", dependencies: ["Base", "TestSupport"], path: "Tests/test-origin", swiftSettings: strict),
+    .executableTarget(
+      name: "test-line", path: "Tests/test-line",
+      cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
 
     // Stands between a server and the disk, to kill it in the middle of a write, to let the disk fail, to record.
     .target(
