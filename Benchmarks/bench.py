@@ -15,6 +15,7 @@ import traceback
 
 import copy_rows
 import count_rows
+import line_rows
 import play_rows
 import report
 import stored_rows
@@ -23,16 +24,18 @@ import tree_rows
 import wait_rows
 from rows import Results
 
-ROWS = [row for module in (wait_rows, play_rows, copy_rows, stored_rows, count_rows, tree_rows) for row in module.ROWS]
+ROWS = [row for module in (wait_rows, play_rows, line_rows, copy_rows, stored_rows, count_rows, tree_rows)
+        for row in module.ROWS]
 # How often, in a full and in a quick run.
 REPETITIONS = {
     "first_byte": (7, 2), "seeks": (7, 2), "play": (7, 2), "crowd": (3, 1), "throttled": (7, 2), "cold": (7, 3),
     "stored": (7, 3), "mix": (3, 2), "restart": (3, 1), "scan": (1, 1), "listing": (3, 1), "million": (3, 1),
+    "lines": (1, 0),
 }
 # Those whose figures are counts, and so the same on any machine.
 COUNTS = ["first_byte", "mix", "restart", "scan"]
 COUNTED = ["first-byte-requests", "mix-bytes", "restart-again", "scan-extra"]
-LONGEST = 15 * 60
+LONGEST = 15 * 60 + line_rows.LONGEST
 
 
 def measures(options):
@@ -117,8 +120,9 @@ def main():
             file.write(text)
     else:
         print(report.comparison(rows, results) if options.before else report.table(rows, results))
+        print(report.path_tables(rows, results), *results.remarks, sep="\n")
     with open(os.path.join(systems.BENCH, "samples.json"), "w") as file:
-        json.dump({"samples": results.samples, "notes": results.notes}, file, indent=1)
+        json.dump({"samples": results.samples, "notes": results.notes, "paths": results.by_path}, file, indent=1)
     failed = results.failed or (options.before and report.worse(rows, results))
     if options.check and report.check(rows, results):
         failed = True

@@ -21,11 +21,11 @@ class Player:
     an underrun: the next chunk is not there when it is due. The start is none, nor is the time after a jump up to the
     limit (the round trip and those 0.2 s at the line's rate) and 15 %."""
 
-    def __init__(self, path, rate, line, seconds, jumps=(), probes_tail=True):
+    def __init__(self, path, rate, line, seconds, jumps=(), probes_tail=True, trip=TRIP):
         self.path, self.rate, self.seconds, self.probes_tail = path, rate, seconds, probes_tail
         self.jumps = sorted(jumps)  # (second of the medium shown so far, share of the file)
         self.first = -(-SHOWN * rate // CHUNK) * CHUNK
-        self.allowed = 1.15 * (TRIP + self.first / line)
+        self.allowed = 1.15 * (trip + self.first / line)
         self.stalls = []  # (second, what for, how long)
         self.start_seconds = None
         self.error = None
@@ -82,6 +82,9 @@ class Player:
 
     def _stall(self, second, what, seconds):
         self.stalls.append((round(second, 2), what, round(seconds, 3)))
+
+    def stalls_over(self, seconds):
+        return [stall for stall in self.stalls if stall[2] > seconds]
 
     @property
     def stalled(self):

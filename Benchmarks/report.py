@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -39,7 +40,11 @@ def cell(row, results, name):
         return figure(values[0], row.unit)
     worst = min(values) if row.more else max(values)
     tail = percentile([-value for value in values], 0.95) * -1 if row.more else percentile(values, 0.95)
-    return f"{figure(results.median(row.id, name), row.unit)} ({figure(tail, row.unit)}, {figure(worst, row.unit)})"
+    text = f"{figure(results.median(row.id, name), row.unit)} ({figure(tail, row.unit)}, {figure(worst, row.unit)})"
+    worst_path = results.worst_path(row.id, name)
+    if worst_path and worst_path[0] > 0 and name not in REFERENCES:
+        text += f"; over {worst_path[1]}: {figure(worst_path[0], row.unit)}"
+    return text
 
 
 def times_limit(row, results):
@@ -49,11 +54,13 @@ def times_limit(row, results):
 
 def times_peer(row, results):
     """How many times better than the better of the peers: above 1 is better, for a rate as for a time."""
-    ours = results.median(row.id, "mediafs")
-    theirs = [value for name in PEERS if (value := results.median(row.id, name)) is not None]
-    if ours is None or not theirs:
+    theirs = [(value, name) for name in PEERS if (value := results.median(row.id, name)) is not None]
+    if not theirs:
         return ""
-    best = max(theirs) if row.more else min(theirs)
+    best, peer = max(theirs) if row.more else min(theirs)
+    ours = results.median_where(row.id, "mediafs", peer)
+    if ours is None:
+        return ""
     above, below = (ours, best) if row.more else (best, ours)
     if not below:
         return "" if not above else "∞"
@@ -119,6 +126,28 @@ def table(rows, results):
     return "\n".join(lines) + "\n"
 
 
+def path_tables(rows, results):
+    """What was measured over several paths: a table for all rows of the same paths. The median and the worst sample."""
+    groups = {}
+    for row in rows:
+        paths = results.by_path.get(row.id, {}).get("mediafs", {})
+        if paths:
+            groups.setdefault(frozenset(paths), []).append(row)
+    return "\n".join(path_table(sorted(paths), group, results) for paths, group in groups.items())
+
+
+def path_table(paths, rows, results):
+    lines = ["| path | system | " + " | ".join(row.id for row in rows) + " |", "|" + "---|" * (len(rows) + 2)]
+    for path in paths:
+        for name in ("mediafs", *PEERS, *REFERENCES):
+            found = [results.by_path[row.id].get(name, {}).get(path) for row in rows]
+            if any(found):
+                cells = [f"{figure(statistics.median(values), row.unit)} ({figure(max(values), row.unit)})"
+                         if values else "" for row, values in zip(rows, found)]
+                lines.append(f"| {path} | {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def is_worse(row, results):
     """Whether the median is outside of what the build before gave in the same run, on the bad side."""
     before = results.of(row.id, "before")
@@ -158,6 +187,10 @@ def document(rows, results, seconds, left_out):
         text += f"\nLeft out for want of time: {', '.join(left_out)}.\n"
     text += "\n" + table(rows, results)
     text += "\nMissed: " + ("; ".join(missed) if missed else "nothing") + ".\n"
+    text += "".join(f"\n{remark}\n" for remark in results.remarks)
+    if results.by_path:
+        text += "\n## Over each path of real TCP\n\nThe median, in brackets the worst sample.\n\n"
+        text += path_tables(rows, results)
     text += "\n## How each was measured\n\n"
     for row in measured:
         if row.how:
@@ -228,11 +261,12 @@ tuned) on the same work and writes what came out. `make bench-check` compares a 
 
 The origin is the project's own (Tests/test-origin), a process that delays and shapes what it sends: latency for each
 request and each new connection, one rate for the whole line, one for each connection; or nginx where nothing is to be
-shaped. Every measurement has a mount and an origin of its own, both empty; systems take turns within each repetition,
-and the measures take turns too. Every cell is the median, in brackets the 95th percentile and the worst sample. "Limit"
-is what the line allows, computed from its round trip and rate, or what a plain file or curl does. Above 1 in "better
-than the best peer" is better, against the better of the two rclones. "rclone tuned": `--vfs-fast-fingerprint
---dir-cache-time 24h --attr-timeout 24h --buffer-size 0`, for copies with
+shaped. A real line is two network namespaces that a program joins (Tests/test-line), with nginx and TLS at the far end:
+the kernel's TCP, a router's queue, loss. Every measurement has a mount and an origin of its own, both empty; systems
+take turns within each repetition, and the measures take turns too. Every cell is the median, in brackets the 95th
+percentile and the worst sample. "Limit" is what the line allows, computed from its round trip and rate, or what a plain
+file or curl does. Above 1 in "better than the best peer" is better, against the better of the two rclones. "rclone
+tuned": `--vfs-fast-fingerprint --dir-cache-time 24h --attr-timeout 24h --buffer-size 0`, for copies with
 `--vfs-read-chunk-streams 8 --vfs-read-chunk-size 4Mi`, else with `--vfs-read-chunk-size 256Ki
 --vfs-read-chunk-size-limit 16Mi`. mediafs has its default options.
 """

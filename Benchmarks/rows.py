@@ -35,13 +35,20 @@ class Results:
         self.is_reversed = False
         self.samples = {}
         self.notes = {}
+        # Of those that were measured over several paths (lines.Path): by row, system and path.
+        self.by_path = {}
+        # What else a reader of the table has to know.
+        self.remarks = []
         self.lock = threading.Lock()
         self.failed = False
 
-    def add(self, row, system, value, note=None):
+    def add(self, row, system, value, note=None, path=None):
         name = system if isinstance(system, str) else system.name
         with self.lock:
             self.samples.setdefault(row, {}).setdefault(name, []).append(value)
+            if path:
+                paths = self.by_path.setdefault(row, {}).setdefault(name, {})
+                paths.setdefault(str(path), []).append(value)
             if note:
                 self.notes.setdefault(row, {}).setdefault(name, []).append(note)
 
@@ -51,6 +58,17 @@ class Results:
     def median(self, row, system):
         values = self.of(row, system)
         return statistics.median(values) if values else None
+
+    def worst_path(self, row, system):
+        """The greatest median and its path; None unless there are several paths."""
+        paths = self.by_path.get(row, {}).get(system, {})
+        return max((statistics.median(values), path) for path, values in paths.items()) if len(paths) > 1 else None
+
+    def median_where(self, row, system, other):
+        """The median over those paths over which `other` was measured too: of all samples where there are no paths."""
+        paths = self.by_path.get(row, {})
+        values = [value for path in paths.get(other, {}) for value in paths.get(system, {}).get(path, [])]
+        return statistics.median(values) if values else self.median(row, system)
 
 
 def systems(results, purpose=None, mediafs_options=()):

@@ -17,6 +17,8 @@ class Origin:
 
     files: path (without the leading slash) -> size. Each folder has an index page, which is how rclone lists.
     A new connection costs `latency` too, as a handshake would; so does each request."""
+    enter = ()
+    authority = None
 
     def __init__(self, files, latency=0.0, line=None, connection=None):
         self.files = dict(files)
@@ -69,10 +71,19 @@ class Origin:
 
 
 class Nginx:
-    """nginx that serves a folder of plain files with sendfile: the fast origin. Lists its folders (autoindex)."""
+    """nginx that serves a folder of plain files with sendfile: the fast origin. Lists its folders (autoindex).
 
-    def __init__(self, root):
+    With a `line` (lines.py) it speaks TLS at the far end of it. A client's command then begins with `enter` and trusts
+    `authority`."""
+
+    def __init__(self, root, line=None, http2=False):
         self.folder = work_folder("nginx")
+        self.enter, self.authority, self.http2 = (), None, http2
+        address, encryption, command = "127.0.0.1", "", []
+        if line:
+            address, self.enter, command = line.SERVER, line.in_client, line.in_server
+            key, self.authority = certificate(self.folder, address)
+            encryption = f"{' http2' if http2 else ''} ssl; ssl_certificate {self.authority}; ssl_certificate_key {key}"
         with contextlib.closing(socket.socket()) as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -85,27 +96,41 @@ events {{ worker_connections 1024; }}
 http {{ {temporary}
   default_type application/octet-stream; access_log {self.folder}/access.log; sendfile on; tcp_nodelay on;
   keepalive_requests 1000000;
-  server {{ listen 127.0.0.1:{port}; root "{root}"; autoindex on; }} }}
+  server {{ listen {address}:{port}{encryption}; root "{root}"; autoindex on; }} }}
 """
         path = os.path.join(self.folder, "nginx.conf")
         with open(path, "w") as file:
             file.write(configuration)
         program = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
-        self.process = subprocess.Popen([program, "-c", path, "-e", f"{self.folder}/error.log"])
-        self.url = f"http://127.0.0.1:{port}"
-        self.files = {name: os.path.getsize(os.path.join(root, name)) for name in os.listdir(root)}
+        self.process = subprocess.Popen([*command, program, "-c", path, "-e", f"{self.folder}/error.log"])
+        self.url = f"{'https' if line else 'http'}://{address}:{port}"
+        paths = [os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names]
+        self.files = {os.path.relpath(path, root): os.path.getsize(path) for path in paths}
+        # It writes its number once it listens.
+        pid = os.path.join(self.folder, "pid")
+        wait_until("nginx that listens", lambda: os.path.exists(pid) or self.process.poll() is not None)
+        if self.process.poll() is not None:
+            with open(f"{self.folder}/error.log") as file:
+                raise RuntimeError("nginx: " + file.read())
 
-        def answers():
-            try:
-                urllib.request.urlopen(self.url + "/", timeout=5).read()
-                return True
-            except OSError:
-                return False
-        wait_until("answer of nginx", answers)
+    def underway(self):
+        """Bytes in its sockets: not sent yet, or sent and not acknowledged."""
+        with open(f"/proc/{self.process.pid}/net/tcp") as file:
+            sockets = [line.split() for line in file][1:]
+        return sum(int(fields[4].split(":")[0], 16) for fields in sockets if fields[3] == "01")
 
     def stop(self):
         end_process(self.process)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def certificate(folder, address):
+    """A new key and a certificate for that address, signed by itself: the paths of both."""
+    key, path = os.path.join(folder, "key.pem"), os.path.join(folder, "certificate.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-keyout", key, "-out", path, "-days", "2", "-subj", f"/CN={address}",
+                    "-addext", f"subjectAltName=IP:{address}"], check=True, capture_output=True)
+    return key, path
 
 
 @contextlib.contextmanager

@@ -95,9 +95,10 @@ class Mediafs:
                         file.write(f"  dir={os.path.dirname(path)}\n")
         self.environment = dict(os.environ, XDG_DATA_HOME=os.path.join(self.folder, "data"))
         self.log = os.path.join(self.folder, "log")
+        trust = ["--cacert", origin.authority] if origin.authority else []
         begin = time.monotonic()
-        self.run("mount", self.mountpoint, "--manifest", self.manifest, "--store", self.store,
-                 *(["-v", "-v", "--log-file", self.log] if VERBOSE else []), *self.options)
+        self.run("mount", self.mountpoint, "--manifest", self.manifest, "--store", self.store, *trust,
+                 *(["-v", "-v", "--log-file", self.log] if VERBOSE else []), *self.options, enter=origin.enter)
         self.mount_seconds = time.monotonic() - begin
         # Of one file: a status of all would be long in a mount of a million.
         name = next(iter(os.listdir(self.mountpoint)))
@@ -114,9 +115,9 @@ class Mediafs:
         """Where a complete file's copy lies."""
         return os.path.join(self.store, "library", name)
 
-    def run(self, *arguments, check=True):
-        done = subprocess.run([os.path.join(self.built, "mediafs"), *arguments], env=self.environment, capture_output=True,
-                              text=True, timeout=120)
+    def run(self, *arguments, check=True, enter=()):
+        done = subprocess.run([*enter, os.path.join(self.built, "mediafs"), *arguments], env=self.environment,
+                              capture_output=True, text=True, timeout=120)
         if check and done.returncode != 0:
             raise RuntimeError(f"mediafs {' '.join(arguments)}: {done.stderr}")
         return done.stdout
@@ -176,9 +177,11 @@ class Rclone:
         self.folder = folder or work_folder(self.name.replace(" ", "-"))
         self.mountpoint = os.path.join(self.folder, "mount")
         os.makedirs(self.mountpoint, exist_ok=True)
-        arguments = [RCLONE, "mount", ":http:", self.mountpoint, "--http-url", origin.url + "/", "--config", "",
-                     "--cache-dir", os.path.join(self.folder, "cache"), "--vfs-cache-mode", "full", "--read-only",
-                     *self.flags]
+        arguments = [*origin.enter, RCLONE, "mount", ":http:", self.mountpoint, "--http-url", origin.url + "/",
+                     "--config", "", "--cache-dir", os.path.join(self.folder, "cache"), "--vfs-cache-mode", "full",
+                     "--read-only", *self.flags]
+        if origin.authority:
+            arguments += ["--ca-cert", origin.authority, *([] if origin.http2 else ["--disable-http2"])]
         self.errors = open(os.path.join(self.folder, "log"), "w")
         begin = time.monotonic()
         self.process = subprocess.Popen(arguments, stdout=self.errors, stderr=self.errors)

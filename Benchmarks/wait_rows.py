@@ -31,10 +31,7 @@ def first_byte(results, repetition):
                 time.sleep(0.3)
                 origin.command("reset-log")
                 path = system.path(f"new{index}/f{index}.mp4")
-                begin = time.perf_counter()
-                os.stat(path)
-                read_at(path, 0, 4096)
-                results.add("first-byte-unknown", system, time.perf_counter() - begin)
+                results.add("first-byte-unknown", system, first_look(path, 4096))
                 results.add("first-byte-requests", system, requests_before(origin, f"/new{index}/f{index}.mp4"))
             # As a file manager: every name of a folder, then some are opened.
             for name in sorted(os.listdir(system.path("listed"))):
@@ -44,6 +41,14 @@ def first_byte(results, repetition):
                 begin = time.perf_counter()
                 read_at(system.path(f"listed/f{index:02}.mp4"), 0, 65536)
                 results.add("first-byte-known", system, time.perf_counter() - begin)
+
+
+def first_look(path, count):
+    """The seconds that a stat, an open and a read at 0 take."""
+    begin = time.perf_counter()
+    os.stat(path)
+    read_at(path, 0, count)
+    return time.perf_counter() - begin
 
 
 def requests_before(origin, path):
@@ -71,30 +76,33 @@ def seeks(results, repetition):
                 continue  # they vary little, and 15 minutes are not many
             with serving({"film.mp4": FILM, "other.mp4": FILM}, latency=TRIP, line=LINE) as origin:
                 with mounted(system, origin):
-                    seek_samples(results, system, kind, random.Random(repetition), 8 if system.is_ours else 3)
+                    for seconds in seek_samples(system, kind, random.Random(repetition), 8 if system.is_ours else 3):
+                        results.add(f"seek-{kind}", system, seconds)
 
 
-def seek_samples(results, system, kind, chance, count):
+def seek_samples(system, kind, chance, count, read=READ, before=lambda: None):
+    """The seconds of reads at random places of film.mp4; `before` is called right before each."""
     descriptor = os.open(system.path("film.mp4"), os.O_RDONLY)
     busy = None
     try:
-        os.pread(descriptor, READ, 0)
+        os.pread(descriptor, read, 0)
         if kind == "own":
             # Playing arms the continuation: it goes on behind wherever the reader is.
             for offset in range(0, 12 << 20, 1 << 20):
                 os.pread(descriptor, 1 << 20, offset)
         elif kind == "other":
-            read_at(system.path("other.mp4"), 0, READ)
+            read_at(system.path("other.mp4"), 0, read)
             busy = system.download("other.mp4")
         elif kind == "copy":
             busy = subprocess.Popen(["cat", system.path("other.mp4")], stdout=subprocess.DEVNULL)
         time.sleep(1)
         for slot in chance.sample(range(1, FILM // APART), count):
             time.sleep(chance.uniform(0.2, 0.4))
-            offset = slot * APART + chance.randrange(0, APART // 2 // READ) * READ
+            offset = slot * APART + chance.randrange(0, APART // 2 // read) * read
+            before()
             begin = time.perf_counter()
-            os.pread(descriptor, READ, offset)
-            results.add(f"seek-{kind}", system, time.perf_counter() - begin)
+            os.pread(descriptor, read, offset)
+            yield time.perf_counter() - begin
     finally:
         if busy:
             busy.kill()

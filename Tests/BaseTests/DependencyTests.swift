@@ -16,7 +16,7 @@ struct DependencyTests {
     readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate wc
     """,
     "libc-bin": "ldconfig", "perl-base": "perl", "sed": "sed", "tar": "tar",
-    "util-linux": "findmnt mountpoint pivot_root prlimit setpriv setsid unshare",
+    "util-linux": "findmnt mountpoint nsenter pivot_root prlimit setpriv setsid unshare",
   ]
   /// What README asks for: make, and a toolchain, which has a clang beside swift.
   private static let premises = ["swift", "clang", "make"]
@@ -49,8 +49,8 @@ struct DependencyTests {
       ],
       known: ["ps", "awk", "gdb", "fusermount3", "pkg-config", "nginx", "python3", "setsid"], optional: ["git"]),
     Use(
-      purposes: ["build", "bench"], sources: ["Benchmarks"], known: ["curl", "nginx", "find", "python3", "pkg-config"],
-      optional: ["git"]),
+      purposes: ["build", "bench"], sources: ["Benchmarks"],
+      known: ["curl", "nginx", "find", "python3", "pkg-config", "openssl", "nsenter"], optional: ["git"]),
     Use(
       purposes: ["build", "demo"], sources: ["Scripts/demo"], known: ["ffmpeg", "nginx", "awk", "cmp"],
       optional: ["mpv"]),

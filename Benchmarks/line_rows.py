@@ -1,0 +1,224 @@
+"""Waiting and playing over lines as they are: real TCP, TLS, HTTP/1.1 and HTTP/2, a router's queue, loss."""
+
+import contextlib
+import functools
+import itertools
+import os
+import random
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from lines import RATE, TRIP, Line, NoLine, Path
+from play_rows import Player
+from rows import Row, systems
+from servers import Nginx
+from systems import BENCH, mounted
+from wait_rows import FILM, first_look, seek_samples
+
+READ = 64 << 10
+NEW = 4  # files that nobody touched before
+PLAYED = 0.6 * RATE
+PLAY_SECONDS = 12
+PATHS = [Path(*kind) for kind in itertools.product((False, True), ("bbr", "cubic"), (1, 5), (0, 0.005))]
+# rclone waits for seconds at each seek: it is measured where most servers are.
+PEER_PATHS = [path for path in PATHS if path.congestion == "cubic" and path.trips == 1 and not path.loss]
+LONGEST = 8 * 60
+# Each line has its own namespaces and moves at most 4 MB/s.
+AT_ONCE = 4
+
+
+def lines(results, repetition):
+    """All rows over all paths, some paths at a time; what is not begun in time is left out."""
+    try:
+        with Line(PATHS[0]):
+            pass
+    except NoLine as reason:
+        results.remarks.append(f"Nothing was measured over real TCP: {reason}.")
+        return
+    root = media_folder()
+    deadline = time.monotonic() + LONGEST
+    # Beside rclone's measurements, which are the longest, all others find time.
+    jobs = [functools.partial(measure, results, repetition, root, path, system)
+            for path in sorted(PATHS, key=lambda path: path not in PEER_PATHS)
+            for measure in (waits, seeks_beside_own, seeks_beside_copy, plays, plays_beside)
+            for system in systems(results) if system.is_ours or system.name == "rclone" and path in PEER_PATHS]
+    jobs += [functools.partial(curl, results, root, path) for path in PATHS if path.loss]
+    left_out = []
+
+    def run(job):
+        if time.monotonic() > deadline:
+            left_out.append(job)
+        else:
+            job()
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        done = [pool.submit(run, job) for job in jobs]
+        wait(done)
+    finally:
+        # An interrupt does not wait for what has not begun.
+        pool.shutdown(cancel_futures=True)
+    if left_out:
+        results.remarks.append(f"Left out for want of time: {len(left_out)} of {len(jobs)} measurements over real TCP.")
+    for job in done:
+        job.result()
+
+
+def media_folder():
+    """Files without content: what they bring is not looked at, and takes no space."""
+    root = os.path.join(BENCH, "work", "line-media")
+    sizes = {"film.mp4": FILM, "other.mp4": FILM, "third.mp4": FILM, "warm/f.mp4": 8 << 20}
+    # Each in a folder of its own: a stat asks for the sizes beside it, too.
+    sizes.update({f"new{index}/f.mp4": 8 << 20 for index in range(NEW)})
+    for name, size in sizes.items():
+        os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+        with open(os.path.join(root, name), "wb") as file:
+            file.truncate(size)
+    return root
+
+
+@contextlib.contextmanager
+def ends(root, path):
+    """A line with a server at its far end."""
+    with Line(path) as line:
+        server = Nginx(root, line, path.http2)
+        try:
+            yield line, server
+        finally:
+            server.stop()
+
+
+def row(name, path):
+    return f"line-{name}-loss" if path.loss else f"line-{name}"
+
+
+def waits(results, repetition, root, path, system):
+    """First bytes on a warm connection, and seeks while nothing else goes on."""
+    with ends(root, path) as (_, server), mounted(system, server):
+        first_look(system.path("warm/f.mp4"), READ)
+        for index in range(NEW):
+            time.sleep(0.3)
+            results.add(row("first-byte", path), system, first_look(system.path(f"new{index}/f.mp4"), READ), path=path)
+        for seconds in seek_samples(system, "idle", random.Random(repetition), 10 if system.is_ours else 4, READ):
+            results.add(row("seek-idle", path), system, seconds, path=path)
+
+
+def seeks_beside_own(*arguments):
+    seeks_beside("own", *arguments)
+
+
+def seeks_beside_copy(*arguments):
+    seeks_beside("copy", *arguments)
+
+
+def seeks_beside(kind, results, repetition, root, path, system):
+    with ends(root, path) as (line, server), mounted(system, server):
+        def look():
+            results.add(row(f"underway-{kind}", path), system, server.underway(), path=path)
+            results.add(row(f"queued-{kind}", path), system, line.counts()["queued"], path=path)
+        samples = seek_samples(system, kind, random.Random(repetition), 12 if system.is_ours else 4, READ, look)
+        for seconds in samples:
+            results.add(row(f"seek-{kind}", path), system, seconds, path=path)
+
+
+def plays(results, _, root, path, system):
+    with ends(root, path) as (_, server), mounted(system, server):
+        play(results, "alone", path, system)
+
+
+def plays_beside(results, _, root, path, system):
+    """Playing while two other files are fetched."""
+    with ends(root, path) as (_, server), mounted(system, server):
+        downloads = [system.download(f"{name}.mp4") for name in ("other", "third")]
+        try:
+            play(results, "beside", path, system)
+        finally:
+            for process in filter(None, downloads):
+                process.kill()
+                process.wait()
+
+
+def play(results, kind, path, system):
+    jumps = [(PLAY_SECONDS / 3, 0.4), (PLAY_SECONDS * 2 / 3, 0.75)]
+    player = Player(system.path("film.mp4"), PLAYED, RATE, PLAY_SECONDS, jumps, trip=TRIP)
+    player.run()
+    if player.error:
+        raise player.error
+    results.add(row(f"play-{kind}-stalls", path), system, len(player.stalls_over(0.1)), note=player.stalls, path=path)
+    results.add(row(f"play-{kind}-seconds", path), system, player.stalled, path=path)
+
+
+def curl(results, root, path):
+    """The same reads by curl alone, one after the other on one connection, three a second."""
+    chance = random.Random(0)
+    with ends(root, path) as (_, server):
+        requests = []
+        for _ in range(17):
+            start = chance.randrange(FILM // READ - 1) * READ
+            requests.append("\n".join([
+                f'url = "{server.url}/film.mp4"', f'range = "{start}-{start + READ - 1}"', 'output = "/dev/null"',
+                f'cacert = "{server.authority}"', "http2" if path.http2 else "http1.1", "silent", "fail",
+                'write-out = "%{time_total}\\n"']))
+        done = subprocess.run([*server.enter, "curl", "--rate", "180/m", "-K", "-"], input="\nnext\n".join(requests),
+                              capture_output=True, text=True, check=True, timeout=60)
+    # The first one makes the connection.
+    for seconds in done.stdout.split()[1:]:
+        for name in ("first-byte", "seek-idle", "seek-own", "seek-copy"):
+            results.add(row(name, path), "curl", float(seconds), path=path)
+
+
+LIMIT = TRIP + READ / RATE
+TITLES = {
+    "first-byte": "first byte, size unknown (stat, open, read)",
+    "seek-idle": "seek into a hole, idle line",
+    "seek-own": "… line busy with the file's own continuation",
+    "underway-own": "… … bytes in the server's sockets before each seek, not acknowledged",
+    "queued-own": "… … of those in the router's queue",
+    "seek-copy": "… while another program copies another file",
+    "underway-copy": "… … bytes in the server's sockets before each seek, not acknowledged",
+    "queued-copy": "… … of those in the router's queue",
+    "play-alone-stalls": "playing at 60 %, two jumps: stalls over 100 ms",
+    "play-alone-seconds": "… seconds of stalls",
+    "play-beside-stalls": "the same beside two downloads of other files: stalls over 100 ms",
+    "play-beside-seconds": "… seconds of stalls",
+}
+HOW = {
+    "first-byte": "Real TCP and TLS between two network namespaces (Tests/test-line): 60 ms, 4 MB/s, over HTTP/1.1 "
+                  "and HTTP/2, with bbr and cubic, a router's queue of one and of five round trips; all samples "
+                  "together, and the path with the worst median. 64 KiB at 0 of files nobody touched before, each "
+                  "in a folder of its own, after a look at another. The limit is one round trip and the bytes at the "
+                  "line's rate. rclone with its default flags, over two of these paths.",
+    "seek-idle": "64 KiB, on such a line, else as on the shaped one.",
+    "seek-own": "As above, after 12 MiB were read in sequence.",
+    "underway-own": "Not sent yet, or sent and on their way: what the kernel's table of sockets gives for the server.",
+    "seek-copy": "As above, beside cat. Two readers wait: the limit is the round trip and the bytes at half the rate.",
+    "play-alone-stalls": f"{PLAYED / 1e6:.1f} MB/s for {PLAY_SECONDS} s, the player of the other rows; it jumps after "
+                         "a third and after two thirds.",
+    "play-beside-stalls": "As above, while two other files are fetched (rclone: cat of them).",
+}
+LOSS_HOW = ("The same over the paths that lose 0.5 % of the packets, beside curl alone on the same line: the same "
+            "reads, three a second on one connection.")
+
+
+def rows_of(loss):
+    """The table's rows for the paths that lose packets, or for the others."""
+    for name, title in TITLES.items():
+        values = {"unit": "B" if "queued" in name or "underway" in name else "" if "stalls" in name else "s"}
+        if name.startswith("play"):
+            values |= {"limit": 0} if loss else {"limit": 0, "goal": 0, "worst": True}
+        elif loss and values["unit"] == "s":
+            values |= {"of": "curl", "goal": 1}
+        elif name == "seek-copy":
+            values |= {"limit": TRIP + 2 * READ / RATE}
+        elif values["unit"] == "s":
+            values |= {"limit": LIMIT, "goal": 1.25, "tail": True}
+        if not title.startswith("…"):
+            title = f"Real line{', 0.5 % loss' if loss else ''}: {title}"
+        if name == "first-byte":
+            values |= {"how": LOSS_HOW if loss else HOW[name], "measure": None if loss else lines}
+        elif not loss:
+            values |= {"how": HOW.get(name, "")}
+        yield Row(f"line-{name}{'-loss' if loss else ''}", title, **values)
+
+
+ROWS = [*rows_of(loss=False), *rows_of(loss=True)]
