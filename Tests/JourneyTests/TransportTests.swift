@@ -61,6 +61,39 @@ import Testing
     }
   }
 
+  /// Congestion windows, and other downloads' bytes in a router's queue and in sockets, are not on loopback.
+  @Test(.enabled(if: TestLine.isPossible, "\(TestLine.reason)"))
+  func seeksBesideADownloadOverRealTCP() throws {
+    try withJourney(.root) { journey in
+      let folder = try journey.folder.makeFolder("origin")
+      for (name, size) in [("film.bin", 8 << 20), ("other.bin", 64 << 20)] {
+        try journey.folder.write(Pattern.bytes(name: name, offset: 0, count: size), to: "origin/\(name)")
+      }
+      try withLine(roundTrip: 0.04, rate: 4e6, queue: 320_000, loss: 0.002) { line in
+        let certificate = try TestCertificate(in: journey.folder)
+        var settings = NginxSettings(.folder(folder))
+        settings.certificate = certificate
+        settings.line = line
+        try withNginx(settings) { nginx in
+          try journey.list("\(nginx.url("/film.bin"))\n\(nginx.url("/other.bin"))\n")
+          try journey.succeed(line.inClient + journey.mountCommand(["--cacert", certificate.authority]))
+          try journey.mediafs("fetch", journey.at("other.bin"))
+          try journey.wait(forStored: 1 << 20, "other.bin")
+          for offset in [6_000_001, 1_000_000, 4_096_000, 7_900_000, 2_500_077] {
+            try journey.shell(
+              #"cmp <(tail -c "+$3" "$1" | head -c 200000) <(tail -c "+$3" "$2" | head -c 200000)"#,
+              journey.at("film.bin"), "\(folder)/film.bin", "\(offset)")
+          }
+          #expect(try journey.status().file("other.bin").state == "partial", "the seeks were beside its download")
+          try journey.succeed(["cmp", journey.at("film.bin"), "\(folder)/film.bin"])
+          try journey.succeed(["cmp", "-n", "1000000", journey.at("other.bin"), "\(folder)/other.bin"])
+          try journey.unmount()
+          #expect(nginx.accesses.allSatisfy { $0.version == "HTTP/2.0" && $0.status == 206 }, "\(nginx.accesses)")
+        }
+      }
+    }
+  }
+
   @Test func anUnknownCertificateIsRefused() throws {
     try withJourney { journey in
       try withOrigin { origin in

@@ -22,15 +22,19 @@ package struct NginxSettings: Sendable {
   package var limitRate: Int?
   /// More lines for the server block.
   package var lines = ""
+  /// The line at whose far end it is, nil for loopback.
+  package var line: TestLine?
   /// The user whose rights it has when we are root: root itself unless set.
   package var user: TestUser?
 
   /// Serves `content` over plain HTTP.
   package init(_ content: Content) { self.content = content }
+
+  fileprivate var address: String { line == nil ? "127.0.0.1" : TestLine.serverAddress }
 }
 
-/// A real nginx on a free port of 127.0.0.1, in a temporary folder of its own. Any thread may call. ``stop()`` must be
-/// called; ``withNginx(_:_:)`` does.
+/// A real nginx on a free port of 127.0.0.1 or of a line's far end, in a temporary folder of its own. Any thread may
+/// call. ``stop()`` must be called; ``withNginx(_:_:)`` does.
 package final class Nginx: Sendable {
   /// One line of the access log, written when a response has ended.
   package struct Access: Sendable, Equatable {
@@ -66,6 +70,7 @@ package final class Nginx: Sendable {
   package let folder: TemporaryFolder
   private let process: BackgroundProcess
   private let scheme: String
+  private let address: String
 
   /// Whether there is an nginx.
   package static var isInstalled: Bool { Command.exists("nginx") }
@@ -75,14 +80,17 @@ package final class Nginx: Sendable {
     folder = try TemporaryFolder(open: true)
     if let user = settings.user, chown(folder.path, user.userID, user.groupID) != 0 { throw Errno.current }
     scheme = settings.certificate == nil ? "http" : "https"
+    address = settings.address
     var attempt = 0
+    let numberFile = folder.file("nginx.pid")
     while true {
       attempt += 1
       let port = try freePort()
       try folder.write(Self.configuration(settings, folder: folder, port: port), to: "nginx.conf")
       let command = ["nginx", "-p", folder.path, "-c", folder.file("nginx.conf"), "-e", folder.file("error.log")]
-      let process = try BackgroundProcess(command, user: settings.user)
-      _ = eventually(timeout: 10) { !process.isRunning || RawClient.isAccepted(port: port) }
+      let process = try BackgroundProcess((settings.line?.inServer ?? []) + command, user: settings.user)
+      // It writes its process's number once it listens.
+      _ = eventually(timeout: 10) { !process.isRunning || !text(of: numberFile).isEmpty }
       if process.isRunning {
         self.port = port
         self.process = process
@@ -97,8 +105,8 @@ package final class Nginx: Sendable {
     }
   }
 
-  /// `http://127.0.0.1:port` (or https) and `path`, which begins with a slash.
-  package func url(_ path: String = "") -> String { "\(scheme)://127.0.0.1:\(port)\(path)" }
+  /// `http://ADDRESS:port` (or https) and `path`, which begins with a slash.
+  package func url(_ path: String = "") -> String { "\(scheme)://\(address):\(port)\(path)" }
 
   /// Kills it and its workers, waits for them, and removes its folder.
   package func stop() {
@@ -124,7 +132,7 @@ package final class Nginx: Sendable {
   }
 
   private static func configuration(_ settings: NginxSettings, folder: TemporaryFolder, port: UInt16) -> String {
-    var server = "listen 127.0.0.1:\(port)"
+    var server = "listen \(settings.address):\(port)"
     if let certificate = settings.certificate {
       // As a parameter of listen, which every nginx knows; `http2 on` came with 1.25.
       server += " ssl\(settings.http2 ? " http2" : "");\n    ssl_certificate \(certificate.certificate)"

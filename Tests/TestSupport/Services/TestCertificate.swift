@@ -4,7 +4,7 @@ import Base
 package struct TestCertificate: Sendable {
   /// What is wrong with the server's certificate.
   package enum Kind: Sendable {
-    /// Nothing: for localhost and 127.0.0.1, signed by the authority.
+    /// Nothing: for localhost, 127.0.0.1 and the far end of a ``TestLine``, signed by the authority.
     case good
     /// For another host.
     case wrongHost
@@ -27,7 +27,7 @@ package struct TestCertificate: Sendable {
     certificate = "\(base)/server.pem"
     key = "\(base)/server.key"
     let newKey = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    let names = kind == .wrongHost ? "DNS:elsewhere.test" : "DNS:localhost,IP:127.0.0.1"
+    let names = kind == .wrongHost ? "DNS:elsewhere.test" : "DNS:localhost,IP:127.0.0.1,IP:\(TestLine.serverAddress)"
     if kind == .selfSigned {
       authority = certificate
       try Command.succeed(
