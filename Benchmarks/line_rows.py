@@ -20,6 +20,7 @@ READ = 64 << 10
 NEW = 4  # files that nobody touched before
 PLAYED = 0.6 * RATE
 PLAY_SECONDS = 12
+PATIENCE = 20
 PATHS = [Path(*kind) for kind in itertools.product((False, True), ("bbr", "cubic"), (1, 5), (0, 0.005))]
 # rclone waits for seconds at each seek: it is measured where most servers are.
 PEER_PATHS = [path for path in PATHS if path.congestion == "cubic" and path.trips == 1 and not path.loss]
@@ -38,12 +39,12 @@ def lines(results, repetition):
         return
     root = media_folder()
     deadline = time.monotonic() + LONGEST
+    jobs = [functools.partial(curl, results, root, path) for path in PATHS if path.loss]
     # Beside rclone's measurements, which are the longest, all others find time.
-    jobs = [functools.partial(measure, results, repetition, root, path, system)
+    jobs += [functools.partial(measure, results, repetition, root, path, system)
             for path in sorted(PATHS, key=lambda path: path not in PEER_PATHS)
             for measure in (waits, seeks_beside_own, seeks_beside_copy, plays, plays_beside)
             for system in systems(results) if system.is_ours or system.name == "rclone" and path in PEER_PATHS]
-    jobs += [functools.partial(curl, results, root, path) for path in PATHS if path.loss]
     left_out = []
 
     def run(job):
@@ -140,7 +141,7 @@ def plays_beside(results, _, root, path, system):
 
 def play(results, kind, path, system):
     jumps = [(PLAY_SECONDS / 3, 0.4), (PLAY_SECONDS * 2 / 3, 0.75)]
-    player = Player(system.path("film.mp4"), PLAYED, RATE, PLAY_SECONDS, jumps, trip=TRIP)
+    player = Player(system.path("film.mp4"), PLAYED, RATE, PLAY_SECONDS, jumps, trip=TRIP, patience=PATIENCE)
     player.run()
     if player.error:
         raise player.error
@@ -193,7 +194,7 @@ HOW = {
     "underway-own": "Not sent yet, or sent and on their way: what the kernel's table of sockets gives for the server.",
     "seek-copy": "As above, beside cat. Two readers wait: the limit is the round trip and the bytes at half the rate.",
     "play-alone-stalls": f"{PLAYED / 1e6:.1f} MB/s for {PLAY_SECONDS} s, the player of the other rows; it jumps after "
-                         "a third and after two thirds.",
+                         f"a third and after two thirds. It gives up when it has stalled for {PATIENCE} s.",
     "play-beside-stalls": "As above, while two other files are fetched (rclone: cat of them).",
 }
 LOSS_HOW = ("The same over the paths that lose 0.5 % of the packets, beside curl alone on the same line: the same "

@@ -1,5 +1,6 @@
 """Playing: whether the bytes are there when they are due."""
 
+import math
 import os
 import threading
 import time
@@ -21,8 +22,10 @@ class Player:
     an underrun: the next chunk is not there when it is due. The start is none, nor is the time after a jump up to the
     limit (the round trip and those 0.2 s at the line's rate) and 15 %."""
 
-    def __init__(self, path, rate, line, seconds, jumps=(), probes_tail=True, trip=TRIP):
+    def __init__(self, path, rate, line, seconds, jumps=(), probes_tail=True, trip=TRIP,
+                 patience=math.inf):
         self.path, self.rate, self.seconds, self.probes_tail = path, rate, seconds, probes_tail
+        self.patience = patience  # seconds of stalls after which it gives up
         self.jumps = sorted(jumps)  # (second of the medium shown so far, share of the file)
         self.first = -(-SHOWN * rate // CHUNK) * CHUNK
         self.allowed = 1.15 * (trip + self.first / line)
@@ -65,7 +68,7 @@ class Player:
         """From `offset`, up to which it has 0.2 s to show, until `stop` seconds of the medium were shown."""
         shift = time.monotonic() - shown  # when the medium's second 0 would have been shown
         have = shown + self.first / self.rate  # up to here is read
-        while have < stop:
+        while have < stop and self.stalled < self.patience:
             wait = shift + have - AHEAD - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
@@ -76,7 +79,7 @@ class Player:
                 shift += late
             have += CHUNK / self.rate
             offset += CHUNK
-        rest = shift + stop - time.monotonic()
+        rest = shift + min(stop, have) - time.monotonic()
         if rest > 0:
             time.sleep(rest)
 
