@@ -5,8 +5,9 @@
 //
 //   test-line ROUND_TRIP_MS BYTES_PER_SECOND QUEUE_BYTES [LOSS [CONGESTION_CONTROL]]
 //
-// Its first line of output is "ready SERVER CLIENT": the two namespaces. `nsenter --net=SERVER COMMAND` starts a command
-// in one of them, and leaves it in the mount namespace it is in. The server's address is 10.9.0.1, the client's 10.9.0.2.
+// Its first line of output is "ready SERVER CLIENT": the two namespaces. `nsenter --net=SERVER COMMAND` starts a
+// command in one of them, and leaves it in the mount namespace it is in. The server's address is 10.9.0.1, the
+// client's 10.9.0.2.
 //
 // It answers each line of its input with one: "queued N most N passed N dropped N lost N". `queued` is the bytes in the
 // queue now, `most` the most since the answer before; the others count packets to the client from the start.
