@@ -80,6 +80,19 @@ import Testing
     #expect(GenerationCheck.compare(identity(nil, nil, 99), with: bare) == .different)
   }
 
+  @Test("An origin that sent one version after the other, and is stable again, is believed again")
+  func fickle() {
+    var opinion = SecondOpinion()
+    var verdict = SecondOpinion.Verdict.ask
+    for version in 1...7 {
+      verdict = opinion.heard(identity("\"\(version)\"", nil, 100), isConfirmation: false, now: start)
+    }
+    #expect(verdict == .fickle)
+    let stable = identity("\"stable\"", nil, 100)
+    #expect(opinion.heard(stable, isConfirmation: false, now: start) == .ask)
+    #expect(opinion.heard(stable, isConfirmation: true, now: start) == .believe)
+  }
+
   @Test("A page is no new version of media, nor media of a page; what is not told fits all")
   func types() {
     #expect(!GenerationCheck.compatible("video/mp4", "text/html"))

@@ -48,7 +48,9 @@ struct SecondOpinion {
       return agreeing > 0 ? .wait : .believe
     }
     if oddAnswers > Self.mostSuspects {
+      // The retry that follows begins the count anew: an origin that is stable again is believed.
       suspect = nil
+      oddAnswers = 0
       return .fickle
     }
     suspect = found
