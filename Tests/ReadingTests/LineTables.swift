@@ -241,9 +241,9 @@ import Testing
     let few = Line(connections: 4)
     #expect(few.backgroundLanes == 2 && few.usualLanes(isQuiet: false) == 2)
     var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.06, rate: 20e6))
-    let window = Planner.backgroundWindow(input)
+    let window = Planner.backgroundWindow(input, .players)
     input.line.backgroundLanes = few.backgroundLanes
-    #expect((215_000...217_000).contains(window) && Planner.backgroundWindow(input) == 300_000)
+    #expect((215_000...217_000).contains(window) && Planner.backgroundWindow(input, .players) == 300_000)
   }
 
   @Test("Behind a jump the spare connection is used when it was not for a second")
@@ -253,7 +253,9 @@ import Testing
     host.ended(now: start, isBackground: false, hadResponse: true, isCut: false)
     let later = start.adding(seconds: 2)
     #expect(host.openConnections(now: later) == 2)
-    host.lastWait = later
+    let reader = LineStanding(host: "", waits: true)
+    host.readers.join(reader)
+    host.readers.leave(reader, now: later)
     #expect(host.openConnections(now: later) == 1)
     #expect(host.openConnections(now: later.adding(seconds: 0.5)) == 2)
   }

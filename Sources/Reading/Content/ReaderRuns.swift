@@ -18,6 +18,8 @@ struct ReaderRuns: Sendable {
     var lastRead: Instant
     /// The process that read last.
     var process: Int32
+    /// Tells it from the file's other runs, also those that are no longer kept.
+    let number: UInt64
 
     /// Bytes read in sequence. The parts of a read-ahead window arrive in any order; bytes that were skipped or read
     /// twice do not count.
@@ -40,6 +42,8 @@ struct ReaderRuns: Sendable {
   private(set) var runs: [Run] = []
   /// The start of the newest read, where the background download looks for the next hole.
   private(set) var latest: Int64 = 0
+  /// The number of the last run.
+  private var lastNumber: UInt64 = 0
 
   init() { runs.reserveCapacity(Self.most) }
 
@@ -58,7 +62,9 @@ struct ReaderRuns: Sendable {
       runs[index].process = process
       return
     }
-    let run = Run(start: offset, position: end, bytes: count, firstRead: now, lastRead: now, process: process)
+    lastNumber += 1
+    let run = Run(
+      start: offset, position: end, bytes: count, firstRead: now, lastRead: now, process: process, number: lastNumber)
     if runs.count < Self.most {
       runs.append(run)
     } else if let oldest = runs.indices.min(by: { runs[$0].lastRead < runs[$1].lastRead }) {

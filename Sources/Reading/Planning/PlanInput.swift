@@ -7,6 +7,8 @@ enum Purpose: Int, Comparable, Sendable {
   case demand
   /// A reader in sequence will ask for its bytes next.
   case playAhead
+  /// A reader waits for its bytes, or will ask for them next, and has no deadline near: it shares what others leave.
+  case shared
   /// The head of a file whose size or type is likely to be asked for soon.
   case index
   /// The background download of the rest of a file.
@@ -47,6 +49,30 @@ struct ReaderView: Sendable, Equatable {
   var isElsewhere = false
   /// Whether it is a program that looks at many files and plays none.
   var isLooker = false
+  /// What it may claim of the line.
+  var claim = Claim.start
+  /// Whether ``rate`` is the pace at which it plays.
+  var isPaced = false
+  /// In how many seconds it needs bytes that are not there, as far as that is known.
+  var due = 0.0
+  /// Whether it waits, or bytes for it are in flight.
+  var isServed = false
+  /// For how many seconds the oldest of its parked reads has been stalled; nil when none is parked.
+  var stalled: Double?
+
+  /// What a reader may claim of its line, the strongest first.
+  enum Claim: Int, Comparable, Sendable {
+    /// It plays, and needs bytes soon.
+    case urgent
+    /// It plays, and has less than its lead.
+    case lead
+    /// It has just begun or jumped, and nothing is known of its pace.
+    case start
+    /// It has no deadline near: it shares what others leave.
+    case share
+
+    static func < (left: Claim, right: Claim) -> Bool { left.rawValue < right.rawValue }
+  }
 }
 
 /// The line to the origin, as the planner sees it.
@@ -65,6 +91,16 @@ struct LineView: Sendable {
   var usualLanes = Planner.mostBackgroundLanes
   /// Whether no file is open, on any line: no read can come without an open before it.
   var isQuiet = false
+  /// Whether a reader that goes before others waits, or is near its deadline.
+  var isPressed = false
+  /// Whether other files on the line have readers.
+  var hasOthers = false
+
+  /// Whom background windows meet: those of a reader that shares the line (`isReader`), or of a background download.
+  func company(isReader: Bool) -> Planner.Company {
+    if isReader { return isPressed ? .players : .readers }
+    return isQuiet ? .nobody : .players
+  }
 
   /// The part of the line that one resource can count on while its reader waits, in bytes a second.
   var share: Double { rate / Double(max(1, waiting)) }

@@ -42,13 +42,27 @@ enum Planner {
   static let streamLength: Int64 = 512 << 10
   /// A reader with more than this many seconds ahead of it gets small windows, which yield to others.
   static let easySeconds = 0.3
-  /// The most background windows in flight. Mostly five fill the line (``hasRoom(beside:_:)``).
+  /// The most background windows in flight. Mostly five fill the line (``hasRoom(beside:_:_:)``).
   static let mostBackgroundLanes = 6
-  /// Which part of a round trip's bytes the background windows may have in flight: less than all, so that the line does
-  /// not queue them. While no file is open, a newcomer's open comes before its read: then all of them and a quarter
-  /// more, which is what the newcomer may have to wait for.
-  static let backgroundShare = 0.85
-  static let quietShare = 1.25
+  /// Who may come to a line on which background windows are in flight, or is there. It decides which part of a round
+  /// trip's bytes they may have in flight.
+  enum Company: Sendable {
+    /// No file is open. A newcomer's open comes before its read: then all of them and a quarter more, which is what the
+    /// newcomer may have to wait for.
+    case nobody
+    /// Readers without a deadline have files open.
+    case readers
+    /// Somebody plays, or a background download meets a reader: less than all, so that the line does not queue them.
+    case players
+
+    var share: Double {
+      switch self {
+      case .nobody: 1.25
+      case .readers: 1.2
+      case .players: 0.85
+      }
+    }
+  }
   /// The delay in seconds that a reader who jumped may notice.
   static let noticedSeconds = 0.02
   /// The longest wait, in seconds, for the bytes before a reader's own in a window, when too many bytes were thrown
@@ -62,12 +76,12 @@ enum Planner {
     clamped(input.line.share / 4 * 2 / Double(max(2, input.lanes)))
   }
 
-  /// A background window: 18 % of a round trip of the line, so that five are most of it; a quarter while no file is
-  /// open or where few connections are allowed. To a near origin at least 5 ms of the line, and 20 ms while no file is
-  /// open, because each request costs processor time.
-  static func backgroundWindow(_ input: PlanInput) -> Int64 {
-    let part = input.line.isQuiet || input.line.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
-    let seconds = max(input.line.roundTrip * part, input.line.isQuiet ? 0.02 : 0.005)
+  /// A background window: 18 % of a round trip of the line, so that five are most of it; a quarter where nobody has a
+  /// file open or few connections are allowed. To a near origin at least 5 ms of the line, and 20 ms where nobody
+  /// plays, because each request costs processor time.
+  static func backgroundWindow(_ input: PlanInput, _ company: Company) -> Int64 {
+    let part = company == .nobody || input.line.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
+    let seconds = max(input.line.roundTrip * part, company == .players ? 0.005 : 0.02)
     let bytes = Int64(min(input.line.rate * seconds, 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
   }
@@ -75,22 +89,22 @@ enum Planner {
   /// Whether another background window may be requested beside `transfers`: their missing bytes may be a round trip of
   /// the line. Counting bytes spreads the requests as evenly as the bytes arrive. Counting windows would request them
   /// in clusters, because windows that share the line end together.
-  static func hasRoom(beside transfers: [ActiveTransfer], _ input: PlanInput) -> Bool {
+  static func hasRoom(beside transfers: [ActiveTransfer], _ input: PlanInput, _ company: Company) -> Bool {
     if transfers.isEmpty { return true }
-    let window = Double(backgroundWindow(input))
+    let window = Double(backgroundWindow(input, company))
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
-    let most = mostUnderWay(window: window, of: input.line.rate * input.line.roundTrip, isQuiet: input.line.isQuiet)
+    let most = mostUnderWay(window: window, of: input.line.rate * input.line.roundTrip, company)
     // Up to half a window more, so that the mean is as many as allowed.
     if transfers.count < input.line.usualLanes, underWay + window / 2 <= most { return true }
     // One more now and then keeps an extra connection open for a reader's jump.
-    if input.line.isQuiet || transfers.count >= input.line.backgroundLanes { return false }
+    if company == .nobody || transfers.count >= input.line.backgroundLanes { return false }
     return underWay <= most + window / 2 && input.line.openConnections == transfers.count
   }
 
   /// The most background bytes in flight, in windows of `window` bytes, on a line that brings `inRoundTrip` bytes in a
   /// round trip. At least two windows: one is requested while the other arrives.
-  static func mostUnderWay(window: Double, of inRoundTrip: Double, isQuiet: Bool) -> Double {
-    (isQuiet ? quietShare : backgroundShare) * max(inRoundTrip, 2 * window)
+  static func mostUnderWay(window: Double, of inRoundTrip: Double, _ company: Company) -> Double {
+    company.share * max(inRoundTrip, 2 * window)
   }
 
   private static func clamped(_ bytes: Double) -> Int64 {
@@ -99,11 +113,12 @@ enum Planner {
 
   /// How many bytes ahead of `reader` are worth a request.
   static func allowance(of reader: ReaderView, _ input: PlanInput) -> Int64 {
-    if reader.isLooker || reader.length < provenLength { return lookAhead }
+    if reader.isLooker || (reader.length < provenLength && !reader.isPaced) { return lookAhead }
     // Ten seconds of the rate at which it reads, or a window in each lane for a copy, which takes all it gets.
     let wanted = max(Int64(min(reader.rate, 1e12) * 10), Int64(input.lanes) * readerWindow(input))
     // A reader that has read for a second earns as much as it read. A burst may be a look that ends as suddenly.
-    let earned = Double(reader.length) >= reader.rate ? reader.length : reader.length / 4
+    let proven = Double(reader.length) >= reader.rate || reader.isPaced ? reader.length : reader.length / 4
+    let earned = reader.isPaced ? max(proven, Int64(min(reader.rate, 1e12) * Playouts.leadSeconds)) : proven
     return min(max(lookAhead, earned), min(wanted, largestAhead))
   }
 
@@ -168,8 +183,19 @@ enum Planner {
     }
     let reader = input.readers.first { abs($0.position - demand.start) <= demand.count + lookAhead }
     let ahead = reader.map { allowance(of: $0, input) } ?? lookAhead
+    if let reader, sharesLine(reader, input) {
+      // What it reads beyond the window follows as play-ahead.
+      let company = input.line.company(isReader: true)
+      guard hasRoom(beside: draft.transfers, input, company) else { return }
+      return draft.ask(from: gap.start, length: backgroundWindow(input, company), .shared)
+    }
     let length = max(min(ahead, readerWindow(input)), min(demand.end - gap.start, largestWindow))
     draft.ask(from: gap.start, length: length, .demand)
+  }
+
+  /// Whether `reader` gets background windows: it has no deadline near, and is not alone on the line.
+  static func sharesLine(_ reader: ReaderView, _ input: PlanInput) -> Bool {
+    reader.claim == .share && input.line.hasOthers
   }
 
   /// A reader jumped, and its new place was requested. Transfers for its old place are cancelled if they would delay
@@ -181,7 +207,7 @@ enum Planner {
     }
     let isForOldPlace = { (running: ActiveTransfer) -> Bool in
       // Players look at the end and come back to the head, so the head is kept.
-      running.id != PlanDraft.asked && !running.isStream && running.purpose <= .playAhead && running.end > headLength
+      running.id != PlanDraft.asked && !running.isStream && running.purpose <= .shared && running.end > headLength
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
     var underWay = draft.transfers.filter(isForOldPlace).reduce(0) { $0 + $1.rest.count }
@@ -213,7 +239,10 @@ enum Planner {
     let there = input.available.runEnd(from: reader.position)
     // A reader that has just begun has shown little of its rate.
     let isEasy = reader.length >= provenLength && Double(there - reader.position) >= reader.rate * easySeconds
-    let window = isEasy ? backgroundWindow(input) : readerWindow(input)
+    let shares = sharesLine(reader, input)
+    let company = input.line.company(isReader: shares)
+    let usesSmallWindows = isEasy || shares
+    let window = usesSmallWindows ? backgroundWindow(input, company) : readerWindow(input)
     let lanes = max(2, input.lanes)
     while true {
       // Begins just before the reader's position: the kernel's read-ahead arrives in any order, and its furthest read
@@ -222,7 +251,7 @@ enum Planner {
       let frontier = draft.covered.firstGap(in: back)?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
-      guard isEasy ? hasRoom(beside: ahead, input) : ahead.count < lanes else { return }
+      guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }
       // What the reader waits for comes first: one that has just come may want no more.
       if reader.length < provenLength, !input.demands.isEmpty, ahead.contains(where: { $0.rate == nil }) { return }
       // Two lanes hide the round trip if the second window is requested when the first has little more than that left;
@@ -230,7 +259,7 @@ enum Planner {
       // run at once.
       let lead =
         input.line.share * (reader.length < provenLength ? input.line.roundTrip : 1.5 * input.line.roundTrip + 0.005)
-      if !isEasy, lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
+      if !usesSmallWindows, lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
         Double(last.rest.count) > max(lead, Double(smallestWindow / 2))
       {
         return
@@ -238,7 +267,7 @@ enum Planner {
       // Requests whole windows, not the few bytes that each read frees: a request per read would be mostly headers.
       guard goal - frontier >= min(window, lookAhead) / 2 || goal == input.size else { return }
       let before = draft.steps.count
-      draft.ask(from: frontier, length: min(window, goal - frontier), .playAhead)
+      draft.ask(from: frontier, length: min(window, goal - frontier), shares ? .shared : .playAhead)
       if draft.steps.count == before { return }
     }
   }
@@ -246,12 +275,13 @@ enum Planner {
   private static func fill(_ draft: inout PlanDraft) {
     let input = draft.input
     let start = min(input.continuationStart, input.size)
-    while hasRoom(beside: draft.transfers, input) {
+    let company = input.line.company(isReader: false)
+    while hasRoom(beside: draft.transfers, input, company) {
       guard
         let gap = draft.covered.firstGap(in: ByteRange(start, input.size))
           ?? draft.covered.firstGap(in: ByteRange(0, start))
       else { return }
-      draft.ask(from: gap.start, length: backgroundWindow(input), .continuation)
+      draft.ask(from: gap.start, length: backgroundWindow(input, company), .continuation)
     }
   }
 }

@@ -40,8 +40,12 @@ final class Download {
   struct LineUse {
     /// The number of the transfer that was started last.
     var lastStart: UInt64 = 0
-    /// The line that counts this download's waiting or late readers; nil while there are none.
-    var waitsOn: String?
+    /// What the readers count for, and on which line; nil while they count for nothing.
+    var standing: LineStanding?
+    /// The clocks of its readers.
+    var playouts = Playouts()
+    /// Whether the line has room for what its players need beside the older ones.
+    var fits = true
     /// Whether a reader is about to run out of bytes. It counts like one that waits.
     var isBehind = false
     var lanes = LaneControl()

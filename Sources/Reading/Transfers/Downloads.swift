@@ -78,14 +78,15 @@ final class Downloads {
 
   /// Marks the downloads that had no room, so that the scheduler plans them again.
   func replanBlocked() {
+    lines.unblock()
     dirty.formUnion(blocked)
     blocked.removeAll(keepingCapacity: true)
   }
 
-  /// Notes whether the download's readers wait. Background downloads of the same line stand back meanwhile.
-  func setWaits(_ download: Download, _ waits: Bool) {
-    lines.setWaits(download, on: waits ? Line.key(of: download.mirrors.target.url) : nil, now: room.clock.now)
-    if !waits { replanBlocked() }
+  /// Notes what the download's readers count for. Others on the same line stand back meanwhile.
+  func setStanding(_ download: Download, _ standing: LineStanding?) {
+    lines.setStanding(download, standing, now: room.clock.now)
+    if standing.map({ !$0.isNew && !$0.isUrgent }) ?? true { replanBlocked() }
   }
 
   // MARK: Wishes
@@ -169,7 +170,7 @@ final class Downloads {
       return idle
     }
     guard isIdle else { return }
-    if download.lineUse.waitsOn != nil { setWaits(download, false) }
+    if download.lineUse.standing != nil { setStanding(download, nil) }
     byKey[download.key] = nil
     ordered = nil
     blocked.remove(download.key)

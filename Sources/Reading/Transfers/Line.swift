@@ -30,11 +30,10 @@ struct Line {
   /// rate of the line: windows requested together would arrive together, and a reader who jumps would wait behind all
   /// of them.
   private(set) var nextContinuation = Instant(nanoseconds: 0)
-  /// How many resources have a waiting reader.
-  var waiting = 0
-  /// When a reader waited last. A reader is likely to ask for the following bytes next, so background downloads stand
-  /// back for a little longer than the wait itself.
-  var lastWait: Instant?
+  /// Who waits and who plays.
+  var readers = LineReaders()
+  /// What those with a weaker claim may request.
+  private var spare = SpareBytes()
   /// How many transfers the origin takes at once.
   private var capacity: LineCapacity
   /// Counts requests in a row, for any file, that got no answer. A hundred files that wait for an origin to come back
@@ -74,6 +73,12 @@ struct Line {
     nextContinuation = (late >= 0 && late < seconds ? nextContinuation : now).adding(seconds: seconds)
   }
 
+  /// `bytes` were requested by a reader with `claim`, which counts while others have a stronger one.
+  mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, now: Instant) {
+    if claim == .share, isPressed(now) { spare.took(bytes, rate: spareRate, most: burst, now: now) }
+    if claim == .start, readers.urgent > 0, isContended { spare.took(bytes, rate: left, most: burst, now: now) }
+  }
+
   /// `bytes` of background downloads arrived, or will not arrive.
   mutating func settled(_ bytes: Int64) { continued -= bytes }
 
@@ -99,7 +104,7 @@ struct Line {
   func openConnections(now: Instant) -> Int {
     if isMultiplexed { return .max }
     // A spare connection stays open by being used now and then. Right after a reader's jump is the best time for that.
-    let hasJustWaited = lastWait.map { now.seconds(since: $0) < 4 * estimate.roundTrip } ?? false
+    let hasJustWaited = readers.lastWait.map { now.seconds(since: $0) < 4 * estimate.roundTrip } ?? false
     let kept = hasJustWaited ? Self.keptSeconds / 4 : Self.keptSeconds
     return max(active, lastWith.lastIndex { now.seconds(since: $0) < kept }.map { $0 + 1 } ?? 0)
   }
@@ -122,34 +127,82 @@ struct Line {
   }
 
   /// Whether another transfer for `purpose` may start. `bytes`: the size of its window, 0 if unknown. `isQuiet`: no
-  /// file is open.
-  func admits(_ purpose: Purpose, bytes: Int64, isQuiet: Bool, now: Instant) -> Bool {
+  /// file is open. `claim`: the reader's.
+  func admits(
+    _ purpose: Purpose, bytes: Int64, claim: ReaderView.Claim = .start, isQuiet: Bool, now: Instant
+  ) -> Bool {
     if active >= limit { return false }
     // A reader's request is made even so.
     if purpose >= .index, isUnreachable, asking > 0 || !outage.permits(now, readerWaits: false) { return false }
     switch purpose {
-    case .demand: return true
-    case .playAhead: return active < max(1, limit * 3 / 4)
+    case .demand: return claim == .urgent || mayStart(bytes, claim, now)
+    case .playAhead: return active < max(1, limit * 3 / 4) && (claim == .urgent || mayStart(bytes, claim, now))
+    case .shared:
+      // Who has just come has the line for itself until its first bytes are there.
+      if let arrival = readers.lastArrival, now.seconds(since: arrival) < 2 * estimate.roundTrip {
+        return continued == 0
+      }
+      // One connection is left for those who play.
+      if readers.playing > 0, active >= max(1, limit - 1) { return false }
+      let isPressed = isPressed(now)
+      if isPressed, !isSpare(bytes, spareRate, now) { return active == 0 }
+      return continued == 0 || hasRoom(for: bytes, isPressed ? .players : .readers, now)
     case .index: return background < min(Self.indexLimit, max(1, limit / 2))
     case .continuation:
-      if waiting > 0 { return false }
-      if let lastWait, now.seconds(since: lastWait) < 2 * estimate.roundTrip { return false }
+      if readers.waiting > 0 { return false }
+      if let lastWait = readers.lastWait, now.seconds(since: lastWait) < 2 * estimate.roundTrip { return false }
       if background >= backgroundLanes { return false }
-      // The limit of one file's background bytes in flight holds for all files together: a reader who comes has to wait
-      // for their sum.
-      let inRoundTrip = estimate.rate * estimate.roundTrip
-      let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, isQuiet: isQuiet)
       if continued == 0 { return true }
-      guard background < usualLanes(isQuiet: isQuiet), Double(continued + bytes / 2) <= most else {
-        // One more now and then keeps an extra connection open for a reader's jump. It counts as one more if the bytes
-        // without it are within half a window of the limit.
-        return !isQuiet && Double(continued - bytes / 2) <= most && openConnections(now: now) <= active
+      guard isQuiet || background < usualLanes(isQuiet: false) || openConnections(now: now) <= active else {
+        return false
       }
-      // Where a round trip holds few windows, their number already limits what a reader waits for. Pacing would add
-      // nothing but the errors of the estimate.
-      return isQuiet || now >= nextContinuation || 2 * Double(bytes) > inRoundTrip
+      return hasRoom(for: bytes, isQuiet ? .nobody : .players, now)
     }
   }
+
+  /// Whether a background window of `bytes` may be requested beside those of all files that are in flight. The limit of
+  /// one file's holds for all together: a reader who comes has to wait for their sum.
+  private func hasRoom(for bytes: Int64, _ company: Planner.Company, _ now: Instant) -> Bool {
+    let inRoundTrip = estimate.rate * estimate.roundTrip
+    let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, company)
+    guard Double(continued + bytes / 2) <= most else {
+      // One more now and then keeps an extra connection open for a reader's jump. It counts as one more if the bytes
+      // without it are within half a window of the limit.
+      return company != .nobody && Double(continued - bytes / 2) <= most && openConnections(now: now) <= active
+    }
+    // Where a round trip holds few windows, their number already limits what a reader waits for. Pacing would add
+    // nothing but the errors of the estimate.
+    return company != .players || now >= nextContinuation || 2 * Double(bytes) > inRoundTrip
+  }
+
+  /// Whether a reader that goes before those who share the line waits, or did within the last two round trips.
+  func isPressed(_ now: Instant) -> Bool { readers.isPressed(within: 2 * estimate.roundTrip, now) }
+
+  /// Whether those who are near no deadline are bounded: somebody plays beside others.
+  var isContended: Bool { readers.playing > 0 && readers.present > 1 }
+
+  /// Whether a newcomer, or a player that has less than its lead, may have `bytes` requested: on a contended line what
+  /// is in flight for all of them is bounded, and while a player is near its deadline newcomers have what it leaves.
+  private func mayStart(_ bytes: Int64, _ claim: ReaderView.Claim, _ now: Instant) -> Bool {
+    guard isContended else { return true }
+    if claim == .start, readers.urgent > 0, !isSpare(bytes, left, now) { return active == 0 }
+    return continued == 0 || Double(continued + bytes / 2) <= Planner.Company.nobody.share * burst
+  }
+
+  /// Whether `bytes` are left by those with a stronger claim.
+  private func isSpare(_ bytes: Int64, _ rate: Double, _ now: Instant) -> Bool {
+    spare.level(rate: rate, most: burst, now) >= Double(bytes) / 2
+  }
+
+  /// Bytes a second that players do not need, and always a little (P2).
+  private var left: Double { max(estimate.rate - readers.need, estimate.rate * Self.leastSpare) }
+  /// Bytes a second that those with a stronger claim leave: a little while a newcomer waits, whose need nobody knows.
+  private var spareRate: Double { readers.new > 0 ? min(left, estimate.rate * Self.newcomersSpare) : left }
+  private static let leastSpare = 0.02
+  private static let newcomersSpare = 0.03
+
+  /// A round trip's bytes: what others may request at once of what players leave.
+  private var burst: Double { max(estimate.rate * estimate.roundTrip, Double(Planner.smallestWindow)) }
 
   /// The origin answered with 429 or 503.
   mutating func pushedBack() { capacity.pushedBack(active: active) }

@@ -4,6 +4,8 @@ import Base
 final class Lines {
   private var lines: [String: Line] = [:]
   private let connections: Int
+  /// The first rank of those that wait for room, by host.
+  private var blocked: [String: Int] = [:]
   /// Whether no file is open.
   var isQuiet = true
 
@@ -17,6 +19,13 @@ final class Lines {
   /// The line of the URL that `download` requests now.
   func line(of download: Download) -> Line { self[Line.key(of: download.mirrors.target.url)] }
 
+  /// Whether a start that goes before those of `rank` waits for room on the host's line.
+  func isBlocked(_ host: String, before rank: Int) -> Bool { blocked[host].map { $0 < rank } ?? false }
+  /// Notes that a start of `rank` waits for room.
+  func block(_ host: String, rank: Int) { blocked[host] = min(blocked[host] ?? rank, rank) }
+  /// Those that waited are planned anew.
+  func unblock() { blocked.removeAll(keepingCapacity: true) }
+
   private var unknown: Line { Line(connections: connections) }
 
   /// Changes a line.
@@ -27,15 +36,114 @@ final class Lines {
     for host in lines.keys { lines[host]?.forgetOutage(now) }
   }
 
-  /// Notes on which line the readers of `download` wait. Background downloads of the same line stand back meanwhile.
-  func setWaits(_ download: Download, on host: String?, now: Instant) {
-    if let former = download.lineUse.waitsOn {
-      update(former) { line in
-        line.waiting -= 1
-        line.lastWait = now
-      }
+  /// Notes what the readers of `download` count for, and on which line. Others stand back meanwhile.
+  func setStanding(_ download: Download, _ standing: LineStanding?, now: Instant) {
+    if let former = download.lineUse.standing { update(former.host) { $0.readers.leave(former, now: now) } }
+    if let standing { update(standing.host) { $0.readers.join(standing) } }
+    download.lineUse.standing = standing
+  }
+
+  /// Decides which players their lines have room for. Where a player has waited and the line is too slow for what all
+  /// need, the newest gives way, not all at once.
+  func settlePlayers(_ downloads: [Download], _ now: Instant) {
+    var room: [String: Double] = [:]
+    var need: [String: Double] = [:]
+    let players = downloads.filter { $0.lineUse.playouts.playsSince != nil }
+    for download in players {
+      download.lineUse.fits = true
+      let host = Line.key(of: download.mirrors.target.url)
+      need[host, default: 0] += download.lineUse.playouts.need
+      if download.lineUse.playouts.isShort(now) { room[host] = self[host].estimate.rate }
     }
-    if let host { update(host) { $0.waiting += 1 } }
-    download.lineUse.waitsOn = host
+    for (host, need) in need { update(host) { $0.readers.need = need } }
+    if room.isEmpty { return }
+    let byAge = players.sorted {
+      ($0.lineUse.playouts.playsSince ?? .never, $0.key) < ($1.lineUse.playouts.playsSince ?? .never, $1.key)
+    }
+    var isFirst: Set<String> = []
+    for download in byAge {
+      let need = download.lineUse.playouts.need
+      let host = Line.key(of: download.mirrors.target.url)
+      guard need > 0, let left = room[host] else { continue }
+      download.lineUse.fits = isFirst.insert(host).inserted || need <= left
+      if download.lineUse.fits { room[host] = left - need }
+    }
+  }
+}
+
+/// What the readers of one download count for on its line.
+struct LineStanding: Equatable {
+  /// The key of the line.
+  let host: String
+  /// Whether a reader waits, or is about to run out of bytes.
+  var waits = false
+  /// Whether one that has just come waits.
+  var isNew = false
+  /// Whether a player is near its deadline.
+  var isUrgent = false
+  /// Whether somebody plays.
+  var plays = false
+}
+
+/// The readers of a line, counted by resource.
+struct LineReaders {
+  /// How many resources have readers that count.
+  private(set) var present = 0
+  /// How many of them have a waiting reader.
+  private(set) var waiting = 0
+  /// How many have one that waits and has just come.
+  private(set) var new = 0
+  /// How many have a player near its deadline.
+  private(set) var urgent = 0
+  /// How many are played.
+  private(set) var playing = 0
+  /// When a reader waited last. A reader is likely to ask for the following bytes next, so background downloads stand
+  /// back for a little longer than the wait itself.
+  private(set) var lastWait: Instant?
+  /// When one waited last that goes before others. It will ask for the following bytes next.
+  private var lastPress: Instant?
+  /// When a reader came, or jumped, last.
+  var lastArrival: Instant?
+  /// Bytes a second that the players need together.
+  var need = 0.0
+
+  /// Whether a reader that goes before others waits, or did within the last `seconds`, or is near its deadline.
+  func isPressed(within seconds: Double, _ now: Instant) -> Bool {
+    urgent > 0 || new > 0 || lastPress.map { now.seconds(since: $0) < seconds } ?? false
+  }
+
+  /// A resource's readers count from now on.
+  mutating func join(_ standing: LineStanding) { count(standing, 1) }
+
+  /// They do not any more.
+  mutating func leave(_ standing: LineStanding, now: Instant) {
+    count(standing, -1)
+    if standing.waits { lastWait = now }
+    if standing.isNew || standing.isUrgent { lastPress = now }
+  }
+
+  private mutating func count(_ standing: LineStanding, _ one: Int) {
+    present += one
+    if standing.waits { waiting += one }
+    if standing.isNew { new += one }
+    if standing.isUrgent { urgent += one }
+    if standing.plays { playing += one }
+  }
+}
+
+/// What readers with a stronger claim leave of a line to others: a token bucket. Pure.
+struct SpareBytes {
+  private var bytes = 0.0
+  private var since: Instant?
+
+  /// How many bytes may be requested now, at `rate` bytes a second, and at most `most` at once.
+  func level(rate: Double, most: Double, _ now: Instant) -> Double {
+    min(bytes + rate * (since.map { now.seconds(since: $0) } ?? 0), most)
+  }
+
+  /// `count` bytes were requested.
+  mutating func took(_ count: Int64, rate: Double, most: Double, now: Instant) {
+    bytes = max(level(rate: rate, most: most, now) - Double(count), -most)
+    since = now
   }
 }

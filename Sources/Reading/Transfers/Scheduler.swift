@@ -45,16 +45,22 @@ final class Scheduler {
     for start in inTurn(starts) { admit(start, now) }
   }
 
-  /// Orders the starts by purpose, then by the file whose last start is longest ago, then by the longest wait. So each
-  /// file gets its turn even where connections are few.
+  /// Orders the starts: players near their deadlines first, the earliest before the others; then by purpose, then by
+  /// the file whose last start is longest ago, then by the longest wait. So each file gets its turn even where
+  /// connections are few.
   private func inTurn(_ starts: [PendingStart]) -> [PendingStart] {
     if starts.count < 2 { return starts }
     let turns = starts.enumerated().map { start in
       (order: start.offset, start: start.element, last: start.element.download.lineUse.lastStart)
     }
-    return turns.sorted {
-      ($0.start.purpose, $0.last, $0.start.waitsSince, $0.order)
-        < ($1.start.purpose, $1.last, $1.start.waitsSince, $1.order)
+    return turns.sorted { first, second in
+      let (claim, other) = (first.start.rank, second.start.rank)
+      if claim != other { return claim < other }
+      if first.start.due != second.start.due {
+        return first.start.due < second.start.due
+      }
+      return (first.start.purpose, first.last, first.start.waitsSince, first.order)
+        < (second.start.purpose, second.last, second.start.waitsSince, second.order)
     }.map(\.start)
   }
 
@@ -64,18 +70,28 @@ final class Scheduler {
     let (url, isResolved) = download.mirrors.target
     let host = Line.key(of: url)
     let bytes = start.range?.count ?? 0
-    guard start.purpose != .index || !stats.refuses(host, now),
-      lines[host].admits(start.purpose, bytes: bytes, isQuiet: lines.isQuiet, now: now),
+    guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.rank),
+      lines[host].admits(
+        start.purpose, bytes: bytes, claim: start.claim, isQuiet: lines.isQuiet, now: now),
       allowance.admits(outstanding: outstanding(now), now: now)
     else {
       downloads.noteBlocked(download)
+      if lines[host].isContended {
+        lines.block(host, rank: start.rank)
+        // Room comes with bytes, not only at a transfer's end.
+        if start.rank <= PendingStart.newcomer { nextContinuation = min(nextContinuation, now.adding(seconds: 0.005)) }
+      }
       if start.purpose == .continuation, let next = lines.known(host)?.nextContinuation, next > now {
         nextContinuation = min(nextContinuation, next)
       }
       return
     }
     if start.purpose == .index { stats.began(host, now) }
-    lines.update(host) { $0.began(isBackground: start.purpose >= .index, now: now) }
+    lines.update(host) { line in
+      line.began(isBackground: start.purpose >= .index, now: now)
+      if start.isArrival { line.readers.lastArrival = now }
+      if start.purpose <= .shared { line.tookSpare(bytes, start.purpose == .shared ? .share : start.claim, now: now) }
+    }
     lastTransfer += 1
     let id = TransferID(lastTransfer)
     download.lineUse.lastStart = lastTransfer
@@ -87,7 +103,9 @@ final class Scheduler {
       active: active, kind: start.kind, mirror: download.mirrors.current, host: host, isResolved: isResolved,
       started: now, lastByte: now)
     running.sentIfRange = request.ifRange != nil
-    if start.purpose == .continuation, start.range != nil {
+    let yields = start.purpose == .shared || start.purpose == .continuation
+    let isBounded = start.purpose < .shared && start.claim != .urgent && lines[host].isContended
+    if start.range != nil, yields || isBounded {
       running.continuing = bytes
       lines.update(host) { $0.continues(bytes, now: now) }
     }
@@ -132,4 +150,20 @@ struct PendingStart {
   let purpose: Purpose
   /// Since when a read waits for these bytes.
   var waitsSince = Instant.never
+  /// The claim of the reader for which it is, and in how many seconds that needs bytes.
+  var claim = ReaderView.Claim.start
+  var due = 0.0
+  /// Whether its reader has just come, or jumped.
+  var isArrival = false
+
+  static let newcomer = 1
+  /// Players near their deadlines come first, then newcomers, then players with less than their lead, then the rest.
+  var rank: Int {
+    guard purpose <= .playAhead else { return Self.newcomer + 2 }
+    switch claim {
+    case .urgent: return 0
+    case .start: return Self.newcomer
+    case .lead, .share: return Self.newcomer + 1
+    }
+  }
 }

@@ -28,11 +28,10 @@ extension Scheduler {
   func plan(_ download: Download, _ now: Instant) {
     let view = download.content.guarded.withLock { View($0) }
     let waits = view.waits
+    var readers: [ReaderView] = []
     defer {
-      // After a redirect the download may use another line: its wait then counts there.
-      let countsAsWaiting = waits || download.lineUse.isBehind
-      let line = countsAsWaiting ? Line.key(of: download.mirrors.target.url) : nil
-      if line != download.lineUse.waitsOn { downloads.setWaits(download, countsAsWaiting) }
+      let standing = standing(of: download, view, readers, now)
+      if standing != download.lineUse.standing { downloads.setStanding(download, standing) }
     }
     download.lineUse.isBehind = false
     guard view.isFetchable, download.attempts.failure == nil else { return }
@@ -63,6 +62,7 @@ extension Scheduler {
       var input = input(download, view, size: size, now)
       input.continues = continues
       input.wantsTail = wantsTail(download, input)
+      readers = input.readers
       download.lineUse.isBehind = input.readers.contains { Planner.isBehind($0, input) }
       for step in Planner.plan(input) { take(step, download, input, view.parked) }
     }
@@ -73,9 +73,11 @@ extension Scheduler {
     var input = PlanInput(
       size: size,
       line: LineView(
-        roundTrip: line.estimate.roundTrip, rate: line.estimate.rate, waiting: line.waiting,
+        roundTrip: line.estimate.roundTrip, rate: line.estimate.rate, waiting: line.readers.new + line.readers.urgent,
         openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
-        usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet))
+        usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet,
+        isPressed: line.isPressed(now),
+        hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1)))
     input.available = view.available
     for read in view.parked.sorted(by: { $0.range.start < $1.range.start }) {
       if isAbandoned(read, view.runs, now) {
@@ -85,12 +87,23 @@ extension Scheduler {
       }
     }
     input.spareBytes = download.pace.spareBytes(of: size)
+    var requested = view.available
+    for running in download.transfers where !running.isCancelled { requested.insert(running.active.rest) }
     input.readers = view.runs.runs.filter { now.seconds(since: $0.lastRead) < ReaderRuns.longestPause }.map { run in
       let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
+      let isLooker = download.isLooker(run.process)
+      let parked = view.parked.filter { view.runs.run(of: $0.range)?.number == run.number }
+      let there = view.available.runEnd(from: run.position)
+      let asked = requested.runEnd(from: run.position)
+      let (claim, due, pace) = download.lineUse.playouts.claim(
+        of: run, stored: there, requested: asked, isLooker: isLooker, fits: download.lineUse.fits,
+        line: line.estimate, now: now)
+      let stalled = parked.map { now.seconds(since: $0.since) }.max()
       return ReaderView(
-        position: run.position, length: run.length, rate: Double(run.length) / seconds,
+        position: run.position, length: run.length, rate: pace ?? Double(run.length) / seconds,
         isFresh: now.seconds(since: run.lastRead) < 2, isElsewhere: isElsewhere(run, view.runs, view.parked),
-        isLooker: download.isLooker(run.process))
+        isLooker: isLooker, claim: stalled.map { $0 > room.options.timeout / 3 } == true ? min(claim, .start) : claim,
+        isPaced: pace != nil, due: due, isServed: stalled != nil || asked > there, stalled: stalled)
     }
     input.transfers = download.transfers.filter { !$0.isCancelled }.map { running in
       var active = running.active
@@ -111,6 +124,14 @@ extension Scheduler {
         range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
       }
       var start = PendingStart(download: download, range: range, kind: .window, purpose: purpose)
+      if purpose <= .playAhead {
+        let reader = input.readers.filter { $0.claim < .share }.min {
+          abs($0.position - range.start) < abs($1.position - range.start)
+        }
+        start.claim = reader?.claim ?? .start
+        start.due = reader?.due ?? 0
+        start.isArrival = purpose == .demand && reader.map { $0.length <= Planner.lookAhead } ?? false
+      }
       if purpose == .demand {
         for read in parked where read.range.overlaps(range) { start.waitsSince = min(start.waitsSince, read.since) }
       }
@@ -122,6 +143,21 @@ extension Scheduler {
       download.cancel(id)
     }
   }
+
+  /// What the readers of a download count for on its line. After a redirect it may use another line than before.
+  private func standing(of download: Download, _ view: View, _ readers: [ReaderView], _ now: Instant) -> LineStanding? {
+    var standing = LineStanding(host: Line.key(of: download.mirrors.target.url))
+    standing.waits = view.waits || download.lineUse.isBehind
+    // A reader that waits for long waits for its origin, not for the line.
+    let urgent = readers.contains { $0.claim == .urgent && $0.isServed && ($0.stalled ?? 0) < Self.longestUrgency }
+    standing.isUrgent = urgent && view.isFetchable
+    standing.plays = download.lineUse.fits && download.lineUse.playouts.need > 0
+    // A stat or an open waits as a newcomer.
+    standing.isNew = readers.isEmpty ? view.waits : readers.contains { $0.claim == .start && $0.stalled != nil }
+    return standing.waits || standing.plays ? standing : nil
+  }
+  /// For how many seconds a player that waits keeps others from the line.
+  private static let longestUrgency = 3.0
 
   /// The range to request for a second opinion. Missing bytes, so that the answer is of use if the origin has two
   /// versions; every second time the head, which a shorter generation has too.
@@ -179,7 +215,9 @@ extension Scheduler {
   ) {
     guard download.transfers.isEmpty, download.attempts.retry.permits(now, readerWaits: waits) else { return }
     let purpose: Purpose = waits ? .demand : (download.wish.head ? .index : .continuation)
-    starts.append(PendingStart(download: download, range: range, kind: kind, purpose: purpose))
+    var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
+    start.isArrival = purpose == .demand
+    starts.append(start)
   }
 
   /// Whether the rest of the file may be fetched now.

@@ -246,6 +246,7 @@ final class TransferThread {
         downloads.putAway(download)
       }
     }
+    lines.settlePlayers(downloads.inOrder, now)
     if isSweeping { resumeNext(now) }
     if isLively {
       nextTick = now.adding(seconds: Self.tick)
@@ -258,15 +259,16 @@ final class TransferThread {
   private func watch(_ download: Download, _ now: Instant) -> Bool {
     let content = download.content
     stats.look(at: download, now)
-    let (oldest, runs, size, hasWaiters, processes) = content.guarded.withLock { guarded in
+    let (oldest, runs, size, hasWaiters, parked) = content.guarded.withLock { guarded in
       (
         guarded.waiters.oldestWait, guarded.waiters.runs, guarded.held.size, !guarded.waiters.isEmpty,
-        guarded.waiters.parkedReads.map(\.process)
+        guarded.waiters.parkedReads
       )
     }
+    download.lineUse.playouts.look(runs, parked: parked, now: now)
     if hasWaiters {
       failures.expire(download, oldest, now)
-      failures.releaseGone(content, processes)
+      failures.releaseGone(content, parked.map(\.process))
     }
     if let until = download.ownFile.pausedUntil, until <= now { download.ownFile.pausedUntil = nil }
     if !landing.isUnstored(download) { landing.storeWhatIsKept(download) }
@@ -288,7 +290,7 @@ final class TransferThread {
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
     // The look goes on until the download no longer counts as waiting: others on its line stand back meanwhile.
     let isBusy =
-      hasWaiters || download.lineUse.waitsOn != nil || !download.transfers.isEmpty || (isRead && !download.isWhole)
+      hasWaiters || download.lineUse.standing != nil || !download.transfers.isEmpty || (isRead && !download.isWhole)
     // While an origin is unreachable for long, the sweep looks often enough.
     let isDue = [download.attempts.retry, lines.line(of: download).outage].allSatisfy { retry in
       retry.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true

@@ -1,0 +1,80 @@
+import Base
+
+/// The playout clocks of all runs of one file, and what its readers may claim of the line. Pure.
+struct Playouts: Sendable {
+  /// A player with fewer seconds than this ahead of it (and than a few round trips) needs the line for itself.
+  static let criticalSeconds = 1.0
+  static let criticalRoundTrips = 4.0
+  /// A player's bytes are requested before others' until it has this many seconds ahead of it.
+  static let leadSeconds = 3.0
+  /// A reader that is so many times as fast as the line is no player.
+  static let copyRate = 2.0
+  /// A reader that has not read for so many seconds claims nothing.
+  static let idleSeconds = 4.0
+
+  /// A wait of a player that is longer than so many seconds says that the line is short, and for how long it says so.
+  private static let noticed = 0.5
+  private static let memory = 10.0
+
+  private var clocks: [Playout] = []
+  /// Which process showed the pace of the file last, and the pace in bytes a second.
+  private var seen: (process: Int32, rate: Double)?
+  private var lastLook: Instant?
+  /// When the file's first run began of which a pace is known.
+  private(set) var playsSince: Instant?
+  /// Bytes a second that the players of the file need together; 0 while nobody plays.
+  private(set) var need = 0.0
+  /// When a player waited last, long enough to notice.
+  private var lastStall: Instant?
+
+  /// Called at each look. `parked`: the reads of the file that wait.
+  mutating func look(_ runs: ReaderRuns, parked: [ParkedRead], now: Instant) {
+    let seconds = min(now.seconds(since: lastLook ?? now), 0.2)
+    lastLook = now
+    clocks.removeAll { clock in !runs.runs.contains { $0.number == clock.run } }
+    need = 0
+    for run in runs.runs {
+      let index: Int
+      if let known = clocks.firstIndex(where: { $0.run == run.number }) {
+        index = known
+      } else {
+        // Who jumps within a film plays on at the same pace.
+        let rate = seen.map { $0.process == run.process ? $0.rate : 0 } ?? 0
+        clocks.append(Playout(run: run, rate: rate, now: now))
+        index = clocks.count - 1
+      }
+      clocks[index].look(
+        position: run.position, waits: parked.contains { runs.run(of: $0.range)?.number == run.number },
+        seconds: seconds, now: now)
+      if clocks[index].evidence == .paced {
+        seen = (run.process, clocks[index].rate)
+        playsSince = playsSince ?? run.firstRead
+        if clocks[index].stall > Self.noticed { lastStall = now }
+        if now.seconds(since: run.lastRead) < Self.idleSeconds, !runs.wentOn(from: run) { need += clocks[index].rate }
+      }
+    }
+    if !clocks.contains(where: { $0.evidence == .paced }) { playsSince = nil }
+  }
+
+  /// Whether a player of the file waited of late.
+  func isShort(_ now: Instant) -> Bool { lastStall.map { now.seconds(since: $0) < Self.memory } ?? false }
+
+  /// What the reader of `run` may claim. `stored` and `requested`: up to where its bytes are there, and up to where
+  /// they are there or in flight. `fits`: whether the line has room for what it needs beside the older players.
+  func claim(
+    of run: ReaderRuns.Run, stored: Int64, requested: Int64, isLooker: Bool, fits: Bool, line: LineEstimate,
+    now: Instant
+  ) -> (claim: ReaderView.Claim, due: Double, rate: Double?) {
+    guard let clock = clocks.first(where: { $0.run == run.number }), clock.evidence != .starting else {
+      return (isLooker ? .share : .start, 0, nil)
+    }
+    // One that reads faster than the line brings copies what is stored, in part.
+    guard clock.evidence == .paced, clock.rate < Self.copyRate * line.rate, fits, !isLooker else {
+      return (.share, 0, nil)
+    }
+    let due = clock.seconds(before: stored, position: run.position, now: now)
+    if due < max(Self.criticalSeconds, Self.criticalRoundTrips * line.roundTrip) { return (.urgent, due, clock.rate) }
+    let asked = clock.seconds(before: requested, position: run.position, now: now)
+    return (asked < Self.leadSeconds ? .lead : .share, due, clock.rate)
+  }
+}

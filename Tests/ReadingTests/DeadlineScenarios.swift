@@ -1,0 +1,204 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+@testable import Reading
+
+/// Players beside copies and scanners, in simulated time: a film does not stutter for a copy (P13).
+@Suite struct DeadlineScenarios {
+  /// Reads on as soon as it has what it read, as `cp` does.
+  final class Copier {
+    private let bench: Bench
+    private let inode: Inode
+    private let opened: Ticket
+    private var handle: SimulatedHandle?
+    private let size: Int64
+    private var position: Int64 = 0
+    private(set) var read: Int64 = 0
+    private static let count: Int64 = 128 << 10
+
+    init(_ bench: Bench, _ name: String, size: Int64) throws {
+      self.bench = bench
+      self.size = size
+      inode = try bench.inode(name)
+      opened = bench.open(inode)
+    }
+
+    func move() {
+      guard let handle else {
+        guard bench.port.take(opened) != nil else { return }
+        handle = SimulatedHandle(bench, inode, size: size)
+        return handle?.begin(ByteRange(0, Self.count)) ?? ()
+      }
+      handle.poll()
+      while position < size, handle.has(ByteRange(at: position, count: Self.count)) {
+        position += Self.count
+        read += Self.count
+        if position < size { handle.begin(ByteRange(at: position, count: Self.count)) }
+      }
+    }
+  }
+
+  /// Opens one file after the other and reads its head and its tail.
+  final class Scanner {
+    private let bench: Bench
+    private var names: ArraySlice<String>
+    private let size: Int64
+    private let process: Int32
+    private var opened: (ticket: Ticket, inode: Inode)?
+    private var places: [ByteRange] = []
+    private var handle: SimulatedHandle?
+    private(set) var read: Int64 = 0
+    private static let looked: Int64 = 64 << 10
+
+    init(_ bench: Bench, _ names: [String], size: Int64, process: Int32) {
+      self.bench = bench
+      self.names = names[...]
+      self.size = size
+      self.process = process
+    }
+
+    func move() throws {
+      if let handle {
+        handle.poll()
+        guard let place = places.first, handle.has(place) else { return }
+        read += place.count
+        places.removeFirst()
+        if let next = places.first { return handle.begin(next) }
+        if let opened { bench.system.release(opened.inode) }
+        self.handle = nil
+        opened = nil
+      }
+      if let opened {
+        guard bench.port.take(opened.ticket) != nil else { return }
+        handle = SimulatedHandle(bench, opened.inode, size: size, process: process)
+        places = [ByteRange(0, Self.looked), ByteRange(size - Self.looked, size)]
+        return handle?.begin(places[0]) ?? ()
+      }
+      guard let name = names.popFirst() else { return }
+      let inode = try bench.inode(name)
+      opened = (bench.open(inode), inode)
+    }
+  }
+
+  /// A line, and who is on it.
+  struct Setting: Sendable, CustomTestStringConvertible {
+    var rate: Double
+    var roundTrip: Double
+    var players: [Double] = [1e6]
+    var jumps = false
+    var copies = 0
+    var scanners = 0
+    var connections = ReadingOptions().connections
+    var httpVersion = 11
+    var testDescription: String {
+      "\(rate / 1e6) MB/s, \(Int(roundTrip * 1000)) ms, players \(players.map { $0 / 1e6 })\(jumps ? ", seeking" : ""), "
+        + "\(copies) copies, \(scanners) scanners, \(connections) connections, HTTP/\(httpVersion)"
+    }
+  }
+
+  /// What came of it.
+  struct Outcome {
+    var stalls: [[(second: Double, seconds: Double)]] = []
+    /// Bytes that the others read while the players had their lead, and those that were left for them.
+    var others = 0.0
+    var left = 0.0
+  }
+
+  static func run(_ setting: Setting, seconds: Double, lead: Double = 20) throws -> Outcome {
+    let size: Int64 = 1 << 30
+    var resources: [String: FakeResource] = [:]
+    let films = setting.players.indices.map { "film\($0).bin" }
+    let copies = (0..<setting.copies).map { "copy\($0).bin" }
+    let clips = (0..<setting.scanners).map { scanner in (0..<400).map { "clip\(scanner)-\($0).bin" } }
+    let names = films + copies + clips.flatMap { $0 }
+    for name in names {
+      var resource = FakeResource(name: name, size: size, latency: setting.roundTrip)
+      resource.httpVersion = setting.httpVersion
+      resources["http://origin/" + name] = resource
+    }
+    var options = ReadingOptions.testing
+    options.connections = setting.connections
+    options.continuation = .never
+    let bench = try Bench(
+      names.enumerated().map { Bench.entry($1, UInt64($0 + 1)) }, resources, options: options)
+    bench.service.line = setting.rate
+    bench.service.packet = 8 << 10
+    bench.service.connectSeconds = setting.httpVersion == 20 ? 0 : setting.roundTrip
+    let began = bench.now
+    let step = 0.002
+    let others = try copies.map { try Copier(bench, $0, size: size) }
+    let scanners = clips.enumerated().map { index, names in
+      Scanner(bench, names, size: size, process: getpid())
+    }
+    var players: [SimulatedPlayer] = []
+    func move(_ step: Double = 0.002) throws {
+      bench.move(step)
+      for player in players { player.move(bench.now) }
+      for other in others { other.move() }
+      for scanner in scanners { try scanner.move() }
+    }
+    // The others are there first, and have used up their credit.
+    while bench.now.seconds(since: began) < Playout.creditSeconds { try move(0.004) }
+    for (index, rate) in setting.players.enumerated() {
+      let arrival = bench.now.adding(seconds: index == 0 ? 0 : 3)
+      while bench.now < arrival { try move() }
+      let inode = try bench.inode(films[index])
+      let opened = bench.open(inode)
+      while bench.port.reply(to: opened) == nil { try move() }
+      let handle = SimulatedHandle(bench, inode, size: size, process: getpid())
+      let jumps =
+        setting.jumps && index == 0
+        ? [SimulatedPlayer.Jump(second: 8, offset: 400 << 20), SimulatedPlayer.Jump(second: 16, offset: 700 << 20)]
+        : []
+      players.append(
+        SimulatedPlayer(
+          handle, rate: rate, line: setting.rate / Double(setting.players.count), roundTrip: setting.roundTrip,
+          jumps: jumps, now: bench.now))
+    }
+    func read() -> Int64 { others.reduce(0) { $0 + $1.read } + scanners.reduce(0) { $0 + $1.read } }
+    var before: Int64 = 0
+    let steps = Int(seconds / step)
+    for index in 0..<steps {
+      if index == Int(lead / step) { before = read() }
+      try move()
+    }
+    var outcome = Outcome()
+    outcome.stalls = players.map { $0.started == nil ? [(0, seconds)] : $0.waits }
+    outcome.others = Double(read() - before)
+    outcome.left = (setting.rate - setting.players.reduce(0, +)) * (seconds - lead)
+    return outcome
+  }
+
+  @Test(
+    "A player never stalls beside copies, on a line with 15 % to spare and more",
+    arguments: [
+      Setting(rate: 8e6, roundTrip: 0.08, copies: 3), Setting(rate: 4e6, roundTrip: 0.08, copies: 3),
+      Setting(rate: 14e6, roundTrip: 0.08, copies: 6), Setting(rate: 1.2e6, roundTrip: 0.08, copies: 1),
+      Setting(rate: 4e6, roundTrip: 0.08, copies: 30),
+    ])
+  func copies(setting: Setting) throws {
+    let outcome = try Self.run(setting, seconds: 40)
+    for stalls in outcome.stalls { #expect(stalls.isEmpty, "\(stalls)") }
+    // What a tight line leaves is less than the windows in which it is shared.
+    guard setting.rate > 2e6 else { return }
+    #expect(outcome.others >= 0.7 * outcome.left, "\(outcome.others / outcome.left) of what was left")
+  }
+
+  @Test(
+    "Nor beside scanners, nor with other players, over few connections or HTTP/2, near and far",
+    arguments: [
+      Setting(rate: 12e6, roundTrip: 0.04, scanners: 8),
+      Setting(rate: 12e6, roundTrip: 0.04, copies: 3, scanners: 8),
+      Setting(rate: 4e6, roundTrip: 0.08, players: [0.5e6, 1e6, 1.5e6], jumps: true, copies: 3),
+      Setting(rate: 4e6, roundTrip: 0.08, copies: 3, connections: 2),
+      Setting(rate: 4e6, roundTrip: 0.08, copies: 3, connections: 6),
+      Setting(rate: 4e6, roundTrip: 0.08, copies: 3, httpVersion: 20),
+      Setting(rate: 4e6, roundTrip: 0.005, copies: 3), Setting(rate: 4e6, roundTrip: 0.3, copies: 3),
+    ])
+  func company(setting: Setting) throws {
+    let outcome = try Self.run(setting, seconds: 24)
+    for stalls in outcome.stalls.map({ $0.filter { $0.seconds > 0.1 } }) { #expect(stalls.isEmpty, "\(stalls)") }
+  }
+}

@@ -1,0 +1,90 @@
+import Base
+import Testing
+
+@testable import Reading
+
+/// The clock of a reader: what shows a pace, what does not, and when a byte is due.
+@Suite struct PlayoutTables {
+  private let start = Instant(nanoseconds: 1_000_000_000)
+
+  private func run(at position: Int64) -> ReaderRuns.Run {
+    ReaderRuns.Run(
+      start: 0, position: position, bytes: position, firstRead: start, lastRead: start, process: 1, number: 1)
+  }
+
+  /// A reader that takes `rate` bytes a second for `seconds`, and waits in all looks but each `leisurely`-th.
+  private func clock(rate: Double, seconds: Double, leisurely: Int?) -> (clock: Playout, position: Int64, now: Instant)
+  {
+    var clock = Playout(run: run(at: 0), rate: 0, now: start)
+    var now = start
+    var position: Int64 = 0
+    for look in 1...Int(seconds / 0.05) {
+      now = start.adding(seconds: Double(look) * 0.05)
+      position = Int64(Double(look) * 0.05 * rate)
+      clock.look(position: position, waits: leisurely.map { look % $0 != 0 } ?? true, seconds: 0.05, now: now)
+    }
+    return (clock, position, now)
+  }
+
+  @Test("Who takes all that comes has its credit, and then shares the line")
+  func copies() {
+    #expect(clock(rate: 1e6, seconds: 9, leisurely: nil).clock.evidence == .starting)
+    #expect(clock(rate: 1e6, seconds: 11, leisurely: nil).clock.evidence == .hungry)
+    #expect(clock(rate: 20e6, seconds: 1, leisurely: nil).clock.evidence == .hungry, "the credit in bytes is used up")
+  }
+
+  @Test("Who asks for nothing now and then has a pace", arguments: [2, 5, 8])
+  func players(leisurely: Int) {
+    let (clock, position, now) = clock(rate: 1e6, seconds: 4, leisurely: leisurely)
+    #expect(clock.evidence == .paced)
+    #expect((0.9e6...1.1e6).contains(clock.rate))
+    // Three megabytes ahead are three seconds.
+    let lead = clock.seconds(before: position + 3_000_000, position: position, now: now)
+    #expect(lead > 2.7 && lead < 3.5)
+  }
+
+  @Test("One pause shows no pace")
+  func pause() {
+    var clock = Playout(run: run(at: 0), rate: 0, now: start)
+    for look in 1...180 {
+      let now = start.adding(seconds: Double(look) * 0.05)
+      clock.look(position: Int64(look) * 50_000, waits: look > 18, seconds: 0.05, now: now)
+    }
+    #expect(clock.evidence == .starting)
+  }
+
+  @Test("Who goes on taking all, faster than it did, is no player; who is kept waiting may be one")
+  func doubts() {
+    for (rate, evidence) in [(2e6, Playout.Evidence.hungry), (0.3e6, .paced)] {
+      var (clock, position, now) = clock(rate: 1e6, seconds: 4, leisurely: 2)
+      for _ in 0..<400 {
+        now = now.adding(seconds: 0.05)
+        position += Int64(rate * 0.05)
+        clock.look(position: position, waits: true, seconds: 0.05, now: now)
+      }
+      #expect(clock.evidence == evidence, "\(rate)")
+    }
+  }
+
+  @Test("No place and no pace traps")
+  func extremes() {
+    for rate in [0, 1e-300, 1, 1e300] {
+      for position in [0, Int64.max / 2] {
+        var clock = Playout(run: run(at: position), rate: rate, now: start)
+        clock.look(position: position, waits: false, seconds: 0.05, now: start.adding(seconds: 2))
+        for byte in [0, Int64.max] { _ = clock.seconds(before: byte, position: position, now: start) }
+      }
+    }
+  }
+
+  @Test("What players leave comes at its rate, and never more than a burst at once")
+  func spare() {
+    var spare = SpareBytes()
+    #expect(spare.level(rate: 1000, most: 500, start) == 0)
+    spare.took(0, rate: 1000, most: 500, now: start)
+    #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 0.25)) == 250)
+    #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9)) == 500)
+    spare.took(10_000, rate: 1000, most: 500, now: start.adding(seconds: 9))
+    #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9.5)) == 0)
+  }
+}
