@@ -88,6 +88,31 @@ struct ChangeTests {
     }
   }
 
+  @Test("Between two requests, with nothing in the heads that tells: never a mix, in no handle and not in the copy")
+  func untold() async {
+    await onMount(size: Self.size, options: Self.never) { stage in
+      stage.origin.change(FaultStage.path) {
+        $0.tag = .none
+        $0.modified = nil
+      }
+    } _: { scene in
+      let first = scene.read([ByteRange(0, 512 << 10)])
+      scene.expect(first?.bytes == 512 << 10, "before: \(first.map { "\($0)" } ?? "")")
+      // A pause, which begins when what was read ahead is there.
+      let origin = scene.origin
+      scene.expect(eventually { origin.log.totals.openRequests == 0 }, "a request does not end")
+      sleep(seconds: 2)
+      scene.origin.change(FaultStage.path) { $0.generation = 2 }
+      let old = scene.read(generations: 1...2)
+      scene.expect(
+        old?.wrongAt == nil && old?.generations == [1] && old?.error?.code == ESTALE,
+        "a handle on the old one: \(old.map { "\($0)" } ?? "")")
+      try scene.mount.fetch(FaultStage.name)
+      try scene.waitForState("complete")
+      scene.checkCopy(size: Self.size, generation: 2)
+    }
+  }
+
   @Test("And back again")
   func backAgain() async {
     await onMount(size: Self.size, options: Self.never) { scene in

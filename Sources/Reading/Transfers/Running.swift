@@ -4,7 +4,11 @@ import Fetching
 /// A transfer in flight, with everything that the transfer thread keeps of it.
 struct Running {
   /// Why it was started.
-  enum Kind { case window, head, confirm }
+  enum Kind {
+    case window, head, confirm
+    /// A window that begins with stored bytes, of an origin without validators (``Comparison``).
+    case compare
+  }
   var active: ActiveTransfer
   let kind: Kind
   let mirror: Int

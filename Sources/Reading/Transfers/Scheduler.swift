@@ -145,8 +145,8 @@ final class Scheduler {
 /// A transfer that a plan wants. The scheduler starts the most urgent ones first.
 struct PendingStart {
   let download: Download
-  let range: ByteRange?
-  let kind: Running.Kind
+  var range: ByteRange?
+  var kind: Running.Kind
   let purpose: Purpose
   /// Since when a read waits for these bytes.
   var waitsSince = Instant.never

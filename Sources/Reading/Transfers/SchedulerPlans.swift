@@ -13,6 +13,7 @@ extension Scheduler {
     let runs: ReaderRuns
     /// Whether bytes may be missing, and new ones may be stored.
     let isFetchable: Bool
+    let hasValidators: Bool
 
     init(_ guarded: Content.Guarded) {
       length = guarded.held.length
@@ -22,6 +23,7 @@ extension Scheduler {
       waits = !guarded.waiters.isEmpty
       runs = guarded.waiters.runs
       isFetchable = guarded.held.isPartial && guarded.held.removal == .none
+      hasValidators = guarded.held.generation?.validators.isEmpty == false
     }
   }
 
@@ -49,6 +51,9 @@ extension Scheduler {
       if waits || continues { want(download, range: nil, .window, waits, now) }
     case .known(let size):
       if view.stored.contains(ByteRange(0, size)) { return finish(download) }
+      if !view.hasValidators, download.transfers.isEmpty {
+        download.opinion.comparison.look(stored: view.stored, size: size, now: now)
+      }
       if download.ranges.wantsWhole {
         let first = view.parked.map(\.range).min { $0.start < $1.start } ?? ByteRange(0, size)
         let gap = view.available.firstGap(in: first) ?? view.available.firstGap(in: ByteRange(0, size))
@@ -135,7 +140,7 @@ extension Scheduler {
       if purpose == .demand {
         for read in parked where read.range.overlaps(range) { start.waitsSince = min(start.waitsSince, read.since) }
       }
-      starts.append(start)
+      add(start)
     case .cancel(let id):
       if let index = download.index(of: id) {
         download.pace.lost(Planner.lost(byCutting: download.transfers[index].active, input))
@@ -217,7 +222,22 @@ extension Scheduler {
     let purpose: Purpose = waits ? .demand : (download.wish.head ? .index : .continuation)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
     start.isArrival = purpose == .demand
-    starts.append(start)
+    add(start)
+  }
+
+  /// Adds a request. While an origin without validators may have other bytes than those that are stored, there is one
+  /// request at a time, and it begins with stored bytes.
+  private func add(_ start: PendingStart) {
+    let download = start.download
+    guard download.opinion.comparison.isDue, start.kind == .window, let hole = start.range else {
+      return starts.append(start)
+    }
+    guard download.transfers.isEmpty, !starts.contains(where: { $0.download === download }) else { return }
+    let (stored, size) = download.content.guarded.withLock { ($0.held.stored, $0.held.size ?? 0) }
+    var comparing = start
+    comparing.range = download.opinion.comparison.range(before: hole, stored: stored, size: size)
+    comparing.kind = .compare
+    starts.append(comparing)
   }
 
   /// Whether the rest of the file may be fetched now.

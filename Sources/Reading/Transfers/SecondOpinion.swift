@@ -35,8 +35,8 @@ struct SecondOpinion {
   private var former: [GenerationCheck.Identity: Instant] = [:]
   /// How many second opinions were requested.
   private(set) var requests = 0
-  /// How often a body came back with other bytes from an origin without validators.
-  var mismatches = 0
+  /// The bytes decide where an origin sends no validators.
+  var comparison = Comparison()
 
   /// A response speaks of `found`. `isConfirmation`: it was requested as a second opinion. A request from before the
   /// doubt is none.
@@ -70,7 +70,7 @@ struct SecondOpinion {
   mutating func superseded() {
     suspect = nil
     oddAnswers = 0
-    mismatches = 0
+    comparison = Comparison()
   }
 
   /// The version `known` was replaced.

@@ -98,9 +98,11 @@ extension TransferThread: TransferClient {
       wanted = UnsafeRawBufferPointer(rebasing: bytes[..<Int(max(0, size - start))])
     }
     let running = download.transfers[index]
-    if running.active.isStream, !hasValidators, before > 0, !agrees(wanted, at: start, download, running) {
-      return false
+    if !hasValidators, running.active.isStream || running.kind == .compare {
+      guard before == 0 || agrees(wanted, at: start, download, running) else { return false }
+      if before < wanted.count || running.active.rest.isEmpty { download.opinion.comparison.ended() }
     }
+    download.opinion.comparison.agreed(repeating: running.kind == .compare ? before : 0, now: now)
     let stored = download.pace.fresh
     guard landing.land(wanted, at: start, download) else { return false }
     let fresh = download.pace.fresh - stored
@@ -135,7 +137,7 @@ extension TransferThread: TransferClient {
     return waits || readers.contains { !download.isLooker($0) }
   }
 
-  /// Without validators, a body that starts again may be another one: it must agree with the stored bytes (P1).
+  /// Without validators, an answer may be of another version: it must agree with the stored bytes (P1).
   private func agrees(
     _ bytes: UnsafeRawBufferPointer, at start: Int64, _ download: Download, _ running: Running
   ) -> Bool {
@@ -153,21 +155,35 @@ extension TransferThread: TransferClient {
           return true
         }
         if memcmp(there, came + Int(position - start), part.count) != 0 {
-          download.opinion.mismatches += 1
-          Log.info("\(content.path): the origin sent other bytes than before")
-          if download.opinion.mismatches > 1, let found = download.identity {
-            do throws(StoreError) {
-              try generations.supersede(download, by: found, running)
-            } catch {
-              failures.fail(download, .io, error.message)
-            }
-          }
+          let same = zip(part, bytes[Int(position - start)...]).prefix { $0 == $1 }.count
+          position += Int64(same)
+          differs(from: position, UnsafeRawBufferPointer(rebasing: bytes[Int(position - start)...]), download, running)
           return false
         }
         position += Int64(part.count)
       }
     }
     return true
+  }
+
+  /// An answer has other bytes than the file from `position` on: `bytes`.
+  private func differs(
+    from position: Int64, _ bytes: UnsafeRawBufferPointer, _ download: Download, _ running: Running
+  ) {
+    Log.info("\(download.content.path): the origin sent other bytes than before, at \(position)")
+    switch download.opinion.comparison.differed(at: position, bytes) {
+    case .odd: break
+    case .fickle:
+      guard let index = download.index(of: running.active.id) else { return }
+      download.transfers[index].misfit = "the origin sends other bytes of the file with each response"
+    case .another:
+      guard let found = download.identity else { return }
+      do throws(StoreError) {
+        try generations.supersede(download, by: found, running)
+      } catch {
+        failures.fail(download, .io, error.message)
+      }
+    }
   }
 
   func transfer(_ id: TransferID, ended end: TransferEnd) {
@@ -186,7 +202,7 @@ extension TransferThread: TransferClient {
     if running.fresh > 0 {
       if !running.isTrickle(now) { download.attempts.retry.progressed() }
       download.ranges.unusableAnswers = 0
-    } else if running.bytes > 0 {
+    } else if running.bytes > 0, running.kind != .compare {
       download.ranges.fruitless += 1
     }
     if running.kind == .head || running.active.isStream { generations.learnExtension(download) }
