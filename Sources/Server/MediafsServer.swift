@@ -131,6 +131,7 @@ package enum MediafsServer {
     let downloads = request.downloads
     options.continuation = downloads.continuation
     options.timeout = downloads.timeout
+    options.fresh = downloads.fresh
     options.maximumSize = store.maximumSize
     options.minimumFree = request.storage.minFree
     options.rateLimit = downloads.limitRate

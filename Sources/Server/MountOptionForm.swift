@@ -57,6 +57,22 @@ extension MountOptionForm<Double> {
   }
 }
 
+extension MountOptionForm<Double> {
+  /// A time span with an optional unit, at most 1000 days. The canonical form is a number of seconds.
+  static var duration: MountOptionForm {
+    let units: [Character: Double] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
+    return MountOptionForm("a time, such as 30s, 10m or 2h") { text in
+      let unit = text.last.flatMap { units[$0] }
+      let digits = unit == nil ? text[...] : text.dropLast()
+      guard digits.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let number = Double(digits) else {
+        return nil
+      }
+      let seconds = number * (unit ?? 1)
+      return seconds <= 1000 * 86_400 ? seconds : nil
+    }
+  }
+}
+
 extension MountOptionForm<Int64> {
   /// A number of bytes. The canonical form is a plain number.
   static func size(least: Int64 = 0) -> MountOptionForm {

@@ -46,6 +46,14 @@ extension MountOption {
       help: "How long a read may wait without receiving data before it fails: 1 to 86400 seconds.",
       standard: "\(Int(ReadingOptions().timeout))"),
     MountOption(
+      "fresh", of: "DURATION", .value(\.downloads.fresh, .duration), in: .downloads,
+      help: """
+        When an unfinished file is opened whose start is missing, and the server has not answered for it for DURATION, \
+        first ask whether it changed, for a second at most. A number of seconds, or with a unit: 30s, 10m, 2h, 1d.
+        """,
+      standard: "\(Int(ReadingOptions().fresh) / 60)m",
+      details: "With 0, an answer of the last second still counts."),
+    MountOption(
       "limit-rate", of: "SIZE", .optional(\.downloads.limitRate, .size(least: 1)), in: .downloads,
       help: "Download at most SIZE per second, over all files.", standard: "no limit"),
     MountOption(

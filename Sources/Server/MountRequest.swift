@@ -45,6 +45,8 @@ package struct MountRequest: Sendable, Equatable {
     package var continuation = ReadingOptions().continuation
     /// How long a read may wait without receiving data, in seconds.
     package var timeout = ReadingOptions().timeout
+    /// How long an origin's answer counts when a file is opened, in seconds.
+    package var fresh = ReadingOptions().fresh
     /// The limit on the download rate, in bytes per second; nil for none.
     package var limitRate: Int64?
     /// How many HTTP/1.1 connections a host may have; nil for the default.

@@ -13,6 +13,7 @@ import Testing
     "manifest": ("/list", "/list"), "base-url": ("http://h/", "http://h/"), "strict": (nil, "1"),
     "store": ("/s", "/s"), "library": ("/l,x", "/l,x"), "max-size": ("2G", "2147483648"),
     "min-free": ("1.5GiB", "1610612736"), "continue": ("open", "open"), "timeout": ("4.5", "4.5"),
+    "fresh": ("1.5h", "5400.0"),
     "limit-rate": ("1M", "1048576"), "max-connections": ("7", "7"), "header": ("X-A:  b ", "X-A: b"),
     "cacert": ("/c", "/c"), "netrc-file": ("/n", "/n"), "foreground": (nil, "1"), "log-file": ("/log", "/log"),
     "verbose": (nil, "1"), "allow_other": (nil, "1"), "uid": ("root", "0"), "gid": ("root", "0"),
@@ -75,7 +76,9 @@ import Testing
     #expect(MountCommand.help.text.split(separator: "\n").allSatisfy { $0.count <= 80 })
   }
 
-  @Test(arguments: ["min-free", "continue", "timeout", "umask"]) func defaultsAreThoseOfHelp(_ name: String) throws {
+  @Test(arguments: ["min-free", "continue", "timeout", "fresh", "umask"]) func defaultsAreThoseOfHelp(_ name: String)
+    throws
+  {
     let option = try #require(MountOption.named(name))
     let untouched = MountRequest(mountpoint: "", manifest: "")
     var request = untouched
@@ -88,6 +91,8 @@ import Testing
     for (name, value, message) in [
       ("continue", "now", "--continue takes one of playing, always, open, never, not now"),
       ("timeout", "0", "--timeout takes a number of seconds from 1 to 86400, not 0"),
+      ("fresh", "-1", "--fresh takes a time, such as 30s, 10m or 2h, not -1"),
+      ("fresh", "1w", "--fresh takes a time, such as 30s, 10m or 2h, not 1w"),
       ("max-connections", "x", "--max-connections takes a number from 1 to 1024, not x"),
       ("limit-rate", "0", "--limit-rate takes a size above 0, such as 500M or 1.5GiB, not 0"),
       ("umask", "8", "umask takes an octal number up to 777, not 8"),

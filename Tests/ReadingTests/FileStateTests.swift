@@ -32,8 +32,8 @@ extension ServedFile {
     case identified, landed, snapshot, synced, committed, syncFailed, withdrawn, becameWhole, taken, released, rejected
     case placed, copyChanged, frozen, dropped, thawed, putAway, superseded
     case reopened
-    // Of the length, the wish and the bytes in memory.
-    case grow, ended, continues, pinned, kept, shrankMemory, emptiedMemory
+    // Of the length, the wish, the origin and the bytes in memory.
+    case grow, ended, continues, pinned, checked, kept, shrankMemory, emptiedMemory
   }
 
   /// A file that lives through events as the room sends them.
@@ -77,6 +77,7 @@ extension ServedFile {
       case .ended: _ = held.ended(at: Self.size)
       case .continues: _ = held.continues(amount % 2 == 1)
       case .pinned: _ = held.pinned(amount % 2 == 1)
+      case .checked: held.checked(at: now)
       case .kept:
         let bytes = [UInt8](repeating: 1, count: 1 << 10)
         bytes.withUnsafeBytes { _ = held.kept($0, at: Int64(amount) << 10, most: 1 << 20, waited: []) }
@@ -92,8 +93,10 @@ extension ServedFile {
     }
   }
 
-  /// The events of the length, the wish and the bytes in memory, which every state takes.
-  static let ofEveryState: Set<Event> = [.grow, .ended, .continues, .pinned, .kept, .shrankMemory, .emptiedMemory]
+  /// The events of the length, the wish, the origin and the bytes in memory, which every state takes.
+  static let ofEveryState: Set<Event> = [
+    .grow, .ended, .continues, .pinned, .checked, .kept, .shrankMemory, .emptiedMemory,
+  ]
 
   /// The states that the table names, each with the events that lead to it.
   static let states: [(name: String, events: [Event])] = {

@@ -35,9 +35,9 @@ import Storing
 ///     putAway        yes       yes       -           -          yes    removal none, claim current, all synced
 ///     superseded     yes       yes       yes         yes        yes    any
 ///
-/// Every state takes the events of the length (`grow`, `ended`: while it grows), of the wish (`continues`, `pinned`)
-/// and of the bytes in memory (`kept`, which a copy does not take, `shrankMemory`, `emptiedMemory`). None of them
-/// changes the values above, except that `ended` leaves the claim behind.
+/// Every state takes the events of the length (`grow`, `ended`: while it grows), of the wish (`continues`, `pinned`),
+/// of the origin (`checked`) and of the bytes in memory (`kept`, which a copy does not take, `shrankMemory`,
+/// `emptiedMemory`). None of them changes the values above, except that `ended` leaves the claim behind.
 struct FileState: Sendable {
   private(set) var holding = Holding.partial
   private(set) var claim = Claim.current
@@ -60,6 +60,8 @@ struct FileState: Sendable {
   private(set) var file: ServedFile?
   /// Bytes that could not be stored.
   private(set) var memory = MemoryWindow()
+  /// When the origin last answered with this version; nil: not since it is in memory.
+  private(set) var checkedAt: Instant?
 
   init(isPinned: Bool = false) { self.isPinned = isPinned }
 
@@ -185,6 +187,9 @@ struct FileState: Sendable {
     defer { isPinned = pinned }
     return isPinned != pinned
   }
+
+  /// The origin answered with this version.
+  mutating func checked(at now: Instant) { checkedAt = now }
 
   /// Every byte is stored. Returns whether to give the file to the finisher.
   mutating func becameWhole() -> Bool {

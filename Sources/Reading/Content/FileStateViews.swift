@@ -57,6 +57,14 @@ extension FileState {
   func has(_ range: ByteRange) -> Bool {
     stored.contains(range) || (!memory.isEmpty && available.contains(range))
   }
+  /// The bytes of a first read: the least that the kernel reads ahead at the start of a file.
+  var firstRead: ByteRange { ByteRange(0, min(16 << 10, size ?? 0)) }
+  /// Whether an open asks the origin whether the file changed: that costs no request, because a first read needs
+  /// missing bytes, and the origin was last heard of this version more than `seconds` ago.
+  func isToBeChecked(_ now: Instant, after seconds: Double) -> Bool {
+    guard holding == .partial, removal == .none, !isSuperseded, !has(firstRead) else { return false }
+    return checkedAt.map { now.seconds(since: $0) > seconds } ?? true
+  }
   /// Whether every byte is stored.
   var isWhole: Bool { size.map { stored.contains(ByteRange(0, $0)) } ?? false }
   /// Whether the file can take more bytes: it is partial, or modified.

@@ -19,9 +19,13 @@ struct ParkedRead: Sendable {
   }
 }
 
-/// A stat or an open that waits for the file's length.
+/// A stat or an open that waits for the file's length, or an open that waits for whether the file changed.
 struct ParkedProbe: Sendable {
-  enum Kind: Sendable { case attributes, open }
+  enum Kind: Sendable {
+    case attributes, open
+    /// An open of a file whose length is known (``OpenChecks``).
+    case check
+  }
   var ticket: Ticket
   var kind: Kind
   /// The inode of the request: entries that share a resource have one each.

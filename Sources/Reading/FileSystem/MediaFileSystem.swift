@@ -191,6 +191,14 @@ package final class MediaFileSystem: Sendable {
         if guarded.held.isSuperseded { return (.failed(.stale), false) }
         switch guarded.held.length {
         case .known:
+          if guarded.held.isToBeChecked(now, after: max(room.options.fresh, OpenChecks.longest)),
+            case .park = guarded.waiters.probe(
+              ParkedProbe(ticket: ticket, kind: .check, inode: inode, since: now, process: caller.process))
+          {
+            // Counted when it is answered: another version may answer it with ESTALE.
+            guarded.waiters.closed()
+            return (.parked, false)
+          }
           let isComplete = guarded.held.isCopy
           // While its bytes are being removed, reads go through the server: the next open could not use the copy.
           let copy = isComplete && guarded.held.removal == .none ? guarded.held.file : nil

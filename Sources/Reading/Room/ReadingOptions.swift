@@ -16,6 +16,9 @@ package struct ReadingOptions: Sendable {
   package var continuation = ContinuationPolicy.playing
   /// How long a read may wait without receiving data before it fails, in seconds (P2).
   package var timeout: Double = 30
+  /// How long an origin's answer counts when a file is opened, in seconds (P8). At least as long as an open waits, or
+  /// the open of a new version would ask again.
+  package var fresh: Double = 600
   /// The most that the partial files may take, in bytes.
   package var maximumSize: Int64 = .max
   /// What the keeper leaves free on the store's filesystem, in bytes.

@@ -44,11 +44,13 @@ final class Answers {
     }
   }
 
-  /// Answers a stat or an open once the file's length is known. The open is already counted.
+  /// Answers a stat or an open once the file's length is known. The open is already counted, unless it waited for a
+  /// check.
   func answer(_ probe: ParkedProbe, _ content: Content) {
     switch probe.kind {
     case .attributes: port.reply(probe.ticket, attributes: room.attributes(of: content, inode: probe.inode))
-    case .open:
+    case .open, .check:
+      if probe.kind == .check { content.guarded.withLock { $0.waiters.opened() } }
       let isGrowing = content.guarded.withLock { guarded in
         if case .growing = guarded.held.length { return true }
         return false
@@ -59,7 +61,8 @@ final class Answers {
     }
   }
 
-  /// Replies `error` to the waiting reads and opens, and the placeholder to the waiting stats.
+  /// Replies `error` to the waiting reads and opens, and the placeholder to the waiting stats. An open that only waited
+  /// for whether the file changed succeeds.
   func tell(_ waiting: (probes: [ParkedProbe], reads: [ParkedRead]), _ error: Errno, _ content: Content) {
     for read in waiting.reads { port.reply(read.ticket, error: error) }
     for probe in waiting.probes {
@@ -67,6 +70,7 @@ final class Answers {
       case .open: port.reply(probe.ticket, error: error)
       // Many programs take a failed stat for absence, and a media server then deletes the entry.
       case .attributes: port.reply(probe.ticket, attributes: room.attributes(of: content, inode: probe.inode))
+      case .check: answer(probe, content)
       }
     }
   }

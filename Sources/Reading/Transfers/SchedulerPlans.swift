@@ -10,6 +10,8 @@ extension Scheduler {
     let available: ByteRangeSet
     let parked: [ParkedRead]
     let waits: Bool
+    /// The first read of an open that asks whether the file changed.
+    let checked: ByteRange?
     let runs: ReaderRuns
     /// Whether bytes may be missing, and new ones may be stored.
     let isFetchable: Bool
@@ -21,6 +23,7 @@ extension Scheduler {
       available = guarded.held.available
       parked = guarded.waiters.parkedReads
       waits = !guarded.waiters.isEmpty
+      checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstRead : nil
       runs = guarded.waiters.runs
       isFetchable = guarded.held.isPartial && guarded.held.removal == .none
       hasValidators = guarded.held.generation?.validators.isEmpty == false
@@ -84,6 +87,7 @@ extension Scheduler {
         isPressed: line.isPressed(now),
         hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1)))
     input.available = view.available
+    if let checked = view.checked { input.demands.append(checked) }
     for read in view.parked.sorted(by: { $0.range.start < $1.range.start }) {
       if isAbandoned(read, view.runs, now) {
         input.abandonedReads.append(read.range)
@@ -169,6 +173,8 @@ extension Scheduler {
   private func confirmation(_ download: Download, _ view: View) -> ByteRange? {
     if download.ranges.wantsWhole { return nil }
     let head = ByteRange(0, Planner.headLength)
+    // The open of the new version is followed by a read of its head.
+    if view.checked != nil { return head }
     guard case .known(let size) = view.length, download.opinion.requests % 2 == 0 else { return head }
     let start = view.parked.map(\.range.start).min() ?? 0
     guard let gap = view.stored.firstGap(in: ByteRange(min(start, size), size)) else { return head }

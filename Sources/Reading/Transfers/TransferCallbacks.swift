@@ -35,6 +35,8 @@ extension TransferThread: TransferClient {
       failures.fail(download, .io, message)
       return false
     }
+    // Without validators the head says nothing: the bytes that it repeats do.
+    if !download.opinion.comparison.isDue { checks.confirmed(download, now) }
     guard let index = download.index(of: id) else { return false }
     switch head.body {
     case .part(let range, _):
@@ -100,7 +102,10 @@ extension TransferThread: TransferClient {
     let running = download.transfers[index]
     if !hasValidators, running.active.isStream || running.kind == .compare {
       guard before == 0 || agrees(wanted, at: start, download, running) else { return false }
-      if before < wanted.count || running.active.rest.isEmpty { download.opinion.comparison.ended() }
+      if before < wanted.count || running.active.rest.isEmpty {
+        if download.opinion.comparison.isDue { checks.confirmed(download, now) }
+        download.opinion.comparison.ended()
+      }
     }
     download.opinion.comparison.agreed(repeating: running.kind == .compare ? before : 0, now: now)
     let stored = download.pace.fresh

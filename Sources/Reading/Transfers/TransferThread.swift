@@ -7,7 +7,8 @@ import Storing
 ///
 /// Its decisions lie in the types that it owns: ``Scheduler`` (which transfers start), ``Lines`` (hosts, pace, turns),
 /// ``Landing`` (bytes), ``Generations`` (versions), ``Failures`` (failures, stalls, deadlines), ``StatWaits`` (stats of
-/// unknown sizes), ``Answers`` (replies). A ``Download`` is its state of one resource; ``Downloads`` has them all.
+/// unknown sizes), ``OpenChecks`` (opens of files that may have changed), ``Answers`` (replies). A ``Download`` is its
+/// state of one resource; ``Downloads`` has them all.
 final class TransferThread {
   let room: ReadingRoom
   private let service: any TransferService
@@ -17,6 +18,7 @@ final class TransferThread {
   let stats: StatWaits
   let landing: Landing
   let generations: Generations
+  let checks: OpenChecks
   let failures: Failures
   let scheduler: Scheduler
   /// The position in the list of unfinished files.
@@ -38,6 +40,7 @@ final class TransferThread {
     stats = StatWaits(room: room, lines: lines, downloads: downloads, answers: answers)
     landing = Landing(room: room, answers: answers, downloads: downloads, jitter: jitter)
     generations = Generations(room: room, answers: answers, landing: landing)
+    checks = OpenChecks(lines: lines, answers: answers)
     failures = Failures(
       room: room, lines: lines, downloads: downloads, answers: answers, stats: stats, generations: generations,
       jitter: jitter)
@@ -259,6 +262,7 @@ final class TransferThread {
   private func watch(_ download: Download, _ now: Instant) -> Bool {
     let content = download.content
     stats.look(at: download, now)
+    checks.look(at: download, now)
     let (oldest, runs, size, hasWaiters, parked) = content.guarded.withLock { guarded in
       (
         guarded.waiters.oldestWait, guarded.waiters.runs, guarded.held.size, !guarded.waiters.isEmpty,
