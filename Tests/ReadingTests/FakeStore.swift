@@ -29,6 +29,9 @@ final class FakeStore: Sendable {
     var old: [Inode: (Node, generation: Int64)] = [:]
     var pins: Set<ResourceKey> = []
     var problems: [ResourceKey: NotedProblem] = [:]
+    var hosts: [String: HostNote] = [:]
+    var hostNotes = 0
+    var kinds: [String: KindNote] = [:]
     var used: [Int64: Int64] = [:]
     var intents: [Int64: String] = [:]
     var partials: [Int64: Memory] = [:]
@@ -66,6 +69,8 @@ final class FakeStore: Sendable {
   func refusePartials(_ refuses: Bool) { state.withLock { $0.refusesPartials = refuses } }
   /// The paths that were noted before a file was placed.
   var intents: [String] { state.withLock { Array($0.intents.values) } }
+  /// How often a host was noted.
+  var hostNotes: Int { state.withLock { $0.hostNotes } }
   /// The generations that have a partial file.
   var partialIDs: [Int64] { state.withLock { $0.partials.keys.sorted() } }
   /// The bytes of each completed copy.
@@ -157,6 +162,8 @@ extension FakeStore: StoreGenerations, StoreNotes {
     return Array(all.sorted { order($0) < order($1) }.prefix(limit))
   }
   func problem(of key: ResourceKey) -> NotedProblem? { state.withLock { $0.problems[key] } }
+  func hosts() -> [HostNote] { state.withLock { Array($0.hosts.values) } }
+  func kinds() -> [KindNote] { state.withLock { Array($0.kinds.values) } }
 }
 
 extension FakeStore: StoreChanges {
@@ -201,6 +208,10 @@ extension FakeStore: StoreChanges {
     case .used(let id, let time): state.used[id] = time
     case .problem(let key, let message):
       state.problems[key] = message.map { NotedProblem(message: $0, at: Int64(time(nil))) }
+    case .host(let note):
+      state.hosts[note.name] = note
+      state.hostNotes += 1
+    case .kind(let note): state.kinds[note.name] = note
     case .gainedExtension(let key, let ending):
       for index in state.entries.indices where state.entries[index].node.key == key {
         state.entries[index].node.name += "." + ending

@@ -15,7 +15,7 @@ import Testing
     // The header tells the version even while all else is in the log.
     let header = try folder.contents("catalog.sqlite")
     #expect(Array(header[68..<72]) == [0x6d, 0x64, 0x66, 0x73])
-    #expect(Array(header[60..<64]) == [0, 0, 0, 1])
+    #expect(Array(header[60..<64]) == [0, 0, 0, 2])
     try catalog.close()
     #expect(folder.files() == ["catalog.sqlite"])
   }
@@ -27,7 +27,7 @@ import Testing
       try catalog.load([line("a", 1)])
       try catalog.close()
       let connection = try SQLiteConnection(path: folder.catalog, mode: .readWrite)
-      try connection.run("PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE newer(x)")
+      try connection.run("PRAGMA user_version = 3; PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE newer(x)")
       // As the newer program leaves it, or as its crash does.
       let left = isClosed ? folder : try folder.crashed()
       if isClosed { try connection.run("PRAGMA journal_mode = DELETE") }

@@ -225,7 +225,7 @@ extension CatalogChange {
   /// Whether no stored byte depends on the change.
   var isIncidental: Bool {
     switch self {
-    case .used, .problem, .gainedExtension: true
+    case .used, .problem, .host, .kind, .gainedExtension: true
     default: false
     }
   }

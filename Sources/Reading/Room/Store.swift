@@ -38,7 +38,8 @@ package protocol StoreGenerations: Sendable {
   func partialsByUse() throws(StoreError) -> [StoredPartial]
 }
 
-/// The notes on resources, whether anything of them is stored or not.
+/// The notes on resources, whether anything of them is stored or not, on hosts, and on kinds of containers. They are
+/// written as changes (``StoreChanges``).
 package protocol StoreNotes: Sendable {
   /// Whether a user asked for the resource by name.
   func isPinned(_ key: ResourceKey) throws(StoreError) -> Bool
@@ -46,6 +47,10 @@ package protocol StoreNotes: Sendable {
   func pins(limit: Int, after key: ResourceKey?) throws(StoreError) -> [ResourceKey]
   /// The last failure of a resource that was noted.
   func problem(of key: ResourceKey) throws(StoreError) -> NotedProblem?
+  /// What was learned of hosts.
+  func hosts() throws(StoreError) -> [HostNote]
+  /// What programs read of kinds of containers when they first open a file.
+  func kinds() throws(StoreError) -> [KindNote]
 }
 
 /// Changes of the catalog: of generations, notes and inodes.

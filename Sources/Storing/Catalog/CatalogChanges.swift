@@ -20,6 +20,10 @@ package enum CatalogChange: Sendable {
   case used(generation: Int64, at: Int64)
   /// The last failure of a resource, for the user and without secrets; nil once bytes arrive again.
   case problem(ResourceKey, String?)
+  /// What was learned of a host. Beyond 1,024 hosts, the one that was learned of longest ago is forgotten.
+  case host(HostNote)
+  /// What programs read of a kind of container at first. Beyond 64 kinds, the oldest is forgotten.
+  case kind(KindNote)
   /// The extension (without its dot) that the names of a resource's entries lack.
   /// ``CatalogTree/applyPendingExtensions()`` adds it to the names. Entries whose manifest line gives the name do not
   /// gain it.
@@ -166,6 +170,8 @@ package final class CatalogChanges: Sendable {
       }
     case .problem(let key, nil):
       try run(Queries.noProblem, on: connection) { $0.bind(1, ResourceKeyColumns(key)) }
+    case .host(let note): try CatalogNotes.note(note, on: connection)
+    case .kind(let note): try CatalogNotes.note(note, on: connection)
     case .gainedExtension(let key, let fileExtension): try gain(fileExtension, key, on: connection)
     case .placing(let id, let path):
       try run(Queries.placing, on: connection) {

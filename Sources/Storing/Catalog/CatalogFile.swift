@@ -4,7 +4,7 @@ import Glibc
 
 /// Creates, recognizes and opens the catalog's file.
 enum CatalogFile {
-  /// Opens the catalog for writing, and creates it if there is none.
+  /// Opens the catalog for writing. Creates it if there is none, and raises one of an older format.
   static func openForWriting(_ path: String) throws(StoreError) -> SQLiteConnection {
     try refuseSpecialFiles(path)  // before `make` removes a stale log
     if access(path, F_OK) != 0 {
@@ -13,7 +13,9 @@ enum CatalogFile {
     }
     try checkHeader(path)
     let connection = try SQLiteConnection(path: path, mode: .readWrite)
-    try checkTables(connection)
+    let version = try version(of: connection)
+    try checkTables(connection, version)
+    if version < Schema.version { try raise(connection) }
     try useLog(connection)
     try configure(connection)
     try connection.run(
@@ -51,12 +53,44 @@ enum CatalogFile {
     }
   }
 
-  /// Opens an existing catalog for reading, whether a server has it open or not.
+  /// Raises a catalog of an older format to this program's: all of it in one transaction, or nothing.
+  ///
+  /// Without the write-ahead log, because other programs look for the format in the file itself. SQLite cannot give up
+  /// the log while another program reads the catalog, and does not wait for that.
+  private static func raise(_ connection: SQLiteConnection) throws(StoreError) {
+    let end = Instant.now.adding(seconds: raisePatience)
+    while true {
+      do throws(StoreError) {
+        try connection.run("PRAGMA journal_mode = DELETE")
+        break
+      } catch {
+        guard case .busy(let holder) = error.kind else { throw error }
+        guard Instant.now < end else {
+          throw StoreError(
+            .busy(holder: holder),
+            "catalog \(connection.path): its format cannot be raised while another program reads it: end that program"
+              + " and mount again; nothing was changed")
+        }
+        usleep(20_000)
+      }
+    }
+    try connection.run("PRAGMA synchronous = FULL")
+    try connection.transaction("BEGIN EXCLUSIVE") { (connection) throws(StoreError) in
+      for statement in Schema.additions { try connection.run(statement) }
+      try connection.run("PRAGMA user_version = \(Schema.version)")
+    }
+    Log.info("catalog \(connection.path): raised to format \(Schema.version)")
+  }
+
+  /// How long to wait for programs that read the catalog, in seconds: a `status` reads for moments.
+  private static let raisePatience = 5.0
+
+  /// Opens an existing catalog for reading, whether a server has it open or not. One of an older format stays as it is.
   static func openForReading(_ path: String) throws(StoreError) -> SQLiteConnection {
     try checkHeader(path)
     do throws(StoreError) {
       let connection = try SQLiteConnection(path: path, mode: .readOnly)
-      try checkTables(connection)
+      try checkTables(connection, version(of: connection))
       try configure(connection)
       return connection
     } catch {
@@ -66,7 +100,7 @@ enum CatalogFile {
         throw error
       }
       let connection = try SQLiteConnection(path: path, mode: .immutable)
-      try checkTables(connection)
+      try checkTables(connection, version(of: connection))
       try configure(connection)
       return connection
     }
@@ -115,12 +149,24 @@ enum CatalogFile {
     }
   }
 
-  /// Refuses a file that is not a catalog of this version, without creating or changing any file.
+  /// Refuses a file that is not a catalog, or one of a newer format, without creating or changing any file.
   private static func checkHeader(_ path: String) throws(StoreError) {
+    do throws(StoreError) {
+      _ = try version(of: SQLiteConnection(path: path, mode: .immutable))
+    } catch {
+      guard error.kind == .corrupt else { throw error }
+      // A raise or a first import that was killed may leave a first page that does not fit the others. Its journal
+      // undoes it at the open, which then looks again.
+      if access(path + "-journal", F_OK) != 0 { throw error }
+    }
+  }
+
+  /// The format of a catalog. Throws if it is no catalog, or of a format that this program does not know.
+  private static func version(of connection: SQLiteConnection) throws(StoreError) -> Int64 {
+    let path = connection.path
     let application: Int64
     let version: Int64
     do throws(StoreError) {
-      let connection = try SQLiteConnection(path: path, mode: .immutable)
       application = try connection.integer("PRAGMA application_id") ?? 0
       version = try connection.integer("PRAGMA user_version") ?? 0
     } catch {
@@ -134,7 +180,8 @@ enum CatalogFile {
         "catalog \(path) has format \(version), and this program knows \(Schema.version): a newer mediafs wrote it; use"
           + " that, or another --store; nothing was changed")
     }
-    guard version == Schema.version else { throw .damaged(path, "no mediafs wrote format \(version)") }
+    guard version >= Schema.oldestVersion else { throw .damaged(path, "no mediafs wrote format \(version)") }
+    return version
   }
 
   private static func notOurs(_ path: String) -> StoreError {
@@ -144,8 +191,8 @@ enum CatalogFile {
         + " nothing was changed")
   }
 
-  private static func checkTables(_ connection: SQLiteConnection) throws(StoreError) {
-    for table in Schema.tables {
+  private static func checkTables(_ connection: SQLiteConnection, _ version: Int64) throws(StoreError) {
+    for table in Schema.tables(ofVersion: version) {
       let count = try connection.integer(
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '\(table)'")
       guard count == 1 else { throw .damaged(connection.path, "its table \(table) is missing") }

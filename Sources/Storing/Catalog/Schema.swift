@@ -2,8 +2,10 @@
 enum Schema {
   /// `mdfs`.
   static let applicationID: Int64 = 0x6D64_6673
-  /// The format this program writes and reads.
-  static let version: Int64 = 1
+  /// The format that this program writes.
+  static let version: Int64 = 2
+  /// The oldest format that it reads, and raises when it opens the store for writing.
+  static let oldestVersion: Int64 = 1
 
   /// Indexes over `entry` that a first import creates at its end: sorting a million rows once is several times faster
   /// than inserting each in its place.
@@ -56,9 +58,26 @@ enum Schema {
         WITHOUT ROWID
       """,
       "INSERT INTO meta VALUES('next_id', 2), ('epoch', 0), ('names', 0), ('files', 0), ('syncs', 0)",
-    ] + entryIndexes.map(\.definition)
+    ] + additions + entryIndexes.map(\.definition)
   }
 
-  /// The tables that must exist; a missing one is damage that the open reports at once.
-  static let tables = ["meta", "entry", "numbering", "gained", "alias", "generation", "old_inode", "problem"]
+  /// What format 2 has and format 1 has not. A raise runs these statements; they change no row that is there.
+  static let additions = [
+    """
+    CREATE TABLE host(
+      name TEXT PRIMARY KEY, lanes INTEGER NOT NULL, connection_rate INTEGER NOT NULL, rate INTEGER NOT NULL,
+      round_trip INTEGER NOT NULL, http_version INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE kind(
+      name TEXT PRIMARY KEY, head INTEGER NOT NULL, tail INTEGER NOT NULL, files INTEGER NOT NULL, at INTEGER NOT NULL)
+      WITHOUT ROWID
+    """,
+  ]
+
+  /// The tables that a format must have; a missing one is damage that the open reports at once.
+  static func tables(ofVersion version: Int64) -> [String] {
+    ["meta", "entry", "numbering", "gained", "alias", "generation", "old_inode", "problem"]
+      + (version >= 2 ? ["host", "kind"] : [])
+  }
 }
