@@ -87,6 +87,7 @@ package struct FilmForecast: Sendable, Equatable {
       if own <= Self.longestStart, wait <= index.slot { earliest = slot }
       wait = own - index.slot + max(0, wait)
     }
-    return earliest.map { Double($0) * index.slot }
+    // The last moments of a film always come in time.
+    return earliest.map { Double($0) * index.slot }.flatMap { $0 < index.duration - Self.longestStart ? $0 : nil }
   }
 }

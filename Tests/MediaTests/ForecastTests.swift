@@ -25,6 +25,8 @@ import Testing
     #expect(forecast.holds(from: 0) == 20 && forecast.holds(from: 12.5) == 20)
     #expect(forecast.holds(from: 25) == 25 && forecast.holds(from: 30) == 45)
     #expect(forecast.playsFrom == nil, "without a rate nothing more comes")
+    #expect(
+      FilmForecast(index: index, stored: stored, rate: 100).playsFrom == nil, "the last moments alone play through")
     #expect(forecast.verdict(from: 0) == FilmForecast.Verdict(stallsAt: 20, readyIn: nil))
     stored.insert(ByteRange(45_000, 60_000))
     let rest = FilmForecast(index: index, stored: stored, rate: nil)

@@ -1,6 +1,7 @@
 import Base
 import Fetching
 import Manifest
+import Media
 import Storing
 import Testing
 
@@ -232,6 +233,19 @@ extension Bench {
     then: @escaping @Sendable () -> Void = {}
   ) throws {
     try #require(system.beginClearing(inode, then: then), sourceLocation: sourceLocation)
+  }
+
+  /// Has the room read the index of a file from `head`, whether that is stored or not.
+  func learn(_ inode: Inode, index head: [UInt8], sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let (id, size) = try known(inode, sourceLocation).guarded.withLock { ($0.held.generation?.id, $0.held.size) }
+    let bytes = StoredBytes(
+      size: try #require(size, sourceLocation: sourceLocation),
+      stored: ByteRangeSet(ByteRange(0, Int64(head.count)))
+    ) { buffer, offset in
+      buffer.copyBytes(from: head[Int(offset)..<Int(offset) + buffer.count])
+      return true
+    }
+    _ = system.room.films.index(of: try #require(id, sourceLocation: sourceLocation), bytes)
   }
 
   /// A full store drops what is stored of a file that is not in memory; false where that may not be.

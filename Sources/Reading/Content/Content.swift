@@ -69,6 +69,8 @@ struct Activity: Sendable, Equatable {
   var standsBack = false
   /// Whether that was because no connection to its origin is free.
   var lacksConnection = false
+  /// Bytes a second that the line to its origin brings while bytes are due; nil: not known, or it brings none.
+  var lineRate: Double?
 }
 
 /// One generation (version) of a resource: what is held of it and who waits for it. All inodes that show it share it.

@@ -15,6 +15,8 @@ struct ReaderRuns: Sendable {
     /// Bytes read, those read twice counted twice.
     var bytes: Int64
     var firstRead: Instant
+    /// When its first read came. Unlike ``firstRead`` no pause changes it.
+    let began: Instant
     var lastRead: Instant
     /// The process that read last.
     var process: Int32
@@ -64,7 +66,8 @@ struct ReaderRuns: Sendable {
     }
     lastNumber += 1
     let run = Run(
-      start: offset, position: end, bytes: count, firstRead: now, lastRead: now, process: process, number: lastNumber)
+      start: offset, position: end, bytes: count, firstRead: now, began: now, lastRead: now, process: process,
+      number: lastNumber)
     if runs.count < Self.most {
       runs.append(run)
     } else if let oldest = runs.indices.min(by: { runs[$0].lastRead < runs[$1].lastRead }) {

@@ -37,6 +37,8 @@ struct FileFacts: Sendable {
   var activity: Activity?
   /// nil: no server runs.
   var server: Server?
+  /// nil: the file is no film, its index is not stored, or nobody asked for it.
+  var film: FilmFacts?
 
   init() {}
 

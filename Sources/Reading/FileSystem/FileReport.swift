@@ -54,6 +54,8 @@ package struct FileReport: Sendable {
   package var awaits: Awaited?
   /// What the user can do; nil: nothing.
   package var advice: String?
+  /// When it plays; nil: not known.
+  package var film: FilmReport?
 }
 
 extension FileReport {
@@ -78,6 +80,7 @@ extension FileReport {
       state = isFailed ? .failed : ranges.isEmpty ? .remote : .partial
     }
     stored = ranges.count
+    if state != .modified { film = facts.film.map { FilmReport($0, stored: ranges) } }
     awaits = awaited(facts, now)
     advice = advice(facts)
   }

@@ -1,5 +1,6 @@
 import Base
 import Manifest
+import Media
 import Storing
 
 /// The reports of a running server: what memory knows of a file, and the catalog of the others. Any thread may ask, and
@@ -14,11 +15,15 @@ package struct FileReports: Sendable {
   package func live(on node: Node, path: String) throws(Errno) -> FileReport? {
     guard let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
     var facts = FileFacts()
-    let (isComplete, generation, isWanted) = content.guarded.withLock { guarded in
+    let now = room.clock.now
+    let (isComplete, generation, isWanted, reading) = content.guarded.withLock { guarded in
       facts.stored = guarded.held.stored
       facts.size = guarded.held.size
       facts.activity = guarded.activity
-      return (guarded.held.isCopy, guarded.held.generation, goesOn(guarded.held.generation, guarded.held.isPinned))
+      return (
+        guarded.held.isCopy, guarded.held.generation, goesOn(guarded.held.generation, guarded.held.isPinned),
+        guarded.waiters.reading(now)
+      )
     }
     facts.lastError = room.table.withLock { $0.errors[content.key] }
     facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
@@ -31,12 +36,25 @@ package struct FileReports: Sendable {
         try FileFacts.Copy(copy, store.copies, path: store.copies.path)
       }
     }
-    return FileReport(path: path, facts, now: room.clock.now)
+    if let generation, let size = facts.size {
+      let bytes = StoredBytes(size: size, stored: facts.stored) { content.fill($0, at: $1) }
+      facts.film = room.films.index(of: generation.id, bytes).map {
+        FilmFacts(index: $0, rate: facts.activity.map(\.lineRate) ?? lineRate(of: content.entry), reading: reading)
+      }
+    }
+    return FileReport(path: path, facts, now: now)
   }
 
-  /// The state of a file that is not in memory, with what the catalog knows of it.
+  /// What the line of an entry brings, in bytes a second; nil: not known.
+  private func lineRate(of entry: ManifestEntry) -> Double? {
+    guard let url = entry.urls.first else { return nil }
+    return room.lineRates.withLock { $0[Line.key(of: url)] }
+  }
+
+  /// The state of a file that is not in memory, with what the catalog knows of it. `readsIndex`: when it plays is told
+  /// too, if its stored bytes tell.
   package func report(
-    on node: Node, path: String, generation: GenerationRecord?, problem: NotedProblem?
+    on node: Node, path: String, generation: GenerationRecord?, problem: NotedProblem?, readsIndex: Bool = false
   ) throws(StoreError) -> FileReport {
     let now = room.clock.now
     var facts = try FileFacts(generation, problem, copies: store.copies, libraryPath: store.copies.path, now: now)
@@ -46,17 +64,48 @@ package struct FileReports: Sendable {
     // catalog is not asked for each of a million.
     if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.notes.isPinned(node.key) }
     facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
+    if let generation, let size = facts.size {
+      let index =
+        readsIndex ? index(of: generation, size: size, facts.stored) : room.films.known(of: generation.id)
+      if let index {
+        let entry = try store.tree.entry(node.inode)?.source
+        facts.film = FilmFacts(index: index, rate: entry.flatMap { lineRate(of: $0) })
+      }
+    }
     return FileReport(path: path, facts, now: now)
   }
 
-  /// The state of a file of the tree.
-  package func report(on node: Node) throws(Errno) -> FileReport {
+  /// The index of a file that is not in memory, from its partial file or its copy.
+  private func index(of generation: GenerationRecord, size: Int64, _ stored: ByteRangeSet) -> FilmIndex? {
+    var file: ServedFile?
+    return room.films.index(
+      of: generation.id,
+      StoredBytes(size: size, stored: stored) { buffer, offset in
+        do throws(StoreError) {
+          if file == nil { file = try open(generation) }
+          return file?.fill(buffer, at: offset) ?? false
+        } catch {
+          Log.debug("generation \(generation.id): its index cannot be read: \(error.message)")
+          return false
+        }
+      })
+  }
+
+  private func open(_ generation: GenerationRecord) throws(StoreError) -> ServedFile {
+    if generation.state == .complete, let copy = generation.copy {
+      return ServedFile(copy: try store.copies.open(copy))
+    }
+    return ServedFile(partial: try store.partials.open(generation.id, create: false))
+  }
+
+  /// The state of a file of the tree. `readsIndex`: see above.
+  package func report(on node: Node, readsIndex: Bool = false) throws(Errno) -> FileReport {
     let path = try room.io { () throws(StoreError) in try store.tree.path(of: node.inode) } ?? node.name
     if let live = try live(on: node, path: path) { return live }
     return try room.io { () throws(StoreError) in
       try report(
         on: node, path: path, generation: try store.generations.current(of: node.key),
-        problem: try store.notes.problem(of: node.key))
+        problem: try store.notes.problem(of: node.key), readsIndex: readsIndex)
     }
   }
 

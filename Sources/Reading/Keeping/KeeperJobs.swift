@@ -16,6 +16,7 @@ extension Keeper {
         guarded.waiters.forgetRuns()
         return guarded.held.dropped()
       }
+      room.films.forget(generation.id)
       _ = old  // reads in progress keep it open; its disk space is freed with the last of them
       try room.store.partials.remove(generation.id)
       if !keepsCopy, let copy = generation.copy { try room.store.copies.remove(copy) }

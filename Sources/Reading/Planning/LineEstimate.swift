@@ -26,6 +26,8 @@ struct LineEstimate: Sendable {
   private var busySeconds = 0.0
   private var busyBytes: Int64 = 0
   private var measuredRate: Double?
+  /// The mean rate, for forecasts.
+  private(set) var pace = LinePace()
 
   /// Seconds from a request to its first byte: the least of the last 16, since a busy line only adds to it.
   var roundTrip: Double { recentTrips.min() ?? Self.assumedRoundTrip }
@@ -52,6 +54,7 @@ struct LineEstimate: Sendable {
     // The first bytes after a silence in which none were due: how long they took is unknown.
     guard let last else { return }
     busySeconds += now.seconds(since: last)
+    pace.add(count, after: now.seconds(since: last))
     busyBytes += Int64(count)
     let sample = Double(busyBytes) / max(busySeconds, 1e-6)
     guard busySeconds >= Self.slice else {

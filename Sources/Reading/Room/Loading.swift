@@ -98,6 +98,7 @@ extension ReadingRoom {
       // Without validators, nobody can tell later whether the origin still has the same bytes: partial bytes last one
       // mount (P1).
       try store.changes.apply([.dropped(generation: generation.id)], durably: true)
+      films.forget(generation.id)
       try store.partials.remove(generation.id)
       table.withLock { _ = $0.begunAnew.insert(generation.id) }
       return .partial(stored: ByteRangeSet(), synced: ByteRangeSet())
@@ -154,6 +155,7 @@ extension ReadingRoom {
     Log.info(
       "\(path): its copy in the library was changed or removed, and is left alone; it is fetched again when read")
     try store.changes.apply([.dropped(generation: generation.id)], durably: true)
+    films.forget(generation.id)
   }
 
   /// Checks a completed copy. If a user changed or removed it, the content becomes remote again.

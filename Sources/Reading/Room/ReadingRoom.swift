@@ -21,6 +21,10 @@ final class ReadingRoom: Sendable {
   let table = Lock(Table())
   /// Whether the store takes new bytes.
   let health: StoreHealth
+  /// The indexes of the files that were asked about.
+  let films = FilmIndexes()
+  /// The rate of each line that is known, in bytes a second, by ``Line/key(of:)``.
+  let lineRates = Lock<[String: Double]>([:])
   let transfers: Mailbox<TransferMessage>
   let keeper: Mailbox<KeeperMessage>
   let keeperSignal = Signal()

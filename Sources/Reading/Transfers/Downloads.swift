@@ -143,6 +143,7 @@ final class Downloads {
     let line = lines.line(of: download)
     let (hasWaiters, isOpen) = download.content.guarded.withLock { (!$0.waiters.isEmpty, $0.waiters.opens > 0) }
     activity.hasWaiters = hasWaiters
+    activity.lineRate = lines.rate(line, limit: room.options.rateLimit)
     activity.lacksConnection = line.lacksConnection(isBackground: !hasWaiters)
     activity.isWanted =
       download.wish.head

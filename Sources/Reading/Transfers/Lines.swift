@@ -28,6 +28,15 @@ final class Lines {
 
   private var unknown: Line { Line(connections: connections) }
 
+  /// What a line brings, in bytes a second, within the user's limit; nil: not known, or it brings none.
+  func rate(_ line: Line, limit: Int64?) -> Double? {
+    guard !line.isUnreachable, let rate = line.estimate.pace.rate else { return nil }
+    return limit.map { min(rate, Double($0)) } ?? rate
+  }
+
+  /// The same of all lines, by the hosts' keys.
+  func rates(limit: Int64?) -> [String: Double] { lines.compactMapValues { rate($0, limit: limit) } }
+
   /// Changes a line.
   func update(_ host: String, _ body: (inout Line) -> Void) { body(&lines[host, default: unknown]) }
 

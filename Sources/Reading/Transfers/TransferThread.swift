@@ -251,6 +251,10 @@ final class TransferThread {
     }
     lines.settlePlayers(downloads.inOrder, now)
     if isSweeping { resumeNext(now) }
+    if isSweeping || isLively {
+      let rates = lines.rates(limit: room.options.rateLimit)
+      room.lineRates.withLock { $0 = rates }
+    }
     if isLively {
       nextTick = now.adding(seconds: Self.tick)
     } else {

@@ -1,0 +1,171 @@
+import Base
+import Media
+import TestSupport
+import Testing
+
+import Reading
+
+/// What is said of a play, and what becomes of it, in simulated time: films whose bytes vary from second to second, on
+/// lines of any rate.
+@Suite struct ForecastScenarios {
+  /// One film, the line it is played on, and what of it is there before.
+  private struct Case {
+    var bytes: [Int]
+    var line: Double
+    var stored: [ByteRange]
+
+    var size: Int64 { Int64(bytes.reduce(0, +)) }
+    var head: [UInt8] {
+      var offsets: [Int64] = []
+      var offset: Int64 = 0
+      for count in bytes {
+        offsets.append(offset)
+        offset += Int64(count)
+      }
+      return MovieHead.bytes([MovieHead.Track(sizes: bytes, offsets: offsets)])
+    }
+
+    /// Scenes of some seconds, each with a rate of its own.
+    static func random(_ random: inout SeededRandom) -> Case {
+      let mean = Double.random(in: 60e3...150e3, using: &random)
+      var bytes: [Int] = []
+      let seconds = Int.random(in: 40...70, using: &random)
+      while bytes.count < seconds {
+        let scene = mean * [0.4, 0.7, 1, 1, 1.5, 2.5].randomElement(using: &random)!
+        for _ in 0..<Int.random(in: 3...12, using: &random) {
+          bytes.append(Int(scene * Double.random(in: 0.8...1.2, using: &random)))
+        }
+      }
+      let actual = Double(bytes.reduce(0, +)) / Double(bytes.count)
+      let line = actual * Double.random(in: 0.6...2, using: &random)
+      var film = Case(bytes: bytes, line: line, stored: [])
+      if random.oneIn(2) {
+        let start = Int64.random(in: 0..<film.size / 2, using: &random)
+        film.stored.append(ByteRange(at: start, count: film.size / Int64.random(in: 4...8, using: &random)))
+      }
+      return film
+    }
+  }
+
+  @Test("Of a hundred predictions made ten seconds into a play on a steady line, three quarters hold")
+  func predictions() throws {
+    var random = SeededRandom.fromEnvironment(for: "ForecastScenarios.predictions")
+    var wrong: [String] = []
+    var stalls = 0
+    let count = 100
+    for index in 0..<count {
+      let film = Case.random(&random)
+      let (said, stalled) = try play(film)
+      if stalled { stalls += 1 }
+      if said.playsThrough == stalled { wrong.append("\(index): \(said), stalled: \(stalled)") }
+    }
+    print("forecasts: \(count - wrong.count) of \(count) held; \(stalls) plays stalled")
+    #expect(wrong.count <= count / 4, "\(wrong)")
+    #expect((count / 10...count * 9 / 10).contains(stalls), "the plays are all alike: \(stalls) stalled")
+  }
+
+  /// What was said ten seconds into the play, and whether it stalled after that.
+  private func play(_ film: Case) throws -> (FilmForecast.Verdict, stalled: Bool) {
+    var resource = FakeResource(name: "film.mp4", size: film.size)
+    resource.latency = 0.05
+    let bench = try Bench(resource)
+    bench.service.line = film.line
+    bench.service.connectSeconds = 0.05
+    let inode = try bench.opened("film.mp4")
+    try bench.learn(inode, index: film.head)
+    for range in film.stored {
+      let handle = SimulatedHandle(bench, inode, size: film.size, process: 1)
+      for offset in stride(from: range.start, to: range.end, by: 64 << 10) {
+        let piece = ByteRange(offset, min(offset + 64 << 10, range.end))
+        handle.begin(piece)
+        _ = bench.run(until: 60, step: 0.01) {
+          handle.poll()
+          return handle.has(piece)
+        }
+      }
+    }
+    bench.run(5, step: 0.01)
+    let player = FilmPlayer(SimulatedHandle(bench, inode, size: film.size), film.bytes, now: bench.now)
+    func run(_ seconds: Double) {
+      let end = bench.now.adding(seconds: seconds)
+      while bench.now < end, !player.isOver {
+        bench.move(0.01)
+        player.move(bench.now)
+      }
+    }
+    run(10)
+    let node = try bench.node("film.mp4")
+    let report = try #require(try bench.system.reports.report(on: node).film, "its index is not known")
+    #expect(report.readAt != nil && abs(report.duration - Double(film.bytes.count)) < 0.001)
+    let said = report.verdict(from: nil)
+    let before = player.stalls
+    run(600)
+    #expect(player.isOver)
+    return (said, player.stalls > before)
+  }
+}
+
+/// A player of a film whose bytes vary: reads two seconds ahead of what it shows, and begins again after a stall when
+/// it has one second.
+private final class FilmPlayer {
+  private static let ahead = 2.0
+  private static let first = 1.0
+  private static let chunk: Int64 = 32 << 10
+
+  private let handle: SimulatedHandle
+  /// The end of each second's bytes.
+  private let ends: [Int64]
+  private var fed: Int64 = 0
+  private var shown = 0.0
+  private var last: Instant
+  private var isShowing = false
+  private var isReading = false
+  private(set) var stalls = -1  // the start is none
+
+  init(_ handle: SimulatedHandle, _ bytes: [Int], now: Instant) {
+    self.handle = handle
+    var end: Int64 = 0
+    ends = bytes.map { count in
+      end += Int64(count)
+      return end
+    }
+    last = now
+  }
+
+  var isOver: Bool { shown >= Double(ends.count) }
+
+  /// What has to be read to show the film up to a time.
+  private func needed(_ time: Double) -> Int64 {
+    let second = min(ends.count, Int(time))
+    let start = second == 0 ? 0 : ends[second - 1]
+    if second == ends.count { return start }
+    return start + Int64(Double(ends[second] - start) * (time - Double(second)))
+  }
+
+  func move(_ now: Instant) {
+    let elapsed = now.seconds(since: last)
+    last = now
+    handle.poll()
+    while fed < needed(shown + Self.ahead) {
+      let piece = ByteRange(fed, min(fed + Self.chunk, ends.last ?? 0))
+      if !isReading {
+        handle.begin(piece)
+        isReading = true
+      }
+      guard handle.has(piece) else { break }
+      fed = piece.end
+      isReading = false
+    }
+    if isShowing {
+      if fed < needed(min(shown + elapsed, Double(ends.count))) {
+        isShowing = false
+      } else {
+        shown += elapsed
+      }
+    }
+    if !isShowing, fed >= needed(min(shown + Self.first, Double(ends.count))) {
+      isShowing = true
+      stalls += 1
+    }
+  }
+}
