@@ -76,6 +76,7 @@ package final class ControlClient: StatusSource {
     request.paths = query.paths
     request.all = query.all
     request.brief = true
+    if query.film { request.film = true }
     request.after = query.after
     request.limit = min(max(query.limit, 1), ControlLimits.page)
     try send(request)
@@ -90,6 +91,24 @@ package final class ControlClient: StatusSource {
       case (.done, _):
         page.next = reply.next
         return page
+      default: throw unexpected(reply)
+      }
+    }
+  }
+
+  /// Asks whether the files at and below `paths` play without a stall, from the second `from` on, or, for nil, from where
+  /// a program reads them, or their start.
+  package func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness] {
+    var request = ControlRequest(.ready)
+    request.paths = paths
+    request.from = from
+    try send(request)
+    var files: [FileReadiness] = []
+    while true {
+      let reply = try next()
+      switch (reply.reply, reply.ready) {
+      case (.ready, let file?): files.append(file)
+      case (.done, _): return files
       default: throw unexpected(reply)
       }
     }

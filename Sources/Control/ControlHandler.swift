@@ -10,6 +10,10 @@ package protocol ControlHandler: AnyObject, Sendable, StatusSource {
   /// The progress of `targets`, in their order. While a client waits, its thread calls this every 200 ms, with at most
   /// ``ControlLimits/polled`` targets.
   func progress(of targets: [FetchTarget]) -> [FetchProgress]
+  /// Whether each file at and below `paths` plays without a stall if it is played from the second `from` on, or, for
+  /// nil, from where a program reads it, or its start. Throws `notFound` if a path does not exist, and `failed` if they
+  /// are more than ``ControlLimits/polled`` files.
+  func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness]
   /// Deletes the stored data of the files at and below `paths` (nil: of all files), also complete copies. Keeps and
   /// reports a copy that a user changed.
   func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport

@@ -23,12 +23,12 @@ package enum ControlLimits {
 /// One line from a client.
 struct ControlRequest: Codable, Equatable {
   enum Operation: String, Codable {
-    case hello, status, fetch, clear, stop
+    case hello, status, ready, fetch, clear, stop
   }
 
   var version = ControlLimits.version
   var request: Operation
-  /// status, fetch, clear: paths in the mount.
+  /// status, ready, fetch, clear: paths in the mount.
   var paths: [String]?
   /// status: list also files of which nothing is known. clear: delete the data of every file.
   var all: Bool?
@@ -42,6 +42,10 @@ struct ControlRequest: Codable, Equatable {
   var brief: Bool?
   /// fetch: whether to report until every file is over.
   var wait: Bool?
+  /// status: whether to read the indexes of files that no program uses, to tell when they play.
+  var film: Bool?
+  /// ready: the second from which the files are to play; absent: from where a program reads them, or their start.
+  var from: Double?
 
   init(_ request: Operation) { self.request = request }
 }
@@ -57,6 +61,8 @@ struct ControlReply: Codable, Equatable {
     case file
     /// Files of a page of which only the sizes are known.
     case remote
+    /// Whether one file plays without a stall.
+    case ready
     /// The progress of a fetch.
     case report
     /// What `clear` did.
@@ -76,6 +82,7 @@ struct ControlReply: Codable, Equatable {
   var paths: [String]?
   /// remote: the sizes in the same order, null for an unknown size. Absent if no size is known.
   var sizes: [Int64?]?
+  var ready: FileReadiness?
   var report: FetchReport?
   var cleared: ClearReport?
   /// done, after a page: where the next page starts; absent after the last page.

@@ -68,6 +68,16 @@ struct ControlSession {
       reply.server = identity
       try put(reply)
     case .status: try status(request, paths)
+    case .ready:
+      if let from = request.from, !(from >= 0 && from < 1e9) {
+        throw ControlFailure(.malformed, "\"from\" is not a number of seconds")
+      }
+      for file in try handler.readiness(try some(paths), from: request.from) {
+        var reply = ControlReply(.ready)
+        reply.ready = file
+        try put(reply)
+      }
+      try put(ControlReply(.done))
     case .fetch: try fetch(try some(paths), wait: request.wait ?? false)
     case .clear:
       let everything = request.all ?? false
@@ -93,7 +103,8 @@ struct ControlSession {
     guard 0...ControlLimits.page ~= limit else {
       throw ControlFailure(.malformed, "\"limit\" must be from 0 to \(ControlLimits.page)")
     }
-    let query = StatusQuery(paths: paths, all: request.all ?? false, after: request.after, limit: limit)
+    var query = StatusQuery(paths: paths, all: request.all ?? false, after: request.after, limit: limit)
+    query.film = request.film ?? false
     if request.totals ?? false {
       var reply = ControlReply(.totals)
       reply.totals = try handler.totals(query)

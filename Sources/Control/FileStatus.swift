@@ -54,6 +54,12 @@ package struct FileStatus: Sendable, Equatable {
   package var waitsUntil: Int64?
   /// What the user can do about `error` and `waitsFor`; nil for nothing.
   package var advice: String?
+  /// How long it plays, in seconds; nil if that is not known.
+  package var duration: Double?
+  /// Up to which of these seconds it is stored without a hole, from where a program reads it, or from its start.
+  package var holdsTo: Double?
+  /// The earliest second from which it never stalls if it is played now; nil if there is none, or it is not known.
+  package var playsFrom: Double?
 
   /// A file of which only the given values are known.
   package init(
@@ -84,6 +90,7 @@ extension FileStatus {
 extension FileStatus: Codable {
   private enum CodingKeys: String, CodingKey {
     case path, state, stored, size, ranges, rate, transfers, error, errorAge, waitsFor, waitsUntil, advice
+    case duration, holdsTo, playsFrom
   }
 
   /// Writes every key, with null for an unknown value, so that readers of the JSON find every key.
@@ -102,6 +109,9 @@ extension FileStatus: Codable {
     try container.encode(waitsFor, forKey: .waitsFor)
     try container.encode(waitsUntil, forKey: .waitsUntil)
     try container.encode(advice, forKey: .advice)
+    try container.encode(duration, forKey: .duration)
+    try container.encode(holdsTo, forKey: .holdsTo)
+    try container.encode(playsFrom, forKey: .playsFrom)
   }
 }
 
@@ -159,6 +169,8 @@ package struct StatusQuery: Sendable, Equatable {
   package var all: Bool
   /// Where the previous page ended (``StatusPage/next``); nil for the first page. Opaque to the client.
   package var after: String?
+  /// Whether to read the indexes of files that no program uses, to tell when they play.
+  package var film = false
   /// The most files of a page, 1 to ``ControlLimits/page``. A page has a few more if several names share a resource.
   package var limit: Int
 

@@ -4,12 +4,18 @@ extension FileStatus {
   package func appendJSON(to bytes: inout [UInt8]) {
     bytes += "{\"advice\":".utf8
     appendText(advice, to: &bytes)
+    bytes += ",\"duration\":".utf8
+    append(duration, to: &bytes)
     bytes += ",\"error\":".utf8
     appendText(error, to: &bytes)
     bytes += ",\"errorAge\":".utf8
     bytes += (errorAge.map(String.init) ?? "null").utf8
+    bytes += ",\"holdsTo\":".utf8
+    append(holdsTo, to: &bytes)
     bytes += ",\"path\":".utf8
     appendText(path, to: &bytes)
+    bytes += ",\"playsFrom\":".utf8
+    append(playsFrom, to: &bytes)
     bytes += ",\"ranges\":[".utf8
     for (index, range) in ranges.enumerated() {
       bytes += (index == 0 ? "[" : ",[").utf8
@@ -33,6 +39,11 @@ extension FileStatus {
     bytes += (waitsUntil.map(String.init) ?? "null").utf8
     bytes.append(UInt8(ascii: "}"))
   }
+}
+
+/// A number of JSON, or null.
+private func append(_ number: Double?, to bytes: inout [UInt8]) {
+  bytes += (number.map { $0 == $0.rounded() && abs($0) < 1e15 ? "\(Int64($0))" : "\($0)" } ?? "null").utf8
 }
 
 /// A string of JSON, or null.

@@ -90,7 +90,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       if let now = try live(entry.node, entry.path) {
         files.append(now)
       } else {
-        files.append(try status(of: entry.node, entry.path, entry.generation, entry.problem))
+        files.append(try status(of: entry.node, entry.path, entry.generation, entry.problem, query.film))
       }
     }
     if page.next == nil { files += try failing() }
@@ -125,7 +125,7 @@ package struct CatalogStatus: StatusSource, Sendable {
     var files: [FileStatus] = []
     while files.count < query.limit {
       if let frame = frames.last {
-        try list(frame, &frames, query.limit - files.count, &files)
+        try list(frame, &frames, query, &files)
         continue
       }
       guard index < paths.count else { return StatusPage(files: files, next: nil) }
@@ -136,7 +136,8 @@ package struct CatalogStatus: StatusSource, Sendable {
       index += 1
       switch node.kind {
       case .folder: frames = [Frame(folder: node.inode, cookie: 0)]
-      case .file: files.append(try status(of: SurveyedNode(node: node, isKnown: true), path: path))
+      case .file:
+        files.append(try status(of: SurveyedNode(node: node, isKnown: true), path: path, readsIndex: query.film))
       }
     }
     let stack = frames.map { "\($0.folder)/\($0.cookie)" }
@@ -162,8 +163,9 @@ package struct CatalogStatus: StatusSource, Sendable {
   /// Lists the next files of a folder, up to its next subfolder, which the walk then enters. At the end of the folder,
   /// the walk leaves it.
   private func list(
-    _ frame: Frame, _ frames: inout [Frame], _ limit: Int, _ files: inout [FileStatus]
+    _ frame: Frame, _ frames: inout [Frame], _ query: StatusQuery, _ files: inout [FileStatus]
   ) throws(ControlFailure) {
+    let limit = query.limit - files.count
     let (items, folderPath) = try reading { () throws(StoreError) in
       let items = try catalog.tree.survey(frame.folder, after: frame.cookie, limit: limit)
       return (items, items.isEmpty ? nil : try catalog.tree.path(of: frame.folder))
@@ -176,7 +178,8 @@ package struct CatalogStatus: StatusSource, Sendable {
     let prefix = folderPath.isEmpty ? "" : folderPath + "/"
     let hasPins = try hasPins()
     for item in items where item.node.kind == .file {
-      files.append(try status(of: item, path: prefix + item.node.name, hasPins: hasPins))
+      let path = prefix + item.node.name
+      files.append(try status(of: item, path: path, hasPins: hasPins, readsIndex: query.film))
     }
     if last.node.kind == .folder { frames.append(Frame(folder: last.node.inode, cookie: 0)) }
   }
@@ -185,7 +188,7 @@ package struct CatalogStatus: StatusSource, Sendable {
 
   /// The status of one file. `hasPins`: whether the catalog has any pin; false saves a look-up.
   private func status(
-    of item: SurveyedNode, path: String, hasPins: Bool = true
+    of item: SurveyedNode, path: String, hasPins: Bool = true, readsIndex: Bool = false
   ) throws(ControlFailure) -> FileStatus {
     let node = item.node
     if let now = try live(node, path) { return now }
@@ -195,7 +198,7 @@ package struct CatalogStatus: StatusSource, Sendable {
     let (generation, problem) = try reading { () throws(StoreError) in
       (try catalog.generations.current(of: node.key), try catalog.notes.problem(of: node.key))
     }
-    return try status(of: node, path, generation, problem)
+    return try status(of: node, path, generation, problem, readsIndex)
   }
 
   /// Whether something is known of a resource without a generation in the catalog: a user has pinned it, or the server
@@ -222,11 +225,13 @@ package struct CatalogStatus: StatusSource, Sendable {
   }
 
   private func status(
-    of node: Node, _ path: String, _ generation: GenerationRecord?, _ problem: NotedProblem?
+    of node: Node, _ path: String, _ generation: GenerationRecord?, _ problem: NotedProblem?, _ readsIndex: Bool
   ) throws(ControlFailure) -> FileStatus {
     try reading { () throws(StoreError) in
       if let reports {
-        return FileStatus(try reports.report(on: node, path: path, generation: generation, problem: problem))
+        return FileStatus(
+          try reports.report(
+            on: node, path: path, generation: generation, problem: problem, readsIndex: readsIndex))
       }
       return FileStatus(
         try FileReport(

@@ -65,6 +65,23 @@ final class ControlService: ControlHandler {
     }
   }
 
+  func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness] {
+    var files: [FileReadiness] = []
+    for path in paths {
+      try forEachFile(at: path) { (item, path) throws(ControlFailure) in
+        guard files.count < ControlLimits.polled else {
+          throw ControlFailure(.failed, "these are more than \(ControlLimits.polled) files: name fewer")
+        }
+        do throws(Errno) {
+          files.append(FileReadiness(try fileSystem.reports.report(on: item.node, readsIndex: true), path, from: from))
+        } catch {
+          throw ControlFailure(.failed, "cannot read the state of \(path): \(error)")
+        }
+      }
+    }
+    return files
+  }
+
   func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
     // Data can be stored only of files that the catalog or the memory knows, which may be none of a million.
     fileSystem.commit()
@@ -164,17 +181,48 @@ extension FileStatus {
       path: report.path, state: State(report.state), stored: report.stored,
       size: report.size, ranges: report.ranges.ranges.map { [$0.start, $0.end] }, rate: report.rate,
       transfers: report.transfers, error: report.error, advice: report.advice)
+    if let film = report.film {
+      (duration, holdsTo, playsFrom) = (film.duration.tenths, film.holdsTo.tenths, film.playsFrom?.tenths)
+    }
     let now = Instant.now
     errorAge = report.errorAt.map { Int64(max(0, now.seconds(since: $0))) }
-    switch report.awaits {
-    case .reader: waitsFor = .reader
-    case .line: waitsFor = .line
-    case .turn: waitsFor = .turn
-    case .space: waitsFor = .space
-    case .origin(let until):
-      waitsFor = .origin
+    waitsFor = report.awaits.map(FileWait.init)
+    if case .origin(let until) = report.awaits {
       waitsUntil = Int64(time(nil)) + Int64(max(0, until.seconds(since: now)).rounded(.up))
-    case nil: break
+    }
+  }
+}
+
+extension FileReadiness {
+  /// What a report says of a play from the second `from` on; nil: from where the file is read, or its start.
+  init(_ report: FileReport, _ path: String, from: Double?) {
+    self.init(path: path, state: FileStatus.State(report.state), stored: report.stored)
+    (waitsFor, error) = (report.awaits.map(FileWait.init), report.error)
+    if let film = report.film {
+      let verdict = film.verdict(from: from)
+      duration = film.duration.tenths
+      self.from = (from ?? film.readAt ?? 0).tenths
+      playsThrough = verdict.playsThrough
+      (stallsAt, readyIn) = (verdict.stallsAt?.tenths, verdict.readyIn?.tenths)
+    } else if report.state == .complete {
+      playsThrough = true  // every byte is stored, whatever they are
+    }
+  }
+}
+
+extension Double {
+  /// Rounded to tenths.
+  fileprivate var tenths: Double { (self * 10).rounded() / 10 }
+}
+
+extension FileWait {
+  init(_ awaited: FileReport.Awaited) {
+    switch awaited {
+    case .reader: self = .reader
+    case .line: self = .line
+    case .turn: self = .turn
+    case .space: self = .space
+    case .origin: self = .origin
     }
   }
 }

@@ -21,6 +21,7 @@ enum Program {
     Command(names: ["mount"], help: MountCommand.help, run: MountCommand.run),
     Command(names: ["unmount", "umount"], help: UnmountCommand.help, run: UnmountCommand.run),
     Command(names: ["status"], help: StatusCommand.help, run: StatusCommand.run),
+    Command(names: ["ready"], help: ReadyCommand.help, run: ReadyCommand.run),
     Command(names: ["fetch"], help: FetchCommand.help, run: FetchCommand.run),
     Command(names: ["clear"], help: ClearCommand.help, run: ClearCommand.run),
     Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),

@@ -107,6 +107,7 @@ enum StatusCommand {
   ) throws(CommandError) {
     let (source, server) = try source(choice.mount)
     var query = StatusQuery(paths: paths(choice))
+    query.film = query.paths != nil
     let totals: StatusTotals
     do throws(ControlFailure) { totals = try source.totals(query) } catch { throw error.commandError }
     query.all = all || totals.files <= listedWhole
@@ -178,7 +179,18 @@ enum StatusCommand {
     if let reason = file.waitsFor, reason != .reader || file.state != .remote || file.error != nil {
       terminal.line("          waits for: \(TerminalText.wait(reason, until: file.waitsUntil))")
     }
+    if let film = film(file) { terminal.line("          film: \(film)") }
     if let advice = file.advice { terminal.line("          to do: \(TerminalText.plain(advice))") }
+  }
+
+  /// How long a file plays, and whether it stalls; nil if that is not known.
+  private static func film(_ file: FileStatus) -> String? {
+    guard let duration = file.duration else { return nil }
+    let length = "\(TerminalText.place(duration)) long"
+    if file.state == .complete { return length }
+    let holds = file.holdsTo.map { ", holds to \(TerminalText.place($0))" } ?? ""
+    return length + holds
+      + (file.playsFrom.map { ", plays through from \(TerminalText.place($0, roundedUp: true))" } ?? "")
   }
 
   // MARK: - JSON
@@ -204,7 +216,8 @@ enum StatusCommand {
   /// The command writes the object piece by piece: a million files never are in memory together.
   private static func json(_ choice: MountSelection.Choice, _ terminal: Terminal) throws(CommandError) {
     let (source, server) = try source(choice.mount)
-    let query = StatusQuery(paths: paths(choice), all: true)
+    var query = StatusQuery(paths: paths(choice), all: true)
+    query.film = query.paths != nil
     let totals: StatusTotals
     do throws(ControlFailure) { totals = try source.totals(query) } catch { throw error.commandError }
     let head = Head(

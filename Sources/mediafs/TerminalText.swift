@@ -37,6 +37,30 @@ enum TerminalText {
     }
   }
 
+  /// A place in a film: `0:12`, `43:10`, `1:02:03`. Rounded down, or up, to whole seconds.
+  static func place(_ seconds: Double, roundedUp: Bool = false) -> String {
+    guard seconds.isFinite, seconds < 1e9 else { return "?" }
+    let whole = Int(max(seconds, 0).rounded(roundedUp ? .up : .down))
+    func two(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
+    let (hours, minutes) = (whole / 3600, whole / 60 % 60)
+    return (hours > 0 ? "\(hours):\(two(minutes))" : "\(minutes)") + ":" + two(whole % 60)
+  }
+
+  /// The seconds that such a place means, with hours and minutes or without: `12:30`, `750`, `12.5`; nil if it is none.
+  static func seconds(ofPlace text: String) -> Double? {
+    let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+    guard (1...3).contains(parts.count), parts.allSatisfy({ !$0.isEmpty }) else { return nil }
+    var seconds = 0.0
+    for (index, part) in parts.enumerated() {
+      let isLast = index == parts.count - 1
+      guard part.utf8.allSatisfy({ (0x30...0x39).contains($0) || (isLast && $0 == 0x2E) }), let number = Double(part),
+        index == 0 || number < 60
+      else { return nil }
+      seconds = seconds * 60 + number
+    }
+    return seconds < 1e9 ? seconds : nil
+  }
+
   /// How much of `size` is `stored`, rounded down so that 100% means all; nil for an unknown or empty size.
   static func percent(_ stored: Int64, of size: Int64?) -> Int? {
     guard let size, size > 0 else { return nil }

@@ -30,6 +30,11 @@ struct ControlFuzzTests {
       note(paths)
       return ClearReport()
     }
+    func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness] {
+      note(paths)
+      #expect(from.map { $0 >= 0 && $0 < 1e9 } ?? true)
+      return []
+    }
     func stop() {}
   }
 
@@ -37,7 +42,7 @@ struct ControlFuzzTests {
     #"{"version":1,"request":"hello"}"#,
     #"{"version":1,"request":"status","paths":["a/b","./c//d/"],"totals":true,"limit":3,"after":"1,2/3"}"#,
     #"{"version":1,"request":"fetch","paths":["a"],"wait":true}"#, #"{"version":1,"request":"clear","paths":["a"]}"#,
-    #"{"version":1,"request":"clear","all":true}"#,
+    #"{"version":1,"request":"clear","all":true}"#, #"{"version":1,"request":"ready","paths":["a"],"from":12.5}"#,
   ].map { Array(($0 + "\n").utf8) }
   private static let words = tokens(
     "..", "/..", "../", "/", "\\u0000", "\\u002e\\u002e", "\\/", "\"", "{", "}", "[", "]", ",", ":", "null", "true",

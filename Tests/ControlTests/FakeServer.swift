@@ -11,6 +11,8 @@ final class FakeServer: ControlHandler {
     var looks: [Int] = []  // how many targets each look asked for
     var queries: [StatusQuery] = []
     var cleared: [[String]?] = []
+    var ready: [FileReadiness] = []
+    var asked: [Double?] = []  // from when on each `ready` was
     var stopped = false
   }
 
@@ -62,6 +64,14 @@ final class FakeServer: ControlHandler {
         state.steps[target.path] = steps
         return now
       }
+    }
+  }
+
+  func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness] {
+    let files = try selected(paths, in: state.withLock { $0.files })
+    return state.withLock { state in
+      state.asked.append(from)
+      return state.ready.filter { ready in files.contains { $0.path == ready.path } }
     }
   }
 

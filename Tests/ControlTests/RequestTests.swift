@@ -85,7 +85,11 @@ import Testing
         path: "\"\\", state: .modified, stored: 5, size: 0, ranges: [[0, 2], [7, .max]], rate: 1.5, transfers: 3,
         error: every, errorAge: 7, waitsFor: .origin, waitsUntil: .max, advice: "\n"),
       FileStatus(path: "b", state: .failed, ranges: [[1, 2]], rate: 1e300), FileStatus(path: "c", rate: 1e-7),
-    ]
+    ].flatMap { file in
+      var film = file
+      (film.duration, film.holdsTo, film.playsFrom) = (7200, 12.5, 0)
+      return [file, film]
+    }
     for file in files {
       var bytes: [UInt8] = []
       file.appendJSON(to: &bytes)
@@ -97,8 +101,25 @@ import Testing
       func keys(_ bytes: [UInt8]) -> [Substring] {
         String(decoding: bytes, as: UTF8.self).matches(of: #/"([a-zA-Z]+)":/#).map(\.1)
       }
-      #expect(keys(bytes) == keys(encoded) && keys(bytes).count == 12)
+      #expect(keys(bytes) == keys(encoded) && keys(bytes).count == 15)
     }
+  }
+
+  @Test func readinessIsToldForEachFile() throws {
+    let server = try RunningServer([FileStatus(path: "a.mp4"), FileStatus(path: "b.mp4")])
+    var stalls = FileReadiness(path: "a.mp4", state: .partial, stored: 5)
+    (stalls.playsThrough, stalls.from, stalls.stallsAt, stalls.readyIn) = (false, 12.5, 60, 20)
+    let unknown = FileReadiness(path: "b.mp4", state: .remote)
+    server.handler.state.withLock { $0.ready = [stalls, unknown] }
+    let client = try server.connect()
+    #expect(try client.readiness([""], from: 12.5) == [stalls, unknown])
+    #expect(try client.readiness(["b.mp4"], from: nil) == [unknown])
+    #expect(server.handler.state.withLock { $0.asked } == [12.5, nil])
+    for wrong in [-1, 1e10] {
+      #expect(throws: ControlFailure.self) { try client.readiness(["a.mp4"], from: wrong) }
+    }
+    #expect(throws: ControlFailure.self) { try client.readiness([], from: nil) }
+    #expect(try client.readiness(["a.mp4"], from: nil) == [stalls], "the connection is good for the next request")
   }
 
   @Test func aPathThatIsNotThereIsSaid() throws {

@@ -1,0 +1,155 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// Whether a file plays without a stall, as the program says it, and as it is.
+@Suite struct ReadyTests {
+  @Test func itAnswersByItsExitStatus() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let film = "index-first.mp4"
+        origin.set("/\(film)", OriginResource(file: try MediaFactory.file(.mp4IndexFirst)))
+        origin.add("/data.bin", size: 1 << 20)
+        try journey.mount("\(origin.url("/\(film)"))\n\(origin.url("/data.bin"))\n", "--continue", "never")
+        func ready(_ arguments: String...) throws -> (status: Int32, text: String) {
+          let result = try journey.run([try Programs.path("mediafs"), "ready"] + arguments)
+          return (result.status, result.output + result.errors)
+        }
+
+        // Nothing is stored: nobody knows, and no byte is fetched to find out.
+        let unknown = try ready(journey.at(film))
+        #expect(unknown.status == 1 && unknown.text.contains("its length in time is unknown"), "\(unknown)")
+        #expect(origin.log.bytesSent(of: "/\(film)") == 0)
+
+        // The head says when what plays.
+        try journey.python(reader, journey.at(film), "0:4096")
+        let stored = try journey.storedAtRest(origin, film)
+        let stalls = try ready(journey.at(film))
+        #expect(stalls.status == 1 && stalls.text.contains("would stall at 0:0"), "\(stalls)")
+        #expect(stalls.text.contains("nothing downloads it now"), "\(stalls)")
+        #expect(try ready("--wait", journey.at(film)) == stalls, "waiting does not help")
+        let text = try journey.mediafs("status", journey.at(film)).output
+        #expect(text.contains("film: 0:12 long, holds to 0:0"), "\(text)")
+        let duration = try journey.succeed(
+          ["getfattr", "--only-values", "-n", "user.mediafs.duration", journey.at(film)])
+        #expect(abs((Double(duration) ?? 0) - Double(MediaFactory.seconds)) < 0.2, "\(duration)")
+        let names = try journey.succeed(["getfattr", "-d", "-m", "-", journey.at(film)])
+        #expect(names.contains("user.mediafs.holds_to="), "\(names)")
+        #expect(try journey.storedAtRest(origin, film) == stored, "bytes were fetched to answer")
+
+        // Complete, it plays from everywhere; so does a file that is no film.
+        #expect(try journey.mediafs("fetch", "--wait", journey.at(film), journey.at("data.bin")).status == 0)
+        for arguments in [[], ["--from", "0:05"], ["--wait"]] {
+          let plays = try journey.run(
+            [try Programs.path("mediafs"), "ready"] + arguments + [journey.at(film), journey.at("data.bin")])
+          #expect(plays.status == 0, "\(plays)")
+          #expect(plays.output.split(separator: "\n").count == 2 && plays.output.contains("plays through"), "\(plays)")
+        }
+        let file = try journey.status().file(film)
+        #expect(file.state == "complete")
+
+        // An error is not the same as a stall.
+        for arguments in [
+          ["--from", "1:00:00", journey.at(film)], ["--from", "soon", journey.at(film)], [journey.at("none.mp4")], [],
+        ] {
+          let wrong = try journey.run([try Programs.path("mediafs"), "ready"] + arguments)
+          #expect(wrong.status == 2 && !wrong.errors.isEmpty, "\(arguments): \(wrong)")
+        }
+        try journey.unmount()
+        #expect(try ready(journey.at(film)).status == 2, "no server runs")
+      }
+    }
+  }
+
+  @Test func itIsKnownAgainAfterARestart() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let film = "film.mkv"
+        origin.set("/\(film)", OriginResource(file: try MediaFactory.file(.matroska)))
+        try journey.mount("\(origin.url("/\(film)"))\n", "--continue", "never")
+        let size = try #require(sizeOfFile(MediaFactory.file(.matroska)))
+        try journey.python(reader, journey.at(film), "0:400000", "\(size - 4096):4096")
+        _ = try journey.storedAtRest(origin, film)
+        func attributes() throws -> [String] {
+          try ["duration", "holds_to"].map { name in
+            try journey.succeed(["getfattr", "--only-values", "-n", "user.mediafs.\(name)", journey.at(film)])
+          }
+        }
+        let before = try attributes()
+        #expect(abs((Double(before[0]) ?? 0) - Double(MediaFactory.seconds)) < 0.2, "\(before)")
+        try journey.unmount()
+        let sent = origin.log.bytesSent(of: "/\(film)")
+        try journey.mount(nil, "--continue", "never")
+        #expect(try attributes() == before)
+        #expect(origin.log.bytesSent(of: "/\(film)") == sent, "bytes were fetched to answer")
+      }
+    }
+  }
+
+  /// mpv, with a cache of two seconds, on a line that is slower than the film, and on one that is faster.
+  @Test(arguments: [0.6, 1.7]) func whatIsSaidOfAPlayHolds(share: Double) throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        // Twelve seconds, three times.
+        let film = journey.folder.file("long.mp4")
+        try Command.succeed(
+          [
+            "ffmpeg", "-nostdin", "-v", "error", "-stream_loop", "2", "-i", try MediaFactory.file(.mp4IndexFirst), "-c",
+            "copy", "-movflags", "+faststart", film,
+          ], timeout: 60)
+        let rate = Double(try #require(sizeOfFile(film))) / Double(3 * MediaFactory.seconds)
+        origin.configure {
+          $0.latency = 0.03
+          $0.lineRate = share * rate
+        }
+        origin.set("/long.mp4", OriginResource(file: film))
+        try journey.mount(origin.url("/long.mp4") + "\n")
+        let said = try journey.python(
+          player, journey.at("long.mp4"), journey.folder.file("mpv"), try Programs.path("mediafs"))
+        #expect(said == (share < 1 ? "1 stalled\n" : "0 played through\n"), "\(said)")
+      }
+    }
+  }
+}
+
+/// Drives mpv: ten seconds after it began to play, asks `mediafs ready`; then looks for a stall until the film is over.
+private let player = """
+  import json, os, socket, subprocess, sys, time
+  path, name, mediafs = sys.argv[1:]
+  mpv = subprocess.Popen(['mpv', '--no-config', '--vo=null', '--ao=null', '--really-quiet', '--no-terminal',
+      '--cache=yes', '--cache-secs=2', '--demuxer-readahead-secs=2', '--keep-open=yes',
+      '--input-ipc-server=' + name, path])
+  try:
+      end = time.monotonic() + 100
+      while True:
+          link = socket.socket(socket.AF_UNIX)
+          try:
+              link.connect(name)
+              break
+          except OSError:
+              link.close()
+              assert mpv.poll() is None and time.monotonic() < end, 'mpv does not start'
+              time.sleep(0.05)
+      stream = link.makefile('rw')
+      def ask(*command):
+          stream.write(json.dumps({'command': command, 'request_id': 7}) + '\\n')
+          stream.flush()
+          while True:
+              answer = json.loads(stream.readline())
+              if answer.get('request_id') == 7: return answer.get('data')
+      while not (ask('get_property', 'playback-time') or 0) > 0:
+          assert time.monotonic() < end, 'it does not begin to play'
+          time.sleep(0.02)
+      time.sleep(10)
+      said = subprocess.run([mediafs, 'ready', path], stdout=subprocess.PIPE)
+      stalled = False
+      while not stalled and not ask('get_property', 'eof-reached'):
+          assert time.monotonic() < end, 'it does not end'
+          stalled = ask('get_property', 'paused-for-cache')
+          time.sleep(0.02)
+      print(said.returncode, 'stalled' if stalled else 'played through')
+  finally:
+      mpv.kill()
+      mpv.wait()
+  """
