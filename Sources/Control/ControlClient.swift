@@ -96,8 +96,8 @@ package final class ControlClient: StatusSource {
     }
   }
 
-  /// Asks whether the files at and below `paths` play without a stall, from the second `from` on, or, for nil, from where
-  /// a program reads them, or their start.
+  /// Asks whether the files at and below `paths` play without a stall, from the second `from` on, or, for nil, from
+  /// where a program reads them, or their start.
   package func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness] {
     var request = ControlRequest(.ready)
     request.paths = paths

@@ -45,8 +45,8 @@ struct FilmBuilder: Sendable, Equatable {
     lastByte = max(lastByte, end)
   }
 
-  /// A fragment or a cluster: bytes of all tracks, which a player needs together. The tracks begin a little apart, by as
-  /// much as pictures are reordered.
+  /// A fragment or a cluster: bytes of all tracks, which a player needs together. The tracks begin a little apart, by
+  /// as much as pictures are reordered.
   mutating func addGroup(from time: Double, to until: Double, bytes start: Int64, _ end: Int64) {
     add(lane: 0, from: time - 0.5, to: until, bytes: start, end)
   }

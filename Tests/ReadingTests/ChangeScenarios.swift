@@ -71,8 +71,8 @@ import Reading
     bench.run(20, step: 0.1)
     #expect(!bench.isInMemory(old))
     bench.service.resources[Self.url]?.change(size: 40 * Self.megabyte)
-    #expect(try bench.opened("a.mp4") == old)
-    #expect(bench.answer(bench.read(old, 30 * Self.megabyte, 4096)) == .error(.stale))
+    // Nothing of it is stored: the open asks.
+    #expect(try bench.inode("a.mp4") == old && bench.answer(bench.open(old)) == .error(.stale))
     #expect(bench.port.invalidated == ["a.mp4"])
     bench.holdsKeeper = false
     let new = try bench.opened("a.mp4")

@@ -9,7 +9,8 @@ import Testing
 
   private func run(at position: Int64) -> ReaderRuns.Run {
     ReaderRuns.Run(
-      start: 0, position: position, bytes: position, firstRead: start, lastRead: start, process: 1, number: 1)
+      start: 0, position: position, bytes: position, firstRead: start, began: start, lastRead: start, process: 1,
+      number: 1)
   }
 
   /// A reader that takes `rate` bytes a second for `seconds`, and waits in all looks but each `leisurely`-th.
