@@ -281,6 +281,7 @@ final class TransferThread {
     if let until = download.ownFile.pausedUntil, until <= now { download.ownFile.pausedUntil = nil }
     if !landing.isUnstored(download) { landing.storeWhatIsKept(download) }
     failures.dropStalled(download, hasWaiters, now)
+    failures.dropForsaken(download, now)
     let estimate = lines.line(of: download).estimate
     // A reader that has read so much in sequence and still waits is a copy, or a player whose origin limits each
     // connection.
