@@ -49,7 +49,7 @@ static inline void cfuse_choose_features(struct fuse_conn_info *connection) {
 
 /// Answers an open of a file: 0, or a negated errno (then the kernel sends no release).
 static inline int cfuse_reply_open(fuse_req_t request, uint64_t handle, bool direct_io) {
-  struct fuse_file_info info = {.fh = handle, .direct_io = direct_io, .keep_cache = !direct_io, .noflush = true};
+  struct fuse_file_info info = {.fh = handle, .direct_io = direct_io, .keep_cache = true, .noflush = true};
   return fuse_reply_open(request, &info);
 }
 

@@ -201,9 +201,9 @@ final class Bench {
   }
 
   @discardableResult
-  func open(_ inode: Inode) -> Ticket {
+  func open(_ inode: Inode, process: Int32 = 0) -> Ticket {
     let ticket = ticket("open \(inode)")
-    switch system.open(inode, ticket: ticket, caller: Caller(process: 0)) {
+    switch system.open(inode, ticket: ticket, caller: Caller(process: process)) {
     case .now(let mode): port.put(ticket, .opened(directIO: mode.directIO))
     case .failed(let error): port.put(ticket, .error(error))
     case .parked: break

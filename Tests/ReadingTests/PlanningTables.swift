@@ -203,7 +203,7 @@ import Testing
       Planner.allowance(
         of: ReaderView(position: length, length: length, rate: 1_000_000, isLooker: isLooker), input)
     }
-    #expect(reader(100 << 20, true) == reader(0, false))
+    #expect(reader(100 << 20, true) <= max(Planner.lookAhead, 2 * 200_000))
     #expect(reader(100 << 20, false) > reader(0, false))
     var last: Int64 = 0
     for length in stride(from: Int64(0), to: 100 << 20, by: 1 << 20) {

@@ -92,12 +92,15 @@ final class Content: Sendable {
   let entry: ManifestEntry
   /// The path in the mount of the entry through which it was loaded: its completed copy gets this path.
   let path: String
+  /// What its name says of its kind (``MediaKind``).
+  let kind: String?
   let guarded: Lock<Guarded>
 
   init(record: EntryRecord, held: FileState) {
     key = record.node.key
     entry = record.source
     path = record.path
+    kind = MediaKind.name(of: path)
     guarded = Lock(Guarded(held: held))
   }
 
@@ -106,6 +109,7 @@ final class Content: Sendable {
     key = old.key
     entry = old.entry
     path = old.path
+    kind = old.kind
     guarded = Lock(Guarded(held: held))
   }
 
@@ -200,7 +204,7 @@ extension Content.Guarded {
       if count == 0 { return .hit(0) }
       wanted = ByteRange(offset, offset + Int64(count))
     }
-    waiters.noteRead(offset: offset, count: wanted.count, process: process, now: now)
+    waiters.noteRead(offset: offset, count: wanted.count, size: held.size, process: process, now: now)
     if held.has(wanted) { return .hit(Int(wanted.count)) }
     if held.isSuperseded { return .fail(.stale) }
     return waiters.wait(for: wanted, ticket: ticket, process: process, now: now)

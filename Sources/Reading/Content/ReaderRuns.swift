@@ -91,6 +91,21 @@ struct ReaderRuns: Sendable {
       }
   }
 
+  /// The most bytes that a reader takes at one place, if it jumps from place to place; nil if the reader of `run` does
+  /// not. Three other places, of which it read little each, show that it does.
+  func taken(besides run: Run) -> Int64? {
+    guard run.process > 0, run.length <= Self.longestStop else { return nil }
+    var most: Int64 = 0
+    var stops = 0
+    for other in runs where other.process == run.process && other.start != run.start {
+      if other.length > Self.longestStop { return nil }
+      most = max(most, other.length)
+      stops += 1
+    }
+    return stops < 3 ? nil : most
+  }
+  private static let longestStop: Int64 = 128 << 10
+
   /// The process whose run shows that the file is being played; nil while none does. `size` in bytes.
   func player(size: Int64) -> Int32? {
     runs.first { run in

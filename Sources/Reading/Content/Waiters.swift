@@ -55,6 +55,8 @@ struct Waiters: Sendable {
   private(set) var parkedReads: [ParkedRead] = []
   private(set) var parkedProbes: [ParkedProbe] = []
   private(set) var runs = ReaderRuns()
+  /// What was read at the ends of the file since it was opened.
+  private var look = LookTrace()
   /// Opens that have not been released.
   private(set) var opens = 0
   /// The error for every request that would have to wait, until a time: the origin failed for good, or a wait for the
@@ -71,9 +73,15 @@ struct Waiters: Sendable {
   mutating func opened(_ count: Int = 1) { opens += count }
   /// A handle was closed, or its open failed.
   mutating func closed() { opens -= 1 }
-  /// `process` read `count` bytes at `offset`.
-  mutating func noteRead(offset: Int64, count: Int64, process: Int32, now: Instant) {
+  /// `process` read `count` bytes at `offset`. `size`: the file's, if it is known.
+  mutating func noteRead(offset: Int64, count: Int64, size: Int64?, process: Int32, now: Instant) {
     runs.note(offset: offset, count: count, process: process, now: now)
+    if let size { look.note(ByteRange(at: offset, count: count), size: size) }
+  }
+  /// Ends the look at the last close: what it read, nil when that was no look.
+  mutating func takeLook() -> ProbeSet? {
+    defer { look = LookTrace() }
+    return look.look
   }
   /// The file's bytes were removed: play-ahead and a background download for earlier reads would fetch them all again.
   mutating func forgetRuns() { runs = ReaderRuns() }

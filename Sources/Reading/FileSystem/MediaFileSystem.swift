@@ -220,6 +220,10 @@ package final class MediaFileSystem: Sendable {
         return .parked
       }
       if !isComplete { room.transfers.post(.opened(content)) }
+      // The kernel reads ahead for nobody where a program only looks at the file, and what it asks for is fetched.
+      if !isComplete, case .now = answer, ScanPrograms.contains(process: caller.process) {
+        return .now(OpenMode(directIO: true))
+      }
       return answer
     } catch {
       return .failed(error)
@@ -264,7 +268,7 @@ package final class MediaFileSystem: Sendable {
       (guarded.held.generation?.id, guarded.waiters.opens == 1, guarded.held.isCopy)
     }
     // The transfer thread puts a complete file away after its last close; while it counts as open it cannot.
-    if isLast, isComplete { room.transfers.post(.changed(content)) }
+    if isLast { room.transfers.post(isComplete ? .changed(content) : .closed(content)) }
     room.uncount(content)
     if isLast, let generation { room.record(.used(generation: generation, at: room.clock.date)) }
   }

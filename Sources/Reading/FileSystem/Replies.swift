@@ -34,7 +34,8 @@ package struct Attributes: Sendable, Equatable {
 
 /// How the kernel reads an opened file.
 package struct OpenMode: Sendable {
-  /// Around the page cache, until a read returns nothing, because the length is unknown.
+  /// Around the page cache: the length is unknown, and the end is where a read returns nothing; or a program only looks
+  /// at the file, and read-ahead would fetch what it does not read.
   package var directIO: Bool
   /// The complete file as it was at the open: the kernel may read it without the server. nil while bytes are missing.
   package var copy: ServedFile?

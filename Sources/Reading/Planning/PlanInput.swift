@@ -59,6 +59,8 @@ struct ReaderView: Sendable, Equatable {
   var isServed = false
   /// For how many seconds the oldest of its parked reads has been stalled; nil when none is parked.
   var stalled: Double?
+  /// How many bytes it takes at each place, when it jumps from one to the next; nil when it does not.
+  var takes: Int64?
 
   /// What a reader may claim of its line, the strongest first.
   enum Claim: Int, Comparable, Sendable {
@@ -120,8 +122,10 @@ struct PlanInput: Sendable {
   var transfers: [ActiveTransfer] = []
   /// Whether the rest of the file may be fetched now.
   var continues = false
-  /// Whether the end of the file is likely to be asked for soon.
-  var wantsTail = false
+  /// The bytes at the end of the file that are likely to be asked for soon.
+  var tail: Int64 = 0
+  /// What looks at this kind of file read; nil when there was none.
+  var learned: ProbeSet?
   /// How many windows a waiting reader may have in flight.
   var lanes = LaneControl.least
   /// How many bytes in flight may be thrown away for a reader that jumped.

@@ -26,8 +26,13 @@ enum Planner {
   static let smallestWindow: Int64 = 128 << 10
   /// The largest window: a quarter second of 32 MB/s. A larger one would only delay a reader that comes meanwhile.
   static let largestWindow: Int64 = 8 << 20
-  /// The bytes of a first request: enough for most headers, so that stat, open and the first read need one request.
+  /// The most bytes of a first request: enough for most headers, so that stat, open and the first read need one
+  /// request. On a line of which a round trip brings less, the first request is smaller (``firstWindow(_:)``).
   static let headLength: Int64 = 256 << 10
+  /// The least bytes of a first request.
+  static let smallestFirstWindow: Int64 = 64 << 10
+  /// What is requested for a reader that jumps is a multiple of this.
+  static let jumpStep: Int64 = 16 << 10
   /// The bytes of the tail, where MP4's moov, MKV's cues and ID3v1 are. Players read longer indexes on from there.
   static let tailLength: Int64 = 128 << 10
   /// The play-ahead in bytes of a reader below ``provenLength``.
@@ -76,6 +81,22 @@ enum Planner {
     clamped(input.line.share / 4 * 2 / Double(max(2, input.lanes)))
   }
 
+  /// A window for a reader that has shown little: a round trip's bytes of the line. The request for what follows is
+  /// made when the first byte arrives, and is answered when the last one has arrived: a larger window gains nothing for
+  /// one who reads on, and costs more where the reader only looks.
+  static func firstWindow(_ line: LineView) -> Int64 {
+    let inRoundTrip = Int64(min(line.rate * line.roundTrip, 1e15))
+    let step = smallestFirstWindow / 2
+    return min(max((inRoundTrip + step - 1) / step * step, smallestFirstWindow), headLength)
+  }
+
+  /// The bytes of the first request of a file, of whose kind looks read `learned`. One who looks gets that. Anyone else
+  /// may play, and then goes on reading.
+  static func firstRequest(_ line: LineView, learned: ProbeSet?, isLook: Bool) -> Int64 {
+    guard let learned else { return firstWindow(line) }
+    return isLook ? learned.head : max(learned.head, firstWindow(line))
+  }
+
   /// A background window: 18 % of a round trip of the line, so that five are most of it; a quarter where nobody has a
   /// file open or few connections are allowed. To a near origin at least 5 ms of the line, and 20 ms where nobody
   /// plays, because each request costs processor time.
@@ -113,7 +134,15 @@ enum Planner {
 
   /// How many bytes ahead of `reader` are worth a request.
   static func allowance(of reader: ReaderView, _ input: PlanInput) -> Int64 {
-    if reader.isLooker || (reader.length < provenLength && !reader.isPaced) { return lookAhead }
+    if reader.takes != nil { return 0 }
+    if reader.length < provenLength, !reader.isPaced {
+      // What looks at this kind of file read was requested as a whole: who reads on shows it by reading further.
+      if reader.isLooker, let head = input.learned?.head, reader.position <= head { return 0 }
+      return min(2 * reader.length, lookAhead)
+    }
+    if reader.isLooker {
+      return min(max(lookAhead, 2 * Int64(min(input.line.rate * input.line.roundTrip, 1e12))), reader.length / 4)
+    }
     // Ten seconds of the rate at which it reads, or a window in each lane for a copy, which takes all it gets.
     let wanted = max(Int64(min(reader.rate, 1e12) * 10), Int64(input.lanes) * readerWindow(input))
     // A reader that has read for a second earns as much as it read. A burst may be a look that ends as suddenly.
@@ -135,15 +164,13 @@ enum Planner {
     var draft = PlanDraft(input: input)
     for demand in runs(input.demands) { serve(demand, &draft) }
     if !draft.steps.isEmpty { giveWay(&draft) }
+    if input.tail > 0, !draft.hasStream { draft.ask(from: max(0, input.size - input.tail), length: input.tail, .index) }
     for reader in input.readers { lead(reader, &draft) }
     if !input.demands.isEmpty { return draft.steps }
     if !input.readers.contains(where: { !$0.isElsewhere && isBehind($0, input) }) {
       for demand in runs(input.abandonedReads) { serve(demand, &draft) }
     }
     if draft.hasStream || !input.abandonedReads.isEmpty { return draft.steps }
-    if input.wantsTail, input.size > tailLength + headLength, draft.transfers.isEmpty {
-      draft.ask(from: input.size - tailLength, length: tailLength, .index)
-    }
     // A reader that has just jumped and was behind at its old place has nothing ahead of it at the new one either.
     if input.continues, !input.readers.contains(where: { isBehind($0, input) }) { fill(&draft) }
     return draft.steps
@@ -182,15 +209,30 @@ enum Planner {
       return  // behind the stream's position: requested again when the stream has ended
     }
     let reader = input.readers.first { abs($0.position - demand.start) <= demand.count + lookAhead }
-    let ahead = reader.map { allowance(of: $0, input) } ?? lookAhead
     if let reader, sharesLine(reader, input) {
       // What it reads beyond the window follows as play-ahead.
       let company = input.line.company(isReader: true)
       guard hasRoom(beside: draft.transfers, input, company) else { return }
       return draft.ask(from: gap.start, length: backgroundWindow(input, company), .shared)
     }
-    let length = max(min(ahead, readerWindow(input)), min(demand.end - gap.start, largestWindow))
-    draft.ask(from: gap.start, length: length, .demand)
+    let needed = min(demand.end - gap.start, largestWindow)
+    draft.ask(from: gap.start, length: max(needed, window(of: reader, at: gap.start, needed: needed, input)), .demand)
+  }
+
+  /// How many bytes from `start` on are requested at once for `reader`, which waits for `needed` bytes there.
+  private static func window(of reader: ReaderView?, at start: Int64, needed: Int64, _ input: PlanInput) -> Int64 {
+    guard let reader else { return min(firstWindow(input.line), readerWindow(input)) }
+    if let takes = reader.takes {
+      // A little more than it takes: the next byte would cost it a round trip.
+      let bytes = max(takes, needed)
+      return (bytes + bytes / 4 + jumpStep - 1) / jumpStep * jumpStep
+    }
+    if reader.length >= provenLength { return min(allowance(of: reader, input), readerWindow(input)) }
+    let first = firstRequest(input.line, learned: input.learned, isLook: reader.isLooker)
+    if start < first { return first - start }
+    // It grows with what was read: beside others who have large windows a small one gets little of the line.
+    let shown = reader.isLooker ? reader.length : 2 * reader.length
+    return max(firstWindow(input.line), min(shown, lookAhead, readerWindow(input)))
   }
 
   /// Whether `reader` gets background windows: it has no deadline near, and is not alone on the line.
@@ -207,7 +249,8 @@ enum Planner {
     }
     let isForOldPlace = { (running: ActiveTransfer) -> Bool in
       // Players look at the end and come back to the head, so the head is kept.
-      running.id != PlanDraft.asked && !running.isStream && running.purpose <= .shared && running.end > headLength
+      running.id != PlanDraft.asked && !running.isStream && running.purpose <= .shared
+        && running.end > max(headLength, input.learned?.head ?? 0)
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
     var underWay = draft.transfers.filter(isForOldPlace).reduce(0) { $0 + $1.rest.count }

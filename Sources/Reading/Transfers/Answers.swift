@@ -55,7 +55,8 @@ final class Answers {
         if case .growing = guarded.held.length { return true }
         return false
       }
-      if !port.reply(probe.ticket, opened: OpenMode(directIO: isGrowing), inode: probe.inode) {
+      let isLook = downloads[content.key]?.isLooker(probe.process) ?? false
+      if !port.reply(probe.ticket, opened: OpenMode(directIO: isGrowing || isLook), inode: probe.inode) {
         content.guarded.withLock { $0.waiters.closed() }
       }
     }

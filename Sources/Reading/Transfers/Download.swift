@@ -12,6 +12,8 @@ final class Download {
     var isByName = false
     /// The size, which no reader waits for: a listing is likely to ask for it, or a stat got the placeholder.
     var head = false
+    /// Whether only programs that look at files waited for its length.
+    var isLook = false
     /// Whether its tail was requested, or is not worth a request.
     var tailDone = false
   }

@@ -15,6 +15,8 @@ final class Scheduler {
   private var lastTransfer: UInt64 = 0
   /// What `--limit-rate` still allows.
   private var allowance: RateAllowance
+  /// What programs that look at files read of each kind.
+  var probeSets = ProbeSets()
   /// When to plan again a background download that waits for its turn on the line.
   private(set) var nextContinuation = Instant.never
 

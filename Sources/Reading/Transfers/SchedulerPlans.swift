@@ -9,6 +9,8 @@ extension Scheduler {
     let stored: ByteRangeSet
     let available: ByteRangeSet
     let parked: [ParkedRead]
+    /// The processes that wait for the length.
+    let probing: [Int32]
     let waits: Bool
     /// The first read of an open that asks whether the file changed.
     let checked: ByteRange?
@@ -22,6 +24,7 @@ extension Scheduler {
       stored = guarded.held.stored
       available = guarded.held.available
       parked = guarded.waiters.parkedReads
+      probing = guarded.waiters.parkedProbes.map(\.process)
       waits = !guarded.waiters.isEmpty
       checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstRead : nil
       runs = guarded.waiters.runs
@@ -48,7 +51,10 @@ extension Scheduler {
     switch view.length {
     case .unknown:
       guard waits || download.wish.head || continues else { return }
-      let head = ByteRange(0, download.wish.head ? Generations.glance : Planner.headLength)
+      if !view.probing.isEmpty { download.wish.isLook = view.probing.allSatisfy { download.isLooker($0) } }
+      let first = Planner.firstRequest(
+        lineView(of: download, now), learned: learned(of: download), isLook: download.wish.isLook)
+      let head = ByteRange(0, download.wish.head ? Generations.glance : first)
       want(download, range: download.ranges.mayAskForRange(now) ? head : nil, .head, waits, now)
     case .growing:
       if waits || continues { want(download, range: nil, .window, waits, now) }
@@ -69,23 +75,28 @@ extension Scheduler {
       guard download.attempts.retry.permits(now, readerWaits: waits) else { return }
       var input = input(download, view, size: size, now)
       input.continues = continues
-      input.wantsTail = wantsTail(download, input)
+      input.tail = tail(of: download, input)
       readers = input.readers
       download.lineUse.isBehind = input.readers.contains { Planner.isBehind($0, input) }
       for step in Planner.plan(input) { take(step, download, input, view.parked) }
     }
   }
 
-  private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {
+  private func learned(of download: Download) -> ProbeSet? { probeSets[download.content.kind] }
+
+  private func lineView(of download: Download, _ now: Instant) -> LineView {
     let line = lines.line(of: download)
-    var input = PlanInput(
-      size: size,
-      line: LineView(
-        roundTrip: line.estimate.roundTrip, rate: line.estimate.rate, waiting: line.readers.new + line.readers.urgent,
-        openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
-        usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet,
-        isPressed: line.isPressed(now),
-        hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1)))
+    return LineView(
+      roundTrip: line.estimate.roundTrip, rate: line.estimate.rate, waiting: line.readers.new + line.readers.urgent,
+      openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
+      usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet, isPressed: line.isPressed(now),
+      hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1))
+  }
+
+  private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {
+    var input = PlanInput(size: size, line: lineView(of: download, now))
+    let line = lines.line(of: download)
+    input.learned = learned(of: download)
     input.available = view.available
     if let checked = view.checked { input.demands.append(checked) }
     for read in view.parked.sorted(by: { $0.range.start < $1.range.start }) {
@@ -112,7 +123,8 @@ extension Scheduler {
         position: run.position, length: run.length, rate: pace ?? Double(run.length) / seconds,
         isFresh: now.seconds(since: run.lastRead) < 2, isElsewhere: isElsewhere(run, view.runs, view.parked),
         isLooker: isLooker, claim: stalled.map { $0 > room.options.timeout / 3 } == true ? min(claim, .start) : claim,
-        isPaced: pace != nil, due: due, isServed: stalled != nil || asked > there, stalled: stalled)
+        isPaced: pace != nil, due: due, isServed: stalled != nil || asked > there, stalled: stalled,
+        takes: view.runs.taken(besides: run))
     }
     input.transfers = download.transfers.filter { !$0.isCancelled }.map { running in
       var active = running.active
@@ -181,19 +193,25 @@ extension Scheduler {
     return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
   }
 
-  /// Whether to request the end of a file, which happens once: only programs that are no lookers opened it, and its
-  /// type has an index there that players read.
-  private func wantsTail(_ download: Download, _ input: PlanInput) -> Bool {
-    guard !download.wish.tailDone else { return false }
-    guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return false }
+  /// How many bytes to request at the end of a file, which happens once: what looks at its kind read there; else, for
+  /// a player, where its kind has an index.
+  private func tail(of download: Download, _ input: PlanInput) -> Int64 {
+    guard !download.wish.tailDone else { return 0 }
+    if input.readers.isEmpty ? download.wish.isLook : input.readers.allSatisfy(\.isLooker) {
+      guard let learned = input.learned else { return 0 }
+      download.wish.tailDone = true
+      return learned.tail
+    }
+    guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return 0 }
     // Only while the first reader is at the head: one that starts in the middle already knows its way.
     guard reader.position <= Planner.headLength else {
       download.wish.tailDone = true
-      return false
+      return 0
     }
-    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty else { return false }
+    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty else { return 0 }
     download.wish.tailDone = true
-    return MediaKind.hasTail(download.content.path)
+    let length = max(input.learned?.tail ?? 0, MediaKind.hasTail(download.content.kind) ? Planner.tailLength : 0)
+    return input.size > length + Planner.headLength ? length : 0
   }
 
   /// Whether the reader of a run waits at another place of the file, or went on there. It jumped, and play-ahead for

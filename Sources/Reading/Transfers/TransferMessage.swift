@@ -6,6 +6,8 @@ enum TransferMessage: Sendable {
   case changed(Content)
   /// A program opened the file: a failed file is tried again, and the policy may start a background download.
   case opened(Content)
+  /// Nobody has the file open any more.
+  case closed(Content)
   /// A user wants the whole file. It counts as open until the transfer thread has taken this message.
   case fetch(Content)
   /// A listing will probably ask for the sizes of these files soon.

@@ -1,0 +1,183 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+import Reading
+
+/// Programs that look at files, and readers that jump, in simulated time: what they read is fetched, and little more.
+@Suite struct LookScenarios {
+  static let roundTrip = 0.05
+  static let line = 4e6
+
+  /// Runs `body` with a process that has the name of a program that only looks at files, by which the room knows it.
+  private func withLooker(_ body: (Int32) throws -> Void) throws {
+    try withTemporaryFolder { folder in
+      try Command.succeed(["cp", "/bin/sleep", folder.file("ffprobe")])
+      let looker = try BackgroundProcess([folder.file("ffprobe"), "600"])
+      defer { looker.terminate(grace: 0) }
+      try #require(try Command.succeed(["cat", "/proc/\(looker.processID)/comm"]) == "ffprobe\n")
+      try body(looker.processID)
+    }
+  }
+
+  private func bench(_ names: [String], size: Int64, line: Double = line, roundTrip: Double = roundTrip) throws -> Bench
+  {
+    var resources: [String: FakeResource] = [:]
+    for name in names {
+      resources["http://origin/" + name] = FakeResource(name: name, size: size, latency: roundTrip)
+    }
+    let bench = try Bench(names.enumerated().map { Bench.entry($1, UInt64($0 + 1)) }, resources)
+    bench.service.line = line
+    bench.service.connectSeconds = roundTrip
+    return bench
+  }
+
+  /// Reads `range` in steps, as a program does whose reads the kernel passes on as they are.
+  private func read(_ bench: Bench, _ inode: Inode, _ range: ByteRange, step: Int64 = 32 << 10, process: Int32) {
+    for start in stride(from: range.start, to: range.end, by: Int(step)) {
+      let count = Int(min(step, range.end - start))
+      let reply = bench.answer(bench.read(inode, start, count, process: process), step: 0.001)
+      if case .data(let bytes)? = reply, bytes.count == count { continue }
+      Issue.record("a read at \(start) ended with \(String(describing: reply))")
+    }
+  }
+
+  /// Opens each file, reads its head and its tail, and closes it. The requests for each.
+  private func scan(
+    _ bench: Bench, _ names: [String], head: Int64, tail: Int64, size: Int64, _ looker: Int32
+  ) throws -> [(requests: Int, bytes: Int64)] {
+    var result: [(requests: Int, bytes: Int64)] = []
+    for name in names {
+      let before = bench.service.requests.count
+      let sent = bench.service.sent
+      let inode = try bench.inode(name)
+      let reply = bench.answer(bench.open(inode, process: looker), step: 0.001)
+      #expect(reply == .opened(directIO: true))
+      read(bench, inode, ByteRange(0, min(head, 32 << 10)), process: looker)
+      read(bench, inode, ByteRange(size - tail, size), process: looker)
+      read(bench, inode, ByteRange(min(head, 32 << 10), head), process: looker)
+      bench.system.release(inode)
+      bench.run(0.3, step: 0.001)
+      result.append((bench.service.requests.count - before, bench.service.sent - sent))
+    }
+    return result
+  }
+
+  @Test("A scan costs what it reads, in two requests a file, from the second file of a kind on; again it costs nothing")
+  func scan() throws {
+    let size: Int64 = 64 << 20
+    let (head, tail) = (Int64(122 << 10), Int64(40_000))
+    let names = (0..<20).map { "clip\($0).mp4" }
+    let bench = try bench(names, size: size)
+    try withLooker { looker in
+      let costs = try scan(bench, names, head: head, tail: tail, size: size, looker)
+      for (name, cost) in zip(names, costs).dropFirst() {
+        #expect(cost.requests <= 2 && cost.bytes <= head + tail + 16 << 10, "\(name): \(cost)")
+      }
+      let bytes = costs.reduce(0) { $0 + $1.bytes } / Int64(names.count)
+      #expect(bytes <= head + tail + 128 << 10, "\(bytes) a file")
+      let again = try scan(bench, names, head: head, tail: tail, size: size, looker)
+      #expect(again.allSatisfy { $0.requests == 0 }, "\(again)")
+    }
+  }
+
+  @Test("A program that reads further than others did gets the rest at its own pace")
+  func readsFurther() throws {
+    let size: Int64 = 64 << 20
+    let names = ["a.mp4", "b.mp4"]
+    let bench = try bench(names, size: size)
+    try withLooker { looker in
+      _ = try scan(bench, ["a.mp4"], head: 64 << 10, tail: 4096, size: size, looker)
+      let cost = try scan(bench, ["b.mp4"], head: 400 << 10, tail: 4096, size: size, looker)[0]
+      #expect(cost.requests <= 6 && cost.bytes <= 700 << 10, "\(cost)")
+    }
+  }
+
+  @Test("A reader that jumps gets what it reads and a little, in one round trip")
+  func jumps() throws {
+    var random = SeededRandom(seed: 7)
+    let size: Int64 = 64 << 30
+    let bench = try bench(["a.bin"], size: size)
+    let inode = try bench.opened("a.bin")
+    bench.run(1, step: 0.001)
+    for number in 0..<60 {
+      let before = bench.service.requests.count
+      let began = bench.now
+      let place = Int64.random(in: 1..<size / 4096, using: &random) * 4096
+      let reply = bench.answer(bench.read(inode, place, 4096, process: getpid()), step: 0.001)
+      if case .data? = reply {} else { Issue.record("a read at \(place) ended with \(String(describing: reply))") }
+      let seconds = bench.now.seconds(since: began)
+      bench.run(0.15, step: 0.001)
+      let asked = bench.service.requests[before...]
+      let bytes = asked.reduce(Int64(0)) { $0 + ($1.range?.count ?? size) }
+      // A few jumps show it.
+      if number >= 5 {
+        #expect(asked.count == 1 && bytes <= 32 << 10, "read \(number): \(bytes) bytes in \(asked.count) requests")
+        #expect(seconds <= 1.15 * (Self.roundTrip + 4096 / Self.line), "read \(number): \(seconds) s")
+      }
+    }
+  }
+
+  @Test("A reader that has jumped and then reads on is soon at the line's rate")
+  func jumpsAndStays() throws {
+    let size: Int64 = 64 << 30
+    let bench = try bench(["a.bin"], size: size)
+    let inode = try bench.opened("a.bin")
+    let handle = SimulatedHandle(bench, inode, size: size)
+    for place in 1...6 {
+      let range = ByteRange(at: Int64(place) << 32, count: 4096)
+      handle.begin(range)
+      #expect(
+        bench.run(until: 5, step: 0.001) {
+          handle.poll(); return handle.has(range)
+        })
+    }
+    let seconds = sequential(bench, handle, from: 40 << 30, count: 4 << 20)
+    // Three round trips more than the limit, until what it asks for is seen to be more than a look.
+    #expect(seconds <= 4 * Self.roundTrip + Double(4 << 20) / Self.line * 1.05, "\(seconds)")
+  }
+
+  /// Reads in steps of 64 KiB; the seconds that it takes.
+  private func sequential(_ bench: Bench, _ handle: SimulatedHandle, from: Int64 = 0, count: Int64) -> Double {
+    let began = bench.now
+    for start in stride(from: from, to: from + count, by: 64 << 10) {
+      let range = ByteRange(at: start, count: 64 << 10)
+      handle.begin(range)
+      handle.poll()
+      while !handle.has(range), bench.now.seconds(since: began) < 60 {
+        bench.move(0.0005)
+        handle.poll()
+      }
+    }
+    return bench.now.seconds(since: began)
+  }
+
+  @Test(
+    "A cold start in sequence waits for one round trip and its bytes, whatever the line",
+    arguments: [(0.05, 4e6), (0.05, 1e6), (0.01, 4e6), (0.2, 2e6), (0.02, 20e6), (0.1, 20e6)])
+  func coldStart(roundTrip: Double, line: Double) throws {
+    let names = ["warm.bin", "a.bin"]
+    for count: Int64 in [64 << 10, 512 << 10, 4 << 20] {
+      let bench = try bench(names, size: 256 << 20, line: line, roundTrip: roundTrip)
+      // The line is known, as after any other file.
+      let warm = SimulatedHandle(bench, try bench.opened("warm.bin"), size: 256 << 20)
+      _ = sequential(bench, warm, count: 4 << 20)
+      bench.run(12, step: 0.005)
+      let began = bench.now
+      let inode = try bench.inode("a.bin")
+      let ticket = bench.open(inode)
+      while bench.port.reply(to: ticket) == nil { bench.move(0.0005) }
+      let handle = SimulatedHandle(bench, inode, size: 256 << 20)
+      _ = sequential(bench, handle, count: count)
+      let seconds = bench.now.seconds(since: began)
+      let limit = roundTrip + Double(count) / line
+      // The first bytes wait for one round trip alone. Then it doubles what it gets at once with each round trip, and
+      // what the kernel reads ahead shares the line.
+      let beside = count > 64 << 10 ? Double(SimulatedHandle.readAhead) / line : 0
+      let most = limit + roundTrip * (0.15 + log2(Double(count >> 16))) + beside
+      #expect(seconds <= most, "\(count >> 10) KiB: \(seconds / limit) times the limit")
+      print("cold start, \(roundTrip) s, \(line) B/s, \(count >> 10) KiB: \(seconds / limit) times the limit")
+    }
+  }
+}
