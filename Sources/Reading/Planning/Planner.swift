@@ -138,7 +138,7 @@ enum Planner {
     if reader.length < provenLength, !reader.isPaced {
       // What looks at this kind of file read was requested as a whole: who reads on shows it by reading further.
       if reader.isLooker, let head = input.learned?.head, reader.position <= head { return 0 }
-      return min(2 * reader.length, lookAhead)
+      return reader.isLooker ? min(2 * reader.length, lookAhead) : lookAhead
     }
     if reader.isLooker {
       return min(max(lookAhead, 2 * Int64(min(input.line.rate * input.line.roundTrip, 1e12))), reader.length / 4)
@@ -231,7 +231,7 @@ enum Planner {
     let first = firstRequest(input.line, learned: input.learned, isLook: reader.isLooker)
     if start < first { return first - start }
     // It grows with what was read: beside others who have large windows a small one gets little of the line.
-    let shown = reader.isLooker ? reader.length : 2 * reader.length
+    let shown = reader.isLooker ? reader.length : lookAhead
     return max(firstWindow(input.line), min(shown, lookAhead, readerWindow(input)))
   }
 
