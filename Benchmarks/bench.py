@@ -16,6 +16,7 @@ import traceback
 import copy_rows
 import count_rows
 import line_rows
+import look_rows
 import play_rows
 import report
 import stored_rows
@@ -24,13 +25,14 @@ import tree_rows
 import wait_rows
 from rows import Results
 
-ROWS = [row for module in (wait_rows, play_rows, line_rows, copy_rows, stored_rows, count_rows, tree_rows)
-        for row in module.ROWS]
+MODULES = (wait_rows, play_rows, line_rows, copy_rows, stored_rows, count_rows, look_rows, tree_rows)
+ROWS = [row for module in MODULES for row in module.ROWS]
 # How often, in a full and in a quick run.
 REPETITIONS = {
     "first_byte": (7, 2), "seeks": (7, 2), "play": (7, 2), "crowd": (3, 1), "throttled": (7, 2), "cold": (7, 3),
     "stored": (7, 3), "mix": (3, 2), "restart": (3, 1), "scan": (1, 1), "listing": (3, 1), "million": (3, 1),
     "lines": (1, 0),
+    "looks": (3, 1), "looks_scan": (1, 1),
 }
 # Those whose figures are counts, and so the same on any machine.
 COUNTS = ["first_byte", "mix", "restart", "scan"]

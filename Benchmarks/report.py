@@ -12,7 +12,7 @@ import systems
 from rows import percentile
 
 PEERS = ("rclone", "rclone tuned")
-REFERENCES = ("curl", "file", "C copier", "the copy")
+REFERENCES = ("curl", "file", "C copier", "the copy", "the URL")
 
 
 def figure(value, unit):

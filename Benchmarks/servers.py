@@ -16,18 +16,22 @@ class Origin:
     """The project's scriptable origin, as a process of its own (Tests/test-origin).
 
     files: path (without the leading slash) -> size. Each folder has an index page, which is how rclone lists.
+    media: path -> the file whose bytes are sent.
     A new connection costs `latency` too, as a handshake would; so does each request."""
     enter = ()
     authority = None
 
-    def __init__(self, files, latency=0.0, line=None, connection=None):
-        self.files = dict(files)
+    def __init__(self, files, latency=0.0, line=None, connection=None, media=None):
+        media = media or {}
+        self.files = dict(files) | {path: os.path.getsize(source) for path, source in media.items()}
         self.folder = work_folder("origin")
         self._write_indexes()
+        for path, source in media.items():
+            os.link(source, os.path.join(self.folder, path))
         arguments = [os.path.join(BUILT, "test-origin"), "--folder", f"path={self.folder},at=/"]
         arguments += ["--set", f"latency={latency},accept-delay={latency},line-rate={line or 'none'},"
                       f"connection-rate={connection or 'none'}"]
-        for path, size in self.files.items():
+        for path, size in files.items():
             arguments += ["--resource", f"path=/{path},size={size}"]
         self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
