@@ -50,7 +50,8 @@ struct DependencyTests {
       known: ["ps", "awk", "gdb", "fusermount3", "pkg-config", "nginx", "python3", "setsid"], optional: ["git"]),
     Use(
       purposes: ["build", "bench"], sources: ["Benchmarks"],
-      known: ["curl", "nginx", "find", "ffmpeg", "ffprobe", "python3", "pkg-config", "openssl", "nsenter"], optional: ["git"]),
+      known: ["curl", "nginx", "find", "ffmpeg", "ffprobe", "python3", "pkg-config", "openssl", "nsenter"],
+      optional: ["git"]),
     Use(
       purposes: ["build", "demo"], sources: ["Scripts/demo"], known: ["ffmpeg", "nginx", "awk", "cmp"],
       optional: ["mpv"]),
