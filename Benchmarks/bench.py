@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 
+import beside_rows
 import copy_rows
 import count_rows
 import line_rows
@@ -25,14 +26,14 @@ import tree_rows
 import wait_rows
 from rows import Results
 
-MODULES = (wait_rows, play_rows, line_rows, copy_rows, stored_rows, count_rows, look_rows, tree_rows)
+MODULES = (wait_rows, play_rows, beside_rows, line_rows, copy_rows, stored_rows, count_rows, look_rows, tree_rows)
 ROWS = [row for module in MODULES for row in module.ROWS]
 # How often, in a full and in a quick run.
 REPETITIONS = {
     "first_byte": (7, 2), "seeks": (7, 2), "play": (7, 2), "crowd": (3, 1), "throttled": (7, 2), "cold": (7, 3),
     "stored": (7, 3), "mix": (3, 2), "restart": (3, 1), "scan": (1, 1), "listing": (3, 1), "million": (3, 1),
     "lines": (1, 0),
-    "looks": (3, 1), "looks_scan": (1, 1),
+    "beside": (2, 1), "looks": (3, 1), "looks_scan": (1, 1),
 }
 # Those whose figures are counts, and so the same on any machine.
 COUNTS = ["first_byte", "mix", "restart", "scan"]

@@ -150,8 +150,10 @@ struct OpenCheckTests {
       let file = scene.mount.file(Self.name)
       let outcome = scene.bounded("a reader") { Reader.read(file, [ByteRange(0, 64 << 10)], pattern: Self.path) }
       scene.expect(outcome?.bytes == 64 << 10 && outcome?.wrongAt == nil, "\(outcome.map { "\($0)" } ?? "")")
-      let requests = scene.origin.log.entries(of: Self.path).count - before
-      scene.expect(requests == 1, "\(requests) requests")
+      // What is asked for behind the first request's bytes is the reader's play-ahead.
+      let made = scene.origin.log.entries(of: Self.path).dropFirst(before)
+      let starts = made.compactMap { $0.request.range?.start }
+      scene.expect(starts.count { $0 <= 4096 } == 1, "\(starts)")
     }
   }
 

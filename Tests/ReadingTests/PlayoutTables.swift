@@ -54,6 +54,16 @@ import Testing
     #expect(clock.evidence == .starting)
   }
 
+  @Test("Who reads all at once and stops shows no pace")
+  func burst() {
+    var clock = Playout(run: run(at: 0), rate: 0, now: start)
+    for look in 1...60 {
+      let now = start.adding(seconds: Double(look) * 0.05)
+      clock.look(position: Int64(min(look, 16)) * 600_000, waits: look < 16, seconds: 0.05, now: now)
+    }
+    #expect(clock.evidence != .paced)
+  }
+
   @Test("Who goes on taking all, faster than it did, is no player; who is kept waiting may be one")
   func doubts() {
     for (rate, evidence) in [(2e6, Playout.Evidence.hungry), (0.3e6, .paced)] {

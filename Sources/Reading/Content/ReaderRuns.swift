@@ -75,6 +75,11 @@ struct ReaderRuns: Sendable {
     }
   }
 
+  /// `process` ended while it waited: it has no place any more.
+  mutating func ended(_ process: Int32) {
+    if process > 0 { runs.removeAll { $0.process == process } }
+  }
+
   /// The run that a read of `range` belongs to.
   func run(of range: ByteRange) -> Run? {
     runs.first { range.start <= $0.position + Self.slack && range.end >= $0.position - Self.slack }

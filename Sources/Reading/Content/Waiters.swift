@@ -232,7 +232,7 @@ struct Waiters: Sendable {
     return false
   }
 
-  /// Removes and returns the reads of processes that have ended.
+  /// Removes and returns the reads of processes that have ended. Nobody reads on from there.
   mutating func takeReads(where isGone: (Int32) -> Bool) -> [ParkedRead] {
     var taken: [ParkedRead] = []
     parkedReads.removeAll { read in
@@ -240,6 +240,7 @@ struct Waiters: Sendable {
       if gone { taken.append(read) }
       return gone
     }
+    for read in taken { runs.ended(read.process) }
     return taken
   }
 

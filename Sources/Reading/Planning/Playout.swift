@@ -52,6 +52,9 @@ struct Playout: Sendable, Equatable {
   private var slicePosition: Int64
   private var sliceStart: Instant
   private var leisure = 0.0
+  /// For how many seconds it has asked for nothing since it read last, and where it was.
+  private var pause = 0.0
+  private var lastPosition: Int64
 
   /// `rate`: the pace that the same file was seen to have before, 0 when none was.
   init(run: ReaderRuns.Run, rate: Double, now: Instant) {
@@ -65,12 +68,17 @@ struct Playout: Sendable, Equatable {
     start = run.start
     slicePosition = run.position
     sliceStart = now
+    lastPosition = run.position
   }
 
   /// `seconds` have passed. `waits`: whether a read of the run is parked.
   mutating func look(position: Int64, waits: Bool, seconds: Double, now: Instant) {
     stall = waits ? stall + seconds : 0
-    if !waits { leisure += seconds }
+    // Who read and stopped shows no pace: leisure counts once the reader goes on.
+    if position != lastPosition { leisure += pause }
+    if position != lastPosition || waits { pause = 0 }
+    if !waits { pause = min(pause + seconds, Self.slice) }
+    lastPosition = position
     let elapsed = now.seconds(since: sliceStart)
     if elapsed >= Self.slice { endSlice(Double(position - slicePosition) / elapsed, seconds: elapsed, position, now) }
     let age = now.seconds(since: began)

@@ -202,9 +202,10 @@ final class Failures {
   /// Cancels requests that readers made who have gone, when the answer is overdue: an origin that hangs must not keep
   /// the connections of its line from those who come. While none is free, also those whose body stopped coming.
   func dropForsaken(_ download: Download, _ now: Instant) {
-    guard download.transfers.contains(where: { $0.active.purpose == .demand && !$0.isCancelled }) else { return }
+    let isForReader = { (running: Running) in running.active.purpose == .demand || running.active.purpose == .shared }
+    guard download.transfers.contains(where: { isForReader($0) && !$0.isCancelled }) else { return }
     let waited = download.content.guarded.withLock { $0.waiters.parkedReads.map(\.range) }
-    for running in download.transfers where running.active.purpose == .demand && running.kind == .window {
+    for running in download.transfers where isForReader(running) && running.kind == .window {
       guard !running.isCancelled, let line = lines.known(running.host) else { continue }
       let isOverdue = now.seconds(since: running.lastByte) > max(Self.overdueSeconds, 3 * line.estimate.roundTrip)
       guard isOverdue, !running.responded || line.lacksConnection(isBackground: false) else { continue }
