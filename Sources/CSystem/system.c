@@ -4,6 +4,7 @@
 #include <ifaddrs.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <malloc.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <errno.h>
@@ -19,6 +20,8 @@ int64_t csystem_boottime_nanoseconds(void) {
   clock_gettime(CLOCK_BOOTTIME, &now);
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+int csystem_limit_malloc_arenas(int most) { return mallopt(M_ARENA_MAX, most); }
 
 int csystem_rename_noreplace(int from_dir, const char *from, int to_dir, const char *to) {
   return renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE);

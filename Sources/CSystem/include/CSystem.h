@@ -28,6 +28,8 @@ static inline int csystem_openat(int dir, const char *path, int flags, mode_t mo
 }
 /// fcntl(2) with an int argument.
 static inline int csystem_fcntl(int fd, int command, int argument) { return fcntl(fd, command, argument); }
+/// Has malloc(3) use at most `most` arenas from now on; 0 when it cannot.
+int csystem_limit_malloc_arenas(int most);
 /// renameat2(2) with RENAME_NOREPLACE.
 int csystem_rename_noreplace(int from_dir, const char *from, int to_dir, const char *to);
 /// Names the calling thread (at most 15 bytes are kept).
