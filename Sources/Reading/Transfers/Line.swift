@@ -178,8 +178,9 @@ struct Line {
   /// Whether a reader that goes before those who share the line waits, or did within the last two round trips.
   func isPressed(_ now: Instant) -> Bool { readers.isPressed(within: 2 * estimate.roundTrip, now) }
 
-  /// Whether those who are near no deadline are bounded: somebody plays beside others.
-  var isContended: Bool { readers.playing > 0 && readers.present > 1 }
+  /// Whether those who are near no deadline are bounded: somebody plays beside one who takes all that comes. Players
+  /// and newcomers alone take turns.
+  var isContended: Bool { readers.playing > 0 && readers.sharing > 0 }
 
   /// Whether a newcomer, or a player that has less than its lead, may have `bytes` requested: on a contended line what
   /// is in flight for all of them is bounded, and while a player is near its deadline newcomers have what it leaves.

@@ -92,6 +92,8 @@ struct LineStanding: Equatable {
   var isUrgent = false
   /// Whether somebody plays.
   var plays = false
+  /// Whether one that shows no pace takes all that comes.
+  var shares = false
 }
 
 /// The readers of a line, counted by resource.
@@ -106,6 +108,8 @@ struct LineReaders {
   private(set) var urgent = 0
   /// How many are played.
   private(set) var playing = 0
+  /// How many have a reader that shares the line.
+  private(set) var sharing = 0
   /// When a reader waited last. A reader is likely to ask for the following bytes next, so background downloads stand
   /// back for a little longer than the wait itself.
   private(set) var lastWait: Instant?
@@ -137,6 +141,7 @@ struct LineReaders {
     if standing.isNew { new += one }
     if standing.isUrgent { urgent += one }
     if standing.plays { playing += one }
+    if standing.shares { sharing += one }
   }
 }
 

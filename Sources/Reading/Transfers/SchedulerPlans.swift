@@ -173,6 +173,7 @@ extension Scheduler {
     let urgent = readers.contains { $0.claim == .urgent && $0.isServed && ($0.stalled ?? 0) < Self.longestUrgency }
     standing.isUrgent = urgent && view.isFetchable
     standing.plays = download.lineUse.fits && download.lineUse.playouts.need > 0
+    standing.shares = readers.contains { $0.claim == .share && !$0.isPaced && $0.isFresh }
     // A stat or an open waits as a newcomer.
     standing.isNew = readers.isEmpty ? view.waits : readers.contains { $0.claim == .start && $0.stalled != nil }
     return standing.waits || standing.plays ? standing : nil
