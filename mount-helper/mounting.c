@@ -119,11 +119,23 @@ static void undo_mount(const struct settings *settings, const struct mount *moun
   }
 }
 
-// Finds the mount that is on top at `path` now, if it is not `before`.
-static bool find_new(const char *path, const struct mount *before, struct mount *mount) {
+// Finds the mount that is on top of the mountpoint now, if it is not `before`. Root goes from the folder itself to its
+// parent, so that no rename of a folder of the path, and no mount over one, leads elsewhere.
+static bool find_new(const struct settings *settings, int folder, const struct mount *before, struct mount *mount) {
   struct place place;
+  char path[PATH_MAX], held[32];
+  if (geteuid() == 0) {
+    snprintf(held, sizeof held, "/proc/self/fd/%d", folder);
+    const ssize_t length = readlink(held, path, sizeof path - 1);
+    if (length <= 0) return false;
+    path[length] = 0;
+    place.name = strrchr(path, '/') + 1;
+    place.parent = openat(folder, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (place.parent < 0) return false;
+  } else if (!hold(settings->mountpoint, &place)) {
+    return false;
+  }
   char where[PATH_MAX];
-  if (!hold(path, &place)) return false;
   const bool found = identify(&place, mount) && mount->id != before->id &&
                      find_mount(mount->id, mount->device, where, sizeof where);
   close(place.parent);
@@ -133,20 +145,6 @@ static bool find_new(const char *path, const struct mount *before, struct mount 
 // How often the helper looks for a mount that its path does not lead to, and the pause between in microseconds: another
 // process renames a folder of the path to and fro, or another mount lies over it.
 enum { HIDDEN_ATTEMPTS = 25, HIDDEN_PAUSE = 200000 };
-
-// As find_new(), but looks again if the path does not lead to the new mount. Root asks the kernel each time for the
-// current path of the folder of the descriptor `held`.
-static bool await_new(const struct settings *settings, const char *held, const struct mount *before,
-                      struct mount *mount) {
-  char path[PATH_MAX];
-  for (int attempt = 1;; attempt++) {
-    const ssize_t length = held ? readlink(held, path, sizeof path - 1) : 0;
-    if (length > 0) path[length] = 0;
-    if (length >= 0 && find_new(held ? path : settings->mountpoint, before, mount)) return true;
-    if (attempt == HIDDEN_ATTEMPTS) return false;
-    usleep(HIDDEN_PAUSE);
-  }
-}
 
 // Mounts at `folder`. Root mounts through the folder's descriptor, whatever is at its path by now. An ordinary user's
 // fusermount3 takes the path, and checks links and rights itself. Sets the mount's numbers. Returns 0, or -1 after a
@@ -164,7 +162,9 @@ static int mount_at(const struct settings *settings, struct fuse_session *sessio
     complain("cannot mount at %s", settings->mountpoint);
     return -1;
   }
-  const bool found = await_new(settings, root ? held : NULL, before, mount);
+  bool found = false;
+  for (int attempt = 1; !(found = find_new(settings, folder, before, mount)) && attempt < HIDDEN_ATTEMPTS; attempt++)
+    usleep(HIDDEN_PAUSE);
   if (!found)
     complain("cannot find the new mount at %s: if it is in /proc/self/mountinfo, unmount it", settings->mountpoint);
   if (found && restored == 0) return 0;
