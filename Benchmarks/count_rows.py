@@ -99,6 +99,29 @@ def scan(results, repetition):
             results.add("scan-extra", system, extra / count)
 
 
+def changed(results, repetition):
+    """Files that changed at their origin after their stat, of which nothing is stored: each is read whole."""
+    count, size, larger = 20, 4 << 20, (4 << 20) + 4096
+    for system in systems(results, mediafs_options=["--fresh", "1"]):
+        if not system.is_ours and repetition >= 1:
+            continue  # always the same
+        files = {f"film{index}.mp4": size for index in range(count)}
+        with serving(files, latency=0.01) as origin, mounted(system, origin):
+            for name in files:
+                os.stat(system.path(name))
+            time.sleep(2)
+            for name in files:
+                origin.command("next", path=f"/{name}", size=larger)
+            origin.command("reset-log")
+            failed = 0
+            for name in files:
+                try:
+                    failed += read_all(system.path(name)) != larger
+                except OSError:
+                    failed += 1
+            results.add("changed-failed", system, failed)
+
+
 # As ffprobe: its name is what programs are told by.
 SCANNER = """
 import os, sys
@@ -121,6 +144,10 @@ ROWS = [
         how="64 MiB at 16 MB/s, killed after 2 s, mounted again, read to the end. The goal is what one second brings."),
     Row("restart-first-byte", "… from the new mount's start to a stored byte", "s",
         how="Mount, open, read 4 KiB at 0."),
+    Row("changed-failed", "20 files that changed after their stat: reads that fail or bring another length", "",
+        limit=0, goal=0, worst=True, measure=changed,
+        how="`stat` of each; 2 s later the origin has longer files; then each is read whole. mediafs with `--fresh 1`, "
+            "rclone with its defaults."),
     Row("scan-extra", "A look at 500 files: bytes fetched beyond those read, a file", "B", goal=512 << 10,
         absolute=True, measure=scan,
         how="A process called ffprobe reads 32 KiB at the head and at the tail of each 32 MiB file."),
