@@ -9,6 +9,20 @@ struct ChangeTests {
   private static let size: Int64 = 4 << 20
   private static let never = ["--continue=never", "--timeout", "30"]
 
+  /// A mount whose origin sends no validators, and of which the first 512 KiB were read.
+  private func onMountWithoutValidators(_ body: @escaping @Sendable (inout Scene) throws -> Void) async {
+    await onMount(size: Self.size, options: Self.never) { stage in
+      stage.origin.change(FaultStage.path) {
+        $0.tag = .none
+        $0.modified = nil
+      }
+    } _: { scene in
+      let first = scene.read([ByteRange(0, 512 << 10)])
+      scene.expect(first?.bytes == 512 << 10, "the first read: \(first.map { "\($0)" } ?? "")")
+      try body(&scene)
+    }
+  }
+
   @Test("Between two mounts")
   func betweenMounts() async {
     await onMount(size: Self.size, options: Self.never) { scene in
@@ -32,14 +46,7 @@ struct ChangeTests {
 
   @Test("Between two mounts, with nothing in the heads that tells: what was stored is not believed")
   func betweenMountsUntold() async {
-    await onMount(size: Self.size, options: Self.never) { stage in
-      stage.origin.change(FaultStage.path) {
-        $0.tag = .none
-        $0.modified = nil
-      }
-    } _: { scene in
-      let first = scene.read([ByteRange(0, 512 << 10)])
-      scene.expect(first?.bytes == 512 << 10, "the first mount: \(first.map { "\($0)" } ?? "")")
+    await onMountWithoutValidators { scene in
       if let problem = try scene.mount.unmount() { scene.expect(false, problem) }
       scene.origin.change(FaultStage.path) { $0.generation = 2 }
       let again = try FaultMount(
@@ -90,14 +97,7 @@ struct ChangeTests {
 
   @Test("Between two requests, with nothing in the heads that tells: never a mix, in no handle and not in the copy")
   func untold() async {
-    await onMount(size: Self.size, options: Self.never) { stage in
-      stage.origin.change(FaultStage.path) {
-        $0.tag = .none
-        $0.modified = nil
-      }
-    } _: { scene in
-      let first = scene.read([ByteRange(0, 512 << 10)])
-      scene.expect(first?.bytes == 512 << 10, "before: \(first.map { "\($0)" } ?? "")")
+    await onMountWithoutValidators { scene in
       // A pause, which begins when what was read ahead is there.
       let origin = scene.origin
       scene.expect(eventually { origin.log.totals.openRequests == 0 }, "a request does not end")
