@@ -66,7 +66,7 @@ import Testing
 
   @Test("Who goes on taking all, faster than it did, is no player; who is kept waiting may be one")
   func doubts() {
-    for (rate, evidence) in [(2e6, Playout.Evidence.hungry), (0.3e6, .paced)] {
+    for (rate, evidence) in [(2e6, Playout.Evidence.hungry), (1e6, .paced), (0.3e6, .paced)] {
       var (clock, position, now) = clock(rate: 1e6, seconds: 4, leisurely: 2)
       for _ in 0..<400 {
         now = now.adding(seconds: 0.05)

@@ -28,7 +28,10 @@ struct Playout: Sendable, Equatable {
   private static let proof = 2.0
   private static let mostProof = 4.0
   /// The seconds over which the pace is measured.
-  private static let slice = 1.0
+  private static let sliceSeconds = 1.0
+  /// A reader without leisure that takes so many times its pace, and what the kernel reads ahead, is no player.
+  private static let fastPart = 1.1
+  private static let readAhead: Int64 = 512 << 10
   /// The farthest time, in seconds, at which the clock shows a byte.
   private static let farthest = 1e8
   /// Who uses up the credit in bytes more slowly than this, in seconds, has it for the whole time.
@@ -39,19 +42,23 @@ struct Playout: Sendable, Equatable {
   private(set) var evidence = Evidence.starting
   /// Bytes a second, once there is evidence.
   private(set) var rate: Double
-  /// When the byte `origin` was, or would have been, due.
-  private var epoch: Instant
-  private var origin: Int64
-  private let began: Instant
-  private let start: Int64
+  /// A byte, and the time at which the clock shows it or the reader was there.
+  private struct Mark: Equatable {
+    var byte: Int64
+    var time: Instant
+  }
+  /// What the clock counts from.
+  private var clock: Mark
+  private let start: Mark
   /// For how many seconds it has waited until now.
   private(set) var stall = 0.0
   /// The slices with leisure, less half of the others.
   private var score = 0.0
-  /// Where and when the current slice began, and for how many seconds of it the reader asked for nothing.
-  private var slicePosition: Int64
-  private var sliceStart: Instant
+  /// Where the current slice began, and for how many seconds of it the reader asked for nothing.
+  private var slice: Mark
   private var leisure = 0.0
+  /// Where the last slice with leisure ended.
+  private var atLeisure: Mark
   /// For how many seconds it has asked for nothing since it read last, and where it was.
   private var pause = 0.0
   private var lastPosition: Int64
@@ -62,12 +69,10 @@ struct Playout: Sendable, Equatable {
     self.rate = rate
     evidence = rate > 0 ? .paced : .starting
     score = rate > 0 ? Self.proof : 0
-    epoch = run.firstRead
-    origin = run.start
-    began = run.firstRead
-    start = run.start
-    slicePosition = run.position
-    sliceStart = now
+    start = Mark(byte: run.start, time: run.firstRead)
+    clock = start
+    slice = Mark(byte: run.position, time: now)
+    atLeisure = slice
     lastPosition = run.position
   }
 
@@ -77,48 +82,48 @@ struct Playout: Sendable, Equatable {
     // Who read and stopped shows no pace: leisure counts once the reader goes on.
     if position != lastPosition { leisure += pause }
     if position != lastPosition || waits { pause = 0 }
-    if !waits { pause = min(pause + seconds, Self.slice) }
+    if !waits { pause = min(pause + seconds, Self.sliceSeconds) }
     lastPosition = position
-    let elapsed = now.seconds(since: sliceStart)
-    if elapsed >= Self.slice { endSlice(Double(position - slicePosition) / elapsed, seconds: elapsed, position, now) }
-    let age = now.seconds(since: began)
-    let hasTakenAll = position - start >= Self.creditBytes && age < Self.fast
+    if now.seconds(since: slice.time) >= Self.sliceSeconds { endSlice(Mark(byte: position, time: now)) }
+    let age = now.seconds(since: start.time)
+    let hasTakenAll = position - start.byte >= Self.creditBytes && age < Self.fast
     if evidence == .starting, age >= Self.creditSeconds || hasTakenAll { evidence = .hungry }
     // A reader that is late plays on from here: it has no claim to what it missed.
-    if evidence == .paced, due(position) < now { due(position, at: now) }
+    if evidence == .paced, due(position) < now { clock = Mark(byte: position, time: now) }
   }
 
-  /// A slice of `seconds` is over, in which the reader took `pace` bytes a second.
-  private mutating func endSlice(_ pace: Double, seconds: Double, _ position: Int64, _ now: Instant) {
-    let isLeisurely = leisure >= Self.leisurePart * seconds && pace > 0
-    if isLeisurely {
+  /// A slice is over: the reader is at `here`.
+  private mutating func endSlice(_ here: Mark) {
+    let seconds = here.time.seconds(since: slice.time)
+    let pace = Double(here.byte - slice.byte) / seconds
+    if leisure >= Self.leisurePart * seconds, pace > 0 {
       score = min(score + 1, Self.mostProof)
       if evidence == .paced { rate = 0.5 * rate + 0.5 * pace }
-    } else if evidence != .paced || pace > 0.9 * rate {
-      // One that gets less than its pace may well be a player that is kept waiting.
+      atLeisure = here
+    } else if evidence != .paced || isFast(here) {
       score = max(score - 0.5, 0)
     }
     if evidence != .paced, score >= Self.proof {
       evidence = .paced
       rate = pace
-      due(position, at: now)
+      clock = here
     } else if evidence == .paced, score == 0 {
       evidence = .hungry
     }
-    slicePosition = position
-    sliceStart = now
+    slice = here
     leisure = 0
   }
 
-  /// Sets the clock: `byte` is due at `time`.
-  private mutating func due(_ byte: Int64, at time: Instant) {
-    epoch = time
-    origin = byte
+  /// Whether the reader, which had no leisure of late, took more than it plays and the kernel reads ahead. One that
+  /// waits and takes no more may well be a player that is kept waiting.
+  private func isFast(_ here: Mark) -> Bool {
+    let played = Self.fastPart * rate * here.time.seconds(since: atLeisure.time)
+    return Double(here.byte - atLeisure.byte) > played + Double(Self.readAhead)
   }
 
   /// When the reader needs `byte`, by its clock.
   private func due(_ byte: Int64) -> Instant {
-    epoch.adding(seconds: min(max(Double(byte - origin) / max(rate, 1), -Self.farthest), Self.farthest))
+    clock.time.adding(seconds: min(max(Double(byte - clock.byte) / max(rate, 1), -Self.farthest), Self.farthest))
   }
 
   /// How many seconds before the reader needs `byte`: it reads there from `position` at its pace, and not before its
