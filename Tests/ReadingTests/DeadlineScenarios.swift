@@ -91,10 +91,13 @@ import Testing
     var copies = 0
     var scanners = 0
     var connections = ReadingOptions().connections
+    var storeIsFull = false
+    var change: LineChange?
     var httpVersion = 11
     var testDescription: String {
       "\(rate / 1e6) MB/s, \(Int(roundTrip * 1000)) ms, players \(players.map { $0 / 1e6 })\(jumps ? ", seeking" : ""), "
         + "\(copies) copies, \(scanners) scanners, \(connections) connections, HTTP/\(httpVersion)"
+        + (change.map { ", \($0)" } ?? "")
     }
   }
 
@@ -120,11 +123,19 @@ import Testing
     }
     var options = ReadingOptions.testing
     options.connections = setting.connections
-    options.continuation = .never
+    if setting.change == nil { options.continuation = .never }
+    if setting.storeIsFull { options.minimumFree = 1 << 60 }
     let bench = try Bench(
       names.enumerated().map { Bench.entry($1, UInt64($0 + 1)) }, resources, options: options)
     bench.service.line = setting.rate
     bench.service.packet = 8 << 10
+    if case .jitter(let most)? = setting.change {
+      bench.service.answer = { request, resource in
+        var late = resource
+        late.latency += LineChange.jitter(most, of: request.id)
+        return late
+      }
+    }
     bench.service.connectSeconds = setting.httpVersion == 20 ? 0 : setting.roundTrip
     let began = bench.now
     let step = 0.002
@@ -133,7 +144,17 @@ import Testing
       Scanner(bench, names, size: size, process: getpid())
     }
     var players: [SimulatedPlayer] = []
+    var opened: Instant?
+    var deaths = 0
     func move(_ step: Double = 0.002) throws {
+      if let change = setting.change, let opened {
+        let second = bench.now.seconds(since: opened)
+        bench.service.line = setting.rate * change.rate(at: second)
+        if case .deaths(let seconds) = change, Int(second / seconds) > deaths {
+          deaths += 1
+          bench.service.dropConnections()
+        }
+      }
       bench.move(step)
       for player in players { player.move(bench.now) }
       for other in others { other.move() }
@@ -145,8 +166,9 @@ import Testing
       let arrival = bench.now.adding(seconds: index == 0 ? 0 : 3)
       while bench.now < arrival { try move() }
       let inode = try bench.inode(films[index])
-      let opened = bench.open(inode)
-      while bench.port.reply(to: opened) == nil { try move() }
+      opened = opened ?? bench.now
+      let ticket = bench.open(inode)
+      while bench.port.reply(to: ticket) == nil { try move() }
       let handle = SimulatedHandle(bench, inode, size: size, process: getpid())
       let jumps =
         setting.jumps && index == 0
@@ -184,6 +206,12 @@ import Testing
     // What a tight line leaves is less than the windows in which it is shared.
     guard setting.rate > 2e6 else { return }
     #expect(outcome.others >= 0.7 * outcome.left, "\(outcome.others / outcome.left) of what was left")
+  }
+
+  @Test("At a full store, a copy beside a player goes on from memory")
+  func fullStore() throws {
+    let outcome = try Self.run(Setting(rate: 8e6, roundTrip: 0.08, copies: 1, storeIsFull: true), seconds: 24)
+    #expect(outcome.others > 0.2 * outcome.left, "\(outcome.others / outcome.left) of what was left")
   }
 
   @Test(

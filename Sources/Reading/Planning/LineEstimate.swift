@@ -32,6 +32,9 @@ struct LineEstimate: Sendable {
   /// Seconds from a request to its first byte: the least of the last 16, since a busy line only adds to it.
   var roundTrip: Double { recentTrips.min() ?? Self.assumedRoundTrip }
 
+  /// The same, but the longest of those 16 but four: where answers are late now and then, a request is made early.
+  private(set) var lateTrip = LineEstimate.assumedRoundTrip
+
   /// Bytes a second over all transfers, smoothed.
   var rate: Double { measuredRate ?? Self.assumedRate }
 
@@ -45,6 +48,7 @@ struct LineEstimate: Sendable {
       recentTrips[nextTrip] = seconds
       nextTrip = (nextTrip + 1) % recentTrips.count
     }
+    lateTrip = recentTrips.sorted()[recentTrips.count * 3 / 4]
   }
 
   /// `count` bytes arrived.

@@ -81,6 +81,8 @@ struct ReaderView: Sendable, Equatable {
 struct LineView: Sendable {
   /// Seconds from a request to its first byte.
   var roundTrip: Double
+  /// The same where answers are late now and then.
+  var lateTrip = 0.0
   /// Bytes a second of all transfers on the line together.
   var rate: Double
   /// How many resources on the line have a reader that waits.

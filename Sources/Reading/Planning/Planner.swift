@@ -57,6 +57,8 @@ enum Planner {
     case nobody
     /// Readers without a deadline have files open.
     case readers
+    /// A reader has less than its lead: all of them, so that no part of the line is idle.
+    case behind
     /// Somebody plays, or a background download meets a reader: less than all, so that the line does not queue them.
     case players
 
@@ -64,6 +66,7 @@ enum Planner {
       switch self {
       case .nobody: 1.25
       case .readers: 1.2
+      case .behind: 1.2
       case .players: 0.85
       }
     }
@@ -116,7 +119,8 @@ enum Planner {
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
     let most = mostUnderWay(window: window, of: input.line.rate * input.line.roundTrip, company)
     // Up to half a window more, so that the mean is as many as allowed.
-    if transfers.count < input.line.usualLanes, underWay + window / 2 <= most { return true }
+    let lanes = company == .behind ? max(8, input.line.usualLanes) : input.line.usualLanes
+    if transfers.count < lanes, underWay + window / 2 <= most { return true }
     // One more now and then keeps an extra connection open for a reader's jump.
     if company == .nobody || transfers.count >= input.line.backgroundLanes { return false }
     return underWay <= most + window / 2 && input.line.openConnections == transfers.count
@@ -283,7 +287,8 @@ enum Planner {
     // A reader that has just begun has shown little of its rate.
     let isEasy = reader.length >= provenLength && Double(there - reader.position) >= reader.rate * easySeconds
     let shares = sharesLine(reader, input)
-    let company = input.line.company(isReader: shares)
+    let isBehind = !shares && Double(there - reader.position) < reader.rate * Playouts.leadSeconds
+    let company = isBehind ? .behind : input.line.company(isReader: shares)
     let usesSmallWindows = isEasy || shares
     let window = usesSmallWindows ? backgroundWindow(input, company) : readerWindow(input)
     let lanes = max(2, input.lanes)
@@ -301,7 +306,9 @@ enum Planner {
       // side by side they would only delay the first. More lanes are for origins that limit each connection, and all
       // run at once.
       let lead =
-        input.line.share * (reader.length < provenLength ? input.line.roundTrip : 1.5 * input.line.roundTrip + 0.005)
+        input.line.share
+        * (reader.length < provenLength
+          ? input.line.roundTrip : 1.5 * max(input.line.roundTrip, input.line.lateTrip) + 0.005)
       if !usesSmallWindows, lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
         Double(last.rest.count) > max(lead, Double(smallestWindow / 2))
       {

@@ -6,7 +6,7 @@ struct Playouts: Sendable {
   static let criticalSeconds = 1.0
   static let criticalRoundTrips = 4.0
   /// A player's bytes are requested before others' until it has this many seconds ahead of it.
-  static let leadSeconds = 3.0
+  static let leadSeconds = 8.0
   /// A reader that is so many times as fast as the line is no player.
   static let copyRate = 2.0
   /// A reader that has not read for so many seconds claims nothing.

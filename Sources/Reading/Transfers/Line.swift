@@ -75,7 +75,9 @@ struct Line {
 
   /// `bytes` were requested by a reader with `claim`, which counts while others have a stronger one.
   mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, now: Instant) {
-    if claim == .share, isPressed(now) { spare.took(bytes, rate: spareRate, most: burst, now: now) }
+    if claim == .share, isPressed(now) || readers.leading > 0 {
+      spare.took(bytes, rate: spareRate, most: burst, now: now)
+    }
     if claim == .start, readers.urgent > 0, isContended { spare.took(bytes, rate: left, most: burst, now: now) }
   }
 
@@ -129,7 +131,8 @@ struct Line {
   /// Whether another transfer for `purpose` may start. `bytes`: the size of its window, 0 if unknown. `isQuiet`: no
   /// file is open. `claim`: the reader's.
   func admits(
-    _ purpose: Purpose, bytes: Int64, claim: ReaderView.Claim = .start, isQuiet: Bool, now: Instant
+    _ purpose: Purpose, bytes: Int64, claim: ReaderView.Claim = .start, isStarving: Bool = false, isQuiet: Bool,
+    now: Instant
   ) -> Bool {
     if active >= limit { return false }
     // A reader's request is made even so.
@@ -137,6 +140,7 @@ struct Line {
     switch purpose {
     case .demand: return claim == .urgent || mayStart(bytes, claim, now)
     case .playAhead: return active < max(1, limit * 3 / 4) && (claim == .urgent || mayStart(bytes, claim, now))
+    case .shared where isStarving: return true
     case .shared:
       // Who has just come has the line for itself until its first bytes are there.
       if let arrival = readers.lastArrival, now.seconds(since: arrival) < 2 * estimate.roundTrip {
@@ -144,7 +148,7 @@ struct Line {
       }
       // One connection is left for those who play.
       if readers.playing > 0, active >= max(1, limit - 1) { return false }
-      let isPressed = isPressed(now)
+      let isPressed = isPressed(now) || readers.leading > 0
       if isPressed, !isSpare(bytes, spareRate, now) { return active == 0 }
       return continued == 0 || hasRoom(for: bytes, isPressed ? .players : .readers, now)
     case .index: return background < min(Self.indexLimit, max(1, limit / 2))
@@ -198,7 +202,9 @@ struct Line {
   /// Bytes a second that players do not need, and always a little (P2).
   private var left: Double { max(estimate.rate - readers.need, estimate.rate * Self.leastSpare) }
   /// Bytes a second that those with a stronger claim leave: a little while a newcomer waits, whose need nobody knows.
-  private var spareRate: Double { readers.new > 0 ? min(left, estimate.rate * Self.newcomersSpare) : left }
+  private var spareRate: Double {
+    readers.new > 0 || readers.leading > 0 ? min(left, estimate.rate * Self.newcomersSpare) : left
+  }
   private static let leastSpare = 0.02
   private static let newcomersSpare = 0.03
 

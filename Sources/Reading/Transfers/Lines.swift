@@ -6,6 +6,8 @@ final class Lines {
   private let connections: Int
   /// The first rank of those that wait for room, by host.
   private var blocked: [String: Int] = [:]
+  /// The hosts whose players needed something when they were last settled.
+  private var played: [String] = []
   /// Whether no file is open.
   var isQuiet = true
 
@@ -64,7 +66,9 @@ final class Lines {
       need[host, default: 0] += download.lineUse.playouts.need
       if download.lineUse.playouts.isShort(now) { room[host] = self[host].estimate.rate }
     }
+    for host in played where need[host] == nil { lines[host]?.readers.need = 0 }
     for (host, need) in need { update(host) { $0.readers.need = need } }
+    played = Array(need.keys)
     if room.isEmpty { return }
     let byAge = players.sorted {
       ($0.lineUse.playouts.playsSince ?? .never, $0.key) < ($1.lineUse.playouts.playsSince ?? .never, $1.key)
@@ -90,6 +94,8 @@ struct LineStanding: Equatable {
   var isNew = false
   /// Whether a player is near its deadline.
   var isUrgent = false
+  /// Whether a player has less than its lead.
+  var leads = false
   /// Whether somebody plays.
   var plays = false
   /// Whether one that shows no pace takes all that comes.
@@ -106,6 +112,8 @@ struct LineReaders {
   private(set) var new = 0
   /// How many have a player near its deadline.
   private(set) var urgent = 0
+  /// How many have a player with less than its lead.
+  private(set) var leading = 0
   /// How many are played.
   private(set) var playing = 0
   /// How many have a reader that shares the line.
@@ -140,6 +148,7 @@ struct LineReaders {
     if standing.waits { waiting += one }
     if standing.isNew { new += one }
     if standing.isUrgent { urgent += one }
+    if standing.leads { leading += one }
     if standing.plays { playing += one }
     if standing.shares { sharing += one }
   }

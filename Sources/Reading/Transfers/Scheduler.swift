@@ -47,9 +47,8 @@ final class Scheduler {
     for start in inTurn(starts) { admit(start, now) }
   }
 
-  /// Orders the starts: players near their deadlines first, the earliest before the others; then by purpose, then by
-  /// the file whose last start is longest ago, then by the longest wait. So each file gets its turn even where
-  /// connections are few.
+  /// Orders the starts by rank, then by deadline, then by purpose, then by the file whose last start is longest ago,
+  /// then by the longest wait. So each file gets its turn even where connections are few.
   private func inTurn(_ starts: [PendingStart]) -> [PendingStart] {
     if starts.count < 2 { return starts }
     let turns = starts.enumerated().map { start in
@@ -74,7 +73,7 @@ final class Scheduler {
     let bytes = start.range?.count ?? 0
     guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.rank),
       lines[host].admits(
-        start.purpose, bytes: bytes, claim: start.claim, isQuiet: lines.isQuiet, now: now),
+        start.purpose, bytes: bytes, claim: start.claim, isStarving: start.isStarving, isQuiet: lines.isQuiet, now: now),
       allowance.admits(outstanding: outstanding(now), now: now)
     else {
       downloads.noteBlocked(download)
@@ -157,10 +156,13 @@ struct PendingStart {
   var due = 0.0
   /// Whether its reader has just come, or jumped.
   var isArrival = false
+  /// Whether its reader shares the line, and has got nothing for long.
+  var isStarving = false
 
   static let newcomer = 1
   /// Players near their deadlines come first, then newcomers, then players with less than their lead, then the rest.
   var rank: Int {
+    if isStarving { return Self.newcomer }
     guard purpose <= .playAhead else { return Self.newcomer + 2 }
     switch claim {
     case .urgent: return 0

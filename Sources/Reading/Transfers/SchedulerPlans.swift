@@ -53,7 +53,8 @@ extension Scheduler {
       guard waits || download.wish.head || continues else { return }
       if !view.probing.isEmpty { download.wish.isLook = view.probing.allSatisfy { download.isLooker($0) } }
       let first = Planner.firstRequest(
-        lineView(of: download, now), learned: learned(of: download), isLook: download.wish.isLook)
+        lineView(of: lines.line(of: download), for: download, now), learned: learned(of: download),
+        isLook: download.wish.isLook)
       let head = ByteRange(0, download.wish.head ? Generations.glance : first)
       want(download, range: download.ranges.mayAskForRange(now) ? head : nil, .head, waits, now)
     case .growing:
@@ -78,24 +79,24 @@ extension Scheduler {
       input.tail = tail(of: download, input)
       readers = input.readers
       download.lineUse.isBehind = input.readers.contains { Planner.isBehind($0, input) }
-      for step in Planner.plan(input) { take(step, download, input, view.parked) }
+      for step in Planner.plan(input) { take(step, download, input, view.parked, now) }
     }
   }
 
   private func learned(of download: Download) -> ProbeSet? { probeSets[download.content.kind] }
 
-  private func lineView(of download: Download, _ now: Instant) -> LineView {
-    let line = lines.line(of: download)
-    return LineView(
-      roundTrip: line.estimate.roundTrip, rate: line.estimate.rate, waiting: line.readers.new + line.readers.urgent,
+  private func lineView(of line: Line, for download: Download, _ now: Instant) -> LineView {
+    LineView(
+      roundTrip: line.estimate.roundTrip, lateTrip: line.estimate.lateTrip, rate: line.estimate.rate,
+      waiting: line.readers.new + line.readers.urgent,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet, isPressed: line.isPressed(now),
       hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1))
   }
 
   private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {
-    var input = PlanInput(size: size, line: lineView(of: download, now))
     let line = lines.line(of: download)
+    var input = PlanInput(size: size, line: lineView(of: line, for: download, now))
     input.learned = learned(of: download)
     input.available = view.available
     if let checked = view.checked { input.demands.append(checked) }
@@ -107,14 +108,17 @@ extension Scheduler {
       }
     }
     input.spareBytes = download.pace.spareBytes(of: size)
+    // Only a player's claim depends on what is in flight.
+    let plays = download.lineUse.playouts.playsSince != nil
     var requested = view.available
-    for running in download.transfers where !running.isCancelled { requested.insert(running.active.rest) }
-    input.readers = view.runs.runs.filter { now.seconds(since: $0.lastRead) < ReaderRuns.longestPause }.map { run in
+    if plays { for running in download.transfers where !running.isCancelled { requested.insert(running.active.rest) } }
+    input.readers = view.runs.runs.compactMap { run in
+      let parked = view.parked.filter { view.runs.run(of: $0.range)?.number == run.number }
+      if parked.isEmpty, now.seconds(since: run.lastRead) >= ReaderRuns.longestPause { return nil }
       let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
       let isLooker = download.isLooker(run.process)
-      let parked = view.parked.filter { view.runs.run(of: $0.range)?.number == run.number }
       let there = view.available.runEnd(from: run.position)
-      let asked = requested.runEnd(from: run.position)
+      let asked = plays ? requested.runEnd(from: run.position) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
         of: run, stored: there, requested: asked, isLooker: isLooker, fits: download.lineUse.fits,
         line: line.estimate, now: now)
@@ -122,7 +126,7 @@ extension Scheduler {
       return ReaderView(
         position: run.position, length: run.length, rate: pace ?? Double(run.length) / seconds,
         isFresh: now.seconds(since: run.lastRead) < 2, isElsewhere: isElsewhere(run, view.runs, view.parked),
-        isLooker: isLooker, claim: stalled.map { $0 > room.options.timeout / 3 } == true ? min(claim, .start) : claim,
+        isLooker: isLooker, claim: claim,
         isPaced: pace != nil, due: due, isServed: stalled != nil || asked > there, stalled: stalled,
         takes: view.runs.taken(besides: run))
     }
@@ -136,12 +140,15 @@ extension Scheduler {
     return input
   }
 
-  private func take(_ step: PlanStep, _ download: Download, _ input: PlanInput, _ parked: [ParkedRead]) {
+  private func take(_ step: PlanStep, _ download: Download, _ input: PlanInput, _ parked: [ParkedRead], _ now: Instant)
+  {
     switch step {
     case .start(var range, let purpose):
       if landing.isUnstored(download) {
         // At most half of the memory window, and only for a waiting reader: more would be gone before it is read.
-        guard purpose == .demand else { return }
+        guard purpose == .demand || purpose == .shared && parked.contains(where: { $0.range.overlaps(range) }) else {
+          return
+        }
         range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
       }
       var start = PendingStart(download: download, range: range, kind: .window, purpose: purpose)
@@ -152,6 +159,12 @@ extension Scheduler {
         start.claim = reader?.claim ?? .start
         start.due = reader?.due ?? 0
         start.isArrival = purpose == .demand && reader.map { $0.length <= Planner.lookAhead } ?? false
+      }
+      if purpose == .shared {
+        // Nobody starves: one window now and then, whoever plays.
+        start.isStarving =
+          now.seconds(since: download.pace.lastBytes) > room.options.timeout / 10
+          && parked.contains { now.seconds(since: $0.since) > room.options.timeout / 3 }
       }
       if purpose == .demand {
         for read in parked where read.range.overlaps(range) { start.waitsSince = min(start.waitsSince, read.since) }
@@ -172,10 +185,14 @@ extension Scheduler {
     // A reader that waits for long waits for its origin, not for the line.
     let urgent = readers.contains { $0.claim == .urgent && $0.isServed && ($0.stalled ?? 0) < Self.longestUrgency }
     standing.isUrgent = urgent && view.isFetchable
+    standing.leads = readers.contains { $0.claim == .lead }
     standing.plays = download.lineUse.fits && download.lineUse.playouts.need > 0
-    standing.shares = readers.contains { $0.claim == .share && !$0.isPaced && $0.isFresh }
+    // One that waits for long still takes all that comes.
+    standing.shares = readers.contains { $0.claim == .share && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
     // A stat or an open waits as a newcomer.
-    standing.isNew = readers.isEmpty ? view.waits : readers.contains { $0.claim == .start && $0.stalled != nil }
+    standing.isNew =
+      readers.isEmpty
+      ? view.waits : readers.contains { $0.claim == .start && ($0.stalled != nil || download.lineUse.isBehind) }
     return standing.waits || standing.plays ? standing : nil
   }
   /// For how many seconds a player that waits keeps others from the line.
