@@ -77,6 +77,16 @@ import Testing
     }
   }
 
+  @Test("Who fills its buffer after a jump, and then reads at its pace, is a player though it never rests")
+  func filling() {
+    var clock = Playout(run: run(at: 0), rate: 1e6, now: start)
+    for look in 1...400 {
+      let now = start.adding(seconds: Double(look) * 0.05)
+      clock.look(position: 2_500_000 + Int64(look) * 50_000, waits: true, seconds: 0.05, now: now)
+    }
+    #expect(clock.evidence == .paced)
+  }
+
   @Test("No place and no pace traps")
   func extremes() {
     for rate in [0, 1e-300, 1, 1e300] {

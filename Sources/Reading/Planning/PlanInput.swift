@@ -62,6 +62,11 @@ struct ReaderView: Sendable, Equatable {
   /// How many bytes it takes at each place, when it jumps from one to the next; nil when it does not.
   var takes: Int64?
 
+  /// Whether reads of `range` belong to its run.
+  func isNear(_ range: ByteRange) -> Bool {
+    range.start <= position + ReaderRuns.slack && range.end >= position - ReaderRuns.slack
+  }
+
   /// What a reader may claim of its line, the strongest first.
   enum Claim: Int, Comparable, Sendable {
     /// It plays, and needs bytes soon.

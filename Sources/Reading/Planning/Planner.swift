@@ -213,7 +213,9 @@ enum Planner {
       return  // behind the stream's position: requested again when the stream has ended
     }
     let reader = input.readers.first { abs($0.position - demand.start) <= demand.count + lookAhead }
-    if let reader, sharesLine(reader, input) {
+    // The kernel may read far ahead of what it waits for.
+    let sharing = reader ?? input.readers.first { $0.isNear(demand) }
+    if let sharing, sharesLine(sharing, input) {
       // What it reads beyond the window follows as play-ahead.
       let company = input.line.company(isReader: true)
       guard hasRoom(beside: draft.transfers, input, company) else { return }

@@ -57,8 +57,8 @@ struct Playout: Sendable, Equatable {
   /// Where the current slice began, and for how many seconds of it the reader asked for nothing.
   private var slice: Mark
   private var leisure = 0.0
-  /// Where the last slice with leisure ended.
-  private var atLeisure: Mark
+  /// Where the last slice ended that was with leisure, or too fast for a player.
+  private var judged: Mark
   /// For how many seconds it has asked for nothing since it read last, and where it was.
   private var pause = 0.0
   private var lastPosition: Int64
@@ -72,7 +72,7 @@ struct Playout: Sendable, Equatable {
     start = Mark(byte: run.start, time: run.firstRead)
     clock = start
     slice = Mark(byte: run.position, time: now)
-    atLeisure = slice
+    judged = slice
     lastPosition = run.position
   }
 
@@ -99,9 +99,11 @@ struct Playout: Sendable, Equatable {
     if leisure >= Self.leisurePart * seconds, pace > 0 {
       score = min(score + 1, Self.mostProof)
       if evidence == .paced { rate = 0.5 * rate + 0.5 * pace }
-      atLeisure = here
+      judged = here
     } else if evidence != .paced || isFast(here) {
       score = max(score - 0.5, 0)
+      // A player that fills its buffer after a jump does so once.
+      judged = here
     }
     if evidence != .paced, score >= Self.proof {
       evidence = .paced
@@ -117,8 +119,8 @@ struct Playout: Sendable, Equatable {
   /// Whether the reader, which had no leisure of late, took more than it plays and the kernel reads ahead. One that
   /// waits and takes no more may well be a player that is kept waiting.
   private func isFast(_ here: Mark) -> Bool {
-    let played = Self.fastPart * rate * here.time.seconds(since: atLeisure.time)
-    return Double(here.byte - atLeisure.byte) > played + Double(Self.readAhead)
+    let played = Self.fastPart * rate * here.time.seconds(since: judged.time)
+    return Double(here.byte - judged.byte) > played + Double(Self.readAhead)
   }
 
   /// When the reader needs `byte`, by its clock.

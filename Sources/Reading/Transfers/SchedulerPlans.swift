@@ -161,10 +161,9 @@ extension Scheduler {
         start.isArrival = purpose == .demand && reader.map { $0.length <= Planner.lookAhead } ?? false
       }
       if purpose == .shared {
-        // Nobody starves: one window now and then, whoever plays.
-        start.isStarving =
-          now.seconds(since: download.pace.lastBytes) > room.options.timeout / 10
-          && parked.contains { now.seconds(since: $0.since) > room.options.timeout / 3 }
+        start.isStarving = isStarving(download, range, parked, now)
+        // Many may starve at once, beside one who plays.
+        if start.isStarving { start.range = ByteRange(at: range.start, count: min(range.count, Self.starvingWindow)) }
       }
       if purpose == .demand {
         for read in parked where read.range.overlaps(range) { start.waitsSince = min(start.waitsSince, read.since) }
@@ -177,6 +176,16 @@ extension Scheduler {
       download.cancel(id)
     }
   }
+
+  /// Whether a reader that shares the line waits for `range`, and has got nothing for long. It gets one small window now
+  /// and then, whoever plays.
+  private func isStarving(_ download: Download, _ range: ByteRange, _ parked: [ParkedRead], _ now: Instant) -> Bool {
+    guard now.seconds(since: download.pace.lastBytes) > room.options.timeout / 10, download.transfers.isEmpty,
+      starts.last?.download !== download
+    else { return false }
+    return parked.contains { $0.range.overlaps(range) && now.seconds(since: $0.since) > room.options.timeout / 3 }
+  }
+  private static let starvingWindow: Int64 = 16 << 10
 
   /// What the readers of a download count for on its line. After a redirect it may use another line than before.
   private func standing(of download: Download, _ view: View, _ readers: [ReaderView], _ now: Instant) -> LineStanding? {
