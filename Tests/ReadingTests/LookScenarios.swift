@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import Storing
 import TestSupport
 import Testing
 
@@ -11,7 +12,7 @@ import Reading
   static let line = 4e6
 
   /// Runs `body` with a process that has the name of a program that only looks at files, by which the room knows it.
-  private func withLooker(_ body: (Int32) throws -> Void) throws {
+  static func withLooker(_ body: (Int32) throws -> Void) throws {
     try withTemporaryFolder { folder in
       try Command.succeed(["cp", "/bin/sleep", folder.file("ffprobe")])
       let looker = try BackgroundProcess([folder.file("ffprobe"), "600"])
@@ -70,7 +71,7 @@ import Reading
     let (head, tail) = (Int64(122 << 10), Int64(40_000))
     let names = (0..<20).map { "clip\($0).mp4" }
     let bench = try bench(names, size: size)
-    try withLooker { looker in
+    try Self.withLooker { looker in
       let costs = try scan(bench, names, head: head, tail: tail, size: size, looker)
       for (name, cost) in zip(names, costs).dropFirst() {
         #expect(cost.requests <= 2 && cost.bytes <= head + tail + 16 << 10, "\(name): \(cost)")
@@ -82,12 +83,38 @@ import Reading
     }
   }
 
+  @Test(
+    "What was learned outlives the server: the first look after a restart takes two requests at most",
+    arguments: [false, true])
+  func afterARestart(killed: Bool) throws {
+    let size: Int64 = 64 << 20
+    let (head, tail) = (Int64(300 << 10), Int64(40_000))
+    let bench = try bench(["a.mp4", "b.mp4", "c.mp4"], size: size)
+    try Self.withLooker { looker in
+      let first = try scan(bench, ["a.mp4"], head: head, tail: tail, size: size, looker)[0]
+      #expect(first.requests > 2)
+      bench.run(2, step: 0.01)
+      try bench.restart(killed: killed)
+      let cost = try scan(bench, ["b.mp4"], head: head, tail: tail, size: size, looker)[0]
+      #expect(cost.requests <= 2 && cost.bytes <= head + tail + 16 << 10, "\(cost)")
+      bench.run(2, step: 0.01)
+      #expect(try bench.store.notes.kinds().map(\.name) == ["mp4"])
+      #expect(try bench.store.notes.kinds().first?.files == 2)
+      // Nothing of a damaged note is believed that costs more than a look.
+      try bench.store.changes.apply(
+        [.kind(KindNote(name: "mp4", head: .max, tail: .max, files: .max, at: .max))], durably: true)
+      try bench.restart(killed: killed)
+      let odd = try scan(bench, ["c.mp4"], head: head, tail: tail, size: size, looker)[0]
+      #expect(odd.requests <= 2 && odd.bytes <= 1 << 20, "\(odd)")
+    }
+  }
+
   @Test("A program that reads further than others did gets the rest at its own pace")
   func readsFurther() throws {
     let size: Int64 = 64 << 20
     let names = ["a.mp4", "b.mp4"]
     let bench = try bench(names, size: size)
-    try withLooker { looker in
+    try Self.withLooker { looker in
       _ = try scan(bench, ["a.mp4"], head: 64 << 10, tail: 4096, size: size, looker)
       let cost = try scan(bench, ["b.mp4"], head: 400 << 10, tail: 4096, size: size, looker)[0]
       #expect(cost.requests <= 6 && cost.bytes <= 700 << 10, "\(cost)")

@@ -1,4 +1,5 @@
 import Base
+import Storing
 import Testing
 
 @testable import Reading
@@ -64,24 +65,44 @@ import Testing
     for number in 0..<ProbeSets.most { sets.looked(at: "k\(number)", look(64)) }
     sets.looked(at: "k0", look(64))
     for number in 0..<10 { sets.looked(at: "new\(number)", look(64)) }
-    #expect(sets.notes.count == ProbeSets.most)
-    #expect(sets["k0"] != nil && sets["k1"] == nil && sets["new9"] != nil)
+    for number in 1...10 { #expect(sets["k\(number)"] == nil) }
+    #expect(sets["k0"] != nil && sets["k11"] != nil && sets["new9"] != nil)
   }
 
-  @Test("A note of an earlier mount is taken over, within bounds, and gives way to what this mount learned")
-  func notes() {
+  private func note(_ name: String, _ head: Int64, _ tail: Int64, files: Int64 = 1, at: Int64 = 0) -> KindNote {
+    KindNote(name: name, head: head, tail: tail, files: files, at: at)
+  }
+
+  @Test("A note of an earlier mount is taken over, and gives way to what this mount learned")
+  func notes() throws {
     var before = ProbeSets()
-    before.looked(at: "mp4", look(100, 40))
+    for _ in 0..<3 { before.looked(at: "mp4", look(100, 40)) }
     before.looked(at: "mkv", look(64))
+    let mp4 = try #require(before.note(of: "mp4", at: 7))
+    #expect(mp4 == note("mp4", 100 << 10, 40 << 10, files: 3, at: 7) && before.note(of: "avi", at: 7) == nil)
     var sets = ProbeSets()
     sets.looked(at: "mkv", look(32))
-    sets.load(before.notes)
+    sets.load([mp4, try #require(before.note(of: "mkv", at: 7))])
     #expect(sets["mp4"] == before["mp4"] && sets["mkv"] == look(32))
-    sets.load(["avi": ProbeSet(head: .max, tail: .max), "ogg": ProbeSet(head: 0, tail: 0), "wav": look(1, -1)])
+    sets.looked(at: "mp4", look(100, 40))
+    #expect(sets.note(of: "mp4", at: 8) == note("mp4", 100 << 10, 40 << 10, files: 4, at: 8))
+  }
+
+  @Test("Of notes that make no sense nothing is believed that would cost bytes or end the program")
+  func absurdNotes() throws {
+    var sets = ProbeSets()
+    sets.load([
+      note("avi", .max, .max, files: .max, at: .max), note("ogg", 0, 0), note("wav", 1, -1), note("mp3", -1, 0),
+      note("mka", 1, 0, files: .min, at: .min), note("avi", 1, 1),
+    ])
     #expect(sets["avi"] == ProbeSet(head: ProbeSets.longest, tail: ProbeSets.longest))
-    #expect(sets["ogg"] == nil && sets["wav"] == nil)
-    sets.load(Dictionary(uniqueKeysWithValues: (0..<1000).map { ("k\($0)", look(64)) }))
-    #expect(sets.notes.count == ProbeSets.most)
+    for kind in ["ogg", "wav", "mp3"] { #expect(sets[kind] == nil) }
+    for _ in 0..<2 { for kind in ["avi", "mka"] { sets.looked(at: kind, look(64, 64)) } }
+    #expect(sets.note(of: "avi", at: 1)?.files == .max && sets.note(of: "mka", at: 1)?.files == 3)
+    // The latest count where there are too many.
+    sets.load((0..<1000).map { note("k\($0)", 4096, 0, at: Int64($0)) }.shuffled())
+    #expect(sets["k999"] != nil && sets["k0"] == nil && sets["avi"] != nil)
+    #expect((0..<1000).count { sets["k\($0)"] != nil } == ProbeSets.most - 2)
   }
 
   @Test("A trace of reads tells the head from the tail and from what lies between")

@@ -1,4 +1,5 @@
 import Base
+import Storing
 
 /// What programs that look at files read of one kind of file (``MediaKind``), in bytes at its two ends.
 struct ProbeSet: Equatable, Sendable {
@@ -8,74 +9,91 @@ struct ProbeSet: Equatable, Sendable {
 }
 
 /// Learns the probe set of each kind of file from looks: opens that ended before the file was played. The next file of
-/// that kind is then fetched in one or two requests, and no more of it than such a program reads. Pure; owned by the
-/// transfer thread.
+/// that kind is then fetched in one or two requests, and little more of it than such a program reads. Pure; owned by
+/// the transfer thread.
 struct ProbeSets: Sendable {
   /// The most kinds that are known at once. A new kind replaces the one that was looked at longest ago.
   static let most = 64
   /// The most bytes that a look reads at one end. Whoever reads more does more than look.
   static let longest: Int64 = 512 << 10
+  /// How many looks at a kind count.
+  static let remembered = 8
+  /// How many bytes a probe set may cost a look beyond what it reads, on average: what is too short costs a request and
+  /// a round trip. A program that goes to the tail shows by itself where most tails begin.
+  private static let spare = ProbeSet(head: 64 << 10, tail: 16 << 10)
 
   private struct Learned: Sendable {
-    var head: Int64
-    var tail: Int64
-    /// Which part of the last few looks read the tail.
-    var tailShare: Double
+    /// The last few looks, the latest last, and what follows from them.
+    var looks: [ProbeSet]
+    var set: ProbeSet
     var lastLook: UInt64
+    /// The number of looks, those of earlier mounts too.
+    var files: Int64
   }
   private var learned: [String: Learned] = [:]
   private var looks: UInt64 = 0
 
   /// What looks at files of `kind` read; nil when there was none.
-  subscript(kind: String?) -> ProbeSet? {
-    guard let known = kind.flatMap({ learned[$0] }) else { return nil }
-    return ProbeSet(head: Self.whole(known.head), tail: known.tailShare < 0.5 ? 0 : Self.whole(known.tail))
-  }
+  subscript(kind: String?) -> ProbeSet? { kind.flatMap { learned[$0]?.set } }
 
-  /// Notes what one look at a file of `kind` read. The values follow their median, so that one odd file changes
-  /// little: up by half of the difference, because a second request costs a look a round trip, and down by a quarter.
-  mutating func looked(at kind: String, _ look: ProbeSet) {
-    guard look.head > 0, look.head <= Self.longest, look.tail <= Self.longest else { return }
-    looks += 1
+  /// Notes what one look at a file of `kind` read. False when it was no look.
+  @discardableResult
+  mutating func looked(at kind: String, _ look: ProbeSet) -> Bool {
+    guard look.head > 0, look.head <= Self.longest, look.tail <= Self.longest else { return false }
     guard var known = learned[kind] else {
-      add(look, of: kind)
-      return
+      add(look, of: kind, files: 1)
+      return true
     }
-    known.head = Self.step(known.head, to: look.head)
-    if look.tail > 0 { known.tail = known.tail == 0 ? look.tail : Self.step(known.tail, to: look.tail) }
-    known.tailShare += ((look.tail > 0 ? 1 : 0) - known.tailShare) / 4
+    looks += 1
     known.lastLook = looks
+    known.files = .clampedSum(known.files, 1)
+    known.looks = known.looks.suffix(Self.remembered - 1) + [look]
+    known.set = Self.set(of: known.looks)
     learned[kind] = known
+    return true
   }
 
-  // MARK: The durable note
-
-  /// All that is known, by kind.
-  var notes: [String: ProbeSet] {
-    Dictionary(uniqueKeysWithValues: learned.keys.compactMap { kind in self[kind].map { (kind, $0) } })
+  private static func set(of looks: [ProbeSet]) -> ProbeSet {
+    let tails = looks.map(\.tail).filter { $0 > 0 }
+    return ProbeSet(
+      head: longest(looks.map(\.head), spare: spare.head),
+      tail: 2 * tails.count < looks.count ? 0 : longest(tails, spare: spare.tail))
   }
 
-  /// Takes over what an earlier mount learned. What this mount learned itself stays.
-  mutating func load(_ notes: [String: ProbeSet]) {
-    for (kind, set) in notes.sorted(by: { $0.key < $1.key })
-    where learned[kind] == nil && learned.count < Self.most && set.head > 0 && set.tail >= 0 {
-      add(ProbeSet(head: min(set.head, Self.longest), tail: min(set.tail, Self.longest)), of: kind)
+  /// The largest of `lengths` that is on average at most `spare` longer than they are, in whole pages, as the kernel
+  /// asks for them. So one odd file changes nothing.
+  private static func longest(_ lengths: [Int64], spare: Int64) -> Int64 {
+    let fitting = lengths.filter { length in
+      lengths.reduce(0) { $0 + max(0, length - $1) } <= spare * Int64(lengths.count)
+    }
+    return ((fitting.max() ?? 0) + 4095) / 4096 * 4096
+  }
+
+  // MARK: The store's notes
+
+  /// What the store is to remember of `kind`, learned at `date`; nil when nothing is known.
+  func note(of kind: String, at date: Int64) -> KindNote? {
+    learned[kind].map { KindNote(name: kind, head: $0.set.head, tail: $0.set.tail, files: $0.files, at: date) }
+  }
+
+  /// Takes over what earlier mounts learned, the latest of it. What this mount learned itself stays. The store may be
+  /// damaged: more than a look reads is not believed.
+  mutating func load(_ notes: [KindNote]) {
+    let latest = notes.filter { learned[$0.name] == nil && $0.head > 0 && $0.tail >= 0 }
+      .sorted { ($0.at, $0.name) < ($1.at, $1.name) }.suffix(max(0, Self.most - learned.count))
+    for note in latest {
+      let set = ProbeSet(head: min(note.head, Self.longest), tail: min(note.tail, Self.longest))
+      add(set, of: note.name, files: max(1, note.files))
     }
   }
 
-  private mutating func add(_ set: ProbeSet, of kind: String) {
+  private mutating func add(_ set: ProbeSet, of kind: String, files: Int64) {
     if learned.count >= Self.most, let oldest = learned.min(by: { $0.value.lastLook < $1.value.lastLook }) {
       learned[oldest.key] = nil
     }
-    learned[kind] = Learned(head: set.head, tail: set.tail, tailShare: set.tail > 0 ? 1 : 0, lastLook: looks)
+    looks += 1
+    learned[kind] = Learned(looks: [set], set: Self.set(of: [set]), lastLook: looks, files: files)
   }
-
-  private static func step(_ old: Int64, to new: Int64) -> Int64 {
-    new > old ? old + (new - old + 1) / 2 : old - (old - new) / 4
-  }
-
-  /// Whole pages, as the kernel asks for them.
-  private static func whole(_ bytes: Int64) -> Int64 { (bytes + 4095) / 4096 * 4096 }
 }
 
 /// Which bytes at the two ends of a file were read since it was opened. Pure.

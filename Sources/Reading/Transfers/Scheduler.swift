@@ -1,5 +1,6 @@
 import Base
 import Fetching
+import Storing
 
 /// Plans each resource whose state changed, then starts the transfers that the plans want, the most urgent first. Owned
 /// by the transfer thread.
@@ -16,7 +17,7 @@ final class Scheduler {
   /// What `--limit-rate` still allows.
   private var allowance: RateAllowance
   /// What programs that look at files read of each kind.
-  var probeSets = ProbeSets()
+  private(set) var probeSets = ProbeSets()
   /// When to plan again a background download that waits for its turn on the line.
   private(set) var nextContinuation = Instant.never
 
@@ -31,10 +32,21 @@ final class Scheduler {
     self.landing = landing
     self.stats = stats
     allowance = RateAllowance(limit: room.options.rateLimit)
+    do throws(StoreError) {
+      probeSets.load(try room.store.notes.kinds())
+    } catch {
+      Log.error("what earlier mounts learned of kinds of files cannot be read: \(error.message)")
+    }
   }
 
   /// `count` bytes arrived.
   func took(_ count: Int64) { allowance.took(count) }
+
+  /// A look at a file of `kind` ended. The store remembers what was learned.
+  func looked(at kind: String, _ look: ProbeSet) {
+    guard probeSets.looked(at: kind, look), let note = probeSets.note(of: kind, at: room.clock.date) else { return }
+    room.record(.kind(note))
+  }
 
   /// Plans every resource whose state changed, then starts the transfers that the plans want.
   func turn(_ now: Instant) {

@@ -105,7 +105,7 @@ final class TransferThread {
     case .opened(let content): opened(content)
     case .closed(let content):
       let look = content.guarded.withLock { $0.waiters.takeLook() }
-      if let look, let kind = content.kind { scheduler.probeSets.looked(at: kind, look) }
+      if let look, let kind = content.kind { scheduler.looked(at: kind, look) }
     case .fetch(let content): fetch(content)
     case .resume(let content):
       // It was put away after the keeper looked it up: a later round finds it again.

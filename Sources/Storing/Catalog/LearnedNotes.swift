@@ -41,7 +41,7 @@ package struct HostNote: Sendable, Equatable {
 
 /// What programs read of a kind of container when they first open a file.
 package struct KindNote: Sendable, Equatable {
-  /// The usual extension of the type, in lower case and without a dot.
+  /// The extension of the files' names, in lower case and without a dot.
   package var name: String
   /// The bytes that programs read from the start.
   package var head: Int64
