@@ -48,21 +48,26 @@ import Reading
   private func scan(
     _ bench: Bench, _ names: [String], head: Int64, tail: Int64, size: Int64, _ looker: Int32
   ) throws -> [(requests: Int, bytes: Int64)] {
-    var result: [(requests: Int, bytes: Int64)] = []
-    for name in names {
-      let before = bench.service.requests.count
-      let sent = bench.service.sent
-      let inode = try bench.inode(name)
-      let reply = bench.answer(bench.open(inode, process: looker), step: 0.001)
-      #expect(reply == .opened(directIO: true))
-      read(bench, inode, ByteRange(0, min(head, 32 << 10)), process: looker)
-      read(bench, inode, ByteRange(size - tail, size), process: looker)
-      read(bench, inode, ByteRange(min(head, 32 << 10), head), process: looker)
-      bench.system.release(inode)
-      bench.run(0.3, step: 0.001)
-      result.append((bench.service.requests.count - before, bench.service.sent - sent))
-    }
-    return result
+    try names.map { try look(bench, $0, head: head, tail: tail, size: size, looker) }
+  }
+
+  /// Opens a file, reads its head and its tail, and closes it.
+  private func look(
+    _ bench: Bench, _ name: String, head: Int64, tail: Int64, size: Int64, _ looker: Int32
+  ) throws -> (requests: Int, bytes: Int64) {
+    let before = bench.service.requests.count
+    let sent = bench.service.sent
+    let inode = try bench.inode(name)
+    // The kernel asks for the attributes before it opens.
+    _ = bench.answer(bench.stat(inode, process: looker), step: 0.001)
+    let reply = bench.answer(bench.open(inode, process: looker), step: 0.001)
+    #expect(reply == .opened(directIO: true))
+    read(bench, inode, ByteRange(0, min(head, 32 << 10)), process: looker)
+    read(bench, inode, ByteRange(size - tail, size), process: looker)
+    read(bench, inode, ByteRange(min(head, 32 << 10), head), process: looker)
+    bench.system.release(inode)
+    bench.run(0.3, step: 0.001)
+    return (bench.service.requests.count - before, bench.service.sent - sent)
   }
 
   @Test("A scan costs what it reads, in two requests a file, from the second file of a kind on; again it costs nothing")
@@ -80,6 +85,49 @@ import Reading
       #expect(bytes <= head + tail + 128 << 10, "\(bytes) a file")
       let again = try scan(bench, names, head: head, tail: tail, size: size, looker)
       #expect(again.allSatisfy { $0.requests == 0 }, "\(again)")
+    }
+  }
+
+  @Test("Files of one kind differ: on average a look takes two requests at most, and 128 KiB more than it reads")
+  func differing() throws {
+    let size: Int64 = 64 << 20
+    let names = (0..<60).map { "clip\($0).mp4" }
+    let bench = try bench(names, size: size)
+    var random = SeededRandom(seed: 3)
+    try Self.withLooker { looker in
+      var looks: [(name: String, head: Int64, tail: Int64)] = []
+      var costs: [(requests: Int, bytes: Int64)] = []
+      for name in names {
+        // The index is at the front, or else in a tail that nobody can foresee.
+        let isFirst = Bool.random(using: &random)
+        let head = Int64.random(in: 16...48, using: &random) << 12
+        let tail = isFirst ? 0 : Int64.random(in: 10_000...400_000, using: &random)
+        looks.append((name, head, tail))
+        costs.append(try look(bench, name, head: head, tail: tail, size: size, looker))
+      }
+      let requests = costs.reduce(0) { $0 + $1.requests }
+      // Half of them have a tail.
+      #expect(Double(requests) <= 1.65 * Double(names.count), "\(requests) requests for \(names.count) files")
+      let read = looks.reduce(0) { $0 + $1.head + $1.tail }
+      let extra = (costs.reduce(0) { $0 + $1.bytes } - read) / Int64(names.count)
+      #expect(extra <= 128 << 10, "\(extra) a file")
+      for (name, head, tail) in looks {
+        let again = try look(bench, name, head: head, tail: tail, size: size, looker)
+        #expect(again.requests == 0 && again.bytes == 0, "\(name): \(again)")
+      }
+    }
+  }
+
+  @Test("A program that looks, and asks for one size after the other, lists: sizes are asked for ahead of it")
+  func listing() throws {
+    let names = (0..<40).map { "clip\($0).mp4" }
+    let bench = try bench(names, size: 64 << 20)
+    try Self.withLooker { looker in
+      for name in names.prefix(2) {
+        _ = bench.answer(bench.stat(try bench.inode(name), process: looker), step: 0.001)
+      }
+      bench.run(0.2, step: 0.001)
+      #expect(bench.service.requests.count == names.count, "\(bench.service.requests.count) requests")
     }
   }
 

@@ -8,11 +8,15 @@ import Storing
 /// siblings in the listing's order are probed at once. Only a limited number is probed ahead of the stats, so that two
 /// stats in a folder of a million files do not probe all of them. The two seconds do not include the time that the same
 /// process waited for the first stat: it is the same listing.
+///
+/// The kernel asks for a file's attributes before each open. A program that looks at files one after the other lists
+/// nothing: its stat brings the head that it reads next, and a request for the size alone would be one more.
 final class SiblingProbe: Sendable {
   private struct Folder: Sendable {
     var last: Instant
-    /// The process of the last stat.
+    /// The process of the last stat, and its file.
     var process: Int32
+    var inode: Inode
     /// The siblings up to this cookie have been probed.
     var askedUntil: Int64 = 0
     var looks = 1
@@ -33,18 +37,22 @@ final class SiblingProbe: Sendable {
   func looked(at node: Node, process: Int32) {
     let now = room.clock.now
     let timeout = room.options.timeout
+    let isLooker = ScanPrograms.contains(process: process)
+    let former = recent.withLock { $0[node.parent] }
+    let lists =
+      !isLooker || former.map { $0.process == process && $0.inode != node.inode && isUnread($0.inode) } ?? true
     let from = recent.withLock { recent -> Int64? in
       let folder = recent[node.parent]
       let longest = Self.seconds + (folder?.process == process ? timeout : 0)
-      guard var folder, now.seconds(since: folder.last) < longest else {
+      guard var folder, lists, now.seconds(since: folder.last) < longest else {
         if recent.count >= Self.folders, let oldest = recent.min(by: { $0.value.last < $1.value.last }) {
           recent[oldest.key] = nil
         }
-        recent[node.parent] = Folder(last: now, process: process)
+        recent[node.parent] = Folder(last: now, process: process, inode: node.inode)
         return nil
       }
       folder.last = now
-      folder.process = process
+      (folder.process, folder.inode) = (process, node.inode)
       folder.looks += 1
       defer { recent[node.parent] = folder }
       guard node.entry + Int64(Self.batch / 2) > folder.askedUntil else { return nil }
@@ -54,6 +62,12 @@ final class SiblingProbe: Sendable {
     }
     guard let from else { return }
     room.keeper.post(.job { [recent] keeper in Self.lookAhead(from, in: node, keeper.room, recent) })
+  }
+
+  /// Whether a file of which the size was asked for was not opened and read since.
+  private func isUnread(_ inode: Inode) -> Bool {
+    let content = room.table.withLock { $0.contents[inode] }
+    return content?.guarded.withLock { $0.waiters.opens == 0 && $0.waiters.runs.runs.isEmpty } ?? false
   }
 
   /// Runs on the keeper's thread, so that the stat does not wait while the catalog is read for its siblings.

@@ -142,7 +142,7 @@ enum Planner {
     if reader.length < provenLength, !reader.isPaced {
       // What looks at this kind of file read was requested as a whole: who reads on shows it by reading further.
       if reader.isLooker, let head = input.learned?.head, reader.position <= head { return 0 }
-      return reader.isLooker ? min(2 * reader.length, lookAhead) : lookAhead
+      return reader.isLooker ? min(reader.length, lookAhead) : lookAhead
     }
     if reader.isLooker {
       return min(max(lookAhead, 2 * Int64(min(input.line.rate * input.line.roundTrip, 1e12))), reader.length / 4)
@@ -221,8 +221,21 @@ enum Planner {
       guard hasRoom(beside: draft.transfers, input, company) else { return }
       return draft.ask(from: gap.start, length: backgroundWindow(input, company), .shared)
     }
+    if let reader, reader.isLooker, reader.takes == nil, let start = tailStart(gap.start, draft) {
+      return draft.ask(from: start, length: input.size - start, .demand)
+    }
     let needed = min(demand.end - gap.start, largestWindow)
     draft.ask(from: gap.start, length: max(needed, window(of: reader, at: gap.start, needed: needed, input)), .demand)
+  }
+
+  /// Where the request begins for one who looks and jumped to `start`, when that is near the end; else nil. An index or
+  /// a tag there is read up to the end. What looks read shortly before it too is fetched with it.
+  private static func tailStart(_ start: Int64, _ draft: PlanDraft) -> Int64? {
+    let size = draft.input.size
+    let isJump = start > 0 && draft.covered.firstGap(in: ByteRange(start - 1, start)) != nil
+    guard isJump, size - start <= ProbeSets.longest else { return nil }
+    let first = max(0, start - jumpStep, min(start, size - (draft.input.learned?.tail ?? 0)))
+    return draft.covered.firstGap(in: ByteRange(first, size))?.contains(start) ?? false ? first : start
   }
 
   /// How many bytes from `start` on are requested at once for `reader`, which waits for `needed` bytes there.
@@ -284,6 +297,8 @@ enum Planner {
   private static func lead(_ reader: ReaderView, _ draft: inout PlanDraft) {
     let input = draft.input
     guard reader.position < input.size, !reader.isElsewhere, !draft.hasStream else { return }
+    // Who looks and waits for nothing may have seen enough.
+    if reader.isLooker, reader.length < provenLength, draft.transfers.isEmpty { return }
     let goal = min(input.size, reader.position + allowance(of: reader, input))
     let there = input.available.runEnd(from: reader.position)
     // A reader that has just begun has shown little of its rate.

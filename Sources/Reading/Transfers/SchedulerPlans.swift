@@ -220,15 +220,10 @@ extension Scheduler {
     return ByteRange(gap.start, min(gap.end, gap.start + Planner.headLength))
   }
 
-  /// How many bytes to request at the end of a file, which happens once: what looks at its kind read there; else, for
-  /// a player, where its kind has an index.
+  /// How many bytes to request at the end of a file for a player, which happens once: where its kind has an index, or
+  /// looks at its kind read. Whoever looks shows by itself where in the tail it begins, hardly later.
   private func tail(of download: Download, _ input: PlanInput) -> Int64 {
     guard !download.wish.tailDone else { return 0 }
-    if input.readers.isEmpty ? download.wish.isLook : input.readers.allSatisfy(\.isLooker) {
-      guard let learned = input.learned else { return 0 }
-      download.wish.tailDone = true
-      return learned.tail
-    }
     guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return 0 }
     // Only while the first reader is at the head: one that starts in the middle already knows its way.
     guard reader.position <= Planner.headLength else {
