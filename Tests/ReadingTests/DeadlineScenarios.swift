@@ -78,7 +78,7 @@ import Testing
       }
       guard let name = names.popFirst() else { return }
       let inode = try bench.inode(name)
-      opened = (bench.open(inode), inode)
+      opened = (bench.open(inode, process: process), inode)
     }
   }
 
@@ -104,12 +104,17 @@ import Testing
   /// What came of it.
   struct Outcome {
     var stalls: [[(second: Double, seconds: Double)]] = []
+    /// How long each player waited for its first second; nil: until the end.
+    var starts: [Double?] = []
     /// Bytes that the others read while the players had their lead, and those that were left for them.
     var others = 0.0
     var left = 0.0
   }
 
-  static func run(_ setting: Setting, seconds: Double, lead: Double = 20) throws -> Outcome {
+  /// `scanner`: the process that scans.
+  static func run(
+    _ setting: Setting, seconds: Double, lead: Double = 20, scanner: Int32 = getpid()
+  ) throws -> Outcome {
     let size: Int64 = 1 << 30
     var resources: [String: FakeResource] = [:]
     let films = setting.players.indices.map { "film\($0).bin" }
@@ -141,7 +146,7 @@ import Testing
     let step = 0.002
     let others = try copies.map { try Copier(bench, $0, size: size) }
     let scanners = clips.enumerated().map { index, names in
-      Scanner(bench, names, size: size, process: getpid())
+      Scanner(bench, names, size: size, process: scanner)
     }
     var players: [SimulatedPlayer] = []
     var opened: Instant?
@@ -188,6 +193,7 @@ import Testing
     }
     var outcome = Outcome()
     outcome.stalls = players.map { $0.started == nil ? [(0, seconds)] : $0.waits }
+    outcome.starts = players.map(\.started)
     outcome.others = Double(read() - before)
     outcome.left = (setting.rate - setting.players.reduce(0, +)) * (seconds - lead)
     return outcome
@@ -228,5 +234,19 @@ import Testing
   func company(setting: Setting) throws {
     let outcome = try Self.run(setting, seconds: 24)
     for stalls in outcome.stalls.map({ $0.filter { $0.seconds > 0.1 } }) { #expect(stalls.isEmpty, "\(stalls)") }
+  }
+
+  @Test(
+    "Programs that are known to look cost a player no stall, however many they are",
+    arguments: [
+      Setting(rate: 12e6, roundTrip: 0.04, scanners: 8), Setting(rate: 4e6, roundTrip: 0.05, scanners: 32),
+    ])
+  func knownLookers(setting: Setting) throws {
+    try LookScenarios.withLooker { looker in
+      let outcome = try Self.run(setting, seconds: 8, lead: 0, scanner: looker)
+      #expect(outcome.stalls[0].isEmpty, "\(outcome.stalls[0])")
+      let start = try #require(outcome.starts[0])
+      #expect(start < 0.6, "it started after \(start) s")
+    }
   }
 }
