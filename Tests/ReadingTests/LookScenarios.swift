@@ -213,6 +213,21 @@ import Reading
     #expect(seconds <= 4 * Self.roundTrip + Double(4 << 20) / Self.line * 1.05, "\(seconds)")
   }
 
+  @Test("Who reads the head, jumps and reads on gets what it reads there without a gap")
+  func jumpsOnce() throws {
+    let size: Int64 = 64 << 20
+    let names = ["warm.bin", "a.bin"]
+    let bench = try bench(names, size: size)
+    let warm = SimulatedHandle(bench, try bench.opened("warm.bin"), size: size)
+    _ = sequential(bench, warm, count: 8 << 20)
+    bench.run(12, step: 0.005)
+    let handle = SimulatedHandle(bench, try bench.opened("a.bin"), size: size)
+    _ = sequential(bench, handle, count: 128 << 10)
+    let seconds = sequential(bench, handle, from: 40 << 20, count: 640 << 10)
+    let limit = Self.roundTrip + Double(640 << 10) / Self.line
+    #expect(seconds <= 1.15 * limit, "\(seconds / limit) times the limit")
+  }
+
   /// Reads in steps of 64 KiB; the seconds that it takes.
   private func sequential(_ bench: Bench, _ handle: SimulatedHandle, from: Int64 = 0, count: Int64) -> Double {
     let began = bench.now

@@ -223,4 +223,17 @@ import Testing
     input.demands = [ByteRange(5000, 6000)]
     #expect(Planner.plan(input).isEmpty)
   }
+
+  @Test("Read-ahead at a place that its reader left waits until nothing comes for the reader's new place")
+  func abandonedReads() {
+    var input = input()
+    input.abandonedReads = [ByteRange(at: 256 << 10, count: 128 << 10)]
+    #expect(starts(Planner.plan(input)).contains { $0.0.start == 256 << 10 })
+    input.transfers = [
+      ActiveTransfer(id: TransferID(1), position: 600 << 20, end: 600 << 20 + 256 << 10, purpose: .demand)
+    ]
+    #expect(starts(Planner.plan(input)).isEmpty)
+    input.transfers[0].purpose = .continuation
+    #expect(starts(Planner.plan(input)).contains { $0.0.start == 256 << 10 })
+  }
 }

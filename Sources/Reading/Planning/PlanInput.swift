@@ -27,6 +27,8 @@ struct ActiveTransfer: Sendable {
   var purpose: Purpose
   /// Bytes a second; nil until enough have arrived.
   var rate: Double?
+  /// Whether bytes have arrived.
+  var hasBegun = false
   /// Whether it is a body from the start of the resource, from an origin that ignores ranges: its parts cannot be
   /// requested again.
   var isStream = false

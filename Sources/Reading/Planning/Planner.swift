@@ -171,7 +171,9 @@ enum Planner {
     if input.tail > 0, !draft.hasStream { draft.ask(from: max(0, input.size - input.tail), length: input.tail, .index) }
     for reader in input.readers { lead(reader, &draft) }
     if !input.demands.isEmpty { return draft.steps }
-    if !input.readers.contains(where: { !$0.isElsewhere && isBehind($0, input) }) {
+    // While bytes come for the place to which the reader went on, it will ask for more there.
+    let isBusy = draft.transfers.contains { $0.purpose <= .playAhead }
+    if !isBusy, !input.readers.contains(where: { !$0.isElsewhere && isBehind($0, input) }) {
       for demand in runs(input.abandonedReads) { serve(demand, &draft) }
     }
     if draft.hasStream || !input.abandonedReads.isEmpty { return draft.steps }
@@ -317,8 +319,14 @@ enum Planner {
       guard frontier < goal else { return }
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }
-      // What the reader waits for comes first: one that has just come may want no more.
-      if reader.length < provenLength, !input.demands.isEmpty, ahead.contains(where: { $0.rate == nil }) { return }
+      // What the reader waits for comes first: one that has just come may want no more, or jump from the head to where
+      // it begins to play. Who has jumped reads on.
+      let hasJumped = reader.position > reader.length && !reader.isLooker
+      if reader.length < provenLength, !input.demands.isEmpty,
+        ahead.contains(where: { hasJumped ? !$0.hasBegun : $0.rate == nil })
+      {
+        return
+      }
       // Two lanes hide the round trip if the second window is requested when the first has little more than that left;
       // side by side they would only delay the first. More lanes are for origins that limit each connection, and all
       // run at once.

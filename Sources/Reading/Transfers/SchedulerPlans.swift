@@ -133,6 +133,7 @@ extension Scheduler {
     input.transfers = download.transfers.filter { !$0.isCancelled }.map { running in
       var active = running.active
       active.rate = running.meter.rate
+      active.hasBegun = running.bytes > 0
       return active
     }
     input.lanes = download.lineUse.lanes.lanes
