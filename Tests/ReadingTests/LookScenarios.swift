@@ -118,6 +118,23 @@ import Reading
     }
   }
 
+  @Test("A program that looked at what is stored and ended at once is no player")
+  func endsAtOnce() throws {
+    let size: Int64 = 64 << 20
+    let bench = try bench(["a.mp4"], size: size)
+    try Self.withLooker { _ = try look(bench, "a.mp4", head: 64 << 10, tail: 0, size: size, $0) }
+    bench.run(1)
+    let before = bench.service.requests.count
+    let inode = try bench.inode("a.mp4")
+    try Self.withLooker { looker in
+      bench.open(inode, process: looker)
+      bench.read(inode, 0, 64 << 10, process: looker)
+      bench.system.release(inode)
+    }
+    bench.run(2)
+    #expect(bench.service.requests.count == before)
+  }
+
   @Test("A program that looks, and asks for one size after the other, lists: sizes are asked for ahead of it")
   func listing() throws {
     let names = (0..<40).map { "clip\($0).mp4" }

@@ -57,6 +57,8 @@ struct Waiters: Sendable {
   private(set) var runs = ReaderRuns()
   /// What was read at the ends of the file since it was opened.
   private var look = LookTrace()
+  /// The last processes that opened the file to look at it: they may have ended when their name is asked for.
+  private(set) var lookers: [Int32] = []
   /// Opens that have not been released.
   private(set) var opens = 0
   /// The error for every request that would have to wait, until a time: the origin failed for good, or a wait for the
@@ -73,6 +75,8 @@ struct Waiters: Sendable {
   mutating func opened(_ count: Int = 1) { opens += count }
   /// A handle was closed, or its open failed.
   mutating func closed() { opens -= 1 }
+  /// A program that looks at files opens this one.
+  mutating func looks(_ process: Int32) { lookers = lookers.suffix(15) + [process] }
   /// `process` read `count` bytes at `offset`. `size`: the file's, if it is known.
   mutating func noteRead(offset: Int64, count: Int64, size: Int64?, process: Int32, now: Instant) {
     runs.note(offset: offset, count: count, process: process, now: now)

@@ -222,6 +222,7 @@ package final class MediaFileSystem: Sendable {
       if !isComplete { room.transfers.post(.opened(content)) }
       // The kernel reads ahead for nobody where a program only looks at the file, and what it asks for is fetched.
       if !isComplete, case .now = answer, ScanPrograms.contains(process: caller.process) {
+        content.guarded.withLock { $0.waiters.looks(caller.process) }
         return .now(OpenMode(directIO: true))
       }
       return answer

@@ -118,7 +118,8 @@ final class Download {
   /// Whether `process` is a program that looks at many files and plays none.
   func isLooker(_ process: Int32) -> Bool {
     if let known = judged[process] { return known }
-    let isLooker = ScanPrograms.contains(process: process)
+    let isLooker =
+      content.guarded.withLock { $0.waiters.lookers.contains(process) } || ScanPrograms.contains(process: process)
     if judged.count > 64 { judged.removeAll() }
     judged[process] = isLooker
     return isLooker
