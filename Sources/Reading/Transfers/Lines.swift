@@ -42,6 +42,17 @@ final class Lines {
   /// Changes a line.
   func update(_ host: String, _ body: (inout Line) -> Void) { body(&lines[host, default: unknown]) }
 
+  /// Writes to the log what is known of the lines in use.
+  func describe() {
+    for (host, line) in lines where line.active > 0 {
+      let estimate = line.estimate
+      Log.debug(
+        "line of \(Log.redacted(url: host)): \(Int(estimate.rate)) bytes/s, mean \(Int(estimate.pace.rate ?? 0)), "
+          + "first byte after \(estimate.roundTrip) s, \(line.active) transfers, "
+          + "\(line.continued) bytes of background windows in flight")
+    }
+  }
+
   /// The network changed: an unreachable origin may be reachable again.
   func forgetOutages(_ now: Instant) {
     for host in lines.keys { lines[host]?.forgetOutage(now) }

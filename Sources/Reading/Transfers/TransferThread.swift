@@ -253,7 +253,10 @@ final class TransferThread {
       }
     }
     lines.settlePlayers(downloads.inOrder, now)
-    if isSweeping { resumeNext(now) }
+    if isSweeping {
+      resumeNext(now)
+      lines.describe()
+    }
     if isSweeping || isLively {
       let rates = lines.rates(limit: room.options.rateLimit)
       room.lineRates.withLock { $0 = rates }
