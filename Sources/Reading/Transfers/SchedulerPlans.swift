@@ -178,8 +178,8 @@ extension Scheduler {
     }
   }
 
-  /// Whether a reader that shares the line waits for `range`, and has got nothing for long. It gets one small window now
-  /// and then, whoever plays.
+  /// Whether a reader that shares the line waits for `range`, and has got nothing for long. It gets one small window
+  /// now and then, whoever plays.
   private func isStarving(_ download: Download, _ range: ByteRange, _ parked: [ParkedRead], _ now: Instant) -> Bool {
     guard now.seconds(since: download.pace.lastBytes) > room.options.timeout / 10, download.transfers.isEmpty,
       starts.last?.download !== download
