@@ -130,6 +130,7 @@ package enum MediafsServer {
     var options = ReadingOptions()
     let downloads = request.downloads
     options.continuation = downloads.continuation
+    options.next = downloads.next
     options.timeout = downloads.timeout
     options.fresh = downloads.fresh
     options.maximumSize = store.maximumSize

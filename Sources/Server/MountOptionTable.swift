@@ -42,6 +42,14 @@ extension MountOption {
       ],
       help: "When to download the rest of a file in the background.", standard: ReadingOptions().continuation.rawValue),
     MountOption(
+      "next", of: "N", .value(\.downloads.next, .number(0...16)), in: .downloads,
+      help: """
+        While a file is being played, download what programs first read of the next N files of its folder, and their \
+        first 20 seconds; all of the next one if it would come too late otherwise. With 0, nothing: 0 to 16.
+        """,
+      standard: "\(ReadingOptions().next)",
+      details: "Nothing either with --continue=never. What programs read, and the rest of open files, come first."),
+    MountOption(
       "timeout", of: "SECONDS", .value(\.downloads.timeout, .seconds(1...86_400)), in: .downloads,
       help: "How long a read may wait without receiving data before it fails: 1 to 86400 seconds.",
       standard: "\(Int(ReadingOptions().timeout))"),

@@ -43,6 +43,8 @@ package struct MountRequest: Sendable, Equatable {
   package struct Downloads: Sendable, Equatable {
     /// When the rest of a file is downloaded.
     package var continuation = ReadingOptions().continuation
+    /// Of how many files the beginning is downloaded while the one before them is being played.
+    package var next = ReadingOptions().next
     /// How long a read may wait without receiving data, in seconds.
     package var timeout = ReadingOptions().timeout
     /// How long an origin's answer counts when a file is opened, in seconds.

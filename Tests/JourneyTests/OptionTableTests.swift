@@ -13,7 +13,7 @@ import Testing
     "manifest": ("/list", "/list"), "base-url": ("http://h/", "http://h/"), "strict": (nil, "1"),
     "store": ("/s", "/s"), "library": ("/l,x", "/l,x"), "max-size": ("2G", "2147483648"),
     "min-free": ("1.5GiB", "1610612736"), "continue": ("open", "open"), "timeout": ("4.5", "4.5"),
-    "fresh": ("1.5h", "5400.0"),
+    "fresh": ("1.5h", "5400.0"), "next": ("5", "5"),
     "limit-rate": ("1M", "1048576"), "max-connections": ("7", "7"), "header": ("X-A:  b ", "X-A: b"),
     "cacert": ("/c", "/c"), "netrc-file": ("/n", "/n"), "foreground": (nil, "1"), "log-file": ("/log", "/log"),
     "verbose": (nil, "1"), "allow_other": (nil, "1"), "uid": ("root", "0"), "gid": ("root", "0"),

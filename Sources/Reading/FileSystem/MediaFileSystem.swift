@@ -219,7 +219,11 @@ package final class MediaFileSystem: Sendable {
         room.transfers.post(.renew(content, inode, ticket))
         return .parked
       }
-      if !isComplete { room.transfers.post(.opened(content)) }
+      if !isComplete {
+        room.transfers.post(.opened(content))
+      } else if room.options.looksAhead {
+        room.transfers.post(.held(content))
+      }
       // The kernel reads ahead for nobody where a program only looks at the file, and what it asks for is fetched.
       if !isComplete, case .now = answer, ScanPrograms.contains(process: caller.process) {
         content.guarded.withLock { $0.waiters.looks(caller.process) }

@@ -75,6 +75,9 @@ final class Keeper {
     return true
   }
 
+  /// Measures how many more bytes fit within the store's limits, without making space.
+  func measureSpare() { space.measure() }
+
   private var hasWork: Bool { !changes.isEmpty || !grown.isEmpty || room.health.intake != .everything }
 
   private func takeMessages() {

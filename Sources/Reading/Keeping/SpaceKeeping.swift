@@ -14,15 +14,36 @@ final class SpaceKeeping {
 
   init(room: ReadingRoom) { self.room = room }
 
+  /// Measures how many more bytes fit, and evicts nothing.
+  func measure() {
+    do throws(StoreError) {
+      let (_, total, lacking) = try usage()
+      noteSpare(total, lacking)
+    } catch {
+      Log.error("the store's space cannot be measured: \(error.message)")
+    }
+  }
+
+  /// The partial files, their bytes in all, and how many bytes the disk lacks.
+  private func usage() throws(StoreError) -> (partials: [StoredPartial], total: Int64, lacking: Int64) {
+    let partials = try room.store.generations.partialsByUse()
+    let total = partials.reduce(Int64(0)) { .clampedSum($0, $1.storedBytes) }
+    return (partials, total, room.options.minimumFree - Int64(clamping: try room.store.partials.space().available))
+  }
+
+  private func noteSpare(_ total: Int64, _ lacking: Int64) {
+    room.health.measured(spare: min(room.options.maximumSize - total, -lacking))
+  }
+
   /// Keeps the partial files within `--max-size` and the disk above `--min-free`. Evicts the least recently used files
   /// first, but none that is open, waited for or being fetched.
   func makeSpace(_ now: Instant) {
     guard now >= nextCheck else { return }
     nextCheck = now.adding(seconds: Self.interval)
     do {
-      let partials = try room.store.generations.partialsByUse()
-      var total = partials.reduce(Int64(0)) { .clampedSum($0, $1.storedBytes) }
-      var lacking = room.options.minimumFree - Int64(clamping: try room.store.partials.space().available)
+      let usage = try usage()
+      let partials = usage.partials
+      var (total, lacking) = (usage.total, usage.lacking)
       for partial in partials {
         if total <= room.options.maximumSize && lacking <= 0 { break }
         guard partial.storedBytes > 0,
@@ -31,6 +52,7 @@ final class SpaceKeeping {
         total -= partial.storedBytes
         lacking = .clampedSum(lacking, -partial.storedBytes)
       }
+      noteSpare(total, lacking)
       let isOver = total > room.options.maximumSize || lacking > 0
       // Slightly beyond the limit, the bytes that readers ask for are still stored: evictions are about to make room.
       let isFar = total - Self.leeway > room.options.maximumSize || lacking > room.options.minimumFree / 2

@@ -6,6 +6,11 @@ enum MediaKind {
     "mp4", "m4v", "m4a", "m4b", "mov", "3gp", "mkv", "mka", "webm", "mp3", "ogg", "oga", "ogv", "opus", "avi", "wmv",
     "wma", "asf", "ape", "wv", "mpc", "ts", "m2ts", "mts", "mpg", "mpeg", "vob", "zip", "cbz", "epub", "parquet",
   ]
+  /// Those of them that nobody plays, and types that are played and have no such end.
+  private static let archives: Set<String> = ["zip", "cbz", "epub", "parquet"]
+  private static let withoutTail: Set<String> = [
+    "flac", "wav", "aac", "ac3", "dts", "aif", "aiff", "flv", "f4v", "mp2", "m2v", "spx", "tta", "dsf",
+  ]
   /// The longest extension that names a kind, in bytes.
   private static let longest = 8
 
@@ -19,4 +24,9 @@ enum MediaKind {
 
   /// Whether players read the end of files of `kind` before they play them.
   static func hasTail(_ kind: String?) -> Bool { kind.map(withTail.contains) ?? false }
+
+  /// Whether files of `kind` are music or films.
+  static func plays(_ kind: String?) -> Bool {
+    kind.map { withTail.contains($0) && !archives.contains($0) || withoutTail.contains($0) } ?? false
+  }
 }

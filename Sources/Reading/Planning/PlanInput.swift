@@ -11,6 +11,8 @@ enum Purpose: Int, Comparable, Sendable {
   case shared
   /// The head of a file whose size or type is likely to be asked for soon.
   case index
+  /// The beginning of a file that is likely to be played next, or all of it when it would come too late otherwise.
+  case next
   /// The background download of the rest of a file.
   case continuation
 
@@ -131,6 +133,8 @@ struct PlanInput: Sendable {
   var transfers: [ActiveTransfer] = []
   /// Whether the rest of the file may be fetched now.
   var continues = false
+  /// The ranges to fetch because the file before it is being played.
+  var ahead: [ByteRange] = []
   /// The bytes at the end of the file that are likely to be asked for soon.
   var tail: Int64 = 0
   /// What looks at this kind of file read; nil when there was none.

@@ -16,7 +16,8 @@ import Fetching
 ///    player or a copy soon uses the whole line. It gets several windows at once when one connection is too slow
 ///    (``LaneControl``).
 /// 3. The plan requests the tail of a file that was opened to be played: indexes are there, and players read them next.
-/// 4. When no reader waits or is behind, the continuation requests the next window of the holes.
+/// 4. When no reader waits or is behind, the continuation requests the next window of the holes. Before it come the
+///    ranges that are wanted because the file before this one is being played.
 ///
 /// All requests are closed ranges. To yield to a reader, the plan just makes no further request. It throws no requested
 /// byte away, unless a reader jumped and the byte would delay it. Background windows in flight hold less than a round
@@ -178,7 +179,10 @@ enum Planner {
     }
     if draft.hasStream || !input.abandonedReads.isEmpty { return draft.steps }
     // A reader that has just jumped and was behind at its old place has nothing ahead of it at the new one either.
-    if input.continues, !input.readers.contains(where: { isBehind($0, input) }) { fill(&draft) }
+    if input.readers.contains(where: { isBehind($0, input) }) { return draft.steps }
+    fill(&draft, input.ahead, .next)
+    let start = min(input.continuationStart, input.size)
+    if input.continues { fill(&draft, [ByteRange(start, input.size), ByteRange(0, start)], .continuation) }
     return draft.steps
   }
 
@@ -347,16 +351,15 @@ enum Planner {
     }
   }
 
-  private static func fill(_ draft: inout PlanDraft) {
+  /// Requests background windows for the holes of `ranges`, the first range first.
+  private static func fill(_ draft: inout PlanDraft, _ ranges: [ByteRange], _ purpose: Purpose) {
     let input = draft.input
-    let start = min(input.continuationStart, input.size)
     let company = input.line.company(isReader: false)
-    while hasRoom(beside: draft.transfers, input, company) {
-      guard
-        let gap = draft.covered.firstGap(in: ByteRange(start, input.size))
-          ?? draft.covered.firstGap(in: ByteRange(0, start))
-      else { return }
-      draft.ask(from: gap.start, length: backgroundWindow(input, company), .continuation)
+    let window = backgroundWindow(input, company)
+    for range in ranges.compactMap({ $0.intersection(ByteRange(0, input.size)) }) {
+      while hasRoom(beside: draft.transfers, input, company), let gap = draft.covered.firstGap(in: range) {
+        draft.ask(from: gap.start, length: min(window, gap.count), purpose)
+      }
     }
   }
 }

@@ -56,6 +56,11 @@ struct Playouts: Sendable {
     if !clocks.contains(where: { $0.evidence == .paced }) { playsSince = nil }
   }
 
+  /// The pace at which the reader of `run` plays, in bytes a second; nil while it shows none.
+  func pace(of run: ReaderRuns.Run) -> Double? {
+    clocks.first { $0.run == run.number && $0.evidence == .paced }?.rate
+  }
+
   /// Whether a player of the file waited of late.
   func isShort(_ now: Instant) -> Bool { lastStall.map { now.seconds(since: $0) < Self.memory } ?? false }
 

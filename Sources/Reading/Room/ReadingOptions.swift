@@ -19,6 +19,8 @@ package struct ReadingOptions: Sendable {
   /// How long an origin's answer counts when a file is opened, in seconds (P8). At least as long as an open waits, or
   /// the open of a new version would ask again.
   package var fresh: Double = 600
+  /// Of how many files the beginning is fetched while the one before them in their folder is being played.
+  package var next = 2
   /// The most that the partial files may take, in bytes.
   package var maximumSize: Int64 = .max
   /// What the keeper leaves free on the store's filesystem, in bytes.
@@ -27,6 +29,9 @@ package struct ReadingOptions: Sendable {
   package var rateLimit: Int64?
   /// The most connections to one origin (HTTP/2 has one, with many streams).
   package var connections = Line.demandLimit
+
+  /// Whether something is fetched of the files that follow one that is being played.
+  var looksAhead: Bool { next > 0 && continuation != .never }
 
   /// The defaults.
   package init() {}

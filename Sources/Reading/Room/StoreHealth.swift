@@ -25,6 +25,8 @@ final class StoreHealth: Sendable {
     var refusedUntil: Instant?
     /// Resources whose last sync failed: until when nothing of them is written, and how long the next pause is.
     var pauses: [ResourceKey: (until: Instant, next: Double)] = [:]
+    /// How many more bytes fit within the store's limits; nil until it was measured.
+    var spare: Int64?
   }
   private let state = Lock(State())
   private let clock: Clock
@@ -32,6 +34,11 @@ final class StoreHealth: Sendable {
   init(clock: Clock) { self.clock = clock }
 
   var intake: Intake { state.withLock { $0.intake } }
+
+  /// How many more bytes fit within the store's limits, as the keeper measured it last; nil until it has.
+  var spare: Int64? { state.withLock { $0.spare } }
+  /// Notes how many more bytes fit.
+  func measured(spare: Int64) { state.withLock { $0.spare = spare } }
 
   /// Notes that the disk refused a write: nothing is stored for ``refusedSeconds``.
   func writeFailed() {

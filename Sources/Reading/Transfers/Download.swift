@@ -14,6 +14,10 @@ final class Download {
     var head = false
     /// Whether only programs that look at files waited for its length.
     var isLook = false
+    /// What is fetched because the file before it is being played (``NextFiles``).
+    var ahead: AheadWish?
+    /// The ranges of ``ahead`` that may be requested now.
+    var mayAhead: [ByteRange] { ahead.map { $0.hold == nil ? $0.ranges : [] } ?? [] }
     /// Whether its tail was requested, or is not worth a request.
     var tailDone = false
   }

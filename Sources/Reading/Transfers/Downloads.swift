@@ -137,16 +137,19 @@ final class Downloads {
     activity.rate = isFlowing && !download.transfers.isEmpty ? download.pace.meter.rate ?? 0 : 0
     activity.transfers = download.transfers.count
     activity.isFailed = download.attempts.failure != nil
-    activity.isPaused = download.ownFile.pausedUntil != nil
+    let ahead = download.wish.ahead
+    activity.isPaused = download.ownFile.pausedUntil != nil || ahead?.hold == .space
     activity.cannotBeStored = download.ownFile.isUnwritable
-    activity.standsBack = blocked.contains(download.key)
+    activity.standsBack = blocked.contains(download.key) || ahead?.hold == .line
     let line = lines.line(of: download)
-    let (hasWaiters, isOpen) = download.content.guarded.withLock { (!$0.waiters.isEmpty, $0.waiters.opens > 0) }
+    let (hasWaiters, isOpen, lacksAhead) = download.content.guarded.withLock { guarded in
+      (!guarded.waiters.isEmpty, guarded.waiters.opens > 0, ahead.map { $0.missing(in: guarded.held.stored) > 0 })
+    }
     activity.hasWaiters = hasWaiters
     activity.lineRate = lines.rate(line, limit: room.options.rateLimit)
     activity.lacksConnection = line.lacksConnection(isBackground: !hasWaiters)
     activity.isWanted =
-      download.wish.head
+      download.wish.head || lacksAhead == true
       || (download.wish.rest && room.options.continuation.goesOn(isRequested: download.wish.isByName, isOpen: isOpen))
     activity.retryAt = download.attempts.retry.due(readerWaits: hasWaiters)
     if !hasWaiters, line.isUnreachable, let due = line.outage.due(readerWaits: false) {

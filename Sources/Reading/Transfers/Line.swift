@@ -152,7 +152,8 @@ struct Line {
       if isPressed, !isSpare(bytes, spareRate, now) { return active == 0 }
       return continued == 0 || hasRoom(for: bytes, isPressed ? .players : .readers, now)
     case .index: return background < min(Self.indexLimit, max(1, limit / 2))
-    case .continuation:
+    case .next where limit < most: return false  // the origin asks for fewer requests
+    case .next, .continuation:
       if readers.waiting > 0 { return false }
       if let lastWait = readers.lastWait, now.seconds(since: lastWait) < 2 * estimate.roundTrip { return false }
       if background >= backgroundLanes { return false }

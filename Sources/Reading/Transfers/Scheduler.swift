@@ -18,6 +18,8 @@ final class Scheduler {
   private var allowance: RateAllowance
   /// What programs that look at files read of each kind.
   private(set) var probeSets = ProbeSets()
+  /// What is fetched of the files that follow those that are being played.
+  let nextFiles: NextFiles
   /// When to plan again a background download that waits for its turn on the line.
   private(set) var nextContinuation = Instant.never
 
@@ -32,12 +34,16 @@ final class Scheduler {
     self.landing = landing
     self.stats = stats
     allowance = RateAllowance(limit: room.options.rateLimit)
+    nextFiles = NextFiles(room: room, lines: lines, downloads: downloads)
     do throws(StoreError) {
       probeSets.load(try room.store.notes.kinds())
     } catch {
       Log.error("what earlier mounts learned of kinds of files cannot be read: \(error.message)")
     }
   }
+
+  /// Decides what is fetched of the files that follow those that are being played.
+  func lookAhead(_ now: Instant) { nextFiles.look(probeSets, canStore: landing.intake == .everything, now) }
 
   /// `count` bytes arrived.
   func took(_ count: Int64) { allowance.took(count) }
@@ -94,7 +100,7 @@ final class Scheduler {
         // Room comes with bytes, not only at a transfer's end.
         if start.rank <= PendingStart.newcomer { nextContinuation = min(nextContinuation, now.adding(seconds: 0.005)) }
       }
-      if start.purpose == .continuation, let next = lines.known(host)?.nextContinuation, next > now {
+      if start.purpose >= .next, let next = lines.known(host)?.nextContinuation, next > now {
         nextContinuation = min(nextContinuation, next)
       }
       return
@@ -116,7 +122,7 @@ final class Scheduler {
       active: active, kind: start.kind, mirror: download.mirrors.current, host: host, isResolved: isResolved,
       started: now, lastByte: now)
     running.sentIfRange = request.ifRange != nil
-    let yields = start.purpose == .shared || start.purpose == .continuation
+    let yields = start.purpose == .shared || start.purpose >= .next
     let isBounded = start.purpose < .shared && start.claim != .urgent && lines[host].isContended
     if start.range != nil, yields || isBounded {
       running.continuing = bytes

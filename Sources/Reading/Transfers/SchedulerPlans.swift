@@ -44,13 +44,16 @@ extension Scheduler {
     download.lineUse.isBehind = false
     guard view.isFetchable, download.attempts.failure == nil else { return }
     let continues = mayContinue(download)
+    let ahead = download.ownFile.isPaused || landing.intake != .everything ? [] : download.wish.mayAhead
     if download.opinion.suspect != nil {
-      if waits || continues { want(download, range: confirmation(download, view), .confirm, waits, now) }
+      if waits || continues || !ahead.isEmpty {
+        want(download, range: confirmation(download, view), .confirm, waits, now)
+      }
       return
     }
     switch view.length {
     case .unknown:
-      guard waits || download.wish.head || continues else { return }
+      guard waits || download.wish.head || continues || !ahead.isEmpty else { return }
       if !view.probing.isEmpty { download.wish.isLook = view.probing.allSatisfy { download.isLooker($0) } }
       let first = Planner.firstRequest(
         lineView(of: lines.line(of: download), for: download, now), learned: learned(of: download),
@@ -76,6 +79,7 @@ extension Scheduler {
       guard download.attempts.retry.permits(now, readerWaits: waits) else { return }
       var input = input(download, view, size: size, now)
       input.continues = continues
+      input.ahead = ahead
       input.tail = tail(of: download, input)
       readers = input.readers
       download.lineUse.isBehind = input.readers.contains { Planner.isBehind($0, input) }
@@ -266,7 +270,8 @@ extension Scheduler {
     _ download: Download, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
   ) {
     guard download.transfers.isEmpty, download.attempts.retry.permits(now, readerWaits: waits) else { return }
-    let purpose: Purpose = waits ? .demand : (download.wish.head ? .index : .continuation)
+    let unasked: Purpose = download.wish.mayAhead.isEmpty ? .continuation : .next
+    let purpose = waits ? .demand : (download.wish.head ? .index : unasked)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
     start.isArrival = purpose == .demand
     add(start)

@@ -12,6 +12,11 @@ enum TransferMessage: Sendable {
   case fetch(Content)
   /// A listing will probably ask for the sizes of these files soon.
   case lookAhead([Content])
+  /// A program opened a complete file, whose reads the kernel may answer by itself.
+  case held(Content)
+  /// The files that follow a file that is being played. They count as open until the transfer thread has taken this
+  /// message.
+  case next(of: Content, [Content])
   /// The file was requested by name or played before, and is unfinished: fetch the rest.
   case resume(Content)
   /// Remove the file's bytes and its copy. All transfers end, and nothing is written until `thaw`. The keeper runs

@@ -63,6 +63,8 @@ final class TransferThread {
       // Otherwise each stat in a listing of a silent host's files would cost a look at all downloads.
       if case .changed(let content) = message, stats.answersAll(of: downloads.download(of: content), now) { continue }
       handle(message, now)
+      // A scan of complete files must not cost a look at all downloads for each.
+      if case .held = message { continue }
       isLookDue = true
     }
     if isLookDue { look(now) } else if nextTick == .never, !messages.isEmpty { nextTick = nextSweep }
@@ -120,6 +122,8 @@ final class TransferThread {
         download.wish.head = true
         downloads.changed(download)
       }
+    case .held(let content): _ = downloads.download(of: content)
+    case .next(let content, let files): scheduler.nextFiles.found(files, after: content)
     case .clear(let content, let then): clear(content, then)
     case .evict(let content): evict(content)
     case .thaw(let content):
@@ -204,6 +208,7 @@ final class TransferThread {
     }
     download.cancelAll()
     download.wish.rest = false
+    scheduler.nextFiles.removed(download.key)
     downloads.unpin(download)
     room.keeper.post(
       .job { keeper in
@@ -216,6 +221,7 @@ final class TransferThread {
     guard let download = downloads[content.key], download.content === content, download.transfers.isEmpty,
       !download.wish.rest, content.guarded.withLock({ $0.isIdle && $0.held.frozen() })
     else { return }
+    scheduler.nextFiles.removed(download.key)
     room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: true) })
   }
 
@@ -248,11 +254,14 @@ final class TransferThread {
       if watch(download, now) {
         isLively = true
         downloads.changed(download)
-      } else if isSweeping, !download.wish.rest || download.attempts.failure != nil || download.ownFile.isUnwritable {
+      } else if isSweeping, download.wish.ahead == nil,
+        !download.wish.rest || download.attempts.failure != nil || download.ownFile.isUnwritable
+      {
         downloads.putAway(download)
       }
     }
     lines.settlePlayers(downloads.inOrder, now)
+    scheduler.lookAhead(now)
     if isSweeping {
       resumeNext(now)
       lines.describe()
