@@ -182,6 +182,19 @@ import Testing
     #expect(starts(steps).contains { $0.1 == .demand && $0.0.start == demand.start })
   }
 
+  @Test("What is in front of a reader's furthest read is asked for before what lies behind it")
+  func order() throws {
+    var input = input()
+    // Two windows of the kernel's read-ahead wait, behind what is in flight.
+    let position: Int64 = 1200 << 10
+    input.available = ByteRangeSet(ByteRange(0, 650 << 10))
+    input.transfers = [ActiveTransfer(id: TransferID(1), position: 650 << 10, end: 720 << 10, purpose: .demand)]
+    input.demands = [ByteRange(640 << 10, position)]
+    input.readers = [ReaderView(position: position, length: position, rate: 1e5)]
+    let first = try #require(starts(Planner.plan(input)).first)
+    #expect(first.0.start == 720 << 10)
+  }
+
   @Test("A continuation asks only when nobody waits, and only for holes")
   func continuation() {
     var input = input(10 << 20)

@@ -315,11 +315,13 @@ enum Planner {
     let usesSmallWindows = isEasy || shares
     let window = usesSmallWindows ? backgroundWindow(input, company) : readerWindow(input)
     let lanes = max(2, input.lanes)
+    let waiting = input.demands.map(\.start).filter { $0 >= reader.position - ReaderRuns.slack }.min() ?? .max
     while true {
-      // Begins just before the reader's position: the kernel's read-ahead arrives in any order, and its furthest read
-      // must not leave a hole that is requested late.
+      // Begins just before the reader's position, and where it waits: the kernel's read-ahead arrives in any order, and
+      // its furthest read must not leave a hole that is requested late.
       let back = ByteRange(max(0, reader.position - min(reader.length, lookAhead)), reader.position)
-      let frontier = draft.covered.firstGap(in: back)?.start ?? draft.covered.runEnd(from: reader.position)
+      let hole = draft.covered.firstGap(in: ByteRange(min(waiting, back.start), reader.position))
+      let frontier = hole?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }
