@@ -52,13 +52,42 @@ import Testing
         let (name, original) = ("index-last.mp4", try MediaFactory.file(.mp4IndexLast))
         origin.set("/\(name)", OriginResource(file: original))
         try journey.mount(origin.url("/\(name)") + "\n")
-        #expect(try journey.python(player, journey.at(name), journey.folder.file("mpv")) == "played and sought\n")
+        #expect(try journey.play(journey.at(name), seeks) == "played and sought\n")
         // The player is gone; what it began is finished.
         try journey.wait(for: "complete", name)
         try journey.succeed(["cmp", journey.kept(name), original])
         try journey.expectSentOnce(origin, "/\(name)")
         origin.stop()
-        #expect(try journey.python(player, journey.at(name), journey.folder.file("mpv")) == "played and sought\n")
+        #expect(try journey.play(journey.at(name), seeks) == "played and sought\n")
+      }
+    }
+  }
+
+  /// mpv says itself whether it stalled. The copies are there first, and take all that comes.
+  @Test func mpvDoesNotStallBesideCopies() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let film = journey.folder.file("film.mkv")
+        let picture = "testsrc2=s=640x360:r=25:d=30,noise=alls=30:allf=t"
+        try Command.succeed(
+          [
+            "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", picture, "-c:v", "libx264", "-preset",
+            "ultrafast", "-b:v", "8M", "-maxrate", "8M", "-bufsize", "4M", "-pix_fmt", "yuv420p", "-g", "50", film,
+          ], timeout: 120)
+        let rate = Double(try #require(sizeOfFile(film))) / 30
+        origin.configure {
+          $0.latency = 0.08
+          $0.lineRate = rate / 0.6
+        }
+        origin.set("/film.mkv", OriginResource(file: film))
+        let copies = (0..<3).map { "copy\($0).bin" }
+        for name in copies { origin.add("/\(name)", size: 1 << 30) }
+        try journey.mount((["film.mkv"] + copies).map { origin.url("/\($0)") + "\n" }.joined(), "--continue", "never")
+        let running = try copies.map { try journey.start(["dd", "bs=128K", "of=/dev/null", "if=" + journey.at($0)]) }
+        defer { for copy in running { copy.signal(SIGKILL) } }
+        sleep(seconds: 10)  // their credit is used up
+        #expect(try journey.play(journey.at("film.mkv"), plays) == "played through\n")
+        #expect(running.allSatisfy { $0.isRunning }, "nothing was copied beside it")
       }
     }
   }
@@ -100,45 +129,27 @@ func sizeOfFile(_ path: String) -> Int64? {
   return stat(path, &status) == 0 ? Int64(status.st_size) : nil
 }
 
-/// Drives mpv over its own socket: plays, seeks ahead and back, and checks that the time goes on from there.
-private let player = """
-  import json, os, socket, subprocess, sys, time
-  path, name = sys.argv[1:]
-  mpv = subprocess.Popen(['mpv', '--no-config', '--vo=null', '--ao=null', '--really-quiet', '--no-terminal',
-      '--input-ipc-server=' + name, path])
-  try:
-      end = time.monotonic() + 100
-      while True:
-          link = socket.socket(socket.AF_UNIX)
-          try:
-              link.connect(name)
-              break
-          except OSError:
-              link.close()
-              assert mpv.poll() is None and time.monotonic() < end, 'mpv does not start'
-              time.sleep(0.05)
-      stream = link.makefile('rw')
-      def ask(*command):
-          stream.write(json.dumps({'command': command, 'request_id': 7}) + '\\n')
-          stream.flush()
-          while True:
-              answer = json.loads(stream.readline())
-              if answer.get('request_id') == 7: return answer
+/// Plays, seeks ahead and back, and checks that the time goes on from there.
+private let seeks = """
+  with Player() as player:
       def until(low, high):
           while True:
-              time_now = ask('get_property', 'playback-time').get('data')
-              seeking = ask('get_property', 'seeking').get('data')
-              if seeking is False and time_now is not None and low <= time_now <= high: return
-              assert time.monotonic() < end, f'{time_now} never came between {low} and {high}'
-              time.sleep(0.02)
+              shown, seeking = player.get('playback-time'), player.get('seeking')
+              if seeking is False and shown is not None and low <= shown <= high: return
+              player.wait(f'{shown} never came between {low} and {high}')
       until(0.4, 6)
-      assert ask('seek', 8.5, 'absolute')['error'] == 'success'
+      assert player.ask('seek', 8.5, 'absolute')['error'] == 'success'
       until(8.7, 12)
-      assert ask('seek', 3, 'absolute')['error'] == 'success'
+      assert player.ask('seek', 3, 'absolute')['error'] == 'success'
       until(3.2, 8)
-      ask('quit')
-      assert mpv.wait(60) == 0
+      player.ask('quit')
+      assert player.mpv.wait(60) == 0
       print('played and sought')
-  finally:
-      mpv.kill()
+  """
+
+/// Plays to the end with a cache of two seconds.
+private let plays = """
+  with Player('--cache=yes', '--cache-secs=2', '--demuxer-readahead-secs=2', '--keep-open=yes') as player:
+      player.begin()
+      print('stalled' if player.stalls() else 'played through')
   """

@@ -105,51 +105,18 @@ import Testing
         }
         origin.set("/long.mp4", OriginResource(file: film))
         try journey.mount(origin.url("/long.mp4") + "\n")
-        let said = try journey.python(
-          player, journey.at("long.mp4"), journey.folder.file("mpv"), try Programs.path("mediafs"))
+        let said = try journey.play(journey.at("long.mp4"), predicted, try Programs.path("mediafs"))
         #expect(said == (share < 1 ? "1 stalled\n" : "0 played through\n"), "\(said)")
       }
     }
   }
 }
 
-/// Drives mpv: ten seconds after it began to play, asks `mediafs ready`; then looks for a stall until the film is over.
-private let player = """
-  import json, os, socket, subprocess, sys, time
-  path, name, mediafs = sys.argv[1:]
-  mpv = subprocess.Popen(['mpv', '--no-config', '--vo=null', '--ao=null', '--really-quiet', '--no-terminal',
-      '--cache=yes', '--cache-secs=2', '--demuxer-readahead-secs=2', '--keep-open=yes',
-      '--input-ipc-server=' + name, path])
-  try:
-      end = time.monotonic() + 100
-      while True:
-          link = socket.socket(socket.AF_UNIX)
-          try:
-              link.connect(name)
-              break
-          except OSError:
-              link.close()
-              assert mpv.poll() is None and time.monotonic() < end, 'mpv does not start'
-              time.sleep(0.05)
-      stream = link.makefile('rw')
-      def ask(*command):
-          stream.write(json.dumps({'command': command, 'request_id': 7}) + '\\n')
-          stream.flush()
-          while True:
-              answer = json.loads(stream.readline())
-              if answer.get('request_id') == 7: return answer.get('data')
-      while not (ask('get_property', 'playback-time') or 0) > 0:
-          assert time.monotonic() < end, 'it does not begin to play'
-          time.sleep(0.02)
+/// Ten seconds after the film began to play, asks `mediafs ready`; then looks for a stall until it is over.
+private let predicted = """
+  with Player('--cache=yes', '--cache-secs=2', '--demuxer-readahead-secs=2', '--keep-open=yes') as player:
+      player.begin()
       time.sleep(10)
-      said = subprocess.run([mediafs, 'ready', path], stdout=subprocess.PIPE)
-      stalled = False
-      while not stalled and not ask('get_property', 'eof-reached'):
-          assert time.monotonic() < end, 'it does not end'
-          stalled = ask('get_property', 'paused-for-cache')
-          time.sleep(0.02)
-      print(said.returncode, 'stalled' if stalled else 'played through')
-  finally:
-      mpv.kill()
-      mpv.wait()
+      said = subprocess.run([arguments[0], 'ready', path], stdout=subprocess.PIPE)
+      print(said.returncode, 'stalled' if player.stalls() else 'played through')
   """
