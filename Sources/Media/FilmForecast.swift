@@ -17,51 +17,94 @@ package struct FilmForecast: Sendable, Equatable {
   /// A start may take that long, in seconds, and is no stall.
   package static let longestStart = 2.0
   package let index: FilmIndex
-  /// Bytes a second that arrive; nil: not known.
-  package let rate: Double?
+  /// How the missing bytes come; nil: not known.
+  package let supply: FilmSupply?
   /// For every slot the bytes that are not stored and that it needs.
   private let missing: [Double]
-  /// For every slot whether it needs such bytes.
-  private let holes: [Bool]
+  /// For every slot the missing bytes behind it that come with its last ones: a program gets the bytes of a read at
+  /// once.
+  private let behind: [Double]
 
   /// `stored`: the bytes that are there.
-  package init(index: FilmIndex, stored: ByteRangeSet, rate: Double?) {
+  package init(index: FilmIndex, stored: ByteRangeSet, supply: FilmSupply?) {
     self.index = index
-    self.rate = rate.flatMap { $0 > 0 ? $0 : nil }
+    self.supply = supply.flatMap { $0.rate > 0 ? $0 : nil }
     var missing = [Double](repeating: 0, count: index.slots)
+    var bytes = missing
     for lane in index.lanes {
       var slot = 0
       while slot < index.slots {
-        let bytes = lane.bytes(of: slot)
+        let range = lane.bytes(of: slot)
         // The player reads a group's bytes while it plays the group.
         let next = index.groupEnd(of: lane, from: slot)
-        let share = Double(bytes.count - stored.count(in: bytes)) / Double(next - slot)
-        if share > 0 { for place in slot..<next { missing[place] += share } }
+        let parts = Double(next - slot)
+        let share = Double(range.count - stored.count(in: range)) / parts
+        for place in slot..<next {
+          missing[place] += share
+          bytes[place] += Double(range.count) / parts
+        }
         slot = next
       }
     }
     self.missing = missing
-    holes = missing.map { $0 > 0 }
+    behind = Self.behind(missing, bytes, unit: Double(self.supply?.unit ?? 0))
+  }
+
+  /// For every slot the sum of what is missing in the next `unit` bytes.
+  private static func behind(_ missing: [Double], _ bytes: [Double], unit: Double) -> [Double] {
+    var result = missing
+    // The slots up to `end` are within the unit.
+    var (end, size, sum) = (0, 0.0, 0.0)
+    for slot in missing.indices {
+      if end <= slot {
+        (end, size, sum) = (slot + 1, 0, 0)
+      } else {
+        size -= bytes[slot]
+        sum -= missing[slot]
+      }
+      while end < missing.count, size + bytes[end] <= unit {
+        size += bytes[end]
+        sum += missing[end]
+        end += 1
+      }
+      let part = end < missing.count ? max(0, unit - size) / max(bytes[end], 1) : 0
+      result[slot] = max(0, sum) + (end < missing.count ? min(part, 1) * missing[end] : 0)
+    }
+    return result
   }
 
   /// The time up to which all is stored without a hole from `time` on; the duration when no byte is missing.
   package func holds(from time: Double) -> Double {
     let slot = index.slot(at: time)
-    guard let hole = holes[slot...].firstIndex(of: true) else { return index.duration }
+    guard let hole = missing[slot...].firstIndex(where: { $0 > 0 }) else { return index.duration }
     return min(index.duration, max(max(0, time), Double(hole) * index.slot))
   }
 
   /// The seconds in which the missing bytes of a slot arrive.
   private func seconds(_ slot: Int) -> Double {
     if missing[slot] == 0 { return 0 }
-    return rate.map { missing[slot] / $0 } ?? .infinity
+    return supply.map { missing[slot] / $0.rate } ?? .infinity
   }
 
-  /// What becomes of a play from `time` on that starts now, or that has gone on until now and has `lead` seconds more
-  /// than it has shown. nil: it starts now, which may take a moment.
-  package func verdict(from time: Double, lead: Double? = nil) -> Verdict {
+  /// By how many seconds later than its own bytes a slot is there: what comes with them is missing too.
+  private func delay(_ slot: Int) -> Double {
+    guard let supply, missing[slot] + behind[slot] > 0 else { return 0 }
+    return supply.delay + behind[slot] / supply.rate
+  }
+
+  /// When what takes `seconds` of the line is there for a play that has just begun: it shares the line with what was
+  /// requested before, until that is there.
+  private func shared(_ seconds: Double) -> Double { seconds + min(seconds, supply?.start ?? 0) }
+
+  /// For how long a play that begins at `first` waits until it shows something.
+  private func start(_ first: Int) -> Double { min(shared(seconds(first)) + delay(first), Self.longestStart) }
+
+  /// What becomes of a play from `time` on. `readTo`: the play shows that now, and its reads up to there were answered;
+  /// nil: it starts now.
+  package func verdict(from time: Double, readTo: Double? = nil) -> Verdict {
     let first = index.slot(at: time)
-    let start = lead ?? min(seconds(first), Self.longestStart)
+    let start = readTo == nil ? start(first) : 0
+    let unread = readTo.map { index.slot(at: $0) } ?? first
     var (fetched, late) = (0.0, 0.0)
     var stallsAt: Double?
     for slot in first..<index.slots {
@@ -69,8 +112,9 @@ package struct FilmForecast: Sendable, Equatable {
       if fetched == .infinity {
         return Verdict(stallsAt: stallsAt ?? max(time, Double(slot) * index.slot), readyIn: nil)
       }
+      let there = (readTo == nil ? shared(fetched) : fetched) + (slot < unread ? 0 : delay(slot))
       // All of a slot has to be there when it ends.
-      let lack = fetched - start - (Double(slot + 1) * index.slot - max(0, time))
+      let lack = there - start - (Double(slot + 1) * index.slot - max(0, time))
       late = max(late, lack)
       if lack > 0, stallsAt == nil { stallsAt = max(time, Double(slot) * index.slot) }
     }
@@ -79,15 +123,35 @@ package struct FilmForecast: Sendable, Equatable {
 
   /// The earliest time of the film from which a play that starts now never stalls; nil: there is none.
   package var playsFrom: Double? {
-    // For how long a play that starts with the slot would have to wait, in all.
+    // For how long a play that starts with the slot would have to wait if it had the line for itself.
     var wait = 0.0
-    var earliest: Int?
+    var candidates: [Int] = []
     for slot in (0..<index.slots).reversed() {
       let own = seconds(slot)
-      if own <= Self.longestStart, wait <= index.slot { earliest = slot }
-      wait = own - index.slot + max(0, wait)
+      wait = max(own + delay(slot), own + wait) - index.slot
+      if shared(own) + delay(slot) <= Self.longestStart, wait <= start(slot) { candidates.append(slot) }
     }
+    let earliest = candidates.last { verdict(from: Double($0) * index.slot).playsThrough }
     // The last moments of a film always come in time.
     return earliest.map { Double($0) * index.slot }.flatMap { $0 < index.duration - Self.longestStart ? $0 : nil }
+  }
+}
+
+/// How the missing bytes of a film come.
+package struct FilmSupply: Sendable, Equatable {
+  /// Bytes a second.
+  package var rate: Double
+  /// How many bytes a program gets at once: it waits for all of a read.
+  package var unit: Int64
+  /// Seconds from a request to its first byte.
+  package var delay: Double
+  /// For how many seconds the line brings what was requested before, when a play begins: it is not thrown away.
+  package var start: Double
+
+  package init(rate: Double, unit: Int64 = 0, delay: Double = 0, start: Double = 0) {
+    self.rate = rate
+    self.unit = unit
+    self.delay = delay
+    self.start = start
   }
 }

@@ -21,15 +21,16 @@ import Testing
     let index = try index([Int64](repeating: 1000, count: 60))
     var stored = ByteRangeSet(ByteRange(0, 20_000))
     stored.insert(ByteRange(30_000, 45_500))
-    let forecast = FilmForecast(index: index, stored: stored, rate: nil)
+    let forecast = FilmForecast(index: index, stored: stored, supply: nil)
     #expect(forecast.holds(from: 0) == 20 && forecast.holds(from: 12.5) == 20)
     #expect(forecast.holds(from: 25) == 25 && forecast.holds(from: 30) == 45)
     #expect(forecast.playsFrom == nil, "without a rate nothing more comes")
     #expect(
-      FilmForecast(index: index, stored: stored, rate: 100).playsFrom == nil, "the last moments alone play through")
+      FilmForecast(index: index, stored: stored, supply: FilmSupply(rate: 100)).playsFrom == nil,
+      "the last moments alone play through")
     #expect(forecast.verdict(from: 0) == FilmForecast.Verdict(stallsAt: 20, readyIn: nil))
     stored.insert(ByteRange(45_000, 60_000))
-    let rest = FilmForecast(index: index, stored: stored, rate: nil)
+    let rest = FilmForecast(index: index, stored: stored, supply: nil)
     #expect(rest.holds(from: 40) == 60 && rest.playsFrom == 30)
     #expect(rest.verdict(from: 30).playsThrough && !rest.verdict(from: 29).playsThrough)
   }
@@ -41,16 +42,41 @@ import Testing
       [Int64](repeating: 500, count: 60) + [Int64](repeating: 8000, count: 10) + [Int64](repeating: 500, count: 60)
     let index = try index(bytes)
     // What comes in the first minute is enough: (60 + 10) s x 1600 > 110,000 bytes.
-    #expect(FilmForecast(index: index, stored: ByteRangeSet(), rate: 1600).verdict(from: 0).playsThrough)
-    let slow = FilmForecast(index: index, stored: ByteRangeSet(), rate: 1100)
+    let fast = FilmForecast(index: index, stored: ByteRangeSet(), supply: FilmSupply(rate: 1600))
+    #expect(fast.verdict(from: 0).playsThrough)
+    let slow = FilmForecast(index: index, stored: ByteRangeSet(), supply: FilmSupply(rate: 1100))
     let verdict = slow.verdict(from: 0)
     #expect(verdict.stallsAt.map { (62...70).contains($0) } == true, "\(verdict)")
     #expect(verdict.readyIn.map { (28...31).contains($0) } == true, "110,000 / 1100 - 70 s: \(verdict)")
     #expect(
       slow.playsFrom.map { (69...70).contains($0) } == true,
       "behind the ten seconds: \(String(describing: slow.playsFrom))")
-    // A player that is ahead has more time.
-    #expect(slow.verdict(from: 0, lead: 31).playsThrough && !slow.verdict(from: 0, lead: 27).playsThrough)
+    // A player that has read more than it shows has more time.
+    for (ahead, playsThrough) in [(38_000, true), (30_000, false)] as [(Int64, Bool)] {
+      let forecast = FilmForecast(
+        index: index, stored: ByteRangeSet(ByteRange(0, ahead)), supply: FilmSupply(rate: 1100))
+      #expect(forecast.verdict(from: 0, readTo: 0).playsThrough == playsThrough, "\(ahead)")
+    }
+  }
+
+  @Test("A program gets the bytes of a read at once, and those of another request a round trip later")
+  func units() throws {
+    let index = try index([Int64](repeating: 1000, count: 60))
+    func forecast(_ stored: Int64, _ supply: FilmSupply) -> FilmForecast {
+      FilmForecast(index: index, stored: ByteRangeSet(ByteRange(0, stored)), supply: supply)
+    }
+    // The line is as fast as the film: what is stored ahead of a play stays as much.
+    for (ahead, playsThrough) in [(7000, true), (3000, false)] as [(Int64, Bool)] {
+      let said = forecast(10_000 + ahead, FilmSupply(rate: 1000, unit: 4000, delay: 1)).verdict(
+        from: 10, readTo: 10)
+      #expect(said.playsThrough == playsThrough, "\(ahead): \(said)")
+      #expect(forecast(10_000 + ahead, FilmSupply(rate: 1000)).verdict(from: 10, readTo: 10).playsThrough)
+    }
+    // The read that holds what is shown may end behind what is stored. The last bytes come with no others.
+    let said = forecast(12_000, FilmSupply(rate: 1000, unit: 4000)).verdict(from: 10, readTo: 10)
+    #expect(said.stallsAt.map { (10...12).contains($0) } == true, "\(said)")
+    let last = forecast(59_000, FilmSupply(rate: 1000, unit: 4000)).verdict(from: 58, readTo: 59)
+    #expect(last.playsThrough, "\(last)")
   }
 
   @Test("What is said is what a play does, second by second, for random films")
@@ -67,9 +93,9 @@ import Testing
         stored.insert(ByteRange(bytes[..<first].reduce(0, +), bytes[...last].reduce(0, +)))
       }
       let rate = Double.random(in: 500...3000, using: &random)
-      let forecast = FilmForecast(index: index, stored: stored, rate: rate)
+      let forecast = FilmForecast(index: index, stored: stored, supply: FilmSupply(rate: rate))
       let first = Int.random(in: 0..<bytes.count, using: &random)
-      let said = forecast.verdict(from: Double(first), lead: 0)
+      let said = forecast.verdict(from: Double(first), readTo: Double(first))
       let late = lateness(bytes, stored, rate: rate, from: first)
       // Within a second the bytes are taken as even, here by the quarter.
       if abs(late) < 0.05 { continue }

@@ -1,4 +1,5 @@
 import Base
+import Glibc
 import Media
 import TestSupport
 import Testing
@@ -8,11 +9,14 @@ import Reading
 /// What is said of a play, and what becomes of it, in simulated time: films whose bytes vary from second to second, on
 /// lines of any rate.
 @Suite struct ForecastScenarios {
-  /// One film, the line it is played on, and what of it is there before.
-  private struct Case {
+  /// One film, the line it is played on, what of it is there before, and who plays it.
+  fileprivate struct Case {
     var bytes: [Int]
     var line: Double
     var stored: [ByteRange]
+    /// How many seconds the player reads ahead, and with how many it begins.
+    var ahead = 2.0
+    var first = 1.0
 
     var size: Int64 { Int64(bytes.reduce(0, +)) }
     var head: [UInt8] {
@@ -43,29 +47,64 @@ import Reading
         let start = Int64.random(in: 0..<film.size / 2, using: &random)
         film.stored.append(ByteRange(at: start, count: film.size / Int64.random(in: 4...8, using: &random)))
       }
+      film.ahead = Double.random(in: 2...6, using: &random)
+      film.first = Double.random(in: 0.3...1.5, using: &random)
       return film
     }
   }
 
-  @Test("Of a hundred predictions made ten seconds into a play on a steady line, three quarters hold")
-  func predictions() throws {
-    var random = SeededRandom.fromEnvironment(for: "ForecastScenarios.predictions")
+  /// A prediction holds when the play goes as it was said: one that is to play through does not stall, and one that is
+  /// to stall does.
+  @Test(
+    "Of a hundred predictions made ten seconds into a play on a steady line, 85 hold", arguments: [1, 2] as [UInt64])
+  func predictions(seed: UInt64) throws {
+    var random = SeededRandom(seed: Self.seed ?? seed)
     var wrong: [String] = []
     var stalls = 0
     let count = 100
     for index in 0..<count {
       let film = Case.random(&random)
-      let (said, stalled) = try play(film)
+      let bench = try bench(film)
+      let player = try player(film, bench)
+      run(10, bench, player)
+      let said = try report(film, bench).verdict(from: nil)
+      let before = player.stalls
+      run(600, bench, player)
+      #expect(player.isOver)
+      let stalled = player.stalls > before
       if stalled { stalls += 1 }
       if said.playsThrough == stalled { wrong.append("\(index): \(said), stalled: \(stalled)") }
     }
     print("forecasts: \(count - wrong.count) of \(count) held; \(stalls) plays stalled")
-    #expect(wrong.count <= count / 4, "\(wrong)")
+    #expect(wrong.count <= count * 15 / 100, "\(wrong)")
     #expect((count / 10...count * 9 / 10).contains(stalls), "the plays are all alike: \(stalls) stalled")
   }
 
-  /// What was said ten seconds into the play, and whether it stalled after that.
-  private func play(_ film: Case) throws -> (FilmForecast.Verdict, stalled: Bool) {
+  @Test("Most who go where the film is said to play through from, to the second, do not stall there")
+  func playsFrom() throws {
+    var random = SeededRandom(seed: Self.seed ?? 1)
+    var wrong: [String] = []
+    var jumps = 0
+    while jumps < 40 {
+      let film = Case.random(&random)
+      let bench = try bench(film)
+      let player = try player(film, bench)
+      run(10, bench, player)
+      guard let place = try report(film, bench).playsFrom, place > 0 else { continue }
+      jumps += 1
+      player.jump(to: place)
+      run(600, bench, player)
+      #expect(player.isOver)
+      if player.stalls > 0 { wrong.append("\(place) of \(film.bytes.count) s, \(player.stalls) stalls") }
+    }
+    print("forecasts: \(jumps - wrong.count) of \(jumps) jumps held: \(wrong)")
+    #expect(wrong.count <= jumps / 4, "\(wrong)")
+  }
+
+  private static var seed: UInt64? { getenv("MEDIAFS_SEED").flatMap { UInt64(String(cString: $0)) } }
+
+  /// A room in which the film's index is known, and what of it is there before.
+  private func bench(_ film: Case) throws -> Bench {
     var resource = FakeResource(name: "film.mp4", size: film.size)
     resource.latency = 0.05
     let bench = try Bench(resource)
@@ -85,31 +124,34 @@ import Reading
       }
     }
     bench.run(5, step: 0.01)
-    let player = FilmPlayer(SimulatedHandle(bench, inode, size: film.size), film.bytes, now: bench.now)
-    func run(_ seconds: Double) {
-      let end = bench.now.adding(seconds: seconds)
-      while bench.now < end, !player.isOver {
-        bench.move(0.01)
-        player.move(bench.now)
-      }
+    return bench
+  }
+
+  private func player(_ film: Case, _ bench: Bench) throws -> FilmPlayer {
+    FilmPlayer(SimulatedHandle(bench, try bench.inode("film.mp4"), size: film.size), film, now: bench.now)
+  }
+
+  private func run(_ seconds: Double, _ bench: Bench, _ player: FilmPlayer) {
+    let end = bench.now.adding(seconds: seconds)
+    while bench.now < end, !player.isOver {
+      bench.move(0.01)
+      player.move(bench.now)
     }
-    run(10)
-    let node = try bench.node("film.mp4")
-    let report = try #require(try bench.system.reports.report(on: node).film, "its index is not known")
+  }
+
+  private func report(_ film: Case, _ bench: Bench) throws -> FilmReport {
+    let report = try #require(
+      try bench.system.reports.report(on: bench.node("film.mp4")).film, "its index is not known")
     #expect(report.readAt != nil && abs(report.duration - Double(film.bytes.count)) < 0.001)
-    let said = report.verdict(from: nil)
-    let before = player.stalls
-    run(600)
-    #expect(player.isOver)
-    return (said, player.stalls > before)
+    return report
   }
 }
 
-/// A player of a film whose bytes vary: reads two seconds ahead of what it shows, and begins again after a stall when
-/// it has one second.
+/// A player of a film whose bytes vary: reads some seconds ahead of what it shows, and begins, also after a stall, when
+/// it has a part of them.
 private final class FilmPlayer {
-  private static let ahead = 2.0
-  private static let first = 1.0
+  private let ahead: Double
+  private let first: Double
   private static let chunk: Int64 = 32 << 10
 
   private let handle: SimulatedHandle
@@ -122,14 +164,21 @@ private final class FilmPlayer {
   private var isReading = false
   private(set) var stalls = -1  // the start is none
 
-  init(_ handle: SimulatedHandle, _ bytes: [Int], now: Instant) {
+  init(_ handle: SimulatedHandle, _ film: ForecastScenarios.Case, now: Instant) {
     self.handle = handle
+    (ahead, first) = (film.ahead, film.first)
     var end: Int64 = 0
-    ends = bytes.map { count in
+    ends = film.bytes.map { count in
       end += Int64(count)
       return end
     }
     last = now
+  }
+
+  /// Goes on at another second of the film. That start is no stall.
+  func jump(to second: Double) {
+    (shown, fed, stalls) = (second, needed(second), -1)
+    (isShowing, isReading) = (false, false)
   }
 
   var isOver: Bool { shown >= Double(ends.count) }
@@ -146,7 +195,7 @@ private final class FilmPlayer {
     let elapsed = now.seconds(since: last)
     last = now
     handle.poll()
-    while fed < needed(shown + Self.ahead) {
+    while fed < needed(shown + ahead) {
       let piece = ByteRange(fed, min(fed + Self.chunk, ends.last ?? 0))
       if !isReading {
         handle.begin(piece)
@@ -163,7 +212,7 @@ private final class FilmPlayer {
         shown += elapsed
       }
     }
-    if !isShowing, fed >= needed(min(shown + Self.first, Double(ends.count))) {
+    if !isShowing, fed >= needed(min(shown + first, Double(ends.count))) {
       isShowing = true
       stalls += 1
     }

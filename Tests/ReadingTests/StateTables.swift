@@ -165,11 +165,11 @@ import Testing
     var long = ReaderRuns()
     var position: Int64 = 0
     while position < ReaderRuns.playedLength {
-      #expect(long.player(size: 1 << 30) == nil)
+      #expect(long.player(size: 1 << 30, now: start) == nil)
       long.note(offset: position, count: 1 << 20, process: 4, now: start)
       position += 1 << 20
     }
-    #expect(long.player(size: 1 << 30) == 4)
+    #expect(long.player(size: 1 << 30, now: start) == 4)
     // A window of the kernel's read-ahead may come from its end on: all of it is read in sequence.
     var turned = ReaderRuns()
     for window in stride(from: Int64(0), to: ReaderRuns.playedLength, by: 256 << 10) {
@@ -177,25 +177,33 @@ import Testing
         turned.note(offset: window + part << 16, count: 1 << 16, process: 4, now: start)
       }
     }
-    #expect(turned.player(size: 1 << 30) == 4)
+    #expect(turned.player(size: 1 << 30, now: start) == 4)
     // Skipping through a file, or reading the same again, is not.
     var skipping = ReaderRuns()
     for index in 0..<Int64(1000) { skipping.note(offset: index << 20, count: 4096, process: 4, now: start) }
-    #expect(skipping.player(size: 1 << 30) == nil)
+    #expect(skipping.player(size: 1 << 30, now: start) == nil)
     var again = ReaderRuns()
     for _ in 0..<1000 { again.note(offset: 5 << 20, count: 1 << 16, process: 4, now: start) }
-    #expect(again.player(size: 1 << 30) == nil)
+    #expect(again.player(size: 1 << 30, now: start) == nil)
     var paced = ReaderRuns()
     for second in 0...Int(ReaderRuns.playedSeconds) {
       paced.note(offset: Int64(second) * 65536, count: 65536, process: 5, now: at(Double(second)))
     }
-    #expect(paced.player(size: 1 << 30) == 5)
+    #expect(paced.player(size: 1 << 30, now: at(ReaderRuns.playedSeconds)) == 5)
+    // The kernel may have read ahead for seconds of it. Who has not come back for a while may be gone.
+    for (last, isPlayer) in [(ReaderRuns.playedSeconds * 0.6, true), (1, false)] {
+      var ahead = ReaderRuns()
+      ahead.note(offset: 0, count: 300_000, process: 5, now: start)
+      ahead.note(offset: 300_000, count: 300_000, process: 5, now: at(last))
+      #expect(ahead.player(size: 1 << 30, now: at(ReaderRuns.playedSeconds - 0.1)) == nil)
+      #expect((ahead.player(size: 1 << 30, now: at(ReaderRuns.playedSeconds)) == 5) == isPlayer)
+    }
     var paused = ReaderRuns()
     paused.note(offset: 0, count: 300_000, process: 6, now: start)
     paused.note(offset: 300_000, count: 65536, process: 6, now: at(ReaderRuns.longestPause + ReaderRuns.playedSeconds))
-    #expect(paused.player(size: 1 << 30) == nil)
+    #expect(paused.player(size: 1 << 30, now: at(ReaderRuns.longestPause + ReaderRuns.playedSeconds)) == nil)
     var small = ReaderRuns()
     small.note(offset: 0, count: 1000, process: 7, now: start)
-    #expect(small.player(size: 2001) == nil && small.player(size: 2000) == 7)
+    #expect(small.player(size: 2001, now: start) == nil && small.player(size: 2000, now: start) == 7)
   }
 }

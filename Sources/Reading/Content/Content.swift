@@ -1,6 +1,7 @@
 import Base
 import Glibc
 import Manifest
+import Media
 import Storing
 import Synchronization
 
@@ -69,8 +70,10 @@ struct Activity: Sendable, Equatable {
   var standsBack = false
   /// Whether that was because no connection to its origin is free.
   var lacksConnection = false
-  /// Bytes a second that the line to its origin brings while bytes are due; nil: not known, or it brings none.
-  var lineRate: Double?
+  /// What the line to its origin brings while bytes are due; nil: not known, or it brings none.
+  var supply: FilmSupply?
+  /// What the program that read last shows of it as a film; nil: not known.
+  var film: FilmClock?
 }
 
 /// One generation (version) of a resource: what is held of it and who waits for it. All inodes that show it share it.
@@ -186,6 +189,15 @@ final class Content: Sendable {
       position = gap.end
     }
     return true
+  }
+}
+
+extension Content {
+  /// Whether a program that has the file open has read more of it than a look takes.
+  var isReadOn: Bool {
+    guarded.withLock { guarded in
+      guarded.waiters.opens > 0 && guarded.waiters.runs.runs.contains { $0.length >= Planner.lookAhead }
+    }
   }
 }
 

@@ -22,6 +22,8 @@ struct ReaderRuns: Sendable {
     var process: Int32
     /// Tells it from the file's other runs, also those that are no longer kept.
     let number: UInt64
+    /// The bytes of its largest read.
+    var largest: Int64 = 0
 
     /// Bytes read in sequence. The parts of a read-ahead window arrive in any order; bytes that were skipped or read
     /// twice do not count.
@@ -53,10 +55,10 @@ struct ReaderRuns: Sendable {
   mutating func note(offset: Int64, count: Int64, process: Int32, now: Instant) {
     latest = offset
     let end = offset + count
-    for index in runs.indices {
+    if let index = nearest(ByteRange(offset, offset)) {
       let position = runs[index].position
-      guard offset >= position - Self.slack, offset <= position + Self.slack else { continue }
       runs[index].bytes += count
+      runs[index].largest = max(runs[index].largest, count)
       runs[index].start = min(runs[index].start, offset)
       runs[index].position = max(position, end)
       if now.seconds(since: runs[index].lastRead) > Self.longestPause { runs[index].firstRead = now }
@@ -67,7 +69,7 @@ struct ReaderRuns: Sendable {
     lastNumber += 1
     let run = Run(
       start: offset, position: end, bytes: count, firstRead: now, began: now, lastRead: now, process: process,
-      number: lastNumber)
+      number: lastNumber, largest: count)
     if runs.count < Self.most {
       runs.append(run)
     } else if let oldest = runs.indices.min(by: { runs[$0].lastRead < runs[$1].lastRead }) {
@@ -81,8 +83,17 @@ struct ReaderRuns: Sendable {
   }
 
   /// The run that a read of `range` belongs to.
-  func run(of range: ByteRange) -> Run? {
-    runs.first { range.start <= $0.position + Self.slack && range.end >= $0.position - Self.slack }
+  func run(of range: ByteRange) -> Run? { nearest(range).map { runs[$0] } }
+
+  /// The run whose expected place is nearest to `range`; nil when all are too far.
+  private func nearest(_ range: ByteRange) -> Int? {
+    var (nearest, least) = (nil as Int?, Self.slack + 1)
+    for index in runs.indices {
+      let position = runs[index].position
+      let distance = max(range.start - position, position - range.end, 0)
+      if distance < least { (nearest, least) = (index, distance) }
+    }
+    return nearest
   }
 
   /// Whether the reader of `run` has gone on elsewhere: it began another run after its last read here, or read there
@@ -112,10 +123,13 @@ struct ReaderRuns: Sendable {
   private static let longestStop: Int64 = 128 << 10
 
   /// The process whose run shows that the file is being played; nil while none does. `size` in bytes.
-  func player(size: Int64) -> Int32? {
+  func player(size: Int64, now: Instant) -> Int32? {
     runs.first { run in
       run.length >= Self.playedLength
-        || (run.lastRead.seconds(since: run.firstRead) >= Self.playedSeconds && run.length >= Planner.lookAhead)
+        // The kernel reads ahead for seconds of a film: what counts is that the reader came back.
+        || (now.seconds(since: run.firstRead) >= Self.playedSeconds && run.length >= Planner.lookAhead
+          && now.seconds(since: run.lastRead) < Self.longestPause
+          && run.lastRead.seconds(since: run.firstRead) >= Self.playedSeconds / 2)
         || (size < Self.smallFile && run.length * 2 >= size)
     }?.process
   }

@@ -80,7 +80,7 @@ extension FileReport {
       state = isFailed ? .failed : ranges.isEmpty ? .remote : .partial
     }
     stored = ranges.count
-    if state != .modified { film = facts.film.map { FilmReport($0, stored: ranges) } }
+    if state != .modified { film = facts.film.map { FilmReport($0, stored: ranges, now: now) } }
     awaits = awaited(facts, now)
     advice = advice(facts)
   }

@@ -22,7 +22,7 @@ package struct FileReports: Sendable {
       facts.activity = guarded.activity
       return (
         guarded.held.isCopy, guarded.held.generation, goesOn(guarded.held.generation, guarded.held.isPinned),
-        guarded.waiters.reading(now)
+        guarded.waiters.reading(guarded.activity?.film, now)
       )
     }
     facts.lastError = room.table.withLock { $0.errors[content.key] }
@@ -36,19 +36,16 @@ package struct FileReports: Sendable {
         try FileFacts.Copy(copy, store.copies, path: store.copies.path)
       }
     }
-    if let generation, let size = facts.size {
-      let bytes = StoredBytes(size: size, stored: facts.stored) { content.fill($0, at: $1) }
-      facts.film = room.films.index(of: generation.id, bytes).map {
-        FilmFacts(index: $0, rate: facts.activity.map(\.lineRate) ?? lineRate(of: content.entry), reading: reading)
-      }
+    facts.film = room.films.index(of: content).map {
+      FilmFacts(index: $0, supply: facts.activity.map(\.supply) ?? supply(of: content.entry), reading: reading)
     }
     return FileReport(path: path, facts, now: now)
   }
 
-  /// What the line of an entry brings, in bytes a second; nil: not known.
-  private func lineRate(of entry: ManifestEntry) -> Double? {
+  /// What the line of an entry brings; nil: not known.
+  private func supply(of entry: ManifestEntry) -> FilmSupply? {
     guard let url = entry.urls.first else { return nil }
-    return room.lineRates.withLock { $0[Line.key(of: url)] }
+    return room.supplies.withLock { $0[Line.key(of: url)] }
   }
 
   /// The state of a file that is not in memory, with what the catalog knows of it. `readsIndex`: when it plays is told
@@ -69,7 +66,7 @@ package struct FileReports: Sendable {
         readsIndex ? index(of: generation, size: size, facts.stored) : room.films.known(of: generation.id)
       if let index {
         let entry = try store.tree.entry(node.inode)?.source
-        facts.film = FilmFacts(index: index, rate: entry.flatMap { lineRate(of: $0) })
+        facts.film = FilmFacts(index: index, supply: entry.flatMap { supply(of: $0) })
       }
     }
     return FileReport(path: path, facts, now: now)

@@ -45,6 +45,13 @@ final class FilmIndexes: Sendable {
     return reader.index
   }
 
+  /// The same of a file in memory. Blocks for the disk.
+  func index(of content: Content) -> FilmIndex? {
+    let (id, size, stored) = content.guarded.withLock { ($0.held.generation?.id, $0.held.size, $0.held.stored) }
+    guard let id, let size else { return nil }
+    return index(of: id, StoredBytes(size: size, stored: stored) { content.fill($0, at: $1) })
+  }
+
   /// The bytes of a generation were removed, and may come back as others.
   func forget(_ generation: Int64) { state.withLock { $0.remove(generation) } }
 

@@ -5,16 +5,21 @@ import Media
 struct FilmFacts: Sendable {
   /// How a program reads it.
   struct Reading: Sendable {
-    /// Where the reads began, and where they are now.
+    /// The run of its reads, where they began, and up to where they have been answered.
+    var run: UInt64
     var start: Int64
     var position: Int64
-    /// Seconds since they began.
-    var seconds: Double
+    /// When they began.
+    var began: Instant
+    /// The bytes of its largest read.
+    var unit: Int64
+    /// What it showed when the transfer thread looked last; nil: the index was not known then.
+    var clock: FilmClock?
   }
 
   var index: FilmIndex
-  /// Bytes a second that its line brings; nil: not known, or it brings none.
-  var rate: Double?
+  /// What its line brings; nil: not known, or it brings none.
+  var supply: FilmSupply?
   /// nil: no program reads it.
   var reading: Reading?
 }
@@ -25,8 +30,8 @@ package struct FilmReport: Sendable {
   package let forecast: FilmForecast
   /// Where a program reads it, in seconds of the film; nil: none does.
   package let readAt: Double?
-  /// By how many seconds that program is ahead of what it shows, if it has played since it began to read.
-  let lead: Double
+  /// What that program shows, in seconds of the film, if it plays.
+  let shown: Double?
 
   /// How long it plays, in seconds.
   package var duration: Double { forecast.index.duration }
@@ -35,16 +40,28 @@ package struct FilmReport: Sendable {
   /// The earliest time from which it never stalls if it is played now; nil: it may stall wherever it begins.
   package var playsFrom: Double? { forecast.playsFrom }
 
-  init(_ facts: FilmFacts, stored: ByteRangeSet) {
-    forecast = FilmForecast(index: facts.index, stored: stored, rate: facts.rate)
+  init(_ facts: FilmFacts, stored: ByteRangeSet, now: Instant) {
+    var supply = facts.supply
+    if let unit = facts.reading?.unit { supply?.unit = unit }
+    forecast = FilmForecast(index: facts.index, stored: stored, supply: supply)
     let index = facts.index
-    readAt = facts.reading.map { index.time(at: $0.position) }
-    lead = facts.reading.map { max(0, index.time(at: $0.position) - index.time(at: $0.start) - $0.seconds) } ?? 0
+    let answered = facts.reading.map { index.time(at: $0.position) }
+    readAt = answered
+    guard let reading = facts.reading, let answered else {
+      shown = nil
+      return
+    }
+    var clock =
+      reading.clock
+      ?? FilmClock(
+        run: reading.run, start: index.time(at: reading.start), began: reading.began, answered: answered, now: now)
+    clock.look(answered: answered, now: now)
+    shown = clock.shown
   }
 
   /// What becomes of a play from `time` on; nil: from where it is read, or from its start.
   package func verdict(from time: Double?) -> FilmForecast.Verdict {
-    if time == nil, let readAt { return forecast.verdict(from: readAt, lead: lead) }
+    if time == nil, let shown { return forecast.verdict(from: shown, readTo: readAt) }
     return forecast.verdict(from: time ?? 0)
   }
 }
@@ -54,10 +71,12 @@ extension Waiters {
   private static let longestPause = 60.0
 
   /// How the program reads that read last; nil: none has the file open.
-  func reading(_ now: Instant) -> FilmFacts.Reading? {
+  func reading(_ clock: FilmClock?, _ now: Instant) -> FilmFacts.Reading? {
     guard opens > 0, let run = runs.runs.max(by: { $0.lastRead < $1.lastRead }),
       now.seconds(since: run.lastRead) < Self.longestPause
     else { return nil }
-    return FilmFacts.Reading(start: run.start, position: run.position, seconds: now.seconds(since: run.began))
+    return FilmFacts.Reading(
+      run: run.number, start: run.start, position: runs.answered(run, parked: parkedReads), began: run.began,
+      unit: run.largest, clock: clock?.run == run.number ? clock : nil)
   }
 }

@@ -66,7 +66,9 @@ final class Keeper {
     if isPrompt || due.map({ $0 <= now }) ?? false {
       isPrompt = false
       takeMessages()
+      let noted = grown
       commit(everything: false, now)
+      for content in noted where content.isReadOn { _ = room.films.index(of: content) }
       space.makeSpace(now)
       due = hasWork || !unsynced.isEmpty ? now.adding(seconds: Self.interval) : nil
     } else if due == nil, hasWork {

@@ -1,4 +1,5 @@
 import Base
+import Media
 
 /// The virtual playout clock of one run of reads: when the reader needs which byte, and how certain that is. Pure.
 ///
@@ -62,6 +63,8 @@ struct Playout: Sendable, Equatable {
   /// For how many seconds it has asked for nothing since it read last, and where it was.
   private var pause = 0.0
   private var lastPosition: Int64
+  /// What is shown; nil while the file's index is not known.
+  private(set) var film: FilmClock?
 
   /// `rate`: the pace that the same file was seen to have before, 0 when none was.
   init(run: ReaderRuns.Run, rate: Double, now: Instant) {
@@ -90,6 +93,16 @@ struct Playout: Sendable, Equatable {
     if evidence == .starting, age >= Self.creditSeconds || hasTakenAll { evidence = .hungry }
     // A reader that is late plays on from here: it has no claim to what it missed.
     if evidence == .paced, due(position) < now { clock = Mark(byte: position, time: now) }
+  }
+
+  /// The reads of `run` have been answered up to the offset `answered` of a film.
+  mutating func look(at index: FilmIndex, _ run: ReaderRuns.Run, answered: Int64, now: Instant) {
+    let answered = index.time(at: answered)
+    film?.look(answered: answered, now: now)
+    if film == nil {
+      film = FilmClock(
+        run: run.number, start: index.time(at: run.start), began: run.began, answered: answered, now: now)
+    }
   }
 
   /// A slice is over: the reader is at `here`.

@@ -1,4 +1,5 @@
 import Base
+import Media
 
 /// The playout clocks of all runs of one file, and what its readers may claim of the line. Pure.
 struct Playouts: Sendable {
@@ -27,30 +28,34 @@ struct Playouts: Sendable {
   /// When a player waited last, long enough to notice.
   private var lastStall: Instant?
 
-  /// Called at each look. `parked`: the reads of the file that wait.
-  mutating func look(_ runs: ReaderRuns, parked: [ParkedRead], now: Instant) {
+  /// Called at each look. `parked`: the reads of the file that wait. `film`: the file's index, where it is known.
+  mutating func look(_ runs: ReaderRuns, parked: [ParkedRead], film: FilmIndex?, now: Instant) {
     let seconds = min(now.seconds(since: lastLook ?? now), 0.2)
     lastLook = now
     clocks.removeAll { clock in !runs.runs.contains { $0.number == clock.run } }
     need = 0
+    self.film = nil
+    var lastRead: Instant?
     for run in runs.runs {
-      let index: Int
+      let place: Int
       if let known = clocks.firstIndex(where: { $0.run == run.number }) {
-        index = known
+        place = known
       } else {
         // Who jumps within a film plays on at the same pace.
         let rate = seen.map { $0.process == run.process ? $0.rate : 0 } ?? 0
         clocks.append(Playout(run: run, rate: rate, now: now))
-        index = clocks.count - 1
+        place = clocks.count - 1
       }
-      clocks[index].look(
+      clocks[place].look(
         position: run.position, waits: parked.contains { runs.run(of: $0.range)?.number == run.number },
         seconds: seconds, now: now)
-      if clocks[index].evidence == .paced {
-        seen = (run.process, clocks[index].rate)
+      if let index = film { clocks[place].look(at: index, run, answered: runs.answered(run, parked: parked), now: now) }
+      if lastRead.map({ $0 < run.lastRead }) ?? true { (self.film, lastRead) = (clocks[place].film, run.lastRead) }
+      if clocks[place].evidence == .paced {
+        seen = (run.process, clocks[place].rate)
         playsSince = playsSince ?? run.firstRead
-        if clocks[index].stall > Self.noticed { lastStall = now }
-        if now.seconds(since: run.lastRead) < Self.idleSeconds, !runs.wentOn(from: run) { need += clocks[index].rate }
+        if clocks[place].stall > Self.noticed { lastStall = now }
+        if now.seconds(since: run.lastRead) < Self.idleSeconds, !runs.wentOn(from: run) { need += clocks[place].rate }
       }
     }
     if !clocks.contains(where: { $0.evidence == .paced }) { playsSince = nil }
@@ -60,6 +65,8 @@ struct Playouts: Sendable {
   func pace(of run: ReaderRuns.Run) -> Double? {
     clocks.first { $0.run == run.number && $0.evidence == .paced }?.rate
   }
+  /// What the program shows that read last; nil while the file's index is not known.
+  private(set) var film: FilmClock?
 
   /// Whether a player of the file waited of late.
   func isShort(_ now: Instant) -> Bool { lastStall.map { now.seconds(since: $0) < Self.memory } ?? false }

@@ -1,5 +1,6 @@
 import Base
 import Manifest
+import Media
 import Storing
 
 /// The state that all of the room's threads share. Any thread may use it.
@@ -23,8 +24,8 @@ final class ReadingRoom: Sendable {
   let health: StoreHealth
   /// The indexes of the files that were asked about.
   let films = FilmIndexes()
-  /// The rate of each line that is known, in bytes a second, by ``Line/key(of:)``.
-  let lineRates = Lock<[String: Double]>([:])
+  /// What each line brings, as far as that is known, by ``Line/key(of:)``.
+  let supplies = Lock<[String: FilmSupply]>([:])
   let transfers: Mailbox<TransferMessage>
   let keeper: Mailbox<KeeperMessage>
   let keeperSignal = Signal()

@@ -146,7 +146,8 @@ final class Downloads {
       (!guarded.waiters.isEmpty, guarded.waiters.opens > 0, ahead.map { $0.missing(in: guarded.held.stored) > 0 })
     }
     activity.hasWaiters = hasWaiters
-    activity.lineRate = lines.rate(line, limit: room.options.rateLimit)
+    activity.supply = lines.supply(line, besides: download.lineUse.elders, limit: room.options.rateLimit)
+    activity.film = download.lineUse.playouts.film
     activity.lacksConnection = line.lacksConnection(isBackground: !hasWaiters)
     activity.isWanted =
       download.wish.head || lacksAhead == true

@@ -206,7 +206,7 @@ struct Line {
   private var spareRate: Double {
     readers.new > 0 || readers.leading > 0 ? min(left, estimate.rate * Self.newcomersSpare) : left
   }
-  private static let leastSpare = 0.02
+  static let leastSpare = 0.02
   private static let newcomersSpare = 0.03
 
   /// A round trip's bytes: what others may request at once of what players leave.

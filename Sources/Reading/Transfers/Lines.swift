@@ -1,4 +1,5 @@
 import Base
+import Media
 
 /// The lines to all origins, and how many downloads wait on each. Owned by the transfer thread.
 final class Lines {
@@ -30,14 +31,21 @@ final class Lines {
 
   private var unknown: Line { Line(connections: connections) }
 
-  /// What a line brings, in bytes a second, within the user's limit; nil: not known, or it brings none.
-  func rate(_ line: Line, limit: Int64?) -> Double? {
+  /// What a line brings within the user's limit beside players that need `others` bytes a second; nil: not known, or it
+  /// brings nothing.
+  func supply(_ line: Line, besides others: Double, limit: Int64?) -> FilmSupply? {
     guard !line.isUnreachable, let rate = line.estimate.pace.rate else { return nil }
-    return limit.map { min(rate, Double($0)) } ?? rate
+    let most = limit.map { min(rate, Double($0)) } ?? rate
+    // A reader has two windows in flight.
+    let window = max(0.25, Double(Planner.smallestWindow) / most)
+    return FilmSupply(
+      rate: max(most - others, most * Line.leastSpare), delay: line.estimate.roundTrip, start: 2 * window)
   }
 
-  /// The same of all lines, by the hosts' keys.
-  func rates(limit: Int64?) -> [String: Double] { lines.compactMapValues { rate($0, limit: limit) } }
+  /// What all lines leave for one more player, by the hosts' keys.
+  func supplies(limit: Int64?) -> [String: FilmSupply] {
+    lines.compactMapValues { supply($0, besides: $0.readers.need, limit: limit) }
+  }
 
   /// Changes a line.
   func update(_ host: String, _ body: (inout Line) -> Void) { body(&lines[host, default: unknown]) }
@@ -80,10 +88,17 @@ final class Lines {
     for host in played where need[host] == nil { lines[host]?.readers.need = 0 }
     for (host, need) in need { update(host) { $0.readers.need = need } }
     played = Array(need.keys)
-    if room.isEmpty { return }
+    for download in downloads { download.lineUse.elders = need[Line.key(of: download.mirrors.target.url)] ?? 0 }
     let byAge = players.sorted {
       ($0.lineUse.playouts.playsSince ?? .never, $0.key) < ($1.lineUse.playouts.playsSince ?? .never, $1.key)
     }
+    var elders: [String: Double] = [:]
+    for download in byAge {
+      let host = Line.key(of: download.mirrors.target.url)
+      download.lineUse.elders = elders[host] ?? 0
+      elders[host, default: 0] += download.isWhole ? 0 : download.lineUse.playouts.need
+    }
+    if room.isEmpty { return }
     var isFirst: Set<String> = []
     for download in byAge {
       let need = download.lineUse.playouts.need

@@ -158,7 +158,7 @@ final class NextFiles {
     guard let left, let size = download.size else { return false }
     if following[played.key]?.takesAll == true { return true }
     let line = lines.line(of: download)
-    let rate = lines.rate(line, limit: room.options.rateLimit) ?? line.estimate.rate
+    let rate = lines.supply(line, besides: 0, limit: room.options.rateLimit)?.rate ?? line.estimate.rate
     guard left < Double(size - stored.count) / max(rate, 1) else { return false }
     following[played.key]?.takesAll = true
     return true

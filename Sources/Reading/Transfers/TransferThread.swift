@@ -267,8 +267,8 @@ final class TransferThread {
       lines.describe()
     }
     if isSweeping || isLively {
-      let rates = lines.rates(limit: room.options.rateLimit)
-      room.lineRates.withLock { $0 = rates }
+      let supplies = lines.supplies(limit: room.options.rateLimit)
+      room.supplies.withLock { $0 = supplies }
     }
     if isLively {
       nextTick = now.adding(seconds: Self.tick)
@@ -282,13 +282,14 @@ final class TransferThread {
     let content = download.content
     stats.look(at: download, now)
     checks.look(at: download, now)
-    let (oldest, runs, size, hasWaiters, parked) = content.guarded.withLock { guarded in
+    let (oldest, runs, size, hasWaiters, parked, generation) = content.guarded.withLock { guarded in
       (
         guarded.waiters.oldestWait, guarded.waiters.runs, guarded.held.size, !guarded.waiters.isEmpty,
-        guarded.waiters.parkedReads
+        guarded.waiters.parkedReads, guarded.held.generation?.id
       )
     }
-    download.lineUse.playouts.look(runs, parked: parked, now: now)
+    let film = generation.flatMap { room.films.known(of: $0) }
+    download.lineUse.playouts.look(runs, parked: parked, film: film, now: now)
     if hasWaiters {
       failures.expire(download, oldest, now)
       failures.releaseGone(content, parked.map(\.process))
@@ -305,13 +306,15 @@ final class TransferThread {
     download.lineUse.lanes.look(
       isReaderLimited: isReaderLimited, lineBytes: estimate.bytes, roundTrip: estimate.roundTrip, now: now)
     let followsPlayers = room.options.continuation == .playing || room.options.continuation == .open
-    if followsPlayers, !download.wish.rest, !download.isWhole, let size, let player = runs.player(size: size),
+    if followsPlayers, !download.wish.rest, !download.isWhole, let size, let player = runs.player(size: size, now: now),
       !download.isLooker(player)
     {
       downloads.wantRest(download)
     }
     downloads.publish(download, now)
-    let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < 2 }
+    // Whether a reader plays may show only while it reads nothing.
+    let isOpen = followsPlayers && !download.wish.rest && content.guarded.withLock { $0.waiters.opens > 0 }
+    let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < (isOpen ? ReaderRuns.longestPause : 2) }
     // The look goes on until the download no longer counts as waiting: others on its line stand back meanwhile.
     let isBusy =
       hasWaiters || download.lineUse.standing != nil || !download.transfers.isEmpty || (isRead && !download.isWhole)
