@@ -82,6 +82,8 @@ final class FakeService: TransferService, @unchecked Sendable {
     var sent: Int64 = 0
     var last: Instant
     var isCancelled = false
+    /// What its own rate lets it send now.
+    var room = 0.0
     init(_ request: TransferRequest, _ now: Instant) {
       self.request = request
       begun = now
@@ -101,6 +103,8 @@ final class FakeService: TransferService, @unchecked Sendable {
   var answer: ((TransferRequest, FakeResource) -> FakeResource)?
   /// Bytes a second of all transfers together, shared evenly; nil: each has its resource's rate.
   var line: Double?
+  /// Bytes a second of one transfer on that line, at most; nil: as much as the line gives.
+  var connectionRate: Double?
   /// What a new connection costs, in seconds. One that is free is used again; one whose transfer is ended is lost.
   var connectSeconds = 0.0
   private(set) var connections = 0
@@ -164,6 +168,12 @@ final class FakeService: TransferService, @unchecked Sendable {
     self.now = now
     tellEnds()
     for transfer in running where !transfer.isCancelled { step(transfer) }
+    if let connectionRate {
+      let most = max(2 * Double(packet), connectionRate * min(elapsed, 1))
+      for transfer in running where transfer.resource != nil {
+        transfer.room = min(transfer.room + connectionRate * min(elapsed, 1), most)
+      }
+    }
     if let line { share(line * min(elapsed, 1)) }
     if let client { _ = client.turn(now: now) }
   }
@@ -175,7 +185,10 @@ final class FakeService: TransferService, @unchecked Sendable {
   private func share(_ bytes: Double) {
     lineRoom += bytes
     while lineRoom >= Double(packet) {
-      let senders = running.filter { $0.resource != nil && !$0.isCancelled && $0.position < $0.end }
+      let senders = running.filter {
+        $0.resource != nil && !$0.isCancelled && $0.position < $0.end
+          && (connectionRate == nil || $0.room >= Double(min(packet, $0.end - $0.position)))
+      }
       guard !senders.isEmpty else {
         lineRoom = 0
         return
@@ -184,6 +197,7 @@ final class FakeService: TransferService, @unchecked Sendable {
       let transfer = senders[nextSender % senders.count]
       let count = min(packet, transfer.end - transfer.position)
       lineRoom -= Double(count)
+      transfer.room -= Double(count)
       guard let resource = transfer.resource else { continue }
       send(transfer, resource, count)
       if transfer.position >= transfer.end, !transfer.isCancelled, running.contains(where: { $0 === transfer }) {

@@ -266,7 +266,7 @@ import Testing
     host.speaks(httpVersion: 20)
     #expect(host.limit == Line.streamLimit)
     for _ in 0..<8 { host.began(isBackground: false, now: start) }
-    host.pushedBack()
+    host.pushedBack(now: start)
     #expect(host.limit == 4)
     host.speaks(httpVersion: 11)
     #expect(host.most == 32 && host.limit == 4)

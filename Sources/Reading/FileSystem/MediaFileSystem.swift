@@ -27,6 +27,7 @@ package final class MediaFileSystem: Sendable {
     self.store = store
     room = try ReadingRoom(store: store, options: options, clock: clock, wake: wake)
     siblings = SiblingProbe(room: room)
+    room.keeper.post(.job { $0.tellHosts() })
   }
 
   /// The client of the transfers: made and used on their thread only. `port` gets the replies to parked requests.

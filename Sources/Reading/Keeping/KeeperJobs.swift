@@ -33,6 +33,16 @@ extension Keeper {
     try room.store.partials.remove(generation)
   }
 
+  /// Tells the transfer thread what earlier mounts learned of hosts.
+  func tellHosts() {
+    do throws(StoreError) {
+      let notes = try room.store.notes.hosts()
+      if !notes.isEmpty { room.transfers.post(.hosts(notes)) }
+    } catch {
+      Log.warning("what earlier mounts learned of hosts cannot be read: \(error.message)")
+    }
+  }
+
   // MARK: Unfinished files
 
   /// Resumes unfinished files, a few at a time.

@@ -28,6 +28,8 @@ struct LineEstimate: Sendable {
   private var measuredRate: Double?
   /// The mean rate, for forecasts.
   private(set) var pace = LinePace()
+  /// Whether each connection is slow.
+  var connections = SlowConnections()
 
   /// Seconds from a request to its first byte: the least of the last 16, since a busy line only adds to it.
   var roundTrip: Double { recentTrips.min() ?? Self.assumedRoundTrip }
@@ -35,12 +37,16 @@ struct LineEstimate: Sendable {
   /// The same, but the longest of those 16 but four: where answers are late now and then, a request is made early.
   private(set) var lateTrip = LineEstimate.assumedRoundTrip
 
+  /// Whether both come from what arrived.
+  var isMeasured: Bool { measuredRate != nil && !recentTrips.isEmpty }
+
   /// Bytes a second over all transfers, smoothed.
   var rate: Double { measuredRate ?? Self.assumedRate }
 
   /// A response's head arrived `seconds` after its request; its body follows.
   mutating func responded(after seconds: Double) {
     sending += 1
+    connections.changed()
     guard seconds > 0 else { return }
     if recentTrips.count < 16 {
       recentTrips.append(seconds)
@@ -59,6 +65,8 @@ struct LineEstimate: Sendable {
     guard let last else { return }
     busySeconds += now.seconds(since: last)
     pace.add(count, after: now.seconds(since: last))
+    connections.received(
+      count, over: sending, after: now.seconds(since: last), roundTrip: roundTrip, now: now)
     busyBytes += Int64(count)
     let sample = Double(busyBytes) / max(busySeconds, 1e-6)
     guard busySeconds >= Self.slice else {
@@ -79,6 +87,7 @@ struct LineEstimate: Sendable {
   /// A response whose head had arrived has ended. After the last one, silence does not lower the rate.
   mutating func ended() {
     sending = max(0, sending - 1)
+    connections.changed()
     if sending == 0 { last = nil }
   }
 }

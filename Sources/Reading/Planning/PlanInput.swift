@@ -141,6 +141,8 @@ struct PlanInput: Sendable {
   var learned: ProbeSet?
   /// How many windows a waiting reader may have in flight.
   var lanes = LaneControl.least
+  /// What is known of the connections where each is slow, and nobody else reads; else nil.
+  var slowConnections: SlowConnections.Known?
   /// How many bytes in flight may be thrown away for a reader that jumped.
   var spareBytes: Int64 = 0
   /// Where the continuation begins to look for holes: at the reader. At the end of the file it wraps around.

@@ -133,7 +133,7 @@ enum Planner {
     company.share * max(inRoundTrip, 2 * window)
   }
 
-  private static func clamped(_ bytes: Double) -> Int64 {
+  static func clamped(_ bytes: Double) -> Int64 {
     min(max(Int64(min(bytes, 1e15)), smallestWindow), largestWindow)
   }
 
@@ -148,6 +148,7 @@ enum Planner {
     if reader.isLooker {
       return min(max(lookAhead, 2 * Int64(min(input.line.rate * input.line.roundTrip, 1e12))), reader.length / 4)
     }
+    if let slow = slowConnections(for: reader, input) { return allowance(of: reader, over: slow, input) }
     // Ten seconds of the rate at which it reads, or a window in each lane for a copy, which takes all it gets.
     let wanted = max(Int64(min(reader.rate, 1e12) * 10), Int64(input.lanes) * readerWindow(input))
     // A reader that has read for a second earns as much as it read. A burst may be a look that ends as suddenly.
@@ -252,7 +253,9 @@ enum Planner {
       let bytes = max(takes, needed)
       return (bytes + bytes / 4 + jumpStep - 1) / jumpStep * jumpStep
     }
-    if reader.length >= provenLength { return min(allowance(of: reader, input), readerWindow(input)) }
+    if reader.length >= provenLength {
+      return min(allowance(of: reader, input), readerWindow(of: reader, from: start, input))
+    }
     let first = firstRequest(input.line, learned: input.learned, isLook: reader.isLooker)
     if start < first { return first - start }
     // It grows with what was read: beside others who have large windows a small one gets little of the line.
@@ -307,14 +310,17 @@ enum Planner {
     if reader.isLooker, reader.length < provenLength, draft.transfers.isEmpty { return }
     let goal = min(input.size, reader.position + allowance(of: reader, input))
     let there = input.available.runEnd(from: reader.position)
+    let slow = slowConnections(for: reader, input)
+    // Slow connections bring their windows together: between two such sets there is little before the reader.
+    let together = slow.map { Double(readerWindow(of: reader, from: there, input)) * Double($0.count) } ?? 0
     // A reader that has just begun has shown little of its rate.
-    let isEasy = reader.length >= provenLength && Double(there - reader.position) >= reader.rate * easySeconds
+    let isEasy =
+      reader.length >= provenLength && Double(there - reader.position) >= max(reader.rate * easySeconds, together)
     let shares = sharesLine(reader, input)
     let isBehind = !shares && Double(there - reader.position) < reader.rate * Playouts.leadSeconds
     let company = isBehind ? .behind : input.line.company(isReader: shares)
     let usesSmallWindows = isEasy || shares
-    let window = usesSmallWindows ? backgroundWindow(input, company) : readerWindow(input)
-    let lanes = max(2, input.lanes)
+    let lanes = slow?.count ?? max(2, input.lanes)
     let waiting = input.demands.map(\.start).filter { $0 >= reader.position - ReaderRuns.slack }.min() ?? .max
     while true {
       // Begins just before the reader's position, and where it waits: the kernel's read-ahead arrives in any order, and
@@ -323,6 +329,7 @@ enum Planner {
       let hole = draft.covered.firstGap(in: ByteRange(min(waiting, back.start), reader.position))
       let frontier = hole?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
+      let window = usesSmallWindows ? backgroundWindow(input, company) : readerWindow(of: reader, from: frontier, input)
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }
       // What the reader waits for comes first: one that has just come may want no more, or jump from the head to where
@@ -363,47 +370,5 @@ enum Planner {
         draft.ask(from: gap.start, length: min(window, gap.count), purpose)
       }
     }
-  }
-}
-
-/// A plan in the making: the transfers in flight and the steps so far.
-struct PlanDraft {
-  /// The id that stands for every transfer that this plan starts.
-  static let asked = TransferID(.max)
-  let input: PlanInput
-  var transfers: [ActiveTransfer]
-  var steps: [PlanStep] = []
-  /// How many bytes in flight may still be thrown away.
-  var spare: Int64
-  /// The ranges that are stored or will arrive without another request.
-  private(set) var covered: ByteRangeSet
-
-  init(input: PlanInput) {
-    self.input = input
-    transfers = input.transfers
-    spare = input.spareBytes
-    covered = input.available
-    for transfer in transfers { covered.insert(transfer.rest) }
-  }
-
-  /// Whether a stream is in flight: no range can be requested beside it.
-  var hasStream: Bool { transfers.contains { $0.isStream } }
-
-  /// Cancels a transfer: the bytes that it would have brought are a hole again.
-  mutating func cancel(_ index: Int) {
-    steps.append(.cancel(transfers[index].id))
-    transfers.remove(at: index)
-    covered = input.available
-    for transfer in transfers { covered.insert(transfer.rest) }
-  }
-
-  /// Requests at most `length` bytes of the first hole behind `start`, up to bytes that are stored or requested.
-  mutating func ask(from start: Int64, length: Int64, _ purpose: Purpose) {
-    let bounds = ByteRange(start, max(start, min(input.size, start + length)))
-    guard let gap = covered.firstGap(in: bounds) else { return }
-    steps.append(.start(gap, purpose))
-    covered.insert(gap)
-    transfers.append(
-      ActiveTransfer(id: Self.asked, position: gap.start, end: gap.end, purpose: purpose, rate: nil))
   }
 }

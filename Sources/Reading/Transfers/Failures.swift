@@ -59,7 +59,7 @@ final class Failures {
     case .transient:
       download.attempts.retry.failed(failure, now: now, random: jitter())
       if failure.status == 429 || failure.status == 503 {
-        lines.update(running.host) { $0.pushedBack() }
+        lines.update(running.host) { $0.pushedBack(now: now) }
         download.lineUse.lanes.pushedBack(now: now)
       }
       if !running.responded {

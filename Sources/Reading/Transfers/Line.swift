@@ -40,6 +40,8 @@ struct Line {
   /// share one backoff.
   private(set) var outage = Retry()
   private var lastAnswer: Instant?
+  /// The version of HTTP in which the origin answered last: 11, 20.
+  private(set) var httpVersion: Int?
   /// Whether the stats of its files get the placeholder at once.
   private(set) var silence = Silence()
 
@@ -118,6 +120,9 @@ struct Line {
     active >= limit || (isBackground && (background >= backgroundLanes || isUnreachable))
   }
 
+  /// The most transfers at once for what readers will ask for next.
+  var mostAhead: Int { max(1, limit * 3 / 4) }
+
   /// The most background transfers at once.
   var backgroundLanes: Int { min(Self.backgroundLimit, max(1, limit / 2)) }
 
@@ -139,7 +144,7 @@ struct Line {
     if purpose >= .index, isUnreachable, asking > 0 || !outage.permits(now, readerWaits: false) { return false }
     switch purpose {
     case .demand: return claim == .urgent || mayStart(bytes, claim, now)
-    case .playAhead: return active < max(1, limit * 3 / 4) && (claim == .urgent || mayStart(bytes, claim, now))
+    case .playAhead: return active < mostAhead && (claim == .urgent || mayStart(bytes, claim, now))
     case .shared where isStarving: return true
     case .shared:
       // Who has just come has the line for itself until its first bytes are there.
@@ -213,7 +218,10 @@ struct Line {
   private var burst: Double { max(estimate.rate * estimate.roundTrip, Double(Planner.smallestWindow)) }
 
   /// The origin answered with 429 or 503.
-  mutating func pushedBack() { capacity.pushedBack(active: active) }
+  mutating func pushedBack(now: Instant) {
+    estimate.connections.pushedBack(active: active, now: now)
+    capacity.pushedBack(active: active)
+  }
   /// The origin answered well: the limit grows back, one transfer at each answer.
   mutating func answered(_ now: Instant) {
     heard(now)
@@ -263,6 +271,7 @@ struct Line {
   /// Takes note of the HTTP version, which decides whether streams or connections are counted. Another server may
   /// answer under the same name; a limit from 429 or 503 stays.
   mutating func speaks(httpVersion: Int) {
+    self.httpVersion = httpVersion
     capacity.speaks(isMultiplexed: httpVersion == 20)
   }
 

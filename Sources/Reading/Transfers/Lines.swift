@@ -1,10 +1,13 @@
 import Base
 import Media
+import Storing
 
 /// The lines to all origins, and how many downloads wait on each. Owned by the transfer thread.
 final class Lines {
   private var lines: [String: Line] = [:]
   private let connections: Int
+  private let clock: Clock
+  private var notes = HostNotes()
   /// The first rank of those that wait for room, by host.
   private var blocked: [String: Int] = [:]
   /// The hosts whose players needed something when they were last settled.
@@ -13,14 +16,28 @@ final class Lines {
   var isQuiet = true
 
   /// `connections`: the most to one origin.
-  init(connections: Int) { self.connections = connections }
+  init(connections: Int, clock: Clock) {
+    self.connections = connections
+    self.clock = clock
+  }
 
   /// The line of a host's key; a new one when the host has none.
-  subscript(host: String) -> Line { lines[host] ?? unknown }
+  subscript(host: String) -> Line { lines[host] ?? new(host) }
   /// The line of a host's key; nil when the host has none.
   func known(_ host: String) -> Line? { lines[host] }
   /// The line of the URL that `download` requests now.
   func line(of download: Download) -> Line { self[Line.key(of: download.mirrors.target.url)] }
+
+  /// What is known of the connections to the host of `download` where each is slow, for a reader that has the machine's
+  /// lines for itself: beside another, more connections would take from it. nil where one or two do as well.
+  func slowConnections(of download: Download, _ now: Instant) -> SlowConnections.Known? {
+    let line = line(of: download)
+    guard var known = line.estimate.connections.known(now) else { return nil }
+    known.count = min(known.count, line.mostAhead)
+    let present = lines.values.reduce(0) { $0 + $1.readers.present }
+    let isAlone = present <= (download.lineUse.standing == nil ? 0 : 1)
+    return isAlone && known.count > LaneControl.least ? known : nil
+  }
 
   /// Whether a start that goes before those of `rank` waits for room on the host's line.
   func isBlocked(_ host: String, before rank: Int) -> Bool { blocked[host].map { $0 < rank } ?? false }
@@ -29,7 +46,23 @@ final class Lines {
   /// Those that waited are planned anew.
   func unblock() { blocked.removeAll(keepingCapacity: true) }
 
-  private var unknown: Line { Line(connections: connections) }
+  private func new(_ host: String) -> Line {
+    var line = Line(connections: connections)
+    if let known = notes.connections(of: host, date: clock.date) { line.estimate.connections.expect(known) }
+    return line
+  }
+
+  /// Earlier mounts learned this of hosts.
+  func remember(_ earlier: [HostNote]) {
+    notes.remember(earlier)
+    for host in lines.keys {
+      guard let known = notes.connections(of: host, date: clock.date) else { continue }
+      lines[host]?.estimate.connections.expect(known)
+    }
+  }
+
+  /// What the store should know of hosts, and does not.
+  func takeNotes() -> [HostNote] { lines.compactMap { notes.take($0, $1, date: clock.date) } }
 
   /// What a line brings within the user's limit beside players that need `others` bytes a second; nil: not known, or it
   /// brings nothing.
@@ -48,7 +81,7 @@ final class Lines {
   }
 
   /// Changes a line.
-  func update(_ host: String, _ body: (inout Line) -> Void) { body(&lines[host, default: unknown]) }
+  func update(_ host: String, _ body: (inout Line) -> Void) { body(&lines[host, default: new(host)]) }
 
   /// Writes to the log what is known of the lines in use.
   func describe() {

@@ -141,6 +141,7 @@ extension Scheduler {
       return active
     }
     input.lanes = download.lineUse.lanes.lanes
+    input.slowConnections = lines.slowConnections(of: download, now)
     input.continuationStart = view.runs.latest
     return input
   }

@@ -1,4 +1,5 @@
 import Base
+import Storing
 
 /// What other threads ask of the transfer thread.
 enum TransferMessage: Sendable {
@@ -37,6 +38,8 @@ enum TransferMessage: Sendable {
   case syncFailed(Content, message: String, lost: ByteRange?, pausedUntil: Instant)
   /// The keeper has resumed the unfinished files up to this place; nil: all of them.
   case resumedUntil(Resuming.Place?)
+  /// Earlier mounts learned this of hosts.
+  case hosts([HostNote])
   /// The network changed: drop every connection and send the requests again.
   case reconnect
 }

@@ -34,7 +34,7 @@ final class TransferThread {
   ) {
     self.room = room
     self.service = service
-    lines = Lines(connections: room.options.connections)
+    lines = Lines(connections: room.options.connections, clock: room.clock)
     downloads = Downloads(room: room, service: service, lines: lines)
     answers = Answers(room: room, port: port, downloads: downloads)
     stats = StatWaits(room: room, lines: lines, downloads: downloads, answers: answers)
@@ -154,6 +154,7 @@ final class TransferThread {
       downloads.changed(download)
       carryOutPostponed(download)
     case .resumedUntil(let place): resuming.reached(place, now)
+    case .hosts(let notes): lines.remember(notes)
     case .reconnect: reconnect(now)
     }
   }
@@ -265,6 +266,7 @@ final class TransferThread {
     if isSweeping {
       resumeNext(now)
       lines.describe()
+      for note in lines.takeNotes() { room.record(.host(note)) }
     }
     if isSweeping || isLively {
       let supplies = lines.supplies(limit: room.options.rateLimit)
@@ -300,9 +302,10 @@ final class TransferThread {
     failures.dropForsaken(download, now)
     let estimate = lines.line(of: download).estimate
     // A reader that has read so much in sequence and still waits is a copy, or a player whose origin limits each
-    // connection.
+    // connection. Where each connection is known to be slow, there is nothing to try.
     let isReaderLimited =
       (hasWaiters || download.lineUse.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
+      && lines.slowConnections(of: download, now) == nil
     download.lineUse.lanes.look(
       isReaderLimited: isReaderLimited, lineBytes: estimate.bytes, roundTrip: estimate.roundTrip, now: now)
     let followsPlayers = room.options.continuation == .playing || room.options.continuation == .open
