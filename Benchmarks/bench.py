@@ -30,8 +30,8 @@ MODULES = (wait_rows, play_rows, beside_rows, line_rows, copy_rows, stored_rows,
 ROWS = [row for module in MODULES for row in module.ROWS]
 # How often, in a full and in a quick run.
 REPETITIONS = {
-    "first_byte": (7, 2), "seeks": (7, 2), "play": (7, 2), "crowd": (3, 1), "throttled": (7, 2), "cold": (7, 3),
-    "stored": (7, 3), "mix": (3, 2), "restart": (3, 1), "changed": (2, 1),
+    "first_byte": (7, 2), "seeks": (7, 2), "play": (7, 2), "crowd": (3, 1), "throttled": (7, 2),
+    "throttled_large": (2, 1), "cold": (7, 3), "stored": (7, 3), "mix": (3, 2), "restart": (3, 1), "changed": (2, 1),
     "scan": (1, 1), "listing": (3, 1), "million": (3, 1),
     "lines": (1, 0),
     "beside": (2, 1), "looks": (3, 1), "looks_scan": (1, 1),
