@@ -8,8 +8,8 @@ final class Lines {
   private let connections: Int
   private let clock: Clock
   private var notes = HostNotes()
-  /// The first rank of those that wait for room, by host.
-  private var blocked: [String: Int] = [:]
+  /// The first turn of those that wait for room, by host.
+  private var blocked: [String: Turn] = [:]
   /// The hosts whose players needed something when they were last settled.
   private var played: [String] = []
   /// Whether no file is open.
@@ -39,10 +39,17 @@ final class Lines {
     return isAlone && known.count > LaneControl.least ? known : nil
   }
 
-  /// Whether a start that goes before those of `rank` waits for room on the host's line.
-  func isBlocked(_ host: String, before rank: Int) -> Bool { blocked[host].map { $0 < rank } ?? false }
-  /// Notes that a start of `rank` waits for room.
-  func block(_ host: String, rank: Int) { blocked[host] = min(blocked[host] ?? rank, rank) }
+  /// When a start has its turn: by its rank, and among those who share the line by their last start.
+  struct Turn: Comparable {
+    let rank: Int
+    let last: UInt64
+
+    static func < (left: Turn, right: Turn) -> Bool { (left.rank, left.last) < (right.rank, right.last) }
+  }
+  /// Whether a start that goes before those of `turn` waits for room on the host's line.
+  func isBlocked(_ host: String, before turn: Turn) -> Bool { blocked[host].map { $0 < turn } ?? false }
+  /// Notes that a start waits for room.
+  func block(_ host: String, _ turn: Turn) { blocked[host] = min(blocked[host] ?? turn, turn) }
   /// Those that waited are planned anew.
   func unblock() { blocked.removeAll(keepingCapacity: true) }
 

@@ -89,16 +89,19 @@ final class Scheduler {
     let (url, isResolved) = download.mirrors.target
     let host = Line.key(of: url)
     let bytes = start.range?.count ?? 0
-    guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.rank),
+    guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.turn),
       lines[host].admits(
         start.purpose, bytes: bytes, claim: start.claim, isStarving: start.isStarving, isQuiet: lines.isQuiet, now: now),
       allowance.admits(outstanding: outstanding(now), now: now)
     else {
       downloads.noteBlocked(download)
-      if lines[host].isContended {
-        lines.block(host, rank: start.rank)
-        // Room comes with bytes, not only at a transfer's end.
-        if start.rank <= PendingStart.newcomer { nextContinuation = min(nextContinuation, now.adding(seconds: 0.005)) }
+      let isShared = start.purpose == .shared
+      if isShared || lines[host].isContended {
+        lines.block(host, start.turn)
+        // Room comes with bytes, not only at a transfer's end, and those whose bytes come would take all of it.
+        if isShared || start.rank <= PendingStart.newcomer {
+          nextContinuation = min(nextContinuation, now.adding(seconds: 0.005))
+        }
       }
       if start.purpose >= .next, let next = lines.known(host)?.nextContinuation, next > now {
         nextContinuation = min(nextContinuation, next)
@@ -176,6 +179,9 @@ struct PendingStart {
   var isArrival = false
   /// Whether its reader shares the line, and has got nothing for long.
   var isStarving = false
+
+  /// Its turn on the line.
+  var turn: Lines.Turn { Lines.Turn(rank: rank, last: purpose == .shared ? download.lineUse.lastStart : 0) }
 
   static let newcomer = 1
   /// Players near their deadlines come first, then newcomers, then players with less than their lead, then the rest.
