@@ -32,8 +32,8 @@ final class FilmIndexes: Sendable {
   /// The index of a generation as far as it was read. It is not read on.
   func known(of generation: Int64) -> FilmIndex? { state.withLock { $0.entries[generation]?.index } }
 
-  /// What has to be stored so that the index of a generation can be read further. Empty: nobody has begun to read it, or
-  /// it is read.
+  /// What has to be stored so that the index of a generation can be read further. Empty: nobody has begun to read it,
+  /// or it is read.
   func needs(of generation: Int64) -> [ByteRange] { state.withLock { $0.entries[generation]?.reader?.needs ?? [] } }
 
   /// The index of a generation, as far as its stored bytes tell; nil when they do not. Blocks for the disk.

@@ -169,8 +169,8 @@ struct SlowConnections: Sendable, Equatable {
     hasFound = true
   }
 
-  /// The origin answered 429 or 503 while `active` requests were in flight. Refusals of requests that were made together
-  /// count as one.
+  /// The origin answered 429 or 503 while `active` requests were in flight. Refusals of requests that were made
+  /// together count as one.
   mutating func pushedBack(active: Int, now: Instant) {
     guard rate != nil, refusedAt.map({ now.seconds(since: $0) >= Self.burst }) ?? true else { return }
     refusedAt = now
