@@ -317,7 +317,8 @@ enum Planner {
     let isEasy =
       reader.length >= provenLength && Double(there - reader.position) >= max(reader.rate * easySeconds, together)
     let shares = sharesLine(reader, input)
-    let isBehind = !shares && (reader.isPaced || !input.line.hasOthers) && Double(there - reader.position) < reader.rate * Playouts.leadSeconds
+    let hasNoLead = Double(there - reader.position) < reader.rate * Playouts.leadSeconds
+    let isBehind = hasNoLead && !shares && (reader.isPaced || !input.line.hasOthers)
     let company = isBehind ? .behind : input.line.company(isReader: shares)
     let usesSmallWindows = isEasy || shares
     let lanes = slow?.count ?? max(2, input.lanes)
