@@ -129,9 +129,12 @@ static bool find_new(const struct settings *settings, int folder, const struct m
     const ssize_t length = readlink(held, path, sizeof path - 1);
     if (length <= 0) return false;
     path[length] = 0;
-    place.name = strrchr(path, '/') + 1;
+    const char *const slash = strrchr(path, '/');
+    if (!slash) return false;
+    place.name = slash + 1;
     place.parent = openat(folder, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (place.parent < 0) return false;
+    // A server may refuse root the folder itself (NFS): then only the path leads there.
+    if (place.parent < 0 && (errno != EACCES || !hold(path, &place))) return false;
   } else if (!hold(settings->mountpoint, &place)) {
     return false;
   }
