@@ -222,7 +222,7 @@ package final class MediaFileSystem: Sendable {
       }
       if !isComplete {
         room.transfers.post(.opened(content))
-      } else if room.options.looksAhead {
+      } else if room.options.looksAhead, !ScanPrograms.contains(process: caller.process) {
         room.transfers.post(.held(content))
       }
       // The kernel reads ahead for nobody where a program only looks at the file, and what it asks for is fetched.

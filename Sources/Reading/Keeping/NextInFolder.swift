@@ -55,12 +55,14 @@ extension Keeper {
     var files: [Node] = []
     var isWhole = true
     var cookie: Int64 = 0
+    var seen = 0
     while true {
       let page = try room.store.tree.list(node.parent, after: cookie, limit: 512)
+      seen += page.count
       files += page.filter { $0.kind == .file }
       guard let last = page.last, page.count == 512 else { break }
       cookie = last.entry
-      if files.count > NextInFolder.mostCompared {
+      if seen > NextInFolder.mostCompared {
         isWhole = false
         break
       }

@@ -30,6 +30,8 @@ enum AheadGoal {
   static let unknownRate = 250_000.0
   /// An index that has more bytes than this is left to the reader.
   private static let largestIndex: Int64 = 8 << 20
+  /// The most of the first seconds, in bytes: a duration may be false.
+  private static let most: Int64 = 256 << 20
 
   /// The probe set, what its index needs, and the first seconds. `film`: the file's own index, when it is known;
   /// else `needs` is what is to be stored to get further with it. `rate`: at which the file before it plays.
@@ -39,10 +41,13 @@ enum AheadGoal {
     var ranges = [ByteRange(0, min(size, probes.head)), ByteRange(max(0, size - probes.tail), size)]
     if let film {
       let slot = film.slot(at: seconds)
-      for lane in film.lanes { ranges.append(ByteRange(max(0, min(lane.starts[0], lane.ends[slot])), lane.ends[slot])) }
+      for lane in film.lanes {
+        let start = max(0, min(lane.starts[0], lane.ends[slot]))
+        ranges.append(ByteRange(start, start + min(lane.ends[slot] - start, most)))
+      }
     } else {
       if let next = needs.first, next.end <= size, next.count <= largestIndex { ranges.append(next) }
-      let bytes = Int64(min((rate ?? unknownRate) * seconds, 1e15))
+      let bytes = Int64(min((rate ?? unknownRate) * seconds, Double(most)))
       ranges.append(ByteRange(0, min(size, probes.head + bytes)))
     }
     return ranges.compactMap { ByteRange(0, size).intersection($0) }

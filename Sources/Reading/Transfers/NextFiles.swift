@@ -60,7 +60,8 @@ final class NextFiles {
 
   /// The stored bytes of a file are removed: nothing is fetched ahead in their place.
   func removed(_ key: ResourceKey) {
-    for played in following.keys { following[played]?.removed.insert(key) }
+    // While the keeper still looks them up, any file may be one of them.
+    for (played, next) in following where next.files?.contains(key) ?? true { following[played]?.removed.insert(key) }
     downloads[key]?.wish.ahead = nil
   }
 
@@ -105,7 +106,8 @@ final class NextFiles {
   private func wishes(_ probes: ProbeSets, canStore: Bool, _ now: Instant) -> [ResourceKey: AheadWish] {
     var wishes: [ResourceKey: AheadWish] = [:]
     let (busy, isShort, needed) = openFiles(now)
-    var spare = (room.health.spare ?? 0) - needed - Self.reserve
+    // A size is what the origin claims: the sums must not overflow.
+    var spare = max(0, room.health.spare ?? 0) - min(needed, .max / 4) - Self.reserve
     for played in downloads.inOrder {
       guard let play = watches[played.key]?.play, let next = following[played.key], let files = next.files else {
         continue
@@ -117,18 +119,21 @@ final class NextFiles {
         guard let download = downloads[key], wishes[key] == nil, !next.removed.contains(key), !download.isWhole else {
           continue
         }
-        var wish = AheadWish(ranges: ranges(of: download, probes, rate: rate))
+        let beginning = AheadWish(ranges: ranges(of: download, probes, rate: rate))
+        var wish = beginning
         let stored = download.content.guarded.withLock { $0.held.stored }
         if place == 0, takesAll(of: download, stored, after: played, left), let size = download.size {
           wish.ranges.append(ByteRange(0, size))
         }
-        let missing = wish.missing(in: stored)
+        var missing = wish.missing(in: stored)
+        // Where the whole file does not fit, its beginning may.
+        if missing > spare { (wish, missing) = (beginning, beginning.missing(in: stored)) }
         if !canStore || missing > spare {
           wish.hold = .space
         } else if isShort || busy.contains(Line.key(of: download.mirrors.target.url)) {
           wish.hold = .line
         }
-        spare -= missing
+        if wish.hold != .space { spare -= missing }
         wishes[key] = wish
       }
     }
