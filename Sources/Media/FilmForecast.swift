@@ -121,6 +121,17 @@ package struct FilmForecast: Sendable, Equatable {
     return Verdict(stallsAt: stallsAt, readyIn: late)
   }
 
+  /// Whether a play that starts now with a slot stalls: as ``verdict(from:readTo:)``, but it ends at the first stall.
+  private func stalls(from first: Int) -> Bool {
+    let start = start(first)
+    var fetched = 0.0
+    for slot in first..<index.slots {
+      fetched += seconds(slot)
+      if shared(fetched) + delay(slot) - start > Double(slot + 1 - first) * index.slot { return true }
+    }
+    return false
+  }
+
   /// The earliest time of the film from which a play that starts now never stalls; nil: there is none.
   package var playsFrom: Double? {
     // For how long a play that starts with the slot would have to wait if it had the line for itself.
@@ -131,7 +142,7 @@ package struct FilmForecast: Sendable, Equatable {
       wait = max(own + delay(slot), own + wait) - index.slot
       if shared(own) + delay(slot) <= Self.longestStart, wait <= start(slot) { candidates.append(slot) }
     }
-    let earliest = candidates.last { verdict(from: Double($0) * index.slot).playsThrough }
+    let earliest = candidates.last { !stalls(from: $0) }
     // The last moments of a film always come in time.
     return earliest.map { Double($0) * index.slot }.flatMap { $0 < index.duration - Self.longestStart ? $0 : nil }
   }

@@ -176,6 +176,10 @@ import Testing
     let second = notes.take("http://a", line, date: 4001)
     #expect(second?.lanes == 2 && abs((second?.connectionRate ?? 0) - 4e6) < 4e5)
     #expect(notes.take("http://a", line, date: 4002) == nil)
+    // An hour later a note is made again, of what was found again.
+    line.estimate.connections.wasNoted()
+    #expect(notes.take("http://a", line, date: 4001 + 3600) == nil)
+    feed(&line.estimate.connections, from: 0.6, seconds: 0.6, flowing: turns) { count, _ in 4e6 * Double(count) }
     #expect(notes.take("http://a", line, date: 4001 + 3600)?.at == 7601)
   }
 

@@ -318,7 +318,7 @@ enum Planner {
       reader.length >= provenLength && Double(there - reader.position) >= max(reader.rate * easySeconds, together)
     let shares = sharesLine(reader, input)
     let hasNoLead = Double(there - reader.position) < reader.rate * Playouts.leadSeconds
-    let isBehind = hasNoLead && !shares && (reader.isPaced || !input.line.hasOthers)
+    let isBehind = hasNoLead && !shares
     let company = isBehind ? .behind : input.line.company(isReader: shares)
     let usesSmallWindows = isEasy || shares
     let lanes = slow?.count ?? max(2, input.lanes)

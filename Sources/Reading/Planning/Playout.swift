@@ -34,7 +34,7 @@ struct Playout: Sendable, Equatable {
   private static let fastPart = 1.1
   private static let readAhead: Int64 = 512 << 10
   /// The farthest time, in seconds, at which the clock shows a byte.
-  private static let farthest = 1e8
+  static let farthest = 1e8
   /// Who uses up the credit in bytes more slowly than this, in seconds, has it for the whole time.
   private static let fast = 5.0
 

@@ -74,8 +74,8 @@ struct Playouts: Sendable {
   /// What the reader of `run` may claim. `stored` and `requested`: up to where its bytes are there, and up to where
   /// they are there or in flight. `fits`: whether the line has room for what it needs beside the older players.
   func claim(
-    of run: ReaderRuns.Run, stored: Int64, requested: Int64, isLooker: Bool, fits: Bool, line: LineEstimate,
-    now: Instant
+    of run: ReaderRuns.Run, stored: Int64, requested: Int64, size: Int64, isLooker: Bool, fits: Bool,
+    line: LineEstimate, now: Instant
   ) -> (claim: ReaderView.Claim, due: Double, rate: Double?) {
     guard let clock = clocks.first(where: { $0.run == run.number }), clock.evidence != .starting else {
       return (isLooker ? .share : .start, 0, nil)
@@ -84,9 +84,12 @@ struct Playouts: Sendable {
     guard clock.evidence == .paced, clock.rate < Self.copyRate * line.rate, fits, !isLooker else {
       return (.share, 0, nil)
     }
+    if stored >= size { return (.share, Playout.farthest, clock.rate) }
     let due = clock.seconds(before: stored, position: run.position, now: now)
     if due < max(Self.criticalSeconds, Self.criticalRoundTrips * line.roundTrip) { return (.urgent, due, clock.rate) }
     let asked = clock.seconds(before: requested, position: run.position, now: now)
-    return (asked < Self.leadSeconds ? .lead : .share, due, clock.rate)
+    // It can have no more ahead of it than is requested at most.
+    let lead = min(Self.leadSeconds, 0.8 * Double(Planner.largestAhead) / max(clock.rate, 1))
+    return (asked < lead ? .lead : .share, due, clock.rate)
   }
 }

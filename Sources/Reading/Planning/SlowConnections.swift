@@ -60,6 +60,8 @@ struct SlowConnections: Sendable, Equatable {
   /// Whether this mount has seen it, and whether it has found out anything, be it that a note is wrong.
   private var isConfirmed = false
   private(set) var hasFound = false
+  /// A note was made of it: only what is found from now on counts.
+  mutating func wasNoted() { hasFound = false }
   /// The most that bring more, until when.
   private var full = Int.max
   private var fullUntil = Instant(nanoseconds: 0)

@@ -32,7 +32,8 @@ extension Planner {
   /// How many bytes ahead of `reader` are worth a request: two windows in each lane. The reader waited for what it
   /// read, so it earns as much from the start.
   static func allowance(of reader: ReaderView, over slow: SlowConnections.Known, _ input: PlanInput) -> Int64 {
-    let wanted = min(2 * laneWindow(slow, input) * Int64(slow.count), largestAheadOfLanes)
-    return max(lookAhead, min(reader.length, wanted))
+    let pace = reader.isPaced ? Int64(min(reader.rate, 1e12)) : 0
+    let wanted = min(max(2 * laneWindow(slow, input) * Int64(slow.count), pace * 10), largestAheadOfLanes)
+    return max(lookAhead, min(max(reader.length, pace * Int64(Playouts.leadSeconds)), wanted))
   }
 }

@@ -146,7 +146,8 @@ final class Downloads {
       (!guarded.waiters.isEmpty, guarded.waiters.opens > 0, ahead.map { $0.missing(in: guarded.held.stored) > 0 })
     }
     activity.hasWaiters = hasWaiters
-    activity.supply = lines.supply(line, besides: download.lineUse.elders, limit: room.options.rateLimit)
+    let others = download.lineUse.playouts.playsSince == nil ? line.readers.need : download.lineUse.elders
+    activity.supply = lines.supply(line, besides: others, limit: room.options.rateLimit)
     activity.film = download.lineUse.playouts.film
     activity.lacksConnection = line.lacksConnection(isBackground: !hasWaiters)
     activity.isWanted =

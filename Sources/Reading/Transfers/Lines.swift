@@ -40,6 +40,7 @@ final class Lines {
   }
 
   /// When a start has its turn: by its rank, and among those who share the line by their last start.
+  /// One of them that starves has the rank of newcomers, and goes before them.
   struct Turn: Comparable {
     let rank: Int
     let last: UInt64
@@ -69,7 +70,11 @@ final class Lines {
   }
 
   /// What the store should know of hosts, and does not.
-  func takeNotes() -> [HostNote] { lines.compactMap { notes.take($0, $1, date: clock.date) } }
+  func takeNotes() -> [HostNote] {
+    let taken = lines.compactMap { notes.take($0, $1, date: clock.date) }
+    for note in taken { lines[note.name]?.estimate.connections.wasNoted() }
+    return taken
+  }
 
   /// What a line brings within the user's limit beside players that need `others` bytes a second; nil: not known, or it
   /// brings nothing.
@@ -118,7 +123,8 @@ final class Lines {
   func settlePlayers(_ downloads: [Download], _ now: Instant) {
     var room: [String: Double] = [:]
     var need: [String: Double] = [:]
-    let players = downloads.filter { $0.lineUse.playouts.playsSince != nil }
+    // A complete file needs nothing of its line.
+    let players = downloads.filter { $0.lineUse.playouts.playsSince != nil && !$0.isWhole }
     for download in players {
       download.lineUse.fits = true
       let host = Line.key(of: download.mirrors.target.url)
@@ -128,7 +134,6 @@ final class Lines {
     for host in played where need[host] == nil { lines[host]?.readers.need = 0 }
     for (host, need) in need { update(host) { $0.readers.need = need } }
     played = Array(need.keys)
-    for download in downloads { download.lineUse.elders = need[Line.key(of: download.mirrors.target.url)] ?? 0 }
     let byAge = players.sorted {
       ($0.lineUse.playouts.playsSince ?? .never, $0.key) < ($1.lineUse.playouts.playsSince ?? .never, $1.key)
     }
@@ -136,7 +141,7 @@ final class Lines {
     for download in byAge {
       let host = Line.key(of: download.mirrors.target.url)
       download.lineUse.elders = elders[host] ?? 0
-      elders[host, default: 0] += download.isWhole ? 0 : download.lineUse.playouts.need
+      elders[host, default: 0] += download.lineUse.playouts.need
     }
     if room.isEmpty { return }
     var isFirst: Set<String> = []

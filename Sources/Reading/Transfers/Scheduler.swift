@@ -50,7 +50,10 @@ final class Scheduler {
 
   /// A look at a file of `kind` ended. The store remembers what was learned.
   func looked(at kind: String, _ look: ProbeSet) {
+    let former = probeSets[kind]
     guard probeSets.looked(at: kind, look), let note = probeSets.note(of: kind, at: room.clock.date) else { return }
+    // A scan of a million files that shows nothing new is not worth a million writes.
+    guard note.files < 8 || note.files % 64 == 0 || former != probeSets[kind] else { return }
     room.record(.kind(note))
   }
 
@@ -96,10 +99,11 @@ final class Scheduler {
     else {
       downloads.noteBlocked(download)
       let isShared = start.purpose == .shared
-      if isShared || lines[host].isContended {
+      // What nobody waits for keeps nobody from the line.
+      if isShared || (start.purpose < .shared && lines[host].isContended) {
         lines.block(host, start.turn)
         // Room comes with bytes, not only at a transfer's end, and those whose bytes come would take all of it.
-        if isShared || start.rank <= PendingStart.newcomer {
+        if isShared || start.rank <= PendingStart.newcomer, lines[host].active < lines[host].limit {
           nextContinuation = min(nextContinuation, now.adding(seconds: 0.005))
         }
       }
@@ -180,8 +184,10 @@ struct PendingStart {
   /// Whether its reader shares the line, and has got nothing for long.
   var isStarving = false
 
-  /// Its turn on the line.
-  var turn: Lines.Turn { Lines.Turn(rank: rank, last: purpose == .shared ? download.lineUse.lastStart : 0) }
+  /// Its turn on the line: one that starves goes before newcomers.
+  var turn: Lines.Turn {
+    Lines.Turn(rank: rank, last: purpose == .shared ? download.lineUse.lastStart : rank <= Self.newcomer ? .max : 0)
+  }
 
   static let newcomer = 1
   /// Players near their deadlines come first, then newcomers, then players with less than their lead, then the rest.

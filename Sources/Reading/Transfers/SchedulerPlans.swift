@@ -12,6 +12,7 @@ extension Scheduler {
     /// The processes that wait for the length.
     let probing: [Int32]
     let waits: Bool
+    let oldestWait: Instant?
     /// The first read of an open that asks whether the file changed.
     let checked: ByteRange?
     let runs: ReaderRuns
@@ -26,6 +27,7 @@ extension Scheduler {
       parked = guarded.waiters.parkedReads
       probing = guarded.waiters.parkedProbes.map(\.process)
       waits = !guarded.waiters.isEmpty
+      oldestWait = guarded.waiters.oldestWait
       checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstRead : nil
       runs = guarded.waiters.runs
       isFetchable = guarded.held.isPartial && guarded.held.removal == .none
@@ -124,7 +126,7 @@ extension Scheduler {
       let there = view.available.runEnd(from: run.position)
       let asked = plays ? requested.runEnd(from: run.position) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
-        of: run, stored: there, requested: asked, isLooker: isLooker, fits: download.lineUse.fits,
+        of: run, stored: there, requested: asked, size: size, isLooker: isLooker, fits: download.lineUse.fits,
         line: line.estimate, now: now)
       let stalled = parked.map { now.seconds(since: $0.since) }.max()
       return ReaderView(
@@ -169,7 +171,10 @@ extension Scheduler {
       if purpose == .shared {
         start.isStarving = isStarving(download, range, parked, now)
         // Many may starve at once, beside one who plays.
-        if start.isStarving { start.range = ByteRange(at: range.start, count: min(range.count, Self.starvingWindow)) }
+        if start.isStarving {
+          start.range = ByteRange(at: range.start, count: min(range.count, Self.starvingWindow))
+          start.due = -1  // before newcomers
+        }
       }
       if purpose == .demand {
         for read in parked where read.range.overlaps(range) { start.waitsSince = min(start.waitsSince, read.since) }
@@ -183,13 +188,14 @@ extension Scheduler {
     }
   }
 
-  /// Whether a reader that shares the line waits for `range`, and has got nothing for long. It gets one small window
-  /// now and then, whoever plays.
+  /// Whether a reader that shares the line waits for `range`, and has got next to nothing for long. It gets one small
+  /// window now and then, whoever plays: a read's time without bytes goes by at 1 KiB/s (``ParkedRead/since``).
   private func isStarving(_ download: Download, _ range: ByteRange, _ parked: [ParkedRead], _ now: Instant) -> Bool {
-    guard now.seconds(since: download.pace.lastBytes) > room.options.timeout / 10, download.transfers.isEmpty,
-      starts.last?.download !== download
-    else { return false }
-    return parked.contains { $0.range.overlaps(range) && now.seconds(since: $0.since) > room.options.timeout / 3 }
+    if let last = starts.last, last.download === download, last.isStarving { return false }
+    return parked.contains { read in
+      read.range.overlaps(range) && now.seconds(since: read.since) > room.options.timeout / 3
+        && !download.transfers.contains { !$0.isCancelled && $0.active.rest.overlaps(read.range) }
+    }
   }
   private static let starvingWindow: Int64 = 16 << 10
 
@@ -204,13 +210,15 @@ extension Scheduler {
     standing.plays = download.lineUse.fits && download.lineUse.playouts.need > 0
     // One that waits for long still takes all that comes.
     standing.shares = readers.contains { $0.claim == .share && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
-    // A stat or an open waits as a newcomer.
-    standing.isNew =
+    // A stat or an open waits as a newcomer. Who waits for long waits for its origin, not for the line.
+    let wait = view.oldestWait.map { now.seconds(since: $0) } ?? 0
+    let isNew =
       readers.isEmpty
       ? view.waits : readers.contains { $0.claim == .start && ($0.stalled != nil || download.lineUse.isBehind) }
+    standing.isNew = isNew && wait < Self.longestUrgency
     return standing.waits || standing.plays ? standing : nil
   }
-  /// For how many seconds a player that waits keeps others from the line.
+  /// For how many seconds a player or a newcomer that waits keeps others from the line.
   private static let longestUrgency = 3.0
 
   /// The range to request for a second opinion. Missing bytes, so that the answer is of use if the origin has two
@@ -271,7 +279,8 @@ extension Scheduler {
     _ download: Download, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
   ) {
     guard download.transfers.isEmpty, download.attempts.retry.permits(now, readerWaits: waits) else { return }
-    let unasked: Purpose = download.wish.mayAhead.isEmpty ? .continuation : .next
+    // What is to be completed anyway does not wait until the origin takes more requests at once again.
+    let unasked: Purpose = download.wish.mayAhead.isEmpty || download.wish.isByName ? .continuation : .next
     let purpose = waits ? .demand : (download.wish.head ? .index : unasked)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
     start.isArrival = purpose == .demand
