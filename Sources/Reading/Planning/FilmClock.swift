@@ -1,7 +1,7 @@
 import Base
 
-/// What a program shows of a film, as far as its reads tell: nobody shows what he has not read, and who has run out of
-/// bytes goes on when he has some again. Pure.
+/// What a program shows of a film, as far as its reads tell: no program shows what it has not read, and one that has
+/// run out of bytes goes on when it has some again. Pure.
 struct FilmClock: Sendable, Equatable {
   /// A player shows nothing until it has so many seconds of film (mpv after a stall, VLC at a start).
   static let buffer = 1.0

@@ -34,7 +34,8 @@ struct LineEstimate: Sendable {
   /// Seconds from a request to its first byte: the least of the last 16, since a busy line only adds to it.
   var roundTrip: Double { recentTrips.min() ?? Self.assumedRoundTrip }
 
-  /// The same, but the longest of those 16 but four: where answers are late now and then, a request is made early.
+  /// The same, but a late one: three of those 16 are longer. Where answers are late now and then, the planner requests
+  /// the next window early.
   private(set) var lateTrip = LineEstimate.assumedRoundTrip
 
   /// Whether both come from what arrived.

@@ -25,6 +25,8 @@ struct Playouts: Sendable {
   private(set) var playsSince: Instant?
   /// Bytes a second that the players of the file need together; 0 while nobody plays.
   private(set) var need = 0.0
+  /// What the program shows that read last; nil while the file's index is not known.
+  private(set) var film: FilmClock?
   /// When a player waited last, long enough to notice.
   private var lastStall: Instant?
 
@@ -65,8 +67,6 @@ struct Playouts: Sendable {
   func pace(of run: ReaderRuns.Run) -> Double? {
     clocks.first { $0.run == run.number && $0.evidence == .paced }?.rate
   }
-  /// What the program shows that read last; nil while the file's index is not known.
-  private(set) var film: FilmClock?
 
   /// Whether a player of the file waited of late.
   func isShort(_ now: Instant) -> Bool { lastStall.map { now.seconds(since: $0) < Self.memory } ?? false }

@@ -60,8 +60,6 @@ struct SlowConnections: Sendable, Equatable {
   /// Whether this mount has seen it, and whether it has found out anything, be it that a note is wrong.
   private var isConfirmed = false
   private(set) var hasFound = false
-  /// A note was made of it: only what is found from now on counts.
-  mutating func wasNoted() { hasFound = false }
   /// The most that bring more, until when.
   private var full = Int.max
   private var fullUntil = Instant(nanoseconds: 0)
@@ -79,6 +77,9 @@ struct SlowConnections: Sendable, Equatable {
 
   /// What is worth a note: the connections that were of use.
   var noted: Known? { rate.map { Known(rate: $0, count: proven) } }
+
+  /// A note was made of it: only what is found from now on counts.
+  mutating func wasNoted() { hasFound = false }
 
   /// An earlier mount noted this.
   mutating func expect(_ note: Known) {
