@@ -51,7 +51,9 @@ struct YieldTests {
       let continued = TransferEvent.continuations(events)
       scene.expect(continued >= 4 * seeks, "\(continued) windows were continued")
       let intrusions = TransferEvent.intrusions(events)
-      scene.expect(intrusions.isEmpty, "asked for while a reader waited: \(intrusions)")
+      scene.expect(
+        intrusions.isEmpty,
+        "asked for while a reader waited: \(intrusions) in\n\(mount.process.standardErrorSoFar.suffix(60_000))")
       if let nginx = nginx.withLock({ $0 }) {
         let accesses = nginx.accesses
         scene.expect(!accesses.isEmpty && accesses.allSatisfy { $0.version == "HTTP/2.0" }, "no HTTP/2")
