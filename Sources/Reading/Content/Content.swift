@@ -137,20 +137,17 @@ final class Content: Sendable {
     case .hit(0): return .now(0)
     case .hit(let count):
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
-      let isFilled = isInMemory ? fill(part, at: offset) : file?.fill(part, at: offset) ?? false
-      guard isFilled else {
-        let isLost = file?.isInvalid ?? false
-        if isLost || isInMemory {
-          let range = ByteRange(at: offset, count: Int64(count))
-          if parkAgain(ParkedRead(ticket: ticket, range: range, since: now, process: process)) { return .parked }
-          if isLost { return read(at: offset, into: buffer, ticket: ticket, process: process, now: now) }
-          // The transfer thread took the bytes from memory, and has written them to the file by now.
-          if fill(part, at: offset) { return .now(count) }
-        }
+      let filled: Filling =
+        isInMemory ? fill(part, at: offset) : file?.fill(part, at: offset) ?? false ? .whole : .failed
+      if filled == .whole { return .now(count) }
+      guard filled == .gone || file?.isInvalid ?? false else {
         Log.error("\(path): \(count) stored bytes at \(offset) cannot be read from the store: \(Errno.current)")
         return .failed(.io)
       }
-      return .now(count)
+      let range = ByteRange(at: offset, count: Int64(count))
+      if parkAgain(ParkedRead(ticket: ticket, range: range, since: now, process: process)) { return .parked }
+      // The bytes are there again, in the file or in memory.
+      return read(at: offset, into: buffer, ticket: ticket, process: process, now: now)
     case .park: return .parked
     case .fail(let error): return .failed(error)
     }
@@ -169,9 +166,17 @@ final class Content: Sendable {
     }
   }
 
-  /// Fills `buffer` from the stored bytes and those in memory. False when a byte is in neither, or the file cannot be
-  /// read.
-  func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
+  /// What became of a buffer that was to be filled.
+  enum Filling {
+    case whole
+    /// A byte is neither stored nor in memory.
+    case gone
+    /// The file cannot be read, or was invalidated.
+    case failed
+  }
+
+  /// Fills `buffer` from the stored bytes and those in memory.
+  func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Filling {
     let wanted = ByteRange(at: offset, count: Int64(buffer.count))
     let (file, memory) = guarded.withLock { guarded -> (ServedFile?, ByteRangeSet?) in
       if guarded.held.memory.isEmpty || guarded.held.stored.contains(wanted) {
@@ -181,14 +186,14 @@ final class Content: Sendable {
       guarded.held.memory.copy(into: buffer, at: offset)
       return (guarded.held.file, guarded.held.memory.ranges)
     }
-    guard let memory else { return false }
+    guard let memory else { return .gone }
     var position = wanted.start
     while let gap = memory.firstGap(in: ByteRange(position, wanted.end)) {
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[Int(gap.start - offset)..<Int(gap.end - offset)])
-      guard let file, file.fill(part, at: gap.start) else { return false }
+      guard let file, file.fill(part, at: gap.start) else { return .failed }
       position = gap.end
     }
-    return true
+    return .whole
   }
 }
 

@@ -49,7 +49,7 @@ final class FilmIndexes: Sendable {
   func index(of content: Content) -> FilmIndex? {
     let (id, size, stored) = content.guarded.withLock { ($0.held.generation?.id, $0.held.size, $0.held.stored) }
     guard let id, let size else { return nil }
-    return index(of: id, StoredBytes(size: size, stored: stored) { content.fill($0, at: $1) })
+    return index(of: id, StoredBytes(size: size, stored: stored) { content.fill($0, at: $1) == .whole })
   }
 
   /// The bytes of a generation were removed, and may come back as others.

@@ -132,6 +132,6 @@ extension Keeper {
       ($0.held.generation?.id, $0.held.stored, $0.held.size)
     }
     guard let generation, let size else { return }
-    _ = room.films.index(of: generation, StoredBytes(size: size, stored: stored) { content.fill($0, at: $1) })
+    _ = room.films.index(of: generation, StoredBytes(size: size, stored: stored) { content.fill($0, at: $1) == .whole })
   }
 }

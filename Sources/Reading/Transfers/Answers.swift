@@ -34,7 +34,7 @@ final class Answers {
   }
 
   private func reply(_ read: ParkedRead, through buffer: UnsafeMutableRawBufferPointer, _ content: Content) {
-    if content.fill(buffer, at: read.range.start) {
+    if content.fill(buffer, at: read.range.start) == .whole {
       port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
     } else if content.parkAgain(read) {
       downloads.changed(content.key)  // the disk lost the bytes in between
