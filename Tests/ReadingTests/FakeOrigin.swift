@@ -105,6 +105,9 @@ final class FakeService: TransferService, @unchecked Sendable {
   var line: Double?
   /// Bytes a second of one transfer on that line, at most; nil: as much as the line gives.
   var connectionRate: Double?
+  /// Whether bytes come in the order of the requests, as where they wait in a router's queue, or in one connection: a
+  /// response begins when those before it have come. The bytes that are in flight are then what a newcomer waits for.
+  var isInOrder = false
   /// What a new connection costs, in seconds. One that is free is used again; one whose transfer is ended is lost.
   var connectSeconds = 0.0
   private(set) var connections = 0
@@ -185,10 +188,11 @@ final class FakeService: TransferService, @unchecked Sendable {
   private func share(_ bytes: Double) {
     lineRoom += bytes
     while lineRoom >= Double(packet) {
-      let senders = running.filter {
+      let sending = running.filter {
         $0.resource != nil && !$0.isCancelled && $0.position < $0.end
           && (connectionRate == nil || $0.room >= Double(min(packet, $0.end - $0.position)))
       }
+      let senders = isInOrder ? Array(sending.prefix(1)) : sending
       guard !senders.isEmpty else {
         lineRoom = 0
         return
@@ -243,7 +247,9 @@ final class FakeService: TransferService, @unchecked Sendable {
           kind: .unsatisfiable(total: resource.size), status: 416, message: "nothing there (HTTP 416)")
         return finish(transfer, .failed(failure))
       }
-      let head = resource.head(for: transfer.request)
+      if isInOrder, running.first(where: { !$0.isCancelled }) !== transfer { return }
+      var head = resource.head(for: transfer.request)
+      if isInOrder { head.firstByteSeconds = now.seconds(since: transfer.begun) }
       transfer.resource = resource
       transfer.head = head
       transfer.last = now

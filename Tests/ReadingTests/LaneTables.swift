@@ -167,7 +167,7 @@ import Testing
     var (line, notes) = (Line(connections: 32), HostNotes())
     #expect(notes.take("http://a", line, date: 5) == nil)
     line.speaks(httpVersion: 11)
-    line.estimate.responded(after: 0.1)
+    line.estimate.responded(after: 0.1, now: start)
     for tick in 0..<30 { line.estimate.received(10_000, now: start.adding(seconds: Double(tick) * 0.01)) }
     let first = notes.take("http://a", line, date: 5)
     #expect(first?.lanes == 2 && first?.connectionRate == nil && first?.httpVersion == 11 && first?.at == 5)
@@ -188,7 +188,7 @@ import Testing
     var (line, notes) = (Line(connections: 32), HostNotes())
     notes.remember([note()])
     line.estimate.connections.expect(.init(rate: 4e6, count: 24))
-    line.estimate.responded(after: 0.1)
+    line.estimate.responded(after: 0.1, now: start)
     for tick in 0..<30 { line.estimate.received(10_000, now: start.adding(seconds: Double(tick) * 0.01)) }
     #expect(notes.take("http://a", line, date: 1_080_000) == nil)
     #expect(notes.take("http://a", line, date: 1_086_400) != nil)

@@ -63,7 +63,7 @@ enum LineChange: Sendable, CustomStringConvertible {
     "A film stalls at most a round trip and 100 ms longer than where the line's future is known, alone and beside copies",
     arguments: [
       LineChange.rate(factor: 0.5, start: 8, end: 20), .rate(factor: 2, start: 8, end: 20),
-      .rate(factor: 0, start: 10, end: 12), .jitter(0.3), .deaths(every: 20),
+      .rate(factor: 0, start: 10, end: 12), .rate(factor: 0, start: 3, end: 5), .jitter(0.3), .deaths(every: 20),
     ], [0, 3])
   func stalls(change: LineChange, copies: Int) throws {
     // What copies get of a tight line so that they do not starve is more than a film can spare when it is halved.

@@ -13,7 +13,7 @@ import Testing
     var now = start
     while now.seconds(since: start) < seconds {
       now = now.adding(seconds: roundTrip)
-      line.responded(after: roundTrip)
+      line.responded(after: roundTrip, now: now)
       var left = bytes
       while left > 0 {
         let count = min(left, 1460)
@@ -31,6 +31,18 @@ import Testing
     feed(&estimate, bytes: bytes, rate: 2e6, roundTrip: 0.05, seconds: 20)
     #expect(abs(estimate.rate - 2e6) < 0.1 * 2e6, "\(estimate.rate)")
     #expect(estimate.roundTrip == 0.05)
+  }
+
+  @Test("The path's own time is kept while all answers wait behind what is in flight, and forgotten when it is longer")
+  func leastTrip() {
+    var trips = TripTimes()
+    trips.note(0.06, now: start)
+    for answer in 1...100 { trips.note(0.3, now: start.adding(seconds: Double(answer) * 0.05)) }
+    #expect(trips.least == 0.06 && trips.late == 0.3)
+    for answer in 1...100 { trips.note(0.3, now: start.adding(seconds: 5 + Double(answer) * 0.06)) }
+    #expect(trips.least == 0.3)
+    trips.note(0.1, now: start.adding(seconds: 12))
+    #expect(trips.least == 0.1)
   }
 
   @Test("An estimate that gets slower or faster is followed")
@@ -67,6 +79,14 @@ import Testing
     var control = LaneControl()
     let tried = look(&control, seconds: 4) { 4e6 * Double($0) }
     #expect(tried == [2, 4, 8, 16])
+  }
+
+  @Test("An outage is no measure for more lanes")
+  func outage() {
+    var control = LaneControl()
+    _ = look(&control, seconds: 1) { _ in 0 }
+    let tried = look(&control, from: 1, seconds: 20) { _ in 4e6 }
+    #expect(tried.max() == 4 && control.lanes == 2, "\(tried)")
   }
 
   @Test("A line that two lanes fill keeps two")
@@ -188,7 +208,7 @@ import Testing
   /// A line of 20 MB/s and 50 ms of which a reader has a file open, with one window of a continuation under way.
   private func continuing(_ window: Int64) -> Line {
     var host = Line(connections: 32)
-    host.estimate.responded(after: 0.05)
+    host.estimate.responded(after: 0.05, now: start)
     for step in 0...200 { host.estimate.received(20_000, now: start.adding(seconds: Double(step) * 0.001 - 1)) }
     host.began(isBackground: true, now: start)
     host.continues(window, now: start)

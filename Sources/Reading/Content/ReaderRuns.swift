@@ -36,6 +36,8 @@ struct ReaderRuns: Sendable {
   static let slack: Int64 = 2 << 20
   /// A pause longer than this, in seconds, starts the clock of a run's reading again.
   static let longestPause = 8.0
+  /// For how many seconds after a read the reader of an open file may come back and jump.
+  static let longestVisit = 60.0
   /// Evidence of playing: this many bytes in sequence …
   static let playedLength: Int64 = 8 << 20
   /// … or reading for this many seconds without a longer pause …

@@ -17,6 +17,9 @@ struct LaneControl: Sendable, Equatable {
   private static let leastGain = 1.2
   private static let leastLineGain = 1.1
   private static let leastKept = 0.93
+  /// Two steps without a trial have to bring nearly the same before one begins: beside a part of an outage, any number
+  /// of lanes gains much.
+  private static let steady = 0.7...1.4
   /// How long a step is measured, in seconds (at least three round trips).
   private static let watched = 0.4
   /// How long a number is kept after a step that brought nothing, in seconds.
@@ -64,13 +67,17 @@ struct LaneControl: Sendable, Equatable {
     guard elapsed >= max(Self.watched, 3 * roundTrip) else { return }
     let rates = Rates(file: Double(bytes) / elapsed, line: Double(lineBytes - self.lineBytes) / elapsed)
     begin(at: now, lineBytes)
+    // Where nothing came, the number of lanes made no difference.
+    if rates.file == 0 { return }
     // More for this file and less for another is no gain; less for this file and more for another is no loss.
     let (file, line) = (rates.file / settledRate.file, rates.line / settledRate.line)
     let isMore = file >= Self.leastGain && line >= Self.leastLineGain
     let isSame = file >= Self.leastKept || line >= Self.leastKept
     switch trial {
     case .none:
+      let isSteady = Self.steady.contains(rates.line / settledRate.line)
       settledRate = rates
+      guard isSteady else { return }
       if let notBefore, now < notBefore { return }
       begin(triedMore && settled > Self.least ? .draining : .more, now)
     case .draining: trial = .fewer

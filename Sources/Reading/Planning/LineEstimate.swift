@@ -15,8 +15,7 @@ struct LineEstimate: Sendable {
   private static let shortest = 0.004
   private static let significant: Int64 = 512 << 10
 
-  private var recentTrips: [Double] = []
-  private var nextTrip = 0
+  private var trips = TripTimes()
   /// Responses whose head has arrived and whose end has not. While there is one, a silence counts as the line's.
   private var sending = 0
   /// When bytes arrived last; nil when none has been due since.
@@ -31,31 +30,23 @@ struct LineEstimate: Sendable {
   /// Whether each connection is slow.
   var connections = SlowConnections()
 
-  /// Seconds from a request to its first byte: the least of the last 16, since a busy line only adds to it.
-  var roundTrip: Double { recentTrips.min() ?? Self.assumedRoundTrip }
+  /// Seconds from a request to its first byte: the least of late, since a busy line only adds to it.
+  var roundTrip: Double { trips.least ?? Self.assumedRoundTrip }
 
-  /// The same, but a late one: three of those 16 are longer. Where answers are late now and then, the planner requests
-  /// the next window early.
-  private(set) var lateTrip = LineEstimate.assumedRoundTrip
+  /// The same, but a late one. Where answers are late now and then, the planner requests the next window early.
+  var lateTrip: Double { trips.late ?? Self.assumedRoundTrip }
 
   /// Whether both come from what arrived.
-  var isMeasured: Bool { measuredRate != nil && !recentTrips.isEmpty }
+  var isMeasured: Bool { measuredRate != nil && trips.least != nil }
 
   /// Bytes a second over all transfers, smoothed.
   var rate: Double { measuredRate ?? Self.assumedRate }
 
   /// A response's head arrived `seconds` after its request; its body follows.
-  mutating func responded(after seconds: Double) {
+  mutating func responded(after seconds: Double, now: Instant) {
     sending += 1
     connections.changed()
-    guard seconds > 0 else { return }
-    if recentTrips.count < 16 {
-      recentTrips.append(seconds)
-    } else {
-      recentTrips[nextTrip] = seconds
-      nextTrip = (nextTrip + 1) % recentTrips.count
-    }
-    lateTrip = recentTrips.sorted()[recentTrips.count * 3 / 4]
+    if seconds > 0 { trips.note(seconds, now: now) }
   }
 
   /// `count` bytes arrived.

@@ -106,7 +106,7 @@ struct LineView: Sendable {
   var isQuiet = false
   /// Whether a reader that goes before others waits, or is near its deadline.
   var isPressed = false
-  /// Whether other files on the line have readers.
+  /// Whether other files on the line have readers: some wait or play, or have them open and may jump at any time.
   var hasOthers = false
 
   /// Whom background windows meet: those of a reader that shares the line (`isReader`), or of a background download.

@@ -52,6 +52,8 @@ final class Download {
     var playouts = Playouts()
     /// Whether the line has room for what its players need beside the older ones.
     var fits = true
+    /// Whether the file is open, not whole, and was read of late: its reader may jump at any time.
+    var isVisited = false
     /// Bytes a second that the players on its line need that came before those of the file.
     var elders = 0.0
     /// Whether a reader is about to run out of bytes. It counts like one that waits.

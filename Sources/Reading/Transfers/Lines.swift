@@ -118,6 +118,15 @@ final class Lines {
     download.lineUse.standing = standing
   }
 
+  /// Counts the files of each line whose readers may jump at any time.
+  func countVisits(_ downloads: [Download]) {
+    var visits: [String: Int] = [:]
+    for download in downloads where download.lineUse.isVisited {
+      visits[Line.key(of: download.mirrors.target.url), default: 0] += 1
+    }
+    for host in lines.keys { lines[host]?.readers.visits = visits[host] ?? 0 }
+  }
+
   /// Decides which players their lines have room for. Where a player has waited and the line is too slow for what all
   /// need, the newest gives way, not all at once.
   func settlePlayers(_ downloads: [Download], _ now: Instant) {
@@ -196,6 +205,8 @@ struct LineReaders {
   private var lastPress: Instant?
   /// When a reader came, or jumped, last.
   var lastArrival: Instant?
+  /// How many are open and were read of late, whether or not somebody waits.
+  var visits = 0
   /// Bytes a second that the players need together.
   var need = 0.0
 

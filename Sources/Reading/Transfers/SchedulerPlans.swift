@@ -97,7 +97,8 @@ extension Scheduler {
       waiting: line.readers.new + line.readers.urgent,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet, isPressed: line.isPressed(now),
-      hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1))
+      hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1)
+        || line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
   }
 
   private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {

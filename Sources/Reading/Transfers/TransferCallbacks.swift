@@ -16,7 +16,7 @@ extension TransferThread: TransferClient {
     download.transfers[index].lastByte = now
     let running = download.transfers[index]
     lines.update(running.host) { line in
-      line.estimate.responded(after: head.firstByteSeconds)
+      line.estimate.responded(after: head.firstByteSeconds, now: now)
       line.answered(now)
       // After a redirect another host answered, which says nothing about this line.
       if Line.key(of: head.url) == running.host { line.speaks(httpVersion: head.httpVersion) }

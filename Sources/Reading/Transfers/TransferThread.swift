@@ -261,6 +261,7 @@ final class TransferThread {
         downloads.putAway(download)
       }
     }
+    lines.countVisits(downloads.inOrder)
     lines.settlePlayers(downloads.inOrder, now)
     scheduler.lookAhead(now)
     if isSweeping {
@@ -284,12 +285,14 @@ final class TransferThread {
     let content = download.content
     stats.look(at: download, now)
     checks.look(at: download, now)
-    let (oldest, runs, size, hasWaiters, parked, generation) = content.guarded.withLock { guarded in
+    let (oldest, runs, size, hasWaiters, parked, generation, isOpen) = content.guarded.withLock { guarded in
       (
         guarded.waiters.oldestWait, guarded.waiters.runs, guarded.held.size, !guarded.waiters.isEmpty,
-        guarded.waiters.parkedReads, guarded.held.generation?.id
+        guarded.waiters.parkedReads, guarded.held.generation?.id, guarded.waiters.opens > 0
       )
     }
+    download.lineUse.isVisited =
+      isOpen && !download.isWhole && runs.runs.contains { now.seconds(since: $0.lastRead) < ReaderRuns.longestVisit }
     let film = generation.flatMap { room.films.known(of: $0) }
     download.lineUse.playouts.look(runs, parked: parked, film: film, now: now)
     if hasWaiters {
@@ -316,8 +319,8 @@ final class TransferThread {
     }
     downloads.publish(download, now)
     // Whether a reader plays may show only while it reads nothing.
-    let isOpen = followsPlayers && !download.wish.rest && content.guarded.withLock { $0.waiters.opens > 0 }
-    let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < (isOpen ? ReaderRuns.longestPause : 2) }
+    let mayPlay = followsPlayers && !download.wish.rest && isOpen
+    let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < (mayPlay ? ReaderRuns.longestPause : 2) }
     // The look goes on until the download no longer counts as waiting: others on its line stand back meanwhile.
     let isBusy =
       hasWaiters || download.lineUse.standing != nil || !download.transfers.isEmpty || (isRead && !download.isWhole)
