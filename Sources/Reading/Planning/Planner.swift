@@ -321,7 +321,8 @@ enum Planner {
     let isBehind = hasNoLead && !shares
     let company = isBehind ? .behind : input.line.company(isReader: shares)
     let usesSmallWindows = isEasy || shares
-    let lanes = slow?.count ?? max(2, input.lanes)
+    // A trial of more lanes is not for one who has just jumped: they would delay what it waits for.
+    let lanes = slow?.count ?? (reader.length < provenLength ? LaneControl.least : max(2, input.lanes))
     let waiting = input.demands.map(\.start).filter { $0 >= reader.position - ReaderRuns.slack }.min() ?? .max
     while true {
       // Begins just before the reader's position, and where it waits: the kernel's read-ahead arrives in any order, and
