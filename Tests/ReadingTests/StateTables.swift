@@ -160,6 +160,18 @@ import Testing
     #expect(!runs.runs.contains { $0.position == 6 * step })
   }
 
+  @Test("Who comes back to another place of a small file after a while plays anew")
+  func anew() {
+    var runs = ReaderRuns()
+    runs.note(offset: 1 << 20, count: 65536, process: 1, now: start)
+    runs.note(offset: 0, count: 65536, process: 1, now: at(ReaderRuns.longestPause - 1))
+    #expect(runs.runs.count == 1)
+    runs.note(offset: 1 << 20 + 65536, count: 65536, process: 1, now: at(3 * ReaderRuns.longestPause))
+    #expect(runs.runs.count == 1)
+    runs.note(offset: 0, count: 65536, process: 1, now: at(5 * ReaderRuns.longestPause))
+    #expect(runs.runs.map(\.start) == [0, 0] && runs.runs.last?.position == 65536)
+  }
+
   @Test("Playing shows in a long run, in paced reading, or in half of a small file")
   func players() {
     var long = ReaderRuns()

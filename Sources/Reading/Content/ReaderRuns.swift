@@ -57,7 +57,7 @@ struct ReaderRuns: Sendable {
   mutating func note(offset: Int64, count: Int64, process: Int32, now: Instant) {
     latest = offset
     let end = offset + count
-    if let index = nearest(ByteRange(offset, offset)) {
+    if let index = nearest(ByteRange(offset, offset)), continues(runs[index], at: offset, now) {
       let position = runs[index].position
       runs[index].bytes += count
       runs[index].largest = max(runs[index].largest, count)
@@ -77,6 +77,12 @@ struct ReaderRuns: Sendable {
     } else if let oldest = runs.indices.min(by: { runs[$0].lastRead < runs[$1].lastRead }) {
       runs[oldest] = run
     }
+  }
+
+  /// Whether a read at `offset` goes on with `run`. Who was away for long and comes back elsewhere plays anew, also in a
+  /// small file, of which every place is near.
+  private func continues(_ run: Run, at offset: Int64, _ now: Instant) -> Bool {
+    now.seconds(since: run.lastRead) <= Self.longestPause || abs(offset - run.position) <= Planner.lookAhead
   }
 
   /// `process` ended while it waited: it has no place any more.
