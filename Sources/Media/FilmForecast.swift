@@ -92,6 +92,11 @@ package struct FilmForecast: Sendable, Equatable {
     return supply.delay + behind[slot] / supply.rate
   }
 
+  /// By how many seconds later a slot is there because the window behind its own is in flight too, and takes a part of
+  /// the line.
+  private func overtaken(_ slot: Int) -> Double { missing[slot] > 0 ? Self.overlap * (supply?.start ?? 0) : 0 }
+  private static let overlap = 0.25
+
   /// When what takes `seconds` of the line is there for a play that has just begun: it shares the line with what was
   /// requested before, until that is there.
   private func shared(_ seconds: Double) -> Double { seconds + min(seconds, supply?.start ?? 0) }
@@ -112,7 +117,8 @@ package struct FilmForecast: Sendable, Equatable {
       if fetched == .infinity {
         return Verdict(stallsAt: stallsAt ?? max(time, Double(slot) * index.slot), readyIn: nil)
       }
-      let there = (readTo == nil ? shared(fetched) : fetched) + (slot < unread ? 0 : delay(slot))
+      let whole = readTo == nil ? shared(fetched) : fetched + (slot < unread ? 0 : overtaken(slot))
+      let there = whole + (slot < unread ? 0 : delay(slot))
       // All of a slot has to be there when it ends.
       let lack = there - start - (Double(slot + 1) * index.slot - max(0, time))
       late = max(late, lack)
@@ -127,7 +133,8 @@ package struct FilmForecast: Sendable, Equatable {
     var fetched = 0.0
     for slot in first..<index.slots {
       fetched += seconds(slot)
-      if shared(fetched) + delay(slot) - start > Double(slot + 1 - first) * index.slot { return true }
+      let there = shared(fetched) + delay(slot) + (slot == first ? 0 : overtaken(slot))
+      if there - start > Double(slot + 1 - first) * index.slot { return true }
     }
     return false
   }

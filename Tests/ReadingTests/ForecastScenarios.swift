@@ -55,13 +55,12 @@ import Reading
 
   /// A prediction holds when the play goes as it was said: one that is to play through does not stall, and one that is
   /// to stall does.
-  @Test(
-    "Of a hundred predictions made ten seconds into a play on a steady line, 85 hold", arguments: [1, 2] as [UInt64])
-  func predictions(seed: UInt64) throws {
-    var random = SeededRandom(seed: Self.seed ?? seed)
+  @Test("Of two hundred predictions made ten seconds into a play on a steady line, 190 hold")
+  func predictions() throws {
+    var random = SeededRandom(seed: Self.seed ?? 1)
     var wrong: [String] = []
     var stalls = 0
-    let count = 100
+    let count = 200
     for index in 0..<count {
       let film = Case.random(&random)
       let bench = try bench(film)
@@ -76,7 +75,7 @@ import Reading
       if said.playsThrough == stalled { wrong.append("\(index): \(said), stalled: \(stalled)") }
     }
     print("forecasts: \(count - wrong.count) of \(count) held; \(stalls) plays stalled")
-    #expect(wrong.count <= count * 15 / 100, "\(wrong)")
+    #expect(wrong.count <= count * 5 / 100, "\(wrong)")
     #expect((count / 10...count * 9 / 10).contains(stalls), "the plays are all alike: \(stalls) stalled")
   }
 
@@ -98,7 +97,7 @@ import Reading
       if player.stalls > 0 { wrong.append("\(place) of \(film.bytes.count) s, \(player.stalls) stalls") }
     }
     print("forecasts: \(jumps - wrong.count) of \(jumps) jumps held: \(wrong)")
-    #expect(wrong.count <= jumps / 2, "\(wrong)")
+    #expect(wrong.count <= jumps * 3 / 8, "\(wrong)")
   }
 
   private static var seed: UInt64? { getenv("MEDIAFS_SEED").flatMap { UInt64(String(cString: $0)) } }
@@ -123,7 +122,8 @@ import Reading
         }
       }
     }
-    bench.run(5, step: 0.01)
+    // What reads on within some seconds goes on with what it read.
+    bench.run(10, step: 0.01)
     return bench
   }
 

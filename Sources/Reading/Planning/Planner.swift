@@ -350,7 +350,7 @@ enum Planner {
         * (reader.length < provenLength
           ? input.line.roundTrip : 1.5 * max(input.line.roundTrip, input.line.lateTrip) + 0.005)
       if !usesSmallWindows, lanes == 2, let last = ahead.last(where: { $0.end == frontier }),
-        Double(last.rest.count) > max(lead, Double(smallestWindow / 2))
+        Double(last.rest.count) > max(lead, Double(smallestBackgroundWindow))
       {
         return
       }
