@@ -25,6 +25,9 @@ package struct FilmForecast: Sendable, Equatable {
   /// once.
   private let behind: [Double]
 
+  /// The last slot of which bytes are missing.
+  private let lastHole: Int
+
   /// `stored`: the bytes that are there.
   package init(index: FilmIndex, stored: ByteRangeSet, supply: FilmSupply?) {
     self.index = index
@@ -47,6 +50,7 @@ package struct FilmForecast: Sendable, Equatable {
       }
     }
     self.missing = missing
+    lastHole = missing.lastIndex { $0 > 0 } ?? 0
     behind = Self.behind(missing, bytes, unit: Double(self.supply?.unit ?? 0))
   }
 
@@ -94,7 +98,9 @@ package struct FilmForecast: Sendable, Equatable {
 
   /// By how many seconds later a slot is there because the window behind its own is in flight too, and takes a part of
   /// the line.
-  private func overtaken(_ slot: Int) -> Double { missing[slot] > 0 ? Self.overlap * (supply?.start ?? 0) : 0 }
+  private func overtaken(_ slot: Int) -> Double {
+    missing[slot] > 0 && slot < lastHole ? Self.overlap * (supply?.start ?? 0) : 0
+  }
   private static let overlap = 0.25
 
   /// When what takes `seconds` of the line is there for a play that has just begun: it shares the line with what was
@@ -117,8 +123,9 @@ package struct FilmForecast: Sendable, Equatable {
       if fetched == .infinity {
         return Verdict(stallsAt: stallsAt ?? max(time, Double(slot) * index.slot), readyIn: nil)
       }
-      let whole = readTo == nil ? shared(fetched) : fetched + (slot < unread ? 0 : overtaken(slot))
-      let there = whole + (slot < unread ? 0 : delay(slot))
+      let whole = readTo == nil ? shared(fetched) : fetched
+      let isFirst = readTo == nil && slot == first
+      let there = whole + (slot < unread ? 0 : delay(slot) + (isFirst ? 0 : overtaken(slot)))
       // All of a slot has to be there when it ends.
       let lack = there - start - (Double(slot + 1) * index.slot - max(0, time))
       late = max(late, lack)

@@ -102,7 +102,9 @@ import Testing
       #expect(said.playsThrough == (late <= 0), "\(said), \(late) s late from \(first): \(bytes) at \(rate), \(stored)")
       if let readyIn = said.readyIn, late > 0 { #expect(abs(readyIn - late) < 0.1, "\(readyIn), not \(late)") }
       if said.playsThrough { played += 1 } else { stalled += 1 }
-      if let earliest = forecast.playsFrom {
+      let busy = FilmSupply(rate: rate, start: Double.random(in: 0...1, using: &random))
+      for forecast in [forecast, FilmForecast(index: index, stored: stored, supply: busy)] {
+        guard let earliest = forecast.playsFrom else { continue }
         #expect(forecast.verdict(from: earliest).playsThrough)
         for slot in 0..<index.slot(at: earliest) {
           let before = Double(slot) * index.slot

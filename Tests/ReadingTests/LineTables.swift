@@ -84,9 +84,17 @@ import Testing
   @Test("An outage is no measure for more lanes")
   func outage() {
     var control = LaneControl()
-    _ = look(&control, seconds: 1) { _ in 0 }
-    let tried = look(&control, from: 1, seconds: 20) { _ in 4e6 }
-    #expect(tried.max() == 4 && control.lanes == 2, "\(tried)")
+    var (tried, bytes): (Set<Int>, Int64) = ([], 0)
+    for tick in 0..<100 {
+      // The line is away for the most of the first step.
+      let count = tick < 6 ? 0 : 200_000
+      control.received(count)
+      bytes += Int64(count)
+      let now = start.adding(seconds: Double(tick) * 0.05)
+      control.look(isReaderLimited: true, lineBytes: bytes, roundTrip: 0.05, now: now)
+      tried.insert(control.lanes)
+    }
+    #expect(tried == [2, 4] && control.lanes == 2, "\(tried)")
   }
 
   @Test("A line that two lanes fill keeps two")

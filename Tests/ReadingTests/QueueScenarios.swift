@@ -12,35 +12,49 @@ import Testing
   /// A copy, and a film whose reader jumps, on such a line.
   private struct Scene {
     let bench: Bench
-    let copy: DeadlineScenarios.Copier
+    let copies: [DeadlineScenarios.Copier]
     let film: SimulatedHandle
     private static let size: Int64 = 4 << 30
 
-    init(httpVersion: Int) throws {
+    init(httpVersion: Int, copies count: Int = 1, connectionRate: Double? = nil) throws {
       var resources: [String: FakeResource] = [:]
-      for name in ["film.bin", "copy.bin"] {
+      let names = ["film.bin"] + (0..<count).map { "copy\($0).bin" }
+      for name in names {
         var resource = FakeResource(name: name, size: Self.size, latency: roundTrip)
         resource.httpVersion = httpVersion
         resources["http://origin/" + name] = resource
       }
       var options = ReadingOptions.testing
       options.continuation = .never
-      bench = try Bench([Bench.entry("film.bin", 1), Bench.entry("copy.bin", 2)], resources, options: options)
+      bench = try Bench(
+        names.enumerated().map { Bench.entry($1, UInt64($0 + 1)) }, resources, options: options)
       bench.service.line = line
-      bench.service.isInOrder = true
+      bench.service.connectionRate = connectionRate
+      // What one connection brings is less than the line then: nobody waits behind its bytes.
+      bench.service.isInOrder = connectionRate == nil
       film = SimulatedHandle(bench, try bench.opened("film.bin"), size: Self.size, process: 1)
-      copy = try DeadlineScenarios.Copier(bench, "copy.bin", size: Self.size)
+      var copies: [DeadlineScenarios.Copier] = []
+      for name in names.dropFirst() { copies.append(try DeadlineScenarios.Copier(bench, name, size: Self.size)) }
+      self.copies = copies
     }
 
     func move() {
       bench.move(0.001)
       film.poll()
-      copy.move()
+      for copy in copies { copy.move() }
     }
 
     func run(_ seconds: Double) {
       let end = bench.now.adding(seconds: seconds)
       while bench.now < end { move() }
+    }
+
+    /// The part of the line that the copies get in `seconds`.
+    func share(_ seconds: Double) -> Double {
+      let read = { copies.reduce(Int64(0)) { $0 + $1.read } }
+      let before = read()
+      run(seconds)
+      return Double(read() - before) / seconds / line
     }
 
     /// Seconds that a read at `offset` of the film takes.
@@ -68,25 +82,50 @@ import Testing
     #expect(times[28] <= 1.5 * limit, "the 95th percentile is \(times[28] / limit) times the limit")
   }
 
-  @Test("A copy fills such a line nonetheless", arguments: [11, 20])
+  @Test("Beside three copies it takes hardly longer after a minute and a half")
+  func seeksBesideCopies() throws {
+    let scene = try Scene(httpVersion: 20, copies: 3)
+    scene.run(3)
+    _ = scene.seek(1 << 26)
+    scene.run(50)
+    _ = scene.seek(2 << 26)
+    scene.run(40)
+    let limit = Self.roundTrip + Double(128 << 10) / Self.line
+    let seconds = scene.seek(3 << 26)
+    #expect(seconds <= 1.7 * limit, "\(seconds / limit) times the limit")
+  }
+
+  @Test("A copy fills such a line when it is alone", arguments: [11, 20])
   func fills(httpVersion: Int) throws {
     let scene = try Scene(httpVersion: httpVersion)
     scene.run(6)
-    let before = scene.copy.read
-    scene.run(30)
-    let share = Double(scene.copy.read - before) / 30 / Self.line
+    let share = scene.share(30)
     #expect(share >= 0.93, "\(share) of the line")
   }
 
-  @Test("Beside a file that is open and was read a moment ago, a copy gets most of such a line", arguments: [11, 20])
+  @Test("Beside an open file that was just read a copy gets most of such a line, and later all", arguments: [11, 20])
   func leaves(httpVersion: Int) throws {
     let scene = try Scene(httpVersion: httpVersion)
     scene.run(6)
     _ = scene.seek(1 << 26)
     scene.run(2)
-    let before = scene.copy.read
-    scene.run(30)
-    let share = Double(scene.copy.read - before) / 30 / Self.line
-    #expect(share >= 0.8, "\(share) of the line")
+    let beside = scene.share(30)
+    #expect(beside >= 0.8, "\(beside) of the line")
+    scene.run(ReaderRuns.longestVisit - 30)
+    let alone = scene.share(20)
+    #expect(alone >= 0.93, "\(alone) of the line")
+  }
+
+  @Test("Where each connection is slow, a copy leaves nothing for nobody", arguments: [3.0, 25])
+  func slowConnections(part: Double) throws {
+    let shares = try [false, true].map { isVisited in
+      let scene = try Scene(httpVersion: 11, connectionRate: Self.line / part)
+      if isVisited { _ = scene.seek(1 << 26) }
+      scene.run(15)
+      if isVisited { _ = scene.seek(2 << 26) }
+      scene.run(2)
+      return scene.share(20)
+    }
+    #expect(shares[1] >= 0.85 * shares[0], "\(shares) of the line")
   }
 }

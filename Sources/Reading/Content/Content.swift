@@ -169,9 +169,9 @@ final class Content: Sendable {
   /// What became of a buffer that was to be filled.
   enum Filling {
     case whole
-    /// A byte is neither stored nor in memory.
+    /// A byte is neither stored nor in memory, or the file was invalidated.
     case gone
-    /// The file cannot be read, or was invalidated.
+    /// The file cannot be read.
     case failed
   }
 
@@ -190,7 +190,7 @@ final class Content: Sendable {
     var position = wanted.start
     while let gap = memory.firstGap(in: ByteRange(position, wanted.end)) {
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[Int(gap.start - offset)..<Int(gap.end - offset)])
-      guard let file, file.fill(part, at: gap.start) else { return .failed }
+      guard let file, file.fill(part, at: gap.start) else { return file?.isInvalid ?? false ? .gone : .failed }
       position = gap.end
     }
     return .whole

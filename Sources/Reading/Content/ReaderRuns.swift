@@ -79,8 +79,8 @@ struct ReaderRuns: Sendable {
     }
   }
 
-  /// Whether a read at `offset` goes on with `run`. Who was away for long and comes back elsewhere plays anew, also in
-  /// a small file, of which every place is near.
+  /// Whether a read at `offset` goes on with `run`. A reader that was away for long and comes back to another place
+  /// plays anew, also in a small file, of which every place is near.
   private func continues(_ run: Run, at offset: Int64, _ now: Instant) -> Bool {
     now.seconds(since: run.lastRead) <= Self.longestPause || abs(offset - run.position) <= Planner.lookAhead
   }

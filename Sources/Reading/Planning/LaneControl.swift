@@ -17,9 +17,6 @@ struct LaneControl: Sendable, Equatable {
   private static let leastGain = 1.2
   private static let leastLineGain = 1.1
   private static let leastKept = 0.93
-  /// Two steps without a trial have to bring nearly the same before one begins: beside a part of an outage, any number
-  /// of lanes gains much.
-  private static let steady = 0.7...1.4
   /// How long a step is measured, in seconds (at least three round trips).
   private static let watched = 0.4
   /// How long a number is kept after a step that brought nothing, in seconds.
@@ -38,8 +35,11 @@ struct LaneControl: Sendable, Equatable {
 
   /// The number to use now.
   private(set) var lanes = LaneControl.least
-  private var settled = LaneControl.least
+  /// The number without a trial.
+  private(set) var settled = LaneControl.least
   private var settledRate = Rates()
+  /// What the last step without a trial brought.
+  private var lastRate: Rates?
   private var trial = Trial.none
   private var triedMore = false
   private var since: Instant?
@@ -68,16 +68,19 @@ struct LaneControl: Sendable, Equatable {
     let rates = Rates(file: Double(bytes) / elapsed, line: Double(lineBytes - self.lineBytes) / elapsed)
     begin(at: now, lineBytes)
     // Where nothing came, the number of lanes made no difference.
-    if rates.file == 0 { return }
+    if rates.file == 0, trial == .none { return }
     // More for this file and less for another is no gain; less for this file and more for another is no loss.
     let (file, line) = (rates.file / settledRate.file, rates.line / settledRate.line)
     let isMore = file >= Self.leastGain && line >= Self.leastLineGain
     let isSame = file >= Self.leastKept || line >= Self.leastKept
     switch trial {
     case .none:
-      let isSteady = Self.steady.contains(rates.line / settledRate.line)
-      settledRate = rates
-      guard isSteady else { return }
+      // A trial is compared with the better of two steps: one may have met an outage, beside which more lanes always
+      // bring more.
+      let former = lastRate
+      lastRate = rates
+      guard let former else { return }
+      settledRate = Rates(file: max(former.file, rates.file), line: max(former.line, rates.line))
       if let notBefore, now < notBefore { return }
       begin(triedMore && settled > Self.least ? .draining : .more, now)
     case .draining: trial = .fewer

@@ -106,8 +106,10 @@ struct LineView: Sendable {
   var isQuiet = false
   /// Whether a reader that goes before others waits, or is near its deadline.
   var isPressed = false
-  /// Whether other files on the line have readers: some wait or play, or have them open and may jump at any time.
+  /// Whether other files on the line have readers that wait or play.
   var hasOthers = false
+  /// Whether other files on the line are open, and their readers may jump at any time.
+  var isVisited = false
 
   /// Whom background windows meet: those of a reader that shares the line (`isReader`), or of a background download.
   func company(isReader: Bool) -> Planner.Company {
@@ -141,6 +143,8 @@ struct PlanInput: Sendable {
   var learned: ProbeSet?
   /// How many windows a waiting reader may have in flight.
   var lanes = LaneControl.least
+  /// The same number without a trial of more or fewer.
+  var settledLanes = LaneControl.least
   /// What is known of the connections where each is slow, and nobody else reads; else nil.
   var slowConnections: SlowConnections.Known?
   /// How many bytes in flight may be thrown away for a reader that jumped.

@@ -263,9 +263,13 @@ enum Planner {
     return max(firstWindow(input.line), min(shown, lookAhead, readerWindow(input)))
   }
 
-  /// Whether `reader` gets background windows: it has no deadline near, and is not alone on the line.
+  /// Whether `reader` gets background windows: it has no deadline near, and other files have readers that wait or play,
+  /// or that may jump. For the latter a reader stands back only where it fills the line: if it needs more lanes than
+  /// the least, its connections are what is slow, and no queue stands in which a jump would wait.
   static func sharesLine(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    reader.claim == .share && input.line.hasOthers
+    guard reader.claim == .share else { return false }
+    let fillsLine = input.settledLanes == LaneControl.least && input.slowConnections == nil
+    return input.line.hasOthers || (input.line.isVisited && fillsLine)
   }
 
   /// A reader jumped, and its new place was requested. Transfers for its old place are cancelled if they would delay
@@ -321,8 +325,8 @@ enum Planner {
     let isBehind = hasNoLead && !shares
     let company = isBehind ? .behind : input.line.company(isReader: shares)
     let usesSmallWindows = isEasy || shares
-    // A trial of more lanes is not for one who has just jumped: they would delay what it waits for.
-    let lanes = slow?.count ?? (reader.length < provenLength ? LaneControl.least : max(2, input.lanes))
+    // The lanes of a trial would delay what a reader waits for that has just jumped.
+    let lanes = slow?.count ?? max(2, reader.length < provenLength ? input.settledLanes : input.lanes)
     let waiting = input.demands.map(\.start).filter { $0 >= reader.position - ReaderRuns.slack }.min() ?? .max
     while true {
       // Begins just before the reader's position, and where it waits: the kernel's read-ahead arrives in any order, and

@@ -3,9 +3,9 @@ import Base
 /// The seconds from requests on a line to their first bytes, of late. Pure.
 struct TripTimes: Sendable {
   private static let count = 16
-  /// For how many seconds at least the least time is kept, and twice as many at most. While a line is filled, all
-  /// answers wait behind what is in flight: the last few would show that as the path's own time, and let more be in
-  /// flight. BBR keeps its least time for ten seconds for the same reason.
+  /// For how many seconds at least the least time is kept: for up to twice as many, and for the last ``count`` answers.
+  /// While a line is filled, all answers wait behind what is in flight: the last few would show that as the path's own
+  /// time, and let more be in flight. TCP BBR keeps its least time for ten seconds for the same reason.
   private static let kept = 5.0
 
   private var recent: [Double] = []

@@ -124,7 +124,9 @@ final class Lines {
     for download in downloads where download.lineUse.isVisited {
       visits[Line.key(of: download.mirrors.target.url), default: 0] += 1
     }
-    for host in lines.keys { lines[host]?.readers.visits = visits[host] ?? 0 }
+    for (host, line) in lines where line.readers.visits != visits[host] ?? 0 {
+      lines[host]?.readers.visits = visits[host] ?? 0
+    }
   }
 
   /// Decides which players their lines have room for. Where a player has waited and the line is too slow for what all

@@ -97,8 +97,8 @@ extension Scheduler {
       waiting: line.readers.new + line.readers.urgent,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet, isPressed: line.isPressed(now),
-      hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1)
-        || line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
+      hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1),
+      isVisited: line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
   }
 
   private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {
@@ -144,6 +144,7 @@ extension Scheduler {
       return active
     }
     input.lanes = download.lineUse.lanes.lanes
+    input.settledLanes = download.lineUse.lanes.settled
     input.slowConnections = lines.slowConnections(of: download, now)
     input.continuationStart = view.runs.latest
     return input

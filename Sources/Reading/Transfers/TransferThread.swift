@@ -292,7 +292,10 @@ final class TransferThread {
       )
     }
     download.lineUse.isVisited =
-      isOpen && !download.isWhole && runs.runs.contains { now.seconds(since: $0.lastRead) < ReaderRuns.longestVisit }
+      isOpen && download.attempts.failure == nil && !download.isWhole
+      && runs.runs.contains {
+        now.seconds(since: $0.lastRead) < ReaderRuns.longestVisit && !download.isLooker($0.process)
+      }
     let film = generation.flatMap { room.films.known(of: $0) }
     download.lineUse.playouts.look(runs, parked: parked, film: film, now: now)
     if hasWaiters {
