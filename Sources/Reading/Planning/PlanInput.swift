@@ -121,6 +121,13 @@ struct LineView: Sendable {
   var share: Double { rate / Double(max(1, waiting)) }
 }
 
+/// How many windows a waiting reader may have in flight.
+struct Lanes: Sendable {
+  var now = LaneControl.least
+  /// The same without a trial of more or fewer.
+  var settled = LaneControl.least
+}
+
 /// Everything from which a plan is made.
 struct PlanInput: Sendable {
   /// The length of the resource in bytes.
@@ -141,10 +148,7 @@ struct PlanInput: Sendable {
   var tail: Int64 = 0
   /// What looks at this kind of file read; nil when there was none.
   var learned: ProbeSet?
-  /// How many windows a waiting reader may have in flight.
-  var lanes = LaneControl.least
-  /// The same number without a trial of more or fewer.
-  var settledLanes = LaneControl.least
+  var lanes = Lanes()
   /// What is known of the connections where each is slow, and nobody else reads; else nil.
   var slowConnections: SlowConnections.Known?
   /// How many bytes in flight may be thrown away for a reader that jumped.

@@ -82,7 +82,7 @@ enum Planner {
 
   /// A window for a waiting reader: a quarter second of the line. With more than two lanes, they share half a second.
   static func readerWindow(_ input: PlanInput) -> Int64 {
-    clamped(input.line.share / 4 * 2 / Double(max(2, input.lanes)))
+    clamped(input.line.share / 4 * 2 / Double(max(2, input.lanes.now)))
   }
 
   /// A window for a reader that has shown little: a round trip's bytes of the line. The request for what follows is
@@ -150,7 +150,7 @@ enum Planner {
     }
     if let slow = slowConnections(for: reader, input) { return allowance(of: reader, over: slow, input) }
     // Ten seconds of the rate at which it reads, or a window in each lane for a copy, which takes all it gets.
-    let wanted = max(Int64(min(reader.rate, 1e12) * 10), Int64(input.lanes) * readerWindow(input))
+    let wanted = max(Int64(min(reader.rate, 1e12) * 10), Int64(input.lanes.now) * readerWindow(input))
     // A reader that has read for a second earns as much as it read. A burst may be a look that ends as suddenly.
     let proven = Double(reader.length) >= reader.rate || reader.isPaced ? reader.length : reader.length / 4
     let earned = reader.isPaced ? max(proven, Int64(min(reader.rate, 1e12) * Playouts.leadSeconds)) : proven
@@ -268,7 +268,7 @@ enum Planner {
   /// the least, its connections are what is slow, and no queue stands in which a jump would wait.
   static func sharesLine(_ reader: ReaderView, _ input: PlanInput) -> Bool {
     guard reader.claim == .share else { return false }
-    let fillsLine = input.settledLanes == LaneControl.least && input.slowConnections == nil
+    let fillsLine = input.lanes.settled == LaneControl.least && input.slowConnections == nil
     return input.line.hasOthers || (input.line.isVisited && fillsLine)
   }
 
@@ -326,7 +326,7 @@ enum Planner {
     let company = isBehind ? .behind : input.line.company(isReader: shares)
     let usesSmallWindows = isEasy || shares
     // The lanes of a trial would delay what a reader waits for that has just jumped.
-    let lanes = slow?.count ?? max(2, reader.length < provenLength ? input.settledLanes : input.lanes)
+    let lanes = slow?.count ?? max(2, reader.length < provenLength ? input.lanes.settled : input.lanes.now)
     let waiting = input.demands.map(\.start).filter { $0 >= reader.position - ReaderRuns.slack }.min() ?? .max
     while true {
       // Begins just before the reader's position, and where it waits: the kernel's read-ahead arrives in any order, and

@@ -143,8 +143,7 @@ extension Scheduler {
       active.hasBegun = running.bytes > 0
       return active
     }
-    input.lanes = download.lineUse.lanes.lanes
-    input.settledLanes = download.lineUse.lanes.settled
+    input.lanes = Lanes(now: download.lineUse.lanes.lanes, settled: download.lineUse.lanes.settled)
     input.slowConnections = lines.slowConnections(of: download, now)
     input.continuationStart = view.runs.latest
     return input
