@@ -24,7 +24,6 @@ package struct FilmForecast: Sendable, Equatable {
   /// For every slot the missing bytes behind it that come with its last ones: a program gets the bytes of a read at
   /// once.
   private let behind: [Double]
-
   /// The last slot of which bytes are missing.
   private let lastHole: Int
 
@@ -101,6 +100,7 @@ package struct FilmForecast: Sendable, Equatable {
   private func overtaken(_ slot: Int) -> Double {
     missing[slot] > 0 && slot < lastHole ? Self.overlap * (supply?.start ?? 0) : 0
   }
+  /// As a part of what two windows take: simulated plays on slow lines are late by about that.
   private static let overlap = 0.25
 
   /// When what takes `seconds` of the line is there for a play that has just begun: it shares the line with what was

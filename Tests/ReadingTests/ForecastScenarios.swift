@@ -122,7 +122,7 @@ import Reading
         }
       }
     }
-    // What reads on within some seconds goes on with what it read.
+    // A reader that comes sooner continues the run that read these bytes.
     bench.run(10, step: 0.01)
     return bench
   }

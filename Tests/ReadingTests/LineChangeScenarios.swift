@@ -67,11 +67,11 @@ enum LineChange: Sendable, CustomStringConvertible {
     ], [0, 3])
   func stalls(change: LineChange, copies: Int) throws {
     // What copies get of a tight line so that they do not starve is more than a film can spare when it is halved.
-    for (rate, roundTrip) in [(copies == 0 ? 1.5e6 : 2e6, 0.08), (4e6, 0.3)] {
+    for (rate, roundTrip) in [(copies == 0 ? 1.5e6 : 2e6, 0.08), (4e6, 0.08), (4e6, 0.3)] {
       var setting = DeadlineScenarios.Setting(rate: rate, roundTrip: roundTrip, copies: copies)
       setting.change = change
-      let known = Self.oracle(setting, rate: 1e6, seconds: 30)
-      let waits = try DeadlineScenarios.run(setting, seconds: 30).stalls[0]
+      let known = Self.oracle(setting, rate: 1e6, seconds: 40)
+      let waits = try DeadlineScenarios.run(setting, seconds: 40).stalls[0]
       let stalled = waits.reduce(0) { $0 + $1.seconds }
       var trip = roundTrip
       if case .jitter(let most) = change { trip += most }

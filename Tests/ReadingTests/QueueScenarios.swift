@@ -116,7 +116,7 @@ import Testing
     #expect(alone >= 0.93, "\(alone) of the line")
   }
 
-  @Test("Where each connection is slow, a copy leaves nothing for nobody", arguments: [3.0, 25])
+  @Test("Where each connection is slow, a copy keeps its rate beside an open file", arguments: [3.0, 25])
   func slowConnections(part: Double) throws {
     let shares = try [false, true].map { isVisited in
       let scene = try Scene(httpVersion: 11, connectionRate: Self.line / part)

@@ -160,7 +160,7 @@ import Testing
     #expect(!runs.runs.contains { $0.position == 6 * step })
   }
 
-  @Test("Who comes back to another place of a small file after a while plays anew")
+  @Test("A reader that comes back after a while, to another place of a small file, plays anew")
   func anew() {
     var runs = ReaderRuns()
     runs.note(offset: 1 << 20, count: 65536, process: 1, now: start)

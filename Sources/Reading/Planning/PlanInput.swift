@@ -109,7 +109,7 @@ struct LineView: Sendable {
   /// Whether other files on the line have readers that wait or play.
   var hasOthers = false
   /// Whether other files on the line are open, and their readers may jump at any time.
-  var isVisited = false
+  var hasVisits = false
 
   /// Whom background windows meet: those of a reader that shares the line (`isReader`), or of a background download.
   func company(isReader: Bool) -> Planner.Company {
@@ -123,6 +123,7 @@ struct LineView: Sendable {
 
 /// How many windows a waiting reader may have in flight.
 struct Lanes: Sendable {
+  /// The number now, in a trial too.
   var now = LaneControl.least
   /// The same without a trial of more or fewer.
   var settled = LaneControl.least

@@ -269,7 +269,7 @@ enum Planner {
   static func sharesLine(_ reader: ReaderView, _ input: PlanInput) -> Bool {
     guard reader.claim == .share else { return false }
     let fillsLine = input.lanes.settled == LaneControl.least && input.slowConnections == nil
-    return input.line.hasOthers || (input.line.isVisited && fillsLine)
+    return input.line.hasOthers || (input.line.hasVisits && fillsLine)
   }
 
   /// A reader jumped, and its new place was requested. Transfers for its old place are cancelled if they would delay

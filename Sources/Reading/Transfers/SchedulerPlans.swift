@@ -98,7 +98,7 @@ extension Scheduler {
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), isQuiet: lines.isQuiet, isPressed: line.isPressed(now),
       hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1),
-      isVisited: line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
+      hasVisits: line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
   }
 
   private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {
