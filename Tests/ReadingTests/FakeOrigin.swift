@@ -89,6 +89,8 @@ final class FakeService: TransferService, @unchecked Sendable {
       begun = now
       last = now
     }
+    /// Whether it sends nothing any more (``FakeResource/stallsAfter``).
+    var isStalled: Bool { resource?.stallsAfter.map { sent >= $0 } ?? false }
     var end: Int64 {
       switch head?.body {
       case .part(let range, _)?: range.end
@@ -189,7 +191,7 @@ final class FakeService: TransferService, @unchecked Sendable {
     lineRoom += bytes
     while lineRoom >= Double(packet) {
       let sending = running.filter {
-        $0.resource != nil && !$0.isCancelled && $0.position < $0.end
+        $0.resource != nil && !$0.isCancelled && $0.position < $0.end && !$0.isStalled
           && (connectionRate == nil || $0.room >= Double(min(packet, $0.end - $0.position)))
       }
       let senders = isInOrder ? Array(sending.prefix(1)) : sending
@@ -261,7 +263,7 @@ final class FakeService: TransferService, @unchecked Sendable {
     var room = Int64(resource.rate * now.seconds(since: transfer.last))
     let chunk: Int64 = 16 << 10
     while true {
-      if let stall = resource.stallsAfter, transfer.sent >= stall { return }
+      if transfer.isStalled { return }
       if let limit = resource.breaksAfter, transfer.sent >= limit {
         return finish(transfer, .failed(FakeResource.reset))
       }

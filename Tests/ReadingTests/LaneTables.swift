@@ -54,6 +54,17 @@ import Testing
     #expect(counts.allSatisfy { $0 == 0 }, "\(counts)")
   }
 
+  @Test("Connections of which one filled the line are not held back by their origin, however slow losses make them")
+  func lossy() {
+    var connections = SlowConnections()
+    feed(&connections, seconds: 1.5, flowing: { _ in 1 }) { _, _ in 3.9e6 }
+    let counts = feed(&connections, from: 1.5, seconds: 10, flowing: turns) { count, _ in 0.9e6 * Double(count) }
+    #expect(counts.allSatisfy { $0 == 0 }, "\(counts)")
+    // An origin may begin to hold them back.
+    let later = feed(&connections, from: 40, seconds: 3, flowing: turns) { count, _ in 0.9e6 * Double(count) }
+    #expect(later.last == 8, "\(later)")
+  }
+
   @Test("A connection that gains speed shows nothing")
   func gaining() {
     var connections = SlowConnections()

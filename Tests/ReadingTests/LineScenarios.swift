@@ -1,6 +1,7 @@
 import Base
 import Glibc
 import TestSupport
+import Fetching
 import Testing
 
 import Reading
@@ -89,6 +90,33 @@ import Reading
       let stalls = player.waits.filter { $0.seconds > 0.1 }
       #expect(player.started != nil && stalls.isEmpty, "player \(index): \(player.waits)")
     }
+  }
+
+  @Test("A film does not wait for a connection that stopped, while others bring what comes after")
+  func stuck() throws {
+    let size: Int64 = 256 << 20
+    let url = "http://origin/film.mp4"
+    let bench = try Bench(
+      [Bench.entry("film.mp4", 1)], [url: FakeResource(name: "film.mp4", size: size, latency: Self.roundTrip)])
+    bench.service.line = 4e6
+    var stopped: TransferID?
+    bench.service.answer = { request, resource in
+      var resource = resource
+      let start = request.range?.start ?? 0
+      if stopped == nil, start > 12 << 20 { stopped = request.id }
+      if request.id == stopped { resource.stallsAfter = 20_000 }
+      return resource
+    }
+    let handle = SimulatedHandle(bench, try bench.opened("film.mp4"), size: size)
+    let player = SimulatedPlayer(
+      handle, rate: 2.4e6, line: 4e6, roundTrip: Self.roundTrip, jumps: [], now: bench.now)
+    for _ in 0..<12_000 {
+      bench.move(0.001)
+      player.move(bench.now)
+    }
+    #expect(stopped != nil)
+    #expect(player.have > 11)
+    #expect(player.waits.allSatisfy { $0.seconds < 0.1 }, "\(player.have) \(player.waits)")
   }
 
   // MARK: Seeks

@@ -55,6 +55,51 @@ import Testing
     #expect(estimate.rate > 40e6)
   }
 
+  @Test("What a lost packet holds back, and what then comes at once, does not raise the rate")
+  func heldBack() {
+    var estimate = LineEstimate()
+    feed(&estimate, bytes: 1 << 20, rate: 4e6, roundTrip: 0.06, seconds: 3)
+    estimate.responded(after: 0.06, now: start.adding(seconds: 4))
+    var now = start.adding(seconds: 4)
+    for _ in 0..<40 {
+      // A tenth of a second of silence, and then all of it, and a tenth as before.
+      now = now.adding(seconds: 0.1)
+      estimate.received(16_384, now: now)
+      for _ in 0..<24 {
+        now = now.adding(seconds: 0.0001)
+        estimate.received(16_384, now: now)
+      }
+      for _ in 0..<20 {
+        now = now.adding(seconds: 0.005)
+        estimate.received(20_000, now: now)
+      }
+    }
+    #expect(estimate.rate < 1.3 * 4e6 && estimate.rate > 0.7 * 4e6, "\(estimate.rate)")
+  }
+
+  @Test("A response is stuck when others on the line went on, and nothing of it came for longer than answers take")
+  func stuck() {
+    var line = Line(connections: 32)
+    let now = start.adding(seconds: 10)
+    line.estimate.responded(after: 0.06, now: start)
+    line.estimate.received(1000, now: now.adding(seconds: -0.01))
+    let running = { (silence: Double, responded: Bool) in
+      let since = now.adding(seconds: -silence)
+      var running = Running(
+        active: ActiveTransfer(id: TransferID(1), position: 0, end: 1000, purpose: .demand), kind: .window, mirror: 0,
+        host: "http://origin", isResolved: false, started: since, lastByte: since)
+      running.responded = responded
+      return running
+    }
+    #expect(line.isStuck(running(0.25, true), now) && !line.isStuck(running(0.15, true), now))
+    // The origin may take its time for an answer.
+    #expect(!line.isStuck(running(0.25, false), now))
+    // Nothing else came either: the line is silent.
+    #expect(!line.isStuck(running(0.05, true), now.adding(seconds: 5)))
+    line.speaks(httpVersion: 20)
+    #expect(!line.isStuck(running(0.25, true), now))
+  }
+
   /// Looks for `seconds` at a file that gets `rate(lanes)` bytes a second beside others that get `others(lanes)`; the
   /// numbers that were tried, in order.
   private func look(

@@ -133,7 +133,8 @@ final class SimulatedPlayer {
     while step(now) {}
   }
 
-  private var have: Double { shownFrom + Double(fed) / rate }
+  /// The second of the medium up to which it has read.
+  var have: Double { shownFrom + Double(fed) / rate }
 
   private func step(_ now: Instant) -> Bool {
     if let shift, let jump = jumps.first, now.seconds(since: shift) >= jump.second, !isReading {

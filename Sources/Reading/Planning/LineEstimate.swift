@@ -9,7 +9,7 @@ struct LineEstimate: Sendable {
   private static let assumedRate = 4e6
   private static let assumedRoundTrip = 0.1
   /// The seconds over which the rate is measured.
-  private static let slice = 0.1
+  private static let sliceSeconds = 0.1
   /// Seconds and bytes from which on a part of a slice may raise the rate: fewer bytes may just have been in a socket's
   /// buffer.
   private static let shortest = 0.004
@@ -20,10 +20,25 @@ struct LineEstimate: Sendable {
   private var sending = 0
   /// When bytes arrived last; nil when none has been due since.
   private var last: Instant?
+  /// When bytes arrived last; nil before the first.
+  private(set) var lastArrival: Instant?
   /// All bytes that arrived on the line.
   private(set) var bytes: Int64 = 0
-  private var busySeconds = 0.0
-  private var busyBytes: Int64 = 0
+  /// What came in the seconds in which bytes were due, of a slice.
+  private struct Slice {
+    var seconds = 0.0
+    var bytes: Int64 = 0
+
+    var rate: Double { Double(bytes) / max(seconds, 1e-6) }
+    static func + (left: Slice, right: Slice) -> Slice {
+      Slice(seconds: left.seconds + right.seconds, bytes: left.bytes + right.bytes)
+    }
+  }
+  private var slice = Slice()
+  /// The two slices before. A rate is raised only to what came over all three: after a loss, TCP holds back what
+  /// follows until the lost packet has come again, and then delivers it at once.
+  private var former = Slice()
+  private var earlier = Slice()
   private var measuredRate: Double?
   /// The mean rate, for forecasts.
   private(set) var pace = LinePace()
@@ -52,28 +67,30 @@ struct LineEstimate: Sendable {
   /// `count` bytes arrived.
   mutating func received(_ count: Int, now: Instant) {
     defer { last = now }
+    lastArrival = now
     bytes += Int64(count)
     // The first bytes after a silence in which none were due: how long they took is unknown.
     guard let last else { return }
-    busySeconds += now.seconds(since: last)
+    slice.seconds += now.seconds(since: last)
     pace.add(count, after: now.seconds(since: last))
     connections.received(
       count, over: sending, after: now.seconds(since: last), roundTrip: roundTrip, now: now)
-    busyBytes += Int64(count)
-    let sample = Double(busyBytes) / max(busySeconds, 1e-6)
-    guard busySeconds >= Self.slice else {
+    slice.bytes += Int64(count)
+    let lasting = min(slice.rate, (slice + former + earlier).rate)
+    guard slice.seconds >= Self.sliceSeconds else {
       // Otherwise a fast line would get small windows until a slice is over.
-      if busySeconds >= Self.shortest, busyBytes >= Self.significant, sample > 2 * rate { measuredRate = sample / 2 }
+      if slice.seconds >= Self.shortest, slice.bytes >= Self.significant, lasting > 2 * rate {
+        measuredRate = lasting / 2
+      }
       return
     }
     // Up by half of the difference at once, down slowly: too large a window costs less than an idle line.
     if let old = measuredRate {
-      measuredRate = sample > old ? (old + sample) / 2 : old * 0.9 + sample * 0.1
+      measuredRate = lasting > old ? (old + lasting) / 2 : old * 0.9 + min(slice.rate, old) * 0.1
     } else {
-      measuredRate = sample
+      measuredRate = slice.rate
     }
-    busySeconds = 0
-    busyBytes = 0
+    (slice, former, earlier) = (Slice(), slice, former)
   }
 
   /// A response whose head had arrived has ended. After the last one, silence does not lower the rate.

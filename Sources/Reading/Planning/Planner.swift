@@ -210,7 +210,8 @@ enum Planner {
       let distance = gap.start - running.position
       let rate = running.rate ?? input.line.rate
       // A new request takes a round trip. A transfer is waited for if it reaches the byte sooner.
-      if distance <= smallestWindow / 2 || Double(distance) < rate * input.line.roundTrip { return }
+      let isSooner = distance <= smallestWindow / 2 || Double(distance) < rate * input.line.roundTrip
+      if isSooner && !running.isStuck { return }
       // A reader that goes on in steps gets no byte twice, unless it would wait long.
       let lost = lost(byCutting: running, input)
       guard lost <= draft.spare || Double(distance) > rate * longestDetour else { return }

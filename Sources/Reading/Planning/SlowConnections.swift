@@ -52,6 +52,38 @@ struct SlowConnections: Sendable, Equatable {
     var measuredAt = Instant(nanoseconds: 0)
   }
 
+  /// What one connection brought at most: where that is much more, the origin holds none of them back. After a loss
+  /// each is slow for a while, and more of them would only lose more.
+  private struct Swiftest: Equatable {
+    /// The least part of it that connections bring which the origin holds back.
+    static let leastPart = 0.6
+    private static let slice = 0.5
+    private static let memory = 30.0
+    private var bytes: Int64 = 0
+    /// Seconds by connections, and seconds.
+    private var each = 0.0
+    private var seconds = 0.0
+    private var rate = 0.0
+    private var measuredAt = Instant(nanoseconds: 0)
+
+    mutating func received(_ count: Int, over flowing: Int, after elapsed: Double, now: Instant) {
+      bytes += Int64(count)
+      seconds += elapsed
+      each += elapsed * Double(flowing)
+      guard seconds >= Self.slice else { return }
+      let mean = Double(bytes) / each
+      if mean >= rate || now.seconds(since: measuredAt) >= Self.memory {
+        rate = mean
+        measuredAt = now
+      }
+      (bytes, each, seconds) = (0, 0, 0)
+    }
+
+    /// Bytes a second, of late.
+    func rate(_ now: Instant) -> Double { now.seconds(since: measuredAt) < Self.memory ? rate : 0 }
+  }
+
+  private var swiftest = Swiftest()
   private var slots = [Slot](repeating: Slot(), count: 8)
   /// Bytes a second of one connection; nil: it is not known that they are slow.
   private var rate: Double?
@@ -94,6 +126,7 @@ struct SlowConnections: Sendable, Equatable {
   /// `count` bytes came over `flowing` connections, `seconds` after the last.
   mutating func received(_ count: Int, over flowing: Int, after seconds: Double, roundTrip: Double, now: Instant) {
     defer { hasChanged = false }
+    if flowing > 0 { swiftest.received(count, over: flowing, after: seconds, now: now) }
     guard !hasChanged, flowing > 0 else { return }
     // 1, 2, 3 and 4, 5 to 8 and so on: many connections are seldom the same number for long.
     let index = min(Int.bitWidth - (flowing - 1).leadingZeroBitCount, slots.count - 1)
@@ -113,7 +146,8 @@ struct SlowConnections: Sendable, Equatable {
     guard let (least, _, count) = rates(index, now) else { return }
     for fewer in 0..<index {
       guard let (low, high, reference) = rates(fewer, now), low >= Self.leastKept * high, 2 * count >= 3 * reference,
-        least >= Self.leastKept * high, Self.rates.contains(high)
+        least >= Self.leastKept * high, Self.rates.contains(high),
+        high >= Swiftest.leastPart * swiftest.rate(now)
       else { continue }
       rate = (low + high) / 2
       proven = count

@@ -50,6 +50,17 @@ struct DownloadPace {
   /// How many more bytes in flight may be thrown away: half a percent of the file's size in all (P4).
   func spareBytes(of size: Int64) -> Int64 { max(0, size / 200 - cut) }
 
+  /// When a transfer was cancelled last because it was stuck.
+  private var cutAt: Instant?
+  /// For how many seconds no other is: an origin that pauses within its bodies would be asked again and again.
+  private static let cutRest = 1.0
+
+  /// Whether a transfer that is stuck may be cancelled.
+  func mayCut(_ now: Instant) -> Bool { cutAt.map { now.seconds(since: $0) >= Self.cutRest } ?? true }
+
+  /// A transfer was cancelled because it was stuck.
+  mutating func cutStuck(_ now: Instant) { cutAt = now }
+
   /// Notes that a transfer was cancelled early, which loses `bytes` in flight.
   mutating func lost(_ bytes: Int64) { cut += bytes }
 }

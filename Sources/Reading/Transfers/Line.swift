@@ -114,6 +114,15 @@ struct Line {
   }
   private static let keptSeconds = 4.0
 
+  /// Whether a response is stuck: it has brought nothing for longer than answers take, while others went on. Its
+  /// connection repeats lost packets, after waits that double (RFC 6298), and another brings the bytes sooner.
+  func isStuck(_ running: Running, _ now: Instant) -> Bool {
+    guard running.responded, !isMultiplexed, let lastArrival = estimate.lastArrival else { return false }
+    return now.seconds(since: running.lastByte) > max(Self.stuckSeconds, 2.5 * estimate.lateTrip)
+      && lastArrival.seconds(since: running.lastByte) > 1.5 * estimate.roundTrip
+  }
+  private static let stuckSeconds = 0.2
+
   /// Whether another transfer would find no free connection, or another background request would find the origin
   /// unreachable.
   func lacksConnection(isBackground: Bool) -> Bool {

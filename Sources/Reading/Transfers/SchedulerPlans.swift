@@ -141,6 +141,7 @@ extension Scheduler {
       var active = running.active
       active.rate = running.meter.rate
       active.hasBegun = running.bytes > 0
+      active.isStuck = line.isStuck(running, now) && download.pace.mayCut(now)
       return active
     }
     input.lanes = Lanes(now: download.lineUse.lanes.lanes, settled: download.lineUse.lanes.settled)
@@ -184,6 +185,7 @@ extension Scheduler {
     case .cancel(let id):
       if let index = download.index(of: id) {
         download.pace.lost(Planner.lost(byCutting: download.transfers[index].active, input))
+        if input.transfers.contains(where: { $0.id == id && $0.isStuck }) { download.pace.cutStuck(now) }
       }
       download.cancel(id)
     }
