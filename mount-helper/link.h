@@ -3,13 +3,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROTOCOL_VERSION = 1, PAYLOAD_LIMIT = 8192 };
+enum { PROTOCOL_VERSION = 2, PAYLOAD_LIMIT = 8192 };
 
 enum message_type {
   MESSAGE_OPTIONS = 1,
   MESSAGE_INPUT = 2,
   MESSAGE_START = 3,
   MESSAGE_MOUNTED = 4,
+  MESSAGE_SESSION = 5,
+  MESSAGE_NOTICES = 6,
   MESSAGE_PREPARED = 16,
   MESSAGE_READY = 17,
   MESSAGE_LOG = 18,

@@ -223,9 +223,9 @@ done:
   return result;
 }
 
-// Whether the connection is alive: after an unmount or an abort, poll of /dev/fuse reports an error.
-static bool connected(int device_fd) {
-  struct pollfd device = {.fd = device_fd};
+// After an unmount or an abort, poll of /dev/fuse reports an error.
+bool is_connected(const struct mount *mount) {
+  struct pollfd device = {.fd = mount->device_fd};
   return poll(&device, 1, 0) == 0;
 }
 
@@ -255,7 +255,7 @@ static bool find_ours(const struct settings *settings, const struct mount *mount
   struct mount top;
   if (!find_mount(mount->id, mount->device, path, PATH_MAX) || !hold(path, place)) return false;
   if (identify(place, &top) && top.id == mount->id && top.device == mount->device &&
-      (connected(mount->device_fd) || is_dead(settings, place)))
+      (is_connected(mount) || is_dead(settings, place)))
     return true;
   close(place->parent);
   return false;
@@ -264,7 +264,7 @@ static bool find_ours(const struct settings *settings, const struct mount *mount
 // Whether the mount exists although find_ours() does not reach it. Only while the connection is alive does its number
 // surely belong to the helper's mount.
 static bool is_hidden(const struct mount *mount, char *path) {
-  return connected(mount->device_fd) && find_mount(mount->id, mount->device, path, PATH_MAX);
+  return is_connected(mount) && find_mount(mount->id, mount->device, path, PATH_MAX);
 }
 
 // How often the helper runs a program for a busy mount before it gives up, and the pause between in microseconds: the

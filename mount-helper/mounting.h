@@ -1,5 +1,6 @@
 // The mount: libfuse mounts, and the helper unmounts.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "settings.h"
@@ -12,6 +13,9 @@ struct mount {
 
 // Mounts. Returns 0, or -1 after a message on stderr.
 int mount_filesystem(const struct settings *settings, struct mount *mount);
+
+// Whether the connection is alive: it is not after an unmount or an abort.
+bool is_connected(const struct mount *mount);
 
 // Unmounts if the mount still exists, lazily if it is busy, and closes /dev/fuse: processes that still wait for an
 // answer get ENOTCONN. Never unmounts another mount.

@@ -68,7 +68,7 @@ static void become_server(const struct settings *settings, int link) {
   _exit(1);
 }
 
-pid_t start_server(const struct settings *settings, int *link) {
+pid_t start_server(const struct settings *settings, int session, uint32_t before, int *link) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     complain("cannot create a socket pair: %s", strerror(errno));
@@ -86,7 +86,8 @@ pid_t start_server(const struct settings *settings, int *link) {
   *link = ends[0];
   // The messages fit into the socket's buffer. If a send fails, the server has ended, and its exit status tells why.
   if (link_send(*link, MESSAGE_OPTIONS, PROTOCOL_VERSION, NULL, 0, settings->options_fd) == 0 &&
-      (settings->input_fd < 0 || link_send(*link, MESSAGE_INPUT, 0, NULL, 0, settings->input_fd) == 0))
-    link_send(*link, MESSAGE_START, 0, settings->mountpoint, strlen(settings->mountpoint), -1);
+      (settings->input_fd < 0 || link_send(*link, MESSAGE_INPUT, 0, NULL, 0, settings->input_fd) == 0) &&
+      link_send(*link, MESSAGE_SESSION, 0, NULL, 0, session) == 0)
+    link_send(*link, MESSAGE_START, before, settings->mountpoint, strlen(settings->mountpoint), -1);
   return server;
 }

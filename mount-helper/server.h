@@ -1,5 +1,6 @@
 // The server process.
 #pragma once
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "settings.h"
@@ -8,6 +9,7 @@
 // (root can). exec and changes of ids undo it.
 void hide_from_others(void);
 
-// Starts `mediafs serve --helper-fd 3` and sends it the options. Returns its process id and puts the helper's end of
-// the link into `*link`; returns -1 after a message on stderr.
-pid_t start_server(const struct settings *settings, int *link);
+// Starts `mediafs serve --helper-fd 3`, after `before` other servers of the mount, and sends it the options and the
+// session memory. Returns its process id and puts the helper's end of the link into `*link`; returns -1 after a message
+// on stderr.
+pid_t start_server(const struct settings *settings, int session, uint32_t before, int *link);

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -16,25 +17,41 @@
 #include "complain.h"
 #include "link.h"
 #include "mounting.h"
+#include "notices.h"
 #include "places.h"
 #include "server.h"
+#include "session.h"
 
 // How long the server may run after a second signal, or after the helper gave up, in milliseconds.
 enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_FAILURE = 10000 };
 
+// After a server that lived or answered, the next one starts soon. After MOST_MUTE servers in a row that answered no
+// request, the helper itself answers, with errors. All in milliseconds.
+enum { MOST_MUTE = 5, LEAST_PAUSE = 100, MOST_PAUSE = 5000, LEAST_LIFE = 1000, PAUSE_WHEN_REFUSING = 60000 };
+
 struct helper {
   const struct settings *settings;
   int announce;    // see supervise(); -1 after the announcement
+  int session;     // the session memory
   int link;        // the link to the server; -1 after its end
   int signals;     // a signalfd
   int log;         // the log file for messages in the background; -1 until the server sends it
-  pid_t server;    // -1 after its end
-  int status;      // the server's exit status (wait(2))
-  bool ready;      // the mount is ready
+  pid_t server;    // -1 while no server runs
+  int status;      // the last server's exit status (wait(2))
+  bool prepared;   // this server sent PREPARED
+  bool ready;      // the mount is ready: a server sent READY
   bool failed;     // the helper gave up: it exits with 1, whatever the server's status
+  bool ended;      // no further server is to start
+  bool refusing;   // the helper answers requests with errors
   int stops;       // SIGTERM and SIGINT so far
   int64_t kill_at; // when to kill the server, in milliseconds of CLOCK_MONOTONIC; 0 for never
+  uint32_t servers;     // how many were started
+  int mute;             // how many of the last ones answered no request
+  int64_t started_at;   // when the last one was started
+  uint64_t answers;     // how many requests were answered by then
+  int64_t start_at;     // when to start the next one
   struct mount mount;
+  struct notices notices;
 };
 
 static int64_t milliseconds(void) {
@@ -68,8 +85,14 @@ static void close_link(struct helper *helper) {
   helper->link = -1;
 }
 
-// An error of the helper: it ends the server and ignores further messages.
+// An error of the helper, or of the protocol: it ends the server and ignores further messages of it. Once the mount is
+// ready, the next server goes on.
 static void give_up(struct helper *helper) {
+  if (helper->ready) {
+    kill(helper->server, SIGKILL);  // first, as a server whose link ends unmounts
+    close_link(helper);
+    return;
+  }
   helper->failed = true;
   close_link(helper);  // the server ends when the link does
   if (helper->server > 0) kill(helper->server, SIGTERM);
@@ -114,14 +137,20 @@ static void take_log(struct helper *helper, int descriptor) {
 static void take_message(struct helper *helper, struct message *message) {
   switch (message->type) {
     case MESSAGE_PREPARED:
-      if (message->value != PROTOCOL_VERSION || helper->mount.device_fd >= 0) break;
-      if (mount_filesystem(helper->settings, &helper->mount) != 0 ||
-          link_send(helper->link, MESSAGE_MOUNTED, helper->mount.device, NULL, 0, helper->mount.device_fd) != 0)
+      if (message->value != PROTOCOL_VERSION || helper->prepared) break;
+      helper->prepared = true;
+      if (helper->mount.device_fd < 0 && (mount_filesystem(helper->settings, &helper->mount) != 0 ||
+                                          start_notices(&helper->notices, helper->mount.device_fd) != 0)) {
         give_up(helper);
+      } else if (link_send(helper->link, MESSAGE_NOTICES, 0, NULL, 0, helper->notices.for_servers) == 0) {
+        // If a send fails, the server has ended.
+        link_send(helper->link, MESSAGE_MOUNTED, helper->mount.device, NULL, 0, helper->mount.device_fd);
+      }
       return;
     case MESSAGE_READY:
-      if (helper->mount.device_fd < 0 || helper->ready) break;
-      helper->ready = true;  // drops the INIT request in the message: no helper restarts a server yet
+      if (!helper->prepared) break;
+      if (helper->ready) return;
+      helper->ready = true;
       detach(helper);
       return;
     case MESSAGE_LOG:
@@ -149,56 +178,124 @@ static void take_link(struct helper *helper) {
   }
 }
 
+// Whether the server's end is the end of the mount: before the mount is ready, after an unmount, and if the server or
+// the helper was told to end.
+static bool is_last(const struct helper *helper) {
+  return !helper->ready || helper->failed || helper->stops > 0 || !is_connected(&helper->mount) ||
+         (WIFEXITED(helper->status) && WEXITSTATUS(helper->status) == 0);
+}
+
+// The server has ended, with all its threads: decides whether and when the next one starts.
+static void take_end(struct helper *helper, int status) {
+  helper->server = -1;
+  helper->status = status;
+  helper->kill_at = 0;
+  close_link(helper);
+  helper->ended = is_last(helper);
+  if (helper->ended) return;
+  const bool answered = count_answers(helper->session) != helper->answers;
+  helper->mute = answered ? 0 : helper->mute + 1;
+  int64_t pause = 0;
+  if (helper->mute > 0 || milliseconds() - helper->started_at < LEAST_LIFE) pause = LEAST_PAUSE;
+  for (int i = 1; i < helper->mute && pause < MOST_PAUSE; i++) pause *= 3;
+  if (pause > MOST_PAUSE) pause = MOST_PAUSE;
+  helper->refusing = helper->mute >= MOST_MUTE;
+  if (helper->refusing) {
+    pause = PAUSE_WHEN_REFUSING;
+    refuse_taken(helper->session, helper->mount.device_fd);
+  }
+  helper->start_at = milliseconds() + pause;
+
+  char how[64];
+  if (WIFSIGNALED(status)) {
+    snprintf(how, sizeof how, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  } else {
+    snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
+  }
+  if (helper->refusing) {
+    complain("the server %s; %d in a row answered nothing: reads of %s fail until one does. The next one starts in 60 s",
+             how, helper->mute, helper->settings->mountpoint);
+  } else {
+    complain("the server %s; readers of %s wait for the next one, which starts %s", how, helper->settings->mountpoint,
+             pause > 0 ? "soon" : "now");
+  }
+}
+
+static void start_next(struct helper *helper) {
+  helper->prepared = false;
+  helper->refusing = false;
+  helper->started_at = milliseconds();
+  helper->answers = count_answers(helper->session);
+  helper->server = start_server(helper->settings, helper->session, helper->servers, &helper->link);
+  if (helper->server > 0) {
+    helper->servers++;
+  } else {
+    helper->ended = !helper->ready;
+    helper->refusing = helper->mute >= MOST_MUTE;
+    helper->start_at = milliseconds() + MOST_PAUSE;
+  }
+}
+
+static void take_child(struct helper *helper) {
+  // A user can stop the server that runs as them (SIGSTOP); root would wait for it for ever.
+  int status;
+  const int stops = helper->settings->user && !helper->ready && !helper->failed ? WUNTRACED : 0;
+  if (helper->server <= 0 || waitpid(helper->server, &status, WNOHANG | stops) != helper->server) return;
+  if (!WIFSTOPPED(status)) return take_end(helper, status);
+  complain("signal %d stopped the server before the mount was ready", WSTOPSIG(status));
+  give_up(helper);
+  kill(helper->server, SIGCONT);  // so that it takes the SIGTERM; if it is stopped again, it is killed
+}
+
+// Ends the mount in order; the log says how the last server ended.
+static void end_without_server(struct helper *helper) {
+  helper->ended = true;
+  helper->status = 0;
+}
+
 static void take_signal(struct helper *helper) {
   struct signalfd_siginfo info;
   if (read(helper->signals, &info, sizeof info) != sizeof info) return;
-  if (info.ssi_signo == SIGCHLD) {
-    // A user can stop the server that runs as them (SIGSTOP); root would wait for it for ever.
-    int status;
-    const int stops = helper->settings->user && !helper->ready && !helper->failed ? WUNTRACED : 0;
-    if (helper->server <= 0 || waitpid(helper->server, &status, WNOHANG | stops) != helper->server) return;
-    if (WIFSTOPPED(status)) {
-      complain("signal %d stopped the server before the mount was ready", WSTOPSIG(status));
-      give_up(helper);
-      kill(helper->server, SIGCONT);  // so that it takes the SIGTERM; if it is stopped again, it is killed
-      return;
-    }
-    helper->status = status;
-    helper->server = -1;
-    return;
-  }
+  if (info.ssi_signo == SIGCHLD) return take_child(helper);
   if (info.ssi_signo == SIGHUP) {
     complain("the mount helper ignores SIGHUP: a mount ends by unmounting, or by SIGTERM");
     return;
   }
   helper->stops++;
-  if (helper->stops == 1) {
-    if (helper->server > 0) kill(helper->server, SIGTERM);
+  if (helper->server <= 0) {
+    end_without_server(helper);
+  } else if (helper->stops == 1) {
+    kill(helper->server, SIGTERM);
   } else {
     kill_after(helper, GRACE_AFTER_SECOND_SIGNAL);
   }
 }
 
-// Handles messages and signals until the server has ended.
+// Handles messages, signals and times until the last server has ended.
 static void watch(struct helper *helper) {
-  while (helper->server > 0) {
-    struct pollfd events[2] = {{.fd = helper->signals, .events = POLLIN}, {.fd = helper->link, .events = POLLIN}};
-    int timeout = -1;
-    if (helper->kill_at != 0) {
-      int64_t left = helper->kill_at - milliseconds();
-      if (left <= 0) {
-        kill(helper->server, SIGKILL);
-        helper->kill_at = 0;
-        continue;
-      }
-      timeout = (int)left;
-    }
-    if (poll(events, 2, timeout) <= 0) continue;
-    // The link comes first: the server sent its messages before it ended.
-    if (events[1].revents) {
-      take_link(helper);
+  while (!helper->ended) {
+    const bool idle = helper->server <= 0;
+    const int64_t at = idle ? helper->start_at : helper->kill_at;
+    const int64_t left = at == 0 ? -1 : at > milliseconds() ? at - milliseconds() : 0;
+    // While a server runs, it sees the end of the mount first.
+    struct pollfd events[3] = {{.fd = helper->signals, .events = POLLIN},
+                               {.fd = helper->link, .events = POLLIN},
+                               {.fd = idle ? helper->mount.device_fd : -1, .events = helper->refusing ? POLLIN : 0}};
+    if (left == 0 && idle) {
+      start_next(helper);
+    } else if (left == 0) {
+      kill(helper->server, SIGKILL);
+      helper->kill_at = 0;
+    } else if (poll(events, 3, (int)left) <= 0) {
+      continue;
+    } else if (events[1].revents) {
+      take_link(helper);  // first: the server sent its messages before it ended
     } else if (events[0].revents) {
       take_signal(helper);
+    } else if (events[2].revents & POLLERR) {
+      end_without_server(helper);  // unmounted
+    } else {
+      refuse_unread(helper->mount.device_fd);
     }
   }
 }
@@ -207,6 +304,7 @@ static void watch(struct helper *helper) {
 static int judge(const struct helper *helper) {
   const char *before = helper->ready ? "" : " before the mount was ready";
   if (WIFSIGNALED(helper->status)) {
+    if (helper->ready && helper->stops == 0 && !is_connected(&helper->mount)) return 0;  // unmounted meanwhile
     complain("the server was killed by signal %d%s", WTERMSIG(helper->status), before);
     return 1;
   }
@@ -234,21 +332,22 @@ static void remove_made_folders(const struct settings *settings) {
 
 int supervise(const struct settings *settings, int announce_to) {
   static struct helper helper;
-  helper = (struct helper){.settings = settings, .announce = announce_to, .link = -1, .log = -1, .server = -1};
+  helper = (struct helper){
+      .settings = settings, .announce = announce_to, .session = -1, .link = -1, .log = -1, .server = -1};
   helper.mount.device_fd = -1;
+  helper.notices.from_servers = -1;
   sigset_t set;
   fill_signals(&set);
   helper.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   int status = 1;
   if (helper.signals < 0) {
     complain("cannot wait for signals: %s", strerror(errno));
-  } else {
-    helper.server = start_server(settings, &helper.link);
-    if (helper.server > 0) {
-      watch(&helper);
-      status = judge(&helper);
-    }
+  } else if ((helper.session = create_session()) >= 0) {
+    start_next(&helper);
+    watch(&helper);
+    if (helper.servers > 0) status = judge(&helper);
   }
+  end_notices(&helper.notices, helper.session);
   unmount_filesystem(settings, &helper.mount);
   if (!helper.ready) remove_made_folders(settings);
   announce(&helper, 1);

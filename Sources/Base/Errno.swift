@@ -38,6 +38,10 @@ package struct Errno: Error, Hashable, Sendable, RawRepresentable, CustomStringC
   package static let noData = Errno(rawValue: ENODATA)
   /// Interrupted.
   package static let interrupted = Errno(rawValue: EINTR)
+  /// Not enough memory.
+  package static let noMemory = Errno(rawValue: ENOMEM)
+  /// Too many files are open.
+  package static let tooManyFiles = Errno(rawValue: ENFILE)
   /// No space left on the disk.
   package static let noSpace = Errno(rawValue: ENOSPC)
   /// Over the quota.

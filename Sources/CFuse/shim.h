@@ -112,5 +112,13 @@ static inline int cfuse_reply_opendir(fuse_req_t request) {
   return fuse_reply_open(request, &info);
 }
 
+/// Stores `value` after all stores before it in the program.
+static inline void cfuse_commit(void *place, uint32_t value) {
+  __atomic_store_n((uint32_t *)place, value, __ATOMIC_RELEASE);
+}
+static inline void cfuse_commit_long(void *place, uint64_t value) {
+  __atomic_store_n((uint64_t *)place, value, __ATOMIC_RELEASE);
+}
+
 /// eventfd(2) with EFD_CLOEXEC and EFD_NONBLOCK.
 static inline int cfuse_event(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }

@@ -5,8 +5,7 @@ import Glibc
 /// /dev/fuse and libfuse's session over it: requests come from the kernel, replies and notifications go to it.
 ///
 /// The loop threads read the requests and pass each one whole to libfuse. libfuse writes every reply through
-/// `deviceWrite`. There mediafs can change the reply to INIT (for what this libfuse has no interface for) or keep it
-/// from the kernel (when a new server takes over a live mount).
+/// `deviceWrite` and so through ``ReplyWriter``.
 final class Device: @unchecked Sendable {
   // @unchecked: `handle` never changes, and libfuse accepts requests, replies and notifications from any thread.
 
@@ -53,7 +52,9 @@ final class Device: @unchecked Sendable {
   func receive(into buffer: UnsafeMutableRawBufferPointer) -> Received {
     let count = Glibc.read(descriptor, buffer.baseAddress, buffer.count)
     if count >= 0 { return .request(UnsafeRawBufferPointer(rebasing: buffer[..<count])) }
-    switch errno {
+    let error = errno
+    cfuse_commit(buffer.baseAddress, 0)  // whatever was copied is no request
+    switch error {
     case ENODEV, ECONNABORTED: return .unmounted
     // ENOENT: the kernel withdrew the request before it was read. EAGAIN: the opener set O_NONBLOCK.
     case EINTR, ENOENT: return .again
@@ -121,12 +122,12 @@ private func deviceRead(
   _ descriptor: Int32, _ buffer: UnsafeMutableRawPointer?, _ length: Int, _ userdata: UnsafeMutableRawPointer?
 ) -> Int { Glibc.read(descriptor, buffer, length) }
 
-/// Sends one reply or notification by writev(2): /dev/fuse takes all of it or returns an error. Adds to the reply to
-/// INIT what this libfuse cannot put there.
+/// Sends one reply or notification.
 private func deviceWrite(
   _ descriptor: Int32, _ parts: UnsafeMutablePointer<iovec>?, _ count: Int32, _ userdata: UnsafeMutableRawPointer?
 ) -> Int {
   guard let userdata, let parts else { return Glibc.writev(descriptor, parts, count) }
-  Unmanaged<Operations>.fromOpaque(userdata)._withUnsafeGuaranteedRef { $0.handshake.amend(parts, Int(count)) }
-  return Glibc.writev(descriptor, parts, count)
+  return Unmanaged<Operations>.fromOpaque(userdata)._withUnsafeGuaranteedRef {
+    $0.writer.write(descriptor, parts, count)
+  }
 }

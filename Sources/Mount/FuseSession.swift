@@ -15,6 +15,7 @@ package final class FuseSession: Sendable {
   private let options: MountOptions
   let operations: Operations
   let device: Device
+  private let memory: SessionMemory
   private let notifier: Notifier
   private let loop: LoopThreads
 
@@ -22,14 +23,22 @@ package final class FuseSession: Sendable {
   ///
   /// `device` is the /dev/fuse descriptor of a mount: a helper mounted it and passed it on. ``run(ready:)`` closes it
   /// at its end. The kernel then fails the parked requests, unless another process holds the descriptor too.
+  ///
+  /// `memory` has what an earlier server of the mount left. `notices` is the socket to the helper that writes
+  /// notifications.
   package convenience init(
-    device: consuming FileDescriptor, fileSystem: MediaFileSystem, options: MountOptions
+    device: consuming FileDescriptor, memory: SessionMemory, notices: consuming FileDescriptor,
+    fileSystem: MediaFileSystem, options: MountOptions
   ) throws(MountError) {
-    try self.init(device: device, serving: fileSystem, options: options)
+    try self.init(device: device, memory: memory, notices: notices, serving: fileSystem, options: options)
   }
 
-  init(device: consuming FileDescriptor, serving fileSystem: any Served, options: MountOptions) throws(MountError) {
+  init(
+    device: consuming FileDescriptor, memory: SessionMemory, notices: consuming FileDescriptor? = nil,
+    serving fileSystem: any Served, options: MountOptions
+  ) throws(MountError) {
     self.options = options
+    self.memory = memory
     let descriptor: Int32
     do throws(Errno) {
       notifier = try Notifier()
@@ -37,30 +46,36 @@ package final class FuseSession: Sendable {
       descriptor = try duplicate(device.rawValue)
     } catch { throw .device("preparing to serve", error) }
     let handshake = Handshake(options: options)
-    let tickets = Tickets(fileSystem: fileSystem, notifier: notifier)
+    let tickets = Tickets(fileSystem: fileSystem, notifier: notifier, memory: memory)
+    let left = memory.leftRequests()
     operations = Operations(
       fileSystem: fileSystem, appearance: Appearance(options), handshake: handshake, tickets: tickets,
-      passthrough: Passthrough(descriptor: descriptor, handshake: handshake))
+      passthrough: Passthrough(
+        descriptor: descriptor, handshake: handshake, handles: HandleTable(memory, pending: left.numbers)),
+      writer: ReplyWriter(handshake: handshake, memory: memory, notices: notices))
     self.device = try Device(descriptor: descriptor, operations: operations)
     do throws(Errno) {
-      loop = try LoopThreads(device: self.device, tickets: tickets, maxRead: options.maxRead)
+      loop = try LoopThreads(
+        device: self.device, tickets: tickets, memory: memory, left: left.requests, options: options)
     } catch { throw .device("preparing to serve", error) }
   }
+
+  /// How often each inode was open when this server took over the mount.
+  package var leftOpen: [Inode: Int] { operations.passthrough.leftOpen }
 
   /// Makes ``run(ready:)`` end soon, without unmounting. Any thread may call it, any number of times.
   package func stop() { loop.stop() }
 
   /// Serves until the mount is gone or ``stop()`` is called. Call it once, on a thread that may wait.
   ///
-  /// Calls `ready` once on this thread, after it answered INIT, with the raw bytes of the INIT request. If the mount
-  /// ends before, it never calls `ready`.
-  package func run(ready: @escaping @Sendable ([UInt8]) -> Void) throws(MountError) {
+  /// Calls `ready` once on this thread, after it answered INIT. If the mount ends before, it never calls `ready`.
+  package func run(ready: @escaping @Sendable () -> Void) throws(MountError) {
     defer { device.close() }
     guard try answerInit(ready) else { return }
     let notifying = OwnedThread(name: "fuse-notify") { [notifier, device, operations] in
       notifier.run(device, operations.tickets)
     }
-    let threads = loop.start(max(1, options.threads))
+    let threads = loop.start()
     loop.waitForEnd()
     // The notifier first, while loop threads still serve: the kernel may block it until a lookup is answered.
     notifier.end()
@@ -68,10 +83,21 @@ package final class FuseSession: Sendable {
     try loop.end(threads)
   }
 
-  /// Answers INIT. Returns false if the mount ended or ``stop()`` was called before.
-  private func answerInit(_ ready: ([UInt8]) -> Void) throws(MountError) -> Bool {
-    let thread = LoopThread(maxRead: options.maxRead)
+  /// Answers INIT, or lets libfuse repeat the answer of an earlier server. Returns false if the mount ended or
+  /// ``stop()`` was called before.
+  private func answerInit(_ ready: () -> Void) throws(MountError) -> Bool {
     let handshake = operations.handshake
+    let saved = memory.initRequest
+    if !saved.isEmpty {
+      saved.withUnsafeBytes { bytes in
+        handshake.receive(bytes, again: true)
+        device.process(bytes)
+      }
+      guard handshake.isDone, !device.isExited else { throw .handshake }
+      ready()
+      return true
+    }
+    let thread = LoopThread(0, memory, maxRead: options.maxRead)
     while !handshake.isDone {
       var waiting = [
         pollfd(fd: device.descriptor, events: Int16(POLLIN), revents: 0),
@@ -84,11 +110,12 @@ package final class FuseSession: Sendable {
       switch device.receive(into: thread.request) {
       case .request(let bytes):
         guard operation(of: bytes) == initOperation else { throw .handshake }
-        let copy = Array(bytes)
-        handshake.receive(bytes)
+        try memory.save(initRequest: bytes)
+        handshake.receive(bytes, again: false)
         device.process(bytes)
+        memory.clearBuffer(thread.index)
         if device.isExited { throw .handshake }
-        if handshake.isDone { ready(copy) }
+        if handshake.isDone { ready() }
       case .again: continue
       case .unmounted: return false
       case .failed(let error): throw .device("read", error)
@@ -102,28 +129,32 @@ package final class FuseSession: Sendable {
 extension FuseSession: ReplyPort {
   /// Answers a parked read.
   package func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) {
-    guard let request = operations.tickets.take(ticket) else { return }
-    fuse_reply_buf(request, data.baseAddress?.assumingMemoryBound(to: CChar.self), data.count)  // C's type for bytes
+    _ = operations.tickets.answer(ticket) { request, _ in
+      // C's type for bytes.
+      fuse_reply_buf(request, data.baseAddress?.assumingMemoryBound(to: CChar.self), data.count) == 0
+    }
   }
 
   /// Answers a parked stat.
   package func reply(_ ticket: Ticket, attributes: Attributes) {
-    guard let request = operations.tickets.take(ticket) else { return }
-    operations.appearance.send(attributes, to: request)
+    _ = operations.tickets.answer(ticket) { request, _ in
+      operations.appearance.send(attributes, to: request)
+      return true
+    }
   }
 
-  /// Answers a parked open. Returns false if the kernel no longer wants it.
+  /// Answers a parked open. Returns false if the caller's count of it does not stay (``Passthrough/send(_:_:to:)``).
   package func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
-    guard let request = operations.tickets.take(ticket) else { return false }
     let passthrough = operations.passthrough
-    guard let way = passthrough.counted(inode, mode) else {
+    return operations.tickets.answer(ticket) { request, unique in
+      switch passthrough.opening(inode, mode, unique: unique) {
+      case .open(let opening): return passthrough.send(opening, mode, to: request)
       // Open handles of the inode still read a copy that the catalog no longer knows.
-      refuse(request, .stale)
+      case .conflict: refuse(request, .stale)
+      case .tooMany: refuse(request, .tooManyFiles)
+      }
       return false
     }
-    if passthrough.send(way, mode, to: request, inode) { return true }
-    passthrough.uncount(inode)
-    return false
   }
 
   /// Answers a parked request with an error.

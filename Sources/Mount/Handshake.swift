@@ -15,20 +15,28 @@ final class Handshake: @unchecked Sendable {
   private(set) var isDone = false
   /// Whether the kernel's INIT offers passthrough.
   private(set) var isOfferedPassthrough = false
-  /// Whether `amend` has to request passthrough in the next reply, the one to INIT.
-  private var amendsReply = false
+  /// Whether the next reply is the one to INIT.
+  private var answersInit = false
+  /// Whether the kernel has had that reply from an earlier server of the mount.
+  private var repeatsInit = false
+  /// Whether `amend` has to request passthrough in it.
+  private var addsPassthrough = false
   /// Whether the reply to INIT requested passthrough, so that mediafs may use it.
   private(set) var hasPassthrough = false
 
   init(options: MountOptions) { self.options = options }
 
-  /// Reads the kernel's INIT before libfuse does.
-  func receive(_ request: UnsafeRawBufferPointer) { isOfferedPassthrough = offersPassthrough(request) }
+  /// Reads the kernel's INIT before libfuse does. `again`: an earlier server answered it.
+  func receive(_ request: UnsafeRawBufferPointer, again: Bool) {
+    isOfferedPassthrough = offersPassthrough(request)
+    answersInit = true
+    repeatsInit = again
+  }
 
   /// Chooses among what the kernel offers in `connection`.
   func choose(_ connection: UnsafeMutablePointer<fuse_conn_info>) {
     cfuse_choose_features(connection)
-    // mediafs accepts no write, but the kernel derives the longest READ from this too (max_pages).
+    // libfuse derives the longest READ from this (max_pages). mediafs accepts no write: see `amend`.
     connection.pointee.max_write = UInt32(max(options.maxRead, 4096))
     connection.pointee.max_readahead = min(connection.pointee.max_readahead, UInt32(options.maxReadahead))
     // The kernel counts parked read-ahead as background requests. One waiting reader uses up the default of 12, and
@@ -38,19 +46,24 @@ final class Handshake: @unchecked Sendable {
     connection.pointee.congestion_threshold = 1024
     if options.passthroughDepth > 0, isOfferedPassthrough {
       hasPassthrough = cfuse_want_passthrough(connection, options.passthroughDepth)
-      amendsReply = !hasPassthrough
+      addsPassthrough = !hasPassthrough
     }
     isDone = true
   }
 
-  /// Changes the reply to INIT, a header and a body, before it is sent.
+  /// Changes the reply to INIT, a header and a body, before it is sent. False: the reply must not be sent.
   @inline(__always)
-  func amend(_ parts: UnsafeMutablePointer<iovec>, _ count: Int) {
-    if !amendsReply { return }
-    amendsReply = false
-    guard count == 2 else { return }
+  func mayWriteReply(_ parts: UnsafeMutablePointer<iovec>, _ count: Int) -> Bool {
+    answersInit ? amend(parts, count) : true
+  }
+
+  private func amend(_ parts: UnsafeMutablePointer<iovec>, _ count: Int) -> Bool {
+    answersInit = false
+    guard count == 2 else { return !repeatsInit }
     let body = UnsafeMutableRawBufferPointer(start: parts[1].iov_base, count: parts[1].iov_len)
-    hasPassthrough = acceptPassthrough(in: body, depth: options.passthroughDepth)
+    limitWrites(in: body)
+    if addsPassthrough { hasPassthrough = acceptPassthrough(in: body, depth: options.passthroughDepth) }
+    return !repeatsInit
   }
 }
 
@@ -67,6 +80,7 @@ private enum InitMessage {
   static let requestHeader = 40
   static let flags = 12
   static let requestFlags2 = 16
+  static let replyMaxWrite = 20
   static let replyFlags2 = 32
   static let replyStackDepth = 36
   static let replyLength = 64
@@ -85,6 +99,16 @@ func offersPassthrough(_ request: UnsafeRawBufferPointer) -> Bool {
   let flags = request.loadUnaligned(fromByteOffset: body + InitMessage.flags, as: UInt32.self)
   let more = request.loadUnaligned(fromByteOffset: body + InitMessage.requestFlags2, as: UInt32.self)
   return flags & InitMessage.extended != 0 && more & InitMessage.passthrough != 0
+}
+
+/// The least that the kernel takes as the largest WRITE. It demands request buffers that hold one, and those of the
+/// session memory are small.
+private let leastWrite: UInt32 = 4096
+
+/// Lowers the largest WRITE in the reply to INIT.
+private func limitWrites(in reply: UnsafeMutableRawBufferPointer) {
+  guard reply.count >= InitMessage.replyMaxWrite + 4 else { return }
+  reply.storeBytes(of: leastWrite, toByteOffset: InitMessage.replyMaxWrite, as: UInt32.self)
 }
 
 /// Requests passthrough in the reply to INIT, for a libfuse that has no interface for it. `depth` is 1 when the copies

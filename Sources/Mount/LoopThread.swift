@@ -1,34 +1,55 @@
+import Base
 import Glibc
 import Reading
 
 /// What a loop thread owns. The thread makes it, and no other uses it. C callbacks find it through the thread's
 /// specific value.
 final class LoopThread {
-  /// The buffer for requests. The kernel demands room for the largest WRITE, though mediafs accepts none.
+  /// The thread's number, and its buffer for requests, in the session memory.
+  let index: Int
   let request: UnsafeMutableRawBufferPointer
   /// The buffer for replies: READ's bytes, listings. Whole pages, `maxRead` bytes.
   let reply: UnsafeMutableRawBufferPointer
   /// Tickets whose interrupt libfuse reported during the current request.
   var interrupted: [Ticket] = []
+  /// The request that is being served.
+  var current = UnsafeRawBufferPointer(start: nil, count: 0)
+  /// The slot that ``current`` is in, if the last server parked it; nil once it has its ticket.
+  var again: Int?
 
-  init(maxRead: Int) {
-    // 4096 bytes for the headers, as in libfuse itself; at least 8192 (FUSE_MIN_READ_BUFFER).
-    request = .allocate(byteCount: max(maxRead, 4096) + 4096, alignment: 4096)
+  init(_ index: Int, _ memory: SessionMemory, maxRead: Int) {
+    self.index = index
+    request = memory.buffer(index)
     reply = .allocate(byteCount: max(maxRead, 4096), alignment: 4096)
+    keepResident(reply)
     // Unretained: `deinit` clears the value, on the same thread.
     pthread_setspecific(loopThreadKey, Unmanaged.passUnretained(self).toOpaque())
   }
 
   deinit {
     pthread_setspecific(loopThreadKey, nil)
-    request.deallocate()
+    munlock(reply.baseAddress, reply.count)
     reply.deallocate()
+  }
+
+  /// The kernel's number of the current request, and the slot that it has already.
+  @inline(__always)
+  func beginTicket() -> (unique: UInt64, again: Int?) {
+    defer { again = nil }
+    return (current.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self), again)
   }
 
   /// The calling thread's; nil if it is not a loop thread.
   @inline(__always)
   static var current: Unmanaged<LoopThread>? {
     pthread_getspecific(loopThreadKey).map { Unmanaged.fromOpaque($0) }
+  }
+
+  /// The kernel's number of the request that the calling loop thread serves.
+  static var currentUnique: UInt64 {
+    current?._withUnsafeGuaranteedRef {
+      $0.current.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self)
+    } ?? 0
   }
 
   /// Calls `body` with `size` bytes for a reply, from the calling thread's own buffer. For a request longer than

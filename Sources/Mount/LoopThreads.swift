@@ -25,15 +25,25 @@ final class LoopThreads: Sendable {
 
   private let device: Device
   private let tickets: Tickets
+  private let memory: SessionMemory
   private let maxRead: Int
+  /// How many threads there are.
+  private let count: Int
   private let endings = Lock(Endings())
+  /// The requests that the last server left and that no thread has served yet.
+  private let left: Lock<[LeftRequest]>
   /// Wakes the thread that waits for the end: a loop thread ended, or ``stop()`` was called.
   let wakeUp: Event
 
-  init(device: Device, tickets: Tickets, maxRead: Int) throws(Errno) {
+  init(
+    device: Device, tickets: Tickets, memory: SessionMemory, left: [LeftRequest], options: MountOptions
+  ) throws(Errno) {
     self.device = device
     self.tickets = tickets
-    self.maxRead = maxRead
+    self.memory = memory
+    self.left = Lock(left)
+    maxRead = options.maxRead
+    count = max(1, min(options.threads, SessionLayout.bufferCount - 1))
     wakeUp = try Event()
   }
 
@@ -46,10 +56,10 @@ final class LoopThreads: Sendable {
   /// Whether the threads must end: ``stop()`` was called, or one of them ended.
   var isStopping: Bool { endings.withLock { $0.isStopping } }
 
-  /// Starts `count` threads.
-  func start(_ count: Int) -> [OwnedThread] {
+  /// Starts the threads.
+  func start() -> [OwnedThread] {
     installWakeUpSignal()
-    return (0..<count).map { index in OwnedThread(name: "fuse-\(index)") { self.serve() } }
+    return (0..<count).map { index in OwnedThread(name: "fuse-\(index)") { self.serve(index) } }
   }
 
   /// Waits until a loop thread sees the end of the mount, or ``stop()`` is called.
@@ -71,13 +81,16 @@ final class LoopThreads: Sendable {
   // MARK: On a loop thread
 
   /// What a loop thread runs.
-  private func serve() {
-    let thread = LoopThread(maxRead: maxRead)
+  private func serve(_ index: Int) {
+    let thread = LoopThread(index, memory, maxRead: maxRead)
     unblockWakeUpSignal()
     endings.withLock { $0.running.append(pthread_self()) }
+    serveLeft(thread)
     loop: while !isStopping {
       switch device.receive(into: thread.request) {
-      case .request(let bytes): process(bytes, thread)
+      case .request(let bytes):
+        process(bytes, thread)
+        memory.clearBuffer(index)  // after the reply, or after it was copied to its slot
       case .again: continue
       case .unmounted: break loop
       case .failed(let error):
@@ -93,8 +106,37 @@ final class LoopThreads: Sendable {
     wakeUp.signal()
   }
 
+  /// Serves what the last server left: first what is in the thread's own buffer, which it is about to use.
+  private func serveLeft(_ thread: LoopThread) {
+    while !isStopping {
+      let next = left.withLock { left -> LeftRequest? in
+        let next = left.firstIndex(of: .buffer(thread.index)) ?? left.lastIndex { isForAnyThread($0) }
+        return next.map { left.remove(at: $0) }
+      }
+      guard let next else { return }
+      switch next {
+      case .buffer(let index):
+        if let bytes = memory.request(inBuffer: index) { process(bytes, thread) }
+        memory.clearBuffer(index)
+      case .slot(let index):
+        thread.again = index
+        if let bytes = memory.request(inSlot: index) { process(bytes, thread) }
+        // Without a ticket it is no request that can wait.
+        if thread.again != nil { memory.clearSlot(index) }
+        thread.again = nil
+      }
+    }
+  }
+
+  /// Whether it is in no buffer that a thread reads into.
+  private func isForAnyThread(_ left: LeftRequest) -> Bool {
+    if case .buffer(let index) = left { return index >= count }
+    return true
+  }
+
   /// Processes one request. Then delivers the interrupts that libfuse reported: here libfuse holds no lock.
   private func process(_ bytes: UnsafeRawBufferPointer, _ thread: LoopThread) {
+    thread.current = bytes
     device.process(bytes)
     if thread.interrupted.isEmpty { return }
     for ticket in thread.interrupted { tickets.interrupt(ticket) }

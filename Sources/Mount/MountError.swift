@@ -9,6 +9,8 @@ package enum MountError: Error, Equatable, CustomStringConvertible {
   case device(String, Errno)
   /// The kernel did not begin with an INIT that this libfuse understands.
   case handshake
+  /// The session memory that the helper gave is none of this version.
+  case memory
 
   /// What failed, why, and what to do.
   package var description: String {
@@ -22,6 +24,8 @@ package enum MountError: Error, Equatable, CustomStringConvertible {
     case .handshake:
       return "the kernel did not begin with an INIT that libfuse understands. "
         + "Is the descriptor from a fresh mount, and does libfuse fit the kernel?"
+    case .memory:
+      return "the memory of the mount has another version, or is damaged; unmount, and mount again"
     }
   }
 }

@@ -44,9 +44,11 @@ struct OpenFiles {
   /// The inodes that are open.
   var open: [Entry] { Array(entries.values) }
 
-  /// Begins with the inodes that an earlier server of the mount left open.
-  init(_ left: [Entry] = []) {
-    for entry in left { entries[entry.inode] = entry }
+  /// Begins with the handles that an earlier server of the mount left open.
+  init(leftOpen handles: [OpenHandle] = []) {
+    for handle in handles {
+      entries[handle.inode, default: Entry(inode: handle.inode, way: handle.way, opens: 0, copy: nil)].opens += 1
+    }
   }
 
   /// Counts an open, unless the decision is to do more first. `copy`: the complete file, if the kernel may read it
@@ -79,4 +81,16 @@ struct OpenFiles {
     if case .passthrough(let backing) = entry.way { return backing }
     return nil
   }
+}
+
+extension OpenFiles.Way {
+  /// The backing id; 0 for none.
+  var backing: Int32 {
+    if case .passthrough(let backing) = self { return backing }
+    return 0
+  }
+}
+
+extension OpenHandle {
+  var way: OpenFiles.Way { backing > 0 ? .passthrough(backing: backing) : .ordinary }
 }

@@ -32,7 +32,10 @@ func operationTable() -> fuse_lowlevel_ops {
   table.read = { request, inode, size, offset, _ in
     withOperations(request) { $1.read($0, inode, size, Int64(offset)) }
   }
-  table.release = { request, inode, _ in withOperations(request) { $1.release($0, inode) } }
+  table.release = { request, inode, info in
+    let handle = info!.pointee.fh
+    withOperations(request) { $1.release($0, inode, handle: handle) }
+  }
   table.statfs = { request, _ in withOperations(request) { $1.capacity($0) } }
   table.getxattr = { request, inode, name, size in
     withOperations(request) { $1.extendedAttribute($0, inode, name!, size) }

@@ -14,15 +14,18 @@ final class Operations: Sendable {
   let handshake: Handshake
   let tickets: Tickets
   let passthrough: Passthrough
+  let writer: ReplyWriter
 
   init(
-    fileSystem: any Served, appearance: Appearance, handshake: Handshake, tickets: Tickets, passthrough: Passthrough
+    fileSystem: any Served, appearance: Appearance, handshake: Handshake, tickets: Tickets, passthrough: Passthrough,
+    writer: ReplyWriter
   ) {
     self.fileSystem = fileSystem
     self.appearance = appearance
     self.handshake = handshake
     self.tickets = tickets
     self.passthrough = passthrough
+    self.writer = writer
   }
 
   func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) {
@@ -46,11 +49,11 @@ final class Operations: Sendable {
     let (ticket, caller) = tickets.begin(request)
     switch fileSystem.attributes(of: inode, ticket: ticket, caller: caller) {
     case .now(let attributes):
-      tickets.settle(ticket)
       appearance.send(attributes, to: request)
-    case .failed(let error):
       tickets.settle(ticket)
+    case .failed(let error):
       refuse(request, error)
+      tickets.settle(ticket)
     case .parked: tickets.park(ticket)
     }
   }
@@ -73,18 +76,21 @@ final class Operations: Sendable {
     let (ticket, caller) = tickets.begin(request)
     switch fileSystem.open(inode, ticket: ticket, caller: caller) {
     case .now(let mode):
-      guard let way = passthrough.counted(inode, mode) else {
+      let isCounted: Bool
+      switch passthrough.opening(inode, mode, unique: LoopThread.currentUnique) {
+      case .conflict:
         if !fileSystem.renew(inode, ticket: ticket) { tickets.refuse(ticket, .stale) }
         return tickets.park(ticket)
+      case .tooMany:
+        refuse(request, .tooManyFiles)
+        isCounted = false
+      case .open(let opening): isCounted = passthrough.send(opening, mode, to: request)
       }
       tickets.settle(ticket)
-      if passthrough.send(way, mode, to: request, inode) { return }
-      // Interrupted: the kernel dropped the handle and sends no release for it.
-      passthrough.uncount(inode)
-      fileSystem.release(inode)
+      if !isCounted { fileSystem.release(inode) }
     case .failed(let error):
-      tickets.settle(ticket)
       refuse(request, error)
+      tickets.settle(ticket)
     case .parked: tickets.park(ticket)
     }
   }
@@ -94,20 +100,20 @@ final class Operations: Sendable {
       let (ticket, caller) = tickets.begin(request)
       switch fileSystem.read(inode, at: offset, into: buffer, ticket: ticket, caller: caller) {
       case .now(let count):
-        tickets.settle(ticket)
         // C's type for bytes.
         fuse_reply_buf(request, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), min(count, size))
-      case .failed(let error):
         tickets.settle(ticket)
+      case .failed(let error):
         refuse(request, error)
+        tickets.settle(ticket)
       case .parked: tickets.park(ticket)
       }
     }
   }
 
-  func release(_ request: OpaquePointer, _ inode: Inode) {
-    passthrough.uncount(inode)
-    fileSystem.release(inode)
+  func release(_ request: OpaquePointer, _ inode: Inode, handle: UInt64) {
+    // Only once, also if an earlier server had carried it out and was killed before its reply.
+    if passthrough.close(handle, of: inode) { fileSystem.release(inode) }
     refuse(request, nil)
   }
 

@@ -14,17 +14,61 @@ final class Passthrough: Sendable {
   /// The number of the device's descriptor, which belongs to ``Device``.
   private let descriptor: Int32
   private let handshake: Handshake
-  let openFiles = Lock(OpenFiles())
+  let openFiles: Lock<OpenFiles>
+  private let handles: HandleTable
   /// Whether the kernel denied permission: then mediafs does not ask again.
   private let isRefused = Lock(false)
 
-  init(descriptor: Int32, handshake: Handshake) {
+  init(descriptor: Int32, handshake: Handshake, handles: HandleTable) {
     self.descriptor = descriptor
     self.handshake = handshake
+    self.handles = handles
+    openFiles = Lock(OpenFiles(leftOpen: handles.leftOpen))
   }
 
-  /// Decides how to open `inode` in `mode`, and counts it; nil when its open handles read from another file.
-  func counted(_ inode: Inode, _ mode: OpenMode) -> OpenFiles.Way? {
+  /// How often each inode was open when this server began.
+  var leftOpen: [Inode: Int] { handles.leftOpen.reduce(into: [:]) { $0[$1.inode, default: 0] += 1 } }
+
+  /// How to answer an open.
+  struct Opening {
+    var way: OpenFiles.Way
+    /// The handle's number, for the kernel.
+    var handle: UInt64
+    var inode: Inode
+    /// Whether an earlier server counted it, and perhaps answered it too.
+    var isKnown: Bool
+  }
+
+  enum Decision {
+    case open(Opening)
+    /// The inode's open handles read from another file.
+    case conflict
+    /// The mount has as many open handles as it can have.
+    case tooMany
+  }
+
+  /// Decides how to open `inode` in `mode`, counts it, and notes the handle for the next server. `unique`: the number
+  /// of the request.
+  func opening(_ inode: Inode, _ mode: OpenMode, unique: UInt64) -> Decision {
+    if let (number, record) = handles.known(unique), record.inode == inode {
+      return .open(Opening(way: record.way, handle: number, inode: inode, isKnown: true))
+    }
+    guard let way = counted(inode, mode) else { return .conflict }
+    guard let number = handles.add(OpenHandle(unique: unique, inode: inode, backing: way.backing)) else {
+      uncount(inode)
+      return .tooMany
+    }
+    return .open(Opening(way: way, handle: number, inode: inode, isKnown: false))
+  }
+
+  /// The kernel has closed a handle. False if an earlier server has noted that already.
+  func close(_ handle: UInt64, of inode: Inode) -> Bool {
+    guard handles.remove(handle, of: inode) else { return false }
+    uncount(inode)
+    return true
+  }
+
+  private func counted(_ inode: Inode, _ mode: OpenMode) -> OpenFiles.Way? {
     let copy = isPossible ? mode.copy : nil
     var backing: Int32?
     while true {
@@ -41,7 +85,7 @@ final class Passthrough: Sendable {
   }
 
   /// Undoes what ``counted(_:_:)`` counted.
-  func uncount(_ inode: Inode) {
+  private func uncount(_ inode: Inode) {
     if let backing = openFiles.withLock({ $0.release(inode) }) { closeBacking(backing) }
   }
 
@@ -53,13 +97,18 @@ final class Passthrough: Sendable {
     }
   }
 
-  /// Answers an open that is counted. Returns false if the kernel no longer wants it.
-  func send(_ way: OpenFiles.Way, _ mode: OpenMode, to request: OpaquePointer, _ inode: Inode) -> Bool {
+  /// Answers an open. Returns whether the caller's count of it stays: not if the kernel no longer wants it (the caller
+  /// was killed; there will be no release), nor if an earlier server had counted it.
+  func send(_ opening: Opening, _ mode: OpenMode, to request: OpaquePointer) -> Bool {
     let result =
-      switch way {
-      case .ordinary: cfuse_reply_open(request, inode, mode.directIO)
-      case .passthrough(let backing): cfuse_reply_open_passthrough(request, inode, backing)
+      switch opening.way {
+      case .ordinary: cfuse_reply_open(request, opening.handle, mode.directIO)
+      case .passthrough(let backing): cfuse_reply_open_passthrough(request, opening.handle, backing)
       }
+    // The kernel may have the reply of the earlier server. Then it will close the handle; if not, the handle stays
+    // noted until the mount ends, which only keeps the inode's way.
+    if opening.isKnown { return false }
+    if result != 0, handles.remove(opening.handle, of: opening.inode) { uncount(opening.inode) }
     return result == 0
   }
 

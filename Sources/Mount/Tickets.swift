@@ -6,12 +6,13 @@ import Reading
 ///
 /// Loop threads give out tickets; any thread answers one; the notifier's thread watches the interrupted ones.
 final class Tickets: Sendable {
-  let table = Lock(RequestTable())
+  let table: Lock<RequestTable>
   private let fileSystem: any Served
   /// Its thread checks the callers of interrupted requests.
   private let notifier: Notifier
 
-  init(fileSystem: any Served, notifier: Notifier) {
+  init(fileSystem: any Served, notifier: Notifier, memory: SessionMemory) {
+    table = Lock(RequestTable(memory))
     self.fileSystem = fileSystem
     self.notifier = notifier
   }
@@ -21,30 +22,41 @@ final class Tickets: Sendable {
   @inline(__always)
   func begin(_ request: OpaquePointer) -> (Ticket, Caller) {
     let process = fuse_req_ctx(request)?.pointee.pid ?? 0
-    let ticket = table.withLock { $0.begin(request, process: process) }
+    let (unique, again) = LoopThread.current?._withUnsafeGuaranteedRef { $0.beginTicket() } ?? (0, nil)
+    let ticket = table.withLock { $0.begin(request, unique: unique, process: process, again: again) }
     // The pointer carries the number. Nothing follows it.
     fuse_req_interrupt_func(request, onInterrupt, UnsafeMutableRawPointer(bitPattern: ticket.rawValue))
     return (ticket, Caller(process: process))
   }
 
-  /// The filesystem answered at once: the caller must reply.
+  /// The filesystem answered at once, and the caller has replied.
   @inline(__always)
-  func settle(_ ticket: Ticket) { _ = table.withLock { $0.settle(ticket, parked: false) } }
+  func settle(_ ticket: Ticket) { table.withLock { $0.settle(ticket) } }
 
   /// The filesystem keeps the ticket: the caller must not touch the request any more.
-  func park(_ ticket: Ticket) { deliver(table.withLock { $0.settle(ticket, parked: true) }, ticket) }
+  func park(_ ticket: Ticket) {
+    let bytes =
+      LoopThread.current?._withUnsafeGuaranteedRef { $0.current } ?? UnsafeRawBufferPointer(start: nil, count: 0)
+    deliver(table.withLock { $0.park(ticket, bytes) }, ticket)
+  }
 
-  /// The parked request; nil, with an error in the log, when it was answered before: libfuse would free it twice.
-  func take(_ ticket: Ticket) -> OpaquePointer? {
-    let request = table.withLock { $0.take(ticket) }
-    if request == nil { Log.error("mediafs answered a request twice and drops the second reply") }
-    return request
+  /// Calls `body` to reply to a request, unless it was answered before: then there is an error in the log, as libfuse
+  /// would free it twice. Returns what `body` does, else false.
+  func answer(_ ticket: Ticket, _ body: (OpaquePointer, _ unique: UInt64) -> Bool) -> Bool {
+    guard let taken = table.withLock({ $0.take(ticket) }) else {
+      Log.error("mediafs answered a request twice and drops the second reply")
+      return false
+    }
+    defer { table.withLock { $0.done(ticket) } }
+    return body(taken.request, taken.unique)
   }
 
   /// Answers a parked request with an error.
   func refuse(_ ticket: Ticket, _ error: Errno) {
-    guard let request = take(ticket) else { return }
-    Mount.refuse(request, error)
+    _ = answer(ticket) { request, _ in
+      Mount.refuse(request, error)
+      return true
+    }
   }
 
   // MARK: Interrupts
@@ -54,6 +66,7 @@ final class Tickets: Sendable {
 
   /// Tells the filesystem of an interrupted request, and watches its caller for a later kill.
   private func deliver(_ interruption: RequestTable.Interruption, _ ticket: Ticket) {
+    if interruption == .unkept, fileSystem.interrupt(ticket, isKilled: true) { refuse(ticket, .noMemory) }
     guard case .deliver(let process) = interruption else { return }
     let killed = isKilled(process: process)
     if !killed && table.withLock({ $0.watch(ticket) }) { notifier.wake() }

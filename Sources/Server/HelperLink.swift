@@ -4,7 +4,7 @@ import Glibc
 
 /// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
 ///
-/// One thread calls ``receiveStart()``, ``prepared()``, ``receiveMount()``, ``ready(initRequest:)`` and
+/// One thread calls ``receiveStart()``, ``prepared()``, ``receiveNotices()``, ``receiveMount()``, ``ready()`` and
 /// ``watch(onGone:)``, in this order. Any thread may call ``close()``, ``sendLog(_:)`` and ``unmountLazily()``.
 package final class HelperLink: Sendable {
   /// What the helper asks the server to mount.
@@ -13,8 +13,15 @@ package final class HelperLink: Sendable {
     package let request: MountRequest
     /// The manifest from standard input, if there is one: an unnamed file, which the server reads with pread(2).
     package let input: FileDescriptor?
+    /// The memory that the servers of the mount hand on.
+    package let memory: FileDescriptor
+    /// Whether the mount had a server before this one, which was killed.
+    package let goesOn: Bool
     /// Whether root mounts for the server's user, and waits until this server is ready.
     package let rootWaits: Bool
+
+    /// Passes the memory on.
+    consuming func takeMemory() -> FileDescriptor { memory }
   }
 
   /// A mount that waits to be served.
@@ -43,7 +50,7 @@ package final class HelperLink: Sendable {
     _ = csystem_fcntl(descriptor, F_SETFD, FD_CLOEXEC)
   }
 
-  /// Waits for OPTIONS, for INPUT if the manifest came on standard input, and for START.
+  /// Waits for OPTIONS, for INPUT if the manifest came on standard input, for SESSION and for START.
   package func receiveStart() throws(ServerError) -> Start {
     let options = try receive(.options)
     let version = options.value
@@ -52,15 +59,26 @@ package final class HelperLink: Sendable {
     }
     let request = try MountRequest(decoding: try Self.contents(of: file))
     let input = request.readsStandardInput ? try receive(.input).takeDescriptor() : nil
-    _ = try receive(.start)
+    guard let memory = try receive(.session).takeDescriptor() else {
+      throw .protocolBroken("the SESSION message has no descriptor")
+    }
+    let before = try receive(.start).value
     state.withLock { $0.mountpoint = request.mountpoint }
     // The peer of a socket pair is the process that made it: the helper. It runs as another user only for `user=NAME`.
     let rootWaits = csystem_peer_uid(socket.rawValue) != Int64(geteuid())
-    return Start(request: request, input: input, rootWaits: rootWaits)
+    return Start(request: request, input: input, memory: memory, goesOn: before > 0, rootWaits: rootWaits)
   }
 
   /// Tells the helper to mount.
   package func prepared() throws(ServerError) { try send(.prepared, value: HelperMessage.version) }
+
+  /// Waits for the socket to the helper's thread that writes notifications to the kernel.
+  package func receiveNotices() throws(ServerError) -> FileDescriptor {
+    guard let notices = try receive(.notices).takeDescriptor() else {
+      throw .protocolBroken("the NOTICES message has no descriptor")
+    }
+    return notices
+  }
 
   /// Waits for the mount.
   package func receiveMount() throws(ServerError) -> Mounted {
@@ -71,15 +89,9 @@ package final class HelperLink: Sendable {
     return Mounted(device: device, deviceNumber: number)
   }
 
-  /// Tells the helper that the mount is ready, so that `mediafs mount` returns. `initRequest` is the kernel's INIT
-  /// request as the server read it. In the background, the server first detaches its standard descriptors from the
-  /// terminal (``LogFile/takeOver()``).
-  package func ready(initRequest: [UInt8]) throws(ServerError) {
-    guard initRequest.count <= HelperMessage.payloadLimit else {
-      throw .protocolBroken("the kernel's INIT request is longer than the protocol allows")
-    }
-    try send(.ready, payload: initRequest)
-  }
+  /// Tells the helper that the mount is ready, so that `mediafs mount` returns. In the background, the server first
+  /// detaches its standard descriptors from the terminal (``LogFile/takeOver()``).
+  package func ready() throws(ServerError) { try send(.ready) }
 
   /// Sends the helper the log file for its own messages. The server calls this again after each rotation.
   package func sendLog(_ descriptor: Int32) throws(ServerError) { try send(.log, descriptor: descriptor) }
@@ -171,11 +183,10 @@ extension HelperLink {
   }
 
   private func send(
-    _ type: HelperMessage, value: UInt32 = 0, payload: [UInt8] = [], descriptor: Int32 = -1
+    _ type: HelperMessage, value: UInt32 = 0, descriptor: Int32 = -1
   ) throws(ServerError) {
     var packet: [UInt8] = []
     withUnsafeBytes(of: (type.rawValue, value)) { packet += $0 }
-    packet += payload
     do throws(Errno) {
       _ = try retrying { csystem_send_descriptor(socket.rawValue, packet, packet.count, descriptor) }
     } catch {

@@ -4,12 +4,14 @@ enum HelperMessage: UInt32 {
   case input = 2
   case start = 3
   case mounted = 4
+  case session = 5
+  case notices = 6
   case prepared = 16
   case ready = 17
   case log = 18
 
   /// The protocol version, which both ends must share.
-  static let version: UInt32 = 1
+  static let version: UInt32 = 2
   /// The length of `type` and `value`.
   static let headerLength = 8
   /// The longest payload of a message, after its header.

@@ -44,28 +44,33 @@ package enum MediafsServer {
       running.stop()
     }
 
-    let store = try OpenedStore(request, input: start.input, rootWaits: start.rootWaits)
+    let goesOn = start.goesOn
+    let store = try OpenedStore(request, input: start.input, rootWaits: start.rootWaits, goesOn: goesOn)
     let loop: TransferLoop
     let fileSystem: MediaFileSystem
+    let memory: SessionMemory
     do {
+      memory = try SessionMemory(start.takeMemory())
       loop = try TransferLoop(options: transferOptions(request))
       fileSystem = try MediaFileSystem(
-        store: store.access, options: readingOptions(request, store), wake: loop.waking)
+        store: store.access, options: readingOptions(request, store), beginning: memory.beginning, wake: loop.waking)
     } catch {
       throw .failed("\(error)")
     }
+    if memory.beginning == nil { memory.remember(fileSystem.beginning) }
     let log = try logFile(request, store)
     try link.prepared()
 
+    let notices = try link.receiveNotices()
     let mounted = try link.receiveMount()
     let number = mounted.deviceNumber
     let fuse: FuseSession
     let access = request.access
     do {
       fuse = try FuseSession(
-        device: mounted.takeDevice(), fileSystem: fileSystem,
+        device: mounted.takeDevice(), memory: memory, notices: notices, fileSystem: fileSystem,
         options: Mount.MountOptions(
-          uid: access.uid, gid: access.gid, umask: access.umask, mountedAt: Int64(time(nil)),
+          uid: access.uid, gid: access.gid, umask: access.umask, mountedAt: fileSystem.beginning.mountedAt,
           passthroughDepth: store.library.isStacked ? 2 : 1))
     } catch {
       throw .failed("cannot serve the mount: \(error)")
@@ -75,6 +80,7 @@ package enum MediafsServer {
       do throws(ServerError) { try link.unmountLazily() } catch { Log.error(error.description) }
       fuse.stop()
     }
+    fileSystem.goOn(with: fuse.leftOpen)
     fileSystem.start()
     loop.run { fileSystem.makeClient(port: fuse, service: $0) }
     let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
@@ -87,15 +93,15 @@ package enum MediafsServer {
         } catch { Log.warning(error.description) }
       })
     do throws(MountError) {
-      try fuse.run { initRequest in
+      try fuse.run {
         ReadAhead.raise(device: number)
         do throws(ServerError) {
           if let log {
             try log.takeOver()
             try link.sendLog(STDERR_FILENO)
           }
-          try link.ready(initRequest: initRequest)
-          Log.info("mounted at \(request.mountpoint)")
+          try link.ready()
+          Log.info(goesOn ? "the next server of \(request.mountpoint) serves" : "mounted at \(request.mountpoint)")
           fileSystem.resume()
         } catch {
           failure.withLock { $0 = error }

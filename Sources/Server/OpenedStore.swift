@@ -15,7 +15,11 @@ struct OpenedStore {
   /// Opens or creates the store. Waits a few seconds for another server of the same store that is about to exit.
   ///
   /// `input`: the manifest from standard input, if there is one. `rootWaits`: see ``HelperLink/Start/rootWaits``.
-  init(_ request: MountRequest, input: borrowing FileDescriptor?, rootWaits: Bool) throws(ServerError) {
+  /// `goesOn`: the mount had a server before. Then the catalog stays as it is: readers hold its names and inodes, and a
+  /// list that changed meanwhile is for the next mount.
+  init(
+    _ request: MountRequest, input: borrowing FileDescriptor?, rootWaits: Bool, goesOn: Bool
+  ) throws(ServerError) {
     do throws(StoreError) {
       let environment = processEnvironment()
       let path: String
@@ -25,6 +29,7 @@ struct OpenedStore {
         path = try StoreFolder.defaultPath(mountpoint: request.mountpoint, environment: environment, uid: geteuid())
       }
       try Self.refuseInside(request, store: path)
+      if goesOn { try Self.refuseAnother(path) }
       folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
       catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
       let libraryPath = request.storage.library ?? folder.defaultLibraryPath
@@ -37,8 +42,9 @@ struct OpenedStore {
       }
       let bound = try Self.defaultMaximum(catalog, folder)
       maximumSize = request.storage.maxSize ?? bound
-      _ = try catalog.tree.applyPendingExtensions()
-      try StoreRecovery.run(catalog: catalog, folder: folder, library: library)
+      if !goesOn { _ = try catalog.tree.applyPendingExtensions() }
+      try StoreRecovery.run(catalog: catalog, folder: folder, library: library, keepsSuperseded: goesOn)
+      if goesOn { return }
       try ManifestImport.run(request, input: input, rootWaits: rootWaits, into: catalog)
       Self.remember(request, store: folder.path, library: library.path, environment)
     } catch {
@@ -84,6 +90,14 @@ struct OpenedStore {
           message: "the \(what) \(path) lies inside the mountpoint \(request.mountpoint): choose a place outside")
       }
     }
+  }
+
+  /// Refuses to go on with a mount without its catalog: a new one would have none of the names that readers see.
+  private static func refuseAnother(_ store: String) throws(StoreError) {
+    if Glibc.access("\(store)/catalog.sqlite", F_OK) == 0 { return }
+    throw StoreError(
+      kind: .invalid,
+      message: "the store \(store) has no catalog any more (\(Errno.current)): bring it back, or unmount")
   }
 
   /// Half of the free disk space when the store was created. The catalog remembers it.

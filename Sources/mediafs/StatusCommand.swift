@@ -1,6 +1,7 @@
+import Base
 import Control
-import Server
 import FoundationEssentials
+import Server
 import Storing
 
 /// `mediafs status`: what is stored of each file, what is being downloaded, and errors.
@@ -112,7 +113,7 @@ enum StatusCommand {
     do throws(ControlFailure) { totals = try source.totals(query) } catch { throw error.commandError }
     query.all = all || totals.files <= listedWhole
 
-    let state = server.map { "mounted, served by process \($0.pid)" } ?? "not mounted: read from its store"
+    let state = server.map { "mounted, served by process \($0.pid)" } ?? stateWithoutServer(choice.mount)
     terminal.line("\(TerminalText.plain(choice.mount.mountpoint)): \(state)")
     terminal.line("  " + states(totals))
     terminal.line("  " + amounts(totals))
@@ -128,6 +129,15 @@ enum StatusCommand {
       let hidden = TerminalText.count(totals.files - listed, "file")
       terminal.line("(\(hidden) of which nothing is stored: list them with --all)")
     }
+  }
+
+  /// A mount outlives its server: the helper starts the next one.
+  private static func stateWithoutServer(_ mount: MountRecord) -> String {
+    let entry: MountTableEntry?
+    do throws(Errno) { entry = try MountTable.entry(at: mount.mountpoint) } catch { entry = nil }
+    guard entry?.isMediafs ?? false else { return "not mounted: read from its store" }
+    return "mounted, but no server runs: its log (without --log-file, \(mount.store)/mediafs.log) says why. The mount "
+      + "helper starts the next one"
   }
 
   private static func states(_ totals: StatusTotals) -> String {

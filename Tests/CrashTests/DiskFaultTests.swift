@@ -182,6 +182,7 @@ import Testing
               FileDescriptor.open("\(store.mountpoint)/\(Shelf.name(files[1]))", O_RDONLY), at: 0, count: 3_000_000)
           }
           try waitUntil(timeout: 60, "the server to be killed") { store.shim.hasKilled }
+          store.kill()
           try store.waitForEnd()
           var audit = StoreAudit()
           try audit.look(at: store.store)

@@ -68,6 +68,7 @@ struct KilledStore {
     let isReady = try store.start(["--continue", "always"])
     if !isReady, !shim.hasKilled { throw CrashFailure(description: "the server did not start: \(store.errors)") }
     if isReady {
+      if isAimed { store.holdHelper() }  // what this server leaves is looked at
       let readers = Readers(store: store, shelf: shelf, listed: listed, random: &random)
       let end = Instant.now.adding(seconds: isAimed ? 2.5 : lifetime)
       while Instant.now < end, !shim.hasKilled {

@@ -42,10 +42,16 @@ final class ServedStore: Sendable {
   /// The server's own process, below the helper's.
   var server: pid_t? { program.server }
 
-  /// Kills the server, as `kill -9` does, if it still lives.
+  /// Kills the server, as `kill -9` does, if it lives. Its helper starts the next one.
+  func killServer() { program.killServer() }
+
+  /// Stops the helper, so that it starts no server when this one is killed.
+  func holdHelper() { program.holdHelper() }
+
+  /// Kills the server and its helper: the store stays as it is.
   func kill() { program.kill() }
 
-  /// Waits until the helper of a killed server is gone, and the mount with it.
+  /// Waits until the helper is gone, and the mount with it.
   func waitForEnd() throws { _ = try program.waitForEnd() }
 
   /// Unmounts in order.

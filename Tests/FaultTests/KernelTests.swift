@@ -46,7 +46,6 @@ struct KernelTests {
   enum End: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case lazily = "unmounted lazily"
     case told = "the server is told to end"
-    case killed = "the server is killed"
     var testDescription: String { rawValue }
   }
 
@@ -74,7 +73,6 @@ struct KernelTests {
           for reader in readers { reader.signal(SIGKILL) }
         }
       case .told: kill(server, SIGTERM)
-      case .killed: kill(server, SIGKILL)
       }
       for reader in readers {
         let end = reader.wait(timeout: FaultRun.bound)

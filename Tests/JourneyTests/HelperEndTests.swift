@@ -37,11 +37,11 @@ struct HelperEndTests {
 
   /// Somebody renames a folder of the mountpoint's path and puts a link in its place: the end unmounts what was
   /// mounted, where it is now, and nothing where the link leads.
-  @Test(arguments: ["helper", "server", "user's helper", "user's server"])
-  func theEndFindsItsMountAndFollowsNoLink(_ killed: String) throws {
+  @Test(arguments: ["killed", "told", "user's, killed", "user's, told"])
+  func theEndFindsItsMountAndFollowsNoLink(_ end: String) throws {
     try withFuseForEveryone {
       let place = try MountPlace()
-      let isUser = killed.hasPrefix("user")
+      let isUser = end.hasPrefix("user")
       let (before, after, other) = (place.folder + "/before", place.folder + "/after", place.folder + "/other")
       for folder in [before, other, before + "/mnt", other + "/mnt"] {
         try #require(mkdir(folder, 0o755) == 0 && (!isUser || chown(folder, 65534, 65534) == 0))
@@ -58,7 +58,7 @@ struct HelperEndTests {
       let server = try #require(Processes.children(of: helper).first)
       try #require(rename(before, after) == 0 && symlink(other, before) == 0)
       #expect(try isMounted(after) && isMounted(other))
-      kill(killed.hasSuffix("server") ? server : helper, SIGKILL)
+      kill(helper, end.hasSuffix("told") ? SIGTERM : SIGKILL)  // killed, it leaves the end to its server
       #expect(eventually { !Processes.isAlive(server) && !Processes.isAlive(helper) })
       #expect(try !isMounted(after), "it stays, dead")
       #expect(try isMounted(other), "another one was unmounted")
@@ -154,12 +154,43 @@ struct HelperEndTests {
     #expect(try place.wait(running).status == 0)
   }
 
-  @Test func aKilledServerTakesTheMountWithIt() throws {
+  @Test(arguments: [SIGKILL, SIGUSR1])
+  func aKilledServerIsFollowedByTheNext(_ signal: Int32) throws {
     let place = try MountPlace()
     let running = try place.startForeground()
+    let first = try #require(place.server)
+    kill(first, signal)
+    #expect(eventually { place.text(running).contains("the next server of \(place.mountpoint) serves") })
+    #expect(place.text(running).contains("the server was killed by signal \(signal)"))
+    #expect(place.isMounted && place.server != first)
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+    #expect(try place.wait(running).status == 0)
+  }
+
+  /// Servers that cannot start, here because the catalog is gone: programs get errors and never see the folder below
+  /// the mount.
+  @Test(arguments: ["unmount", "SIGTERM"]) func serversThatAnswerNothing(_ end: String) throws {
+    let place = try MountPlace()
+    let running = try place.startForeground("--store", place.folder + "/store")
+    let names = try SystemCalls.run(["ls", place.mountpoint])
+    try #require(names.status == 0)
+    let catalog = place.folder + "/store/catalog.sqlite"
+    try #require(rename(catalog, catalog + ".away") == 0)
     kill(try #require(place.server), SIGKILL)
-    let ended = try place.wait(running)
-    #expect(ended.status == 1 && ended.text.contains("killed by signal 9"), "\(ended)")
+    #expect(eventually(timeout: 60) { place.text(running).contains("5 in a row answered nothing") })
+    #expect(place.text(running).contains("has no catalog any more"), "\(place.text(running))")
+    let listed = try SystemCalls.run(["ls", place.mountpoint + "/"])
+    #expect(listed.status != 0, "the folder below, or nothing, was listed")
+    #expect(place.isMounted)
+    try #require(rename(catalog + ".away", catalog) == 0)
+    let status = try place.run("status", place.mountpoint)
+    #expect(status.status == 0 && status.text.contains("no server runs"), "\(status)")
+    if end == "unmount" {
+      #expect(try place.run("unmount", place.mountpoint).status == 0)
+    } else {
+      kill(running.process, SIGTERM)
+    }
+    #expect(try place.wait(running).status == 0)
     #expect(!place.isMounted)
   }
 
@@ -244,15 +275,17 @@ struct HelperEndTests {
     #expect(stat(log, &status) == 0 && status.st_mode & 0o777 == 0o600)
     let server = try #require(place.server)
     kill(server, SIGKILL)
-    #expect(place.isGone(server: server))
+    // The next server, and the helper, write on in it.
+    #expect(eventually { readText(log).contains("the next server of \(place.mountpoint) serves") })
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
     let text = String(decoding: try Files.read(log, limit: 1 << 20), as: UTF8.self)
     #expect(text.contains("mounted at \(place.mountpoint)") && text.contains("killed by signal 9"), "\(text)")
   }
 
   /// An ordinary user's mount is taken away by fusermount3, another process, that can come to grief itself: here it is
   /// killed the first few times.
-  @Test(arguments: ["helper", "server"])
-  func unmountingIsTriedAgain(_ killed: String) throws {
+  @Test(arguments: [SIGKILL, SIGTERM])
+  func unmountingIsTriedAgain(_ signal: Int32) throws {
     try withFuseForEveryone {
       let place = try MountPlace()
       try #require(mkdir(place.mountpoint, 0o755) == 0 && chown(place.mountpoint, 65534, 65534) == 0)
@@ -279,7 +312,7 @@ struct HelperEndTests {
       // Whoever else ran it (libfuse, by its full path, did not) is not counted.
       unlink(tools + "/tries")
       let (helper, server) = (try #require(place.helper), try #require(place.server))
-      kill(killed == "helper" ? helper : server, SIGKILL)
+      kill(helper, signal)  // killed, it leaves the end to its server
       #expect(place.isGone(server: server))
       let tries = try Files.read(tools + "/tries", limit: 4096).count { $0 == UInt8(ascii: ".") }
       #expect(tries == 4, "the script killed nothing")

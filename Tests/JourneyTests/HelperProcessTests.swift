@@ -97,13 +97,13 @@ private let withoutMtab = #"""
     if is_there; then echo "it stays"; else echo unmounted; fi
   }
   helper() { pgrep -f "^mount-helper --mountpoint $PWD/mnt"; }
-  # By the command, by the helper when its server is gone, by the server when its helper is gone.
-  for way in command server helper; do
+  # By the command, by the helper when it is told to end, by the server when its helper is gone.
+  for way in command told helper; do
     user "$PWD/bin/mediafs" mount "$PWD/mnt" --manifest "$PWD/urls.txt"
     is_there && echo mounted
     case $way in
       command) user "$PWD/bin/mediafs" unmount "$PWD/mnt" ;;
-      server) kill -9 "$(pgrep -P "$(helper)")" ;;
+      told) kill "$(helper)" ;;
       helper) kill -9 "$(helper)" ;;
     esac
     gone

@@ -52,6 +52,9 @@ struct HelperTests {
       #expect(try place.run("mount", place.mountpoint, "--manifest", place.manifest, user: true).status == 0)
       let next = try #require(place.server)
       kill(next, SIGKILL)
+      #expect(eventually { place.server.map { $0 != next } ?? false })
+      #expect(try SystemCalls.run(["ls", place.mountpoint]).status == 0 || geteuid() == 0, "root may not look")
+      #expect(try place.run("unmount", place.mountpoint, user: true).status == 0)
       #expect(place.isGone(server: next))
     }
   }

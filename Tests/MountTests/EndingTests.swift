@@ -85,6 +85,7 @@ extension Tests {
       defer { mount.end() }
       let program = try Program.start("exec cat \(mount.path)/stuck.bin")
       #expect(eventually { parkedCount(mount) > 0 })
+      mount.forgetDevice()
       mount.session.stop()
       #expect(eventually { mount.ending.withLock { $0 != nil } })
       #expect(program.wait().status == 1)
@@ -98,27 +99,26 @@ extension Tests {
     func stoppedFirst() throws {
       let device = try FileDescriptor.open("/dev/null", O_RDWR)
       let session = try FuseSession(
-        device: device, serving: SyntheticFileSystem([]), options: MountOptions(mountedAt: 0))
+        device: device, memory: SessionMemory(), serving: SyntheticFileSystem([]), options: MountOptions(mountedAt: 0))
       session.stop()
-      try session.run { _ in Issue.record("not ready") }
+      try session.run { Issue.record("not ready") }
     }
 
     @Test("A descriptor without a mount is an error that says so")
     func notMounted() throws {
       let device = try FileDescriptor.open("/dev/fuse", O_RDWR)
       let session = try FuseSession(
-        device: device, serving: SyntheticFileSystem([]), options: MountOptions(mountedAt: 0))
-      let error = #expect(throws: MountError.self) { try session.run { _ in Issue.record("not ready") } }
+        device: device, memory: SessionMemory(), serving: SyntheticFileSystem([]), options: MountOptions(mountedAt: 0))
+      let error = #expect(throws: MountError.self) { try session.run { Issue.record("not ready") } }
       #expect(error?.description.contains("/dev/fuse") == true)
     }
 
-    @Test("Ready gets the INIT request as the kernel sent it")
-    func ready() throws {
+    @Test("The INIT request is kept as the kernel sent it")
+    func initRequest() throws {
       let mount = try RealMount(Tree.sound)
       defer { mount.end() }
       #expect(mount.sh("ls >/dev/null").status == 0)
-      let bytes = try #require(mount.initRequest.withLock { $0 })
-      bytes.withUnsafeBytes { raw in
+      mount.memory.initRequest.withUnsafeBytes { raw in
         #expect(operation(of: raw) == initOperation)
         #expect(Int(raw.loadUnaligned(as: UInt32.self)) == raw.count)
         #expect(raw.loadUnaligned(fromByteOffset: 40, as: UInt32.self) == 7)  // the protocol's major version

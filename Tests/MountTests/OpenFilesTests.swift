@@ -60,16 +60,8 @@ struct OpenFilesTests {
   @Test("A server that takes over a live mount goes on with what was open")
   func restart() throws {
     let (one, other) = (try copy(), try copy())
-    var earlier = OpenFiles()
-    _ = earlier.count(2, copy: nil, backing: nil)
-    _ = earlier.count(3, copy: one, backing: 9)
-    _ = earlier.count(3, copy: one, backing: nil)
     var files = OpenFiles(
-      earlier.open.map { entry in
-        var left = entry
-        left.copy = nil  // an object of the process that is gone
-        return left
-      })
+      leftOpen: [(2, 0), (3, 9), (3, 9)].map { OpenHandle(unique: $0.0, inode: $0.0, backing: $0.1) })
     #expect(files.count(2, copy: one, backing: nil) == .open(.ordinary))
     #expect(files.count(3, copy: one, backing: nil) == .open(.passthrough(backing: 9)))
     #expect(files.count(3, copy: other, backing: nil) == .conflict)

@@ -11,8 +11,10 @@ final class RealMount: Sendable {
   let path: String
   let fileSystem: SyntheticFileSystem
   let session: FuseSession
-  /// The INIT request's bytes, once served.
-  let initRequest = Lock<[UInt8]?>(nil)
+  /// What a helper keeps for the next server.
+  let memory: SessionMemory
+  let device: Int32
+  let options: MountOptions
   /// How `run` ended, once it did.
   let ending = Lock<Result<Void, MountError>?>(nil)
   private let server = Lock<[OwnedThread]>([])
@@ -25,13 +27,31 @@ final class RealMount: Sendable {
     guard mkdir(path, 0o755) == 0 else { throw Errno.current }
     var options = MountOptions(mountedAt: 1_700_000_000)
     change(&options)
+    self.options = options
+    memory = try SessionMemory()
     fileSystem = SyntheticFileSystem(nodes)
-    session = try FuseSession(device: mountFuse(at: path), serving: fileSystem, options: options)
+    let mounted = try mountFuse(at: path)
+    device = duplicate(mounted.rawValue)
+    session = try FuseSession(device: mounted, memory: memory, serving: fileSystem, options: options)
+    serve()
+  }
+
+  /// The next server of the same mount. The threads of the last one have left; what they parked, they left parked.
+  init(after last: RealMount, _ nodes: [SyntheticFileSystem.Node]) throws {
+    (folder, path, options, memory) = (last.folder, last.path, last.options, last.memory)
+    device = last.device
+    fileSystem = SyntheticFileSystem(nodes)
+    session = try FuseSession(
+      device: FileDescriptor(owning: duplicate(device)), memory: memory, serving: fileSystem, options: options)
+    serve()
+  }
+
+  private func serve() {
     fileSystem.connect(session)
     let serving = OwnedThread(name: "test-serve") {
       let result: Result<Void, MountError>
       do throws(MountError) {
-        try self.session.run { bytes in self.initRequest.withLock { $0 = bytes } }
+        try self.session.run {}
         result = .success(())
       } catch { result = .failure(error) }
       self.ending.withLock { $0 = result }
@@ -45,14 +65,24 @@ final class RealMount: Sendable {
     server.withLock { $0 = [serving, answering] }
   }
 
-  /// Unmounts, whatever is open or parked, and waits for the threads.
-  func end() {
-    session.stop()  // a server that stopped is unmounted as well as one that did not
-    umount(force: true)
+  /// Ends the helper's part: when no session has the device open, the kernel closes the connection.
+  func forgetDevice() { close(device) }
+
+  /// Ends the threads as they are: what is parked is not answered.
+  func leave() {
+    session.stop()
     fileSystem.state.withLock { $0.isEnding = true }
     for thread in server.withLock({ threads in
       defer { threads = [] }; return threads
     }) { thread.join() }
+  }
+
+  /// Unmounts, whatever is open or parked, and waits for the threads.
+  func end() {
+    session.stop()  // a server that stopped is unmounted as well as one that did not
+    umount(force: true)
+    leave()
+    forgetDevice()
     rmdir(path)
     _ = Program.run("rm -r \(folder)")
   }
@@ -79,6 +109,8 @@ final class RealMount: Sendable {
     try file.writeFully(UnsafeRawBufferPointer(buffer), at: 0)
   }
 }
+
+private func duplicate(_ device: Int32) -> Int32 { fcntl(device, F_DUPFD_CLOEXEC, 3) }
 
 /// Mounts as a helper would and returns the descriptor: by mount(2) for root, else through fusermount3.
 private func mountFuse(at path: String) throws -> FileDescriptor {

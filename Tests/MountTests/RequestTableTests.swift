@@ -6,87 +6,113 @@ import Testing
 
 @Suite("Requests that are answered later")
 struct RequestTableTests {
+  private let memory: SessionMemory
+  /// What a parked request looks like in its buffer: a header that says how long it is.
+  private let bytes: [UInt8] = [40, 0, 0, 0] + [UInt8](repeating: 7, count: 36)
   private let request = OpaquePointer(bitPattern: 0x1000)!
   private let other = OpaquePointer(bitPattern: 0x2000)!
 
+  init() throws { memory = try SessionMemory() }
+
+  private func begin(_ table: inout RequestTable, _ request: OpaquePointer, _ process: Int32) -> Ticket {
+    table.begin(request, unique: UInt64(process), process: process)
+  }
+
+  private func park(_ table: inout RequestTable, _ ticket: Ticket) -> RequestTable.Interruption {
+    bytes.withUnsafeBytes { table.park(ticket, $0) }
+  }
+
+  /// Takes a request and answers it.
+  private func answer(_ table: inout RequestTable, _ ticket: Ticket) -> OpaquePointer? {
+    let taken = table.take(ticket)
+    if taken != nil { table.done(ticket) }
+    return taken?.request
+  }
+
   @Test("Answered at once: the slot is free again, the ticket dead")
   func answeredAtOnce() {
-    var table = RequestTable()
-    let ticket = table.begin(request, process: 7)
+    var table = RequestTable(memory)
+    let ticket = begin(&table, request, 7)
     #expect(table.count == 1)
-    #expect(table.settle(ticket, parked: false) == .none)
+    table.settle(ticket)
     #expect(table.count == 0)
     #expect(table.take(ticket) == nil)
   }
 
   @Test("Parked, then answered once")
   func parked() {
-    var table = RequestTable()
-    let ticket = table.begin(request, process: 7)
-    #expect(table.settle(ticket, parked: true) == .none)
-    #expect(table.take(ticket) == request)
+    var table = RequestTable(memory)
+    let ticket = begin(&table, request, 7)
+    let afterticket = park(&table, ticket)
+    #expect(afterticket == .none)
+    let answeredticket = answer(&table, ticket)
+    #expect(answeredticket == request)
     #expect(table.take(ticket) == nil)
     #expect(table.count == 0)
   }
 
   @Test("Answered by another thread before the call returned")
   func answeredDuringTheCall() {
-    var table = RequestTable()
-    let ticket = table.begin(request, process: 7)
-    #expect(table.take(ticket) == request)
+    var table = RequestTable(memory)
+    let ticket = begin(&table, request, 7)
+    let answeredticket = answer(&table, ticket)
+    #expect(answeredticket == request)
     #expect(table.take(ticket) == nil)
-    #expect(table.settle(ticket, parked: true) == .none)
+    let afterticket = park(&table, ticket)
+    #expect(afterticket == .none)
     #expect(table.count == 0)
   }
 
   @Test("A late ticket does not name the request that came to its place")
   func reuse() {
-    var table = RequestTable()
-    let old = table.begin(request, process: 7)
-    _ = table.settle(old, parked: true)
-    _ = table.take(old)
-    let new = table.begin(other, process: 8)
-    _ = table.settle(new, parked: true)
+    var table = RequestTable(memory)
+    let old = begin(&table, request, 7)
+    _ = park(&table, old)
+    _ = answer(&table, old)
+    let new = begin(&table, other, 8)
+    _ = park(&table, new)
     #expect(old != new)
     #expect(table.interrupt(old) == .none)
     let isWatched = table.watch(old)
     #expect(!isWatched)
     #expect(table.take(old) == nil)
     #expect(table.interrupt(new) == .deliver(process: 8))
-    #expect(table.take(new) == other)
+    let answerednew = answer(&table, new)
+    #expect(answerednew == other)
   }
 
   @Test("An interrupt during the call is delivered behind it, once it is parked")
   func interruptedDuringTheCall() {
-    var table = RequestTable()
-    let ticket = table.begin(request, process: 7)
+    var table = RequestTable(memory)
+    let ticket = begin(&table, request, 7)
     #expect(table.interrupt(ticket) == .none)
-    #expect(table.settle(ticket, parked: true) == .deliver(process: 7))
-    let answered = table.begin(other, process: 9)
+    let afterticket = park(&table, ticket)
+    #expect(afterticket == .deliver(process: 7))
+    let answered = begin(&table, other, 9)
     #expect(table.interrupt(answered) == .none)
-    #expect(table.settle(answered, parked: false) == .none)
+    table.settle(answered)
   }
 
   @Test("A watched request is watched until its answer")
   func watching() {
-    var table = RequestTable()
-    let ticket = table.begin(request, process: 7)
+    var table = RequestTable(memory)
+    let ticket = begin(&table, request, 7)
     let tooEarly = table.watch(ticket)
-    _ = table.settle(ticket, parked: true)
+    _ = park(&table, ticket)
     let first = table.watch(ticket)
     let again = table.watch(ticket)
     #expect(!tooEarly && first && again)
     #expect(table.watchedProcesses().map(\.process) == [7])
-    _ = table.take(ticket)
+    _ = answer(&table, ticket)
     #expect(table.watchedProcesses().isEmpty)
   }
 
   @Test("Bits that were never a ticket name nothing")
   func nonsense() {
-    var table = RequestTable()
+    var table = RequestTable(memory)
     #expect(table.take(Ticket(rawValue: 0)) == nil)
     #expect(table.take(Ticket(rawValue: .max)) == nil)
-    _ = table.begin(request, process: 7)
+    _ = begin(&table, request, 7)
     #expect(table.take(Ticket(rawValue: 0)) == nil)
     #expect(table.interrupt(Ticket(rawValue: .max)) == .none)
   }

@@ -14,18 +14,19 @@ package final class MediaFileSystem: Sendable {
   private let threads = Lock<(keeper: OwnedThread, finisher: OwnedThread)?>(nil)
 
   /// A filesystem over an open store whose manifest is imported. `wake` makes the transfer thread take its next turn
-  /// soon; any thread calls it.
+  /// soon; any thread calls it. `beginning`: what the mount's first server began with; nil if this is the first.
   package convenience init(
-    store: StoreAccess, options: ReadingOptions, wake: @escaping @Sendable () -> Void
+    store: StoreAccess, options: ReadingOptions, beginning: MountBeginning? = nil, wake: @escaping @Sendable () -> Void
   ) throws(StoreError) {
-    try self.init(store: store, options: options, clock: .system, wake: wake)
+    try self.init(store: store, options: options, clock: .system, beginning: beginning, wake: wake)
   }
 
   init(
-    store: StoreAccess, options: ReadingOptions, clock: Clock, wake: @escaping @Sendable () -> Void
+    store: StoreAccess, options: ReadingOptions, clock: Clock, beginning: MountBeginning? = nil,
+    wake: @escaping @Sendable () -> Void
   ) throws(StoreError) {
     self.store = store
-    room = try ReadingRoom(store: store, options: options, clock: clock, wake: wake)
+    room = try ReadingRoom(store: store, options: options, clock: clock, beginning: beginning, wake: wake)
     siblings = SiblingProbe(room: room)
     room.keeper.post(.job { $0.tellHosts() })
   }
@@ -34,6 +35,12 @@ package final class MediaFileSystem: Sendable {
   package func makeClient(port: any ReplyPort, service: any TransferService) -> any TransferClient {
     TransferThread(room: room, port: port, service: service)
   }
+
+  /// What the mount began with, for the servers that follow.
+  package var beginning: MountBeginning { room.beginning }
+
+  /// Loads what readers opened before this server, with how often: they go on reading. Called before ``start()``.
+  package func goOn(with open: [Inode: Int]) { room.goOn(with: open) }
 
   /// Starts the keeper and the finisher. Called once, before the first request.
   package func start() {

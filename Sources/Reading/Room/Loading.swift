@@ -61,13 +61,13 @@ extension ReadingRoom {
       let recorded = try store.generations.current(of: entry.node.key)
       let isNewer = (unrecorded?.id ?? 0) > (recorded?.id ?? 0)
       guard let generation = isNewer ? unrecorded : recorded else { return FileState(isPinned: isPinned) }
-      return try self.held(generation, entry, isPinned: isPinned)
+      return try self.held(try ofThisMount(generation), entry, isPinned: isPinned)
     }
     return Content(record: entry, held: held)
   }
 
   /// What is held of `generation`, with its file open.
-  private func held(
+  func held(
     _ generation: GenerationRecord, _ entry: EntryRecord, isPinned: Bool
   ) throws(StoreError) -> FileState {
     var held = FileState(
@@ -84,7 +84,7 @@ extension ReadingRoom {
   }
 
   private func loaded(_ generation: GenerationRecord, _ entry: EntryRecord) throws(StoreError) -> FileState.Loaded {
-    if generation.state == .complete, let copy = generation.copy {
+    if generation.state != .partial, let copy = generation.copy {
       if try store.copies.check(copy) == .intact {
         return .copy(copy, file: ServedFile(copy: try store.copies.open(copy)))
       }
@@ -94,22 +94,25 @@ extension ReadingRoom {
     }
     // Without a length nobody can tell what is missing: the file is fetched from its start as a new generation.
     if generation.size == nil { return .useless }
-    if generation.validators.isEmpty, !keptThisMount(generation) {
-      // Without validators, nobody can tell later whether the origin still has the same bytes: partial bytes last one
-      // mount (P1).
-      try store.changes.apply([.dropped(generation: generation.id)], durably: true)
-      films.forget(generation.id)
-      try store.partials.remove(generation.id)
-      table.withLock { _ = $0.begunAnew.insert(generation.id) }
-      return .partial(stored: ByteRangeSet(), synced: ByteRangeSet())
-    }
     let stored = try present(generation)
     // Of the bytes that a killed server left, only the synced ones are known to survive a power loss.
     return .partial(stored: stored, synced: stored.intersection(generation.synced))
   }
 
-  private func keptThisMount(_ generation: GenerationRecord) -> Bool {
-    generation.id >= firstIDOfMount || table.withLock { $0.begunAnew.contains(generation.id) }
+  /// Without validators, nobody can tell later whether the origin still has the same bytes: partial bytes last one
+  /// mount (P1). A new generation takes the place of an earlier mount's.
+  private func ofThisMount(_ earlier: GenerationRecord) throws(StoreError) -> GenerationRecord {
+    guard earlier.validators.isEmpty, earlier.size != nil, earlier.id < beginning.firstID,
+      earlier.state == .partial || earlier.copy == nil
+    else { return earlier }
+    var generation = GenerationRecord(
+      id: try store.changes.nextID(), key: earlier.key, validators: earlier.validators, size: earlier.size,
+      mediaType: earlier.mediaType)
+    generation.continues = earlier.continues
+    try store.changes.apply([.forgotten(generation: earlier.id), .learned(generation)], durably: true)
+    films.forget(earlier.id)
+    try store.partials.remove(earlier.id)
+    return generation
   }
 
   /// The extents that the catalog claims and the file really has. Drops each claim without bytes, with a warning in the

@@ -15,10 +15,7 @@ final class ReadingRoom: Sendable {
   let store: StoreAccess
   let options: ReadingOptions
   let clock: Clock
-  /// The modification time of files whose origin names none, in seconds since 1970.
-  let mountedAt: Int64
-  /// The first id of the generations that begin in this mount.
-  let firstIDOfMount: Int64
+  let beginning: MountBeginning
   let table = Lock(Table())
   /// Whether the store takes new bytes.
   let health: StoreHealth
@@ -33,15 +30,19 @@ final class ReadingRoom: Sendable {
   let finisherSignal = Signal()
   private let ending = Lock(false)
 
-  /// `wake` makes the transfer thread take its next turn soon.
+  /// `wake` makes the transfer thread take its next turn soon. `beginning`: nil for the mount's first server.
   init(
-    store: StoreAccess, options: ReadingOptions, clock: Clock, wake: @escaping @Sendable () -> Void
+    store: StoreAccess, options: ReadingOptions, clock: Clock, beginning: MountBeginning? = nil,
+    wake: @escaping @Sendable () -> Void
   ) throws(StoreError) {
     self.store = store
     self.options = options
     self.clock = clock
-    mountedAt = clock.date
-    firstIDOfMount = try store.changes.nextID()
+    if let beginning {
+      self.beginning = beginning
+    } else {
+      self.beginning = MountBeginning(firstID: try store.changes.nextID(), mountedAt: clock.date)
+    }
     health = StoreHealth(clock: clock)
     transfers = Mailbox(wake: wake)
     keeper = Mailbox { [keeperSignal] in keeperSignal.raise() }
@@ -54,6 +55,9 @@ final class ReadingRoom: Sendable {
     ending.withLock { $0 = true }
     finisherSignal.raise()
   }
+
+  /// The modification time of files whose origin names none, in seconds since 1970.
+  var mountedAt: Int64 { beginning.mountedAt }
 
   /// Has the keeper write `change` to the catalog within a second, or at once.
   func record(_ change: CatalogChange, promptly: Bool = false) { keeper.post(.record(change, promptly: promptly)) }

@@ -8,9 +8,6 @@ struct Table: Sendable {
   var contents: [Inode: Content] = [:]
   /// The newest generation of each resource here.
   var current: [ResourceKey: Content] = [:]
-  /// Generations of an earlier mount without validators, whose old bytes were dropped: the bytes that they have now
-  /// came in this mount.
-  var begunAnew: Set<Int64> = []
   /// The first generations of resources that the keeper has still to record. The catalog does not know them, but the
   /// kernel may have cached bytes of them.
   var unrecorded: [ResourceKey: GenerationRecord] = [:]

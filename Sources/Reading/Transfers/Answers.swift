@@ -1,4 +1,5 @@
 import Base
+import Glibc
 
 /// Replies to parked reads, stats and opens. Owned by the transfer thread.
 final class Answers {
@@ -12,9 +13,13 @@ final class Answers {
     self.room = room
     self.port = port
     self.downloads = downloads
+    keepResident(scratch)
   }
 
-  deinit { scratch.deallocate() }
+  deinit {
+    munlock(scratch.baseAddress, scratch.count)
+    scratch.deallocate()
+  }
 
   func reply(_ ticket: Ticket, error: Errno) { port.reply(ticket, error: error) }
   func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) { port.reply(ticket, data: data) }

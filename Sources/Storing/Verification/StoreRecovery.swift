@@ -5,9 +5,10 @@ import Base
 /// The holder of the store's lock calls it before anything else. It may itself be interrupted at any point, and
 /// repeated.
 package enum StoreRecovery {
-  /// Recovers the store. Throws if the disk fails; what it did until then stays.
+  /// Recovers the store. Throws if the disk fails; what it did until then stays. `keepsSuperseded`: readers may have
+  /// handles on superseded generations, because their mount goes on.
   package static func run(
-    catalog: Catalog, folder: StoreFolder, library: LibraryFolder
+    catalog: Catalog, folder: StoreFolder, library: LibraryFolder, keepsSuperseded: Bool = false
   ) throws(StoreError) {
     try noticeMove(catalog: catalog, folder: folder, library: library)
     try IncomingCopy.removeLeftovers(of: folder, in: library)
@@ -24,17 +25,21 @@ package enum StoreRecovery {
         try catalog.changes.apply([.dropped(generation: generation.id)], durably: true)
       }
     }
-    // At this point nobody has a handle on a superseded generation.
-    var last: Int64 = 0
-    while true {
-      let old = try catalog.generations.superseded(limit: 256, after: last)
-      guard let end = old.last else { break }
-      try catalog.changes.apply(old.map { .forgotten(generation: $0.id) }, durably: true)
-      last = end.id
-    }
+    if !keepsSuperseded { try forgetSuperseded(catalog) }
     for id in there {
       let generation = try catalog.generations.find(id)
       if generation == nil || generation?.state == .complete { _ = try PartialFile.remove(id, in: folder) }
+    }
+  }
+
+  /// At the start of a mount nobody has a handle on a superseded generation.
+  private static func forgetSuperseded(_ catalog: Catalog) throws(StoreError) {
+    var last: Int64 = 0
+    while true {
+      let old = try catalog.generations.superseded(limit: 256, after: last)
+      guard let end = old.last else { return }
+      try catalog.changes.apply(old.map { .forgotten(generation: $0.id) }, durably: true)
+      last = end.id
     }
   }
 }

@@ -105,8 +105,29 @@ package final class MountedProgram: Sendable {
     }
   }
 
-  /// Kills the server, as `kill -9` does, if it still lives.
-  package func kill() { if let server { Glibc.kill(server, SIGKILL) } }
+  /// Kills the server, as `kill -9` does, if it lives. Its helper starts the next one.
+  package func killServer() { if let server { Glibc.kill(server, SIGKILL) } }
+
+  /// Stops the helper, so that it starts no server when this one is killed: what that one left can be looked at.
+  package func holdHelper() { process?.signal(SIGSTOP) }
+
+  /// Kills the server and its helper, as a machine that stops does: none of them can go on or clean up.
+  package func kill() {
+    guard let process, process.isRunning else { return }
+    // A server whose helper is gone would unmount, and a helper whose server is gone would start another.
+    process.signal(SIGSTOP)
+    killServer()
+    process.signal(SIGKILL)
+    _ = process.wait(timeout: 60)
+    unmountDead()
+  }
+
+  /// Unmounts what is left when no process serves it any more.
+  private func unmountDead() {
+    guard Mounts.isMounted(mountpoint) else { return }
+    if umount2(mountpoint, Int32(MNT_DETACH)) == 0 { return }
+    do { _ = try Command.run(["fusermount3", "-u", "-z", mountpoint], timeout: 30) } catch { Log.warning("\(error)") }
+  }
 
   /// Waits until the helper in the foreground has ended, and the mount is gone with it.
   package func waitForEnd(timeout: Double = 120) throws -> CommandResult? {
@@ -139,9 +160,7 @@ package final class MountedProgram: Sendable {
   package func endByForce() {
     if Mounts.isMounted(mountpoint) { umount2(mountpoint, Int32(MNT_FORCE | MNT_DETACH)) }
     process?.terminate(grace: 2)
-    if Mounts.isMounted(mountpoint) {
-      do { _ = try Command.run(["fusermount3", "-u", "-z", mountpoint], timeout: 30) } catch { Log.warning("\(error)") }
-    }
+    unmountDead()
   }
 
   /// Whether a server holds the store's lock.

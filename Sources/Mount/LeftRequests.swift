@@ -1,0 +1,32 @@
+/// A request that the last server took and did not answer, and where the session memory has it.
+enum LeftRequest: Equatable {
+  case buffer(Int)
+  case slot(Int)
+}
+
+extension SessionMemory {
+  /// What the last server left. A request that is in a buffer and in a slot is taken from the slot: the server was
+  /// killed just after it had copied it.
+  func leftRequests() -> (requests: [LeftRequest], numbers: Set<UInt64>) {
+    var left: [LeftRequest] = []
+    var numbers: Set<UInt64> = []
+    for index in 0..<slotMark {
+      guard let request = request(inSlot: index) else { continue }
+      left.append(.slot(index))
+      numbers.insert(Self.number(of: request))
+    }
+    for index in 0..<SessionLayout.bufferCount {
+      guard let request = request(inBuffer: index) else { continue }
+      if numbers.insert(Self.number(of: request)).inserted {
+        left.append(.buffer(index))
+      } else {
+        clearBuffer(index)
+      }
+    }
+    return (left, numbers)
+  }
+
+  private static func number(of request: UnsafeRawBufferPointer) -> UInt64 {
+    request.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self)
+  }
+}

@@ -1,0 +1,51 @@
+/// Where what is in the session memory (mount-helper/PROTOCOL.md). `mount-helper/session.h` declares the same numbers
+/// for the helper.
+///
+/// A change of the layout is a new version of the helper's protocol: a helper gives one memory to all servers of a mount.
+enum SessionLayout {
+  /// "mediafsS", in the machine's byte order.
+  static let magic: UInt64 = 0x5373_6661_6964_656D
+  static let version: UInt32 = 1
+
+  // The header: offsets.
+  static let versionAt = 8
+  static let initLengthAt = 12
+  /// How many slots and handles were ever used: what lies behind them is zeros.
+  static let slotMarkAt = 16
+  static let handleMarkAt = 20
+  static let firstIDAt = 24
+  static let mountedAtAt = 32
+  static let initAt = 64
+  static let longestInit = 1024
+
+  /// One record for each thread, of which the first 8 bytes count its answers.
+  static let threadStart = 2048
+  static let threadSize = 64
+
+  /// One request buffer for each thread.
+  static let bufferStart = 4096
+  static let bufferCount = 16
+  static let bufferSize = 8192
+
+  /// Parked requests: the request's length, 0 in a free slot, and at `slotRequest` its bytes.
+  static let slotStart = bufferStart + bufferCount * bufferSize
+  static let slotCount = 16_384
+  static let slotSize = 128
+  static let slotRequest = 16
+
+  /// Open handles: the number of the OPEN, 0 for none; the inode; the backing id, 0 without passthrough.
+  static let handleStart = slotStart + slotCount * slotSize
+  static let handleCount = 262_144
+  static let handleSize = 32
+  static let handleInode = 8
+  static let handleBacking = 16
+
+  static let size = handleStart + handleCount * handleSize
+}
+
+/// The kernel's request header (linux/fuse.h, fuse_in_header): offsets.
+enum RequestHeader {
+  static let length = 40
+  static let operationAt = 4
+  static let uniqueAt = 8
+}

@@ -1,0 +1,187 @@
+import Base
+import CFuse
+import CSystem
+import Glibc
+import Reading
+
+/// The memory that the servers of a mount hand on, one to the next, also when one is killed (mount-helper/PROTOCOL.md).
+/// The helper keeps it.
+///
+/// At every instruction of a server, each request that the kernel waits for is in a buffer or in a slot: a request is
+/// read into a buffer, copied to a slot if it has to wait, and cleared in both only after its reply. The next server
+/// begins when no thread of the last one runs any more, so the order of the program's own stores is enough.
+package final class SessionMemory: @unchecked Sendable {
+  // @unchecked: `base` never changes. A loop thread alone uses its buffer and its record. A slot is used under the
+  // lock of `Tickets`, a handle and the header's marks under the lock that guards their free list. The rest of the
+  // header is written before the loop threads start.
+
+  private let base: UnsafeMutableRawPointer
+
+  /// Maps the memory behind `file`, which closes. Throws if it is not of this version.
+  package init(_ file: consuming FileDescriptor) throws(MountError) {
+    let size = SessionLayout.size
+    do throws(Errno) {
+      guard Int(try file.status().st_size) == size else { throw .invalid }
+    } catch { throw .device("looking at the session memory", error) }
+    guard let mapped = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.rawValue, 0), mapped != MAP_FAILED
+    else { throw .device("mapping the session memory", .current) }
+    base = mapped
+    if isNew {
+      base.storeBytes(of: SessionLayout.version, toByteOffset: SessionLayout.versionAt, as: UInt32.self)
+      base.storeBytes(of: SessionLayout.magic, as: UInt64.self)
+    }
+    guard base.load(as: UInt64.self) == SessionLayout.magic, load32(SessionLayout.versionAt) == SessionLayout.version,
+      slotMark <= SessionLayout.slotCount, handleMark <= SessionLayout.handleCount
+    else { throw .memory }
+    keepResident(UnsafeMutableRawBufferPointer(start: base, count: SessionLayout.slotStart))
+  }
+
+  /// A memory of its own, for a mount without a helper.
+  package convenience init() throws(MountError) { try self.init(Self.newFile()) }
+
+  private static func newFile() throws(MountError) -> FileDescriptor {
+    do throws(Errno) {
+      let file = FileDescriptor(owning: try retrying { csystem_make_memory_file("mediafs session") })
+      try file.truncate(to: Int64(SessionLayout.size))
+      return file
+    } catch { throw .device("making the session memory", error) }
+  }
+
+  deinit { munmap(base, SessionLayout.size) }
+
+  private var isNew: Bool { base.load(as: UInt64.self) == 0 }
+
+  private func load32(_ offset: Int) -> UInt32 { base.load(fromByteOffset: offset, as: UInt32.self) }
+  private func commit32(_ value: UInt32, at offset: Int) { cfuse_commit(base + offset, value) }
+
+  // MARK: The header
+
+  /// The kernel's INIT request, which it sends only once; empty before the first server saved it.
+  var initRequest: [UInt8] {
+    let length = min(Int(load32(SessionLayout.initLengthAt)), SessionLayout.longestInit)
+    return Array(UnsafeRawBufferPointer(start: base + SessionLayout.initAt, count: length))
+  }
+
+  /// Saves the kernel's INIT request.
+  func save(initRequest: UnsafeRawBufferPointer) throws(MountError) {
+    guard initRequest.count <= SessionLayout.longestInit else { throw .handshake }
+    (base + SessionLayout.initAt).copyMemory(from: initRequest.baseAddress!, byteCount: initRequest.count)
+    commit32(UInt32(initRequest.count), at: SessionLayout.initLengthAt)
+  }
+
+  /// What the first server of the mount began with, for the next ones; nil until ``remember(_:)``.
+  package var beginning: MountBeginning? {
+    let id = base.load(fromByteOffset: SessionLayout.firstIDAt, as: Int64.self)
+    let date = base.load(fromByteOffset: SessionLayout.mountedAtAt, as: Int64.self)
+    return id == 0 ? nil : MountBeginning(firstID: id, mountedAt: date)
+  }
+
+  /// Keeps what this server began with, as the mount's first.
+  package func remember(_ beginning: MountBeginning) {
+    base.storeBytes(of: beginning.mountedAt, toByteOffset: SessionLayout.mountedAtAt, as: Int64.self)
+    base.storeBytes(of: beginning.firstID, toByteOffset: SessionLayout.firstIDAt, as: Int64.self)
+  }
+
+  // MARK: Buffers
+
+  /// The request buffer of thread `index`.
+  func buffer(_ index: Int) -> UnsafeMutableRawBufferPointer {
+    let start = base + SessionLayout.bufferStart + index * SessionLayout.bufferSize
+    return UnsafeMutableRawBufferPointer(start: start, count: SessionLayout.bufferSize)
+  }
+
+  /// The request in a buffer that is not done with; nil if there is none.
+  func request(inBuffer index: Int) -> UnsafeRawBufferPointer? { Self.request(UnsafeRawBufferPointer(buffer(index))) }
+
+  /// The request of a buffer has its reply, or a slot.
+  @inline(__always)
+  func clearBuffer(_ index: Int) {
+    cfuse_commit(base + SessionLayout.bufferStart + index * SessionLayout.bufferSize, 0)
+  }
+
+  /// Counts an answer of a loop thread, or of another one: the helper wants to know whether a server answers at all.
+  @inline(__always)
+  func countAnswer(ofThread index: Int?) {
+    let index = index ?? SessionLayout.bufferCount - 1
+    let count = (base + SessionLayout.threadStart + index * SessionLayout.threadSize)
+      .assumingMemoryBound(to: UInt64.self)  // nothing else is stored there
+    count.pointee &+= 1
+  }
+
+  // MARK: Slots
+
+  /// All slots from this one on are free, and were never used.
+  var slotMark: Int { Int(load32(SessionLayout.slotMarkAt)) }
+  func raiseSlotMark(to mark: Int) { commit32(UInt32(mark), at: SessionLayout.slotMarkAt) }
+
+  private func slot(_ index: Int) -> UnsafeMutableRawPointer {
+    base + SessionLayout.slotStart + index * SessionLayout.slotSize
+  }
+
+  /// The request in a slot; nil in a free one.
+  func request(inSlot index: Int) -> UnsafeRawBufferPointer? {
+    let slot = slot(index)
+    guard slot.load(as: UInt32.self) != 0 else { return nil }
+    let bytes = UnsafeRawBufferPointer(
+      start: slot + SessionLayout.slotRequest, count: SessionLayout.slotSize - SessionLayout.slotRequest)
+    return Self.request(bytes)
+  }
+
+  /// Copies a request into a slot. False if it does not fit, or there is no such slot.
+  func keep(_ request: UnsafeRawBufferPointer, inSlot index: Int) -> Bool {
+    guard index < SessionLayout.slotCount, request.count <= SessionLayout.slotSize - SessionLayout.slotRequest,
+      let bytes = request.baseAddress
+    else { return false }
+    let slot = slot(index)
+    (slot + SessionLayout.slotRequest).copyMemory(from: bytes, byteCount: request.count)
+    cfuse_commit(slot, UInt32(request.count))
+    return true
+  }
+
+  /// The request of a slot has its reply.
+  func clearSlot(_ index: Int) { cfuse_commit(slot(index), 0) }
+
+  /// The request that begins in `bytes`; nil if there is none, or none that the kernel sent.
+  private static func request(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+    let length = Int(bytes.load(as: UInt32.self))
+    guard length >= RequestHeader.length, length <= bytes.count else { return nil }
+    return UnsafeRawBufferPointer(rebasing: bytes[..<length])
+  }
+
+  // MARK: Handles
+
+  /// All handles from this one on are free, and were never used.
+  var handleMark: Int { Int(load32(SessionLayout.handleMarkAt)) }
+  func raiseHandleMark(to mark: Int) { commit32(UInt32(mark), at: SessionLayout.handleMarkAt) }
+
+  private func handle(_ index: Int) -> UnsafeMutableRawPointer {
+    base + SessionLayout.handleStart + index * SessionLayout.handleSize
+  }
+
+  func handleRecord(_ index: Int) -> OpenHandle? {
+    let handle = handle(index)
+    let unique = handle.load(as: UInt64.self)
+    guard unique != 0 else { return nil }
+    return OpenHandle(
+      unique: unique, inode: handle.load(fromByteOffset: SessionLayout.handleInode, as: UInt64.self),
+      backing: handle.load(fromByteOffset: SessionLayout.handleBacking, as: Int32.self))
+  }
+
+  func keep(_ record: OpenHandle, inHandle index: Int) {
+    let handle = handle(index)
+    handle.storeBytes(of: record.inode, toByteOffset: SessionLayout.handleInode, as: UInt64.self)
+    handle.storeBytes(of: record.backing, toByteOffset: SessionLayout.handleBacking, as: Int32.self)
+    cfuse_commit_long(handle, record.unique)
+  }
+
+  func clearHandle(_ index: Int) { cfuse_commit_long(handle(index), 0) }
+}
+
+/// An open handle, as the session memory has it.
+struct OpenHandle: Equatable {
+  /// The number of the OPEN request, which the kernel never uses again in this mount.
+  var unique: UInt64
+  var inode: Inode
+  /// The kernel's id of the file that it reads from itself; 0 if it asks the server.
+  var backing: Int32
+}

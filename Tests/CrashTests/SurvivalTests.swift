@@ -1,0 +1,165 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// A server that is killed again and again while programs read: none of them notices (promise P12).
+@Suite(.serialized) struct SurvivalTests {
+  private static let kills = getenv("MEDIAFS_SURVIVALS").flatMap { Int(String(cString: $0)) } ?? 30
+  private static let sizes: [Int64] = [1_500_001, 900_000, 3_000_000, 70_000]
+
+  /// Lends a mount of some files and a folder of many names, and a folder with what the files hold. `rate`: of the
+  /// line, in bytes a second, so that reads wait.
+  private func lend(
+    rate: Double? = nil, _ options: [String] = ["--continue", "never"],
+    _ body: (ServedStore, Shelf, _ right: String) throws -> Void
+  ) throws {
+    try withWatchdog(300) {
+      var settings = OriginSettings()
+      settings.lineRate = rate
+      settings.latency = 0.005
+      try withOrigin(settings) { origin in
+        var shelf = Shelf(origin: origin)
+        for size in Self.sizes { _ = shelf.add(size: size) }
+        try withServedStore { store in
+          let right = try store.folder.makeFolder("right")
+          for index in shelf.sizes.indices {
+            try store.folder.write(
+              Pattern.bytes(name: Shelf.path(index), offset: 0, count: Int(shelf.sizes[index])),
+              to: "right/\(Shelf.name(index))")
+          }
+          let names = (1000..<1600).map { (name: "folder/\($0).mp4", url: origin.url("/none/\($0).mp4")) }
+          try store.list(shelf.sizes.indices.map { shelf.line($0) } + names)
+          try #require(try store.start(options, shimmed: false), "\(store.errors)")
+          try body(store, shelf, right)
+        }
+      }
+    }
+  }
+
+  /// Kills the server `count` times, in the takeover itself too, but never a third time before it serves.
+  private func kill(
+    _ store: ServedStore, _ count: Int, _ random: inout SeededRandom, until isOver: () -> Bool
+  ) throws {
+    var early = 0
+    for _ in 0..<count where !isOver() {
+      let served = store.timesServed
+      let last = try #require(store.server)
+      sleep(seconds: Double.random(in: 0...0.2, using: &random))
+      store.killServer()
+      try waitUntil(timeout: 60, "the next server: \(store.errors)") { store.server.map { $0 != last } ?? false }
+      early = random.oneIn(3) && early < 2 ? early + 1 : 0
+      if early > 0 { continue }
+      try waitUntil(timeout: 60, "the next server to serve: \(store.errors)") { store.timesServed > served }
+    }
+  }
+
+  @Test(arguments: [nil, 2_000_000 as Double]) func readersDoNotNotice(rate: Double?) throws {
+    var random = SeededRandom.fromEnvironment(for: "survival")
+    try lend(rate: rate) { store, _, right in
+      let readers = try SurvivalReaders(mount: store.mountpoint, right: right)
+      try kill(store, Self.kills, &random) { !readers.problems.isEmpty }
+      sleep(seconds: 0.5)
+      let turns = try readers.end()
+      #expect(turns.count == SurvivalReaders.ways.count && turns.values.allSatisfy { $0 > 0 }, "\(turns)")
+      Figures.add("kills of a server under readers", Self.kills)
+      try store.unmount()
+      var audit = StoreAudit()
+      try audit.look(at: store.store)
+      #expect(audit.problems == [])
+    }
+  }
+
+  /// The kernel reads complete files by itself where it can. The next server has to know which.
+  @Test func completeFilesStayOpen() throws {
+    var random = SeededRandom.fromEnvironment(for: "survival of copies")
+    try lend(["--continue", "always"]) { store, shelf, right in
+      let names = shelf.sizes.indices.map { Shelf.name($0) }
+      for name in names { _ = try store.read(name, at: 0, count: 10) }
+      try store.waitForCompletion(names)
+      let readers = try SurvivalReaders(
+        mount: store.mountpoint, right: right, ways: ["cat", "pread", "pread", "map", "idle"])
+      try kill(store, Self.kills, &random) { !readers.problems.isEmpty }
+      #expect(try readers.end().values.allSatisfy { $0 > 0 })
+      try store.unmount()
+    }
+  }
+
+  /// The kernel holds whoever tells it to forget a name until the lookups in that folder are answered. That is not a
+  /// thread of the server, which could then not end.
+  @Test func namesThatLeadElsewhere() throws {
+    var random = SeededRandom.fromEnvironment(for: "survival of names")
+    try lend { store, shelf, _ in
+      let script = """
+        import os, random, sys
+        mount, way = sys.argv[1:3]
+        while True:
+            if way == 'look':
+                assert not os.path.exists(f'{mount}/missing{random.getrandbits(40)}')
+            else:
+                try:
+                    with open(f'{mount}/{random.choice(sys.argv[3:])}', 'rb') as file: file.read(20000)
+                except OSError as error:
+                    if error.errno not in (116, 110): raise
+        """
+      let names = shelf.sizes.indices.map { Shelf.name($0) }
+      let programs = try (0..<9).map { index in
+        try BackgroundProcess(
+          ["/usr/bin/python3", "-c", script, store.mountpoint, index < 6 ? "look" : "read"] + names)
+      }
+      defer { for program in programs { program.terminate(grace: 0) } }
+      for _ in 0..<12 {
+        for _ in 0..<8 {
+          shelf.origin.nextGeneration(Shelf.path(Int.random(in: 0..<names.count, using: &random)))
+          sleep(seconds: 0.1)
+        }
+        try kill(store, 1, &random) { programs.contains { !$0.isRunning } }
+      }
+      for program in programs { #expect(program.isRunning, "\(program.standardErrorSoFar)") }
+    }
+  }
+
+  /// The next server serves the same tree, and the same bytes, whatever changed at its origin and in its list.
+  @Test func theNextServerIsNoNewMount() throws {
+    try lend { store, shelf, _ in
+      let (plain, changed) = (Shelf.name(0), Shelf.name(1))
+      // Nobody can tell whether the origin still has the same bytes: they count for this mount, and only for it.
+      var resource = try #require(shelf.origin.resource(Shelf.path(0)))
+      (resource.modified, resource.tag) = (nil, .none)
+      shelf.origin.set(Shelf.path(0), resource)
+      let file = try FileDescriptor.open("\(store.mountpoint)/\(plain)", O_RDONLY)
+      let before = try readPart(file, at: 0, count: 200_000)
+      // A version that is superseded, and stays open.
+      let old = try FileDescriptor.open("\(store.mountpoint)/\(changed)", O_RDONLY)
+      let oldBytes = try readPart(old, at: 0, count: 50_000)
+      var oldStatus = try old.status()
+      shelf.origin.nextGeneration(Shelf.path(1))
+      try waitUntil(timeout: 60, "the new version") {
+        var status = stat()
+        guard (try? store.read(changed, at: 600_000, count: 1000)) != nil else { return false }
+        return stat("\(store.mountpoint)/\(changed)", &status) == 0 && status.st_ino != oldStatus.st_ino
+      }
+      sleep(seconds: 2.5)  // a commit
+      let sent = shelf.origin.log.bytesSent(of: Shelf.path(0))
+      let status = try file.status()
+      try store.list([(name: "another.mp4", url: shelf.origin.url("/another.mp4"))])
+      let last = try #require(store.server)
+      store.killServer()
+      try waitUntil(timeout: 60, "the next server") { store.timesServed > 0 && store.server != last }
+      for descriptor in [file.rawValue, old.rawValue] { posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED) }
+      #expect(try readPart(file, at: 0, count: 200_000) == before)
+      #expect(shelf.origin.log.bytesSent(of: Shelf.path(0)) == sent, "what was stored was fetched again")
+      #expect(try file.status().st_mtim.tv_sec == status.st_mtim.tv_sec)
+      #expect(try readPart(old, at: 0, count: 50_000) == oldBytes, "a version that is open is gone")
+      oldStatus = try old.status()
+      #expect(oldStatus.st_size == Self.sizes[1])
+      #expect(access("\(store.mountpoint)/another.mp4", F_OK) != 0, "the list was read again")
+      #expect(try store.read(Shelf.name(3)).count == Int(Self.sizes[3]))
+    }
+  }
+}
+
+extension ServedStore {
+  /// How often a server said that it goes on with the mount.
+  var timesServed: Int { errors.split(separator: "\n").count { $0.hasSuffix("\(mountpoint) serves") } }
+}

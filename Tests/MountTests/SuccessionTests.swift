@@ -1,0 +1,175 @@
+import Base
+import CSystem
+import Glibc
+import Reading
+import Testing
+
+@testable import Mount
+
+extension Tests {
+  /// What a server leaves in the session memory, and what the next one makes of it. The servers are sessions of this
+  /// process: the last one ends without an answer to what it has, as if it were killed.
+  @Suite("A server follows another in the same mount")
+  struct Succession {
+    private func parkedCount(_ mount: RealMount) -> Int { mount.fileSystem.state.withLock { $0.parked.count } }
+
+    private static let size: Int64 = 300_001
+    private static func node(_ behaviour: SyntheticFileSystem.Behaviour) -> SyntheticFileSystem.Node {
+      SyntheticFileSystem.Node(inode: 9, parent: rootInode, name: "film.bin", size: size, behaviour: behaviour)
+    }
+
+    /// Reads a request as a server does, into the buffer of a thread.
+    private func take(_ mount: RealMount, intoBuffer index: Int) throws {
+      let buffer = mount.memory.buffer(index)
+      try #require(read(mount.device, buffer.baseAddress, buffer.count) > 0)
+    }
+
+    @Test("Parked reads are answered by the next server, and their slots are free then")
+    func parked() throws {
+      let first = try RealMount([Self.node(.stuck)])
+      try first.writeReference(Self.node(.plain), "film")
+      let program = try Program.start("exec cmp \(first.path)/film.bin \(first.folder)/film")
+      #expect(eventually { parkedCount(first) > 0 })
+      let parked = parkedCount(first)
+      #expect(first.memory.leftRequests().requests.count == parked)
+      first.leave()
+      let next = try RealMount(after: first, [Self.node(.late)])
+      defer { next.end() }
+      let end = program.wait()
+      #expect(end.status == 0, "\(end)")
+      #expect(next.memory.leftRequests().requests.isEmpty)
+      #expect(next.sh("cmp film.bin $REF/film").status == 0)
+    }
+
+    @Test("A request that a server only read is answered, also from the buffer of a thread that there is none of")
+    func inABuffer() throws {
+      let first = try RealMount([Self.node(.plain)])
+      #expect(first.sh("true").status == 0)
+      first.leave()
+      for index in [1, 12] {
+        let program = try Program.start("exec stat -c %s \(first.path)/film.bin\(index)")
+        try take(first, intoBuffer: index)
+        let next = try RealMount(after: first, [Self.node(.plain)])
+        let end = program.wait()
+        #expect(end.output.contains("No such file"), "\(end)")
+        next.leave()
+      }
+      try RealMount(after: first, []).end()
+    }
+
+    @Test("A request that is in a buffer and in a slot is served once")
+    func inBoth() throws {
+      let first = try RealMount([Self.node(.stuck)])
+      let program = try Program.start("exec head -c 10 \(first.path)/film.bin")
+      #expect(eventually { parkedCount(first) > 0 })
+      first.leave()
+      let left = first.memory.leftRequests().requests
+      guard case .slot(let slot) = try #require(left.first), let request = first.memory.request(inSlot: slot) else {
+        Issue.record("\(left)")
+        return
+      }
+      first.memory.buffer(2).copyMemory(from: request)
+      #expect(first.memory.leftRequests().requests == left)
+      #expect(first.memory.request(inBuffer: 2) == nil)
+      let next = try RealMount(after: first, [Self.node(.plain)])
+      defer { next.end() }
+      #expect(program.wait().status == 0)
+      #expect(next.fileSystem.state.withLock { $0.reads } == left.count)
+    }
+
+    @Test("Open files stay counted, until the next server hears of their close")
+    func handles() throws {
+      let first = try RealMount([Self.node(.plain)])
+      let script = "exec 3<film.bin 4<film.bin; touch $REF/open; until [ -e $REF/go ]; do sleep 0.02; done"
+      let program = try Program.start("export REF=\(first.folder); cd \(first.path) && \(script)")
+      #expect(eventually { access(first.folder + "/open", F_OK) == 0 })
+      #expect(first.session.leftOpen.isEmpty)
+      first.leave()
+      let next = try RealMount(after: first, [Self.node(.plain)])
+      defer { next.end() }
+      #expect(next.session.leftOpen == [9: 2])
+      #expect(next.session.operations.passthrough.openFiles.withLock { $0.open.map(\.opens) } == [2])
+      _ = Program.run("touch \(first.folder)/go")
+      #expect(program.wait().status == 0)
+      #expect(eventually { next.fileSystem.state.withLock { $0.releases } == 2 })
+      #expect(next.session.operations.passthrough.openFiles.withLock { $0.open.isEmpty })
+      #expect((0..<next.memory.handleMark).allSatisfy { next.memory.handleRecord($0) == nil })
+    }
+
+    @Test("An OPEN that a killed server counted, answered or not, counts once")
+    func openedTwice() throws {
+      let first = try RealMount([Self.node(.plain)])
+      #expect(first.sh("stat film.bin").status == 0)
+      first.leave()
+      let program = try Program.start("exec head -c 100 \(first.path)/film.bin")
+      try take(first, intoBuffer: 0)
+      let request = try #require(first.memory.request(inBuffer: 0))
+      #expect(operation(of: request) == 14, "it is no OPEN")
+      let unique = request.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self)
+      let handles = HandleTable(first.memory, pending: [])
+      #expect(handles.add(OpenHandle(unique: unique, inode: 9, backing: 0)) != nil)
+      let next = try RealMount(after: first, [Self.node(.plain)])
+      defer { next.end() }
+      #expect(next.session.leftOpen == [9: 1])
+      #expect(program.wait().status == 0)
+      #expect(eventually { next.session.operations.passthrough.openFiles.withLock { $0.open.isEmpty } })
+    }
+  }
+}
+
+@Suite("The handles in the session memory")
+struct HandleTableTests {
+  private let film = OpenHandle(unique: 0x1_0000_0042, inode: 7, backing: 3)
+
+  @Test("A handle is there until it is removed, once")
+  func removedOnce() throws {
+    let memory = try SessionMemory()
+    let table = HandleTable(memory, pending: [])
+    let number = try #require(table.add(film))
+    #expect(HandleTable(memory, pending: []).leftOpen == [film])
+    #expect(!table.remove(number, of: 8))
+    #expect(table.remove(number, of: 7))
+    #expect(!table.remove(number, of: 7))
+    #expect(HandleTable(memory, pending: []).leftOpen.isEmpty)
+    // Another handle at the same place: a RELEASE of the first one, carried out again, does not close it.
+    let next = try #require(table.add(OpenHandle(unique: 0x44, inode: 7, backing: 0)))
+    #expect(!table.remove(number, of: 7))
+    #expect(table.remove(next, of: 7))
+  }
+
+  @Test("Only handles whose OPEN waits are looked for by its number")
+  func known() throws {
+    let memory = try SessionMemory()
+    let number = try #require(HandleTable(memory, pending: []).add(film))
+    #expect(HandleTable(memory, pending: []).known(film.unique) == nil)
+    let next = HandleTable(memory, pending: [film.unique])
+    #expect(try #require(next.known(film.unique)).number == number)
+    #expect(next.remove(number, of: 7))
+    #expect(next.known(film.unique) == nil)
+  }
+
+  @Test("There is an end to them")
+  func full() throws {
+    let table = HandleTable(try SessionMemory(), pending: [])
+    var count = 0
+    while table.add(OpenHandle(unique: UInt64(count + 1), inode: 7, backing: 0)) != nil { count += 1 }
+    #expect(count == SessionLayout.handleCount)
+  }
+
+  @Test("Memory of another version, or of another size, is refused")
+  func strange() throws {
+    for damage in [8, 0, 16, 20] {
+      let file = FileDescriptor(owning: csystem_make_memory_file("strange"))
+      try file.truncate(to: Int64(SessionLayout.size))
+      let number = file.rawValue
+      _ = try SessionMemory(FileDescriptor(owning: dup(number)))
+      let bytes = [UInt8](repeating: 0xFF, count: 4)
+      try bytes.withUnsafeBytes { try file.writeFully($0, at: Int64(damage)) }
+      #expect(throws: MountError.memory) { try SessionMemory(FileDescriptor(owning: dup(number))) }
+    }
+    let short = FileDescriptor(owning: csystem_make_memory_file("strange"))
+    try short.truncate(to: 4096)
+    let number = short.rawValue
+    #expect(throws: MountError.self) { try SessionMemory(FileDescriptor(owning: dup(number))) }
+  }
+}

@@ -1,0 +1,98 @@
+#include "session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <string.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "complain.h"
+
+// A limit of the size of files (ulimit -f) holds for memory files, too.
+static int resize(int session) {
+  struct rlimit limit, most;
+  signal(SIGXFSZ, SIG_IGN);
+  getrlimit(RLIMIT_FSIZE, &limit);
+  most = (struct rlimit){.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &most);
+  const int result = ftruncate(session, SESSION_SIZE);
+  const int error = errno;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  errno = error;
+  return result;
+}
+
+int create_session(void) {
+  const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  int session = memfd_create("mediafs session", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (session < 0 || resize(session) != 0 || fcntl(session, F_ADD_SEALS, seals) != 0) {
+    complain("cannot create the memory of the mount: %s", strerror(errno));
+    if (session >= 0) close(session);
+    return -1;
+  }
+  return session;
+}
+
+uint64_t count_answers(int session) {
+  uint64_t sum = 0;
+  for (int i = 0; i < SESSION_BUFFER_COUNT; i++) {
+    uint64_t count = 0;
+    if (pread(session, &count, sizeof count, SESSION_THREADS + i * SESSION_THREAD_SIZE) == sizeof count) sum += count;
+  }
+  return sum;
+}
+
+// Answers one request. The server wrote the memory, and may have written anything: the kernel ignores an answer to a
+// request that it does not have.
+static void refuse(int device, const struct fuse_in_header *request) {
+  struct fuse_out_header answer = {.len = sizeof answer, .error = -EIO, .unique = request->unique};
+  switch (request->opcode) {
+    case FUSE_FORGET:
+    case FUSE_BATCH_FORGET:
+    case FUSE_INTERRUPT: return;  // the kernel expects no answer
+    case FUSE_RELEASE:
+    case FUSE_RELEASEDIR: answer.error = 0; break;
+  }
+  ssize_t written = write(device, &answer, sizeof answer);
+  (void)written;  // ENOENT: it is answered. ENODEV: the mount is gone
+}
+
+void refuse_taken(int session, int device) {
+  struct {
+    uint32_t length;
+    char rest[SESSION_SLOT_REQUEST - sizeof(uint32_t)];
+    struct fuse_in_header request;
+  } slot;
+  const uint32_t none = 0;
+  for (int i = 0; i < SESSION_BUFFER_COUNT; i++) {
+    const off_t at = SESSION_BUFFERS + (off_t)i * SESSION_BUFFER_SIZE;
+    struct fuse_in_header request;
+    if (pread(session, &request, sizeof request, at) != sizeof request || request.len == 0) continue;
+    refuse(device, &request);
+    ssize_t written = pwrite(session, &none, sizeof none, at);
+    (void)written;  // it stays: the next server answers it again, which is harmless
+  }
+  for (int i = 0; i < SESSION_SLOT_COUNT; i++) {
+    const off_t at = SESSION_SLOTS + (off_t)i * SESSION_SLOT_SIZE;
+    if (pread(session, &slot, sizeof slot, at) != sizeof slot || slot.length == 0) continue;
+    refuse(device, &slot.request);
+    ssize_t written = pwrite(session, &none, sizeof none, at);
+    (void)written;  // as above
+  }
+}
+
+void refuse_unread(int device) {
+  static char buffer[SESSION_BUFFER_SIZE] __attribute__((aligned(8)));
+  const int flags = fcntl(device, F_GETFL);
+  if (flags < 0 || fcntl(device, F_SETFL, flags | O_NONBLOCK) != 0) return;
+  for (;;) {
+    const ssize_t count = read(device, buffer, sizeof buffer);
+    if (count < 0 && errno != ENOENT && errno != EINTR) break;  // ENOENT: the kernel withdrew a request
+    if (count >= (ssize_t)sizeof(struct fuse_in_header)) refuse(device, (const struct fuse_in_header *)buffer);
+  }
+  fcntl(device, F_SETFL, flags);  // a server waits in read(2)
+}

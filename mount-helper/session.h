@@ -1,0 +1,32 @@
+// The session memory: PROTOCOL.md, "The session memory". Sources/Mount/SessionLayout.swift declares the same numbers.
+#pragma once
+#include <stdint.h>
+
+enum {
+  SESSION_THREADS = 2048,  // where the threads' records begin
+  SESSION_THREAD_SIZE = 64,
+  SESSION_BUFFERS = 4096,  // where the request buffers begin, one for each thread
+  SESSION_BUFFER_COUNT = 16,
+  SESSION_BUFFER_SIZE = 8192,
+  SESSION_SLOTS = SESSION_BUFFERS + SESSION_BUFFER_COUNT * SESSION_BUFFER_SIZE,  // where the slots begin
+  SESSION_SLOT_COUNT = 16384,
+  SESSION_SLOT_SIZE = 128,
+  SESSION_SLOT_REQUEST = 16,  // where a slot's request begins
+  SESSION_HANDLES = SESSION_SLOTS + SESSION_SLOT_COUNT * SESSION_SLOT_SIZE,  // where the open handles begin
+  SESSION_HANDLE_COUNT = 262144,
+  SESSION_HANDLE_SIZE = 32,
+  SESSION_SIZE = SESSION_HANDLES + SESSION_HANDLE_COUNT * SESSION_HANDLE_SIZE,
+};
+
+// Creates the memory: zeros, of a size that no process can change. Returns its descriptor, or -1 after a message.
+int create_session(void);
+
+// How many requests the servers of the session have answered.
+uint64_t count_answers(int session);
+
+// Answers the requests that the last server had taken with an error. Call it only while no server runs.
+void refuse_taken(int session, int device);
+
+// Answers the requests on `device` that no server has read with an error. Call it only while no server runs. Never
+// waits.
+void refuse_unread(int device);
