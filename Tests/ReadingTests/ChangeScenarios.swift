@@ -55,7 +55,7 @@ import Reading
     #expect(bench.port.reply(to: bench.open(old)) == .error(.stale))
     bench.system.release(old)
     bench.run(2)
-    #expect(!bench.isInMemory(old) && bench.port.reply(to: bench.open(old)) == .error(.notFound))
+    #expect(!bench.isInMemory(old) && bench.port.reply(to: bench.open(old)) == .error(.stale))
     #expect(try bench.generation("a.mp4").stored == bench.stored(new))
     bench.expectBytes(new, 30 * Self.megabyte, 100_000, of: "a.mp4", version: 2)
   }

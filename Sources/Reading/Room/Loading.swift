@@ -12,10 +12,9 @@ extension ReadingRoom {
     while true {
       let (there, departures) = inMemory(inode, opening: opening)
       if let there { return there }
-      guard let entry = try io({ () throws(StoreError) in try store.tree.entry(inode) }) else {
-        let isOld = try io { () throws(StoreError) in try store.generations.superseded(inode: inode) } != nil
-        throw isOld ? .stale : .notFound
-      }
+      // The kernel has no inode that the catalog did not have: its version was replaced. At ESTALE the kernel looks the
+      // name up again, also if it was not told, or not yet, that the name leads elsewhere.
+      guard let entry = try io({ () throws(StoreError) in try store.tree.entry(inode) }) else { throw .stale }
       if entry.node.kind == .folder { throw .isDirectory }
       let isLeaving = table.withLock { $0.leaving.contains(entry.node.key) }
       if isLeaving {
