@@ -25,9 +25,10 @@
 // How long the server may run after a second signal, or after the helper gave up, in milliseconds.
 enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_FAILURE = 10000 };
 
-// After a server that lived or answered, the next one starts soon. After MOST_MUTE servers in a row that answered no
-// request, the helper itself answers, with errors. All in milliseconds.
-enum { MOST_MUTE = 5, LEAST_PAUSE = 100, MOST_PAUSE = 5000, LEAST_LIFE = 1000, PAUSE_WHEN_REFUSING = 60000 };
+// When the next server starts, in milliseconds. A server is mute if it answered no request and lived for less than
+// LONG_LIFE. After MOST_MUTE of them in a row, the helper itself answers, with errors.
+enum { SHORT_LIFE = 1000, LONG_LIFE = 10000, MOST_MUTE = 5 };
+enum { LEAST_PAUSE = 100, MOST_PAUSE = 5000, PAUSE_WHEN_REFUSING = 60000 };
 
 struct helper {
   const struct settings *settings;
@@ -46,7 +47,7 @@ struct helper {
   int stops;       // SIGTERM and SIGINT so far
   int64_t kill_at; // when to kill the server, in milliseconds of CLOCK_MONOTONIC; 0 for never
   uint32_t servers;     // how many were started
-  int mute;             // how many of the last ones answered no request
+  int mute;             // how many of the last ones were mute
   int64_t started_at;   // when the last one was started
   uint64_t answers;     // how many requests were answered by then
   int64_t start_at;     // when to start the next one
@@ -89,7 +90,7 @@ static void close_link(struct helper *helper) {
 // ready, the next server goes on.
 static void give_up(struct helper *helper) {
   if (helper->ready) {
-    kill(helper->server, SIGKILL);  // first, as a server whose link ends unmounts
+    if (helper->server > 0) kill(helper->server, SIGKILL);  // first, as a server whose link ends unmounts
     close_link(helper);
     return;
   }
@@ -193,10 +194,10 @@ static void take_end(struct helper *helper, int status) {
   close_link(helper);
   helper->ended = is_last(helper);
   if (helper->ended) return;
+  const int64_t life = milliseconds() - helper->started_at;
   const bool answered = count_answers(helper->session) != helper->answers;
-  helper->mute = answered ? 0 : helper->mute + 1;
-  int64_t pause = 0;
-  if (helper->mute > 0 || milliseconds() - helper->started_at < LEAST_LIFE) pause = LEAST_PAUSE;
+  helper->mute = answered || life >= LONG_LIFE ? 0 : helper->mute + 1;
+  int64_t pause = helper->mute > 0 || life < SHORT_LIFE ? LEAST_PAUSE : 0;
   for (int i = 1; i < helper->mute && pause < MOST_PAUSE; i++) pause *= 3;
   if (pause > MOST_PAUSE) pause = MOST_PAUSE;
   helper->refusing = helper->mute >= MOST_MUTE;

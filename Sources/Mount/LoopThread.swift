@@ -14,6 +14,8 @@ final class LoopThread {
   var interrupted: [Ticket] = []
   /// The request that is being served.
   var current = UnsafeRawBufferPointer(start: nil, count: 0)
+  /// Whether the last server had taken ``current``.
+  var isLeft = false
   /// The slot that ``current`` is in, if the last server parked it; nil once it has its ticket.
   var again: Int?
 
@@ -32,11 +34,11 @@ final class LoopThread {
     reply.deallocate()
   }
 
-  /// The kernel's number of the current request, and the slot that it has already.
+  /// The kernel's number of the current request, the slot that it has already, and whether the last server took it.
   @inline(__always)
-  func beginTicket() -> (unique: UInt64, again: Int?) {
+  func beginTicket() -> (unique: UInt64, again: Int?, isLeft: Bool) {
     defer { again = nil }
-    return (current.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self), again)
+    return (current.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self), again, isLeft)
   }
 
   /// The calling thread's; nil if it is not a loop thread.

@@ -108,6 +108,8 @@ final class LoopThreads: Sendable {
 
   /// Serves what the last server left: first what is in the thread's own buffer, which it is about to use.
   private func serveLeft(_ thread: LoopThread) {
+    thread.isLeft = true
+    defer { thread.isLeft = false }
     while !isStopping {
       let next = left.withLock { left -> LeftRequest? in
         let next = left.firstIndex(of: .buffer(thread.index)) ?? left.lastIndex { isForAnyThread($0) }

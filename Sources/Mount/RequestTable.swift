@@ -71,7 +71,10 @@ struct RequestTable {
   var count: Int { slots.count - vacant.count }
 
   /// Notes that mediafs is about to call the filesystem. `again`: the slot of a request that the last server parked.
-  mutating func begin(_ request: OpaquePointer, unique: UInt64, process: Int32, again: Int? = nil) -> Ticket {
+  /// `isLeft`: the last server took it, and may have been told that it is interrupted.
+  mutating func begin(
+    _ request: OpaquePointer, unique: UInt64, process: Int32, again: Int? = nil, isLeft: Bool = false
+  ) -> Ticket {
     let index: Int
     if let again {
       index = again
@@ -87,7 +90,7 @@ struct RequestTable {
     slots[index].request = request
     slots[index].unique = unique
     slots[index].process = process
-    slots[index].isInterrupted = false
+    slots[index].isInterrupted = isLeft
     return Ticket(rawValue: UInt(slots[index].generation) << 32 | UInt(index))
   }
 

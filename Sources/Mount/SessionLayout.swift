@@ -1,7 +1,7 @@
 /// Where what is in the session memory (mount-helper/PROTOCOL.md). `mount-helper/session.h` declares the same numbers
 /// for the helper.
 ///
-/// A change of the layout is a new version of the helper's protocol: a helper gives one memory to all servers of a mount.
+/// A change of the layout is a new version of the helper's protocol: a helper gives one memory to all servers.
 enum SessionLayout {
   /// "mediafsS", in the machine's byte order.
   static let magic: UInt64 = 0x5373_6661_6964_656D

@@ -22,8 +22,10 @@ final class Tickets: Sendable {
   @inline(__always)
   func begin(_ request: OpaquePointer) -> (Ticket, Caller) {
     let process = fuse_req_ctx(request)?.pointee.pid ?? 0
-    let (unique, again) = LoopThread.current?._withUnsafeGuaranteedRef { $0.beginTicket() } ?? (0, nil)
-    let ticket = table.withLock { $0.begin(request, unique: unique, process: process, again: again) }
+    let (unique, again, isLeft) = LoopThread.current?._withUnsafeGuaranteedRef { $0.beginTicket() } ?? (0, nil, false)
+    let ticket = table.withLock {
+      $0.begin(request, unique: unique, process: process, again: again, isLeft: isLeft)
+    }
     // The pointer carries the number. Nothing follows it.
     fuse_req_interrupt_func(request, onInterrupt, UnsafeMutableRawPointer(bitPattern: ticket.rawValue))
     return (ticket, Caller(process: process))

@@ -38,13 +38,14 @@ package enum MediafsServer {
           + "(ulimit -n, or LimitNOFILE= of a systemd unit)")
     }
     let session = Lock<FuseSession?>(nil)
+    let goesOn = start.goesOn
     StopSignals.watch { _ in
-      // Before the mount exists, no data can be lost: the store survives any end of the process.
-      guard let running = session.withLock({ $0 }) else { _exit(1) }
+      // Before it serves, no data can be lost: the store survives any end of the process. Status 0 ends a mount that
+      // had a server before; another status would bring the next one.
+      guard let running = session.withLock({ $0 }) else { _exit(goesOn ? 0 : 1) }
       running.stop()
     }
 
-    let goesOn = start.goesOn
     let store = try OpenedStore(request, input: start.input, rootWaits: start.rootWaits, goesOn: goesOn)
     let loop: TransferLoop
     let fileSystem: MediaFileSystem

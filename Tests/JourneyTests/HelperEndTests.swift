@@ -163,6 +163,8 @@ struct HelperEndTests {
     #expect(eventually { place.text(running).contains("the next server of \(place.mountpoint) serves") })
     #expect(place.text(running).contains("the server was killed by signal \(signal)"))
     #expect(place.isMounted && place.server != first)
+    let status = try place.run("status", place.mountpoint)
+    #expect(status.text.contains("served by process \(try #require(place.server))"), "\(status)")
     #expect(try place.run("unmount", place.mountpoint).status == 0)
     #expect(try place.wait(running).status == 0)
   }

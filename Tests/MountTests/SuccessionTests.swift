@@ -77,6 +77,22 @@ extension Tests {
       #expect(next.fileSystem.state.withLock { $0.reads } == left.count)
     }
 
+    @Test("A reader that was killed does not wait, though only the last server was told")
+    func killedBefore() throws {
+      let first = try RealMount([Self.node(.stuck)])
+      let program = try Program.start("exec dd iflag=direct if=\(first.path)/film.bin")
+      #expect(eventually { parkedCount(first) > 0 })
+      first.leave()
+      kill(program.pid, SIGKILL)
+      try take(first, intoBuffer: 3)
+      #expect(operation(of: UnsafeRawBufferPointer(first.memory.buffer(3))) == 36, "it is no INTERRUPT")
+      first.memory.clearBuffer(3)
+      let next = try RealMount(after: first, [Self.node(.stuck)])
+      defer { next.end() }
+      #expect(program.wait().status == 128 + SIGKILL)
+      #expect(next.memory.leftRequests().requests.isEmpty)
+    }
+
     @Test("Open files stay counted, until the next server hears of their close")
     func handles() throws {
       let first = try RealMount([Self.node(.plain)])
