@@ -1,8 +1,8 @@
 import Base
 import Reading
 
-/// Makes the kernel forget names and pages, and checks interrupted requests, on a thread of its own: the kernel may
-/// block a notification until a request on the same inode is answered.
+/// Makes the kernel forget names and pages, and checks interrupted requests, on a thread of its own: without a helper
+/// that writes the notifications (``ReplyWriter``), the kernel may block it until a request is answered.
 ///
 /// Any thread queues work. The thread in ``run(_:_:)`` does it.
 final class Notifier: Sendable {
