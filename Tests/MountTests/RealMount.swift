@@ -19,7 +19,11 @@ final class RealMount: Sendable {
   let ending = Lock<Result<Void, MountError>?>(nil)
   private let server = Lock<[OwnedThread]>([])
 
-  init(_ nodes: [SyntheticFileSystem.Node], change: (inout MountOptions) -> Void = { _ in }) throws {
+  /// `notices`: the socket to a helper that writes notifications; nil: the session writes them.
+  init(
+    _ nodes: [SyntheticFileSystem.Node], notices: consuming FileDescriptor? = nil,
+    change: (inout MountOptions) -> Void = { _ in }
+  ) throws {
     var template = Array("\(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")/mediafs-mount-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else { throw Errno.current }
     folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -32,7 +36,8 @@ final class RealMount: Sendable {
     fileSystem = SyntheticFileSystem(nodes)
     let mounted = try mountFuse(at: path)
     device = duplicate(mounted.rawValue)
-    session = try FuseSession(device: mounted, memory: memory, serving: fileSystem, options: options)
+    session = try FuseSession(
+      device: mounted, memory: memory, notices: notices, serving: fileSystem, options: options)
     serve()
   }
 

@@ -57,6 +57,25 @@ extension Tests {
       try RealMount(after: first, []).end()
     }
 
+    @Test("Notifications go to the helper: a thread that the kernel holds with one would keep a killed server alive")
+    func notices() throws {
+      var ends: [Int32] = [-1, -1]
+      try #require(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
+      let helper = FileDescriptor(owning: ends[1])
+      let mount = try RealMount([Self.node(.plain)], notices: FileDescriptor(owning: ends[0]))
+      defer { mount.end() }
+      #expect(mount.sh("stat film.bin").status == 0)
+      mount.session.invalidate(parent: rootInode, name: "film.bin")
+      var waiting = pollfd(fd: helper.rawValue, events: Int16(POLLIN), revents: 0)
+      try #require(poll(&waiting, 1, 20_000) == 1, "nothing came")
+      var packet = [UInt8](repeating: 0, count: 100)
+      let count = recv(helper.rawValue, &packet, packet.count, 0)
+      // The header (its length, FUSE_NOTIFY_INVAL_ENTRY, no request), the folder, the length of the name, the name.
+      let header: [UInt8] = [41, 0, 0, 0, 3, 0, 0, 0] + [UInt8](repeating: 0, count: 8)
+      #expect(count == 16 + 16 + 9 && Array(packet[..<16]) == header)
+      #expect(packet[32..<41].elementsEqual(Array("film.bin".utf8) + [0]))
+    }
+
     @Test("A request that is in a buffer and in a slot is served once")
     func inBoth() throws {
       let first = try RealMount([Self.node(.stuck)])
