@@ -107,6 +107,22 @@ static bool unmount_by_program(const char *how, const char *path) {
   return run((const char *const[]){"fusermount3", how, "--", path, NULL});
 }
 
+void abort_connection(const struct mount *mount) {
+  char path[PATH_MAX];
+  struct place place;
+  // The file is there where the control filesystem is mounted, and belongs to the mount's owner.
+  snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", mount->device);
+  const int file = open(path, O_WRONLY | O_CLOEXEC);
+  bool aborted = file >= 0 && write(file, "1", 1) == 1;
+  if (file >= 0) close(file);
+  if (!aborted && geteuid() == 0 && find_mount(mount->id, mount->device, path, sizeof path) && hold(path, &place)) {
+    unmount_place(&place, MNT_FORCE);  // it aborts first, also where it then fails because the mount is busy
+    close(place.parent);
+    aborted = true;
+  }
+  if (!aborted) complain("cannot abort the mount (%s): it ends with `umount -f`", strerror(errno));
+}
+
 // Unmounts the new mount again, also if it is busy.
 static void undo_mount(const struct settings *settings, const struct mount *mount) {
   char path[PATH_MAX];

@@ -7,13 +7,25 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "complain.h"
 #include "session.h"
 
-// How long the helper waits for the thread before it answers the next requests, in milliseconds.
-enum { PATIENCE = 50 };
+// How long the helper waits for the thread before it answers the next requests, in milliseconds, and how often before
+// it aborts the connection.
+enum { PATIENCE = 50, MOST_WAITS = 20 };
+
+// The server sends what it likes: one message a minute, so that it does not fill a log that it chose.
+static void complain_rarely(int error) {
+  static time_t last;
+  struct timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  if (last != 0 && now.tv_sec - last < 60) return;
+  last = now.tv_sec;
+  complain("the kernel did not forget a name or a file's pages: %s", strerror(error));
+}
 
 static void *pass_on(void *argument) {
   const struct notices *const notices = argument;
@@ -23,9 +35,12 @@ static void *pass_on(void *argument) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     if (count > (ssize_t)sizeof packet || count < (ssize_t)sizeof(struct fuse_out_header)) continue;
+    struct fuse_out_header header;
+    memcpy(&header, packet, sizeof header);
+    if (header.unique != 0) continue;  // a reply, and no notification
     // ENOENT: the kernel does not know the name or the inode. ENODEV, EPERM: the mount is gone.
     if (write(notices->device, packet, count) < 0 && errno != ENOENT && errno != ENODEV && errno != EPERM)
-      complain("the kernel did not forget a name or a file's pages: %s", strerror(errno));
+      complain_rarely(errno);
   }
   const uint64_t one = 1;
   ssize_t written = write(notices->ended, &one, sizeof one);
@@ -51,12 +66,16 @@ int start_notices(struct notices *notices, int device) {
   return -1;
 }
 
-void end_notices(struct notices *notices, int session) {
+void end_notices(struct notices *notices, int session, const struct mount *mount) {
   if (notices->from_servers < 0) return;
   shutdown(notices->from_servers, SHUT_RDWR);
   struct pollfd ended = {.fd = notices->ended, .events = POLLIN};
   if (poll(&ended, 1, PATIENCE) <= 0) refuse_taken(session, notices->device);
-  while (poll(&ended, 1, PATIENCE) <= 0) refuse_unread(notices->device);
+  for (int waits = 1; poll(&ended, 1, PATIENCE) <= 0; waits++) {
+    // The server may have taken a request without a note of it.
+    if (waits == MOST_WAITS) abort_connection(mount);
+    refuse_unread(session, notices->device);
+  }
   pthread_join(notices->thread, NULL);
   close(notices->from_servers);
   close(notices->for_servers);

@@ -2,6 +2,8 @@
 #pragma once
 #include <pthread.h>
 
+#include "mounting.h"
+
 // The helper writes them on a thread of its own: the kernel may block the writer until a request is answered. If a
 // thread of the server waited there when the server is killed, the server could not end, nor the next one begin.
 struct notices {
@@ -15,5 +17,6 @@ struct notices {
 // Starts the thread, which writes to `device`. Returns 0, or -1 after a message.
 int start_notices(struct notices *notices, int device);
 
-// Ends the thread. Call it while no server runs: until the thread has ended, this answers requests with an error.
-void end_notices(struct notices *notices, int session);
+// Ends the thread. Call it while no server runs: until the thread has ended, this answers requests with an error, and
+// after a second it aborts the connection of the mount.
+void end_notices(struct notices *notices, int session, const struct mount *mount);

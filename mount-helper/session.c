@@ -46,6 +46,9 @@ uint64_t count_answers(int session) {
   return sum;
 }
 
+// How many requests are refused before the helper looks at anything else.
+enum { MOST_REFUSED = 64 };
+
 // Answers one request. The server wrote the memory, and may have written anything: the kernel ignores an answer to a
 // request that it does not have.
 static void refuse(int device, const struct fuse_in_header *request) {
@@ -61,6 +64,32 @@ static void refuse(int device, const struct fuse_in_header *request) {
   (void)written;  // ENOENT: it is answered. ENODEV: the mount is gone
 }
 
+// The kernel closes a handle: the next server must not count it. What names the handle is the kernel's.
+static void forget_handle(int session, const struct fuse_in_header *request, const struct fuse_release_in *release) {
+  struct {
+    uint64_t unique, inode;
+  } record;
+  const uint64_t none = 0;
+  const uint32_t place = (uint32_t)release->fh;
+  const off_t at = SESSION_HANDLES + (off_t)place * SESSION_HANDLE_SIZE;
+  if (place >= SESSION_HANDLE_COUNT || pread(session, &record, sizeof record, at) != sizeof record) return;
+  if (record.inode != request->nodeid || (uint32_t)record.unique != release->fh >> 32) return;
+  ssize_t written = pwrite(session, &none, sizeof none, at);
+  (void)written;  // it stays: the inode counts as open until the mount ends
+}
+
+// A whole request, as it was read.
+struct request {
+  struct fuse_in_header header;
+  struct fuse_release_in release;
+};
+
+static void refuse_whole(int session, int device, const struct request *request, ssize_t length) {
+  if (request->header.opcode == FUSE_RELEASE && length >= (ssize_t)sizeof *request)
+    forget_handle(session, &request->header, &request->release);
+  refuse(device, &request->header);
+}
+
 void refuse_taken(int session, int device) {
   struct {
     uint32_t length;
@@ -70,9 +99,9 @@ void refuse_taken(int session, int device) {
   const uint32_t none = 0;
   for (int i = 0; i < SESSION_BUFFER_COUNT; i++) {
     const off_t at = SESSION_BUFFERS + (off_t)i * SESSION_BUFFER_SIZE;
-    struct fuse_in_header request;
-    if (pread(session, &request, sizeof request, at) != sizeof request || request.len == 0) continue;
-    refuse(device, &request);
+    struct request request;
+    if (pread(session, &request, sizeof request, at) != sizeof request || request.header.len == 0) continue;
+    refuse_whole(session, device, &request, request.header.len);
     ssize_t written = pwrite(session, &none, sizeof none, at);
     (void)written;  // it stays: the next server answers it again, which is harmless
   }
@@ -85,14 +114,16 @@ void refuse_taken(int session, int device) {
   }
 }
 
-void refuse_unread(int device) {
+void refuse_unread(int session, int device) {
   static char buffer[SESSION_BUFFER_SIZE] __attribute__((aligned(8)));
   const int flags = fcntl(device, F_GETFL);
   if (flags < 0 || fcntl(device, F_SETFL, flags | O_NONBLOCK) != 0) return;
-  for (;;) {
+  // Programs may ask again at once: the helper looks at its signals in between.
+  for (int i = 0; i < MOST_REFUSED; i++) {
     const ssize_t count = read(device, buffer, sizeof buffer);
     if (count < 0 && errno != ENOENT && errno != EINTR) break;  // ENOENT: the kernel withdrew a request
-    if (count >= (ssize_t)sizeof(struct fuse_in_header)) refuse(device, (const struct fuse_in_header *)buffer);
+    if (count >= (ssize_t)sizeof(struct fuse_in_header))
+      refuse_whole(session, device, (const struct request *)buffer, count);
   }
   fcntl(device, F_SETFL, flags);  // a server waits in read(2)
 }

@@ -27,6 +27,6 @@ uint64_t count_answers(int session);
 // Answers the requests that the last server had taken with an error. Call it only while no server runs.
 void refuse_taken(int session, int device);
 
-// Answers the requests on `device` that no server has read with an error. Call it only while no server runs. Never
-// waits.
-void refuse_unread(int device);
+// Answers some of the requests on `device` that no server has read with an error. Call it only while no server runs.
+// Never waits.
+void refuse_unread(int session, int device);

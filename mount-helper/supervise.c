@@ -26,7 +26,8 @@
 enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_FAILURE = 10000 };
 
 // When the next server starts, in milliseconds. A server is mute if it answered no request and lived for less than
-// LONG_LIFE. After MOST_MUTE of them in a row, the helper itself answers, with errors.
+// LONG_LIFE, unless SIGKILL ended it while it served. After MOST_MUTE of them in a row, the helper itself answers, with
+// errors.
 enum { SHORT_LIFE = 1000, LONG_LIFE = 10000, MOST_MUTE = 5 };
 enum { LEAST_PAUSE = 100, MOST_PAUSE = 5000, PAUSE_WHEN_REFUSING = 60000 };
 
@@ -41,6 +42,7 @@ struct helper {
   int status;      // the last server's exit status (wait(2))
   bool prepared;   // this server sent PREPARED
   bool ready;      // the mount is ready: a server sent READY
+  bool served;     // this server sent READY
   bool failed;     // the helper gave up: it exits with 1, whatever the server's status
   bool ended;      // no further server is to start
   bool refusing;   // the helper answers requests with errors
@@ -150,6 +152,7 @@ static void take_message(struct helper *helper, struct message *message) {
       return;
     case MESSAGE_READY:
       if (!helper->prepared) break;
+      helper->served = true;
       if (helper->ready) return;
       helper->ready = true;
       detach(helper);
@@ -196,7 +199,9 @@ static void take_end(struct helper *helper, int status) {
   if (helper->ended) return;
   const int64_t life = milliseconds() - helper->started_at;
   const bool answered = count_answers(helper->session) != helper->answers;
-  helper->mute = answered || life >= LONG_LIFE ? 0 : helper->mute + 1;
+  // A server that another process killed may just not have been asked.
+  const bool was_killed = helper->served && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  helper->mute = answered || was_killed || life >= LONG_LIFE ? 0 : helper->mute + 1;
   int64_t pause = helper->mute > 0 || life < SHORT_LIFE ? LEAST_PAUSE : 0;
   for (int i = 1; i < helper->mute && pause < MOST_PAUSE; i++) pause *= 3;
   if (pause > MOST_PAUSE) pause = MOST_PAUSE;
@@ -224,6 +229,7 @@ static void take_end(struct helper *helper, int status) {
 
 static void start_next(struct helper *helper) {
   helper->prepared = false;
+  helper->served = false;
   helper->refusing = false;
   helper->started_at = milliseconds();
   helper->answers = count_answers(helper->session);
@@ -296,7 +302,7 @@ static void watch(struct helper *helper) {
     } else if (events[2].revents & POLLERR) {
       end_without_server(helper);  // unmounted
     } else {
-      refuse_unread(helper->mount.device_fd);
+      refuse_unread(helper->session, helper->mount.device_fd);
     }
   }
 }
@@ -305,6 +311,8 @@ static void watch(struct helper *helper) {
 static int judge(const struct helper *helper) {
   const char *before = helper->ready ? "" : " before the mount was ready";
   if (WIFSIGNALED(helper->status)) {
+    // A server that has just been started does not catch SIGTERM yet.
+    if (helper->ready && helper->stops > 0 && WTERMSIG(helper->status) == SIGTERM) return 0;
     if (helper->ready && helper->stops == 0 && !is_connected(&helper->mount)) return 0;  // unmounted meanwhile
     complain("the server was killed by signal %d%s", WTERMSIG(helper->status), before);
     return 1;
@@ -348,7 +356,7 @@ int supervise(const struct settings *settings, int announce_to) {
     watch(&helper);
     if (helper.servers > 0) status = judge(&helper);
   }
-  end_notices(&helper.notices, helper.session);
+  end_notices(&helper.notices, helper.session, &helper.mount);
   unmount_filesystem(settings, &helper.mount);
   if (!helper.ready) remove_made_folders(settings);
   announce(&helper, 1);

@@ -70,7 +70,10 @@ package final class FuseSession: Sendable {
   ///
   /// Calls `ready` once on this thread, after it answered INIT. If the mount ends before, it never calls `ready`.
   package func run(ready: @escaping @Sendable () -> Void) throws(MountError) {
-    defer { device.close() }
+    defer {
+      operations.tickets.end()
+      device.close()
+    }
     guard try answerInit(ready) else { return }
     let notifying = OwnedThread(name: "fuse-notify") { [notifier, device, operations] in
       notifier.run(device, operations.tickets)
@@ -83,12 +86,17 @@ package final class FuseSession: Sendable {
     try loop.end(threads)
   }
 
+  /// The header and what every kernel's INIT has, in bytes.
+  private static let leastInit = 40 + 16
+
   /// Answers INIT, or lets libfuse repeat the answer of an earlier server. Returns false if the mount ended or
   /// ``stop()`` was called before.
   private func answerInit(_ ready: () -> Void) throws(MountError) -> Bool {
     let handshake = operations.handshake
     let saved = memory.initRequest
     if !saved.isEmpty {
+      let isInit = saved.withUnsafeBytes { operation(of: $0) } == initOperation
+      guard isInit, saved.count >= Self.leastInit else { throw .memory }
       saved.withUnsafeBytes { bytes in
         handshake.receive(bytes, again: true)
         device.process(bytes)

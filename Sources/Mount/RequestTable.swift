@@ -53,6 +53,7 @@ struct RequestTable {
   private let memory: SessionMemory
   private var slots: [Slot] = []
   private var vacant: [Int] = []
+  private var isEnded = false
   /// Parked requests that were interrupted while their callers lived. The kernel interrupts a request once, so mediafs
   /// must poll for a later kill (a Go program's own scheduler interrupts it all the time).
   private(set) var watched: [Ticket] = []
@@ -168,11 +169,15 @@ struct RequestTable {
     return index
   }
 
+  /// From now on no reply reaches the kernel: what is parked keeps its slot, for a next server.
+  mutating func end() { isEnded = true }
+
   private mutating func release(_ index: Int) {
-    if slots[index].isKept { memory.clearSlot(index) }
+    if slots[index].isKept && !isEnded { memory.clearSlot(index) }
     slots[index].isKept = false
     slots[index].phase = .free
     slots[index].request = nil
-    vacant.append(index)
+    // Those that the session memory has a slot for are used first.
+    if index < SessionLayout.slotCount { vacant.append(index) } else { vacant.insert(index, at: 0) }
   }
 }

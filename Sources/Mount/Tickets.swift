@@ -61,6 +61,9 @@ final class Tickets: Sendable {
     }
   }
 
+  /// From now on no reply reaches the kernel.
+  func end() { table.withLock { $0.end() } }
+
   // MARK: Interrupts
 
   /// Delivers an interrupt. libfuse's interrupt function must not call it, as libfuse holds a lock there.

@@ -36,17 +36,21 @@ struct HeldNoticeTests {
         request = os.read(device, 1 << 20)
         if struct.unpack_from('I', request, 4)[0] == 1: break
         answer(request, -38)
-    os.pwrite(session, request, 4096)
+    if NOTED: os.pwrite(session, request, 4096)
     held = socket.socket(fileno=notices)
     held.send(struct.pack('IiQQII', 16 + 16 + 6, 3, 0, 1, 5, 0) + b'other\\0')
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
     """
 
-  @Test func neitherTheNextServerNorTheEndWaitsForIt() throws {
+  /// `isNoted`: the session memory has the lookup. Otherwise nobody can answer it, and only the connection's end frees
+  /// who sent the notice.
+  @Test(arguments: [true, false])
+  func neitherTheNextServerNorTheEndWaitsForIt(isNoted: Bool) throws {
     try withTemporaryFolder { folder in
       let mountpoint = try folder.makeFolder("mnt")
-      let server = try folder.write(Self.server, to: "server", mode: 0o755)
+      let text = Self.server.replacing("NOTED", with: isNoted ? "True" : "False")
+      let server = try folder.write(text, to: "server", mode: 0o755)
       let options = try folder.write("options", to: "options")
       let line =
         "exec \(builtProduct("mount-helper")) --mountpoint \"$1\" --server \"$2\" --options-fd 9 --foreground 9<\"$3\""

@@ -107,6 +107,27 @@ struct RequestTableTests {
     #expect(table.watchedProcesses().isEmpty)
   }
 
+  @Test("After an overload, what is parked gets a slot that the session memory has")
+  func overload() {
+    var table = RequestTable(memory)
+    let tickets = (0...SessionLayout.slotCount).map { _ in begin(&table, request, 7) }
+    for ticket in tickets { table.settle(ticket) }
+    let ticket = begin(&table, request, 7)
+    let parked = park(&table, ticket)
+    #expect(parked != .unkept)
+  }
+
+  @Test("A reply that no longer reaches the kernel leaves the request to the next server")
+  func ended() {
+    var table = RequestTable(memory)
+    let ticket = begin(&table, request, 7)
+    _ = park(&table, ticket)
+    let isKept = memory.request(inSlot: 0) != nil
+    table.end()
+    _ = answer(&table, ticket)
+    #expect(isKept && memory.request(inSlot: 0) != nil)
+  }
+
   @Test("Bits that were never a ticket name nothing")
   func nonsense() {
     var table = RequestTable(memory)
