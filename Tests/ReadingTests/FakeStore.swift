@@ -37,7 +37,7 @@ final class FakeStore: Sendable {
     var partials: [Int64: Memory] = [:]
     var copies: [String: (copy: LibraryCopy, memory: Memory)] = [:]
     var refusesChanges = false
-    var refusesPartials = false
+    var refusesPartials: Errno?
 
     func current(_ key: ResourceKey) -> GenerationRecord? {
       generations.values.first { $0.key == key && $0.state != .superseded }
@@ -66,7 +66,9 @@ final class FakeStore: Sendable {
   /// From here on nothing can be remembered, or again.
   func refuseChanges(_ refuses: Bool) { state.withLock { $0.refusesChanges = refuses } }
   /// From here on no partial file can be opened, or again.
-  func refusePartials(_ refuses: Bool) { state.withLock { $0.refusesPartials = refuses } }
+  func refusePartials(_ refuses: Bool, _ error: Errno = .accessDenied) {
+    state.withLock { $0.refusesPartials = refuses ? error : nil }
+  }
   /// The paths that were noted before a file was placed.
   var intents: [String] { state.withLock { Array($0.intents.values) } }
   /// How often a host was noted.
@@ -268,7 +270,7 @@ extension FakeStore: StoreChanges {
 extension FakeStore: PartialFiles {
   func open(_ id: Int64, create: Bool) throws(StoreError) -> any OpenPartialFile {
     let memory = try state.withLock { (state) throws(StoreError) -> Memory in
-      if state.refusesPartials { throw .file(Errno(rawValue: EACCES), "the fake store refuses partial files") }
+      if let error = state.refusesPartials { throw .file(error, "the fake store refuses partial files") }
       if let there = state.partials[id] { return there }
       guard create else { throw StoreError(kind: .io(.notFound), message: "no partial file \(id)") }
       let new = try Memory()

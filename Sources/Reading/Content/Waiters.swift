@@ -74,7 +74,10 @@ struct Waiters: Sendable {
   /// `count` handles were opened.
   mutating func opened(_ count: Int = 1) { opens += count }
   /// A handle was closed, or its open failed.
-  mutating func closed() { opens -= 1 }
+  mutating func closed() {
+    assert(opens > 0)
+    opens -= 1
+  }
   /// A program that looks at files opens this one.
   mutating func looks(_ process: Int32) { lookers = lookers.suffix(15) + [process] }
   /// `process` read `count` bytes at `offset`. `size`: the file's, if it is known.

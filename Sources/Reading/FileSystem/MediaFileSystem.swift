@@ -276,7 +276,11 @@ package final class MediaFileSystem: Sendable {
 
   /// The last reference to a handle was closed.
   package func release(_ inode: Inode) {
-    guard let content = room.table.withLock({ $0.contents[inode] }) else { return }
+    let loaded = room.table.withLock { table in
+      if table.contents[inode] == nil { table.closedUnloaded(inode) }
+      return table.contents[inode]
+    }
+    guard let content = loaded else { return }
     let (generation, isLast, isComplete) = content.guarded.withLock { guarded in
       (guarded.held.generation?.id, guarded.waiters.opens == 1, guarded.held.isCopy)
     }

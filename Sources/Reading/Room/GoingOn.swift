@@ -18,16 +18,13 @@ package struct MountBeginning: Equatable, Sendable {
 
 /// A server that follows a killed one in the same mount.
 extension ReadingRoom {
-  /// Loads what readers have open, with how often. What cannot be loaded is loaded when it is read, or fails then.
+  /// Loads what readers have open, with how often. What cannot be loaded now is loaded when a reader next uses it.
   func goOn(with open: [Inode: Int]) {
-    var superseded: [Int64: Content] = [:]
     for (inode, count) in open {
+      table.withLock { $0.owedOpens[inode] = count }
       do throws(Errno) {
-        let content = try self.content(openedBefore: inode, &superseded)
-        let (isComplete, isOld) = content.guarded.withLock { guarded in
-          guarded.waiters.opened(count)
-          return (guarded.held.isCopy, guarded.held.isSuperseded)
-        }
+        let content = try self.content(of: inode)
+        let (isComplete, isOld) = content.guarded.withLock { ($0.held.isCopy, $0.held.isSuperseded) }
         if !isOld { transfers.post(isComplete ? .held(content) : .opened(content)) }
       } catch {
         Log.warning("a file that programs have open cannot be loaded again: \(error) (inode \(inode))")
@@ -35,26 +32,33 @@ extension ReadingRoom {
     }
   }
 
-  private func content(openedBefore inode: Inode, _ superseded: inout [Int64: Content]) throws(Errno) -> Content {
-    do throws(Errno) { return try content(of: inode) } catch {
-      guard error == .stale else { throw error }
-    }
+  /// The content behind an inode that readers opened before this server, and that no name leads to any more.
+  func superseded(_ inode: Inode, opening: Bool) throws(Errno) -> Content {
     guard let (_, generation) = try io({ () throws(StoreError) in try store.generations.superseded(inode: inode) }),
       let entry = try io({ () throws(StoreError) in try store.tree.entries(of: generation.key) }).first
     else { throw .stale }
-    let content: Content
+    let loaded: Content
     if generation.state != .superseded {
       // The same generation under an earlier inode.
-      content = try self.content(of: entry.node.inode)
-    } else if let other = superseded[generation.id] {
-      content = other
+      loaded = try content(of: entry.node.inode)
     } else {
       var held = try io { () throws(StoreError) in try self.held(generation, entry, isPinned: false) }
       held.superseded()
-      content = Content(record: entry, held: held)
-      superseded[generation.id] = content
+      loaded = Content(record: entry, held: held)
     }
-    table.withLock { $0.contents[inode] = content }
-    return content
+    let known = table.withLock { table -> Content? in
+      let known = table.contents[inode] ?? table.contents.values.first { $0.has(generation.id) } ?? loaded
+      if known.guarded.withLock({ $0.held.isPutAway }) { return nil }
+      if table.contents[inode] == nil { table.note(known, inode: inode) }
+      if opening { known.guarded.withLock { $0.waiters.opened() } }
+      return known
+    }
+    if let known { return known }
+    return try superseded(inode, opening: opening)
   }
+}
+
+extension Content {
+  /// Whether it is the generation with that id.
+  fileprivate func has(_ id: Int64) -> Bool { guarded.withLock { $0.held.generation?.id == id } }
 }

@@ -14,7 +14,10 @@ extension ReadingRoom {
       if let there { return there }
       // The kernel has no inode that the catalog did not have: its version was replaced. At ESTALE the kernel looks the
       // name up again, also if it was not told, or not yet, that the name leads elsewhere.
-      guard let entry = try io({ () throws(StoreError) in try store.tree.entry(inode) }) else { throw .stale }
+      guard let entry = try io({ () throws(StoreError) in try store.tree.entry(inode) }) else {
+        guard table.withLock({ $0.owedOpens[inode] != nil }) else { throw .stale }
+        return try superseded(inode, opening: opening)
+      }
       if entry.node.kind == .folder { throw .isDirectory }
       let isLeaving = table.withLock { $0.leaving.contains(entry.node.key) }
       if isLeaving {

@@ -15,6 +15,8 @@ struct Table: Sendable {
   var leaving: Set<ResourceKey> = []
   /// The last errors, also of resources that are no longer in memory.
   var errors = LastErrors()
+  /// How often readers had inodes open that could not be loaded when this server took over the mount.
+  var owedOpens: [Inode: Int] = [:]
   /// Counts the contents that were put away, evicted or superseded. A thread that read the catalog before the number
   /// changed reads it again.
   var departures: UInt64 = 0
@@ -24,8 +26,21 @@ struct Table: Sendable {
     if let existing = contents[inode] { return existing }
     let kept = current[content.key] ?? content
     current[content.key] = kept
-    contents[inode] = kept
+    note(kept, inode: inode)
     return kept
+  }
+
+  /// Makes `inode` lead to `content`, and counts the opens that the content does not know yet.
+  mutating func note(_ content: Content, inode: Inode) {
+    contents[inode] = content
+    guard let count = owedOpens.removeValue(forKey: inode) else { return }
+    content.guarded.withLock { $0.waiters.opened(count) }
+  }
+
+  /// A handle of an inode that is not in memory was closed.
+  mutating func closedUnloaded(_ inode: Inode) {
+    guard let count = owedOpens[inode] else { return }
+    owedOpens[inode] = count > 1 ? count - 1 : nil
   }
 
   /// Removes a content, with every inode that leads to it.
