@@ -71,4 +71,31 @@ import Reading
     bench.system.release(inode)
     #expect(bench.opens(inode) == 0)
   }
+
+  /// Nobody can tell whether the origin still has the bytes that an earlier mount stored.
+  @Test("Two threads that load a file without validators agree on its generation")
+  func loadedByTwo() throws {
+    for _ in 0..<100 {
+      let store = FakeStore()
+      let entry = Bench.entry("a.mp4", 1)
+      try store.list([entry])
+      let earlier = GenerationRecord(id: 5, key: entry.key, validators: Validators(), size: 1000, mediaType: nil)
+      let bytes = ByteRangeSet(ByteRange(0, 100))
+      try store.apply([.learned(earlier), .extents(generation: 5, stored: bytes, synced: bytes)], durably: true)
+      let system = try MediaFileSystem(store: store.access, options: .testing, wake: {})
+      let (waiting, failures) = (Lock(2), Lock<[Errno]>([]))
+      let threads = (0..<2).map { number in
+        OwnedThread(name: "opener \(number)") {
+          waiting.withLock { $0 -= 1 }
+          while waiting.withLock({ $0 > 0 }) {}
+          let answer = system.open(2, ticket: Ticket(rawValue: UInt(number)), caller: Caller(process: 0))
+          if case .failed(let error) = answer { failures.withLock { $0.append(error) } }
+        }
+      }
+      for thread in threads { thread.join() }
+      #expect(failures.withLock { $0 } == [])
+      // What is written belongs to the generation that the catalog has.
+      #expect(try [#require(store.current(of: entry.key)).id] == store.partialIDs)
+    }
+  }
 }

@@ -111,10 +111,17 @@ extension ReadingRoom {
       id: try store.changes.nextID(), key: earlier.key, validators: earlier.validators, size: earlier.size,
       mediaType: earlier.mediaType)
     generation.continues = earlier.continues
-    try store.changes.apply([.forgotten(generation: earlier.id), .learned(generation)], durably: true)
+    do throws(StoreError) {
+      try store.changes.apply([.forgotten(generation: earlier.id), .learned(generation)], durably: true)
+    } catch {
+      // Another thread that loads the same file was faster, with a later number.
+      if let other = try store.generations.current(of: earlier.key), other.id >= beginning.firstID { return other }
+      throw error
+    }
     films.forget(earlier.id)
     try store.partials.remove(earlier.id)
-    return generation
+    // The same with an earlier number: the catalog keeps the other thread's generation.
+    return try store.generations.current(of: earlier.key) ?? generation
   }
 
   /// The extents that the catalog claims and the file really has. Drops each claim without bytes, with a warning in the
