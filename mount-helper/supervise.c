@@ -25,11 +25,11 @@
 // How long the server may run after a second signal, or after the helper gave up, in milliseconds.
 enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_FAILURE = 10000 };
 
-// When the next server starts, in milliseconds. A server is mute if it answered no request and lived for less than
-// LONG_LIFE, unless SIGKILL ended it while it served. After MOST_MUTE of them in a row, the helper itself answers, with
-// errors.
+// When the next server starts, in milliseconds. A server is mute if it answered no request, unless it served and lived
+// for LONG_LIFE, or another process killed it while it served. After MOST_MUTE of them in a row, the helper itself
+// answers, with errors.
 enum { SHORT_LIFE = 1000, LONG_LIFE = 10000, MOST_MUTE = 5 };
-enum { LEAST_PAUSE = 100, MOST_PAUSE = 5000, PAUSE_WHEN_REFUSING = 60000 };
+enum { LEAST_PAUSE = 100, PAUSE_AFTER_FAILED_START = 5000, PAUSE_WHEN_REFUSING = 60000 };
 
 struct helper {
   const struct settings *settings;
@@ -43,6 +43,7 @@ struct helper {
   bool prepared;   // this server sent PREPARED
   bool ready;      // the mount is ready: a server sent READY
   bool served;     // this server sent READY
+  bool expelled;   // the helper killed this server for a breach of the protocol
   bool failed;     // the helper gave up: it exits with 1, whatever the server's status
   bool ended;      // no further server is to start
   bool refusing;   // the helper answers requests with errors
@@ -92,6 +93,7 @@ static void close_link(struct helper *helper) {
 // ready, the next server goes on.
 static void give_up(struct helper *helper) {
   if (helper->ready) {
+    helper->expelled = true;
     if (helper->server > 0) kill(helper->server, SIGKILL);  // first, as a server whose link ends unmounts
     close_link(helper);
     return;
@@ -200,11 +202,10 @@ static void take_end(struct helper *helper, int status) {
   const int64_t life = milliseconds() - helper->started_at;
   const bool answered = count_answers(helper->session) != helper->answers;
   // A server that another process killed may just not have been asked.
-  const bool was_killed = helper->served && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  helper->mute = answered || was_killed || life >= LONG_LIFE ? 0 : helper->mute + 1;
+  const bool was_killed = helper->served && !helper->expelled && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  helper->mute = answered || was_killed || (helper->served && life >= LONG_LIFE) ? 0 : helper->mute + 1;
   int64_t pause = helper->mute > 0 || life < SHORT_LIFE ? LEAST_PAUSE : 0;
-  for (int i = 1; i < helper->mute && pause < MOST_PAUSE; i++) pause *= 3;
-  if (pause > MOST_PAUSE) pause = MOST_PAUSE;
+  for (int i = 1; i < helper->mute && i < MOST_MUTE; i++) pause *= 3;
   helper->refusing = helper->mute >= MOST_MUTE;
   if (helper->refusing) {
     pause = PAUSE_WHEN_REFUSING;
@@ -219,7 +220,8 @@ static void take_end(struct helper *helper, int status) {
     snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
   }
   if (helper->refusing) {
-    complain("the server %s; %d in a row answered nothing: reads of %s fail until one does. The next one starts in 60 s",
+    complain("the server %s; %d in a row answered nothing, so every request to %s fails (EIO). The next server starts "
+             "in 60 s",
              how, helper->mute, helper->settings->mountpoint);
   } else {
     complain("the server %s; readers of %s wait for the next one, which starts %s", how, helper->settings->mountpoint,
@@ -230,6 +232,7 @@ static void take_end(struct helper *helper, int status) {
 static void start_next(struct helper *helper) {
   helper->prepared = false;
   helper->served = false;
+  helper->expelled = false;
   helper->refusing = false;
   helper->started_at = milliseconds();
   helper->answers = count_answers(helper->session);
@@ -239,7 +242,7 @@ static void start_next(struct helper *helper) {
   } else {
     helper->ended = !helper->ready;
     helper->refusing = helper->mute >= MOST_MUTE;
-    helper->start_at = milliseconds() + MOST_PAUSE;
+    helper->start_at = milliseconds() + PAUSE_AFTER_FAILED_START;
   }
 }
 
