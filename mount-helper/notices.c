@@ -27,13 +27,19 @@ static void complain_rarely(int error) {
   complain("the kernel did not forget a name or a file's pages: %s", strerror(error));
 }
 
+// Whether no packet comes any more: recv(2) gives 0 for an empty packet, too.
+static bool is_shut(int socket) {
+  struct pollfd end = {.fd = socket, .events = POLLRDHUP};
+  return poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLRDHUP));
+}
+
 static void *pass_on(void *argument) {
   const struct notices *const notices = argument;
   char packet[SESSION_BUFFER_SIZE];
   for (;;) {
     const ssize_t count = recv(notices->from_servers, packet, sizeof packet, MSG_TRUNC);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
+    if (count < 0 || (count == 0 && is_shut(notices->from_servers))) break;
     if (count > (ssize_t)sizeof packet || count < (ssize_t)sizeof(struct fuse_out_header)) continue;
     struct fuse_out_header header;
     memcpy(&header, packet, sizeof header);

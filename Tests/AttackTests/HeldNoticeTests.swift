@@ -9,29 +9,11 @@ struct HeldNoticeTests {
   /// A server that leaves a lookup unanswered, in the buffer of its first thread, and sends a notice for its folder.
   /// Then it is killed. The next one answers nothing, and ends in order.
   private static let server = """
-    #!/usr/bin/python3
-    import os, signal, socket, struct, subprocess, sys, time
-    link = socket.socket(fileno=3)
-    def receive():
-        data, files, _, _ = socket.recv_fds(link, 9000, 1)
-        return *struct.unpack('II', data[:8]), data[8:], files[0] if files else -1
-    while True:
-        kind, value, payload, file = receive()
-        if kind == 5: session = file
-        if kind == 3: break
-    link.send(struct.pack('II', 16, 2))
-    notices = receive()[3]
-    device = receive()[3]
-    def answer(request, error, body=b''):
-        os.write(device, struct.pack('Ii', 16 + len(body), error) + request[8:16] + body)
-    if value > 0:
-        link.send(struct.pack('II', 17, 0))
+    if number > 0:
         print('the next one serves', file=sys.stderr, flush=True)
         time.sleep(0.2)
         os._exit(0)
-    answer(os.read(device, 1 << 20), 0, struct.pack('IIIIHHIIHH32x', 7, 31, 4096, 1 << 18, 12, 9, 4096, 1, 1, 0))
-    link.send(struct.pack('II', 17, 0))
-    subprocess.Popen(['stat', payload.decode() + '/missing'], stdout=2)
+    subprocess.Popen(['stat', mountpoint + '/missing'], stdout=2)
     while True:
         request = os.read(device, 1 << 20)
         if struct.unpack_from('I', request, 4)[0] == 1: break
@@ -48,17 +30,53 @@ struct HeldNoticeTests {
   @Test(arguments: [true, false])
   func neitherTheNextServerNorTheEndWaitsForIt(isNoted: Bool) throws {
     try withTemporaryFolder { folder in
-      let mountpoint = try folder.makeFolder("mnt")
       let text = Self.server.replacing("NOTED", with: isNoted ? "True" : "False")
-      let server = try folder.write(text, to: "server", mode: 0o755)
-      let options = try folder.write("options", to: "options")
-      let line =
-        "exec \(builtProduct("mount-helper")) --mountpoint \"$1\" --server \"$2\" --options-fd 9 --foreground 9<\"$3\""
-      let result = try Command.run(["sh", "-c", line, "sh", mountpoint, server, options], timeout: 60)
+      let helper = try StrangeServer.start(text, in: folder)
+      let result = try #require(helper.wait(timeout: 60), "\(helper.standardErrorSoFar)")
       #expect(result.errors.contains("killed by signal 9") && result.errors.contains("the next one serves"))
       #expect(result.errors.contains("missing"), "the lookup has no answer: \(result.errors)")
       #expect(result.status == 0, "\(result.errors)")
-      #expect(!Mounts.isMounted(mountpoint))
+      #expect(!Mounts.isMounted(folder.file("mnt")))
+    }
+  }
+
+  /// A server that has the kernel forget a name by a notice, after an empty packet, and ends once the kernel looks that
+  /// name up again.
+  private static let emptyPacket = """
+    attributes = struct.pack('6Q10I', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0o100444, 1, 0, 0, 0, 4096, 0)
+    def stat():
+        lookups = 0
+        program = subprocess.Popen(['stat', '-c', '%n', mountpoint + '/name'], stdout=2)
+        while program.poll() is None:
+            if not select.select([device], [], [], 0.02)[0]: continue
+            request = os.read(device, 1 << 20)
+            length, kind, _, node = struct.unpack_from('IIQQ', request)
+            if kind == 1:
+                lookups += 1
+                answer(request, 0, struct.pack('QQQQII', 2, 0, 3600, 3600, 0, 0) + attributes)
+            elif kind not in (2, 42):
+                answer(request, -38)
+        return lookups
+    print('lookups:', stat(), stat(), file=sys.stderr, flush=True)
+    notifier = socket.socket(fileno=notices)
+    notifier.send(b'')
+    time.sleep(0.2)
+    notifier.send(struct.pack('IiQQII', 16 + 16 + 5, 3, 0, 1, 4, 0) + b'name\\0')
+    for _ in range(100):
+        time.sleep(0.05)
+        if stat() > 0: os._exit(0)
+    os._exit(1)
+    """
+
+  @Test func anEmptyPacketIsNoEndOfTheNotices() throws {
+    try withTemporaryFolder { folder in
+      let helper = try StrangeServer.start(Self.emptyPacket, in: folder)
+      defer { helper.signal(SIGTERM) }
+      try waitUntil(timeout: 60, "the first server to end: \(helper.standardErrorSoFar)") {
+        !helper.isRunning || helper.standardErrorSoFar.contains("ended with status")
+      }
+      let result = try #require(helper.wait(timeout: 20), "the name was not forgotten: \(helper.standardErrorSoFar)")
+      #expect(result.status == 0 && result.errors.contains("lookups: 1 0"), "\(result.errors)")
     }
   }
 }
