@@ -31,6 +31,9 @@ enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_FAILURE = 10000 };
 enum { SHORT_LIFE = 1000, LONG_LIFE = 10000, MOST_MUTE = 5 };
 enum { LEAST_PAUSE = 100, PAUSE_AFTER_FAILED_START = 5000, PAUSE_WHEN_REFUSING = 60000 };
 
+// How many messages the helper takes while a signal waits.
+enum { MOST_IN_A_ROW = 1000 };
+
 struct helper {
   const struct settings *settings;
   int announce;    // see supervise(); -1 after the announcement
@@ -283,6 +286,7 @@ static void take_signal(struct helper *helper) {
 
 // Handles messages, signals and times until the last server has ended.
 static void watch(struct helper *helper) {
+  int in_a_row = 0;  // messages that were taken while a signal waited
   while (!helper->ended) {
     const bool idle = helper->server <= 0;
     const int64_t at = idle ? helper->start_at : helper->kill_at;
@@ -298,9 +302,11 @@ static void watch(struct helper *helper) {
       helper->kill_at = 0;
     } else if (poll(events, 3, (int)left) <= 0) {
       continue;
-    } else if (events[1].revents) {
+    } else if (events[1].revents && (!events[0].revents || in_a_row < MOST_IN_A_ROW)) {
+      in_a_row = events[0].revents ? in_a_row + 1 : 0;
       take_link(helper);  // first: the server sent its messages before it ended
     } else if (events[0].revents) {
+      in_a_row = 0;
       take_signal(helper);
     } else if (events[2].revents & POLLERR) {
       end_without_server(helper);  // unmounted
