@@ -120,5 +120,8 @@ static inline void cfuse_commit_long(void *place, uint64_t value) {
   __atomic_store_n((uint64_t *)place, value, __ATOMIC_RELEASE);
 }
 
+/// Adds 1 to a count that several threads add to.
+static inline void cfuse_count(void *place) { __atomic_fetch_add((uint64_t *)place, 1, __ATOMIC_RELAXED); }
+
 /// eventfd(2) with EFD_CLOEXEC and EFD_NONBLOCK.
 static inline int cfuse_event(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }

@@ -9,8 +9,8 @@ import Reading
 /// The thread that calls ``run(ready:)`` answers INIT, starts the others and waits for their end. The loop threads
 /// (``LoopThreads``) serve requests. One more thread is the ``Notifier``'s.
 ///
-/// Locks: `Tickets`, `LoopThreads` and `Notifier` have one each, `Passthrough` has two. No thread holds one while it
-/// takes another, nor over a call that leaves the room.
+/// Locks: `Tickets`, `HandleTable` and `Notifier` have one each, `LoopThreads` and `Passthrough` two. No thread takes a
+/// second lock while it holds one, and none holds one over a call that leaves the room.
 package final class FuseSession: Sendable {
   private let options: MountOptions
   let operations: Operations
@@ -46,12 +46,13 @@ package final class FuseSession: Sendable {
       descriptor = try duplicate(device.rawValue)
     } catch { throw .device("preparing to serve", error) }
     let handshake = Handshake(options: options)
-    let tickets = Tickets(fileSystem: fileSystem, notifier: notifier, memory: memory)
     let left = memory.leftRequests()
+    let passthrough = Passthrough(
+      descriptor: descriptor, handshake: handshake, memory: memory, pending: left.numbers)
+    let tickets = Tickets(fileSystem: fileSystem, notifier: notifier, memory: memory)
     operations = Operations(
       fileSystem: fileSystem, appearance: Appearance(options), handshake: handshake, tickets: tickets,
-      passthrough: Passthrough(
-        descriptor: descriptor, handshake: handshake, handles: HandleTable(memory, pending: left.numbers)),
+      passthrough: passthrough,
       writer: ReplyWriter(handshake: handshake, memory: memory, notices: notices))
     self.device = try Device(descriptor: descriptor, operations: operations)
     do throws(Errno) {
@@ -60,8 +61,10 @@ package final class FuseSession: Sendable {
     } catch { throw .device("preparing to serve", error) }
   }
 
-  /// How often each inode was open when this server took over the mount.
-  package var leftOpen: [Inode: Int] { operations.passthrough.leftOpen }
+  /// How often each inode is open. Before ``run(ready:)``: as the last server of the mount left it.
+  package var opens: [Inode: Int] {
+    operations.passthrough.openFiles.withLock { $0.open.reduce(into: [:]) { $0[$1.inode] = $1.opens } }
+  }
 
   /// Makes ``run(ready:)`` end soon, without unmounting. Any thread may call it, any number of times.
   package func stop() { loop.stop() }

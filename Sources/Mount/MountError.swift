@@ -9,6 +9,8 @@ package enum MountError: Error, Equatable, CustomStringConvertible {
   case device(String, Errno)
   /// The kernel did not begin with an INIT that this libfuse understands.
   case handshake
+  /// Another system call failed: what it was to do, and its error.
+  case system(String, Errno)
   /// The session memory that the helper gave is none of this version.
   case memory
 
@@ -24,8 +26,9 @@ package enum MountError: Error, Equatable, CustomStringConvertible {
     case .handshake:
       return "the kernel did not begin with an INIT that libfuse understands. "
         + "Is the descriptor from a fresh mount, and does libfuse fit the kernel?"
+    case .system(let call, let error): return "\(call) failed: \(error)"
     case .memory:
-      return "the memory of the mount has another version, or is damaged; unmount, and mount again"
+      return "The session memory from the helper has another version, or is damaged. Unmount, and mount again"
     }
   }
 }

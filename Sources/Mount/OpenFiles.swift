@@ -19,7 +19,7 @@ struct OpenFiles {
     case passthrough(backing: Int32)
   }
 
-  /// An open inode: what a server that takes over a live mount must know of it.
+  /// An open inode.
   struct Entry {
     var inode: Inode
     var way: Way

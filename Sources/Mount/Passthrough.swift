@@ -19,15 +19,13 @@ final class Passthrough: Sendable {
   /// Whether the kernel denied permission: then mediafs does not ask again.
   private let isRefused = Lock(false)
 
-  init(descriptor: Int32, handshake: Handshake, handles: HandleTable) {
+  /// `pending`: the numbers of the requests that the last server left.
+  init(descriptor: Int32, handshake: Handshake, memory: SessionMemory, pending: Set<UInt64>) {
     self.descriptor = descriptor
     self.handshake = handshake
-    self.handles = handles
-    openFiles = Lock(OpenFiles(leftOpen: handles.leftOpen))
+    handles = HandleTable(memory, pending: pending)
+    openFiles = Lock(OpenFiles(leftOpen: HandleTable.leftOpen(in: memory)))
   }
-
-  /// How often each inode was open when this server began.
-  var leftOpen: [Inode: Int] { handles.leftOpen.reduce(into: [:]) { $0[$1.inode, default: 0] += 1 } }
 
   /// How to answer an open.
   struct Opening {

@@ -11,7 +11,8 @@ import Reading
 /// read into a buffer, copied to a slot if it has to wait, and cleared in both only after its reply. The next server
 /// begins when no thread of the last one runs any more, so the order of the program's own stores is enough.
 package final class SessionMemory: @unchecked Sendable {
-  // @unchecked: `base` never changes. A loop thread alone uses its buffer and its record. A slot is used under the
+  // @unchecked: `base` never changes. A loop thread alone uses its buffer and its record; other threads share the last
+  // record, and add to it atomically. A slot is used under the
   // lock of `Tickets`, a handle and the header's marks under the lock that guards their free list. The rest of the
   // header is written before the loop threads start.
 
@@ -20,11 +21,13 @@ package final class SessionMemory: @unchecked Sendable {
   /// Maps the memory behind `file`, which closes. Throws if it is not of this version.
   package init(_ file: consuming FileDescriptor) throws(MountError) {
     let size = SessionLayout.size
+    let hasSize: Bool
     do throws(Errno) {
-      guard Int(try file.status().st_size) == size else { throw .invalid }
-    } catch { throw .device("looking at the session memory", error) }
+      hasSize = Int(try file.status().st_size) == size
+    } catch { throw .system("looking at the session memory", error) }
+    guard hasSize else { throw .memory }
     guard let mapped = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.rawValue, 0), mapped != MAP_FAILED
-    else { throw .device("mapping the session memory", .current) }
+    else { throw .system("mapping the session memory", .current) }
     base = mapped
     if isNew {
       base.storeBytes(of: SessionLayout.version, toByteOffset: SessionLayout.versionAt, as: UInt32.self)
@@ -44,7 +47,7 @@ package final class SessionMemory: @unchecked Sendable {
       let file = FileDescriptor(owning: try retrying { csystem_make_memory_file("mediafs session") })
       try file.truncate(to: Int64(SessionLayout.size))
       return file
-    } catch { throw .device("making the session memory", error) }
+    } catch { throw .system("making the session memory", error) }
   }
 
   deinit { munmap(base, SessionLayout.size) }
@@ -102,21 +105,34 @@ package final class SessionMemory: @unchecked Sendable {
   /// Counts an answer of a loop thread, or of another one: the helper wants to know whether a server answers at all.
   @inline(__always)
   func countAnswer(ofThread index: Int?) {
-    let index = index ?? SessionLayout.bufferCount - 1
-    let count = (base + SessionLayout.threadStart + index * SessionLayout.threadSize)
+    let records = base + SessionLayout.threadStart
+    guard let index else {
+      return cfuse_count(records + (SessionLayout.bufferCount - 1) * SessionLayout.threadSize)
+    }
+    let count = (records + index * SessionLayout.threadSize)
       .assumingMemoryBound(to: UInt64.self)  // nothing else is stored there
     count.pointee &+= 1
   }
 
   // MARK: Slots
 
-  /// All slots from this one on are free, and were never used.
-  var slotMark: Int { Int(load32(SessionLayout.slotMarkAt)) }
-  func raiseSlotMark(to mark: Int) { commit32(UInt32(mark), at: SessionLayout.slotMarkAt) }
-
-  private func slot(_ index: Int) -> UnsafeMutableRawPointer {
-    base + SessionLayout.slotStart + index * SessionLayout.slotSize
+  /// A table of records of one size. All from the mark on are free, and were never used.
+  private struct Area {
+    let markAt: Int
+    let start: Int
+    let size: Int
+    static let slots = Area(
+      markAt: SessionLayout.slotMarkAt, start: SessionLayout.slotStart, size: SessionLayout.slotSize)
+    static let handles = Area(
+      markAt: SessionLayout.handleMarkAt, start: SessionLayout.handleStart, size: SessionLayout.handleSize)
   }
+
+  private func mark(of area: Area) -> Int { Int(load32(area.markAt)) }
+  private func place(_ index: Int, in area: Area) -> UnsafeMutableRawPointer { base + area.start + index * area.size }
+
+  var slotMark: Int { mark(of: .slots) }
+  func raiseSlotMark(to mark: Int) { commit32(UInt32(mark), at: Area.slots.markAt) }
+  private func slot(_ index: Int) -> UnsafeMutableRawPointer { place(index, in: .slots) }
 
   /// The request in a slot; nil in a free one.
   func request(inSlot index: Int) -> UnsafeRawBufferPointer? {
@@ -150,13 +166,9 @@ package final class SessionMemory: @unchecked Sendable {
 
   // MARK: Handles
 
-  /// All handles from this one on are free, and were never used.
-  var handleMark: Int { Int(load32(SessionLayout.handleMarkAt)) }
-  func raiseHandleMark(to mark: Int) { commit32(UInt32(mark), at: SessionLayout.handleMarkAt) }
-
-  private func handle(_ index: Int) -> UnsafeMutableRawPointer {
-    base + SessionLayout.handleStart + index * SessionLayout.handleSize
-  }
+  var handleMark: Int { mark(of: .handles) }
+  func raiseHandleMark(to mark: Int) { commit32(UInt32(mark), at: Area.handles.markAt) }
+  private func handle(_ index: Int) -> UnsafeMutableRawPointer { place(index, in: .handles) }
 
   func handleRecord(_ index: Int) -> OpenHandle? {
     let handle = handle(index)

@@ -81,7 +81,7 @@ package enum MediafsServer {
       do throws(ServerError) { try link.unmountLazily() } catch { Log.error(error.description) }
       fuse.stop()
     }
-    fileSystem.goOn(with: fuse.leftOpen)
+    fileSystem.goOn(with: fuse.opens)
     fileSystem.start()
     loop.run { fileSystem.makeClient(port: fuse, service: $0) }
     let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
