@@ -53,7 +53,7 @@ package final class FuseSession: Sendable {
     operations = Operations(
       fileSystem: fileSystem, appearance: Appearance(options), handshake: handshake, tickets: tickets,
       passthrough: passthrough,
-      writer: ReplyWriter(handshake: handshake, memory: memory, notices: notices))
+      writer: ReplyWriter(handshake: handshake, memory: memory, notifier: notifier, notices: notices))
     self.device = try Device(descriptor: descriptor, operations: operations)
     do throws(Errno) {
       loop = try LoopThreads(
@@ -83,7 +83,8 @@ package final class FuseSession: Sendable {
     }
     let threads = loop.start()
     loop.waitForEnd()
-    // The notifier first, while loop threads still serve: the kernel may block it until a lookup is answered.
+    // The notifier waits for the helper no longer. Only in a session without a helper the kernel may hold it, until a
+    // lookup is answered or the mount is gone.
     notifier.end()
     notifying.join()
     try loop.end(threads)

@@ -1,4 +1,5 @@
 import Base
+import Glibc
 import Reading
 
 /// Makes the kernel forget names and pages, and checks interrupted requests, on a thread of its own: without a helper
@@ -24,8 +25,13 @@ final class Notifier: Sendable {
 
   private let queue = Lock(Queue())
   private let wakeUp: Event
+  /// Signalled by ``end()``, for good.
+  private let ending: Event
 
-  init() throws(Errno) { wakeUp = try Event() }
+  init() throws(Errno) {
+    wakeUp = try Event()
+    ending = try Event()
+  }
 
   /// Makes the kernel forget a name.
   func forget(_ name: String, in parent: Inode) { add { $0.names.insert(Name(parent: parent, name: name)) } }
@@ -52,7 +58,20 @@ final class Notifier: Sendable {
   /// Makes ``run(_:_:)`` return. It drops what is still queued.
   func end() {
     queue.withLock { $0.isEnding = true }
+    ending.signal()
     wake()
+  }
+
+  private var isEnding: Bool { queue.withLock { $0.isEnding } }
+
+  /// Waits until `socket` takes a packet. False: ``end()`` was called.
+  func wait(for socket: Int32) -> Bool {
+    var waiting = [
+      pollfd(fd: socket, events: Int16(POLLOUT), revents: 0),
+      pollfd(fd: ending.rawValue, events: Int16(POLLIN), revents: 0),
+    ]
+    _ = poll(&waiting, 2, -1)  // the caller's loop checks why it returned
+    return !isEnding
   }
 
   /// What the notifier's thread runs.
@@ -63,8 +82,8 @@ final class Notifier: Sendable {
         return queue
       }
       if work.isEnding { return }
-      for name in work.names { device.forget(name.name, in: name.parent) }
-      for (inode, range) in work.pages { device.forgetPages(of: inode, range) }
+      for name in work.names where !isEnding { device.forget(name.name, in: name.parent) }
+      for (inode, range) in work.pages where !isEnding { device.forgetPages(of: inode, range) }
       wakeUp.wait(milliseconds: tickets.lookAfterInterrupted() ? Self.watchMilliseconds : -1)
     }
   }

@@ -8,10 +8,12 @@ final class ReplyWriter: Sendable {
   private let memory: SessionMemory
   /// The socket to the helper's thread that writes notifications; nil: this process writes them itself.
   private let notices: FileDescriptor?
+  private let notifier: Notifier
 
-  init(handshake: Handshake, memory: SessionMemory, notices: consuming FileDescriptor?) {
+  init(handshake: Handshake, memory: SessionMemory, notifier: Notifier, notices: consuming FileDescriptor?) {
     self.handshake = handshake
     self.memory = memory
+    self.notifier = notifier
     self.notices = notices
   }
 
@@ -29,7 +31,8 @@ final class ReplyWriter: Sendable {
   }
 
   /// The kernel may block who writes a notification until a request is answered. A thread of a killed server that
-  /// waited there would keep the server's locks, so the helper writes it.
+  /// waited there would keep the server's locks, so the helper writes it. The kernel may hold the helper's thread, too:
+  /// then this waits until the socket takes more, or the server ends.
   private func notify(_ device: Int32, _ parts: UnsafeMutablePointer<iovec>, _ count: Int32) -> Int {
     switch notices {
     case .none: return writev(device, parts, count)
@@ -37,7 +40,14 @@ final class ReplyWriter: Sendable {
       var message = msghdr()
       message.msg_iov = parts
       message.msg_iovlen = Int(count)
-      return sendmsg(socket.rawValue, &message, Int32(MSG_NOSIGNAL))
+      while true {
+        let count = sendmsg(socket.rawValue, &message, Int32(MSG_NOSIGNAL | MSG_DONTWAIT))
+        if count >= 0 || (errno != EAGAIN && errno != EINTR) { return count }
+        if !notifier.wait(for: socket.rawValue) {
+          errno = ENODEV  // as after the end of the mount: nobody is told
+          return -1
+        }
+      }
     }
   }
 

@@ -57,12 +57,18 @@ extension Tests {
       try RealMount(after: first, []).end()
     }
 
-    @Test("Notifications go to the helper: a thread that the kernel holds with one would keep a killed server alive")
-    func notices() throws {
+    /// The two ends of the socket between a server and the helper's thread.
+    private func noticesSocket() throws -> (server: Int32, helper: Int32) {
       var ends: [Int32] = [-1, -1]
       try #require(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
-      let helper = FileDescriptor(owning: ends[1])
-      let mount = try RealMount([Self.node(.plain)], notices: FileDescriptor(owning: ends[0]))
+      return (ends[0], ends[1])
+    }
+
+    @Test("Notifications go to the helper: a thread that the kernel holds with one would keep a killed server alive")
+    func notices() throws {
+      let (server, end) = try noticesSocket()
+      let helper = FileDescriptor(owning: end)
+      let mount = try RealMount([Self.node(.plain)], notices: FileDescriptor(owning: server))
       defer { mount.end() }
       #expect(mount.sh("stat film.bin").status == 0)
       mount.session.invalidate(parent: rootInode, name: "film.bin")
@@ -74,6 +80,28 @@ extension Tests {
       let header: [UInt8] = [41, 0, 0, 0, 3, 0, 0, 0] + [UInt8](repeating: 0, count: 8)
       #expect(count == 16 + 16 + 9 && Array(packet[..<16]) == header)
       #expect(packet[32..<41].elementsEqual(Array("film.bin".utf8) + [0]))
+    }
+
+    @Test("A server ends though the helper takes no notification: the kernel holds the helper's thread")
+    func heldHelper() throws {
+      let (server, end) = try noticesSocket()
+      let helper = FileDescriptor(owning: end)
+      let mount = try RealMount([Self.node(.plain)], notices: FileDescriptor(owning: server))
+      #expect(mount.sh("stat film.bin").status == 0)
+      for number in 0..<2000 { mount.session.invalidate(parent: rootInode, name: "\(number)") }
+      // The socket has room for some hundreds.
+      var count: Int32 = 0
+      var last: Int32 = -1
+      while count == 0 || count != last {
+        last = count
+        usleep(50_000)
+        _ = ioctl(server, UInt(TIOCOUTQ), &count)
+      }
+      mount.session.stop()
+      let hasEnded = eventually { mount.ending.withLock { $0 != nil } }
+      #expect(hasEnded)
+      if !hasEnded { shutdown(helper.rawValue, Int32(SHUT_RDWR)) }
+      mount.end()
     }
 
     @Test("A request that is in a buffer and in a slot is served once")
