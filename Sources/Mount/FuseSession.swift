@@ -49,7 +49,7 @@ package final class FuseSession: Sendable {
     let left = memory.leftRequests()
     let passthrough = Passthrough(
       descriptor: descriptor, handshake: handshake, memory: memory, pending: left.numbers)
-    let tickets = Tickets(fileSystem: fileSystem, notifier: notifier, memory: memory)
+    let tickets = Tickets(fileSystem: fileSystem, notifier: notifier, passthrough: passthrough, memory: memory)
     operations = Operations(
       fileSystem: fileSystem, appearance: Appearance(options), handshake: handshake, tickets: tickets,
       passthrough: passthrough,

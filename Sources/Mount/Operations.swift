@@ -89,7 +89,7 @@ final class Operations: Sendable {
       tickets.settle(ticket)
       if !isCounted { fileSystem.release(inode) }
     case .failed(let error):
-      refuse(request, error)
+      tickets.refuse(request, unique: LoopThread.currentUnique, error)
       tickets.settle(ticket)
     case .parked: tickets.park(ticket)
     }

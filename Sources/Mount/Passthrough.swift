@@ -66,6 +66,13 @@ final class Passthrough: Sendable {
     return true
   }
 
+  /// An OPEN got an error, and the kernel took it: it has no handle, though an earlier server may have counted one.
+  /// Returns the inode of that one, for the caller to release.
+  func refused(_ unique: UInt64) -> Inode? {
+    guard let (number, record) = handles.known(unique), close(number, of: record.inode) else { return nil }
+    return record.inode
+  }
+
   private func counted(_ inode: Inode, _ mode: OpenMode) -> OpenFiles.Way? {
     let copy = isPossible ? mode.copy : nil
     var backing: Int32?
@@ -103,8 +110,9 @@ final class Passthrough: Sendable {
       case .ordinary: cfuse_reply_open(request, opening.handle, mode.directIO)
       case .passthrough(let backing): cfuse_reply_open_passthrough(request, opening.handle, backing)
       }
-    // The kernel may have the reply of the earlier server. Then it will close the handle; if not, the handle stays
-    // noted until the mount ends, which only keeps the inode's way.
+    // If the kernel has the earlier server's reply, this one fails, and the kernel will close the handle. If it has
+    // neither, because the caller was killed, the handle stays noted until the mount ends, which only keeps the
+    // inode's way.
     if opening.isKnown { return false }
     if result != 0, handles.remove(opening.handle, of: opening.inode) { uncount(opening.inode) }
     return result == 0

@@ -2,20 +2,21 @@ import Base
 import CFuse
 import Glibc
 
-// A reply fails if the request was interrupted (ENOENT) or the mount is gone (ENODEV). Only an open checks this: the
-// kernel then sends no release.
+// A reply fails if the request was interrupted (ENOENT) or the mount is gone (ENODEV). That matters only for an open:
+// what the kernel took decides whether it sends a release.
 
 /// Replies with an error; nil: with success and nothing else.
 ///
 /// The only errno table. The kernel accepts 1 to 511 and drops a reply with any other number, so that its caller would
 /// wait for ever. Those become EIO.
 @inline(__always)
-func refuse(_ request: OpaquePointer, _ error: Errno?) {
-  guard let error else {
-    fuse_reply_err(request, 0)
-    return
-  }
-  fuse_reply_err(request, (1..<512).contains(error.rawValue) ? error.rawValue : EIO)
+func refuse(_ request: OpaquePointer, _ error: Errno?) { _ = isTaken(request, error) }
+
+/// The same. Returns whether the kernel took it.
+@inline(__always)
+func isTaken(_ request: OpaquePointer, _ error: Errno?) -> Bool {
+  guard let error else { return fuse_reply_err(request, 0) == 0 }
+  return fuse_reply_err(request, (1..<512).contains(error.rawValue) ? error.rawValue : EIO) == 0
 }
 
 /// How long the kernel may cache what cannot change while an inode lives, in seconds: 30 days. When a name leads to

@@ -10,11 +10,13 @@ final class Tickets: Sendable {
   private let fileSystem: any Served
   /// Its thread checks the callers of interrupted requests.
   private let notifier: Notifier
+  private let passthrough: Passthrough
 
-  init(fileSystem: any Served, notifier: Notifier, memory: SessionMemory) {
+  init(fileSystem: any Served, notifier: Notifier, passthrough: Passthrough, memory: SessionMemory) {
     table = Lock(RequestTable(memory))
     self.fileSystem = fileSystem
     self.notifier = notifier
+    self.passthrough = passthrough
   }
 
   /// Gives `request` a ticket, and makes libfuse report when the kernel interrupts it. This is done before the call to
@@ -55,10 +57,16 @@ final class Tickets: Sendable {
 
   /// Answers a parked request with an error.
   func refuse(_ ticket: Ticket, _ error: Errno) {
-    _ = answer(ticket) { request, _ in
-      Mount.refuse(request, error)
+    _ = answer(ticket) { request, unique in
+      refuse(request, unique: unique, error)
       return true
     }
+  }
+
+  /// Replies with an error. If the request is an OPEN that an earlier server had counted, and the kernel took the
+  /// error, it is open no more.
+  func refuse(_ request: OpaquePointer, unique: UInt64, _ error: Errno) {
+    if isTaken(request, error), let inode = passthrough.refused(unique) { fileSystem.release(inode) }
   }
 
   /// From now on no reply reaches the kernel.

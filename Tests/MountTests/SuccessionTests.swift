@@ -30,9 +30,8 @@ extension Tests {
       try first.writeReference(Self.node(.plain), "film")
       let program = try Program.start("exec cmp \(first.path)/film.bin \(first.folder)/film")
       #expect(eventually { parkedCount(first) > 0 })
-      let parked = parkedCount(first)
-      #expect(first.memory.leftRequests().requests.count == parked)
       first.leave()
+      #expect(first.memory.leftRequests().requests.count == parkedCount(first))
       let next = try RealMount(after: first, [Self.node(.late)])
       defer { next.end() }
       let end = program.wait()
@@ -104,23 +103,38 @@ extension Tests {
       mount.end()
     }
 
-    @Test("A request that is in a buffer and in a slot is served once")
-    func inBoth() throws {
-      let first = try RealMount([Self.node(.stuck)])
+    /// A mount whose server has left, and a program that waits for it.
+    private struct LeftMount: ~Copyable {
+      let mount: RealMount
+      let program: Program
+      /// The slot that the program's request is in.
+      var slot = 0
+    }
+
+    /// A mount whose server has left with a read of the file in a slot.
+    private func leftRead(_ nodes: [SyntheticFileSystem.Node]) throws -> LeftMount {
+      let first = try RealMount(nodes)
       let program = try Program.start("exec head -c 10 \(first.path)/film.bin")
       #expect(eventually { parkedCount(first) > 0 })
       first.leave()
       let left = first.memory.leftRequests().requests
-      guard case .slot(let slot) = try #require(left.first), let request = first.memory.request(inSlot: slot) else {
-        Issue.record("\(left)")
-        return
-      }
+      guard case .slot(let slot)? = left.first else { throw Errno.invalid }
+      return LeftMount(mount: first, program: program, slot: slot)
+    }
+
+    @Test("A request that is in a buffer and in a slot is served once")
+    func inBoth() throws {
+      let last = try leftRead([Self.node(.stuck)])
+      let first = last.mount
+      let left = first.memory.leftRequests().requests
+      let request = try #require(first.memory.request(inSlot: last.slot))
       first.memory.buffer(2).copyMemory(from: request)
       #expect(first.memory.leftRequests().requests == left)
       #expect(first.memory.request(inBuffer: 2) == nil)
+      first.memory.buffer(2).copyMemory(from: request)
       let next = try RealMount(after: first, [Self.node(.plain)])
       defer { next.end() }
-      #expect(program.wait().status == 0)
+      #expect(last.program.wait().status == 0)
       #expect(next.fileSystem.state.withLock { $0.reads } == left.count)
     }
 
@@ -150,16 +164,16 @@ extension Tests {
       let next = try RealMount(after: first, [Self.node(.plain)])
       defer { next.end() }
       #expect(next.session.opens == [9: 2])
-      #expect(next.session.operations.passthrough.openFiles.withLock { $0.open.map(\.opens) } == [2])
       _ = Program.run("touch \(first.folder)/go")
       #expect(program.wait().status == 0)
       #expect(eventually { next.fileSystem.state.withLock { $0.releases } == 2 })
-      #expect(next.session.operations.passthrough.openFiles.withLock { $0.open.isEmpty })
+      #expect(next.session.opens.isEmpty)
       #expect((0..<next.memory.handleMark).allSatisfy { next.memory.handleRecord($0) == nil })
     }
 
-    @Test("An OPEN that a killed server counted, answered or not, counts once")
-    func openedTwice() throws {
+    /// A mount whose server has left when it had counted an OPEN, and the program that opens. `isAnswered`: the kernel
+    /// has the reply.
+    private func leftOpen(isAnswered: Bool) throws -> LeftMount {
       let first = try RealMount([Self.node(.plain)])
       #expect(first.sh("stat film.bin").status == 0)
       first.leave()
@@ -169,11 +183,37 @@ extension Tests {
       #expect(operation(of: request) == 14, "it is no OPEN")
       let unique = request.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self)
       let handles = HandleTable(first.memory, pending: [])
-      #expect(handles.add(OpenHandle(unique: unique, inode: 9, backing: 0)) != nil)
+      let handle = try #require(handles.add(OpenHandle(unique: unique, inode: 9, backing: 0)))
+      if isAnswered {
+        // fuse_out_header and fuse_open_out.
+        let reply: [UInt64] = [32, unique, handle, 0]
+        #expect(write(first.device, reply, 32) == 32)
+      }
+      return LeftMount(mount: first, program: program)
+    }
+
+    @Test("An OPEN that a killed server counted, answered or not, counts once", arguments: [false, true])
+    func openedTwice(isAnswered: Bool) throws {
+      let last = try leftOpen(isAnswered: isAnswered)
+      let first = last.mount
+      #expect(HandleTable.leftOpen(in: first.memory).map(\.inode) == [9])
       let next = try RealMount(after: first, [Self.node(.plain)])
       defer { next.end() }
-      #expect(program.wait().status == 0)
-      #expect(eventually { next.session.operations.passthrough.openFiles.withLock { $0.open.isEmpty } })
+      #expect(last.program.wait().status == 0)
+      #expect(eventually { next.session.opens.isEmpty })
+      // The OPEN that was carried out again was counted twice, and uncounted once; then the handle was closed.
+      #expect(eventually { next.fileSystem.state.withLock { $0.releases } == 2 })
+    }
+
+    @Test("An OPEN that a killed server counted, and the next one refuses, is open no more")
+    func refusedAfterAll() throws {
+      let last = try leftOpen(isAnswered: false)
+      let next = try RealMount(after: last.mount, [Self.node(.failsToOpen(.stale))])
+      defer { next.end() }
+      #expect(last.program.wait().status != 0)
+      #expect(eventually { next.session.opens.isEmpty })
+      #expect(eventually { next.fileSystem.state.withLock { $0.releases } == 1 })
+      #expect(HandleTable.leftOpen(in: next.memory).isEmpty)
     }
   }
 }
