@@ -30,7 +30,8 @@ final class LoopThreads: Sendable {
   /// How many threads there are.
   private let count: Int
   private let endings = Lock(Endings())
-  /// The requests that the last server left and that no thread has served yet.
+  /// The requests that the last server left and that no thread has served yet, other than those in the threads' own
+  /// buffers.
   private let left: Lock<[LeftRequest]>
   /// Wakes the thread that waits for the end: a loop thread ended, or ``stop()`` was called.
   let wakeUp: Event
@@ -41,9 +42,10 @@ final class LoopThreads: Sendable {
     self.device = device
     self.tickets = tickets
     self.memory = memory
-    self.left = Lock(left)
     maxRead = options.maxRead
-    count = max(1, min(options.threads, SessionLayout.bufferCount - 1))
+    let count = max(1, min(options.threads, SessionLayout.bufferCount - 1))
+    self.count = count
+    self.left = Lock(left.filter { if case .buffer(let index) = $0 { index >= count } else { true } })
     wakeUp = try Event()
   }
 
@@ -110,16 +112,10 @@ final class LoopThreads: Sendable {
   private func serveLeft(_ thread: LoopThread) {
     thread.isLeft = true
     defer { thread.isLeft = false }
-    while !isStopping {
-      let next = left.withLock { left -> LeftRequest? in
-        let next = left.firstIndex(of: .buffer(thread.index)) ?? left.lastIndex { isForAnyThread($0) }
-        return next.map { left.remove(at: $0) }
-      }
-      guard let next else { return }
+    if !isStopping { serve(leftInBuffer: thread.index, thread) }
+    while !isStopping, let next = left.withLock({ $0.popLast() }) {
       switch next {
-      case .buffer(let index):
-        if let bytes = memory.request(inBuffer: index) { process(bytes, thread) }
-        memory.clearBuffer(index)
+      case .buffer(let index): serve(leftInBuffer: index, thread)
       case .slot(let index):
         thread.again = index
         if let bytes = memory.request(inSlot: index) { process(bytes, thread) }
@@ -130,10 +126,9 @@ final class LoopThreads: Sendable {
     }
   }
 
-  /// Whether it is in no buffer that a thread reads into.
-  private func isForAnyThread(_ left: LeftRequest) -> Bool {
-    if case .buffer(let index) = left { return index >= count }
-    return true
+  private func serve(leftInBuffer index: Int, _ thread: LoopThread) {
+    if let bytes = memory.request(inBuffer: index) { process(bytes, thread) }
+    memory.clearBuffer(index)
   }
 
   /// Processes one request. Then delivers the interrupts that libfuse reported: here libfuse holds no lock.

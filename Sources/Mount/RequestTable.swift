@@ -31,6 +31,7 @@ struct RequestTable {
     var unique: UInt64 = 0  // the kernel's number of it
     var process: Int32 = 0
     var isInterrupted = false  // during the call: `park` delivers it
+    var isLeft = false  // the last server took it, and may have been told that it is interrupted
     var isKept = false  // the session memory has it
   }
 
@@ -46,6 +47,8 @@ struct RequestTable {
     case none
     /// Tell the filesystem; `process` is the caller.
     case deliver(process: Int32)
+    /// Check the watched requests: this is the first one.
+    case look
     /// The session memory has no slot for the request: it must be refused.
     case unkept
   }
@@ -54,9 +57,10 @@ struct RequestTable {
   private var slots: [Slot] = []
   private var vacant: [Int] = []
   private var isEnded = false
-  /// Parked requests that were interrupted while their callers lived. The kernel interrupts a request once, so mediafs
-  /// must poll for a later kill (a Go program's own scheduler interrupts it all the time).
-  private(set) var watched: [Ticket] = []
+  /// Parked requests that were interrupted while their callers lived, or that the last server took, with the callers.
+  /// The kernel interrupts a request once, so mediafs must poll for a later kill (a Go program's own scheduler
+  /// interrupts it all the time).
+  private(set) var watched: [Ticket: Int32] = [:]
 
   /// The requests that the last server parked keep their slots until ``begin(_:unique:process:again:)``.
   init(_ memory: SessionMemory) {
@@ -72,7 +76,7 @@ struct RequestTable {
   var count: Int { slots.count - vacant.count }
 
   /// Notes that mediafs is about to call the filesystem. `again`: the slot of a request that the last server parked.
-  /// `isLeft`: the last server took it, and may have been told that it is interrupted.
+  /// `isLeft`: the last server took it.
   mutating func begin(
     _ request: OpaquePointer, unique: UInt64, process: Int32, again: Int? = nil, isLeft: Bool = false
   ) -> Ticket {
@@ -91,7 +95,8 @@ struct RequestTable {
     slots[index].request = request
     slots[index].unique = unique
     slots[index].process = process
-    slots[index].isInterrupted = isLeft
+    slots[index].isInterrupted = false
+    slots[index].isLeft = isLeft
     return Ticket(rawValue: UInt(slots[index].generation) << 32 | UInt(index))
   }
 
@@ -115,8 +120,9 @@ struct RequestTable {
       slots[index].isKept = memory.keep(bytes, inSlot: index)
       if !slots[index].isKept { return .unkept }
     }
-    return slots[index].phase == .parked && slots[index].isInterrupted
-      ? .deliver(process: slots[index].process) : .none
+    if slots[index].phase != .parked { return .none }
+    if slots[index].isInterrupted { return .deliver(process: slots[index].process) }
+    return slots[index].isLeft && watch(ticket) ? .look : .none
   }
 
   /// The request, for the caller to answer, who then calls ``done(_:)``; nil when the ticket was answered before.
@@ -127,7 +133,7 @@ struct RequestTable {
     case .parked: slots[index].phase = .replying
     case .free, .answering, .answered, .replying: return nil
     }
-    if !watched.isEmpty { watched.removeAll { $0 == ticket } }
+    if !watched.isEmpty { watched[ticket] = nil }
     slots[index].request = nil
     return Taken(request: request, unique: slots[index].unique)
   }
@@ -150,16 +156,12 @@ struct RequestTable {
     }
   }
 
-  /// Adds an interrupted request whose caller lives to the watched requests; false when it is answered already.
+  /// Adds a request whose caller lives to the watched requests, unless it is answered already. True for the first one:
+  /// the notifier checks them again and again while there are any.
   mutating func watch(_ ticket: Ticket) -> Bool {
     guard let index = index(of: ticket), slots[index].phase == .parked else { return false }
-    if !watched.contains(ticket) { watched.append(ticket) }
-    return true
-  }
-
-  /// The watched requests and their callers.
-  func watchedProcesses() -> [(ticket: Ticket, process: Int32)] {
-    watched.compactMap { ticket in index(of: ticket).map { (ticket, slots[$0].process) } }
+    defer { watched[ticket] = slots[index].process }
+    return watched.isEmpty
   }
 
   private func index(of ticket: Ticket) -> Int? {

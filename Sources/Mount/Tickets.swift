@@ -77,9 +77,10 @@ final class Tickets: Sendable {
   /// Delivers an interrupt. libfuse's interrupt function must not call it, as libfuse holds a lock there.
   func interrupt(_ ticket: Ticket) { deliver(table.withLock { $0.interrupt(ticket) }, ticket) }
 
-  /// Tells the filesystem of an interrupted request, and watches its caller for a later kill.
+  /// Tells the filesystem of an interrupted request, and has its caller watched for a later kill.
   private func deliver(_ interruption: RequestTable.Interruption, _ ticket: Ticket) {
     if interruption == .unkept, fileSystem.interrupt(ticket, isKilled: true) { refuse(ticket, .noMemory) }
+    if interruption == .look { notifier.wake() }
     guard case .deliver(let process) = interruption else { return }
     let killed = isKilled(process: process)
     if !killed && table.withLock({ $0.watch(ticket) }) { notifier.wake() }
@@ -88,8 +89,10 @@ final class Tickets: Sendable {
 
   /// Checks once whether callers of interrupted requests were killed since. False: there are none to check.
   func lookAfterInterrupted() -> Bool {
-    let watched = table.withLock { $0.watchedProcesses() }
-    for entry in watched where isKilled(process: entry.process) { interrupted(entry.ticket, isKilled: true) }
+    let watched = table.withLock { $0.watched }
+    // Thousands of requests may have a few callers.
+    let killed = Set(Set(watched.values).filter { isKilled(process: $0) })
+    for (ticket, process) in watched where killed.contains(process) { interrupted(ticket, isKilled: true) }
     return !watched.isEmpty
   }
 

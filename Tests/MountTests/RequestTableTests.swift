@@ -101,10 +101,10 @@ struct RequestTableTests {
     _ = park(&table, ticket)
     let first = table.watch(ticket)
     let again = table.watch(ticket)
-    #expect(!tooEarly && first && again)
-    #expect(table.watchedProcesses().map(\.process) == [7])
+    #expect(!tooEarly && first && !again)
+    #expect(table.watched == [ticket: 7])
     _ = answer(&table, ticket)
-    #expect(table.watchedProcesses().isEmpty)
+    #expect(table.watched.isEmpty)
   }
 
   @Test("After an overload, what is parked gets a slot that the session memory has")
@@ -115,6 +115,32 @@ struct RequestTableTests {
     let ticket = begin(&table, request, 7)
     let parked = park(&table, ticket)
     #expect(parked != .unkept)
+  }
+
+  @Test("Beyond the slots of the session memory nothing waits")
+  func full() {
+    var table = RequestTable(memory)
+    for index in 0..<SessionLayout.slotCount {
+      let ticket = begin(&table, request, 7)
+      let parked = park(&table, ticket)
+      if parked != .none { Issue.record("\(index): \(parked)") }
+    }
+    let ticket = begin(&table, other, 8)
+    let refused = park(&table, ticket)
+    #expect(refused == .unkept)
+  }
+
+  @Test("What the last server took is watched, as that one may have been told that the caller was killed")
+  func left() {
+    memory.raiseSlotMark(to: 2)
+    for slot in 0..<2 { _ = bytes.withUnsafeBytes { memory.keep($0, inSlot: slot) } }
+    var table = RequestTable(memory)
+    let tickets = (0..<2).map {
+      table.begin(request, unique: UInt64($0 + 1), process: Int32(7 + $0), again: $0, isLeft: true)
+    }
+    let parked = tickets.map { park(&table, $0) }
+    #expect(parked == [.look, .none])
+    #expect(table.watched == [tickets[0]: 7, tickets[1]: 8])
   }
 
   @Test("A reply that no longer reaches the kernel leaves the request to the next server")

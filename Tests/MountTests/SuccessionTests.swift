@@ -138,6 +138,31 @@ extension Tests {
       #expect(next.fileSystem.state.withLock { $0.reads } == left.count)
     }
 
+    @Test("A wait for which the session memory has no slot left is refused with ENOMEM")
+    func noSlotLeft() throws {
+      var other = Self.node(.stuck)
+      (other.inode, other.name) = (10, "other.bin")
+      let last = try leftRead([Self.node(.stuck), other])
+      let first = last.mount
+      let request = Array(try #require(first.memory.request(inSlot: last.slot)))
+      first.memory.raiseSlotMark(to: SessionLayout.slotCount)
+      for index in 0..<SessionLayout.slotCount where first.memory.request(inSlot: index) == nil {
+        var copy = request
+        // Numbers that the kernel has not given: it ignores the replies.
+        copy.withUnsafeMutableBytes {
+          $0.storeBytes(of: 1 << 40 + UInt64(index), toByteOffset: RequestHeader.uniqueAt, as: UInt64.self)
+        }
+        #expect(copy.withUnsafeBytes { first.memory.keep($0, inSlot: index) })
+      }
+      let next = try RealMount(after: first, [Self.node(.stuck), other])
+      #expect(eventually { parkedCount(next) == SessionLayout.slotCount })
+      let refused = next.sh("head -c 10 other.bin")
+      #expect(refused.status != 0 && refused.output.contains("Cannot allocate memory"), "\(refused)")
+      #expect(parkedCount(next) == SessionLayout.slotCount)
+      next.end()
+      _ = last.program.wait()
+    }
+
     @Test("A reader that was killed does not wait, though only the last server was told")
     func killedBefore() throws {
       let first = try RealMount([Self.node(.stuck)])
