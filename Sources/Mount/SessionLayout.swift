@@ -1,5 +1,5 @@
-/// Where what is in the session memory (mount-helper/PROTOCOL.md). `mount-helper/session.h` declares the same numbers
-/// for the helper.
+/// The offsets and sizes of what the session memory has (mount-helper/PROTOCOL.md). `mount-helper/session.h` declares
+/// the same numbers for the helper.
 ///
 /// A change of the layout is a new version of the helper's protocol: a helper gives one memory to all servers.
 enum SessionLayout {
@@ -15,6 +15,7 @@ enum SessionLayout {
   static let handleMarkAt = 20
   static let firstIDAt = 24
   static let mountedAtAt = 32
+  static let catalogIDAt = 40
   static let initAt = 64
   static let longestInit = 1024
 

@@ -72,15 +72,19 @@ package final class SessionMemory: @unchecked Sendable {
     commit32(UInt32(initRequest.count), at: SessionLayout.initLengthAt)
   }
 
-  /// What the first server of the mount began with, for the next ones; nil until ``remember(_:)``.
+  /// What the first server of the mount began with, for the next ones; nil until ``remember(_:catalogID:)``.
   package var beginning: MountBeginning? {
     let id = base.load(fromByteOffset: SessionLayout.firstIDAt, as: Int64.self)
     let date = base.load(fromByteOffset: SessionLayout.mountedAtAt, as: Int64.self)
     return id == 0 ? nil : MountBeginning(firstID: id, mountedAt: date)
   }
 
+  /// The number of the catalog that the mount shows; 0 until ``remember(_:catalogID:)``.
+  package var catalogID: Int64 { base.load(fromByteOffset: SessionLayout.catalogIDAt, as: Int64.self) }
+
   /// Keeps what this server began with, as the mount's first.
-  package func remember(_ beginning: MountBeginning) {
+  package func remember(_ beginning: MountBeginning, catalogID: Int64) {
+    base.storeBytes(of: catalogID, toByteOffset: SessionLayout.catalogIDAt, as: Int64.self)
     base.storeBytes(of: beginning.mountedAt, toByteOffset: SessionLayout.mountedAtAt, as: Int64.self)
     base.storeBytes(of: beginning.firstID, toByteOffset: SessionLayout.firstIDAt, as: Int64.self)
   }

@@ -58,7 +58,8 @@ package enum MediafsServer {
     } catch {
       throw .failed("\(error)")
     }
-    if memory.beginning == nil { memory.remember(fileSystem.beginning) }
+    if memory.catalogID != 0 { try store.refuseAnother(than: memory.catalogID) }
+    if memory.beginning == nil { memory.remember(fileSystem.beginning, catalogID: store.catalogID) }
     let log = try logFile(request, store)
     try link.prepared()
 

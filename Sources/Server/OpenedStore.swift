@@ -7,6 +7,8 @@ import Storing
 /// The store of a mount, ready to serve: locked, recovered after a crash, and with the manifest imported.
 struct OpenedStore {
   let catalog: Catalog
+  /// Distinguishes the catalog from all others.
+  let catalogID: Int64
   let folder: StoreFolder
   let library: LibraryFolder
   /// The most bytes of partial files.
@@ -32,6 +34,7 @@ struct OpenedStore {
       if goesOn { try Self.refuseAnother(path) }
       folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
       catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
+      catalogID = try Self.identity(of: catalog)
       let libraryPath = request.storage.library ?? folder.defaultLibraryPath
       do throws(StoreError) {
         library = try KnownLibrary.open(libraryPath, for: catalog)
@@ -98,6 +101,20 @@ struct OpenedStore {
     throw StoreError(
       kind: .invalid,
       message: "the store \(store) has no catalog any more (\(Errno.current)): bring it back, or unmount")
+  }
+
+  /// Refuses to go on with a mount on a store that was put in the place of its own: the inodes that readers hold would
+  /// lead to other files. `number`: of the catalog that the mount began with.
+  func refuseAnother(than number: Int64) throws(ServerError) {
+    if number == catalogID { return }
+    throw .failed("the store \(folder.path) is not the one that was mounted: bring that one back, or unmount")
+  }
+
+  private static func identity(of catalog: Catalog) throws(StoreError) -> Int64 {
+    if let remembered = try catalog.remembered("catalog_id") { return remembered }
+    let identity = Int64.random(in: 1...Int64.max)
+    try catalog.remember("catalog_id", identity)
+    return identity
   }
 
   /// Half of the free disk space when the store was created. The catalog remembers it.
