@@ -80,6 +80,24 @@ final class SurvivalReaders {
     programs.filter { !$0.program.isRunning }.map { "\($0.way): \($0.program.standardErrorSoFar)" }
   }
 
+  /// Whether one of them waits for bytes for longer than a read from the disk takes.
+  var isAnyWaiting: Bool {
+    let before = waits
+    sleep(seconds: 0.03)
+    return !before.isDisjoint(with: waits)
+  }
+
+  /// The programs that the kernel has wait for a page, each with how often it has waited so far.
+  private var waits: Set<String> {
+    let found = programs.compactMap { _, program -> String? in
+      guard let bytes = try? readFile("/proc/\(program.processID)/status") else { return nil }  // it has ended
+      let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+      guard lines.contains(where: { $0.hasPrefix("State:\tD") }) else { return nil }
+      return lines.first { $0.hasPrefix("voluntary_ctxt_switches") }.map { "\(program.processID) \($0)" }
+    }
+    return Set(found)
+  }
+
   /// Ends them; how often each read. Throws if one found something wrong, or hangs.
   func end() throws -> [String: Int] {
     var turns: [String: Int] = [:]

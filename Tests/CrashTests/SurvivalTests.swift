@@ -37,28 +37,41 @@ import Testing
     }
   }
 
-  /// Kills the server `count` times, in the takeover itself too, but never a third time before it serves.
+  /// Kills the server `count` times, in the takeover itself too, but never a third time before it serves. Returns how
+  /// often it killed one that served, and how often `isAnyWaiting` just before.
+  @discardableResult
   private func kill(
-    _ store: ServedStore, _ count: Int, _ random: inout SeededRandom, until isOver: () -> Bool
-  ) throws {
+    _ store: ServedStore, _ count: Int, _ random: inout SeededRandom, isAnyWaiting: () -> Bool = { false },
+    until isOver: () -> Bool
+  ) throws -> (serving: Int, waiting: Int) {
     var early = 0
+    var kills = (serving: 0, waiting: 0)
     for _ in 0..<count where !isOver() {
       let served = store.timesServed
       let last = try #require(store.server)
       sleep(seconds: Double.random(in: 0...0.2, using: &random))
+      if early == 0 {
+        kills.serving += 1
+        if isAnyWaiting() { kills.waiting += 1 }
+      }
       store.killServer()
       try waitUntil(timeout: 60, "the next server: \(store.errors)") { store.server.map { $0 != last } ?? false }
       early = random.oneIn(3) && early < 2 ? early + 1 : 0
       if early > 0 { continue }
       try waitUntil(timeout: 60, "the next server to serve: \(store.errors)") { store.timesServed > served }
     }
+    return kills
   }
 
   @Test(arguments: [nil, 2_000_000 as Double]) func readersDoNotNotice(rate: Double?) throws {
     var random = SeededRandom.fromEnvironment(for: "survival")
     try lend(rate: rate) { store, _, right in
       let readers = try SurvivalReaders(mount: store.mountpoint, right: right)
-      try kill(store, Self.kills, &random) { !readers.problems.isEmpty }
+      let kills = try kill(store, Self.kills, &random, isAnyWaiting: { readers.isAnyWaiting }) {
+        !readers.problems.isEmpty
+      }
+      #expect(rate == nil || kills.waiting * 2 >= kills.serving, "\(kills)")
+      if rate != nil { Figures.add("kills of a server under reads that wait", kills.waiting) }
       sleep(seconds: 0.5)
       let turns = try readers.end()
       #expect(turns.count == SurvivalReaders.ways.count && turns.values.allSatisfy { $0 > 0 }, "\(turns)")
@@ -77,12 +90,43 @@ import Testing
       let names = shelf.sizes.indices.map { Shelf.name($0) }
       for name in names { _ = try store.read(name, at: 0, count: 10) }
       try store.waitForCompletion(names)
-      let readers = try SurvivalReaders(
-        mount: store.mountpoint, right: right, ways: ["cat", "pread", "pread", "map", "idle"])
-      try kill(store, Self.kills, &random) { !readers.problems.isEmpty }
-      #expect(try readers.end().values.allSatisfy { $0 > 0 })
+      do {
+        let held = try FileDescriptor.open("\(store.mountpoint)/\(names[0])", O_RDONLY)
+        let readers = try SurvivalReaders(
+          mount: store.mountpoint, right: right, ways: ["cat", "pread", "pread", "map", "idle"])
+        try kill(store, Self.kills, &random) { !readers.problems.isEmpty }
+        #expect(try readers.end().values.allSatisfy { $0 > 0 })
+        if TestUser.canSwitch && Kernel.hasPassthrough {
+          let again = try FileDescriptor.open("\(store.mountpoint)/\(names[0])", O_RDONLY)
+          let late = try FileDescriptor.open("\(store.mountpoint)/\(names[2])", O_RDONLY)
+          try readWithoutServer(store, [held.rawValue, again.rawValue, late.rawValue])
+        }
+      }
       try store.unmount()
     }
+  }
+
+  /// The kernel reads these files by itself: a server that stands still is not missed.
+  private func readWithoutServer(_ store: ServedStore, _ descriptors: [Int32]) throws {
+    let server = try #require(store.server)
+    try #require(Glibc.kill(server, SIGSTOP) == 0)
+    let counts = Lock<[Int]>([])
+    let reading = OwnedThread(name: "reader") {
+      for descriptor in descriptors {
+        posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED)
+        var bytes = [UInt8](repeating: 0, count: 50_000)
+        let count = pread(descriptor, &bytes, bytes.count, 100_000)
+        counts.withLock { $0.append(count) }
+      }
+    }
+    defer {
+      Glibc.kill(server, SIGCONT)
+      reading.join()
+    }
+    try waitUntil(timeout: 30, "reads past the server that stands still") {
+      counts.withLock { $0.count } == descriptors.count
+    }
+    #expect(counts.withLock { $0 }.allSatisfy { $0 == 50_000 })
   }
 
   /// The kernel holds whoever tells it to forget a name until the lookups in that folder are answered. That is not a

@@ -37,7 +37,7 @@ import Testing
     try journey.succeed(["cmp", journey.at("film.bin"), journey.folder.file("originals/film.bin")])
   }
 
-  @Test(.enabled(if: TestUser.canSwitch && kernelHasPassthrough)) func aStoppedServerIsNotMissed() throws {
+  @Test(.enabled(if: TestUser.canSwitch && Kernel.hasPassthrough)) func aStoppedServerIsNotMissed() throws {
     try withFile(.root) { journey, _ in
       try compare(journey)
       try journey.wait(for: "complete", "film.bin")
@@ -151,15 +151,6 @@ import Testing
     }
   }
 }
-
-/// Whether the kernel is 6.9 or later.
-private let kernelHasPassthrough: Bool = {
-  var name = utsname()
-  guard uname(&name) == 0 else { return false }
-  let release = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-  let numbers = release.split(whereSeparator: { !$0.isNumber }).prefix(2).compactMap { Int($0) }
-  return numbers.count == 2 && (numbers[0], numbers[1]) >= (6, 9)
-}()
 
 private let holder = """
   import mmap, os, sys, time
