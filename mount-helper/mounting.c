@@ -120,7 +120,13 @@ void abort_connection(const struct mount *mount) {
     close(place.parent);
     aborted = true;
   }
-  if (!aborted) complain("cannot abort the mount (%s): it ends with `umount -f`", strerror(errno));
+  if (aborted) return;
+  const int error = errno;
+  if (find_mount(mount->id, mount->device, path, sizeof path)) {
+    complain("cannot abort the mount: run `umount -f %s` as root", path);
+  } else {
+    complain("cannot abort the connection of a mount that is unmounted already: %s", strerror(error));
+  }
 }
 
 // Unmounts the new mount again, also if it is busy.

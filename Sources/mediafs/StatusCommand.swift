@@ -136,8 +136,8 @@ enum StatusCommand {
     let entry: MountTableEntry?
     do throws(Errno) { entry = try MountTable.entry(at: mount.mountpoint) } catch { entry = nil }
     guard entry?.isMediafs ?? false else { return "not mounted: read from its store" }
-    return "mounted, but no server runs: its log (without --log-file, \(mount.store)/mediafs.log) says why. The mount "
-      + "helper starts the next one"
+    return "mounted, but no server runs at the moment; the mount helper starts the next one. The log says why the last "
+      + "server ended: \(mount.store)/mediafs.log, or the file of --log-file"
   }
 
   private static func states(_ totals: StatusTotals) -> String {
