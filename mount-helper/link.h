@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROTOCOL_VERSION = 2, PAYLOAD_LIMIT = 8192 };
+enum { PROTOCOL_VERSION = 3, PAYLOAD_LIMIT = 8192 };
 
 enum message_type {
   MESSAGE_OPTIONS = 1,
@@ -12,10 +12,17 @@ enum message_type {
   MESSAGE_MOUNTED = 4,
   MESSAGE_SESSION = 5,
   MESSAGE_NOTICES = 6,
+  MESSAGE_VERDICT = 7,
+  MESSAGE_KEPT = 8,
   MESSAGE_PREPARED = 16,
   MESSAGE_READY = 17,
   MESSAGE_LOG = 18,
+  MESSAGE_UPGRADE = 19,
+  MESSAGE_FAILED = 20,
 };
+
+// The exit status of a server that ended for an upgrade.
+enum { STATUS_HANDED_OVER = 4 };
 
 struct message {
   uint32_t type;

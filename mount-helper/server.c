@@ -32,7 +32,7 @@ static void take_environment(const struct settings *settings) {
 }
 
 // Turns the child into the server. Never returns.
-static void become_server(const struct settings *settings, int link) {
+static void become_server(const struct settings *settings, int program, int link) {
   if (settings->user) {
     // Other processes of its user can seize a new program (ptrace, pidfd_getfd) until it makes itself undumpable, and
     // the server gets /dev/fuse. But if the effective group differs from the real one, exec starts the program
@@ -63,12 +63,19 @@ static void become_server(const struct settings *settings, int link) {
   }
   char descriptor[16];
   snprintf(descriptor, sizeof descriptor, "%d", SERVER_LINK);
-  execl(settings->server, "mediafs", "serve", "--helper-fd", descriptor, (char *)NULL);
-  complain("cannot run %s: %s", settings->server, strerror(errno));
+  char *const words[] = {"mediafs", "serve", "--helper-fd", descriptor, NULL};
+  fexecve(program, words, environ);
+  // ENOENT: an interpreter runs it, which needs a path.
+  if (errno == ENOENT) execv(settings->server, words);
+  char text[512];
+  snprintf(text, sizeof text, "cannot run %s: %s", settings->server, strerror(errno));
+  link_send(SERVER_LINK, MESSAGE_FAILED, 0, text, strlen(text), -1);
+  complain("%s", text);
   _exit(1);
 }
 
-pid_t start_server(const struct settings *settings, int session, uint32_t before, int *link) {
+pid_t start_server(const struct settings *settings, int program, int session, uint32_t before, const char *kept,
+                   int *link) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     complain("cannot create a socket pair: %s", strerror(errno));
@@ -81,13 +88,14 @@ pid_t start_server(const struct settings *settings, int session, uint32_t before
     close(ends[1]);
     return -1;
   }
-  if (server == 0) become_server(settings, ends[1]);
+  if (server == 0) become_server(settings, program, ends[1]);
   close(ends[1]);
   *link = ends[0];
   // The messages fit into the socket's buffer. If a send fails, the server has ended, and its exit status tells why.
   if (link_send(*link, MESSAGE_OPTIONS, PROTOCOL_VERSION, NULL, 0, settings->options_fd) == 0 &&
       (settings->input_fd < 0 || link_send(*link, MESSAGE_INPUT, 0, NULL, 0, settings->input_fd) == 0) &&
-      link_send(*link, MESSAGE_SESSION, 0, NULL, 0, session) == 0)
+      link_send(*link, MESSAGE_SESSION, 0, NULL, 0, session) == 0 &&
+      (!*kept || link_send(*link, MESSAGE_KEPT, 0, kept, strlen(kept), -1) == 0))
     link_send(*link, MESSAGE_START, before, settings->mountpoint, strlen(settings->mountpoint), -1);
   return server;
 }

@@ -9,7 +9,8 @@
 // (root can). exec and changes of ids undo it.
 void hide_from_others(void);
 
-// Starts `mediafs serve --helper-fd 3`, after `before` other servers of the mount, and sends it the options and the
-// session memory. Returns its process id and puts the helper's end of the link into `*link`; returns -1 after a message
-// on stderr.
-pid_t start_server(const struct settings *settings, int session, uint32_t before, int *link);
+// Starts `mediafs serve --helper-fd 3` from the open file `program`, after `before` other servers of the mount, and
+// sends it the options, the session memory and `kept`: why an upgrade failed; empty if none did. Returns its process id
+// and puts the helper's end of the link into `*link`; returns -1 after a message on stderr.
+pid_t start_server(const struct settings *settings, int program, int session, uint32_t before, const char *kept,
+                   int *link);

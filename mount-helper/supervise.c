@@ -21,6 +21,7 @@
 #include "places.h"
 #include "server.h"
 #include "session.h"
+#include "upgrade.h"
 
 // How long the server may run after a second signal, or after the helper gave up, in milliseconds.
 enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_FAILURE = 10000 };
@@ -59,6 +60,7 @@ struct helper {
   int64_t start_at;     // when to start the next one
   struct mount mount;
   struct notices notices;
+  struct upgrade upgrade;
 };
 
 static int64_t milliseconds(void) {
@@ -145,6 +147,7 @@ static void take_log(struct helper *helper, int descriptor) {
 static void take_message(struct helper *helper, struct message *message) {
   switch (message->type) {
     case MESSAGE_PREPARED:
+      if (message->value != PROTOCOL_VERSION) keep_version(&helper->upgrade, message->value);
       if (message->value != PROTOCOL_VERSION || helper->prepared) break;
       helper->prepared = true;
       if (helper->mount.device_fd < 0 && (mount_filesystem(helper->settings, &helper->mount) != 0 ||
@@ -158,6 +161,10 @@ static void take_message(struct helper *helper, struct message *message) {
     case MESSAGE_READY:
       if (!helper->prepared) break;
       helper->served = true;
+      if (is_trying(&helper->upgrade)) {
+        complete_upgrade(&helper->upgrade);
+        if (helper->stops == 0) helper->kill_at = 0;
+      }
       if (helper->ready) return;
       helper->ready = true;
       detach(helper);
@@ -166,6 +173,15 @@ static void take_message(struct helper *helper, struct message *message) {
       if (message->descriptor < 0) break;
       take_log(helper, message->descriptor);
       message->descriptor = -1;
+      return;
+    case MESSAGE_UPGRADE:
+      // One at a time, and of a server that serves.
+      if (!helper->served || helper->upgrade.next >= 0 || message->length != 16) break;
+      if (agree_to_upgrade(&helper->upgrade, helper->settings, helper->link, message))
+        kill_after(helper, UPGRADE_PATIENCE);
+      return;
+    case MESSAGE_FAILED:
+      keep_words(&helper->upgrade, message);
       return;
   }
   complain("the server breaks the protocol (message %u, value %u): do helper and server have the same version?",
@@ -191,7 +207,7 @@ static void take_link(struct helper *helper) {
 // the helper was told to end.
 static bool is_last(const struct helper *helper) {
   return !helper->ready || helper->failed || helper->stops > 0 || !is_connected(&helper->mount) ||
-         (WIFEXITED(helper->status) && WEXITSTATUS(helper->status) == 0);
+         (WIFEXITED(helper->status) && WEXITSTATUS(helper->status) == 0 && !is_trying(&helper->upgrade));
 }
 
 // The server has ended, with all its threads: decides whether and when the next one starts.
@@ -203,6 +219,10 @@ static void take_end(struct helper *helper, int status) {
   helper->ended = is_last(helper);
   if (helper->ended) return;
   const int64_t life = milliseconds() - helper->started_at;
+  if (follow_upgrade(&helper->upgrade, helper->settings, status, life)) {
+    helper->start_at = milliseconds();
+    return;
+  }
   const bool answered = count_answers(helper->session) != helper->answers;
   // A server that another process killed may just not have been asked.
   const bool was_killed = helper->served && !helper->expelled && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -239,9 +259,11 @@ static void start_next(struct helper *helper) {
   helper->refusing = false;
   helper->started_at = milliseconds();
   helper->answers = count_answers(helper->session);
-  helper->server = start_server(helper->settings, helper->session, helper->servers, &helper->link);
+  helper->server = start_server(helper->settings, program_to_start(&helper->upgrade), helper->session,
+                                helper->servers, helper->upgrade.why, &helper->link);
   if (helper->server > 0) {
     helper->servers++;
+    if (is_trying(&helper->upgrade)) kill_after(helper, UPGRADE_PATIENCE);
   } else {
     helper->ended = !helper->ready;
     helper->refusing = helper->mute >= MOST_MUTE;
@@ -327,7 +349,7 @@ static int judge(const struct helper *helper) {
     return 1;
   }
   if (helper->failed) return 1;
-  if (helper->ready) return WEXITSTATUS(helper->status);
+  if (helper->ready) return WEXITSTATUS(helper->status) == STATUS_HANDED_OVER ? 0 : WEXITSTATUS(helper->status);
   if (helper->stops > 0) complain("interrupted%s", before);
   if (helper->stops == 0 && WEXITSTATUS(helper->status) == 0) complain("the server ended%s", before);
   return 1;
@@ -360,7 +382,7 @@ int supervise(const struct settings *settings, int announce_to) {
   int status = 1;
   if (helper.signals < 0) {
     complain("cannot wait for signals: %s", strerror(errno));
-  } else if ((helper.session = create_session()) >= 0) {
+  } else if (hold_program(&helper.upgrade, settings) == 0 && (helper.session = create_session()) >= 0) {
     start_next(&helper);
     watch(&helper);
     if (helper.servers > 0) status = judge(&helper);

@@ -57,6 +57,22 @@ package final class ControlClient: StatusSource {
     return server
   }
 
+  /// Asks which server answers, and what it tells for an upgrade; nil from a server that cannot be upgraded.
+  package func upgradeFacts() throws(ControlFailure) -> (server: ServerIdentity, facts: UpgradeFacts?) {
+    try send(ControlRequest(.hello))
+    let reply = try next(.hello)
+    guard let server = reply.server else { throw unexpected(reply) }
+    return (server, reply.upgrade)
+  }
+
+  /// Asks the server to end, so that `program` goes on with its mount. Returns once it has agreed.
+  package func upgrade(to program: ProgramFile) throws(ControlFailure) {
+    var request = ControlRequest(.upgrade)
+    request.program = program
+    try send(request)
+    _ = try next(.done)
+  }
+
   /// Asks for the sums over the files that `query.paths` name.
   package func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
     var request = ControlRequest(.status)

@@ -20,6 +20,13 @@ package protocol ControlHandler: AnyObject, Sendable, StatusSource {
   /// Tells the server to unmount, save and exit. Returns at once: the server's end stops the listener, which waits for
   /// the calling thread.
   func stop()
+  /// What it tells for an upgrade.
+  var upgradeFacts: UpgradeFacts { get }
+  /// Agrees with the mount helper that `program` takes the mount over. Throws `failed`, and changes nothing, if the
+  /// helper refuses, and `busy` if the server is about to end. Unless it throws, ``handOver()`` must follow.
+  func agreeToUpgrade(to program: ProgramFile) throws(ControlFailure)
+  /// Tells the server to save and exit, so that the new program goes on. Returns at once, as ``stop()`` does.
+  func handOver()
 }
 
 /// A file that a client waits for.

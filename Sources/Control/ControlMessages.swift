@@ -23,7 +23,7 @@ package enum ControlLimits {
 /// One line from a client.
 struct ControlRequest: Codable, Equatable {
   enum Operation: String, Codable {
-    case hello, status, ready, fetch, clear, stop
+    case hello, status, ready, fetch, clear, stop, upgrade
   }
 
   var version = ControlLimits.version
@@ -46,6 +46,8 @@ struct ControlRequest: Codable, Equatable {
   var film: Bool?
   /// ready: the second from which the files are to play; absent: from where a program reads them, or their start.
   var from: Double?
+  /// upgrade: the program that is to take over.
+  var program: ProgramFile?
 
   init(_ request: Operation) { self.request = request }
 }
@@ -76,6 +78,8 @@ struct ControlReply: Codable, Equatable {
   var reply: Kind
   var version: Int?
   var server: ServerIdentity?
+  /// hello: absent from a server that cannot be upgraded.
+  var upgrade: UpgradeFacts?
   var totals: StatusTotals?
   var file: FileStatus?
   /// remote: the paths of the files.

@@ -66,6 +66,7 @@ struct ControlSession {
       var reply = ControlReply(.hello)
       reply.version = ControlLimits.version
       reply.server = identity
+      reply.upgrade = handler.upgradeFacts
       try put(reply)
     case .status: try status(request, paths)
     case .ready:
@@ -95,6 +96,12 @@ struct ControlSession {
       try put(ControlReply(.done))
       try flush()
       handler.stop()
+    case .upgrade:
+      guard let program = request.program else { throw ControlFailure(.malformed, "\"program\" is missing") }
+      try handler.agreeToUpgrade(to: program)
+      defer { handler.handOver() }  // also if the client is gone
+      try put(ControlReply(.done))
+      try flush()
     }
   }
 

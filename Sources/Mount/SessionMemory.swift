@@ -16,6 +16,9 @@ package final class SessionMemory: @unchecked Sendable {
   // lock of `Tickets`, a handle and the header's marks under the lock that guards their free list. The rest of the
   // header is written before the loop threads start.
 
+  /// The version of the layout.
+  package static var layoutVersion: UInt32 { SessionLayout.version }
+
   private let base: UnsafeMutableRawPointer
 
   /// Maps the memory behind `file`, which closes. Throws if it is not of this version.

@@ -11,10 +11,13 @@ final class ControlService: ControlHandler {
   private let catalog: Catalog
   private let status: CatalogStatus
   private let end: @Sendable () -> Void
+  private let handover: Handover
 
   init(
-    fileSystem: MediaFileSystem, catalog: Catalog, library: LibraryFolder, stop: @escaping @Sendable () -> Void
+    fileSystem: MediaFileSystem, catalog: Catalog, library: LibraryFolder, handover: Handover,
+    stop: @escaping @Sendable () -> Void
   ) {
+    self.handover = handover
     self.fileSystem = fileSystem
     self.catalog = catalog
     end = stop
@@ -29,7 +32,13 @@ final class ControlService: ControlHandler {
     if query.after == nil { fileSystem.commit() }
     return try status.page(query)
   }
-  func stop() { end() }
+  func stop() {
+    handover.cancel()
+    end()
+  }
+  var upgradeFacts: UpgradeFacts { handover.facts }
+  func agreeToUpgrade(to program: ProgramFile) throws(ControlFailure) { try handover.agree(to: program) }
+  func handOver() { end() }
 
   func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget] {
     var targets: [FetchTarget] = []

@@ -1,5 +1,6 @@
 import Base
 import CSystem
+import Control
 import Glibc
 
 /// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
@@ -17,6 +18,8 @@ package final class HelperLink: Sendable {
     package let memory: FileDescriptor
     /// Whether the mount had a server before this one, which was killed.
     package let goesOn: Bool
+    /// Why the mount's last upgrade failed; nil if it did not.
+    package let failedUpgrade: String?
     /// Whether root mounts for the server's user, and waits until this server is ready.
     package let rootWaits: Bool
 
@@ -62,11 +65,18 @@ package final class HelperLink: Sendable {
     guard let memory = try receive(.session).takeDescriptor() else {
       throw .protocolBroken("the SESSION message has no descriptor")
     }
-    let before = try receive(.start).value
+    var next = try receiveAny()
+    var kept: String?
+    if next.type == HelperMessage.kept.rawValue {
+      kept = next.text
+      next = try receiveAny()
+    }
+    let before = try next.checked(.start).value
     state.withLock { $0.mountpoint = request.mountpoint }
     // The peer of a socket pair is the process that made it: the helper. It runs as another user only for `user=NAME`.
     let rootWaits = csystem_peer_uid(socket.rawValue) != Int64(geteuid())
-    return Start(request: request, input: input, memory: memory, goesOn: before > 0, rootWaits: rootWaits)
+    return Start(
+      request: request, input: input, memory: memory, goesOn: before > 0, failedUpgrade: kept, rootWaits: rootWaits)
   }
 
   /// Tells the helper to mount.
@@ -96,14 +106,28 @@ package final class HelperLink: Sendable {
   /// Sends the helper the log file for its own messages. The server calls this again after each rotation.
   package func sendLog(_ descriptor: Int32) throws(ServerError) { try send(.log, descriptor: descriptor) }
 
-  /// Starts a thread that calls `onGone` once if the helper ends before ``close()``. The server must then unmount
+  /// Tells the helper why this server cannot serve: if an upgrade fails with it, the user who asked is told.
+  package func failed(_ why: String) throws(ServerError) { try send(.failed, payload: Array(why.utf8.prefix(1000))) }
+
+  /// Asks the helper for an upgrade to the program that is `file`. The answer comes to ``watch(onVerdict:onGone:)``.
+  package func askForUpgrade(to file: ProgramFile) throws(ServerError) {
+    var payload: [UInt8] = []
+    withUnsafeBytes(of: (file.device, file.inode)) { payload += $0 }
+    try send(.upgrade, payload: payload)
+  }
+
+  /// Starts a thread that calls `onVerdict` with each answer to ``askForUpgrade(to:)`` (nil: the helper agrees; else
+  /// why it refuses), and `onGone` once if the helper ends before ``close()``. The server must then unmount
   /// (``unmountLazily()``) and exit.
-  package func watch(onGone: @escaping @Sendable () -> Void) {
+  package func watch(
+    onVerdict: @escaping @Sendable (String?) -> Void, onGone: @escaping @Sendable () -> Void
+  ) {
     _ = OwnedThread(name: "helper-link") { [self] in
       while true {
         do throws(ServerError) {
-          // A helper of this version sends nothing more. A message of a newer helper is for a newer server.
-          _ = try receiveAny()
+          // A helper of this version sends nothing else.
+          let message = try receiveAny()
+          if message.type == HelperMessage.verdict.rawValue { onVerdict(message.value == 0 ? nil : message.text) }
         } catch {
           if !state.withLock({ $0.isClosed }) { onGone() }
           return
@@ -150,17 +174,22 @@ extension HelperLink {
   private struct Received: ~Copyable {
     let type: UInt32
     let value: UInt32
+    /// The payload, if it is words.
+    let text: String
     let descriptor: FileDescriptor?
 
     consuming func takeDescriptor() -> FileDescriptor? { descriptor }
+
+    /// Itself, if it is of that type.
+    consuming func checked(_ wanted: HelperMessage) throws(ServerError) -> Received {
+      let type = type
+      if type == wanted.rawValue { return self }
+      throw .protocolBroken("message \(type) arrived instead of \(wanted.rawValue)")
+    }
   }
 
   private func receive(_ wanted: HelperMessage) throws(ServerError) -> Received {
-    let message = try receiveAny()
-    guard message.type == wanted.rawValue else {
-      throw .protocolBroken("message \(message.type) arrived instead of \(wanted.rawValue)")
-    }
-    return message
+    try receiveAny().checked(wanted)
   }
 
   private func receiveAny() throws(ServerError) -> Received {
@@ -179,14 +208,16 @@ extension HelperLink {
     let (type, value) = packet.withUnsafeBytes {
       ($0.loadUnaligned(as: UInt32.self), $0.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
     }
-    return Received(type: type, value: value, descriptor: file)
+    let text = String(decoding: packet[HelperMessage.headerLength..<count], as: UTF8.self)
+    return Received(type: type, value: value, text: text, descriptor: file)
   }
 
   private func send(
-    _ type: HelperMessage, value: UInt32 = 0, descriptor: Int32 = -1
+    _ type: HelperMessage, value: UInt32 = 0, payload: [UInt8] = [], descriptor: Int32 = -1
   ) throws(ServerError) {
     var packet: [UInt8] = []
     withUnsafeBytes(of: (type.rawValue, value)) { packet += $0 }
+    packet += payload
     do throws(Errno) {
       _ = try retrying { csystem_send_descriptor(socket.rawValue, packet, packet.count, descriptor) }
     } catch {

@@ -6,14 +6,20 @@ enum HelperMessage: UInt32 {
   case mounted = 4
   case session = 5
   case notices = 6
+  case verdict = 7
+  case kept = 8
   case prepared = 16
   case ready = 17
   case log = 18
+  case upgrade = 19
+  case failed = 20
 
   /// The protocol version, which both ends must share.
-  static let version: UInt32 = 2
+  static let version: UInt32 = 3
   /// The length of `type` and `value`.
   static let headerLength = 8
   /// The longest payload of a message, after its header.
   static let payloadLimit = 8192
+  /// The exit status of a server that ended for an upgrade.
+  static let handedOver: Int32 = 4
 }

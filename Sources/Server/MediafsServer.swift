@@ -17,17 +17,19 @@ package enum MediafsServer {
   /// The stop signals must be blocked already (``StopSignals/block()``).
   package static func run(link: HelperLink) -> Int32 {
     do throws(ServerError) {
-      try serve(link)
-      return 0
+      return try serve(link)
     } catch .helperGone {
       return 1  // nobody is left to tell
     } catch {
       Log.error(error.description)
+      let why = error
+      do throws(ServerError) { try link.failed(why.description) } catch { Log.debug("the link has ended: \(error)") }
       return 1
     }
   }
 
-  private static func serve(_ link: HelperLink) throws(ServerError) {
+  /// Serves until the end of the mount, or of this server. Returns the exit status.
+  private static func serve(_ link: HelperLink) throws(ServerError) -> Int32 {
     let descriptors = csystem_raise_descriptor_limit()
     let start = try link.receiveStart()
     let request = start.request
@@ -39,7 +41,9 @@ package enum MediafsServer {
     }
     let session = Lock<FuseSession?>(nil)
     let goesOn = start.goesOn
+    let handover = Handover(link, failedUpgrade: start.failedUpgrade)
     StopSignals.watch { _ in
+      handover.cancel()
       // Before it serves, no data can be lost: the store survives any end of the process. Status 0 ends a mount that
       // had a server before; another status would bring the next one.
       guard let running = session.withLock({ $0 }) else { _exit(goesOn ? 0 : 1) }
@@ -78,14 +82,14 @@ package enum MediafsServer {
       throw .failed("cannot serve the mount: \(error)")
     }
     session.withLock { $0 = fuse }
-    link.watch {
+    link.watch(onVerdict: handover.take) {
       do throws(ServerError) { try link.unmountLazily() } catch { Log.error(error.description) }
       fuse.stop()
     }
     fileSystem.goOn(with: fuse.opens)
     fileSystem.start()
     loop.run { fileSystem.makeClient(port: fuse, service: $0) }
-    let control = try listen(request, store, fileSystem, stop: { fuse.stop() })
+    let control = try listen(request, store, fileSystem, handover, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
     let housekeeper = try Housekeeper(
       reconnect: { fileSystem.reconnect() },
@@ -103,6 +107,7 @@ package enum MediafsServer {
             try link.sendLog(STDERR_FILENO)
           }
           try link.ready()
+          handover.serve()
           Log.info(goesOn ? "the next server of \(request.mountpoint) serves" : "mounted at \(request.mountpoint)")
           fileSystem.resume()
         } catch {
@@ -121,7 +126,12 @@ package enum MediafsServer {
     do throws(StoreError) { try store.catalog.close() } catch { Log.error(error.message) }
     link.close()
     if let failure = failure.withLock({ $0 }) { throw failure }
+    if handover.isAgreed {
+      Log.info("the server of \(request.mountpoint) has saved its data for the new program")
+      return HelperMessage.handedOver
+    }
     Log.info("unmounted \(request.mountpoint)")
+    return 0
   }
 
   private static func transferOptions(_ request: MountRequest) -> TransferOptions {
@@ -156,11 +166,12 @@ package enum MediafsServer {
   }
 
   private static func listen(
-    _ request: MountRequest, _ store: OpenedStore, _ fileSystem: MediaFileSystem, stop: @escaping @Sendable () -> Void
+    _ request: MountRequest, _ store: OpenedStore, _ fileSystem: MediaFileSystem, _ handover: Handover,
+    stop: @escaping @Sendable () -> Void
   ) throws(ServerError) -> ControlListener {
     let identity = ServerIdentity(pid: getpid(), mountpoint: request.mountpoint, program: "mediafs \(mediafsVersion)")
     let service = ControlService(
-      fileSystem: fileSystem, catalog: store.catalog, library: store.library, stop: stop)
+      fileSystem: fileSystem, catalog: store.catalog, library: store.library, handover: handover, stop: stop)
     do throws(ControlFailure) {
       return try ControlListener(store: store.folder.path, identity: identity, handler: service)
     } catch {

@@ -33,7 +33,7 @@ struct OpenedStore {
       try Self.refuseInside(request, store: path)
       if goesOn { try Self.refuseAnother(path) }
       folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
-      catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
+      catalog = try Catalog.open(path: folder.catalogPath, access: goesOn ? .goingOn : .readWrite)
       catalogID = try Self.identity(of: catalog)
       let libraryPath = request.storage.library ?? folder.defaultLibraryPath
       do throws(StoreError) {

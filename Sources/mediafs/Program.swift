@@ -25,6 +25,7 @@ enum Program {
     Command(names: ["fetch"], help: FetchCommand.help, run: FetchCommand.run),
     Command(names: ["clear"], help: ClearCommand.help, run: ClearCommand.run),
     Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),
+    Command(names: ["upgrade"], help: UpgradeCommand.help, run: UpgradeCommand.run),
     Command(names: ["check"], help: CheckCommand.help, run: CheckCommand.run),
     Command(names: ["serve"], help: ServeCommand.help, run: ServeCommand.run),
   ]

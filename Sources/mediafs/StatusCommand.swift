@@ -113,7 +113,8 @@ enum StatusCommand {
     do throws(ControlFailure) { totals = try source.totals(query) } catch { throw error.commandError }
     query.all = all || totals.files <= listedWhole
 
-    let state = server.map { "mounted, served by process \($0.pid)" } ?? stateWithoutServer(choice.mount)
+    let state =
+      server.map { "mounted, served by process \($0.pid) (\($0.program))" } ?? stateWithoutServer(choice.mount)
     terminal.line("\(TerminalText.plain(choice.mount.mountpoint)): \(state)")
     terminal.line("  " + states(totals))
     terminal.line("  " + amounts(totals))

@@ -36,6 +36,11 @@ struct ControlFuzzTests {
       return []
     }
     func stop() {}
+    var upgradeFacts: UpgradeFacts {
+      UpgradeFacts(formats: ServerFormats(helper: 1, memory: 1, store: 1), program: nil, serves: true)
+    }
+    func agreeToUpgrade(to program: ProgramFile) throws(ControlFailure) {}
+    func handOver() {}
   }
 
   private static let requests: [[UInt8]] = [

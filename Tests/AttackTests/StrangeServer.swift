@@ -16,7 +16,7 @@ enum StrangeServer {
         if kind == 5: session = file
         if kind == 3: break
     mountpoint = payload.decode()
-    link.send(struct.pack('II', 16, 2))
+    link.send(struct.pack('II', 16, 3))
     notices = receive()[3]
     device = receive()[3]
     def answer(request, error, body=b''):

@@ -14,6 +14,9 @@ final class FakeServer: ControlHandler {
     var ready: [FileReadiness] = []
     var asked: [Double?] = []  // from when on each `ready` was
     var stopped = false
+    var upgrades: [ProgramFile] = []
+    var refusal: String?  // of an upgrade
+    var handedOver = false
   }
 
   let state: Lock<State>
@@ -81,6 +84,15 @@ final class FakeServer: ControlHandler {
   }
 
   func stop() { state.withLock { $0.stopped = true } }
+
+  var upgradeFacts: UpgradeFacts {
+    UpgradeFacts(formats: ServerFormats(helper: 1, memory: 2, store: 3), program: nil, serves: true, failure: "why")
+  }
+  func agreeToUpgrade(to program: ProgramFile) throws(ControlFailure) {
+    if let refusal = state.withLock({ $0.refusal }) { throw ControlFailure(.failed, refusal) }
+    state.withLock { $0.upgrades.append(program) }
+  }
+  func handOver() { state.withLock { $0.handedOver = true } }
 }
 
 /// A folder of the test's own, removed with its contents when the test is over.

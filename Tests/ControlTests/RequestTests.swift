@@ -214,6 +214,33 @@ import Testing
     #expect(server.handler.state.withLock { $0.cleared } == [["a", "b"], nil])
   }
 
+  @Test func anUpgradeIsAgreedToThenTheServerEnds() throws {
+    let server = try RunningServer()
+    let client = try server.connect()
+    #expect(try client.upgradeFacts().facts == server.handler.upgradeFacts)
+    let program = ProgramFile(device: 7, inode: .max)
+    server.handler.state.withLock { $0.refusal = "another path" }
+    #expect(throws: ControlFailure(.failed, "another path")) { try client.upgrade(to: program) }
+    #expect(server.handler.state.withLock { !$0.handedOver })
+    server.handler.state.withLock { $0.refusal = nil }
+    try client.upgrade(to: program)
+    server.listener.stop()
+    #expect(server.handler.state.withLock { $0.handedOver && $0.upgrades == [program] })
+  }
+
+  @Test func anotherFormatTakesAnUnmount() {
+    let own = ServerFormats(helper: 3, memory: 1, store: 2)
+    #expect(own.objection(to: own) == nil)
+    for (other, what) in [
+      (ServerFormats(helper: 2, memory: 1, store: 2), "version 2 of the format of the mount helper's protocol"),
+      (ServerFormats(helper: 3, memory: 2, store: 2), "version 2 of the format of the mount's memory"),
+      (ServerFormats(helper: 3, memory: 1, store: 1), "version 1 of the format of the store"),
+    ] {
+      let objection = own.objection(to: other) ?? ""
+      #expect(objection.contains(what) && objection.contains("takes an unmount"), "\(objection)")
+    }
+  }
+
   @Test func stopIsAnsweredThenTheEndIsSeen() throws {
     let server = try RunningServer()
     let client = try server.connect()

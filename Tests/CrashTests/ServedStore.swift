@@ -14,9 +14,9 @@ final class ServedStore: Sendable {
   var environment: [String: String?] { program.environment }
 
   /// In `folder`, with nothing running. `store`: made by the caller when it is to be a special place.
-  init(in folder: TemporaryFolder) throws {
+  init(in folder: TemporaryFolder, program path: String = builtProduct("mediafs")) throws {
     self.folder = folder
-    program = MountedProgram(in: folder, mountpoint: "mount")
+    program = MountedProgram(in: folder, program: path, mountpoint: "mount")
     try folder.makeFolder("mount")
     shim = try DiskShim(in: folder, store: program.store)
   }
@@ -28,9 +28,21 @@ final class ServedStore: Sendable {
 
   /// Starts a server; false when it died before the mount was ready (see ``errors``). `wrapper`: a command to run it
   /// by.
-  func start(_ options: [String] = [], shimmed: Bool = true, wrapper: [String] = []) throws -> Bool {
+  func start(
+    _ options: [String] = [], shimmed: Bool = true, environment: [String: String?] = [:], wrapper: [String] = []
+  ) throws -> Bool {
     try program.start(
-      ["--min-free", "0"] + options, environment: shimmed ? shim.environment : [:], wrapper: wrapper)
+      ["--min-free", "0"] + options, environment: shimmed ? shim.environment : environment, wrapper: wrapper)
+  }
+
+  /// Runs a command of the mount's program, or of `other`, to its end.
+  func run(_ arguments: [String], by other: String? = nil) throws -> CommandResult {
+    try program.runProgram([other ?? program.program] + arguments)
+  }
+
+  /// Starts a command of the mount's program.
+  func startCommand(_ arguments: [String]) throws -> BackgroundProcess {
+    try BackgroundProcess([program.program] + arguments, environment: environment)
   }
 
   /// What the server has logged since it was started.

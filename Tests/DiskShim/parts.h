@@ -14,6 +14,9 @@ extern struct disk_control *control;
 // A file that is read in place of the machine's boot id, or NULL.
 extern const char *boot_file;
 
+// Whether this process is a server.
+bool is_server(void);
+
 // The path below the store of an open file, or of `name` in an open folder; false when it lies elsewhere.
 bool path_of(int folder, const char *name, char *path);
 bool starts(const char *text, const char *with);

@@ -139,7 +139,10 @@ import Testing
       loop.stop()
       system.stop()
     }
-    try body(catalog, library, ControlService(fileSystem: system, catalog: catalog, library: library) {})
+    let handover = Handover(HelperLink(owning: dup(STDIN_FILENO)), failedUpgrade: nil)  // no helper
+    try body(
+      catalog, library,
+      ControlService(fileSystem: system, catalog: catalog, library: library, handover: handover) {})
   }
 }
 

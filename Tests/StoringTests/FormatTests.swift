@@ -36,6 +36,21 @@ import Testing
     return header[63]
   }
 
+  /// The server before, to which an upgrade may have to go back, could not read what this one raised.
+  @Test func aServerThatGoesOnRaisesNothing() throws {
+    try withTemporaryFolder { folder in
+      try OldStore.unpack(into: folder)
+      let before = try rows(folder)
+      do throws(StoreError) {
+        _ = try Catalog.open(path: folder.path + Self.older, access: .goingOn)
+        Issue.record("it was opened")
+      } catch {
+        #expect(error.kind == .invalid && error.message.contains("that takes an unmount"), "\(error)")
+      }
+      #expect(try rows(folder) == before && headerVersion(folder) == 1)
+    }
+  }
+
   @Test func anOldStoreIsRaisedWithoutLosingARow() throws {
     try withTemporaryFolder { folder in
       try OldStore.unpack(into: folder)

@@ -5,10 +5,16 @@ import Base
 ///
 /// Any thread may call any method. A read never waits for a write. All errors are ``StoreError``.
 package final class Catalog: Sendable {
+  /// The format that this program writes.
+  package static var format: Int64 { Schema.version }
+
   /// How the catalog is opened.
   package enum Access: Sendable {
-    /// For the server, which holds the store's lock. A missing catalog is created.
+    /// For the server, which holds the store's lock. A missing catalog is created, and an older format raised.
     case readWrite
+    /// The same for a server that goes on with a mount. An older format stays, and the open throws `.invalid`: the
+    /// server before, which may have to come back, could not read a newer one.
+    case goingOn
     /// For reading, also while a server writes. Every write throws `.invalid`.
     case readOnly
   }
@@ -43,7 +49,9 @@ package final class Catalog: Sendable {
   static func open(path: String, access: Access, bootID: [UInt8]) throws(StoreError) -> Catalog {
     let connections =
       switch access {
-      case .readWrite: CatalogConnections(path: path, reader: nil, writer: try CatalogFile.openForWriting(path))
+      case .readWrite, .goingOn:
+        CatalogConnections(
+          path: path, reader: nil, writer: try CatalogFile.openForWriting(path, raises: access == .readWrite))
       case .readOnly: CatalogConnections(path: path, reader: try CatalogFile.openForReading(path), writer: nil)
       }
     return Catalog(connections, bootID: bootID)

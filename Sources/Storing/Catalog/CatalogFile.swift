@@ -4,8 +4,9 @@ import Glibc
 
 /// Creates, recognizes and opens the catalog's file.
 enum CatalogFile {
-  /// Opens the catalog for writing. Creates it if there is none, and raises one of an older format.
-  static func openForWriting(_ path: String) throws(StoreError) -> SQLiteConnection {
+  /// Opens the catalog for writing. Creates it if there is none, and raises one of an older format, or, unless
+  /// `raises`, refuses it.
+  static func openForWriting(_ path: String, raises: Bool = true) throws(StoreError) -> SQLiteConnection {
     try refuseSpecialFiles(path)  // before `make` removes a stale log
     if access(path, F_OK) != 0 {
       guard Errno.current == .notFound else { throw io(.current, "look at", path) }
@@ -15,7 +16,15 @@ enum CatalogFile {
     let connection = try SQLiteConnection(path: path, mode: .readWrite)
     let version = try version(of: connection)
     try checkTables(connection, version)
-    if version < Schema.version { try raise(connection) }
+    if version < Schema.version {
+      guard raises else {
+        throw StoreError(
+          .invalid,
+          "catalog \(path): it has format \(version), and this program writes \(Schema.version): that takes an unmount, "
+            + "and a mount by the new program; nothing was changed")
+      }
+      try raise(connection)
+    }
     try useLog(connection)
     try configure(connection)
     try connection.run(

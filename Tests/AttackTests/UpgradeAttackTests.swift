@@ -1,0 +1,99 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// A server that asks its helper, which may be root, for upgrades (mount-helper/PROTOCOL.md, "An upgrade").
+@Suite("A hostile server and upgrades")
+struct UpgradeAttackTests {
+  /// A server that serves nothing. ASKS is what it does once it has the mount.
+  private static let server = """
+    #!/usr/bin/python3
+    import os, signal, socket, struct, sys
+    link = socket.socket(fileno=3)
+    def say(*words): print(*words, file=sys.stderr, flush=True)
+    def receive():
+        data, files, _, _ = socket.recv_fds(link, 9000, 1)
+        return *struct.unpack('II', data[:8]), files[0] if files else -1, data[8:]
+    def send(kind, payload=b'', value=0):
+        link.send(struct.pack('II', kind, value) + payload)
+    def upgrade(path, size=16):
+        found = os.stat(path)
+        send(19, struct.pack('QQ', found.st_dev, found.st_ino)[:size])
+        answer = receive()
+        say('verdict', answer[1], answer[3].decode())
+    own = os.path.realpath(sys.argv[0])
+    while True:
+        kind, value, file, text = receive()
+        if kind == 8: say('kept', text)
+        if kind == 3: break
+    send(16, value=3)
+    receive()
+    device = receive()[2]
+    if value == 0:
+        request = os.read(device, 1 << 20)
+        body = struct.pack('IIIIHHIIHH32x', 7, 31, 4096, 1 << 18, 12, 9, 4096, 1, 1, 0)
+        os.write(device, struct.pack('Ii', 16 + len(body), 0) + request[8:16] + body)
+    ASKS
+    os._exit(0)
+    """
+
+  private static func run(_ asks: String) throws -> CommandResult {
+    try withTemporaryFolder { folder in
+      let mountpoint = try folder.makeFolder("mnt")
+      let path = try folder.write(server.replacing("ASKS", with: asks), to: "server", mode: 0o755)
+      let options = try folder.write("options", to: "options")
+      let line =
+        "exec \(builtProduct("mount-helper")) --mountpoint \"$1\" --server \"$2\" --options-fd 9 --foreground 9<\"$3\""
+      let result = try Command.run(["sh", "-c", line, "sh", mountpoint, path, options], timeout: 60)
+      #expect(!Mounts.isMounted(mountpoint))
+      return result
+    }
+  }
+
+  @Test func theHelperTakesNoOtherProgram() throws {
+    let result = try Self.run("send(17); upgrade('/bin/sh'); upgrade('/'); upgrade('/dev/null')")
+    #expect(result.status == 0, "\(result.errors)")
+    let refusals = result.errors.split(separator: "\n").count {
+      $0.hasPrefix("verdict 1 the program of this mount is /")
+    }
+    #expect(refusals == 3, "\(result.errors)")
+    #expect(!result.errors.contains("ended for an upgrade"), "\(result.errors)")
+  }
+
+  /// Nothing is there to be run: the file was removed, or is none.
+  @Test(arguments: ["os.unlink(own)", "os.chmod(own, 0o644)", "os.unlink(own); os.mkdir(own)"])
+  func theHelperRunsNoSuchFile(_ change: String) throws {
+    let result = try Self.run("send(17); seen = os.stat(own); \(change); upgrade('/bin/sh')")
+    #expect(result.status == 0, "\(result.errors)")
+    #expect(result.errors.contains("verdict 1 "), "\(result.errors)")
+    #expect(!result.errors.contains("ended for an upgrade"), "\(result.errors)")
+  }
+
+  /// Out of order, twice, of another size: such a server is killed, and followed by the next one.
+  @Test(arguments: [
+    "upgrade(own)", "send(17); upgrade(own, 15)", "send(17); upgrade(own); send(19, bytes(16)); receive()",
+    "send(17); send(19, bytes(8000)); receive()",
+  ])
+  func theHelperKeepsToTheOrder(_ asks: String) throws {
+    let result = try Self.run("if value > 0: send(17); os._exit(0)\n" + asks)
+    #expect(result.errors.contains("breaks the protocol (message 19"), "\(result.errors)")
+    #expect(!result.errors.contains("verdict 0") || asks.contains("upgrade(own);"), "\(result.errors)")
+    // One that the mount is not ready with ends it.
+    #expect(result.status == (asks.hasPrefix("upgrade") ? 1 : 0), "\(result.errors)")
+  }
+
+  /// What a new server says goes to the log and to other servers: bounded, and without control characters.
+  @Test func wordsAreTamed() throws {
+    let asks = """
+      if value == 0: send(17); upgrade(own); os._exit(4)
+      if value == 1: send(20, b'\\x1b[2J\\n' + b'x' * 7000); os._exit(1)
+      send(17)
+      """
+    let result = try Self.run(asks)
+    #expect(result.status == 0, "\(result.errors)")
+    let kept = result.errors.split(separator: "\n").first { $0.hasPrefix("kept") } ?? ""
+    #expect(kept.hasPrefix("kept b'?[2J?xxx") && kept.count < 1100, "\(result.errors)")
+    #expect(!result.errors.contains("\u{1b}"))
+  }
+}

@@ -1,0 +1,39 @@
+// A server that does not come up: the first one that finds the file of MEDIAFS_START does what it says.
+#include "parts.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// Says to the helper that it is prepared, in another version of the protocol.
+static void prepare(uint32_t version) {
+  const uint32_t message[2] = {16, version};
+  send(3, message, sizeof message, MSG_NOSIGNAL);
+}
+
+__attribute__((constructor)) static void misbehave(void) {
+  const char *path = getenv("MEDIAFS_START");
+  char what[16] = {0};
+  if (!path || !is_server()) return;
+  int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+  if (file < 0) return;
+  ssize_t count = syscall(SYS_read, file, what, sizeof what - 1);
+  syscall(SYS_close, file);
+  if (count <= 0 || syscall(SYS_unlinkat, AT_FDCWD, path, 0) != 0) return;
+  if (strcmp(what, "crash") == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+  }
+  if (strcmp(what, "exit") == 0) _exit(1);
+  if (strcmp(what, "succeed") == 0) _exit(0);
+  if (strcmp(what, "version") == 0) prepare(99);
+  if (strcmp(what, "hang") == 0 || strcmp(what, "version") == 0) pause();
+  // Then the server itself finds that it cannot work.
+  const struct rlimit few = {.rlim_cur = 6, .rlim_max = 6};
+  if (strcmp(what, "starve") == 0) setrlimit(RLIMIT_NOFILE, &few);
+}
