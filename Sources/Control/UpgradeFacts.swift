@@ -26,15 +26,20 @@ package struct ServerFormats: Codable, Sendable, Equatable {
     self.store = store
   }
 
-  /// Why a program with these formats cannot go on with a mount of `other`; nil if it can.
+  /// Why a program with these formats cannot go on with a mount of `other`; nil if it can. It raises an older store.
   package func objection(to other: ServerFormats) -> String? {
-    let pairs = [
-      ("the mount helper's protocol", UInt64(other.helper), UInt64(helper)),
-      ("the mount's memory", UInt64(other.memory), UInt64(memory)),
-      ("the store", UInt64(clamping: other.store), UInt64(clamping: store)),
-    ]
-    guard let (what, old, new) = pairs.first(where: { $0.1 != $0.2 }) else { return nil }
-    return "the running server has version \(old) of the format of \(what), and this program \(new): that takes an "
+    let what: (String, old: Int64, new: Int64)
+    if other.helper != helper {
+      what = ("the mount helper's protocol", Int64(other.helper), Int64(helper))
+    } else if other.memory != memory {
+      what = ("the memory of the mount", Int64(other.memory), Int64(memory))
+    } else if other.store > store {
+      what = ("the store's format", other.store, store)
+    } else {
+      return nil
+    }
+    let (name, old, new) = what
+    return "the running server has version \(old) of \(name), and this program \(new): that takes an "
       + "unmount, and a mount by the new program"
   }
 }

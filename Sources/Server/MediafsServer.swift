@@ -108,6 +108,7 @@ package enum MediafsServer {
           }
           try link.ready()
           handover.serve()
+          do throws(StoreError) { try store.catalog.settle() } catch { Log.warning(error.message) }
           Log.info(goesOn ? "the next server of \(request.mountpoint) serves" : "mounted at \(request.mountpoint)")
           fileSystem.resume()
         } catch {

@@ -16,8 +16,8 @@ enum UpgradeCommand {
       does not come up, the old one goes on, and upgrade says why.
       """,
       """
-      The mount helper stays the old one until the mount ends. If the new program needs a newer helper, or another \
-      format of the store, nothing happens, and upgrade says that this takes an unmount.
+      The mount helper stays the old one until the mount ends. If the new program needs a newer helper, nothing \
+      happens, and upgrade says that this takes an unmount.
       """,
     ],
     operands: [("MOUNTPOINT", "The mount; needed only if there are several.")],

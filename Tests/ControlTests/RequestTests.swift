@@ -231,10 +231,11 @@ import Testing
   @Test func anotherFormatTakesAnUnmount() {
     let own = ServerFormats(helper: 3, memory: 1, store: 2)
     #expect(own.objection(to: own) == nil)
+    #expect(own.objection(to: ServerFormats(helper: 3, memory: 1, store: 1)) == nil)  // it raises the store
     for (other, what) in [
-      (ServerFormats(helper: 2, memory: 1, store: 2), "version 2 of the format of the mount helper's protocol"),
-      (ServerFormats(helper: 3, memory: 2, store: 2), "version 2 of the format of the mount's memory"),
-      (ServerFormats(helper: 3, memory: 1, store: 1), "version 1 of the format of the store"),
+      (ServerFormats(helper: 2, memory: 1, store: 2), "version 2 of the mount helper's protocol"),
+      (ServerFormats(helper: 3, memory: 2, store: 2), "version 2 of the memory of the mount"),
+      (ServerFormats(helper: 3, memory: 1, store: 3), "version 3 of the store's format"),
     ] {
       let objection = own.objection(to: other) ?? ""
       #expect(objection.contains(what) && objection.contains("takes an unmount"), "\(objection)")

@@ -129,6 +129,26 @@ import Testing
     }
   }
 
+  /// The new program has raised the store to a format that the old one does not know, and then does not come up.
+  @Test func aRaiseIsUndone() throws {
+    try lend { program, store, shelf, right in
+      let readers = try SurvivalReaders(mount: store.mountpoint, right: right)
+      let name = Shelf.name(3)
+      _ = try store.read(name)
+      try waitUntil(timeout: 20, "a commit") { try store.run(["status", store.mountpoint]).output.contains(name) }
+      try program.nextServer("raise")
+      let result = try store.run(["upgrade", store.mountpoint])
+      #expect(result.status == 1 && result.errors.contains("ended with status 1"), "\(result.errors)")
+      #expect(store.errors.contains("put back as it was before the upgrade"), "\(store.errors)")
+      #expect(eventually { access(store.store + "/catalog.sqlite-before", F_OK) != 0 })
+      let sent = shelf.origin.log.bytesSent(of: Shelf.path(3))
+      try store.forgetPages(name)
+      #expect(try store.read(name).count == Int(Self.sizes[3]))
+      #expect(shelf.origin.log.bytesSent(of: Shelf.path(3)) == sent, "what was stored is forgotten")
+      try expectUnharmed(store, readers)
+    }
+  }
+
   /// The server is killed at random moments of an upgrade: one of both programs serves in the end.
   @Test func killedMeanwhile() throws {
     var random = SeededRandom.fromEnvironment(for: "killed upgrades")
@@ -191,7 +211,7 @@ private final class InstalledProgram: Sendable {
   var environment: [String: String?] {
     [
       "MEDIAFS_HELPER": builtProduct("mount-helper"), "LD_PRELOAD": builtProduct("libdisk-shim.so"),
-      "MEDIAFS_START": folder.file("start"),
+      "MEDIAFS_START": folder.file("start"), "MEDIAFS_DISK_STORE": folder.file("store"),
     ]
   }
 

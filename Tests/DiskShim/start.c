@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,6 +15,20 @@
 static void prepare(uint32_t version) {
   const uint32_t message[2] = {16, version};
   send(3, message, sizeof message, MSG_NOSIGNAL);
+}
+
+// What a program that knows a newer format does to the catalog of an upgrade, before it finds that it cannot serve.
+static void raise_format(void) {
+  char path[4096], copy[4096], page[65536];
+  const char *store = getenv("MEDIAFS_DISK_STORE");
+  if (!store) return;
+  snprintf(path, sizeof path, "%s/catalog.sqlite", store);
+  snprintf(copy, sizeof copy, "%s/catalog.sqlite-before", store);
+  const int from = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+  const int to = (int)syscall(SYS_openat, AT_FDCWD, copy, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ssize_t count;
+  while ((count = syscall(SYS_read, from, page, sizeof page)) > 0) syscall(SYS_write, to, page, count);
+  syscall(SYS_pwrite64, from, "\3", (size_t)1, (off_t)63);  // the last byte of user_version
 }
 
 __attribute__((constructor)) static void misbehave(void) {
@@ -29,7 +44,8 @@ __attribute__((constructor)) static void misbehave(void) {
     signal(SIGSEGV, SIG_DFL);
     raise(SIGSEGV);
   }
-  if (strcmp(what, "exit") == 0) _exit(1);
+  if (strcmp(what, "raise") == 0) raise_format();
+  if (strcmp(what, "exit") == 0 || strcmp(what, "raise") == 0) _exit(1);
   if (strcmp(what, "succeed") == 0) _exit(0);
   if (strcmp(what, "version") == 0) prepare(99);
   if (strcmp(what, "hang") == 0 || strcmp(what, "version") == 0) pause();

@@ -36,19 +36,53 @@ import Testing
     return header[63]
   }
 
-  /// The server before, to which an upgrade may have to go back, could not read what this one raised.
-  @Test func aServerThatGoesOnRaisesNothing() throws {
+  /// The format that the file says, whatever else it has.
+  private func claim(_ version: UInt8, _ folder: TemporaryFolder) throws {
+    let file = try FileDescriptor.open(folder.path + Self.older, O_RDWR)
+    try [version].withUnsafeBytes { try file.writeFully($0, at: 63) }
+  }
+
+  /// At an upgrade of a live mount, the program before may have to come back, and knows no newer format.
+  @Test func aRaiseInALiveMountIsUndone() throws {
     try withTemporaryFolder { folder in
       try OldStore.unpack(into: folder)
-      let before = try rows(folder)
-      do throws(StoreError) {
-        _ = try Catalog.open(path: folder.path + Self.older, access: .goingOn)
-        Issue.record("it was opened")
-      } catch {
-        #expect(error.kind == .invalid && error.message.contains("that takes an unmount"), "\(error)")
+      let (before, path) = (try rows(folder), folder.path + Self.older)
+      let copy = path + "-before"
+      let raised = try Catalog.open(path: path, access: .goingOn)
+      #expect(try headerVersion(folder) == 2 && readFile(copy)[63] == 1)
+      var status = stat()
+      #expect(stat(copy, &status) == 0 && status.st_mode & 0o777 == 0o600)
+      try raised.changes.apply([.host(note("http://new", at: 1))], durably: false)
+      // It dies with its log beside the catalog. The program before knows no such format.
+      try Command.succeed(["cp", path + "-wal", folder.file("log")])
+      try raised.close()
+      try Command.succeed(["cp", folder.file("log"), path + "-wal"])
+      try claim(3, folder)
+      for access in [Catalog.Access.readWrite, .readOnly] {
+        #expect(throws: StoreError.self) { try Catalog.open(path: path, access: access) }
       }
-      #expect(try rows(folder) == before && headerVersion(folder) == 1)
+      #expect(try readFile(copy)[63] == 1, "another mount used the copy")
+      let back = try Catalog.open(path: path, access: .goingOn)
+      #expect(try back.notes.hosts().isEmpty, "what the new program wrote is there")
+      try back.close()
+      #expect(try rows(folder) == before)
+      // This program raises it again, and then serves.
+      let again = try Catalog.open(path: path, access: .goingOn)
+      #expect(Glibc.access(copy, F_OK) == 0)
+      try again.settle()
+      #expect(Glibc.access(copy, F_OK) != 0)
+      try again.settle()
+      try again.close()
+      // Without its copy, a newer catalog is refused, as ever.
+      try claim(3, folder)
+      #expect(throws: StoreError.self) { try Catalog.open(path: path, access: .goingOn) }
     }
+  }
+
+  private func readFile(_ path: String) throws -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: 100)
+    _ = try bytes.withUnsafeMutableBytes { try FileDescriptor.open(path, O_RDONLY).readFully(at: 0, into: $0) }
+    return bytes
   }
 
   @Test func anOldStoreIsRaisedWithoutLosingARow() throws {

@@ -12,8 +12,8 @@ package final class Catalog: Sendable {
   package enum Access: Sendable {
     /// For the server, which holds the store's lock. A missing catalog is created, and an older format raised.
     case readWrite
-    /// The same for a server that goes on with a mount. An older format stays, and the open throws `.invalid`: the
-    /// server before, which may have to come back, could not read a newer one.
+    /// The same for a server that goes on with a mount. Until ``settle()``, the program before may have to come back,
+    /// and could not read what this one raised: a copy stays, which its server puts back.
     case goingOn
     /// For reading, also while a server writes. Every write throws `.invalid`.
     case readOnly
@@ -51,11 +51,14 @@ package final class Catalog: Sendable {
       switch access {
       case .readWrite, .goingOn:
         CatalogConnections(
-          path: path, reader: nil, writer: try CatalogFile.openForWriting(path, raises: access == .readWrite))
+          path: path, reader: nil, writer: try CatalogFile.openForWriting(path, goesOn: access == .goingOn))
       case .readOnly: CatalogConnections(path: path, reader: try CatalogFile.openForReading(path), writer: nil)
       }
     return Catalog(connections, bootID: bootID)
   }
+
+  /// Deletes the copy of the time before a raise: no other program comes back any more.
+  package func settle() throws(StoreError) { try CatalogCopy.discard(of: connections.path) }
 
   /// Waits for running calls, checkpoints the log into the database and closes the file. Later calls throw `.invalid`.
   /// A catalog that was not closed loses nothing; only the next open takes longer.

@@ -4,27 +4,25 @@ import Glibc
 
 /// Creates, recognizes and opens the catalog's file.
 enum CatalogFile {
-  /// Opens the catalog for writing. Creates it if there is none, and raises one of an older format, or, unless
-  /// `raises`, refuses it.
-  static func openForWriting(_ path: String, raises: Bool = true) throws(StoreError) -> SQLiteConnection {
+  /// Opens the catalog for writing. Creates it if there is none, and raises one of an older format.
+  ///
+  /// `goesOn`: for a mount that had a server before. Then a raise first makes a copy, and a catalog that is newer than
+  /// this program is replaced by its copy.
+  static func openForWriting(_ path: String, goesOn: Bool = false) throws(StoreError) -> SQLiteConnection {
     try refuseSpecialFiles(path)  // before `make` removes a stale log
     if access(path, F_OK) != 0 {
       guard Errno.current == .notFound else { throw io(.current, "look at", path) }
       try make(path)
     }
-    try checkHeader(path)
+    do throws(StoreError) { try checkHeader(path) } catch {
+      guard goesOn, error.kind == .newer, let copy = CatalogCopy.find(for: path) else { throw error }
+      try checkHeader(copy)
+      try CatalogCopy.putBack(to: path)
+    }
     let connection = try SQLiteConnection(path: path, mode: .readWrite)
     let version = try version(of: connection)
     try checkTables(connection, version)
-    if version < Schema.version {
-      guard raises else {
-        throw StoreError(
-          .invalid,
-          "catalog \(path): it has format \(version), and this program writes \(Schema.version): that takes an unmount, "
-            + "and a mount by the new program; nothing was changed")
-      }
-      try raise(connection)
-    }
+    if version < Schema.version { try raise(connection, keepsCopy: goesOn) }
     try useLog(connection)
     try configure(connection)
     try connection.run(
@@ -66,7 +64,7 @@ enum CatalogFile {
   ///
   /// Without the write-ahead log, because other programs look for the format in the file itself. SQLite cannot give up
   /// the log while another program reads the catalog, and does not wait for that.
-  private static func raise(_ connection: SQLiteConnection) throws(StoreError) {
+  private static func raise(_ connection: SQLiteConnection, keepsCopy: Bool) throws(StoreError) {
     let end = Instant.now.adding(seconds: raisePatience)
     while true {
       do throws(StoreError) {
@@ -83,6 +81,7 @@ enum CatalogFile {
         usleep(20_000)
       }
     }
+    if keepsCopy { try CatalogCopy.make(of: connection.path) }
     try connection.run("PRAGMA synchronous = FULL")
     try connection.transaction("BEGIN EXCLUSIVE") { (connection) throws(StoreError) in
       for statement in Schema.additions { try connection.run(statement) }
