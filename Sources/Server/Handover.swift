@@ -13,6 +13,7 @@ final class Handover: Sendable {
     var phase = Phase.none
     var verdict: String?
     var serves = false
+    var isCancelled = false
   }
 
   private let link: HelperLink
@@ -32,10 +33,12 @@ final class Handover: Sendable {
   /// Asks the helper.
   func agree(to program: ProgramFile) throws(ControlFailure) {
     let isFirst = state.withLock { state in
-      defer { if state.phase == .none { state.phase = .asked } }
-      return state.phase == .none && state.serves
+      defer { if state.phase == .none && state.serves { state.phase = .asked } }
+      return state.phase == .none && state.serves && !state.isCancelled
     }
-    guard isFirst else { throw ControlFailure(.busy, "another upgrade of this mount is under way") }
+    guard isFirst else {
+      throw ControlFailure(.busy, "the server starts or ends, or another upgrade is under way: try again")
+    }
     do throws(ServerError) { try link.askForUpgrade(to: program) } catch {
       throw ControlFailure(.failed, "the mount helper cannot be asked: \(error)")
     }
@@ -62,10 +65,10 @@ final class Handover: Sendable {
   func serve() { state.withLock { $0.serves = true } }
 
   /// The server is told to end the mount.
-  func cancel() { state.withLock { $0.phase = .asked } }
+  func cancel() { state.withLock { $0.isCancelled = true } }
 
   /// Whether the server ends for an upgrade.
-  var isAgreed: Bool { state.withLock { $0.phase == .agreed } }
+  var isAgreed: Bool { state.withLock { $0.phase == .agreed && !$0.isCancelled } }
 
   /// What this server tells for an upgrade.
   var facts: UpgradeFacts {

@@ -45,6 +45,7 @@ struct LinkFuzzTests {
         (Self.packet(1, 3), options.rawValue), (Self.packet(2, 0), null.rawValue),
         (Self.packet(5, 0), null.rawValue), (Self.packet(3, 0, [0x2F]), Int32(-1)),
       ]
+      if random.oneIn(2) { packets.insert((Self.packet(8, 0, random.bytes(40)), -1), at: 3) }
       for _ in 0..<Int.random(in: 0...2, using: &random) {
         let index = Int.random(in: 0..<packets.count, using: &random)
         switch Int.random(in: 0..<5, using: &random) {

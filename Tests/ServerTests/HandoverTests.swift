@@ -1,0 +1,78 @@
+import Base
+import Control
+import Glibc
+import Testing
+
+@testable import Server
+
+/// How a server agrees with its helper on an upgrade.
+@Suite struct HandoverTests {
+  private static let program = ProgramFile(device: 5, inode: 0x1_0000_0007)
+
+  /// A server and its helper's end of the link. `answers`: what the helper says to each UPGRADE, in turn.
+  private func withServer(answers: [String?], _ body: (Handover) throws -> Void) throws {
+    var ends: [Int32] = [-1, -1]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
+    let helper = FileDescriptor(owning: ends[0])
+    let link = HelperLink(owning: ends[1])
+    let handover = Handover(link, failedUpgrade: nil)
+    link.watch(onVerdict: handover.take, onGone: {})
+    let number = helper.rawValue
+    let asked = Lock<[[UInt8]]>([])
+    let thread = OwnedThread(name: "helper") {
+      for answer in answers {
+        var packet = [UInt8](repeating: 0, count: 100)
+        let count = recv(number, &packet, packet.count, 0)
+        asked.withLock { $0.append(Array(packet.prefix(max(0, count)))) }
+        let text = Array((answer ?? "").utf8)
+        let reply: [UInt8] = [7, 0, 0, 0, answer == nil ? 0 : 1, 0, 0, 0] + text
+        _ = send(number, reply, reply.count, Int32(MSG_NOSIGNAL))
+      }
+    }
+    try body(handover)
+    link.close()
+    thread.join()
+    #expect(asked.withLock { $0.count { !$0.isEmpty } } == answers.count)
+    for packet in asked.withLock({ $0 }) where !packet.isEmpty {
+      #expect(packet == [19] + [UInt8](repeating: 0, count: 7) + [5, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0])
+    }
+  }
+
+  private func refusal(_ handover: Handover) -> ControlFailure? {
+    do throws(ControlFailure) {
+      try handover.agree(to: Self.program)
+      return nil
+    } catch { return error }
+  }
+
+  @Test func onlyAServerThatServesIsUpgradedAndOnlyOnce() throws {
+    try withServer(answers: ["another path", nil]) { handover in
+      #expect(refusal(handover)?.kind == .busy)  // the helper is not even asked
+      #expect(!handover.facts.serves)
+      handover.serve()
+      #expect(handover.facts.serves)
+      #expect(refusal(handover) == ControlFailure(.failed, "another path"))
+      #expect(!handover.isAgreed)
+      #expect(refusal(handover) == nil)
+      #expect(handover.isAgreed)
+      #expect(refusal(handover)?.kind == .busy)
+    }
+  }
+
+  /// SIGTERM ends the mount, whatever the helper has just agreed to.
+  @Test func aServerThatIsToldToEndIsNotUpgraded() throws {
+    try withServer(answers: [nil]) { handover in
+      handover.serve()
+      #expect(refusal(handover) == nil)
+      handover.cancel()
+      #expect(!handover.isAgreed)
+    }
+    try withServer(answers: []) { handover in
+      handover.serve()
+      handover.cancel()
+      #expect(refusal(handover)?.kind == .busy)
+      handover.take(nil)  // of an earlier question
+      #expect(!handover.isAgreed)
+    }
+  }
+}
