@@ -28,7 +28,7 @@ static int number(const char *text) {
   char *end;
   errno = 0;
   long value = strtol(text, &end, 10);
-  if (errno != 0 || *text == 0 || *end != 0 || value < 0 || value > 1 << 20) {
+  if (errno != 0 || *text == 0 || *end != 0 || value < 0 || value > 1 << 30) {
     complain("not a number: %s", text);
     exit(2);
   }
@@ -73,14 +73,16 @@ static void find_user(struct settings *settings, const char *name) {
 }
 
 static void parse(int argc, char **argv, struct settings *settings) {
-  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS };
+  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS, WATCHDOG };
   static const struct option known[] = {
       {"mountpoint", required_argument, NULL, MOUNTPOINT}, {"server", required_argument, NULL, SERVER},
       {"options-fd", required_argument, NULL, OPTIONS_FD}, {"input-fd", required_argument, NULL, INPUT_FD},
       {"foreground", no_argument, NULL, FOREGROUND},       {"user", required_argument, NULL, USER},
-      {"made-folders", required_argument, NULL, MADE_FOLDERS}, {NULL, 0, NULL, 0}};
+      {"made-folders", required_argument, NULL, MADE_FOLDERS}, {"watchdog", required_argument, NULL, WATCHDOG},
+      {NULL, 0, NULL, 0}};
   *settings = (struct settings){
-      .mount_options = "ro,subtype=mediafs", .options_fd = -1, .input_fd = -1, .uid = getuid(), .gid = getgid()};
+      .mount_options = "ro,subtype=mediafs", .options_fd = -1, .input_fd = -1, .uid = getuid(), .gid = getgid(),
+      .watchdog = 10000};
   int found;
   while ((found = getopt_long(argc, argv, "o:", known, NULL)) != -1) switch (found) {
       case MOUNTPOINT: settings->mountpoint = optarg; break;
@@ -90,6 +92,7 @@ static void parse(int argc, char **argv, struct settings *settings) {
       case FOREGROUND: settings->foreground = true; break;
       case USER: find_user(settings, optarg); break;
       case MADE_FOLDERS: settings->made_folders = number(optarg); break;
+      case WATCHDOG: settings->watchdog = number(optarg); break;
       case 'o': settings->mount_options = optarg; break;
       default: exit(2);
     }

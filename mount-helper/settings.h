@@ -10,6 +10,7 @@ struct settings {
   int options_fd;             // the server's options
   int input_fd;               // the manifest from standard input, or -1
   int made_folders;           // how many folders of the mountpoint's path to remove if the mount fails
+  int watchdog;               // how long a thread of the server may hang, in milliseconds; 0 for ever
   bool foreground;
   const char *user;  // the user that the server runs as; NULL for the helper's own
   const char *home;  // that user's home and shell; set if `user` is

@@ -22,6 +22,8 @@
 #include "server.h"
 #include "session.h"
 #include "upgrade.h"
+#include "watchdog.h"
+#include "work.h"
 
 // How long the server may run after a second signal, or after the helper gave up, in milliseconds.
 enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_FAILURE = 10000 };
@@ -61,6 +63,7 @@ struct helper {
   struct mount mount;
   struct notices notices;
   struct upgrade upgrade;
+  struct watchdog watchdog;
 };
 
 static int64_t milliseconds(void) {
@@ -250,6 +253,7 @@ static void take_end(struct helper *helper, int status) {
     complain("the server %s; readers of %s wait for the next one, which starts %s", how, helper->settings->mountpoint,
              pause > 0 ? "soon" : "now");
   }
+  if (helper->served) tell_work(helper->session);
 }
 
 static void start_next(struct helper *helper) {
@@ -261,6 +265,7 @@ static void start_next(struct helper *helper) {
   helper->answers = count_answers(helper->session);
   helper->server = start_server(helper->settings, program_to_start(&helper->upgrade), helper->session,
                                 helper->servers, helper->upgrade.why, &helper->link);
+  begin_watch(&helper->watchdog);
   if (helper->server > 0) {
     helper->servers++;
     if (is_trying(&helper->upgrade)) kill_after(helper, UPGRADE_PATIENCE);
@@ -306,6 +311,15 @@ static void take_signal(struct helper *helper) {
   }
 }
 
+// Looks at the server, if that is due, and returns how long poll may wait: `left` milliseconds at most (-1: for ever).
+// Not before the mount is ready: the first server may read a long list. Nor when the server was told to end.
+static int look_after(struct helper *helper, int64_t left) {
+  if (helper->server <= 0 || !helper->ready || helper->stops > 0 || helper->kill_at > 0) return (int)left;
+  if (server_hangs(&helper->watchdog, helper->server, helper->served)) kill(helper->server, SIGKILL);
+  const int until = until_look(&helper->watchdog);
+  return until >= 0 && (left < 0 || until < left) ? until : (int)left;
+}
+
 // Handles messages, signals and times until the last server has ended.
 static void watch(struct helper *helper) {
   int in_a_row = 0;  // messages that were taken while a signal waited
@@ -322,7 +336,7 @@ static void watch(struct helper *helper) {
     } else if (left == 0) {
       kill(helper->server, SIGKILL);
       helper->kill_at = 0;
-    } else if (poll(events, 3, (int)left) <= 0) {
+    } else if (poll(events, 3, look_after(helper, left)) <= 0) {
       continue;
     } else if (events[1].revents && (!events[0].revents || in_a_row < MOST_IN_A_ROW)) {
       in_a_row = events[0].revents ? in_a_row + 1 : 0;
@@ -376,13 +390,15 @@ int supervise(const struct settings *settings, int announce_to) {
       .settings = settings, .announce = announce_to, .session = -1, .link = -1, .log = -1, .server = -1};
   helper.mount.device_fd = -1;
   helper.notices.from_servers = -1;
+  helper.watchdog.limit = settings->watchdog;
   sigset_t set;
   fill_signals(&set);
   helper.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   int status = 1;
   if (helper.signals < 0) {
     complain("cannot wait for signals: %s", strerror(errno));
-  } else if (hold_program(&helper.upgrade, settings) == 0 && (helper.session = create_session()) >= 0) {
+  } else if (hold_program(&helper.upgrade, settings) == 0 &&
+             (helper.session = helper.watchdog.session = create_session()) >= 0) {
     start_next(&helper);
     watch(&helper);
     if (helper.servers > 0) status = judge(&helper);

@@ -9,9 +9,12 @@ package final class OwnedThread: Sendable {
   private let handle: pthread_t
 
   /// Starts `body` on a new thread. `name` is cut to 15 bytes. All signals are blocked in it: the main thread handles
-  /// them.
-  package init(name: String, stackSize: Int = 512 << 10, _ body: @escaping @Sendable () -> Void) {
-    let start = Unmanaged.passRetained(ThreadStart(name: name, body: body))  // released once, in `threadMain`
+  /// them. `record`: where the thread notes what it is busy with.
+  package init(
+    name: String, stackSize: Int = 512 << 10, record: ThreadRecord? = nil, _ body: @escaping @Sendable () -> Void
+  ) {
+    // Released once, in `threadMain`.
+    let start = Unmanaged.passRetained(ThreadStart(name: name, record: record, body: body))
     var attributes = pthread_attr_t()
     pthread_attr_init(&attributes)
     pthread_attr_setstacksize(&attributes, stackSize)
@@ -36,9 +39,11 @@ package final class OwnedThread: Sendable {
 
 private final class ThreadStart: Sendable {
   let name: String
+  let record: ThreadRecord?
   let body: @Sendable () -> Void
-  init(name: String, body: @escaping @Sendable () -> Void) {
+  init(name: String, record: ThreadRecord?, body: @escaping @Sendable () -> Void) {
     self.name = name
+    self.record = record
     self.body = body
   }
 }
@@ -48,6 +53,8 @@ private func threadMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRa
   guard let argument else { return nil }
   let start = Unmanaged<ThreadStart>.fromOpaque(argument).takeRetainedValue()
   csystem_name_thread(start.name)
+  start.record?.begin()
   start.body()
+  start.record?.end()
   return nil
 }

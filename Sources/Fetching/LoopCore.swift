@@ -104,8 +104,10 @@ final class LoopCore: @unchecked Sendable {
     let client = makeClient(TransferCommands(core: self))
     self.client = client
     while !waker.isStopping {
+      ThreadRecord.work(.transfers)
       perform()
       settle()
+      ThreadRecord.work(.planning)
       let deadline = client.turn(now: .now)
       let hasNews = obey()
       if !hasNews && !waker.isStopping { wait(until: deadline) }
@@ -250,6 +252,7 @@ final class LoopCore: @unchecked Sendable {
     // deadline in the past never makes the loop spin.
     let left = nanoseconds.overflow ? Int64.max : nanoseconds.partialValue
     let milliseconds = Int32(clamping: max(1, left / 1_000_000 + 1))
+    ThreadRecord.rest()
     if multi.wait(milliseconds: milliseconds, or: waker.descriptor) { waker.clear() }
   }
 

@@ -61,7 +61,9 @@ final class LoopThreads: Sendable {
   /// Starts the threads.
   func start() -> [OwnedThread] {
     installWakeUpSignal()
-    return (0..<count).map { index in OwnedThread(name: "fuse-\(index)") { self.serve(index) } }
+    return (0..<count).map { index in
+      OwnedThread(name: "fuse-\(index)", record: memory.record(ofThread: index)) { self.serve(index) }
+    }
   }
 
   /// Waits until a loop thread sees the end of the mount, or ``stop()`` is called.
@@ -111,14 +113,17 @@ final class LoopThreads: Sendable {
   /// Serves what the last server left: first what is in the thread's own buffer, which it is about to use.
   private func serveLeft(_ thread: LoopThread) {
     thread.isLeft = true
-    defer { thread.isLeft = false }
+    defer {
+      thread.isLeft = false
+      memory.note(request: nil, ofThread: thread.index)
+    }
     if !isStopping { serve(leftInBuffer: thread.index, thread) }
     while !isStopping, let next = left.withLock({ $0.popLast() }) {
       switch next {
       case .buffer(let index): serve(leftInBuffer: index, thread)
       case .slot(let index):
         thread.again = index
-        if let bytes = memory.request(inSlot: index) { process(bytes, thread) }
+        if let bytes = memory.request(inSlot: index) { processLeft(bytes, thread) }
         // Without a ticket it is no request that can wait.
         if thread.again != nil { memory.clearSlot(index) }
         thread.again = nil
@@ -127,8 +132,13 @@ final class LoopThreads: Sendable {
   }
 
   private func serve(leftInBuffer index: Int, _ thread: LoopThread) {
-    if let bytes = memory.request(inBuffer: index) { process(bytes, thread) }
+    if let bytes = memory.request(inBuffer: index) { processLeft(bytes, thread) }
     memory.clearBuffer(index)
+  }
+
+  private func processLeft(_ bytes: UnsafeRawBufferPointer, _ thread: LoopThread) {
+    memory.note(request: bytes, ofThread: thread.index)
+    process(bytes, thread)
   }
 
   /// Processes one request. Then delivers the interrupts that libfuse reported: here libfuse holds no lock.

@@ -5,7 +5,7 @@
 enum SessionLayout {
   /// "mediafsS", in the machine's byte order.
   static let magic: UInt64 = 0x5373_6661_6964_656D
-  static let version: UInt32 = 1
+  static let version: UInt32 = 3
 
   // The header: offsets.
   static let versionAt = 8
@@ -19,9 +19,15 @@ enum SessionLayout {
   static let initAt = 64
   static let longestInit = 1024
 
-  /// One record for each thread, of which the first 8 bytes count its answers.
+  /// One record for each thread (`struct csystem_record`): the loop threads first, then those of ``Worker``.
   static let threadStart = 2048
   static let threadSize = 64
+  static let threadCount = 32
+
+  /// A thread that serves no requests and has a record: which one behind those of the loop threads.
+  enum Worker: Int {
+    case transfers, keeper, finisher
+  }
 
   /// One request buffer for each thread.
   static let bufferStart = 4096

@@ -40,6 +40,7 @@ package final class SessionMemory: @unchecked Sendable {
       slotMark <= SessionLayout.slotCount, handleMark <= SessionLayout.handleCount
     else { throw .memory }
     keepResident(UnsafeMutableRawBufferPointer(start: base, count: SessionLayout.slotStart))
+    clearRecords()
   }
 
   /// A memory of its own, for a mount without a helper.
@@ -112,13 +113,44 @@ package final class SessionMemory: @unchecked Sendable {
   /// Counts an answer of a loop thread, or of another one: the helper wants to know whether a server answers at all.
   @inline(__always)
   func countAnswer(ofThread index: Int?) {
-    let records = base + SessionLayout.threadStart
-    guard let index else {
-      return cfuse_count(records + (SessionLayout.bufferCount - 1) * SessionLayout.threadSize)
+    guard let index else { return cfuse_count(recordPlace(SessionLayout.bufferCount - 1)) }  // its first field
+    recordPlace(index).pointee.answers &+= 1
+  }
+
+  // MARK: Records
+
+  private func recordPlace(_ index: Int) -> UnsafeMutablePointer<csystem_record> {
+    (base + SessionLayout.threadStart + index * SessionLayout.threadSize)
+      .assumingMemoryBound(to: csystem_record.self)  // nothing else is stored there
+  }
+
+  private func record(_ index: Int) -> ThreadRecord { ThreadRecord(at: recordPlace(index), in: self) }
+
+  /// Where loop thread `index` notes that it runs. What it is busy with is in its buffer.
+  func record(ofThread index: Int) -> ThreadRecord { record(index) }
+
+  /// Where the transfer thread, the keeper and the finisher note what they are busy with.
+  package var transfersRecord: ThreadRecord {
+    record(SessionLayout.bufferCount + SessionLayout.Worker.transfers.rawValue)
+  }
+  package var keeperRecord: ThreadRecord { record(SessionLayout.bufferCount + SessionLayout.Worker.keeper.rawValue) }
+  package var finisherRecord: ThreadRecord {
+    record(SessionLayout.bufferCount + SessionLayout.Worker.finisher.rawValue)
+  }
+
+  /// Notes which request loop thread `index` serves, if it is not in the thread's own buffer.
+  func note(request: UnsafeRawBufferPointer?, ofThread index: Int) {
+    let place = request?.baseAddress.map { UInt32(UnsafeRawPointer(base).distance(to: $0)) }
+    recordPlace(index).pointee.request = place ?? 0
+  }
+
+  /// The threads of the last server are gone.
+  private func clearRecords() {
+    for index in 0..<SessionLayout.threadCount {
+      let answers = recordPlace(index).pointee.answers
+      recordPlace(index).pointee = csystem_record()
+      recordPlace(index).pointee.answers = answers
     }
-    let count = (records + index * SessionLayout.threadSize)
-      .assumingMemoryBound(to: UInt64.self)  // nothing else is stored there
-    count.pointee &+= 1
   }
 
   // MARK: Slots

@@ -87,8 +87,8 @@ package enum MediafsServer {
       fuse.stop()
     }
     fileSystem.goOn(with: fuse.opens)
-    fileSystem.start()
-    loop.run { fileSystem.makeClient(port: fuse, service: $0) }
+    fileSystem.start(keeperRecord: memory.keeperRecord, finisherRecord: memory.finisherRecord)
+    loop.run(record: memory.transfersRecord) { fileSystem.makeClient(port: fuse, service: $0) }
     let control = try listen(request, store, fileSystem, handover, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
     let housekeeper = try Housekeeper(

@@ -90,6 +90,13 @@ extension MountOption {
       help: "Write the log to FILE.", standard: "mediafs.log in the store, unless in the foreground",
       details: "A log of 10 MiB is renamed to FILE.1, and a new one begins."),
     MountOption(
+      "watchdog", of: "SECONDS", .value(\.watchdog, .seconds(0...86_400)), in: .server,
+      help: """
+        Replace a server that has hung for SECONDS, while its disk answers; readers only wait for the next one. With 0, \
+        never: 0 to 86400.
+        """,
+      standard: "10", details: "After each replacement, the next server may hang for twice as long."),
+    MountOption(
       "verbose", letter: "v", .count(\.log.verbosity), in: .server, help: "Log more: each request and how it ends."),
 
     MountOption(

@@ -106,7 +106,7 @@ enum MountCommand {
     let options = try memoryFile(of: mount.request)
     var words = [
       "mount-helper", "--mountpoint", mountpoint.path, "--server", program, "--options-fd", "\(options.rawValue)",
-      "-o", mount.libfuseOptions,
+      "--watchdog", "\(Int((mount.request.watchdog * 1000).rounded(.up)))", "-o", mount.libfuseOptions,
     ]
     if let file = input { words += ["--input-fd", "\(file)"] }
     if mount.request.foreground { words.append("--foreground") }

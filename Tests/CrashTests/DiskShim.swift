@@ -30,7 +30,7 @@ final class DiskShim: @unchecked Sendable {
   // The fields' places, in words: struct disk_control.
   private static let done = Kind.allCases.count
   private static let killKind = 2 * Kind.allCases.count
-  private static let words = 2 * Kind.allCases.count + 8
+  private static let words = 2 * Kind.allCases.count + 11
 
   /// The control page in `folder`, for the store at `store`.
   init(in folder: TemporaryFolder, store: String) throws {
@@ -91,7 +91,24 @@ final class DiskShim: @unchecked Sendable {
 
   /// Whether a sync that fails loses what was written to its partial file since the last one: Linux may drop it.
   var losesUnsynced: Bool {
-    get { page[Self.killKind + 7] != 0 }
-    set { page[Self.killKind + 7] = newValue ? 1 : 0 }
+    get { page[Self.killKind + 10] != 0 }
+    set { page[Self.killKind + 10] = newValue ? 1 : 0 }
   }
+
+  /// What becomes of a read of a partial file.
+  enum Fate: Int64 {
+    case reads, hangs, crashes
+  }
+
+  /// Lets the next `count` reads of the byte at `offset` of a partial file never return, or kill their server by a
+  /// signal that the reading thread raises.
+  func fate(_ fate: Fate, ofReadsAt offset: Int64, count: Int) {
+    page[Self.killKind + 7] = 0
+    page[Self.killKind + 8] = Int64(count)
+    page[Self.killKind + 9] = offset
+    page[Self.killKind + 7] = fate.rawValue
+  }
+
+  /// How many reads had their fate of the last ``fate(_:ofReadsAt:count:)``.
+  func fated(of count: Int) -> Int { count - max(0, Int(page[Self.killKind + 8])) }
 }

@@ -16,7 +16,8 @@ import Testing
     "fresh": ("1.5h", "5400.0"), "next": ("5", "5"),
     "limit-rate": ("1M", "1048576"), "max-connections": ("7", "7"), "header": ("X-A:  b ", "X-A: b"),
     "cacert": ("/c", "/c"), "netrc-file": ("/n", "/n"), "foreground": (nil, "1"), "log-file": ("/log", "/log"),
-    "verbose": (nil, "1"), "allow_other": (nil, "1"), "uid": ("root", "0"), "gid": ("root", "0"),
+    "verbose": (nil, "1"), "watchdog": ("2.5", "2.5"), "allow_other": (nil, "1"), "uid": ("root", "0"),
+    "gid": ("root", "0"),
     "umask": ("027", "23"), "user": ("root", ""), "fsname": ("x", ""),
   ]
 
@@ -76,7 +77,9 @@ import Testing
     #expect(MountCommand.help.text.split(separator: "\n").allSatisfy { $0.count <= 80 })
   }
 
-  @Test(arguments: ["min-free", "continue", "timeout", "fresh", "umask"]) func defaultsAreThoseOfHelp(_ name: String)
+  @Test(arguments: ["min-free", "continue", "timeout", "fresh", "watchdog", "umask"]) func defaultsAreThoseOfHelp(
+    _ name: String
+  )
     throws
   {
     let option = try #require(MountOption.named(name))

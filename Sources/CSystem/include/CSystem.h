@@ -32,6 +32,21 @@ static inline int csystem_fcntl(int fd, int command, int argument) { return fcnt
 int csystem_limit_malloc_arenas(int most);
 /// renameat2(2) with RENAME_NOREPLACE.
 int csystem_rename_noreplace(int from_dir, const char *from, int to_dir, const char *to);
+/// What a thread of a server notes in the session memory (mount-helper/PROTOCOL.md).
+struct csystem_record {
+  uint64_t answers;  // how many requests it answered
+  uint32_t thread;   // its number for the kernel; 0: there is no such thread
+  uint32_t died;     // the signal that it raised itself
+  uint32_t request;  // where the session memory has the request that it serves; 0: in the thread's own buffer
+  uint32_t kind;     // what a thread without a buffer is busy with
+  uint64_t turn;     // odd while such a thread is busy; another number for each piece of work
+  uint64_t free[4];
+};
+/// Makes `record` the calling thread's, and ends that.
+void csystem_begin_record(struct csystem_record *record);
+void csystem_end_record(void);
+/// Notes that the calling thread, if it has a record, begins another piece of work; `kind` 0: that it rests.
+void csystem_note_work(uint32_t kind);
 /// Names the calling thread (at most 15 bytes are kept).
 void csystem_name_thread(const char *name);
 /// Sends one descriptor with `length` bytes; returns what sendmsg(2) does.

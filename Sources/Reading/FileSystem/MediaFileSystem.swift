@@ -42,10 +42,11 @@ package final class MediaFileSystem: Sendable {
   /// Loads what readers opened before this server, with how often: they go on reading. Called before ``start()``.
   package func goOn(with open: [Inode: Int]) { room.goOn(with: open) }
 
-  /// Starts the keeper and the finisher. Called once, before the first request.
-  package func start() {
-    let keeper = OwnedThread(name: "keeper") { [room] in Keeper(room: room).run() }
-    let finisher = OwnedThread(name: "finisher") { [room] in Finisher(room: room).run() }
+  /// Starts the keeper and the finisher, which note in their records what they are busy with. Called once, before the
+  /// first request.
+  package func start(keeperRecord: ThreadRecord? = nil, finisherRecord: ThreadRecord? = nil) {
+    let keeper = OwnedThread(name: "keeper", record: keeperRecord) { [room] in Keeper(room: room).run() }
+    let finisher = OwnedThread(name: "finisher", record: finisherRecord) { [room] in Finisher(room: room).run() }
     threads.withLock { $0 = (keeper, finisher) }
   }
 

@@ -17,7 +17,9 @@ final class Finisher {
   /// Works until the server ends. Hashing stops then, and is done again after the next mount.
   func run() {
     while !room.isEnding {
-      if !turn() { room.finisherSignal.wait() }
+      if turn() { continue }
+      ThreadRecord.rest()
+      room.finisherSignal.wait()
     }
   }
 
@@ -28,7 +30,14 @@ final class Finisher {
     return true
   }
 
+  /// Asked between the pieces of long work.
+  private func mustStop() -> Bool {
+    ThreadRecord.work(.finishing)
+    return room.isEnding
+  }
+
   private func finish(_ content: Content) {
+    ThreadRecord.work(.finishing)
     // nil: before the finisher took it, the keeper found that the disk had lost a part of it.
     guard let (generation, served) = content.guarded.withLock({ $0.held.taken() }) else { return }
     defer { content.guarded.withLock { $0.held.released() } }
@@ -73,7 +82,7 @@ final class Finisher {
   private func mismatch(_ content: Content, _ descriptor: Int32, _ size: Int64) throws(StoreError) -> String? {
     guard let expected = content.entry.checksum else { return nil }
     let found = try Digester.digest(
-      of: descriptor, size: size, expected.algorithm, isCancelled: { room.isEnding })
+      of: descriptor, size: size, expected.algorithm, isCancelled: mustStop)
     guard let found else { return "stopped" }
     if found == expected.digest { return nil }
     return "its \(expected.algorithm.rawValue) is not the manifest's (line \(content.entry.line))"
@@ -86,7 +95,7 @@ final class Finisher {
     try room.store.changes.apply(
       [.learned(generation), .extents(generation: generation.id, stored: all, synced: all)], durably: true)
     let copy = try partial.place(
-      as: content.path, size: size, modified: generation.validators.lastModified, isCancelled: { room.isEnding }
+      as: content.path, size: size, modified: generation.validators.lastModified, isCancelled: mustStop
     ) { (path) throws(StoreError) in
       try room.store.changes.apply([.placing(generation: generation.id, path: path)], durably: true)
     }

@@ -48,6 +48,7 @@ final class Keeper {
   /// Works until the message `stop`.
   func run() {
     while true {
+      ThreadRecord.rest()
       room.keeperSignal.wait(seconds: due.map { max(0, $0.seconds(since: room.clock.now)) })
       if !turn() { return }
     }
@@ -69,6 +70,7 @@ final class Keeper {
       let noted = grown
       commit(everything: false, now)
       for content in noted where content.isReadOn { _ = room.films.index(of: content) }
+      ThreadRecord.work(.space)
       space.makeSpace(now)
       due = hasWork || !unsynced.isEmpty ? now.adding(seconds: Self.interval) : nil
     } else if due == nil, hasWork {
@@ -84,6 +86,7 @@ final class Keeper {
 
   private func takeMessages() {
     for message in room.keeper.takeAll() {
+      ThreadRecord.work(.messages)
       switch message {
       case .record(let change, let promptly):
         changes.append(change)
@@ -97,6 +100,7 @@ final class Keeper {
   }
 
   func commit(everything: Bool, _ now: Instant) {
+    ThreadRecord.work(.commit)
     let (recorded, noted) = (changes, grown)
     changes = []
     grown = []
@@ -185,6 +189,7 @@ final class Keeper {
   private func snapshot(
     _ content: Content, isNoted: Bool, syncing: Bool, _ now: Instant
   ) -> (change: CatalogChange?, isSynced: Bool)? {
+    ThreadRecord.work(.commit)  // many files: each one is another piece of work
     // The file could not be opened again: only the catalog has to be told.
     let told = content.guarded.withLock { guarded -> CatalogChange? in
       let held = guarded.held

@@ -19,6 +19,9 @@ enum disk_kind {
 /// When an operation kills its process.
 enum disk_phase { DISK_BEFORE, DISK_HALF, DISK_AFTER };
 
+/// What becomes of a read of a partial file.
+enum disk_fate { DISK_READS, DISK_HANGS, DISK_CRASHES };
+
 /// A page of memory shared between the server and the test: it outlives the server.
 struct disk_control {
   int64_t in_flight[DISK_KINDS];
@@ -30,5 +33,8 @@ struct disk_control {
   int64_t error;           // an errno for operations of the kinds in `error_kinds`; 0: none
   int64_t error_kinds;     // a bit for each kind
   int64_t clock_offset;    // seconds added to CLOCK_REALTIME
+  int64_t read_fate;       // what becomes of the next reads of partial files: enum disk_fate
+  int64_t fated_reads;     // how many reads have that fate yet
+  int64_t fated_offset;    // only those of this byte
   int64_t loses_unsynced;  // a sync that fails makes zeros of what was written to its partial file since the last one
 };

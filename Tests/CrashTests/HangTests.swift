@@ -1,0 +1,48 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// A server whose thread hangs (promise P12).
+@Suite(.serialized) struct HangTests {
+  private static let size: Int64 = 4_000_000
+
+  /// Lends a store with one file, of which everything is stored, and whose mount replaces servers after 2 s.
+  private func lend(_ watchdog: String, _ body: (ServedStore, Shelf) throws -> Void) throws {
+    try withWatchdog(300) {
+      try withOrigin { origin in
+        var shelf = Shelf(origin: origin)
+        _ = shelf.add(size: Self.size)
+        try withServedStore { store in
+          try store.list([shelf.line(0)])
+          try #require(try store.start(["--continue", "never", "--watchdog", watchdog]), "\(store.errors)")
+          try body(store, shelf)
+        }
+      }
+    }
+  }
+
+  /// A thread that reads from the disk and never returns. The reader gets its bytes from the next server.
+  @Test func aReaderOfAThreadThatHangsWaitsForTheNextServer() throws {
+    try lend("2") { store, _ in
+      let name = Shelf.name(0)
+      let right = Pattern.bytes(name: Shelf.path(0), offset: 1_000_000, count: 100_000)
+      #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+      try store.forgetPages(name)
+      store.shim.fate(.hangs, ofReadsAt: 1_050_000, count: 1)
+      #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+      #expect(store.shim.fated(of: 1) == 1)
+      let log = store.errors
+      #expect(log.contains("the server hangs: its thread fuse-") && log.contains("busy with READ"), "\(log)")
+      #expect(store.timesServed == 1, "\(log)")
+      // A mount that is well is left alone, also while it works.
+      for _ in 0..<40 {
+        try store.forgetPages(name)
+        #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+        sleep(seconds: 0.1)
+      }
+      #expect(store.timesServed == 1, "\(store.errors)")
+      try store.unmount()
+    }
+  }
+}
