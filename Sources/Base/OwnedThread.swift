@@ -8,8 +8,8 @@ import Glibc
 package final class OwnedThread: Sendable {
   private let handle: pthread_t
 
-  /// Starts `body` on a new thread. `name` is cut to 15 bytes. All signals are blocked in it: the main thread handles
-  /// them. `record`: where the thread notes what it is busy with.
+  /// Starts `body` on a new thread. `name` is cut to 15 bytes. Signals are blocked in it, but for those that a
+  /// thread raises by a fault: the main thread handles them. `record`: where the thread notes what it is busy with.
   package init(
     name: String, stackSize: Int = 512 << 10, record: ThreadRecord? = nil, _ body: @escaping @Sendable () -> Void
   ) {
@@ -21,6 +21,8 @@ package final class OwnedThread: Sendable {
     var every = sigset_t()
     var before = sigset_t()
     sigfillset(&every)
+    // `csystem_report_deaths` handles these. Blocked, they would end the process without a word.
+    for number in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS] { sigdelset(&every, number) }
     pthread_sigmask(SIG_SETMASK, &every, &before)
     var created = pthread_t()
     let result = pthread_create(&created, &attributes, threadMain, start.toOpaque())
@@ -54,7 +56,9 @@ private func threadMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRa
   let start = Unmanaged<ThreadStart>.fromOpaque(argument).takeRetainedValue()
   csystem_name_thread(start.name)
   start.record?.begin()
+  csystem_give_stack()
   start.body()
+  csystem_take_stack()
   start.record?.end()
   return nil
 }

@@ -13,6 +13,7 @@ enum ServeCommand {
   static func run(_ arguments: [String]) -> Int32 {
     StopSignals.block()
     csystem_name_thread("mediafs")  // the helper runs an open file, and older kernels name the process by its number
+    csystem_report_deaths()
     // No read of stored bytes allocates. An arena for each thread would only cost memory (0.4 MiB).
     if csystem_limit_malloc_arenas(2) == 0 { Log.debug("malloc keeps an arena for each thread") }
     return OptionParser.run("serve", arguments, help, hidden: [.value("helper-fd")]) { parsed throws(CommandError) in

@@ -47,6 +47,12 @@ void csystem_begin_record(struct csystem_record *record);
 void csystem_end_record(void);
 /// Notes that the calling thread, if it has a record, begins another piece of work; `kind` 0: that it rests.
 void csystem_note_work(uint32_t kind);
+/// Has the process, when it dies of a signal such as SIGSEGV, write to stderr where in the program that was. Called
+/// before it has a second thread.
+void csystem_report_deaths(void);
+/// Gives the calling thread a stack for that, which works also when its own is used up, and takes it back.
+void csystem_give_stack(void);
+void csystem_take_stack(void);
 /// Names the calling thread (at most 15 bytes are kept).
 void csystem_name_thread(const char *name);
 /// Sends one descriptor with `length` bytes; returns what sendmsg(2) does.
