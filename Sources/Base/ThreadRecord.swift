@@ -1,7 +1,7 @@
 import CSystem
 
-/// Where a thread notes what it is busy with: a record in the session memory (mount-helper/PROTOCOL.md), which the mount
-/// helper looks at to find a server that hangs.
+/// Where a thread notes what it is busy with: a record in the session memory (mount-helper/PROTOCOL.md). The mount
+/// helper looks at it to find a server that hangs.
 ///
 /// A note costs no system call and no clock: it raises a number, and the helper keeps the time.
 package struct ThreadRecord: @unchecked Sendable {

@@ -1,4 +1,4 @@
-// What a thread that dies of a signal of its own leaves in the log: addresses, which Scripts/symbolize turns into names.
+// What a thread that dies of a signal leaves in the log: addresses, to which Scripts/symbolize gives names.
 //
 // The handler only calls what a signal handler may call, and backtrace(3), whose library is loaded before. It allocates
 // nothing and takes no lock of the program. If it should fail, the kernel ends the process all the same: by the second

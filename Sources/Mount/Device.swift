@@ -74,6 +74,17 @@ final class Device: @unchecked Sendable {
     fuse_session_process_buf(handle, &buffer)
   }
 
+  /// Answers a request with EIO and without libfuse.
+  func refuse(_ request: UnsafeRawBufferPointer) {
+    // fuse_out_header: its length, the error, and the number of the request.
+    let unique = request.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self)
+    var header = (UInt32(16), -EIO, unique)
+    withUnsafeMutableBytes(of: &header) { bytes in
+      var part = iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
+      _ = operations.writer.write(descriptor, &part, 1)  // ENOENT: its caller is gone; ENODEV: the mount is
+    }
+  }
+
   /// Whether libfuse has marked the session as ended.
   var isExited: Bool { fuse_session_exited(handle) != 0 }
 

@@ -66,6 +66,9 @@ package final class FuseSession: Sendable {
     operations.passthrough.openFiles.withLock { $0.open.reduce(into: [:]) { $0[$1.inode] = $1.opens } }
   }
 
+  /// The requests that killed servers of this mount and are answered with EIO from now on: for which inode, and what.
+  package var refused: [(inode: Inode, text: String)] { memory.refused.map { ($0.inode, $0.text) } }
+
   /// Makes ``run(ready:)`` end soon, without unmounting. Any thread may call it, any number of times.
   package func stop() { loop.stop() }
 

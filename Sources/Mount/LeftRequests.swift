@@ -26,6 +26,26 @@ extension SessionMemory {
     return (left, numbers)
   }
 
+  /// Counts the deaths of the last server's threads against the requests that they served.
+  func noteSuspects() {
+    for index in 0..<SessionLayout.bufferCount - 1 {
+      guard let request = takeDeadlyRequest(ofThread: index), let new = Suspect(request) else { continue }
+      let known = (0..<SessionLayout.suspectCount).map { suspect($0) }
+      if let same = known.firstIndex(where: { $0?.overlaps(new) ?? false }), let old = known[same] {
+        keep(old.with(new), at: same)
+      } else if let place = known.firstIndex(where: { $0 == nil })
+        ?? known.firstIndex(where: { $0.map { $0.deaths < Suspect.mostDeaths } ?? true })
+      {
+        keep(new, at: place)
+      }
+    }
+  }
+
+  /// What is not served again in this mount.
+  var refused: [Suspect] {
+    (0..<SessionLayout.suspectCount).compactMap { suspect($0) }.filter { $0.deaths >= Suspect.mostDeaths }
+  }
+
   private static func number(of request: UnsafeRawBufferPointer) -> UInt64 {
     request.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self)
   }

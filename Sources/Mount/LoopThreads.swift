@@ -29,6 +29,8 @@ final class LoopThreads: Sendable {
   private let maxRead: Int
   /// How many threads there are.
   private let count: Int
+  /// Requests that killed servers, and are not served again.
+  private let refused: [Suspect]
   private let endings = Lock(Endings())
   /// The requests that the last server left and that no thread has served yet, other than those in the threads' own
   /// buffers.
@@ -43,6 +45,7 @@ final class LoopThreads: Sendable {
     self.tickets = tickets
     self.memory = memory
     maxRead = options.maxRead
+    refused = memory.refused
     let count = max(1, min(options.threads, SessionLayout.bufferCount - 1))
     self.count = count
     self.left = Lock(left.filter { if case .buffer(let index) = $0 { index >= count } else { true } })
@@ -144,6 +147,9 @@ final class LoopThreads: Sendable {
   /// Processes one request. Then delivers the interrupts that libfuse reported: here libfuse holds no lock.
   private func process(_ bytes: UnsafeRawBufferPointer, _ thread: LoopThread) {
     thread.current = bytes
+    if !refused.isEmpty, let request = Suspect(bytes), refused.contains(where: { $0.overlaps(request) }) {
+      return device.refuse(bytes)
+    }
     device.process(bytes)
     if thread.interrupted.isEmpty { return }
     for ticket in thread.interrupted { tickets.interrupt(ticket) }

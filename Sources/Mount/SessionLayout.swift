@@ -18,6 +18,10 @@ enum SessionLayout {
   static let catalogIDAt = 40
   static let initAt = 64
   static let longestInit = 1024
+  /// The requests in whose service threads died.
+  static let suspectStart = 1088
+  static let suspectCount = 8
+  static let suspectSize = 32
 
   /// One record for each thread (`struct csystem_record`): the loop threads first, then those of ``Worker``.
   static let threadStart = 2048
@@ -55,4 +59,5 @@ enum RequestHeader {
   static let length = 40
   static let operationAt = 4
   static let uniqueAt = 8
+  static let inodeAt = 16
 }

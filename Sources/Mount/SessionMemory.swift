@@ -40,6 +40,7 @@ package final class SessionMemory: @unchecked Sendable {
       slotMark <= SessionLayout.slotCount, handleMark <= SessionLayout.handleCount
     else { throw .memory }
     keepResident(UnsafeMutableRawBufferPointer(start: base, count: SessionLayout.slotStart))
+    noteSuspects()
     clearRecords()
   }
 
@@ -142,6 +143,40 @@ package final class SessionMemory: @unchecked Sendable {
   func note(request: UnsafeRawBufferPointer?, ofThread index: Int) {
     let place = request?.baseAddress.map { UInt32(UnsafeRawPointer(base).distance(to: $0)) }
     recordPlace(index).pointee.request = place ?? 0
+  }
+
+  /// The request that loop thread `index` of the last server served when it raised a signal, once; nil if it did not.
+  func takeDeadlyRequest(ofThread index: Int) -> UnsafeRawBufferPointer? {
+    let record = recordPlace(index)
+    if record.pointee.died == 0 { return nil }
+    // First: if this server is killed now, the next one counts a death too few.
+    record.pointee.died = 0
+    let place = Int(record.pointee.request)
+    if place == 0 { return request(inBuffer: index) }
+    guard place >= SessionLayout.bufferStart, place % 16 == 0, place < SessionLayout.handleStart else { return nil }
+    let end = min(place + SessionLayout.bufferSize, SessionLayout.handleStart)
+    return Self.request(UnsafeRawBufferPointer(start: base + place, count: end - place))
+  }
+
+  /// A request in whose service threads died.
+  func suspect(_ index: Int) -> Suspect? {
+    let place = base + SessionLayout.suspectStart + index * SessionLayout.suspectSize
+    let (from, to) = (place.load(fromByteOffset: 16, as: UInt64.self), place.load(fromByteOffset: 24, as: UInt64.self))
+    let deaths = place.load(fromByteOffset: 4, as: UInt32.self)
+    guard deaths > 0, from <= to else { return nil }
+    return Suspect(
+      operation: place.load(as: UInt32.self), inode: place.load(fromByteOffset: 8, as: UInt64.self),
+      place: from..<to, deaths: deaths)
+  }
+
+  func keep(_ suspect: Suspect, at index: Int) {
+    let place = base + SessionLayout.suspectStart + index * SessionLayout.suspectSize
+    commit32(0, at: SessionLayout.suspectStart + index * SessionLayout.suspectSize + 4)
+    place.storeBytes(of: suspect.operation, as: UInt32.self)
+    place.storeBytes(of: suspect.inode, toByteOffset: 8, as: UInt64.self)
+    place.storeBytes(of: suspect.place.lowerBound, toByteOffset: 16, as: UInt64.self)
+    place.storeBytes(of: suspect.place.upperBound, toByteOffset: 24, as: UInt64.self)
+    commit32(suspect.deaths, at: SessionLayout.suspectStart + index * SessionLayout.suspectSize + 4)
   }
 
   /// The threads of the last server are gone.

@@ -87,6 +87,7 @@ package enum MediafsServer {
       fuse.stop()
     }
     fileSystem.goOn(with: fuse.opens)
+    for request in fuse.refused { fileSystem.refuses(request.text, of: request.inode) }
     fileSystem.start(keeperRecord: memory.keeperRecord, finisherRecord: memory.finisherRecord)
     loop.run(record: memory.transfersRecord) { fileSystem.makeClient(port: fuse, service: $0) }
     let control = try listen(request, store, fileSystem, handover, stop: { fuse.stop() })

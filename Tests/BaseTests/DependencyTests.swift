@@ -18,8 +18,8 @@ struct DependencyTests {
     "libc-bin": "ldconfig", "perl-base": "perl", "sed": "sed", "tar": "tar",
     "util-linux": "findmnt mountpoint nsenter pivot_root prlimit setpriv setsid unshare",
   ]
-  /// What README asks for: make, and a toolchain, which has a clang beside swift.
-  private static let premises = ["swift", "clang", "make"]
+  /// What README asks for: make, and a toolchain, which has a clang and an llvm-symbolizer beside swift.
+  private static let premises = ["swift", "clang", "llvm-symbolizer", "make"]
 
   /// Words that stand where a program could, and are none there.
   private static let noPrograms: Set<String> = ["clear", "file", "free", "link", "login", "more", "script"]
@@ -43,7 +43,7 @@ struct DependencyTests {
       purposes: ["build", "test"],
       sources: [
         "Makefile", ".ci/run", "Scripts/test", "Scripts/lint", "Scripts/fuzz", "Scripts/figures",
-        "Scripts/trace", "Scripts/build-helper", "Scripts/install-files", "Benchmarks/bench.py",
+        "Scripts/trace", "Scripts/symbolize", "Scripts/build-helper", "Scripts/install-files", "Benchmarks/bench.py",
         "Benchmarks/count_rows.py", "Benchmarks/rows.py",
         "Benchmarks/servers.py", "Benchmarks/systems.py",
       ],

@@ -23,6 +23,18 @@ import Testing
     }
   }
 
+  /// Sends SIGABRT to the thread of a process that has a name.
+  private static let aim = """
+    import ctypes, os, sys
+    server = int(sys.argv[1])
+    for thread in os.listdir(f'/proc/{server}/task'):
+        try:
+            name = open(f'/proc/{server}/task/{thread}/comm').read().strip()
+        except OSError:
+            continue  # it has ended
+        if name == sys.argv[2]: assert ctypes.CDLL(None).tgkill(server, int(thread), 6) == 0
+    """
+
   /// A thread that dies of its own signal within a read: where in the program, which build, and what it served.
   @Test func theLogSaysWhereAThreadDied() throws {
     try lend { store, name, right in
@@ -53,17 +65,55 @@ import Testing
     }
   }
 
+  /// The second time that a request kills its server, it fails. The rest of the file is read as ever.
+  @Test func aReadThatKillsTwiceFailsAlone() throws {
+    try lend { store, name, right in
+      let whole = Pattern.bytes(name: Shelf.path(0), offset: 2_000_000, count: 100_000)
+      #expect(try store.read(name, at: 2_000_000, count: 100_000) == whole)
+      sleep(seconds: 2.5)  // a commit: the next servers know what is stored
+      try store.forgetPages(name)
+      store.shim.fate(.crashes, ofReadsAt: 1_050_000, count: 100)
+      let file = try FileDescriptor.open("\(store.mountpoint)/\(name)", O_RDONLY)
+      #expect(throws: Errno(rawValue: EIO)) { try readPart(file, at: 1_050_000, count: 4096) }
+      #expect(store.timesServed == 2 && store.shim.fated(of: 100) == 2, "\(store.errors)")
+      for _ in 0..<3 {
+        try store.forgetPages(name)
+        #expect(throws: Errno(rawValue: EIO)) { try readPart(file, at: 1_050_000, count: 10) }
+        #expect(try readPart(file, at: 2_000_000, count: 100_000) == whole)
+        #expect(try readPart(file, at: 1_000_000, count: 10_000) == Array(right[..<10_000]))
+      }
+      #expect(store.timesServed == 2, "\(store.errors)")
+      let told = "killed two servers, and fails until the next mount"
+      #expect(store.errors.contains("\(name): a read of bytes ") && store.errors.contains(told), "\(store.errors)")
+      let attribute = try Command.succeed(["getfattr", "-n", "user.mediafs.error", "\(store.mountpoint)/\(name)"])
+      #expect(attribute.contains(told), "\(attribute)")
+      // Deaths of other kinds change nothing.
+      store.killServer()
+      try waitUntil(timeout: 60, "the next server") { store.timesServed == 3 }
+      #expect(throws: Errno(rawValue: EIO)) { try readPart(file, at: 1_050_000, count: 10) }
+    }
+  }
+
   /// A signal that another process sends is no thread's own.
   @Test func aSignalOfAnotherProcessIsNoThreadsOwn() throws {
     try lend { store, name, right in
-      let server = try #require(store.server)
-      Glibc.kill(server, SIGABRT)
-      try waitUntil(timeout: 60, "the next server") { store.timesServed == 1 }
+      // In the middle of reads, and often.
+      let reader = try BackgroundProcess([
+        "sh", "-c", "while cat '\(store.mountpoint)/\(name)' | head -c 1100000 >/dev/null; do :; done",
+      ])
+      defer { reader.terminate(grace: 0) }
+      for count in 1...6 {
+        sleep(seconds: 0.1)
+        let server = try #require(store.server)
+        _ = try Command.succeed(["/usr/bin/python3", "-c", Self.aim, "\(server)", "fuse-\(count % 4)"])
+        try waitUntil(timeout: 60, "the next server") { store.timesServed == count }
+      }
       try store.forgetPages(name)
       #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
-      #expect(store.errors.contains("signal 6 (SIGABRT) in thread "), "\(store.errors)")
-      #expect(store.errors.contains("sent by process \(getpid()); build "), "\(store.errors)")
+      #expect(store.errors.contains("signal 6 (SIGABRT) in thread fuse-"), "\(store.errors)")
+      #expect(store.errors.contains("sent by process "), "\(store.errors)")
       #expect(!store.errors.contains("raised the signal"), "\(store.errors)")
+      #expect(!store.errors.contains("killed two servers"), "\(store.errors)")
     }
   }
 }

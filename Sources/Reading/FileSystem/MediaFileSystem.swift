@@ -42,6 +42,10 @@ package final class MediaFileSystem: Sendable {
   /// Loads what readers opened before this server, with how often: they go on reading. Called before ``start()``.
   package func goOn(with open: [Inode: Int]) { room.goOn(with: open) }
 
+  /// Says of a file that the mount answers a request for it with EIO, as it killed two servers. Called before
+  /// ``start()``.
+  package func refuses(_ request: String, of inode: Inode) { room.note(refused: request, of: inode) }
+
   /// Starts the keeper and the finisher, which note in their records what they are busy with. Called once, before the
   /// first request.
   package func start(keeperRecord: ThreadRecord? = nil, finisherRecord: ThreadRecord? = nil) {

@@ -32,6 +32,20 @@ extension ReadingRoom {
     }
   }
 
+  /// Notes that a request for a file killed two servers and fails from now on.
+  func note(refused request: String, of inode: Inode) {
+    let message = "\(request) killed two servers, and fails until the next mount; the log says where they died"
+    do throws(Errno) {
+      guard let entry = try io({ () throws(StoreError) in try store.tree.entry(inode) }) else { throw .notFound }
+      Log.error("\(entry.path): \(message)")
+      if entry.node.kind == .file {
+        table.withLock { $0.errors.noteForGood(LastError(message: message, at: clock.now), of: entry.node.key) }
+      }
+    } catch {
+      Log.error("inode \(inode): \(message)")
+    }
+  }
+
   /// The content behind an inode that readers opened before this server, and that no name leads to any more.
   func superseded(_ inode: Inode, opening: Bool) throws(Errno) -> Content {
     guard let (_, generation) = try io({ () throws(StoreError) in try store.generations.superseded(inode: inode) }),

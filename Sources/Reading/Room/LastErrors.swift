@@ -14,10 +14,16 @@ struct LastErrors: Sendable {
 
   private var errors: [ResourceKey: LastError] = [:]
 
-  subscript(key: ResourceKey) -> LastError? { errors[key] }
+  /// Errors that no bytes end: at most as many as the session memory has suspects.
+  private var lasting: [ResourceKey: LastError] = [:]
+
+  subscript(key: ResourceKey) -> LastError? { errors[key] ?? lasting[key] }
 
   /// The resources that have an error.
-  var keys: [ResourceKey] { Array(errors.keys) }
+  var keys: [ResourceKey] { Array(errors.keys) + lasting.keys.filter { errors[$0] == nil } }
+
+  /// Notes an error that stays as long as the server.
+  mutating func noteForGood(_ error: LastError, of key: ResourceKey) { lasting[key] = error }
 
   mutating func note(_ error: LastError, of key: ResourceKey) {
     if errors.count >= Self.most, errors[key] == nil {
