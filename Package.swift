@@ -65,7 +65,7 @@ let package = Package(
 
     tests("BaseTests", []),
     tests("ManifestTests", ["Manifest"]),
-    tests("StoringTests", ["Storing", "Manifest"]),
+    tests("StoringTests", ["CSystem", "Storing", "Manifest"]),
     tests("FetchingTests", ["Fetching"]),
     tests("MediaTests", ["Media"]),
     tests("ReadingTests", ["Reading", "Storing", "Fetching", "Manifest", "Media"]),
@@ -75,7 +75,7 @@ let package = Package(
     tests(
       "AttackTests", ["Manifest", "Storing", "Fetching", "Control", "Server", "CSystem", "mediafs", "mount-helper"]),
     tests("JourneyTests", ["mediafs", "mount-helper"]),
-    tests("CrashTests", ["mediafs", "mount-helper", "Server", "Storing", "Manifest"]),
+    tests("CrashTests", ["CSystem", "mediafs", "mount-helper", "Server", "Storing", "Manifest"]),
     tests("FaultTests", ["mediafs", "mount-helper"]),
   ],
   swiftLanguageModes: [.v6]

@@ -21,6 +21,21 @@ int64_t csystem_boottime_nanoseconds(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+uint64_t csystem_unique_mount_id(const char *path) {
+  // struct statx, of which the headers of this machine may not know all: names of our own.
+  union {
+    struct {
+      uint32_t mask;
+      char others[140];
+      uint64_t mount;
+    } known;
+    char whole[256];
+  } status = {.whole = {0}};
+  const unsigned unique = 0x4000;  // STATX_MNT_ID_UNIQUE
+  const int result = (int)syscall(SYS_statx, AT_FDCWD, path, 0, unique, &status);
+  return result == 0 && status.known.mask & unique ? status.known.mount : 0;
+}
+
 int csystem_limit_malloc_arenas(int most) { return mallopt(M_ARENA_MAX, most); }
 
 int csystem_rename_noreplace(int from_dir, const char *from, int to_dir, const char *to) {

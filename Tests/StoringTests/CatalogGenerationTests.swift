@@ -1,4 +1,5 @@
 import Base
+import CSystem
 import Manifest
 import Testing
 
@@ -81,6 +82,9 @@ import Testing
   @Test func theMachinesBootIDStaysTheSame() {
     #expect(BootID.current() == BootID.current())
     #expect(BootID.current().count >= 32)
+    let here = BootID.current(ofCatalog: "/tmp/catalog.sqlite")
+    #expect(here == BootID.current(ofCatalog: "/tmp/another") && here.starts(with: BootID.current()))
+    if csystem_unique_mount_id("/") != 0 { #expect(here != BootID.current(ofCatalog: "/proc/catalog.sqlite")) }
   }
 
   @Test func aFailedChangeUndoesAllOfItsBatch() throws {

@@ -71,6 +71,9 @@ int csystem_open_as(const char *user, const char *path);
 /// following a symbolic link anywhere; `lazily` detaches a busy mount at once. -1 and errno; ESTALE when another one is
 /// there. Root only.
 int csystem_unmount(const char *path, uint32_t device, int lazily);
+/// The number of the mount that `path` lies in, which no other mount of this boot has; 0 where the kernel (before 6.8)
+/// does not tell it.
+uint64_t csystem_unique_mount_id(const char *path);
 /// memfd_create(2): a file without a name, which children inherit; -1 and errno.
 int csystem_make_memory_file(const char *name);
 /// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers

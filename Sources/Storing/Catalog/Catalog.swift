@@ -42,7 +42,7 @@ package final class Catalog: Sendable {
   /// Throws `.newer` if a newer program wrote the file, `.corrupt` if the file is damaged or not a catalog, and `.io`
   /// if it cannot be opened. In these cases no byte of the file changes.
   package static func open(path: String, access: Access) throws(StoreError) -> Catalog {
-    try open(path: path, access: access, bootID: BootID.current())
+    try open(path: path, access: access, bootID: BootID.current(ofCatalog: path))
   }
 
   /// The same with a given boot id, for tests.
