@@ -1,0 +1,42 @@
+import Base
+import Glibc
+import Manifest
+import Testing
+
+@testable import Storing
+
+@Suite struct CatalogLogTests {
+  /// A server that follows a killed one reads the log first: it stays short while much is written and read.
+  @Test func theLogStaysShort() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load((1...200).map { line("\($0)", $0) })
+    try catalog.changes.apply(
+      (1...200).map {
+        .learned(
+          GenerationRecord(
+            id: Int64($0), key: key($0), validators: Validators(etag: nil, etagIsWeak: false, lastModified: 1),
+            size: 1 << 30, mediaType: nil))
+      }, durably: false)
+    var stored = ByteRangeSet()
+    for index in 0..<600 { stored.insert(ByteRange(Int64(index) * 100_000, Int64(index) * 100_000 + 70_001)) }
+    let isOver = Lock(false)
+    let reader = OwnedThread(name: "reader") {
+      while !isOver.withLock({ $0 }) { _ = try? catalog.listing() }  // the log's length is what the test looks at
+    }
+    defer {
+      isOver.withLock { $0 = true }
+      reader.join()
+    }
+    var longest: Int64 = 0
+    for _ in 0..<40 {
+      for id in 1...200 as ClosedRange<Int64> {
+        try catalog.changes.apply([.extents(generation: id, stored: stored, synced: [])], durably: false)
+      }
+      var status = stat()
+      try #require(stat(folder.catalog + "-wal", &status) == 0)
+      longest = max(longest, Int64(status.st_size))
+    }
+    #expect(longest > 1 << 20 && longest < 16 << 20, "\(longest) bytes")
+  }
+}
