@@ -14,11 +14,16 @@ enum message_type {
   MESSAGE_NOTICES = 6,
   MESSAGE_VERDICT = 7,
   MESSAGE_KEPT = 8,
+  MESSAGE_BACKING = 9,
   MESSAGE_PREPARED = 16,
   MESSAGE_READY = 17,
   MESSAGE_LOG = 18,
   MESSAGE_UPGRADE = 19,
   MESSAGE_FAILED = 20,
+  // On the socket for complete files.
+  MESSAGE_REGISTER = 32,
+  MESSAGE_UNREGISTER = 33,
+  MESSAGE_REGISTERED = 34,
 };
 
 // The exit status of a server that ended for an upgrade.

@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 enum {
+  SESSION_HANDLE_MARK = 20,  // how many handles were ever used
   SESSION_THREADS = 2048,  // where the threads' records begin
   SESSION_THREAD_SIZE = 64,
   SESSION_BUFFERS = 4096,  // where the request buffers begin, one for each thread

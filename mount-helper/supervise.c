@@ -14,11 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backing.h"
 #include "complain.h"
 #include "link.h"
 #include "mounting.h"
 #include "notices.h"
 #include "places.h"
+#include "read_ahead.h"
 #include "server.h"
 #include "session.h"
 #include "upgrade.h"
@@ -64,6 +66,7 @@ struct helper {
   struct notices notices;
   struct upgrade upgrade;
   struct watchdog watchdog;
+  struct backing backing;
 };
 
 static int64_t milliseconds(void) {
@@ -147,6 +150,17 @@ static void take_log(struct helper *helper, int descriptor) {
   if (helper->ready && !helper->settings->foreground) dup2(descriptor, STDERR_FILENO);
 }
 
+// Makes the helper ready for a server that has the device: what it does for the server, it does on threads of its own.
+static void send_mount(struct helper *helper, int library) {
+  const int files = start_backing(&helper->backing, helper->mount.device_fd, helper->session, library);
+  if (files < 0) return give_up(helper);
+  // If a send fails, the server has ended.
+  if (link_send(helper->link, MESSAGE_NOTICES, 0, NULL, 0, helper->notices.for_servers) == 0 &&
+      link_send(helper->link, MESSAGE_BACKING, 0, NULL, 0, files) == 0)
+    link_send(helper->link, MESSAGE_MOUNTED, helper->mount.device, NULL, 0, helper->mount.device_fd);
+  close(files);
+}
+
 static void take_message(struct helper *helper, struct message *message) {
   switch (message->type) {
     case MESSAGE_PREPARED:
@@ -156,9 +170,8 @@ static void take_message(struct helper *helper, struct message *message) {
       if (helper->mount.device_fd < 0 && (mount_filesystem(helper->settings, &helper->mount) != 0 ||
                                           start_notices(&helper->notices, helper->mount.device_fd) != 0)) {
         give_up(helper);
-      } else if (link_send(helper->link, MESSAGE_NOTICES, 0, NULL, 0, helper->notices.for_servers) == 0) {
-        // If a send fails, the server has ended.
-        link_send(helper->link, MESSAGE_MOUNTED, helper->mount.device, NULL, 0, helper->mount.device_fd);
+      } else {
+        send_mount(helper, message->descriptor);
       }
       return;
     case MESSAGE_READY:
@@ -170,6 +183,7 @@ static void take_message(struct helper *helper, struct message *message) {
       }
       if (helper->ready) return;
       helper->ready = true;
+      raise_read_ahead(helper->mount.device);
       detach(helper);
       return;
     case MESSAGE_LOG:
@@ -391,6 +405,8 @@ int supervise(const struct settings *settings, int announce_to) {
   helper.mount.device_fd = -1;
   helper.notices.from_servers = -1;
   helper.watchdog.limit = settings->watchdog;
+  helper.backing.settings = settings;
+  helper.backing.socket = -1;
   sigset_t set;
   fill_signals(&set);
   helper.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -404,6 +420,7 @@ int supervise(const struct settings *settings, int announce_to) {
     if (helper.servers > 0) status = judge(&helper);
   }
   end_notices(&helper.notices, helper.session, &helper.mount);
+  end_backing(&helper.backing);
   unmount_filesystem(settings, &helper.mount);
   if (!helper.ready) remove_made_folders(settings);
   announce(&helper, 1);

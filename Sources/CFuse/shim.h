@@ -53,13 +53,7 @@ static inline int cfuse_reply_open(fuse_req_t request, uint64_t handle, bool dir
   return fuse_reply_open(request, &info);
 }
 
-// Passthrough (linux/fuse.h 7.40, Linux 6.9), which the headers of this machine may not know: names of our own.
-
-struct cfuse_backing_map {
-  int32_t fd;
-  uint32_t flags;
-  uint64_t padding;
-};
+// Passthrough (linux/fuse.h 7.40, Linux 6.9), which the headers of this machine may not know.
 
 /// Asks for passthrough to files on a filesystem that is stacked `depth - 1` times. False where this libfuse has no
 /// interface for it: the reply to INIT is then to be changed by hand.
@@ -72,21 +66,6 @@ static inline bool cfuse_want_passthrough(struct fuse_conn_info *connection, uin
   (void)depth;
   return false;
 #endif
-}
-
-/// Makes the open file `fd` a backing file of the mount behind `device`: its id, or a negated errno. By ioctl also
-/// where libfuse has a function: that one needs a request at hand, and prints its failures.
-static inline int cfuse_backing_open(int device, int fd) {
-  struct cfuse_backing_map map = {.fd = fd};
-  int id = ioctl(device, _IOW(229, 1, struct cfuse_backing_map), &map);
-  return id > 0 ? id : id == 0 ? -EIO : -errno;
-}
-
-/// Forgets a backing id, for new opens; open handles go on with the file. 0, or a negated errno: for an id that is
-/// gone, as all are when the mount is.
-static inline int cfuse_backing_close(int device, int32_t id) {
-  uint32_t number = (uint32_t)id;
-  return ioctl(device, _IOW(229, 2, uint32_t), &number) == 0 ? 0 : -errno;
 }
 
 /// Answers an open of a file that the kernel reads from the backing file `id`: 0, or a negated errno. The page cache is

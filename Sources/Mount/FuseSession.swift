@@ -24,18 +24,19 @@ package final class FuseSession: Sendable {
   /// `device` is the /dev/fuse descriptor of a mount: a helper mounted it and passed it on. ``run(ready:)`` closes it
   /// at its end. The kernel then fails the parked requests, unless another process holds the descriptor too.
   ///
-  /// `memory` has what an earlier server of the mount left. `notices` is the socket to the helper that writes
-  /// notifications.
+  /// `memory` has what an earlier server of the mount left. `notices` and `backing` are the sockets to the helper that
+  /// writes notifications, and that registers complete files (``BackingFiles``).
   package convenience init(
     device: consuming FileDescriptor, memory: SessionMemory, notices: consuming FileDescriptor,
-    fileSystem: MediaFileSystem, options: MountOptions
+    backing: consuming FileDescriptor, fileSystem: MediaFileSystem, options: MountOptions
   ) throws(MountError) {
-    try self.init(device: device, memory: memory, notices: notices, serving: fileSystem, options: options)
+    try self.init(
+      device: device, memory: memory, notices: notices, backing: backing, serving: fileSystem, options: options)
   }
 
   init(
     device: consuming FileDescriptor, memory: SessionMemory, notices: consuming FileDescriptor? = nil,
-    serving fileSystem: any Served, options: MountOptions
+    backing: consuming FileDescriptor? = nil, serving fileSystem: any Served, options: MountOptions
   ) throws(MountError) {
     self.options = options
     self.memory = memory
@@ -48,7 +49,7 @@ package final class FuseSession: Sendable {
     let handshake = Handshake(options: options)
     let left = memory.leftRequests()
     let passthrough = Passthrough(
-      descriptor: descriptor, handshake: handshake, memory: memory, pending: left.numbers)
+      files: BackingFiles(backing), handshake: handshake, memory: memory, pending: left.numbers)
     let tickets = Tickets(fileSystem: fileSystem, notifier: notifier, passthrough: passthrough, memory: memory)
     operations = Operations(
       fileSystem: fileSystem, appearance: Appearance(options), handshake: handshake, tickets: tickets,

@@ -4,15 +4,14 @@ import Glibc
 import Reading
 
 // The kernel reads a complete file from its copy, without the server, if it supports passthrough (Linux 6.9) and the
-// server has CAP_SYS_ADMIN. If not, the kernel reads through the server. No message says so: that is slower, not wrong.
+// helper is root. If not, the kernel reads through the server. No message says so: that is slower, not wrong.
 
 /// How the kernel has files open: the opens that count, and its backing files.
 ///
 /// Any loop thread may call it, and the transfer thread when it answers a parked open. No thread holds either lock over
-/// a call to the kernel.
+/// a call.
 final class Passthrough: Sendable {
-  /// The number of the device's descriptor, which belongs to ``Device``.
-  private let descriptor: Int32
+  private let files: BackingFiles
   private let handshake: Handshake
   let openFiles: Lock<OpenFiles>
   private let handles: HandleTable
@@ -20,8 +19,8 @@ final class Passthrough: Sendable {
   private let isRefused = Lock(false)
 
   /// `pending`: the numbers of the requests that the last server left.
-  init(descriptor: Int32, handshake: Handshake, memory: SessionMemory, pending: Set<UInt64>) {
-    self.descriptor = descriptor
+  init(files: BackingFiles, handshake: Handshake, memory: SessionMemory, pending: Set<UInt64>) {
+    self.files = files
     self.handshake = handshake
     handles = HandleTable(memory, pending: pending)
     openFiles = Lock(OpenFiles(leftOpen: HandleTable.leftOpen(in: memory)))
@@ -79,7 +78,7 @@ final class Passthrough: Sendable {
     while true {
       let decision = openFiles.withLock { $0.count(inode, copy: copy, backing: backing) }
       if let backing, backing > 0, decision != .open(.passthrough(backing: backing)) {
-        closeBacking(backing)  // another open was faster
+        files.close(backing)  // another open was faster
       }
       switch decision {
       case .open(let way): return way
@@ -91,15 +90,7 @@ final class Passthrough: Sendable {
 
   /// Undoes what ``counted(_:_:)`` counted.
   private func uncount(_ inode: Inode) {
-    if let backing = openFiles.withLock({ $0.release(inode) }) { closeBacking(backing) }
-  }
-
-  private func closeBacking(_ backing: Int32) {
-    let result = cfuse_backing_close(descriptor, backing)
-    // ENOTTY: serving has ended, and the descriptor is /dev/null.
-    if result != 0 && result != -ENOTTY {
-      Log.debug("the kernel did not close the backing file \(backing): \(Errno(rawValue: -result))")
-    }
+    if let backing = openFiles.withLock({ $0.release(inode) }) { files.close(backing) }
   }
 
   /// Answers an open. Returns whether the caller's count of it stays: not if the kernel no longer wants it (the caller
@@ -123,11 +114,11 @@ final class Passthrough: Sendable {
 
   /// The kernel's id for `copy`, 0 if the kernel refused it.
   private func backingID(_ copy: ServedFile) -> Int32 {
-    let result = cfuse_backing_open(descriptor, copy.number)
+    let result = files.register(copy.number)
     if result > 0 { return result }
     let error = Errno(rawValue: -result)
-    // Permission does not come back. Other errors concern this one file: its filesystem does not support passthrough or
-    // is stacked too deep.
+    // Permission does not come back. Other errors concern this one file: it is not the user's, its filesystem does not
+    // support passthrough or is stacked too deep.
     if error.rawValue == EPERM || error.rawValue == ENOTTY { isRefused.withLock { $0 = true } }
     Log.debug("the kernel reads a complete file through the server, as it refused passthrough: \(error)")
     return 0

@@ -5,8 +5,9 @@ import Glibc
 
 /// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
 ///
-/// One thread calls ``receiveStart()``, ``prepared()``, ``receiveNotices()``, ``receiveMount()``, ``ready()`` and
-/// ``watch(onGone:)``, in this order. Any thread may call ``close()``, ``sendLog(_:)`` and ``unmountLazily()``.
+/// One thread calls ``receiveStart()``, ``prepared(library:)``, ``receiveNotices()``, ``receiveBacking()``,
+/// ``receiveMount()``, ``ready()`` and ``watch(onGone:)``, in this order. Any thread may call ``close()``,
+/// ``sendLog(_:)`` and ``unmountLazily()``.
 package final class HelperLink: Sendable {
   /// What the helper asks the server to mount.
   package struct Start: ~Copyable, Sendable {
@@ -79,15 +80,26 @@ package final class HelperLink: Sendable {
       request: request, input: input, memory: memory, goesOn: before > 0, failedUpgrade: kept, rootWaits: rootWaits)
   }
 
-  /// Tells the helper to mount.
-  package func prepared() throws(ServerError) { try send(.prepared, value: HelperMessage.version) }
+  /// Tells the helper to mount, and which folder the library is: it registers complete files of that filesystem only.
+  package func prepared(library path: String) throws(ServerError) {
+    let folder: FileDescriptor
+    do throws(Errno) { folder = try FileDescriptor.open(path, O_RDONLY | O_DIRECTORY) } catch {
+      throw .failed("cannot open the library \(path): \(error)")
+    }
+    try send(.prepared, value: HelperMessage.version, descriptor: folder.rawValue)
+  }
 
   /// Waits for the socket to the helper's thread that writes notifications to the kernel.
-  package func receiveNotices() throws(ServerError) -> FileDescriptor {
-    guard let notices = try receive(.notices).takeDescriptor() else {
-      throw .protocolBroken("the NOTICES message has no descriptor")
+  package func receiveNotices() throws(ServerError) -> FileDescriptor { try receiveSocket(.notices) }
+
+  /// Waits for the socket to the helper's thread that registers complete files with the kernel.
+  package func receiveBacking() throws(ServerError) -> FileDescriptor { try receiveSocket(.backing) }
+
+  private func receiveSocket(_ message: HelperMessage) throws(ServerError) -> FileDescriptor {
+    guard let socket = try receive(message).takeDescriptor() else {
+      throw .protocolBroken("message \(message.rawValue) has no descriptor")
     }
-    return notices
+    return socket
   }
 
   /// Waits for the mount.

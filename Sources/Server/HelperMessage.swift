@@ -8,6 +8,7 @@ enum HelperMessage: UInt32 {
   case notices = 6
   case verdict = 7
   case kept = 8
+  case backing = 9
   case prepared = 16
   case ready = 17
   case log = 18

@@ -65,16 +65,17 @@ package enum MediafsServer {
     if memory.catalogID != 0 { try store.refuseAnother(than: memory.catalogID) }
     if memory.beginning == nil { memory.remember(fileSystem.beginning, catalogID: store.catalogID) }
     let log = try logFile(request, store)
-    try link.prepared()
+    try link.prepared(library: store.library.path)
 
     let notices = try link.receiveNotices()
+    let backing = try link.receiveBacking()
     let mounted = try link.receiveMount()
-    let number = mounted.deviceNumber
     let fuse: FuseSession
     let access = request.access
     do {
       fuse = try FuseSession(
-        device: mounted.takeDevice(), memory: memory, notices: notices, fileSystem: fileSystem,
+        device: mounted.takeDevice(), memory: memory, notices: notices, backing: backing,
+        fileSystem: fileSystem,
         options: Mount.MountOptions(
           uid: access.uid, gid: access.gid, umask: access.umask, mountedAt: fileSystem.beginning.mountedAt,
           passthroughDepth: store.library.isStacked ? 2 : 1))
@@ -101,7 +102,6 @@ package enum MediafsServer {
       })
     do throws(MountError) {
       try fuse.run {
-        ReadAhead.raise(device: number)
         do throws(ServerError) {
           if let log {
             try log.takeOver()

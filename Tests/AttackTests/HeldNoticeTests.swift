@@ -9,7 +9,7 @@ struct HeldNoticeTests {
   /// A server that leaves a lookup unanswered, in the buffer of its first thread, and sends a notice for its folder.
   /// Then it is killed. The next one answers nothing, and ends in order.
   private static let server = """
-    if number > 0:
+    if before > 0:
         print('the next one serves', file=sys.stderr, flush=True)
         time.sleep(0.2)
         os._exit(0)
@@ -19,10 +19,9 @@ struct HeldNoticeTests {
         if struct.unpack_from('I', request, 4)[0] == 1: break
         answer(request, -38)
     if NOTED: os.pwrite(session, request, 4096)
-    held = socket.socket(fileno=notices)
-    held.send(struct.pack('IiQQII', 16 + 16 + 6, 3, 0, 1, 5, 0) + b'other\\0')
+    notices.send(struct.pack('IiQQII', 16 + 16 + 6, 3, 0, 1, 5, 0) + b'other\\0')
     time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGKILL)
+    die()
     """
 
   /// `isNoted`: the session memory has the lookup. Otherwise nobody can answer it, and only the connection's end frees
@@ -31,7 +30,7 @@ struct HeldNoticeTests {
   func neitherTheNextServerNorTheEndWaitsForIt(isNoted: Bool) throws {
     try withTemporaryFolder { folder in
       let text = Self.server.replacing("NOTED", with: isNoted ? "True" : "False")
-      let helper = try StrangeServer.start(text, in: folder)
+      let helper = try FakeServer.start(FakeServer.serving + text, in: folder)
       let result = try #require(helper.wait(timeout: 60), "\(helper.standardErrorSoFar)")
       #expect(result.errors.contains("killed by signal 9") && result.errors.contains("the next one serves"))
       #expect(result.errors.contains("missing"), "the lookup has no answer: \(result.errors)")
@@ -58,10 +57,9 @@ struct HeldNoticeTests {
                 answer(request, -38)
         return lookups
     print('lookups:', stat(), stat(), file=sys.stderr, flush=True)
-    notifier = socket.socket(fileno=notices)
-    notifier.send(b'')
+    notices.send(b'')
     time.sleep(0.2)
-    notifier.send(struct.pack('IiQQII', 16 + 16 + 5, 3, 0, 1, 4, 0) + b'name\\0')
+    notices.send(struct.pack('IiQQII', 16 + 16 + 5, 3, 0, 1, 4, 0) + b'name\\0')
     for _ in range(100):
         time.sleep(0.05)
         if stat() > 0: os._exit(0)
@@ -70,7 +68,7 @@ struct HeldNoticeTests {
 
   @Test func anEmptyPacketIsNoEndOfTheNotices() throws {
     try withTemporaryFolder { folder in
-      let helper = try StrangeServer.start(Self.emptyPacket, in: folder)
+      let helper = try FakeServer.start(FakeServer.serving + Self.emptyPacket, in: folder)
       defer { helper.signal(SIGTERM) }
       try waitUntil(timeout: 60, "the first server to end: \(helper.standardErrorSoFar)") {
         !helper.isRunning || helper.standardErrorSoFar.contains("ended with status")

@@ -21,6 +21,7 @@ struct HungServerTests {
         if kind == 3: break
     link.send(struct.pack('II', 16, 3))
     receive()
+    receive()
     device = receive()[2]
     if value == 0:
         request = os.read(device, 1 << 20)

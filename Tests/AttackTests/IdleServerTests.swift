@@ -7,13 +7,13 @@ import Testing
 struct IdleServerTests {
   /// A server that is killed as soon as it is ready; the eighth one ends in order.
   private static let killed = """
-    if number == 7: os._exit(0)
-    os.kill(os.getpid(), signal.SIGKILL)
+    if before == 7: os._exit(0)
+    die()
     """
 
   @Test func isFollowedByTheNextHoweverOftenItIsKilled() throws {
     try withTemporaryFolder { folder in
-      let helper = try StrangeServer.start(Self.killed, in: folder)
+      let helper = try FakeServer.start(FakeServer.serving + Self.killed, in: folder)
       let result = try #require(helper.wait(timeout: 40), "\(helper.standardErrorSoFar)")
       #expect(result.status == 0 && result.errors.contains("server 7 is ready"), "\(result.errors)")
       #expect(!result.errors.contains("answered nothing"), "\(result.errors)")
@@ -23,7 +23,7 @@ struct IdleServerTests {
   /// The helper itself kills such a server: that excuses nothing.
   @Test func isRefusedAfterFiveThatBreakTheProtocol() throws {
     try withTemporaryFolder { folder in
-      let helper = try StrangeServer.start("link.send(struct.pack('II', 99, 0))\nsignal.pause()\n", in: folder)
+      let helper = try FakeServer.start(FakeServer.serving + "link.send(struct.pack('II', 99, 0))\nsignal.pause()\n", in: folder)
       try waitUntil(timeout: 40, "the helper to refuse: \(helper.standardErrorSoFar)") {
         helper.standardErrorSoFar.contains("5 in a row answered nothing")
       }

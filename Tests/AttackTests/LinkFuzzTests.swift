@@ -42,7 +42,7 @@ struct LinkFuzzTests {
       let folder = try FileDescriptor.open("/", O_RDONLY)
       let foreign = [options.rawValue, null.rawValue, folder.rawValue, -1]
       var packets = [
-        (Self.packet(1, 3), options.rawValue), (Self.packet(2, 0), null.rawValue),
+        (Self.packet(1, HelperMessage.version), options.rawValue), (Self.packet(2, 0), null.rawValue),
         (Self.packet(5, 0), null.rawValue), (Self.packet(3, 0, [0x2F]), Int32(-1)),
       ]
       if random.oneIn(2) { packets.insert((Self.packet(8, 0, random.bytes(40)), -1), at: 3) }
@@ -158,12 +158,12 @@ struct LinkFuzzTests {
         let mountpoint = try folder.makeFolder("mnt")
         var packets = (0..<Int.random(in: 1...4, using: &random)).map { _ in random.bytes(round % 3 == 0 ? 9000 : 20) }
         switch round % 4 {
-        case 0: packets.append(Self.packet(16, 4))  // another version
+        case 0: packets.append(Self.packet(16, HelperMessage.version + 1))  // another version
         case 1: packets.append(Self.packet(17, 0, random.bytes(100)))  // ready before anything is mounted
         case 2: packets.append(Self.packet(18, 0))  // a log without a log
         default: break
         }
-        packets.removeAll { $0.isEmpty || $0.starts(with: Self.packet(16, 3)) }
+        packets.removeAll { $0.isEmpty || $0.starts(with: Self.packet(16, HelperMessage.version)) }
         // A server that says nothing at all is waited for.
         if packets.isEmpty { packets = [[0]] }
         let server = try Self.script(folder, packets, then: "exec sleep 30")
@@ -178,8 +178,9 @@ struct LinkFuzzTests {
   /// A server that asks for the mount and then talks nonsense: it is mounted, and gone again.
   @Test func theHelperUnmountsBehindAServerThatTurnsBad() throws {
     for packets in [
-      [Self.packet(16, 3), Self.packet(16, 3)], [Self.packet(16, 3), [1, 2, 3]],
-      [Self.packet(16, 3), Self.packet(99, 0)],
+      [Self.packet(16, HelperMessage.version), Self.packet(16, HelperMessage.version)],
+      [Self.packet(16, HelperMessage.version), [1, 2, 3]],
+      [Self.packet(16, HelperMessage.version), Self.packet(99, 0)],
     ] {
       try withTemporaryFolder { folder in
         let mountpoint = try folder.makeFolder("mnt")
@@ -220,7 +221,8 @@ struct LinkFuzzTests {
       let victim = try folder.makeFolder("victim/mnt")
       try #require(symlink(folder.file("victim"), folder.file("users")) == 0)
       try #require(symlink(victim, folder.file("link")) == 0)
-      let server = try Self.script(folder, [Self.packet(16, 3), Self.packet(99, 0)], then: "exec sleep 30")
+      let server = try Self.script(
+        folder, [Self.packet(16, HelperMessage.version), Self.packet(99, 0)], then: "exec sleep 30")
       let through = folder.file("users/mnt")
       for path in [through, folder.file("link")] {
         let result = try Self.helper(folder, server: server, mountpoint: path, user)

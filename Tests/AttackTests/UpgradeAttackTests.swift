@@ -29,6 +29,7 @@ struct UpgradeAttackTests {
         if kind == 3: break
     send(16, value=3)
     receive()
+    receive()
     device = receive()[2]
     if value == 0:
         request = os.read(device, 1 << 20)

@@ -3,20 +3,25 @@ import Glibc
 import TestSupport
 import Testing
 
+@testable import mediafs
+
 /// Complete files, which root's server lets the kernel read past it, and an ordinary user's serves itself: the same
 /// bytes either way, also where one becomes the other.
 @Suite struct PassthroughTests {
   private static let size = Int64(6 << 20) + 4321
 
   private func withFile(
-    _ traveller: Traveller, rate: Double? = nil, _ body: (Journey, Origin) throws -> Void
+    _ traveller: Traveller, rate: Double? = nil, for user: TestUser? = nil, _ body: (Journey, Origin) throws -> Void
   ) throws {
     try withJourney(traveller) { journey in
+      if let user { try #require(chown(journey.folder.path, user.userID, user.groupID) == 0) }
       try withOrigin { origin in
         origin.add("/film.bin", size: Self.size)
         try journey.original("film.bin", size: Self.size)
         origin.configure { $0.lineRate = rate }
-        try journey.mount(origin.url("/film.bin") + "\n", "--continue", "always")
+        let options = user.map { ["-o", "user=\($0.name),allow_other"] } ?? []
+        try journey.list(origin.url("/film.bin") + "\n")
+        try journey.succeed(try journey.mountCommand(["--continue", "always"] + options))
         try body(journey, origin)
       }
     }
@@ -37,11 +42,16 @@ import Testing
     try journey.succeed(["cmp", journey.at("film.bin"), journey.folder.file("originals/film.bin")])
   }
 
-  @Test(.enabled(if: TestUser.canSwitch && Kernel.hasPassthrough)) func aStoppedServerIsNotMissed() throws {
-    try withFile(.root) { journey, _ in
+  /// `name`: whose server it is. An unprivileged one has its helper register the file.
+  @Test(.enabled(if: TestUser.canSwitch && Kernel.hasPassthrough), arguments: [nil, "nobody"])
+  func aStoppedServerIsNotMissed(of name: String?) throws {
+    let user = try name.map { try #require(TestUser(named: $0)) }
+    try withFile(.root, for: user) { journey, _ in
       try compare(journey)
-      try journey.wait(for: "complete", "film.bin")
-      let server = try #require(try journey.status().pid)
+      try waitUntil(timeout: 60, "the file to be complete") { access(journey.kept("film.bin"), F_OK) == 0 }
+      let helper = try #require(MountUsers.helper(of: journey.mountpoint))
+      let server = try #require(Processes.children(of: helper).first)
+      #expect(Processes.text(server, "status").contains("Uid:\t\(user?.userID ?? 0)\t"))
       let holder = try hold(journey, until: "go", "late")
       defer { holder.terminate() }
       try #require(holder.waitForOutput("holding", timeout: 100))
@@ -52,8 +62,10 @@ import Testing
     }
   }
 
-  @Test(.enabled(if: TestUser.canSwitch)) func readAheadIsRaisedAndReadsStaySmall() throws {
-    try withFile(.root) { journey, _ in
+  @Test(.enabled(if: TestUser.canSwitch), arguments: [nil, "nobody"])
+  func readAheadIsRaisedAndReadsStaySmall(for name: String?) throws {
+    let user = try name.map { try #require(TestUser(named: $0)) }
+    try withFile(.root, for: user) { journey, _ in
       let mount = try #require(Mounts.current().first { $0.mountpoint == journey.mountpoint })
       #expect(mount.superOptions.contains("max_read=65536"))
       let setting = "/sys/class/bdi/\(mount.device)/read_ahead_kb"

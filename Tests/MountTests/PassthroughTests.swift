@@ -150,8 +150,8 @@ extension Tests {
         #expect(bench.reader.tell("close plain.bin+") == "done")
         #expect(eventually { bench.way == nil })
         #expect(eventually { bench.mount.fileSystem.state.withLock { $0.opens == $0.releases } })
-        // The id went with the last of them, so it cannot be closed a second time.
-        #expect(cfuse_backing_close(bench.mount.session.device.descriptor, backing) == -ENOENT)
+        // The id went with the last of them.
+        #expect(backing > 0 && eventually { bench.mount.registrar.ids.withLock { $0.isEmpty } })
       } else {
         #expect(bench.reads > 0)
       }
@@ -222,6 +222,28 @@ extension Tests {
       #expect(bench.check() == "done")
       #expect(bench.reads > 0)
       #expect(bench.mount.sh("cmp plain.bin $REF/copy").status == 0)
+    }
+
+    @Test("A helper that stands still delays one open by a moment, and an id that comes late is given back")
+    func lateHelper() throws {
+      let bench = try Bench()
+      defer { bench.end() }
+      try bench.complete()
+      let registrar = bench.mount.registrar
+      registrar.isAwake.withLock { $0 = false }
+      defer { registrar.isAwake.withLock { $0 = true } }
+      #expect(bench.reader.tell("open plain.bin") == "done")
+      #expect(bench.way == .ordinary)
+      #expect(bench.check() == "done" && bench.reads > 0)
+      #expect(bench.reader.tell("close plain.bin") == "done")
+      #expect(eventually { bench.way == nil })
+      registrar.isAwake.withLock { $0 = true }
+      guard bench.passes else { return }
+      #expect(eventually { !registrar.ids.withLock { $0.isEmpty } })
+      let late = registrar.ids.withLock { $0 }
+      #expect(eventually { bench.reader.tell("open plain.bin") == "done" && bench.way != .ordinary })
+      #expect(eventually { registrar.ids.withLock { $0.isDisjoint(with: late) && $0.count == 1 } })
+      #expect(bench.check() == "done")
     }
 
     @Test("Many open and close one file at the same time, while it is completed")

@@ -15,6 +15,7 @@ final class RealMount: Sendable {
   let memory: SessionMemory
   let device: Int32
   let options: MountOptions
+  let registrar: Registrar
   /// How `run` ended, once it did.
   let ending = Lock<Result<Void, MountError>?>(nil)
   private let server = Lock<[OwnedThread]>([])
@@ -36,8 +37,11 @@ final class RealMount: Sendable {
     fileSystem = SyntheticFileSystem(nodes)
     let mounted = try mountFuse(at: path)
     device = duplicate(mounted.rawValue)
+    let ends = try makeSocketPair()
+    registrar = Registrar(device: device, socket: FileDescriptor(owning: ends.1))
     session = try FuseSession(
-      device: mounted, memory: memory, notices: notices, serving: fileSystem, options: options)
+      device: mounted, memory: memory, notices: notices, backing: FileDescriptor(owning: ends.0), serving: fileSystem,
+      options: options)
     serve()
   }
 
@@ -46,8 +50,11 @@ final class RealMount: Sendable {
     (folder, path, options, memory) = (last.folder, last.path, last.options, last.memory)
     device = last.device
     fileSystem = SyntheticFileSystem(nodes)
+    let ends = try makeSocketPair()
+    registrar = Registrar(device: device, socket: FileDescriptor(owning: ends.1))
     session = try FuseSession(
-      device: FileDescriptor(owning: duplicate(device)), memory: memory, serving: fileSystem, options: options)
+      device: FileDescriptor(owning: duplicate(device)), memory: memory, backing: FileDescriptor(owning: ends.0),
+      serving: fileSystem, options: options)
     serve()
   }
 
@@ -113,6 +120,12 @@ final class RealMount: Sendable {
     fill(buffer, node.inode, at: 0)
     try file.writeFully(UnsafeRawBufferPointer(buffer), at: 0)
   }
+}
+
+private func makeSocketPair() throws -> (Int32, Int32) {
+  var ends: [Int32] = [-1, -1]
+  guard socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0 else { throw Errno.current }
+  return (ends[0], ends[1])
 }
 
 private func duplicate(_ device: Int32) -> Int32 { fcntl(device, F_DUPFD_CLOEXEC, 3) }

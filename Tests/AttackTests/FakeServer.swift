@@ -1,0 +1,76 @@
+import TestSupport
+
+/// A server that is none: a Python program that keeps to the link's protocol as far as its test wants.
+enum FakeServer {
+  /// What each has: the messages up to START are received already. `before` is the number of servers before this one,
+  /// `session` the session memory, `mountpoint` the path.
+  private static let preamble = """
+    #!/usr/bin/python3
+    import errno, fcntl, os, select, signal, socket, struct, subprocess, sys, time
+    link = socket.socket(fileno=3)
+    device = -1
+    def receive(channel=link):
+        data, files, _, _ = socket.recv_fds(channel, 9000, 1)
+        return *struct.unpack('II', data[:8]), data[8:], files[0] if files else -1
+    def say(*words): print(*words, file=sys.stderr, flush=True)
+    def prepare(library=None):
+        # Until the mount is there: the sockets for notices and for complete files, and the device.
+        global device
+        link_send(16, 3, library)
+        notices, files = receive()[3], receive()[3]
+        device = receive()[3]
+        return socket.socket(fileno=notices), socket.socket(fileno=files)
+    def link_send(kind, value, file=None): pack(link, kind, value, b'', [] if file is None else [file])
+    def pack(channel, kind, value, payload=b'', files=[]):
+        socket.send_fds(channel, [struct.pack('II', kind, value & 0xffffffff) + payload], files)
+    def answer(request, error, body=b''):
+        os.write(device, struct.pack('Ii', 16 + len(body), error) + request[8:16] + body)
+    def answer_init():
+        # With passthrough, to files on a stacked filesystem too.
+        request = os.read(device, 1 << 20)
+        body = struct.pack('IIIIHHIIHHII24x', 7, 40, 4096, 1 << 18 | 1 << 30, 12, 9, 4096, 1, 1, 0, 1 << 5, 2)
+        answer(request, 0, body)
+    def ready(): link_send(17, 0)
+    def die(): os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        kind, value, payload, file = receive()
+        if kind == 5: session = file
+        if kind == 3: break
+    before, mountpoint = value, payload.decode()
+
+    """
+
+  /// What a server does that serves from its start on, with a socket for `notices`.
+  static let serving = """
+    notices, _ = prepare()
+    if before == 0: answer_init()
+    ready()
+    say('server', before, 'is ready')
+
+    """
+
+  /// Runs the helper on a server that goes on with `script`, until the helper ends.
+  static func run(
+    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, timeout: Double = 60
+  ) throws -> CommandResult {
+    let words = try command(script, in: folder, mountpoint: mountpoint, user: user)
+    return try Command.run(words, timeout: timeout)
+  }
+
+  /// Starts the helper on such a server, with the mount at `mnt`.
+  static func start(_ script: String, in folder: TemporaryFolder) throws -> BackgroundProcess {
+    try BackgroundProcess(command(script, in: folder, mountpoint: folder.makeFolder("mnt")))
+  }
+
+  private static func command(
+    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil
+  ) throws -> [String] {
+    let server = try folder.write(preamble + script + "\n", to: "server", mode: 0o755)
+    let options = try folder.write("options", to: "options")
+    // The shell opens the descriptor that is named; an ordinary caller passes one without a name.
+    let line =
+      "exec \(builtProduct("mount-helper")) --mountpoint \"$1\" --server \"$2\" --options-fd 9 --foreground "
+      + (user.map { "--user \($0) -o ro,subtype=mediafs,allow_other " } ?? "") + "9<\"$3\""
+    return ["sh", "-c", line, "sh", mountpoint, server, options]
+  }
+}
