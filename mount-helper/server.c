@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "complain.h"
@@ -31,6 +33,18 @@ static void take_environment(const struct settings *settings) {
   setenv("LOGNAME", settings->user, 1);
 }
 
+// Takes the last rights: no capability, whatever the process executes, and no right by a setuid program.
+static int drop_rights(void) {
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+  const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0, 0, 0}};
+  return syscall(SYS_capset, &header, none) != 0 ? -1 : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+// Only root may do this. The kernel knows capabilities up to a number that it tells by EINVAL.
+static void drop_bounding_set(void) {
+  for (int capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0; capability++) continue;
+}
+
 // Turns the child into the server. Never returns.
 static void become_server(const struct settings *settings, int program, int link) {
   if (settings->user) {
@@ -38,8 +52,9 @@ static void become_server(const struct settings *settings, int program, int link
     // the server gets /dev/fuse. But if the effective group differs from the real one, exec starts the program
     // undumpable. So the helper sets an effective group without rights, and the server's main takes its own group back.
     const gid_t other = settings->gid == NOGROUP ? NOGROUP - 1 : NOGROUP;
+    drop_bounding_set();
     if (initgroups(settings->user, settings->gid) != 0 || setresgid(settings->gid, other, other) != 0 ||
-        setresuid(settings->uid, settings->uid, settings->uid) != 0) {
+        setresuid(settings->uid, settings->uid, settings->uid) != 0 || drop_rights() != 0) {
       complain("cannot become the user %s: %s", settings->user, strerror(errno));
       _exit(1);
     }

@@ -16,6 +16,7 @@
 
 #include "backing.h"
 #include "complain.h"
+#include "guard.h"
 #include "link.h"
 #include "mounting.h"
 #include "notices.h"
@@ -67,6 +68,7 @@ struct helper {
   struct upgrade upgrade;
   struct watchdog watchdog;
   struct backing backing;
+  pid_t guard;  // the process that unmounts if this one is killed; -1 without one
 };
 
 static int64_t milliseconds(void) {
@@ -185,6 +187,7 @@ static void take_message(struct helper *helper, struct message *message) {
       helper->ready = true;
       raise_read_ahead(helper->mount.device);
       detach(helper);
+      if (helper->settings->user) helper->guard = start_guard(helper->settings, &helper->mount);
       return;
     case MESSAGE_LOG:
       if (message->descriptor < 0) break;
@@ -401,7 +404,7 @@ static void remove_made_folders(const struct settings *settings) {
 int supervise(const struct settings *settings, int announce_to) {
   static struct helper helper;
   helper = (struct helper){
-      .settings = settings, .announce = announce_to, .session = -1, .link = -1, .log = -1, .server = -1};
+      .settings = settings, .announce = announce_to, .session = -1, .link = -1, .log = -1, .server = -1, .guard = -1};
   helper.mount.device_fd = -1;
   helper.notices.from_servers = -1;
   helper.watchdog.limit = settings->watchdog;
@@ -422,6 +425,7 @@ int supervise(const struct settings *settings, int announce_to) {
   end_notices(&helper.notices, helper.session, &helper.mount);
   end_backing(&helper.backing);
   unmount_filesystem(settings, &helper.mount);
+  end_guard(helper.guard);
   if (!helper.ready) remove_made_folders(settings);
   announce(&helper, 1);
   return status;

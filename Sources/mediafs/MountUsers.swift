@@ -30,7 +30,8 @@ enum MountUsers {
       guard words.first.map({ String(decoding: $0, as: UTF8.self) }) == "mount-helper",
         let option = words.firstIndex(of: Array("--mountpoint".utf8)[...]), option + 1 < words.count
       else { return false }
-      return words[option + 1].elementsEqual(mountpoint.utf8)
+      // The helper's guard has the helper's arguments, and a name of its own.
+      return words[option + 1].elementsEqual(mountpoint.utf8) && firstLine("/proc/\(process)/comm") != "mount-guard"
     }
   }
 

@@ -215,6 +215,30 @@ struct HelperEndTests {
     try unmount(running)
   }
 
+  /// The helper's guard, which has its arguments.
+  private func guardian(of place: MountPlace) -> Int32? {
+    Processes.all().first { process in
+      Processes.text(process, "comm") == "mount-guard\n"
+        && Processes.text(process, "cmdline").split(separator: "\0").contains { $0 == place.mountpoint }
+    }
+  }
+
+  /// The server for `user=NAME` may not unmount: no program that it starts gets root's rights.
+  @Test func aKilledHelperTakesTheMountOfAnotherUserWithIt() throws {
+    let place = try MountPlace()
+    for ending in ["killed", "killed in a gap", "ended"] {
+      let running = try place.startForeground("-o", "user=nobody,store=\(place.storeOfNobody)")
+      let server = try #require(place.server)
+      #expect(eventually { guardian(of: place) != nil })
+      if ending == "killed in a gap" { kill(running.process, SIGSTOP) }
+      if ending == "killed in a gap" { kill(server, SIGKILL) }
+      kill(running.process, ending == "ended" ? SIGTERM : SIGKILL)
+      #expect(try place.wait(running).status == (ending == "ended" ? 0 : -SIGKILL))
+      #expect(place.isGone(server: server), "\(ending)")
+      #expect(eventually { guardian(of: place) == nil }, "\(ending)")
+    }
+  }
+
   @Test func aKilledHelperTakesTheMountWithIt() throws {
     let place = try MountPlace()
     let running = try place.startForeground()
