@@ -21,7 +21,23 @@ package final class ControlClient: StatusSource {
 
   /// Connects to the server of `store`. Throws `notRunning` if no server runs on it, and `refused` if the store belongs
   /// to another user.
-  package static func connect(store: String) throws(ControlFailure) -> ControlClient {
+  ///
+  /// `owner`: root asks the server of that user, and of no other: the user could have put a link to another socket
+  /// there. Then there is never `notRunning`, after which a command would read the store itself.
+  package static func connect(store: String, owner: uid_t? = nil) throws(ControlFailure) -> ControlClient {
+    guard let owner else { return try reach(store) }
+    let client: ControlClient
+    do throws(ControlFailure) { client = try reach(store) } catch let failure where failure.kind == .notRunning {
+      throw ControlFailure(
+        .failed, "no server of the user \(owner) answers for this mount now; the mount helper starts the next one")
+    }
+    guard client.socket.peerUser == owner else {
+      throw ControlFailure(.refused, "the server of the store \(store) is not one of the user \(owner): not asked")
+    }
+    return client
+  }
+
+  private static func reach(_ store: String) throws(ControlFailure) -> ControlClient {
     do throws(Errno) {
       let folder = try FileDescriptor.open(store, O_RDONLY | O_DIRECTORY)
       let descriptor = FileDescriptor(owning: try retrying { Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0) })

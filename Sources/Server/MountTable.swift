@@ -16,6 +16,12 @@ package struct MountTableEntry: Equatable, Sendable {
 
   /// Whether it is a mount of mediafs.
   package var isMediafs: Bool { type == "fuse.mediafs" }
+
+  /// The user who mounted, for the kernel; nil for another filesystem than FUSE.
+  package var owner: uid_t? {
+    let owner = options.split(separator: ",").first { $0.hasPrefix("user_id=") }
+    return owner.flatMap { uid_t($0.dropFirst("user_id=".count)) }
+  }
 }
 
 /// The kernel's table of mounts (proc(5), mountinfo). The kernel asks no filesystem for it, so a dead one cannot block.

@@ -73,7 +73,7 @@ enum ClearCommand {
   ) throws(ControlFailure) -> ClearReport {
     let client: ControlClient
     do throws(ControlFailure) {
-      client = try ControlClient.connect(store: choice.mount.store)
+      client = try ControlClient.connect(store: choice.mount.store, owner: choice.mount.owner)
     } catch let failure where failure.kind == .notRunning {
       throw ControlFailure(
         .notRunning,

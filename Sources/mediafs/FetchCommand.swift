@@ -95,7 +95,7 @@ enum FetchCommand {
 
   private static func connect(_ mount: MountRecord) throws(ControlFailure) -> ControlClient {
     do throws(ControlFailure) {
-      return try ControlClient.connect(store: mount.store)
+      return try ControlClient.connect(store: mount.store, owner: mount.owner)
     } catch let failure where failure.kind == .notRunning {
       throw ControlFailure(
         .notRunning,

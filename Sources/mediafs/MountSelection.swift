@@ -2,7 +2,8 @@ import Control
 import Glibc
 import Storing
 
-/// The mounts that the registry remembers, and how the arguments of a command name them.
+/// The mounts that the registry remembers (for root also those of other users), and how the arguments of a command name
+/// them.
 struct MountSelection {
   /// A mount, and paths in it.
   struct Choice {
@@ -13,6 +14,8 @@ struct MountSelection {
   }
 
   private let mounts: [MountRecord]
+  /// For root: the live mounts of other users. One of them stands for a mount of root's that was there before.
+  private let others: [MountRecord]
   private let folder: String
 
   /// The mounts of this user.
@@ -25,19 +28,23 @@ struct MountSelection {
     } catch {
       throw .failed(error.message)
     }
+    let others = OthersMounts.find()
     // The kernel answers this from its name cache, even within a dead mount.
-    guard let folder = getcwd(nil, 0) else { return MountSelection(mounts: mounts, folder: "/") }
+    guard let folder = getcwd(nil, 0) else { return MountSelection(mounts, others, folder: "/") }
     defer { free(folder) }
-    return MountSelection(mounts: mounts, folder: String(cString: folder))
+    return MountSelection(mounts, others, folder: String(cString: folder))
   }
 
-  private init(mounts: [MountRecord], folder: String) {
-    self.mounts = mounts
+  private init(_ mounts: [MountRecord], _ others: [MountRecord], folder: String) {
+    self.mounts = mounts.filter { own in !others.contains { $0.mountpoint == own.mountpoint } }
+    self.others = others
     self.folder = folder
   }
 
-  /// Every mount as a whole.
+  /// Every mount of this user as a whole.
   var everything: [Choice] { mounts.map { Choice(mount: $0, paths: [""]) } }
+  /// For root also those of other users.
+  var everyones: [Choice] { (mounts + others).map { Choice(mount: $0, paths: [""]) } }
 
   /// The mount that `argument` names.
   func mount(_ argument: String) throws(CommandError) -> MountRecord {
@@ -82,7 +89,7 @@ struct MountSelection {
   func isMountpoint(_ operand: String) -> Bool { resolve(operand)?.path.isEmpty == true }
 
   private func resolve(_ argument: String) -> MountPath? {
-    MountPath.resolve(argument, from: folder, mountpoints: mounts.map(\.mountpoint)) { path in
+    MountPath.resolve(argument, from: folder, mountpoints: (mounts + others).map(\.mountpoint)) { path in
       var target = [CChar](repeating: 0, count: Int(PATH_MAX))
       let count = readlink(path, &target, target.count)
       guard count > 0 else { return nil }
@@ -90,10 +97,12 @@ struct MountSelection {
     }
   }
 
-  private func record(_ place: MountPath) -> MountRecord? { mounts.first { $0.mountpoint == place.mountpoint } }
+  private func record(_ place: MountPath) -> MountRecord? {
+    (mounts + others).first { $0.mountpoint == place.mountpoint }
+  }
 
   private func unknown(_ argument: String) -> String {
-    let known = mounts.map(\.mountpoint)
+    let known = (mounts + others).map(\.mountpoint)
     let hint =
       switch known.count {
       case 0: "you have no mount (only root can ask about the mounts of other users)"

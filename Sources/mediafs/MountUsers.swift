@@ -37,7 +37,7 @@ enum MountUsers {
 
   private static func processes() -> [Int32] { names(in: "/proc").compactMap { Int32($0) } }
 
-  private static func names(in folder: String) -> [String] {
+  static func names(in folder: String) -> [String] {
     guard let stream = opendir(folder) else { return [] }
     defer { closedir(stream) }
     var names: [String] = []
@@ -52,10 +52,24 @@ enum MountUsers {
   }
 
   private static func isInside(_ link: String, _ mountpoint: String) -> Bool {
+    target(of: link).map { Files.isInside($0, mountpoint) } ?? false
+  }
+
+  /// Where a link of /proc leads; nil if this user may not see it.
+  static func target(of link: String) -> String? {
     var target = [CChar](repeating: 0, count: 4096)
     let count = readlink(link, &target, target.count)
-    guard count > 0 else { return false }
-    return Files.isInside(String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self), mountpoint)
+    return count > 0 ? String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self) : nil
+  }
+
+  static func children(of parent: Int32) -> [Int32] {
+    processes().filter { process in
+      // The name in parentheses, which may contain anything, then the state and the parent.
+      guard let bytes = try? Files.read("/proc/\(process)/stat", limit: 4096), let name = bytes.lastIndex(of: 0x29)
+      else { return false }
+      let fields = bytes[(name + 1)...].split(separator: 0x20)
+      return fields.count > 1 && fields[1].elementsEqual("\(parent)".utf8)
+    }
   }
 
   private static func firstLine(_ path: String) -> String {

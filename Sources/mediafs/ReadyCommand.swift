@@ -68,7 +68,7 @@ enum ReadyCommand {
     for choice in choices {
       let files: [FileReadiness]
       do throws(ControlFailure) {
-        let client = try ControlClient.connect(store: choice.mount.store)
+        let client = try ControlClient.connect(store: choice.mount.store, owner: choice.mount.owner)
         files =
           try options.has("wait")
           ? wait(client, choice.paths, from: from) : client.readiness(choice.paths, from: from)

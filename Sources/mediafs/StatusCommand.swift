@@ -13,7 +13,7 @@ enum StatusCommand {
       """
       Shows, for each file, how much of it is stored, what is being downloaded, its last error, what it waits for, and \
       what you can do about it; totals come first. The running server answers; if none runs, the store's catalog \
-      does. Without arguments, shows every mount of yours.
+      does. Without arguments, shows every mount of yours; for root, also the live mounts of other users.
       """
     ],
     operands: [
@@ -78,7 +78,7 @@ enum StatusCommand {
 
   private static func choose(_ operands: [String]) throws(CommandError) -> [MountSelection.Choice] {
     let selection = try MountSelection.remembered()
-    guard let first = operands.first else { return selection.everything }
+    guard let first = operands.first else { return selection.everyones }
     guard operands.count > 1, selection.isMountpoint(first) else { return try selection.choose(operands) }
     let base = try selection.mount(first)
     return try selection.choose(operands.dropFirst(), in: base)
@@ -89,7 +89,7 @@ enum StatusCommand {
     _ mount: MountRecord
   ) throws(CommandError) -> (any StatusSource, server: ServerIdentity?) {
     do throws(ControlFailure) {
-      let client = try ControlClient.connect(store: mount.store)
+      let client = try ControlClient.connect(store: mount.store, owner: mount.owner)
       return (client, try client.hello())
     } catch {
       guard error.kind == .notRunning else { throw error.commandError }

@@ -27,20 +27,20 @@ enum UnmountCommand {
     OptionParser.run("unmount", arguments, help) { parsed throws(CommandError) in
       guard let path = parsed.operands.first else { throw .usage("MOUNTPOINT is missing: name the mount") }
       if parsed.operands.count > 1 { throw .usage("unmount takes one MOUNTPOINT, not also \(parsed.operands[1])") }
-      let (entry, owner) = try find(path)
+      let entry = try find(path)
       let mountpoint = entry.mountpoint
       let lazy = parsed.has("lazy")
       // A mount that is detached while in use is served until its last user closes it; the command does not wait for
       // that. It looks for users first, because a detached mount has no path.
       let isUsed = lazy && !MountUsers.find(mountpoint).isEmpty
       try unmount(entry, lazily: lazy)
-      if !isUsed { try waitForServerEnd(mountpoint, owner) }
+      if !isUsed { try waitForServerEnd(mountpoint, entry.owner) }
       return ExitCode.done
     }
   }
 
-  /// The entry of the mount table, and the mount's owner. Nothing of the mount itself is called: it may be dead.
-  private static func find(_ path: String) throws(CommandError) -> (entry: MountTableEntry, owner: uid_t?) {
+  /// The entry of the mount table. Nothing of the mount itself is called: it may be dead.
+  private static func find(_ path: String) throws(CommandError) -> MountTableEntry {
     let absolute = try Files.absolute(path)
     let (folder, name) = Files.split(absolute)
     var candidates: [String] = []
@@ -60,8 +60,7 @@ enum UnmountCommand {
     guard entry.isMediafs else {
       throw .failed("\(path) is not a mount of mediafs but \(entry.type) of \(entry.source): use umount(8)")
     }
-    let owner = entry.options.split(separator: ",").first { $0.hasPrefix("user_id=") }
-    return (entry, owner.flatMap { uid_t($0.dropFirst("user_id=".count)) })
+    return entry
   }
 
   private static func unmount(_ entry: MountTableEntry, lazily: Bool) throws(CommandError) {

@@ -32,6 +32,9 @@ enum VerifyCommand {
   static func run(_ arguments: [String]) -> Int32 {
     OptionParser.run("verify", arguments, help) { options throws(CommandError) in
       let mount = try choose(options.operands)
+      if let owner = mount.owner {
+        throw .failed("\(mount.mountpoint) belongs to the user \(owner): unmount it, and run verify as that user")
+      }
       let report: StoreVerificationReport
       do throws(StoreError) {
         report = try StoreVerification.run(

@@ -240,6 +240,53 @@ struct RightsTests {
     #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
 
+  /// Root finds the mounts that it made for others, and asks their servers: it reads nothing of another user's store.
+  @Test func rootsCommandsFindMountsOfOtherUsers() throws {
+    let place = try MountPlace()
+    let store = place.storeOfNobody
+    // An old mount of root's own, at the same place, has a record.
+    for options in ["store=\(place.folder)/data/store", "user=nobody,store=\(store)"] {
+      let mounted = try place.run("mount", place.mountpoint, "--manifest", place.manifest, "-o", options)
+      #expect(mounted.status == 0, "\(mounted)")
+      if options.hasPrefix("store") { #expect(try place.run("unmount", place.mountpoint).status == 0) }
+    }
+    let (helper, server) = (try #require(place.helper), try #require(place.server))
+    for command in [["status", place.mountpoint], ["status"], ["status", place.mountpoint + "/a.mp4"]] {
+      let shown = try place.wait(place.start([place.mediafs] + command))
+      #expect(shown.status == 0 && shown.text.contains("served by process \(server)"), "\(command): \(shown)")
+    }
+    let ready = try place.run("ready", place.mountpoint + "/a.mp4")
+    #expect(!ready.text.contains("is not at or below a mount"), "\(ready)")
+    #expect(try place.run("clear", place.mountpoint + "/a.mp4").status == 0)
+    let verified = try place.run("verify", place.mountpoint)
+    #expect(verified.status == 1 && verified.text.contains("belongs to the user 65534"), "\(verified)")
+    let unnamed = try place.run("clear", "--all")
+    #expect(unnamed.status == 1 && unnamed.text.contains("there is no mount"), "\(unnamed)")
+
+    // Nobody's link to a socket of root's: its server would obey root.
+    let own = place.folder + "/own"
+    try #require(mkdir(own, 0o755) == 0)
+    let mounted = try place.run(
+      "mount", own, "--manifest", place.manifest, "-o", "store=\(place.folder)/data/own-store")
+    #expect(mounted.status == 0, "\(mounted)")
+    try #require(rename("\(store)/control", "\(store)/kept") == 0)
+    try #require(symlink("\(place.folder)/data/own-store/control", "\(store)/control") == 0)
+    let led = try place.run("clear", "--all", place.mountpoint)
+    #expect(led.status == 1 && led.text.contains("is not one of the user 65534"), "\(led)")
+    #expect(try place.run("unmount", own).status == 0)
+    try #require(unlink("\(store)/control") == 0 && rename("\(store)/kept", "\(store)/control") == 0)
+
+    // In the gap between two servers.
+    kill(helper, SIGSTOP)
+    kill(server, SIGKILL)
+    try #require(eventually { !Processes.isAlive(server) })
+    let alone = try place.run("status", place.mountpoint)
+    #expect(alone.status == 1 && alone.text.contains("no server of the user 65534 answers"), "\(alone)")
+    kill(helper, SIGCONT)
+    try #require(eventually { (try? place.run("status", place.mountpoint).status) == 0 })
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
   /// What the command was given as standard input is read whoever the mount is for.
   @Test func rootsMountForAUserReadsItsListFromStandardInput() throws {
     let place = try MountPlace()

@@ -12,9 +12,12 @@ package struct MountRecord: Sendable, Equatable {
   package var library: String
   /// Its manifest's absolute path; `-` if it came from standard input.
   package var manifest: String
+  /// Another user, of whose live mount root knows only what the running server tells; nil for the caller's own.
+  package var owner: uid_t?
 
   /// A mount at that mountpoint, with that store, library and manifest.
-  package init(mountpoint: String, store: String, library: String, manifest: String) {
+  package init(mountpoint: String, store: String, library: String, manifest: String, owner: uid_t? = nil) {
+    self.owner = owner
     self.mountpoint = mountpoint
     self.store = store
     self.library = library

@@ -1,0 +1,38 @@
+import Base
+import Glibc
+import Server
+import Storing
+
+/// The live mounts of other users, which only root may ask about: those of `user=NAME` are started by root.
+///
+/// Root reads nothing of another user's store. It asks the server, so a mount without one is known only by name.
+enum OthersMounts {
+  /// Those in the mount table, without the mounts that another one hides.
+  static func find() -> [MountRecord] {
+    guard geteuid() == 0, let table = try? MountTable.read() else { return [] }  // without a table there is no mount
+    var found: [MountRecord] = []
+    for (index, entry) in table.enumerated() where entry.isMediafs {
+      let isHidden = table[(index + 1)...].contains { $0.mountpoint.utf8.elementsEqual(entry.mountpoint.utf8) }
+      guard !isHidden, let owner = entry.owner, owner != 0 else { continue }
+      let store = store(of: entry.mountpoint, owner) ?? ""
+      found.append(
+        MountRecord(
+          mountpoint: entry.mountpoint, store: store, library: store + "/library", manifest: entry.source, owner: owner)
+      )
+    }
+    return found
+  }
+
+  /// The folder of the catalog that the mount's server has open.
+  private static func store(of mountpoint: String, _ owner: uid_t) -> String? {
+    guard let helper = MountUsers.helper(of: mountpoint, owner: owner) else { return nil }
+    for server in MountUsers.children(of: helper) {
+      for name in MountUsers.names(in: "/proc/\(server)/fd") {
+        guard let file = MountUsers.target(of: "/proc/\(server)/fd/\(name)") else { continue }
+        let (folder, last) = Files.split(file)
+        if last == "catalog.sqlite" { return folder }
+      }
+    }
+    return nil
+  }
+}
