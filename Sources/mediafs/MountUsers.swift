@@ -5,19 +5,17 @@ import Glibc
 struct MountUser: CustomStringConvertible, Equatable {
   let process: Int32
   let name: String
+
+  init(process: Int32) {
+    self.process = process
+    name = TerminalText.plain(MountUsers.firstLine("/proc/\(process)/comm"))
+  }
+
   var description: String { "\(name) (\(process))" }
 }
 
 /// Searches /proc for processes, and ignores those that this user may not read.
 enum MountUsers {
-  /// The processes that have their working folder, root, program or an open file in the mount at `mountpoint`.
-  static func find(_ mountpoint: String) -> [MountUser] {
-    processes().filter { process in
-      ["cwd", "root", "exe"].contains { isInside("/proc/\(process)/\($0)", mountpoint) }
-        || names(in: "/proc/\(process)/fd").contains { isInside("/proc/\(process)/fd/\($0)", mountpoint) }
-    }.map { MountUser(process: $0, name: firstLine("/proc/\($0)/comm")) }
-  }
-
   /// The process id of the mount helper of `mountpoint`. With `owner`, only a process of root or of `owner` counts,
   /// because anyone can give a process such a name and such arguments.
   static func helper(of mountpoint: String, owner: uid_t? = nil) -> Int32? {
@@ -35,7 +33,7 @@ enum MountUsers {
     }
   }
 
-  private static func processes() -> [Int32] { names(in: "/proc").compactMap { Int32($0) } }
+  static func processes() -> [Int32] { names(in: "/proc").compactMap { Int32($0) } }
 
   static func names(in folder: String) -> [String] {
     guard let stream = opendir(folder) else { return [] }
@@ -49,10 +47,6 @@ enum MountUsers {
         })
     }
     return names
-  }
-
-  private static func isInside(_ link: String, _ mountpoint: String) -> Bool {
-    target(of: link).map { Files.isInside($0, mountpoint) } ?? false
   }
 
   /// Where a link of /proc leads; nil if this user may not see it.
@@ -72,7 +66,7 @@ enum MountUsers {
     }
   }
 
-  private static func firstLine(_ path: String) -> String {
+  static func firstLine(_ path: String) -> String {
     guard let bytes = try? Files.read(path, limit: 4096) else { return "?" }
     return String(decoding: bytes.prefix { $0 != 10 }, as: UTF8.self)
   }

@@ -1,4 +1,5 @@
 import Base
+import Control
 import Glibc
 import Server
 
@@ -28,13 +29,12 @@ enum UnmountCommand {
       guard let path = parsed.operands.first else { throw .usage("MOUNTPOINT is missing: name the mount") }
       if parsed.operands.count > 1 { throw .usage("unmount takes one MOUNTPOINT, not also \(parsed.operands[1])") }
       let entry = try find(path)
-      let mountpoint = entry.mountpoint
       let lazy = parsed.has("lazy")
       // A mount that is detached while in use is served until its last user closes it; the command does not wait for
       // that. It looks for users first, because a detached mount has no path.
-      let isUsed = lazy && !MountUsers.find(mountpoint).isEmpty
+      let isUsed = lazy && !MountHolders(device: entry.device).isEmpty
       try unmount(entry, lazily: lazy)
-      if !isUsed { try waitForServerEnd(mountpoint, entry.owner) }
+      if !isUsed { try waitForServerEnd(entry) }
       return ExitCode.done
     }
   }
@@ -66,22 +66,49 @@ enum UnmountCommand {
   private static func unmount(_ entry: MountTableEntry, lazily: Bool) throws(CommandError) {
     do throws(SystemCalls.UnmountFailure) { try SystemCalls.unmount(entry, lazily: lazily) } catch {
       throw error.isBusy
-        ? busy(entry.mountpoint) : .failed("cannot unmount \(entry.mountpoint): \(error.description)")
+        ? busy(entry) : .failed("cannot unmount \(entry.mountpoint): \(error.description)")
     }
   }
 
-  private static func busy(_ mountpoint: String) -> CommandError {
-    let users = MountUsers.find(mountpoint)
-    let named = users.isEmpty ? "" : " Used by: \(users.map(\.description).joined(separator: ", "))."
+  private static func busy(_ entry: MountTableEntry) -> CommandError {
+    let holders = MountHolders(device: entry.device)
     return .failed(
-      "\(mountpoint) is busy.\(named) Close the programs that use it, or run: mediafs unmount --lazy '\(mountpoint)'")
+      "\(entry.mountpoint) is busy.\(holders.description) Close the programs that use it, or run: "
+        + "mediafs unmount --lazy '\(entry.mountpoint)'")
   }
 
-  /// Waits until the mount helper of `mountpoint` has exited. It exits after its server, which has then saved its data.
-  private static func waitForServerEnd(_ mountpoint: String, _ owner: uid_t?) throws(CommandError) {
+  /// How often the command looks for who holds the mount while it waits for the server's end, in seconds.
+  private static let patience = 2.0
+
+  /// Whether the server still serves, and is not about to end: the mount is somewhere that this user may not look.
+  private static func isServed(_ mountpoint: String) -> Bool {
+    do {
+      let mount = try MountSelection.remembered().mount(mountpoint)
+      _ = try ControlClient.connect(store: mount.store, owner: mount.owner).hello()
+      return true
+    } catch {
+      return false  // no record of it, or no answer
+    }
+  }
+
+  /// Waits until the mount helper of the mount has exited. It exits after its server, which has then saved its data.
+  /// The server goes on as long as another process or namespace holds the mount.
+  private static func waitForServerEnd(_ entry: MountTableEntry) throws(CommandError) {
+    let mountpoint = entry.mountpoint
     let start = Instant.now
-    while let helper = MountUsers.helper(of: mountpoint, owner: owner) {
-      if Instant.now.seconds(since: start) > 120 {
+    var looks = 0.0
+    while let helper = MountUsers.helper(of: mountpoint, owner: entry.owner) {
+      let waited = Instant.now.seconds(since: start)
+      if waited > patience * (looks + 1) {
+        looks += 1
+        let holders = MountHolders(device: entry.device)
+        if !holders.isEmpty || isServed(mountpoint), MountUsers.helper(of: mountpoint, owner: entry.owner) == helper {
+          throw .failed(
+            "\(mountpoint) is unmounted here, but its server goes on (below process \(helper)).\(holders.description) "
+              + "It ends when they let go of the mount")
+        }
+      }
+      if waited > 120 {
         throw .failed(
           "\(mountpoint) is unmounted, but its server (below process \(helper)) has not exited after 2 minutes")
       }
