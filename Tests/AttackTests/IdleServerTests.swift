@@ -23,7 +23,8 @@ struct IdleServerTests {
   /// The helper itself kills such a server: that excuses nothing.
   @Test func isRefusedAfterFiveThatBreakTheProtocol() throws {
     try withTemporaryFolder { folder in
-      let helper = try FakeServer.start(FakeServer.serving + "link.send(struct.pack('II', 99, 0))\nsignal.pause()\n", in: folder)
+      let helper = try FakeServer.start(
+        FakeServer.serving + "link.send(struct.pack('II', 99, 0))\nsignal.pause()\n", in: folder)
       try waitUntil(timeout: 40, "the helper to refuse: \(helper.standardErrorSoFar)") {
         helper.standardErrorSoFar.contains("5 in a row answered nothing")
       }

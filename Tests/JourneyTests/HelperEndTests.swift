@@ -224,7 +224,7 @@ struct HelperEndTests {
   }
 
   /// The server for `user=NAME` may not unmount: no program that it starts gets root's rights.
-  @Test func aKilledHelperTakesTheMountOfAnotherUserWithIt() throws {
+  @Test(.enabled(if: TestUser.canSwitch)) func aKilledHelperTakesTheMountOfAnotherUserWithIt() throws {
     let place = try MountPlace()
     for ending in ["killed", "killed in a gap", "ended"] {
       let running = try place.startForeground("-o", "user=nobody,store=\(place.storeOfNobody)")
