@@ -84,6 +84,8 @@ final class FakeService: TransferService, @unchecked Sendable {
     var isCancelled = false
     /// What its own rate lets it send now.
     var room = 0.0
+    /// Where it comes over ``FakeService/network``.
+    var connection: FakeNetwork.Connection?
     init(_ request: TransferRequest, _ now: Instant) {
       self.request = request
       begun = now
@@ -110,6 +112,8 @@ final class FakeService: TransferService, @unchecked Sendable {
   /// Whether bytes come in the order of the requests, as where they wait in a router's queue, or in one connection: a
   /// response begins when those before it have come. The bytes that are in flight are then what a newcomer waits for.
   var isInOrder = false
+  /// TCP connections, instead of a line that all transfers share evenly.
+  var network: FakeNetwork?
   /// What a new connection costs, in seconds. One that is free is used again; one whose transfer is ended is lost.
   var connectSeconds = 0.0
   private(set) var connections = 0
@@ -129,6 +133,13 @@ final class FakeService: TransferService, @unchecked Sendable {
   func start(_ request: TransferRequest) {
     requests.append(request)
     trace?.asked(request)
+    if let network {
+      let transfer = Transfer(request, now)
+      transfer.connection = network.request(request.range?.count ?? 0, at: now.elapsed)
+      running.append(transfer)
+      mostRunning = max(mostRunning, running.count)
+      return
+    }
     let isNew = running.count >= connections
     if isNew { connections += 1 }
     running.append(Transfer(request, isNew ? now.adding(seconds: connectSeconds) : now))
@@ -140,6 +151,11 @@ final class FakeService: TransferService, @unchecked Sendable {
     let transfer = running.remove(at: index)
     transfer.isCancelled = true
     trace?.ended(id, "ended by the room", sent: transfer.sent)
+    if let connection = transfer.connection {
+      network?.close(connection)
+      ends.append((id, .cancelled))
+      return
+    }
     if let line, let resource = resources[transfer.request.url] {
       let rest = transfer.head == nil ? transfer.request.range?.count ?? 0 : transfer.end - transfer.position
       lost += min(rest, Int64(line * min(resource.latency, now.seconds(since: transfer.begun))))
@@ -172,6 +188,12 @@ final class FakeService: TransferService, @unchecked Sendable {
     let elapsed = now.seconds(since: self.now)
     self.now = now
     tellEnds()
+    if let network {
+      network.move(to: now.elapsed)
+      for transfer in running where !transfer.isCancelled { stepNetwork(transfer, network) }
+      if let client { _ = client.turn(now: now) }
+      return
+    }
     for transfer in running where !transfer.isCancelled { step(transfer) }
     if let connectionRate {
       let most = max(2 * Double(packet), connectionRate * min(elapsed, 1))
@@ -237,6 +259,36 @@ final class FakeService: TransferService, @unchecked Sendable {
     }
   }
 
+  /// Hands over what its connection has brought.
+  private func stepNetwork(_ transfer: Transfer, _ network: FakeNetwork) {
+    guard let connection = transfer.connection, let resource = resources[transfer.request.url] else { return }
+    let usable = network.usable(connection)
+    guard usable > transfer.sent else { return }
+    if transfer.head == nil {
+      var head = resource.head(for: transfer.request)
+      head.firstByteSeconds = now.elapsed - max(transfer.begun.elapsed, connection.readyAt)
+      head.reusedConnection = connection.begun > 0
+      transfer.resource = resource
+      transfer.head = head
+      if case .part(let range, _) = head.body { transfer.position = range.start }
+      if client?.transfer(transfer.request.id, responded: head) != true {
+        network.close(connection)
+        return finish(transfer, .cancelled)
+      }
+    }
+    while transfer.sent < usable, !transfer.isCancelled, running.contains(where: { $0 === transfer }) {
+      send(transfer, resource, min(FakeNetwork.record, usable - transfer.sent))
+    }
+    guard !transfer.isCancelled, running.contains(where: { $0 === transfer }) else {
+      if !transfer.isCancelled { network.close(connection) }
+      return
+    }
+    if transfer.position >= transfer.end {
+      network.finish(connection)
+      finish(transfer, .finished)
+    }
+  }
+
   private func step(_ transfer: Transfer) {
     let id = transfer.request.id
     if transfer.head == nil {
@@ -279,4 +331,9 @@ final class FakeService: TransferService, @unchecked Sendable {
       if transfer.isCancelled || !running.contains(where: { $0 === transfer }) { return }
     }
   }
+}
+
+extension Instant {
+  /// Seconds since the machine started.
+  fileprivate var elapsed: Double { Double(nanoseconds) / 1e9 }
 }

@@ -57,7 +57,7 @@ import Testing
   @Test("Connections of which one filled the line are not held back by their origin, however slow losses make them")
   func lossy() {
     var connections = SlowConnections()
-    feed(&connections, seconds: 1.5, flowing: { _ in 1 }) { _, _ in 3.9e6 }
+    connections.ended(400 << 10, after: 0.1, now: start.adding(seconds: 1.5))
     let counts = feed(&connections, from: 1.5, seconds: 10, flowing: turns) { count, _ in 0.9e6 * Double(count) }
     #expect(counts.allSatisfy { $0 == 0 }, "\(counts)")
     // An origin may begin to hold them back.

@@ -12,6 +12,7 @@ import Testing
   private func feed(_ line: inout LineEstimate, bytes: Int, rate: Double, roundTrip: Double, seconds: Double) {
     var now = start
     while now.seconds(since: start) < seconds {
+      let asked = now
       now = now.adding(seconds: roundTrip)
       line.responded(after: roundTrip, now: now)
       var left = bytes
@@ -21,7 +22,7 @@ import Testing
         line.received(count, now: now)
         left -= count
       }
-      line.ended()
+      line.ended(Int64(bytes), after: now.seconds(since: asked), now: now)
     }
   }
 
@@ -75,6 +76,35 @@ import Testing
       }
     }
     #expect(estimate.rate < 1.3 * 4e6 && estimate.rate > 0.7 * 4e6, "\(estimate.rate)")
+  }
+
+  @Test("Congestion windows are small where the line is silent for half of a round trip now and then, for a minute")
+  func smallWindows() {
+    /// Two packets each millisecond of `burst`, then `silence`, for two seconds.
+    func feed(_ windows: inout CongestionWindows, burst: Double, silence: Double) -> Instant {
+      var now = start
+      while now.seconds(since: start) < 2 {
+        for _ in 0..<Int(burst / 0.001) {
+          now = now.adding(seconds: 0.001)
+          windows.received(after: 0.001, roundTrip: 0.06, now: now)
+        }
+        if silence > 0 {
+          now = now.adding(seconds: silence)
+          windows.received(after: silence, roundTrip: 0.06, now: now)
+        }
+      }
+      return now
+    }
+    var windows = CongestionWindows()
+    let seen = feed(&windows, burst: 0.03, silence: 0.03)
+    #expect(windows.areSmall(seen) && windows.areSmall(seen.adding(seconds: 50)))
+    #expect(!windows.areSmall(seen.adding(seconds: 70)))
+    // A full line, one with an outage now and then, and one that is silent for less than a part of a round trip.
+    for (burst, silence) in [(0.03, 0), (0.3, 0.5), (0.01, 0.01)] {
+      var windows = CongestionWindows()
+      let now = feed(&windows, burst: burst, silence: silence)
+      #expect(!windows.areSmall(now), "\(burst) s and \(silence) s")
+    }
   }
 
   @Test("A response is stuck when others on the line went on, and nothing of it came for longer than answers take")

@@ -44,6 +44,8 @@ struct LineEstimate: Sendable {
   private(set) var pace = LinePace()
   /// Whether each connection is slow.
   var connections = SlowConnections()
+  /// Whether the servers' congestion windows bound what each brings.
+  private(set) var windows = CongestionWindows()
 
   /// Seconds from a request to its first byte: the least of late, since a busy line only adds to it.
   var roundTrip: Double { trips.least ?? Self.assumedRoundTrip }
@@ -72,6 +74,7 @@ struct LineEstimate: Sendable {
     // The first bytes after a silence in which none were due: how long they took is unknown.
     guard let last else { return }
     slice.seconds += now.seconds(since: last)
+    windows.received(after: now.seconds(since: last), roundTrip: roundTrip, now: now)
     pace.add(count, after: now.seconds(since: last))
     connections.received(
       count, over: sending, after: now.seconds(since: last), roundTrip: roundTrip, now: now)
@@ -93,10 +96,11 @@ struct LineEstimate: Sendable {
     (slice, former, earlier) = (Slice(), slice, former)
   }
 
-  /// A response whose head had arrived has ended. After the last one, silence does not lower the rate.
-  mutating func ended() {
+  /// A response whose head had arrived has ended. It brought `count` bytes, `seconds` after its request. After the last
+  /// one, silence does not lower the rate.
+  mutating func ended(_ count: Int64, after seconds: Double, now: Instant) {
     sending = max(0, sending - 1)
-    connections.changed()
+    connections.ended(count, after: seconds - roundTrip, now: now)
     if sending == 0 { last = nil }
   }
 }

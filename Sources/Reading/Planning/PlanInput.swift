@@ -104,6 +104,8 @@ struct LineView: Sendable {
   var backgroundLanes = Planner.mostBackgroundLanes
   /// How many background windows a download has in flight when it does not use the spare connection.
   var usualLanes = Planner.mostBackgroundLanes
+  /// Whether the servers' congestion windows are small, so that one connection brings little in a round trip.
+  var hasSmallWindows = false
   /// Whether no file is open, on any line: no read can come without an open before it.
   var isQuiet = false
   /// Whether a reader that goes before others waits, or is near its deadline.

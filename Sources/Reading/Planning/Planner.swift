@@ -32,6 +32,8 @@ enum Planner {
   static let headLength: Int64 = 256 << 10
   /// The least bytes of a first request.
   static let smallestFirstWindow: Int64 = 64 << 10
+  /// What one connection is asked for behind a jump where congestion windows are small.
+  static let pieceLength: Int64 = 32 << 10
   /// What is requested for a reader that jumps is a multiple of this.
   static let jumpStep: Int64 = 16 << 10
   /// The bytes of the tail, where MP4's moov, MKV's cues and ID3v1 are. Players read longer indexes on from there.
@@ -60,6 +62,8 @@ enum Planner {
     case readers
     /// A reader has less than its lead: all of them, so that no part of the line is idle.
     case behind
+    /// The same where congestion windows are small: a response takes some round trips.
+    case behindOverSmallWindows
     /// Somebody plays, or a background download meets a reader: less than all, so that the line does not queue them.
     case players
 
@@ -68,6 +72,7 @@ enum Planner {
       case .nobody: 1.25
       case .readers: 1.2
       case .behind: 1.2
+      case .behindOverSmallWindows: 1.5
       case .players: 0.85
       }
     }
@@ -105,7 +110,12 @@ enum Planner {
   /// file open or few connections are allowed. To a near origin at least 5 ms of the line, and 20 ms where nobody
   /// plays, because each request costs processor time.
   static func backgroundWindow(_ input: PlanInput, _ company: Company) -> Int64 {
-    let part = company == .nobody || input.line.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
+    let part =
+      switch company {
+      case .behindOverSmallWindows: 0.27
+      case .nobody: 0.25
+      default: input.line.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
+      }
     let seconds = max(input.line.roundTrip * part, company == .players ? 0.005 : 0.02)
     let bytes = Int64(min(input.line.rate * seconds, 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
@@ -120,7 +130,12 @@ enum Planner {
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
     let most = mostUnderWay(window: window, of: input.line.rate * input.line.roundTrip, company)
     // Up to half a window more, so that the mean is as many as allowed.
-    let lanes = company == .behind ? max(8, input.line.usualLanes) : input.line.usualLanes
+    let lanes =
+      switch company {
+      case .behindOverSmallWindows: max(12, input.line.usualLanes)
+      case .behind: max(8, input.line.usualLanes)
+      default: input.line.usualLanes
+      }
     if transfers.count < lanes, underWay + window / 2 <= most { return true }
     // One more now and then keeps an extra connection open for a reader's jump.
     if company == .nobody || transfers.count >= input.line.backgroundLanes { return false }
@@ -233,7 +248,19 @@ enum Planner {
       return draft.ask(from: start, length: input.size - start, .demand)
     }
     let needed = min(demand.end - gap.start, largestWindow)
+    if let reader, isSpread(reader, input), gap.start > headLength {
+      for start in stride(from: gap.start, to: gap.start + needed, by: Int64.Stride(pieceLength)) {
+        draft.ask(from: start, length: min(pieceLength, gap.start + needed - start), .demand)
+      }
+      return
+    }
     draft.ask(from: gap.start, length: max(needed, window(of: reader, at: gap.start, needed: needed, input)), .demand)
+  }
+
+  /// Whether what `reader` needs behind its jump is spread over several connections, of which each brings little.
+  private static func isSpread(_ reader: ReaderView, _ input: PlanInput) -> Bool {
+    input.line.hasSmallWindows && input.line.openConnections > 1 && reader.length < provenLength && !reader.isLooker
+      && reader.takes == nil && reader.position > reader.length
   }
 
   /// Where the request begins for one who looks and jumped to `start`, when that is near the end; else nil. An index or
@@ -324,8 +351,11 @@ enum Planner {
     let shares = sharesLine(reader, input)
     let hasNoLead = Double(there - reader.position) < reader.rate * Playouts.leadSeconds
     let isBehind = hasNoLead && !shares
-    let company = isBehind ? .behind : input.line.company(isReader: shares)
-    let usesSmallWindows = isEasy || shares
+    let isBounded = input.line.hasSmallWindows && slow == nil && !reader.isLooker
+    let behind = isBounded ? Company.behindOverSmallWindows : .behind
+    let company = isBehind ? behind : input.line.company(isReader: shares)
+    let usesSmallWindows = isEasy || shares || isBounded
+    let isSpread = isSpread(reader, input)
     // The lanes of a trial would delay what a reader waits for that has just jumped.
     let lanes = slow?.count ?? max(2, reader.length < provenLength ? input.lanes.settled : input.lanes.now)
     let waiting = input.demands.map(\.start).filter { $0 >= reader.position - ReaderRuns.slack }.min() ?? .max
@@ -336,13 +366,17 @@ enum Planner {
       let hole = draft.covered.firstGap(in: ByteRange(min(waiting, back.start), reader.position))
       let frontier = hole?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
-      let window = usesSmallWindows ? backgroundWindow(input, company) : readerWindow(of: reader, from: frontier, input)
+      let window =
+        isSpread
+        ? pieceLength
+        : usesSmallWindows ? backgroundWindow(input, company) : readerWindow(of: reader, from: frontier, input)
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }
       // What the reader waits for comes first: one that has just come may want no more, or jump from the head to where
       // it begins to play. Who has jumped reads on.
       let hasJumped = reader.position > reader.length && !reader.isLooker
-      if reader.length < provenLength, !input.demands.isEmpty,
+      let isFirst = isSpread && ahead.reduce(0) { $0 + $1.rest.count } < firstWindow(input.line)
+      if reader.length < provenLength, !input.demands.isEmpty, !isFirst,
         ahead.contains(where: { hasJumped ? !$0.hasBegun : $0.rate == nil })
       {
         return

@@ -52,31 +52,25 @@ struct SlowConnections: Sendable, Equatable {
     var measuredAt = Instant(nanoseconds: 0)
   }
 
-  /// What one connection brought at most: where that is much more, the origin holds none of them back. After a loss
-  /// each is slow for a while, and more of them would only lose more.
+  /// What one response brought at most: where that is much more, the origin holds no connection back. After a loss or a
+  /// pause each is slow for a while, and more of them would only lose more.
   private struct Swiftest: Equatable {
     /// The least part of it that connections bring which the origin holds back.
     static let leastPart = 0.6
-    private static let slice = 0.5
+    /// What is shorter may have waited in a buffer.
+    private static let leastBytes: Int64 = 128 << 10
+    private static let leastSeconds = 0.08
     private static let memory = 30.0
-    private var bytes: Int64 = 0
-    /// Seconds by connections, and seconds.
-    private var each = 0.0
-    private var seconds = 0.0
     private var rate = 0.0
     private var measuredAt = Instant(nanoseconds: 0)
 
-    mutating func received(_ count: Int, over flowing: Int, after elapsed: Double, now: Instant) {
-      bytes += Int64(count)
-      seconds += elapsed
-      each += elapsed * Double(flowing)
-      guard seconds >= Self.slice else { return }
-      let mean = Double(bytes) / each
+    mutating func ended(_ bytes: Int64, after seconds: Double, now: Instant) {
+      guard bytes >= Self.leastBytes, seconds >= Self.leastSeconds else { return }
+      let mean = Double(bytes) / seconds
       if mean >= rate || now.seconds(since: measuredAt) >= Self.memory {
         rate = mean
         measuredAt = now
       }
-      (bytes, each, seconds) = (0, 0, 0)
     }
 
     /// Bytes a second, of late.
@@ -120,13 +114,18 @@ struct SlowConnections: Sendable, Equatable {
     proven = max(1, min(note.count, Self.mostNoted) / Self.leap)
   }
 
-  /// An answer began, or ended: what comes next cannot be counted to either number.
+  /// An answer began: what comes next cannot be counted to either number.
   mutating func changed() { hasChanged = true }
+
+  /// An answer ended that brought `bytes` within `seconds`.
+  mutating func ended(_ bytes: Int64, after seconds: Double, now: Instant) {
+    swiftest.ended(bytes, after: seconds, now: now)
+    hasChanged = true
+  }
 
   /// `count` bytes came over `flowing` connections, `seconds` after the last.
   mutating func received(_ count: Int, over flowing: Int, after seconds: Double, roundTrip: Double, now: Instant) {
     defer { hasChanged = false }
-    if flowing > 0 { swiftest.received(count, over: flowing, after: seconds, now: now) }
     guard !hasChanged, flowing > 0 else { return }
     // 1, 2, 3 and 4, 5 to 8 and so on: many connections are seldom the same number for long.
     let index = min(Int.bitWidth - (flowing - 1).leadingZeroBitCount, slots.count - 1)

@@ -114,6 +114,20 @@ struct Line {
   }
   private static let keptSeconds = 4.0
 
+  /// Whether one connection brings little in a round trip, so that several bring short windows sooner. The streams of
+  /// HTTP/2 share one.
+  func hasSmallWindows(_ now: Instant) -> Bool { !isMultiplexed && estimate.windows.areSmall(now) }
+
+  /// Whether a request had better wait until a connection in use is free: no other has been in use so lately that its
+  /// congestion window is still as large. libcurl takes the connection that was made first.
+  func lacksWarmConnection(now: Instant) -> Bool {
+    active > 0 && !(lastWith.dropFirst(active).contains { now.seconds(since: $0) < Self.warmSeconds })
+  }
+  /// Linux lets the window of an idle connection shrink after a timeout of 0.2 s and more.
+  private static let warmSeconds = 0.25
+  /// How many connections are made at any time where each brings little.
+  static let pool = 6
+
   /// Whether a response is stuck: it has brought nothing for longer than answers take, while others went on. Its
   /// connection repeats lost packets, after waits that double (RFC 6298), and another brings the bytes sooner.
   func isStuck(_ running: Running, _ now: Instant) -> Bool {

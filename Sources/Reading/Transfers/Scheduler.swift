@@ -112,6 +112,11 @@ final class Scheduler {
       }
       return
     }
+    if waitsForConnection(start, host, now) {
+      downloads.noteBlocked(download)
+      nextContinuation = min(nextContinuation, now.adding(seconds: 0.005))
+      return
+    }
     if start.purpose == .index { stats.began(host, now) }
     lines.update(host) { line in
       line.began(isBackground: start.purpose >= .index, now: now)
@@ -141,6 +146,25 @@ final class Scheduler {
     downloads.began(id, of: download)
     Log.debug("transfer \(id.rawValue): \(start.purpose) \(range) of \(download.content.path)")
     service.start(request)
+  }
+
+  /// Whether a reader's request waits for a connection that is in use: it is free, and its congestion window is larger,
+  /// before another would have brought as much.
+  private func waitsForConnection(_ start: PendingStart, _ host: String, _ now: Instant) -> Bool {
+    let line = lines[host]
+    guard start.purpose <= .shared, line.hasSmallWindows(now), line.lacksWarmConnection(now: now) else { return false }
+    guard start.purpose == .demand || line.openConnections(now: now) >= Line.pool else { return false }
+    let trip = line.estimate.roundTrip
+    let longest = host.hasPrefix("https:") ? 2 * trip : trip
+    if start.waitsSince < now, now.seconds(since: start.waitsSince) > longest { return false }
+    let rate = line.estimate.rate / Double(line.active)
+    return downloads.all.contains { download in
+      download.transfers.contains { running in
+        guard running.host == host, !running.isCancelled, !running.active.isStream else { return false }
+        let answer = running.responded ? 0 : max(0, trip - now.seconds(since: running.started))
+        return answer + Double(running.active.rest.count) / rate < longest
+      }
+    }
   }
 
   /// Bytes in flight for all files, which `--limit-rate` counts; 0 without such a limit.

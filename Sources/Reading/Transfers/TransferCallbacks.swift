@@ -200,7 +200,9 @@ extension TransferThread: TransferClient {
     lines.update(running.host) { line in
       line.ended(now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
       line.settled(running.continuing)
-      if running.responded { line.estimate.ended() }
+      if running.responded {
+        line.estimate.ended(running.bytes, after: now.seconds(since: running.started), now: now)
+      }
     }
     downloads.changed(download)
     downloads.replanBlocked()

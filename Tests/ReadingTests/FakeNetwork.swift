@@ -1,0 +1,293 @@
+import Base
+
+/// A server's TCP connections over one line with a router's queue, in simulated time: slow start, losses, what idle
+/// connections forget, and TLS records, which a client has whole or not at all.
+///
+/// As Linux does it: CUBIC (RFC 9438) with HyStart, a smaller congestion window after idleness (RFC 2861), losses that
+/// a later acknowledgement shows, and a probe for the last packet (RFC 8985). Sizes of windows are in packets.
+final class FakeNetwork {
+  /// Bytes of a packet without its headers, and those of the headers.
+  private static let packet: Int64 = 1448
+  private static let headers: Int64 = 52
+  /// Bytes of a TLS record.
+  static let record: Int64 = 16 << 10
+  /// Round trips before the first request of a new connection is sent: TCP's, and two of TLS 1.2.
+  private static let handshake = 3.0
+  private static let firstWindow = 10.0
+  /// What is left of a window after a loss.
+  private static let kept = 0.7
+  private static let cubic = 0.4
+
+  fileprivate struct Sent {
+    var order: Int
+    var range: ByteRange
+    var at: Double
+  }
+
+  final class Connection {
+    /// When its first request can be sent.
+    let readyAt: Double
+    fileprivate var isBusy = true
+    fileprivate var isClosed = false
+    /// The response under way: where it began in the stream, and where it ends.
+    fileprivate(set) var begun: Int64 = 0
+    fileprivate var end: Int64 = 0
+    fileprivate var sentEnd: Int64 = 0
+    fileprivate var arrived = ByteRangeSet()
+    fileprivate var outstanding: [Sent] = []
+    fileprivate var lost: [ByteRange] = []
+    fileprivate var lastSent = -1.0
+    fileprivate var hasProbed = false
+    fileprivate var control = Control()
+    fileprivate init(readyAt: Double) { self.readyAt = readyAt }
+  }
+
+  /// What bounds the packets of a connection that are not acknowledged.
+  fileprivate struct Control {
+    var window = FakeNetwork.firstWindow
+    var threshold = Double.infinity
+    /// The window before the last loss, and since when it grows back.
+    var most = 0.0
+    var epoch: Double?
+    /// No further loss counts until this packet is acknowledged.
+    var recovery = -1
+    var smoothed = 0.0
+    var least = Double.infinity
+    /// The most packets that were out at once, and whether the window held some back.
+    var mostOut = 0
+    var isLimited = false
+    private var roundEnd = 0
+    private var roundBegan = 0.0
+    private var roundLeast = Double.infinity
+    private var samples = 0
+    private var lastAcknowledged = 0.0
+
+    var timeout: Double { smoothed + max(0.2, smoothed / 4) }
+
+    mutating func rested(_ idle: Double) {
+      if let epoch { self.epoch = epoch + idle }
+      guard smoothed > 0, idle > timeout else { return }
+      threshold = max(threshold, 0.75 * window)
+      var left = idle
+      while left > timeout, window > FakeNetwork.firstWindow {
+        left -= timeout
+        window = max(window / 2, FakeNetwork.firstWindow)
+      }
+      mostOut = 0
+    }
+
+    mutating func acknowledged(_ order: Int, after seconds: Double, newest: Int, _ now: Double) {
+      guard order >= recovery else { return }
+      if window < threshold {
+        leaveSlowStart(order, seconds, newest, now)
+        if window < 2 * Double(mostOut) { window += 1 }
+        return
+      }
+      guard isLimited else { return }
+      let began = epoch ?? now
+      epoch = began
+      most = max(most, window)
+      let elapsed = now - began
+      let rise = elapsed + least - (most * (1 - FakeNetwork.kept) / FakeNetwork.cubic).cubeRoot
+      let reno = most * FakeNetwork.kept + 0.53 * elapsed / smoothed
+      let goal = min(max(FakeNetwork.cubic * rise * rise * rise + most, reno), 1.5 * window)
+      window += max(goal - window, 0.01) / window
+    }
+
+    /// HyStart: the delay grows, or the acknowledgements come for half of a round trip without a pause.
+    private mutating func leaveSlowStart(_ order: Int, _ seconds: Double, _ newest: Int, _ now: Double) {
+      if order > roundEnd {
+        (roundEnd, roundBegan, roundLeast, samples) = (newest, now, .infinity, 0)
+        lastAcknowledged = now
+      }
+      samples += 1
+      roundLeast = min(roundLeast, seconds)
+      guard window >= 16 else { return }
+      if now - lastAcknowledged <= 0.002 {
+        lastAcknowledged = now
+        if now - roundBegan > least / 2 { threshold = window }
+      }
+      if samples > 8, roundLeast >= least + min(max(least / 8, 0.004), 0.016) { threshold = window }
+    }
+
+    mutating func lost(_ order: Int, newest: Int) {
+      guard order > recovery else { return }
+      recovery = newest
+      most = window < most ? window * 0.85 : window
+      window = max(2, window * FakeNetwork.kept)
+      threshold = window
+      epoch = nil
+    }
+
+    mutating func timedOut() {
+      threshold = max(2, window * FakeNetwork.kept)
+      window = 1
+      epoch = nil
+    }
+  }
+
+  private struct Packet {
+    var connection: Connection
+    var sent: Sent
+    var arrives: Double
+  }
+  private struct Request {
+    var connection: Connection
+    var count: Int64
+    var arrives: Double
+  }
+
+  /// Bytes a second, the least seconds from a request to its first byte, and how many bytes wait in front of the line
+  /// at most: what comes then is lost.
+  private let rate: Double
+  private let trip: Double
+  private let queue: Double
+  private var connections: [Connection] = []
+  private var requests: [Request] = []
+  /// In the order in which they leave the queue; the first `arrived` are at the client.
+  private var packets: [Packet] = []
+  private var arrived = 0
+  /// When the line has sent what waits in front of it.
+  private var free = 0.0
+  private var order = 0
+
+  init(rate: Double, trip: Double, queue: Double) {
+    self.rate = rate
+    self.trip = trip
+    self.queue = queue
+  }
+
+  /// A request for so many bytes. Like libcurl it takes the oldest connection that is free.
+  func request(_ count: Int64, at now: Double) -> Connection {
+    let connection: Connection
+    if let free = connections.first(where: { !$0.isBusy }) {
+      connection = free
+    } else {
+      connection = Connection(readyAt: now + Self.handshake * trip)
+      connections.append(connection)
+    }
+    connection.isBusy = true
+    connection.begun = connection.end
+    requests.append(Request(connection: connection, count: count, arrives: max(now, connection.readyAt) + trip / 2))
+    return connection
+  }
+
+  /// The response was taken.
+  func finish(_ connection: Connection) { connection.isBusy = false }
+
+  /// The client ends the connection before the end of the response.
+  func close(_ connection: Connection) {
+    connection.isClosed = true
+    connections.removeAll { $0 === connection }
+    requests.removeAll { $0.connection === connection }
+  }
+
+  /// How many bytes of the response under way the client can use: whole records, or all.
+  func usable(_ connection: Connection) -> Int64 {
+    let (begun, end) = (connection.begun, connection.end)
+    let there = connection.arrived.firstGap(in: ByteRange(begun, max(begun, end)))?.start ?? end
+    return there == end ? end - begun : (there - begun) / Self.record * Self.record
+  }
+
+  func move(to now: Double) {
+    var acknowledged = 0
+    while true {
+      let next = requests.indices.min { requests[$0].arrives < requests[$1].arrives }
+      let asked = next.map { requests[$0].arrives } ?? .infinity
+      let heard = acknowledged < packets.count ? packets[acknowledged].arrives + trip / 2 : .infinity
+      if min(asked, heard) > now { break }
+      if let next, asked <= heard {
+        let request = requests.remove(at: next)
+        begin(request.connection, request.count, asked)
+      } else {
+        acknowledge(packets[acknowledged].connection, packets[acknowledged].sent, heard)
+        acknowledged += 1
+      }
+    }
+    for connection in connections { probe(connection, now) }
+    while arrived < packets.count, packets[arrived].arrives <= now {
+      packets[arrived].connection.arrived.insert(packets[arrived].sent.range)
+      arrived += 1
+    }
+    packets.removeFirst(acknowledged)
+    arrived -= acknowledged
+  }
+
+  private func begin(_ connection: Connection, _ count: Int64, _ now: Double) {
+    connection.end += count
+    if connection.outstanding.isEmpty { connection.control.rested(now - connection.lastSent) }
+    send(connection, now)
+  }
+
+  private func send(_ connection: Connection, _ now: Double) {
+    guard !connection.isClosed else { return }
+    while Double(connection.outstanding.count) < connection.control.window.rounded(.down) {
+      if !connection.lost.isEmpty {
+        put(connection, connection.lost.removeFirst(), now)
+      } else if connection.sentEnd < connection.end {
+        let range = ByteRange(connection.sentEnd, min(connection.sentEnd + Self.packet, connection.end))
+        connection.sentEnd = range.end
+        put(connection, range, now)
+      } else {
+        connection.control.isLimited = false
+        return
+      }
+    }
+    connection.control.isLimited = true
+  }
+
+  private func put(_ connection: Connection, _ range: ByteRange, _ now: Double) {
+    order += 1
+    let sent = Sent(order: order, range: range, at: now)
+    connection.outstanding.append(sent)
+    connection.control.mostOut = max(connection.control.mostOut, connection.outstanding.count)
+    connection.lastSent = now
+    let bytes = Double(range.count + Self.headers)
+    let begins = max(now, free)
+    if (begins - now) * rate + bytes > queue { return }
+    free = begins + bytes / rate
+    packets.append(Packet(connection: connection, sent: sent, arrives: free + trip / 2))
+  }
+
+  private func acknowledge(_ connection: Connection, _ sent: Sent, _ now: Double) {
+    guard !connection.isClosed, let index = connection.outstanding.firstIndex(where: { $0.order == sent.order })
+    else { return }
+    let seconds = now - sent.at
+    connection.hasProbed = false
+    let smoothed = connection.control.smoothed
+    connection.control.smoothed = smoothed == 0 ? seconds : smoothed * 0.875 + seconds * 0.125
+    connection.control.least = min(connection.control.least, seconds)
+    // Packets stay in order: those that were sent before it are lost.
+    let lost = connection.outstanding[..<index]
+    connection.lost += lost.map(\.range)
+    if let first = lost.first { connection.control.lost(first.order, newest: order) }
+    connection.outstanding.removeFirst(index + 1)
+    connection.control.acknowledged(sent.order, after: seconds, newest: order, now)
+    send(connection, now)
+  }
+
+  /// Looks after packets that no acknowledgement tells of any more.
+  private func probe(_ connection: Connection, _ now: Double) {
+    guard let last = connection.outstanding.last else { return }
+    let waited = now - connection.lastSent
+    if !connection.hasProbed, waited > 2 * max(connection.control.smoothed, trip) {
+      connection.hasProbed = true
+      put(connection, last.range, now)
+    } else if connection.hasProbed, waited > max(0.2 + trip, connection.control.timeout) {
+      connection.lost = connection.outstanding.map(\.range)
+      connection.outstanding = []
+      connection.control.timedOut()
+      connection.hasProbed = false
+      send(connection, now)
+    }
+  }
+}
+
+extension Double {
+  /// By Newton's steps.
+  fileprivate var cubeRoot: Double {
+    var root = max(self, 0.001) / 3 + 0.3
+    for _ in 0..<40 { root -= (root * root * root - self) / (3 * root * root) }
+    return root
+  }
+}
