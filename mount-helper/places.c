@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,4 +26,19 @@ int open_parent(const char *path, const char **name) {
   parent[length] = 0;
   *name = slash + 1;
   return open_folder(length == 0 ? "/" : parent);
+}
+
+void remove_made_folders(const struct settings *settings) {
+  char *path = strdup(settings->mountpoint);
+  for (int i = 0; path && i < settings->made_folders; i++) {
+    const char *name;
+    int parent = open_parent(path, &name);
+    int result = parent < 0 ? -1 : unlinkat(parent, name, AT_REMOVEDIR);
+    if (parent >= 0) close(parent);
+    if (result != 0) break;
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path) break;
+    *slash = 0;
+  }
+  free(path);
 }

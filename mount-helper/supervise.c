@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -384,21 +383,6 @@ static int judge(const struct helper *helper) {
   if (helper->stops > 0) complain("interrupted%s", before);
   if (helper->stops == 0 && WEXITSTATUS(helper->status) == 0) complain("the server ended%s", before);
   return 1;
-}
-
-static void remove_made_folders(const struct settings *settings) {
-  char *path = strdup(settings->mountpoint);
-  for (int i = 0; path && i < settings->made_folders; i++) {
-    const char *name;
-    int parent = open_parent(path, &name);
-    int result = parent < 0 ? -1 : unlinkat(parent, name, AT_REMOVEDIR);
-    if (parent >= 0) close(parent);
-    if (result != 0) break;  // another program uses the folder by now, so it stays
-    char *slash = strrchr(path, '/');
-    if (!slash || slash == path) break;
-    *slash = 0;
-  }
-  free(path);
 }
 
 int supervise(const struct settings *settings, int announce_to) {
