@@ -6,7 +6,7 @@ DESTDIR ?=
 BUILT := .build/release
 
 .DEFAULT_GOAL := build
-.PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo bench bench-build bench-check
+.PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo bench bench-build bench-check soak
 .PHONY: bare install uninstall clean
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make demo       a media file served slowly, played while it downloads, and again without the origin'
 	@echo 'make bench      the figures of the design beside rclone, in 25 minutes, written to docs/BENCHMARKS.md'
 	@echo 'make bench-check a short run, that fails where a figure is worse than what is kept (Benchmarks/floors.json)'
+	@echo 'make soak       kills and upgrades the server under eight kinds of readers, for SOAK_SECONDS ($(SOAK_SECONDS))'
 	@echo 'make install    installs under PREFIX ($(PREFIX)), below DESTDIR; make uninstall removes that'
 	@echo 'make clean      removes what was built'
 
@@ -94,6 +95,11 @@ bench: bench-build
 
 bench-check: bench-build
 	python3 Benchmarks/bench.py --quick --check
+
+SOAK_SECONDS ?= 300
+SOAK_SEED ?= $(shell date +%s)
+soak: bench-build
+	python3 Benchmarks/soak.py --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 
 # Builds only when nothing is built: `sudo make install` may have no toolchain in its PATH.
 install:
