@@ -79,6 +79,8 @@ enum UnmountCommand {
 
   /// How often the command looks for who holds the mount while it waits for the server's end, in seconds.
   private static let patience = 2.0
+  /// From when on a server that still answers counts as held by somebody unseen: one that ends saves its data first.
+  private static let longestEnd = 20.0
 
   /// Whether the server still serves, and is not about to end: the mount is somewhere that this user may not look.
   private static func isServed(_ mountpoint: String) -> Bool {
@@ -102,7 +104,8 @@ enum UnmountCommand {
       if waited > patience * (looks + 1) {
         looks += 1
         let holders = MountHolders(device: entry.device)
-        if !holders.isEmpty || isServed(mountpoint), MountUsers.helper(of: mountpoint, owner: entry.owner) == helper {
+        let isHeld = !holders.isEmpty || waited > longestEnd && isServed(mountpoint)
+        if isHeld, MountUsers.helper(of: mountpoint, owner: entry.owner) == helper {
           throw .failed(
             "\(mountpoint) is unmounted here, but its server goes on (below process \(helper)).\(holders.description) "
               + "It ends when they let go of the mount")
