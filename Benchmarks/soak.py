@@ -153,6 +153,7 @@ def read(reader, media, mountpoint, seed, rounds, last, faults, goes_on):
     def done():
         rounds.value += 1
         last.value = time.monotonic()
+    os.setsid()  # its programs end with it
     chance = random.Random(seed)
     while True:
         try:
@@ -198,6 +199,8 @@ class Readers:
     def stop(self):
         for process in self.processes:
             if process.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.kill()
                 process.join()
 
