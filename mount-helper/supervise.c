@@ -51,7 +51,7 @@ struct helper {
   bool prepared;   // this server sent PREPARED
   bool ready;      // the mount is ready: a server sent READY
   bool served;     // this server sent READY
-  bool expelled;   // the helper killed this server for a breach of the protocol
+  bool expelled;   // the helper killed this server: it broke the protocol, or hung
   bool failed;     // the helper gave up: it exits with 1, whatever the server's status
   bool ended;      // no further server is to start
   bool refusing;   // the helper answers requests with errors
@@ -196,7 +196,7 @@ static void take_message(struct helper *helper, struct message *message) {
     case MESSAGE_UPGRADE:
       // One at a time, and of a server that serves.
       if (!helper->served || helper->upgrade.next >= 0 || message->length != 16) break;
-      if (agree_to_upgrade(&helper->upgrade, helper->settings, helper->link, message))
+      if (agree_to_upgrade(&helper->upgrade, helper->settings, helper->link, message) && helper->stops == 0)
         kill_after(helper, UPGRADE_PATIENCE);
       return;
     case MESSAGE_FAILED:
@@ -245,14 +245,11 @@ static void take_end(struct helper *helper, int status) {
   const bool answered = count_answers(helper->session) != helper->answers;
   // A server that another process killed may just not have been asked.
   const bool was_killed = helper->served && !helper->expelled && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  helper->mute = answered || was_killed || (helper->served && life >= LONG_LIFE) ? 0 : helper->mute + 1;
+  helper->mute = answered || was_killed || (helper->served && !helper->expelled && life >= LONG_LIFE) ? 0 : helper->mute + 1;
   int64_t pause = helper->mute > 0 || life < SHORT_LIFE ? LEAST_PAUSE : 0;
   for (int i = 1; i < helper->mute && i < MOST_MUTE; i++) pause *= 3;
   helper->refusing = helper->mute >= MOST_MUTE;
-  if (helper->refusing) {
-    pause = PAUSE_WHEN_REFUSING;
-    refuse_taken(helper->session, helper->mount.device_fd);
-  }
+  if (helper->refusing) pause = PAUSE_WHEN_REFUSING;
   helper->start_at = milliseconds() + pause;
 
   char how[64];
@@ -269,7 +266,8 @@ static void take_end(struct helper *helper, int status) {
     complain("the server %s; readers of %s wait for the next one, which starts %s", how, helper->settings->mountpoint,
              pause > 0 ? "soon" : "now");
   }
-  if (helper->served) tell_work(helper->session);
+  if (helper->served) tell_work(helper->session);  // first, as the next line clears it
+  if (helper->refusing) refuse_taken(helper->session, helper->mount.device_fd);
 }
 
 static void start_next(struct helper *helper) {
@@ -321,6 +319,7 @@ static void take_signal(struct helper *helper) {
   if (helper->server <= 0) {
     end_without_server(helper);
   } else if (helper->stops == 1) {
+    if (!helper->failed) helper->kill_at = 0;  // an upgrade's: a server that saves its data may take longer
     kill(helper->server, SIGTERM);
   } else {
     kill_after(helper, GRACE_AFTER_SECOND_SIGNAL);
@@ -331,7 +330,11 @@ static void take_signal(struct helper *helper) {
 // Not before the mount is ready: the first server may read a long list. Nor when the server was told to end.
 static int look_after(struct helper *helper, int64_t left) {
   if (helper->server <= 0 || !helper->ready || helper->stops > 0 || helper->kill_at > 0) return (int)left;
-  if (server_hangs(&helper->watchdog, helper->server, helper->served)) kill(helper->server, SIGKILL);
+  if (helper->expelled) return (int)left;  // it was killed, and ends once the kernel lets it
+  if (server_hangs(&helper->watchdog, helper->server, helper->served)) {
+    helper->expelled = true;
+    kill(helper->server, SIGKILL);
+  }
   const int until = until_look(&helper->watchdog);
   return until >= 0 && (left < 0 || until < left) ? until : (int)left;
 }

@@ -31,10 +31,15 @@ package final class ControlClient: StatusSource {
       throw ControlFailure(
         .failed, "no server of the user \(owner) answers for this mount now; the mount helper starts the next one")
     }
-    guard client.socket.peerUser == owner else {
+    try client.check(owner: owner)
+    return client
+  }
+
+  /// Throws `refused` if the server is not one of `owner`.
+  package func check(owner: uid_t) throws(ControlFailure) {
+    guard socket.peerUser == owner else {
       throw ControlFailure(.refused, "the server of the store \(store) is not one of the user \(owner): not asked")
     }
-    return client
   }
 
   private static func reach(_ store: String) throws(ControlFailure) -> ControlClient {

@@ -73,6 +73,13 @@ enum UpgradeCommand {
     return live
   }
 
+  /// Between two servers no server runs. Root asks the mount's own user's: a link could lead to another one.
+  private static func connect(_ mount: MountRecord) throws(ControlFailure) -> ControlClient {
+    let client = try ControlClient.connect(store: mount.store)
+    if let owner = mount.owner { try client.check(owner: owner) }
+    return client
+  }
+
   /// Returns the new server.
   private static func upgrade(_ mount: MountRecord) throws(CommandError) -> ServerIdentity {
     guard let program = ProgramFile.running else {
@@ -80,7 +87,7 @@ enum UpgradeCommand {
     }
     let old: ServerIdentity
     do throws(ControlFailure) {
-      let client = try ControlClient.connect(store: mount.store)
+      let client = try connect(mount)
       let (server, facts) = try client.upgradeFacts()
       guard let facts else {
         throw ControlFailure(.failed, "its server is too old for that (\(server.program)): unmount, and mount again")
@@ -108,7 +115,7 @@ enum UpgradeCommand {
     while Instant.now < end {
       usleep(20_000)
       do throws(ControlFailure) {
-        let (server, facts) = try ControlClient.connect(store: mount.store).upgradeFacts()
+        let (server, facts) = try connect(mount).upgradeFacts()
         guard server.pid != old.pid, let facts, facts.serves else { continue }
         if let why = facts.failure { throw ControlFailure(.failed, why) }
         if facts.program == program { return server }
