@@ -109,8 +109,8 @@ package enum MediafsServer {
           }
           try link.ready()
           handover.serve()
-          do throws(StoreError) { try store.catalog.settle() } catch { Log.warning(error.message) }
           Log.info(goesOn ? "the next server of \(request.mountpoint) serves" : "mounted at \(request.mountpoint)")
+          do throws(StoreError) { try store.catalog.settle() } catch { Log.warning(error.message) }
           fileSystem.resume()
         } catch {
           failure.withLock { $0 = error }

@@ -194,4 +194,20 @@ struct HungServerTests {
       """, limit: 300)
     #expect(result.errors.split(separator: "\n").count { $0.contains("killed by signal 9") } == 3, "\(result.errors)")
   }
+
+  /// A reader of what each server hangs on gets EIO in the end: the helper's own SIGKILL excuses no server.
+  @Test func fiveThatHangAndAnswerNothingAreEnough() throws {
+    let scene = """
+      if value == 4:
+          helper = os.getppid()
+          if os.fork() == 0:
+              time.sleep(8)
+              os.kill(helper, signal.SIGTERM)
+              os._exit(0)
+      busy(17, 7)
+      time.sleep(60)
+      """
+    let result = try log(scene, limit: 100)
+    #expect(result.errors.contains("5 in a row answered nothing"), "\(result.errors)")
+  }
 }
