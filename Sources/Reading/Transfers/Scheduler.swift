@@ -148,11 +148,16 @@ final class Scheduler {
     service.start(request)
   }
 
+  /// Whether one connection of `line` brings little in a round trip. With `--limit-rate` its silences are our own.
+  func hasSmallWindows(_ line: Line, _ now: Instant) -> Bool {
+    room.options.rateLimit == nil && line.hasSmallWindows(now)
+  }
+
   /// Whether a reader's request waits for a connection that is in use: it is free, and its congestion window is larger,
   /// before another would have brought as much.
   private func waitsForConnection(_ start: PendingStart, _ host: String, _ now: Instant) -> Bool {
     let line = lines[host]
-    guard start.purpose <= .shared, line.hasSmallWindows(now), line.lacksWarmConnection(now: now) else { return false }
+    guard start.purpose <= .shared, hasSmallWindows(line, now), line.lacksWarmConnection(now: now) else { return false }
     guard start.purpose == .demand || line.openConnections(now: now) >= Line.pool else { return false }
     let trip = line.estimate.roundTrip
     let longest = host.hasPrefix("https:") ? 2 * trip : trip

@@ -96,7 +96,7 @@ extension Scheduler {
       roundTrip: line.estimate.roundTrip, lateTrip: line.estimate.lateTrip, rate: line.estimate.rate,
       waiting: line.readers.new + line.readers.urgent,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
-      usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: line.hasSmallWindows(now),
+      usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
       isQuiet: lines.isQuiet, isPressed: line.isPressed(now),
       hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1),
       hasVisits: line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
