@@ -51,9 +51,10 @@ enum FakeServer {
 
   /// Runs the helper on a server that goes on with `script`, until the helper ends.
   static func run(
-    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, timeout: Double = 60
+    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, options: String = "",
+    timeout: Double = 60
   ) throws -> CommandResult {
-    let words = try command(script, in: folder, mountpoint: mountpoint, user: user)
+    let words = try command(script, in: folder, mountpoint: mountpoint, user: user, options)
     return try Command.run(words, timeout: timeout)
   }
 
@@ -63,14 +64,14 @@ enum FakeServer {
   }
 
   private static func command(
-    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil
+    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, _ more: String = ""
   ) throws -> [String] {
     let server = try folder.write(preamble + script + "\n", to: "server", mode: 0o755)
     let options = try folder.write("options", to: "options")
     // The shell opens the descriptor that is named; an ordinary caller passes one without a name.
     let line =
       "exec \(builtProduct("mount-helper")) --mountpoint \"$1\" --server \"$2\" --options-fd 9 --foreground "
-      + (user.map { "--user \($0) -o ro,subtype=mediafs,allow_other " } ?? "") + "9<\"$3\""
+      + (user.map { "--user \($0) -o ro,subtype=mediafs,allow_other " } ?? "") + more + " 9<\"$3\""
     return ["sh", "-c", line, "sh", mountpoint, server, options]
   }
 }

@@ -9,24 +9,11 @@ import Testing
 struct HungServerTests {
   /// Serves the protocol; then does SCENE, with `value` as the number of servers before it, and ends in order.
   private static let server = """
-    #!/usr/bin/python3
-    import ctypes, mmap, os, signal, socket, struct, sys, threading, time
-    link = socket.socket(fileno=3)
-    def receive():
-        data, files, _, _ = socket.recv_fds(link, 9000, 1)
-        return *struct.unpack('II', data[:8]), files[0] if files else -1
-    while True:
-        kind, value, file = receive()
-        if kind == 5: memory = mmap.mmap(file, 0)
-        if kind == 3: break
-    link.send(struct.pack('II', 16, 3))
-    receive()
-    receive()
-    device = receive()[2]
-    if value == 0:
-        request = os.read(device, 1 << 20)
-        body = struct.pack('IIIIHHIIHH32x', 7, 31, 4096, 1 << 18, 12, 9, 4096, 1, 1, 0)
-        os.write(device, struct.pack('Ii', 16 + len(body), 0) + request[8:16] + body)
+    import ctypes, mmap, threading
+    value = before
+    memory = mmap.mmap(session, 0)
+    prepare()
+    if value == 0: answer_init()
     def busy(index, turn, request=0, died=0):
         struct.pack_into('IIIIQ', memory, 2048 + 64 * index + 8, threading.get_native_id(), died, request, 4, turn)
     def reads(place, number):
@@ -34,7 +21,7 @@ struct HungServerTests {
         struct.pack_into('QQI', memory, place + 40, 1, 65536, 4096)
     for index in range(32): busy(index, 0)
     memory[4096:4096 + 16 * 8192] = bytes(16 * 8192)
-    link.send(struct.pack('II', 17, 0))
+    ready()
     def helped(script):
         if os.fork() == 0:
             script(os.getppid())
@@ -49,19 +36,16 @@ struct HungServerTests {
     """
 
   /// What the helper says of servers that do `scene`, each a part of the script, with a limit in milliseconds.
-  private func log(_ scene: String, limit: Int = 400) throws -> CommandResult {
+  /// `early` comes before they are ready.
+  private func log(_ scene: String, limit: Int = 400, early: String = "") throws -> CommandResult {
     try withTemporaryFolder { folder in
       let mountpoint = try folder.makeFolder("mnt")
       let fifo = folder.file("fifo")
       try #require(mkfifo(fifo, 0o600) == 0)
-      let text = "\(Self.server)\nfifo = '\(fifo)'\n\(scene)\nos._exit(0)\n"
-      let server = try folder.write(text, to: "server", mode: 0o755)
-      let options = try folder.write("options", to: "options")
-      let line = """
-        exec \(builtProduct("mount-helper")) --mountpoint "$1" --server "$2" --options-fd 9 --foreground \
-        --watchdog \(limit) 9<"$3"
-        """
-      let result = try Command.run(["sh", "-c", line, "sh", mountpoint, server, options], timeout: 60)
+      let server = Self.server.replacing("ready()\n", with: "\(early)\nready()\n")
+      let result = try FakeServer.run(
+        "\(server)\nfifo = '\(fifo)'\n\(scene)\nos._exit(0)\n", in: folder, mountpoint: mountpoint,
+        options: "--watchdog \(limit)")
       #expect(result.status == 0 && !Mounts.isMounted(mountpoint), "\(result.errors)")
       return result
     }
@@ -84,19 +68,8 @@ struct HungServerTests {
 
   /// A server that does not get as far as to serve.
   @Test func aServerThatHangsAsItStartsIsReplaced() throws {
-    let text = Self.server.replacing("link.send(struct.pack('II', 17", with: "if value == 1: time.sleep(60)\n$&")
-    #expect(text.contains("$&"))
-    let scene = "if value == 0: os.kill(os.getpid(), signal.SIGKILL)"
-    let result = try withTemporaryFolder { folder in
-      let mountpoint = try folder.makeFolder("mnt")
-      let script = text.replacing("$&", with: "link.send(struct.pack('II', 17") + "\n\(scene)\nos._exit(0)\n"
-      let server = try folder.write(script, to: "server", mode: 0o755)
-      let line = """
-        exec \(builtProduct("mount-helper")) --mountpoint "$1" --server "$2" --options-fd 9 --foreground \
-        --watchdog 3000 9<"$2"
-        """
-      return try Command.run(["sh", "-c", line, "sh", mountpoint, server], timeout: 60)
-    }
+    let result = try log(
+      "if value == 0: die()", limit: 3000, early: "if value == 1: time.sleep(60)")
     #expect(result.status == 0 && result.errors.contains("thread main (0) has been busy with its start"))
   }
 

@@ -29,12 +29,7 @@ import Reading
     let began = bench.now
     // As players do: the head, the tail, then from the start.
     for probe in [ByteRange(0, chunk), ByteRange(Self.size - chunk, Self.size)] {
-      handle.begin(probe)
-      #expect(
-        bench.run(until: 5, step: 0.001) {
-          handle.poll()
-          return handle.has(probe)
-        })
+      #expect(handle.wait(for: probe))
     }
     let player = SimulatedPlayer(
       handle, rate: rate, line: line, roundTrip: Self.roundTrip, jumps: jumps, now: began)

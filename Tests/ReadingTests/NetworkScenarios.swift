@@ -37,12 +37,7 @@ import Testing
     }
     bench.run(Double.random(in: 0..<0.3, using: &random), step: 0.001)
     for probe in [ByteRange(0, Self.read), ByteRange(Self.size - Self.read, Self.size)] {
-      handle.begin(probe)
-      #expect(
-        bench.run(until: 5, step: 0.001) {
-          handle.poll()
-          return handle.has(probe)
-        })
+      #expect(handle.wait(for: probe))
     }
     let player = SimulatedPlayer(
       handle, rate: 0.6 * Self.line, line: Self.line, roundTrip: Self.trip, jumps: jumps, now: bench.now)

@@ -63,6 +63,15 @@ final class SimulatedHandle {
     last = range.end
   }
 
+  /// Reads `range`; whether it came within five seconds.
+  func wait(for range: ByteRange) -> Bool {
+    begin(range)
+    return bench.run(until: 5, step: 0.001) {
+      poll()
+      return has(range)
+    }
+  }
+
   private func advance() {
     let next = min(Self.readAhead, window.count * (window.count <= Self.readAhead / 16 ? 4 : 2))
     window = ByteRange(at: window.end, count: next)
