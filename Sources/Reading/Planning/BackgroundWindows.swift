@@ -41,8 +41,8 @@ extension Planner {
   }
 
   /// A background window: 18 % of a round trip of the line, so that five are most of it; a quarter where nobody has a
-  /// file open or few connections are allowed, and a little more where congestion windows are small. To a near origin at least 5 ms of the line, and 20 ms where nobody
-  /// plays, because each request costs processor time.
+  /// file open or few connections are allowed, and a little more where congestion windows are small. To a near origin
+  /// it is at least 5 ms of the line, and 20 ms where nobody plays, because each request costs processor time.
   static func backgroundWindow(_ input: PlanInput, _ company: Company) -> Int64 {
     let part =
       switch company {
