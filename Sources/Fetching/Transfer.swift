@@ -66,6 +66,8 @@ package struct ResponseHead: Sendable {
   package var firstByteSeconds: Double
   /// Whether a reused connection served it.
   package var reusedConnection: Bool
+  /// Tells the connection from others that are open; nil: unknown.
+  package var connection: Int?
   /// 10, 11, 20 or 30.
   package var httpVersion: Int
 

@@ -197,6 +197,8 @@ final class TransferSlot {
       suggestedName: accepted.suggestedName, url: chain.url.text, isRedirected: chain.isRememberable)
     head.firstByteSeconds = Double(max(0, wait)) / 1e6
     head.reusedConnection = easy.info(CURLINFO_NUM_CONNECTS) == 0
+    let port = easy.info(CURLINFO_LOCAL_PORT)
+    head.connection = port > 0 ? port : nil
     head.httpVersion = httpVersion
     Log.debug(
       "transfer \(id.rawValue): status \(fields.status), HTTP/\(head.httpVersion), \(accepted.body), first byte after "

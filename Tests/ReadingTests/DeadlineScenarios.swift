@@ -141,6 +141,10 @@ import Testing
         return late
       }
     }
+    if case .queue(let seconds)? = setting.change {
+      bench.service.network = FakeNetwork(
+        rate: setting.rate, trip: setting.roundTrip, queue: seconds * setting.rate)
+    }
     bench.service.connectSeconds = setting.httpVersion == 20 ? 0 : setting.roundTrip
     let began = bench.now
     let step = 0.002

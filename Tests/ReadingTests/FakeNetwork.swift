@@ -25,6 +25,7 @@ final class FakeNetwork {
   }
 
   final class Connection {
+    let number: Int
     /// When its first request can be sent.
     let readyAt: Double
     fileprivate var isBusy = true
@@ -39,7 +40,10 @@ final class FakeNetwork {
     fileprivate var lastSent = -1.0
     fileprivate var hasProbed = false
     fileprivate var control = Control()
-    fileprivate init(readyAt: Double) { self.readyAt = readyAt }
+    fileprivate init(number: Int, readyAt: Double) {
+      self.number = number
+      self.readyAt = readyAt
+    }
   }
 
   /// What bounds the packets of a connection that are not acknowledged.
@@ -143,6 +147,7 @@ final class FakeNetwork {
   private let trip: Double
   private let queue: Double
   private var connections: [Connection] = []
+  private var made = 0
   private var requests: [Request] = []
   /// In the order in which they leave the queue; the first `arrived` are at the client.
   private var packets: [Packet] = []
@@ -163,7 +168,8 @@ final class FakeNetwork {
     if let free = connections.first(where: { !$0.isBusy }) {
       connection = free
     } else {
-      connection = Connection(readyAt: now + Self.handshake * trip)
+      made += 1
+      connection = Connection(number: made, readyAt: now + Self.handshake * trip)
       connections.append(connection)
     }
     connection.isBusy = true

@@ -268,6 +268,7 @@ final class FakeService: TransferService, @unchecked Sendable {
       var head = resource.head(for: transfer.request)
       head.firstByteSeconds = now.elapsed - max(transfer.begun.elapsed, connection.readyAt)
       head.reusedConnection = connection.begun > 0
+      head.connection = connection.number
       transfer.resource = resource
       transfer.head = head
       if case .part(let range, _) = head.body { transfer.position = range.start }

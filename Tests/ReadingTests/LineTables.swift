@@ -7,6 +7,7 @@ import Testing
 /// What is measured of a line, and how many windows follow from it.
 @Suite struct LineTables {
   private let start = Instant(nanoseconds: 1_000_000_000)
+  private let transfer = TransferID(1)
 
   /// Windows of `bytes` one after the other at `rate`, each asked for when the last has come, for `seconds`.
   private func feed(_ line: inout LineEstimate, bytes: Int, rate: Double, roundTrip: Double, seconds: Double) {
@@ -293,9 +294,9 @@ import Testing
     var host = Line(connections: 32)
     host.estimate.responded(after: 0.05, now: start)
     for step in 0...200 { host.estimate.received(20_000, now: start.adding(seconds: Double(step) * 0.001 - 1)) }
-    host.began(isBackground: true, now: start)
+    host.began(transfer, isBackground: true, now: start)
     host.continues(window, now: start)
-    host.responded(isBackground: true)
+    host.responded(transfer, over: nil, isBackground: true)
     return host
   }
 
@@ -316,9 +317,9 @@ import Testing
     let window: Int64 = 160_000
     var host = continuing(window)
     for _ in 0..<4 {
-      host.began(isBackground: true, now: start)
+      host.began(transfer, isBackground: true, now: start)
       host.continues(window, now: start)
-      host.responded(isBackground: true)
+      host.responded(transfer, over: nil, isBackground: true)
     }
     let later = start.adding(seconds: 0.05)
     let admits = { (host: Line) in
@@ -326,11 +327,11 @@ import Testing
     }
     #expect(admits(host))
     var again = host
-    again.began(isBackground: true, now: later)
+    again.began(transfer, isBackground: true, now: later)
     again.continues(window, now: later)
     #expect(!admits(again), "it is one")
-    host.began(isBackground: false, now: later)
-    host.ended(now: later, isBackground: false, hadResponse: true, isCut: false)
+    host.began(transfer, isBackground: false, now: later)
+    host.ended(transfer, now: later, isBackground: false, hadResponse: true, isCut: false)
     #expect(!admits(host), "one is idle")
   }
 
@@ -352,8 +353,8 @@ import Testing
   @Test("Behind a jump the spare connection is used when it was not for a second")
   func rotation() {
     var host = continuing(160_000)
-    host.began(isBackground: false, now: start)
-    host.ended(now: start, isBackground: false, hadResponse: true, isCut: false)
+    host.began(transfer, isBackground: false, now: start)
+    host.ended(transfer, now: start, isBackground: false, hadResponse: true, isCut: false)
     let later = start.adding(seconds: 2)
     #expect(host.openConnections(now: later) == 2)
     let reader = LineStanding(host: "", waits: true)
@@ -368,7 +369,7 @@ import Testing
     var host = Line(connections: 32)
     host.speaks(httpVersion: 20)
     #expect(host.limit == Line.streamLimit)
-    for _ in 0..<8 { host.began(isBackground: false, now: start) }
+    for _ in 0..<8 { host.began(transfer, isBackground: false, now: start) }
     host.pushedBack(now: start)
     #expect(host.limit == 4)
     host.speaks(httpVersion: 11)
@@ -384,12 +385,14 @@ import Testing
   @Test("Connections are believed to be open for a while")
   func connections() {
     var host = Line(connections: 32)
-    for _ in 0..<3 { host.began(isBackground: false, now: start) }
+    for _ in 0..<3 { host.began(transfer, isBackground: false, now: start) }
     #expect(host.openConnections(now: start) == 3)
-    for _ in 0..<2 { host.ended(now: start.adding(seconds: 1), isBackground: false, hadResponse: true, isCut: false) }
+    for _ in 0..<2 {
+      host.ended(transfer, now: start.adding(seconds: 1), isBackground: false, hadResponse: true, isCut: false)
+    }
     #expect(host.active == 1 && host.openConnections(now: start.adding(seconds: 2)) == 3)
     #expect(host.openConnections(now: start.adding(seconds: 20)) == 1)
-    host.ended(now: start.adding(seconds: 2), isBackground: false, hadResponse: true, isCut: true)
+    host.ended(transfer, now: start.adding(seconds: 2), isBackground: false, hadResponse: true, isCut: true)
     #expect(host.openConnections(now: start.adding(seconds: 2)) == 2)
     host.speaks(httpVersion: 20)
     #expect(host.openConnections(now: start) == .max)

@@ -21,6 +21,9 @@ struct PlanDraft {
     for transfer in transfers { covered.insert(transfer.rest) }
   }
 
+  /// How many requests this plan makes.
+  var requests: Int { steps.reduce(0) { if case .start = $1 { $0 + 1 } else { $0 } } }
+
   /// Whether a stream is in flight: no range can be requested beside it.
   var hasStream: Bool { transfers.contains { $0.isStream } }
 

@@ -106,6 +106,8 @@ struct LineView: Sendable {
   var usualLanes = Planner.mostBackgroundLanes
   /// Whether the servers' congestion windows are small, so that one connection brings little in a round trip.
   var hasSmallWindows = false
+  /// What the idle connections bring in a round trip, in bytes, in the order in which requests take them.
+  var flights: [Int64] = []
   /// Whether no file is open, on any line: no read can come without an open before it.
   var isQuiet = false
   /// Whether a reader that goes before others waits, or is near its deadline.

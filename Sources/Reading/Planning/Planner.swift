@@ -32,8 +32,6 @@ enum Planner {
   static let headLength: Int64 = 256 << 10
   /// The least bytes of a first request.
   static let smallestFirstWindow: Int64 = 64 << 10
-  /// What one connection is asked for behind a jump where congestion windows are small.
-  static let pieceLength: Int64 = 32 << 10
   /// What is requested for a reader that jumps is a multiple of this.
   static let jumpStep: Int64 = 16 << 10
   /// The bytes of the tail, where MP4's moov, MKV's cues and ID3v1 are. Players read longer indexes on from there.
@@ -244,6 +242,8 @@ enum Planner {
     }
     var underWay = draft.transfers.filter(isForOldPlace).reduce(0) { $0 + $1.rest.count }
     let inRoundTrip = input.line.rate * input.line.roundTrip
+    // The connections that are cancelled have the largest congestion windows, which the new place needs.
+    if input.line.hasSmallWindows { return }
     // Bytes that arrive within the round trip for which the reader waits anyway delay nobody.
     while Double(underWay) - inRoundTrip > input.line.rate * noticedSeconds,
       let index = draft.transfers.indices.filter({ isForOldPlace(draft.transfers[$0]) }).max(by: {
@@ -296,8 +296,8 @@ enum Planner {
       let frontier = hole?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
       let window =
-        isSpread
-        ? pieceLength
+        isBounded
+        ? flight(draft)
         : usesSmallWindows ? backgroundWindow(input, company) : readerWindow(of: reader, from: frontier, input)
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }

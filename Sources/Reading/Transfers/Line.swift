@@ -16,6 +16,8 @@ struct Line {
   static let streamLimit = 64
 
   var estimate = LineEstimate()
+  /// What each connection brings; not used over HTTP/2.
+  private(set) var flights = Flights()
   /// Transfers in flight.
   private(set) var active = 0
   /// At index n: when n + 1 transfers were last in flight at once. That many connections are probably still open.
@@ -57,8 +59,9 @@ struct Line {
   private var isMultiplexed: Bool { capacity.isMultiplexed }
 
   /// A transfer starts.
-  mutating func began(isBackground: Bool, now: Instant) {
+  mutating func began(_ transfer: TransferID, isBackground: Bool, now: Instant) {
     active += 1
+    flights.began(transfer, roundTrip: estimate.roundTrip, now: now)
     if isBackground {
       background += 1
       asking += 1
@@ -86,14 +89,22 @@ struct Line {
   /// `bytes` of background downloads arrived, or will not arrive.
   mutating func settled(_ bytes: Int64) { continued -= bytes }
 
-  /// A transfer's response began.
-  mutating func responded(isBackground: Bool) {
+  /// A transfer's response began, over the connection with that number.
+  mutating func responded(_ transfer: TransferID, over connection: Int?, isBackground: Bool) {
     if isBackground { asking -= 1 }
+    flights.responded(transfer, over: connection)
+  }
+
+  /// `count` bytes of a transfer's body arrived.
+  mutating func received(_ count: Int, of transfer: TransferID, now: Instant) {
+    estimate.received(count, now: now)
+    flights.received(count, of: transfer, roundTrip: estimate.roundTrip, now: now)
   }
 
   /// A transfer ended. `isCut`: before the end of its body, which closes the connection (but not that of HTTP/2).
-  mutating func ended(now: Instant, isBackground: Bool, hadResponse: Bool, isCut: Bool) {
+  mutating func ended(_ transfer: TransferID, now: Instant, isBackground: Bool, hadResponse: Bool, isCut: Bool) {
     guard active > 0 else { return }
+    flights.ended(transfer, isCut: isCut, now: now)
     if isBackground {
       background -= 1
       if !hadResponse { asking -= 1 }
@@ -132,10 +143,21 @@ struct Line {
   /// connection repeats lost packets, after waits that double (RFC 6298), and another brings the bytes sooner.
   func isStuck(_ running: Running, _ now: Instant) -> Bool {
     guard running.responded, !isMultiplexed, let lastArrival = estimate.lastArrival else { return false }
+    if isSlow(running, now) { return true }
     return now.seconds(since: running.lastByte) > max(Self.stuckSeconds, 2.5 * estimate.lateTrip)
       && lastArrival.seconds(since: running.lastByte) > 1.5 * estimate.roundTrip
   }
   private static let stuckSeconds = 0.2
+
+  /// Whether a response goes on for several round trips in which an idle connection would bring much more.
+  private func isSlow(_ running: Running, _ now: Instant) -> Bool {
+    guard hasSmallWindows(now), let rate = running.meter.rate else { return false }
+    let flight = rate * estimate.roundTrip
+    guard Double(running.active.rest.count) > Self.slowTrips * flight else { return false }
+    let idle = flights.idle(now, roundTrip: estimate.roundTrip).max() ?? 0
+    return Double(idle) > Self.slowTrips * flight
+  }
+  private static let slowTrips = 4.0
 
   /// Whether another transfer would find no free connection, or another background request would find the origin
   /// unreachable.

@@ -117,14 +117,14 @@ final class Scheduler {
       nextContinuation = min(nextContinuation, now.adding(seconds: 0.005))
       return
     }
+    lastTransfer += 1
+    let id = TransferID(lastTransfer)
     if start.purpose == .index { stats.began(host, now) }
     lines.update(host) { line in
-      line.began(isBackground: start.purpose >= .index, now: now)
+      line.began(id, isBackground: start.purpose >= .index, now: now)
       if start.isArrival { line.readers.lastArrival = now }
       if start.purpose <= .shared { line.tookSpare(bytes, start.purpose == .shared ? .share : start.claim, now: now) }
     }
-    lastTransfer += 1
-    let id = TransferID(lastTransfer)
     download.lineUse.lastStart = lastTransfer
     let request = request(id, start, url: url)
     let range = start.range ?? ByteRange(0, .max)
@@ -161,7 +161,8 @@ final class Scheduler {
     guard start.purpose == .demand || line.openConnections(now: now) >= Line.pool else { return false }
     let trip = line.estimate.roundTrip
     let longest = host.hasPrefix("https:") ? 2 * trip : trip
-    if start.waitsSince < now, now.seconds(since: start.waitsSince) > longest { return false }
+    // What was expected to be free may never be.
+    if start.waitsSince < now, now.seconds(since: start.waitsSince) > Self.longestWait * trip { return false }
     let rate = line.estimate.rate / Double(line.active)
     return downloads.all.contains { download in
       download.transfers.contains { running in
@@ -171,6 +172,9 @@ final class Scheduler {
       }
     }
   }
+
+  /// For how many round trips of a read's wait its request may wait for a connection in use.
+  private static let longestWait = 10.0
 
   /// Bytes in flight for all files, which `--limit-rate` counts; 0 without such a limit.
   private func outstanding(_ now: Instant) -> Int64 {

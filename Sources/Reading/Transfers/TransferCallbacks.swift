@@ -20,7 +20,7 @@ extension TransferThread: TransferClient {
       line.answered(now)
       // After a redirect another host answered, which says nothing about this line.
       if Line.key(of: head.url) == running.host { line.speaks(httpVersion: head.httpVersion) }
-      line.responded(isBackground: running.isBackground)
+      line.responded(id, over: head.connection, isBackground: running.isBackground)
     }
     if let name = head.suggestedName { download.suggestedName = name }
     if head.isRedirected { download.mirrors[running.mirror].resolved = head.url }
@@ -82,7 +82,7 @@ extension TransferThread: TransferClient {
     let continued = min(download.transfers[index].continuing, Int64(count))
     download.transfers[index].continuing -= continued
     lines.update(download.transfers[index].host) { line in
-      line.estimate.received(count, now: now)
+      line.received(count, of: id, now: now)
       line.settled(continued)
     }
     downloads.changed(download)
@@ -198,7 +198,7 @@ extension TransferThread: TransferClient {
     var isCut = true
     if case .finished = end { isCut = false }
     lines.update(running.host) { line in
-      line.ended(now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
+      line.ended(id, now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
       line.settled(running.continuing)
       if running.responded {
         line.estimate.ended(running.bytes, after: now.seconds(since: running.started), now: now)

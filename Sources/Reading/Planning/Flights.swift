@@ -1,0 +1,112 @@
+import Base
+import Fetching
+
+/// What each connection of a line brings in a round trip: a flight, as large as the server's congestion window. Pure.
+///
+/// A window that is larger than its connection's flight takes several round trips, and a reader waits for it while
+/// other connections are idle. A connection that has grown brings a hundred times what a new one does, so each request
+/// is as long as the flight of the connection that takes it.
+///
+/// libcurl takes the connection that was made first of those that are idle. So the next request's is known before it
+/// is made, and the response says by its number whether that was right: after redirects it may have come from another
+/// host.
+struct Flights: Sendable, Equatable {
+  /// What a new connection brings: ten packets (RFC 6928).
+  static let first: Int64 = 14_600
+  /// A silence of so many round trips ends a flight. What is shorter is the time between packets.
+  private static let pause = 0.3
+  /// A server halves the window of a connection that is idle for longer than its retransmission timeout, once for each
+  /// (RFC 2861): the round trip and at least 0.2 s on Linux.
+  private static let leastTimeout = 0.2
+
+  private struct Connection: Equatable {
+    /// nil until a response told it.
+    var number: Int?
+    var transfer: TransferID?
+    var flight = Flights.first
+    /// Bytes of the flight that is arriving.
+    var arriving: Int64 = 0
+    var lastByte: Instant
+
+    func flight(_ now: Instant, roundTrip: Double) -> Int64 {
+      var idle = now.seconds(since: lastByte)
+      var flight = self.flight
+      while idle > Flights.leastTimeout + roundTrip, flight > Flights.first {
+        flight = max(Flights.first, flight / 2)
+        idle -= Flights.leastTimeout + roundTrip
+      }
+      return flight
+    }
+  }
+
+  /// In the order in which they were made.
+  private var connections: [Connection] = []
+
+  /// A transfer starts, on the first idle connection or on a new one.
+  mutating func began(_ transfer: TransferID, roundTrip: Double, now: Instant) {
+    guard let index = connections.firstIndex(where: { $0.transfer == nil }) else {
+      return connections.append(Connection(transfer: transfer, lastByte: now))
+    }
+    connections[index].flight = connections[index].flight(now, roundTrip: roundTrip)
+    connections[index].transfer = transfer
+    connections[index].arriving = 0
+    connections[index].lastByte = now
+  }
+
+  /// A transfer's response came over connection `number`; nil: unknown.
+  mutating func responded(_ transfer: TransferID, over number: Int?) {
+    guard let number, let mine = connections.firstIndex(where: { $0.transfer == transfer }),
+      connections[mine].number != number
+    else { return }
+    if let other = connections.firstIndex(where: { $0.number == number }) {
+      connections[mine].transfer = connections[other].transfer
+      connections[other].transfer = transfer
+    } else {
+      // It is new, or takes the place of one that was closed.
+      connections[mine].number = number
+      connections[mine].flight = Self.first
+    }
+  }
+
+  /// `count` bytes of a transfer's body arrived.
+  mutating func received(_ count: Int, of transfer: TransferID, roundTrip: Double, now: Instant) {
+    guard let index = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
+    if connections[index].arriving > 0, now.seconds(since: connections[index].lastByte) > Self.pause * roundTrip {
+      connections[index].flight = connections[index].arriving
+      connections[index].arriving = 0
+    }
+    connections[index].arriving += Int64(count)
+    connections[index].flight = max(connections[index].flight, connections[index].arriving)
+    connections[index].lastByte = now
+  }
+
+  /// A transfer ended. `isCut`: before the end of its body, which closes the connection.
+  mutating func ended(_ transfer: TransferID, isCut: Bool, now: Instant) {
+    guard let index = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
+    if isCut {
+      connections.remove(at: index)
+    } else {
+      connections[index].transfer = nil
+      connections[index].lastByte = now
+    }
+  }
+
+  /// What the idle connections bring in a round trip, in the order in which requests take them.
+  func idle(_ now: Instant, roundTrip: Double) -> [Int64] {
+    connections.filter { $0.transfer == nil }.map { $0.flight(now, roundTrip: roundTrip) }
+  }
+}
+
+extension Planner {
+  /// The shortest request for a reader where congestion windows are small, in bytes: two TLS records.
+  static let pieceLength: Int64 = 32 << 10
+
+  /// The next request's length where congestion windows are small: what its connection brings in a round trip, and at
+  /// most what the line does.
+  static func flight(_ draft: PlanDraft) -> Int64 {
+    let line = draft.input.line
+    let flight = draft.requests < line.flights.count ? line.flights[draft.requests] : Flights.first
+    let most = Int64(min(line.rate * line.roundTrip, 1e15))
+    return max(pieceLength, min(flight, most) / jumpStep * jumpStep)
+  }
+}

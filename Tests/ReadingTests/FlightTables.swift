@@ -1,0 +1,88 @@
+import Base
+import Fetching
+import Testing
+
+@testable import Reading
+
+/// What each connection brings in a round trip, and how long the next request is.
+@Suite struct FlightTables {
+  private static let trip = 0.06
+  private let start = Instant(nanoseconds: 1_000_000_000)
+
+  private func at(_ seconds: Double) -> Instant { start.adding(seconds: seconds) }
+
+  /// A transfer of which so many bytes come in each round trip; the connection's number is `number`.
+  private func run(
+    _ flights: inout Flights, _ id: UInt64, over number: Int, _ bytes: [Int], from second: Double
+  ) -> Double {
+    let transfer = TransferID(id)
+    flights.began(transfer, roundTrip: Self.trip, now: at(second))
+    var second = second + Self.trip
+    flights.responded(transfer, over: number)
+    for flight in bytes {
+      for piece in 0..<4 {
+        flights.received(flight / 4, of: transfer, roundTrip: Self.trip, now: at(second + Double(piece) * 0.002))
+      }
+      second += Self.trip
+    }
+    flights.ended(transfer, isCut: false, now: at(second - Self.trip + 0.006))
+    return second
+  }
+
+  @Test("A connection's last whole flight counts, and the next one where it is larger")
+  func grows() {
+    var flights = Flights()
+    let end = run(&flights, 1, over: 7, [14_000, 28_000, 56_000], from: 0)
+    #expect(flights.idle(at(end), roundTrip: Self.trip) == [56_000])
+    let later = run(&flights, 2, over: 7, [40_000, 8_000], from: end)
+    #expect(flights.idle(at(later), roundTrip: Self.trip) == [40_000], "a rest is no flight")
+  }
+
+  @Test("A server forgets half of it in each quarter second without a request, down to ten packets")
+  func rests() {
+    var flights = Flights()
+    let end = run(&flights, 1, over: 7, [80_000], from: 0)
+    #expect(flights.idle(at(end + 0.2), roundTrip: Self.trip) == [80_000])
+    #expect(flights.idle(at(end + 0.3), roundTrip: Self.trip) == [40_000])
+    #expect(flights.idle(at(end + 5), roundTrip: Self.trip) == [Flights.first])
+  }
+
+  @Test("Requests take the connection that was made first; a response over another one puts that right")
+  func order() {
+    var flights = Flights()
+    let (first, second) = (TransferID(1), TransferID(2))
+    flights.began(first, roundTrip: Self.trip, now: at(0))
+    flights.began(second, roundTrip: Self.trip, now: at(0))
+    flights.responded(first, over: 7)
+    flights.responded(second, over: 8)
+    flights.received(50_000, of: second, roundTrip: Self.trip, now: at(0.1))
+    flights.ended(first, isCut: false, now: at(0.1))
+    flights.ended(second, isCut: false, now: at(0.1))
+    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [Flights.first, 50_000])
+    // Expected over 7, came over 8.
+    flights.began(TransferID(3), roundTrip: Self.trip, now: at(0.1))
+    flights.responded(TransferID(3), over: 8)
+    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [Flights.first])
+    flights.ended(TransferID(3), isCut: true, now: at(0.1))
+    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [Flights.first], "what was cut is closed")
+    // The origin has closed 7; a new one takes its place, and nothing of it is known.
+    _ = run(&flights, 4, over: 7, [40_000], from: 0.1)
+    flights.began(TransferID(5), roundTrip: Self.trip, now: at(0.2))
+    flights.responded(TransferID(5), over: 9)
+    flights.ended(TransferID(5), isCut: false, now: at(0.2))
+    #expect(flights.idle(at(0.2), roundTrip: Self.trip) == [Flights.first])
+  }
+
+  @Test("Each request of a plan is as long as its connection's flight, and no longer than a round trip of the line")
+  func lengths() {
+    var line = LineView(roundTrip: Self.trip, rate: 4e6)
+    line.flights = [500_000, 100_000]
+    var draft = PlanDraft(input: PlanInput(size: 1 << 30, line: line))
+    var lengths: [Int64] = []
+    for index in 0..<3 {
+      lengths.append(Planner.flight(draft))
+      draft.ask(from: Int64(index) << 20, length: lengths[index], .playAhead)
+    }
+    #expect(lengths == [14 << 14, 6 << 14, Planner.pieceLength])
+  }
+}
