@@ -97,7 +97,7 @@ package enum MediafsServer {
       reconnect: { fileSystem.reconnect() },
       everyRound: {
         do throws(ServerError) {
-          if let log, try log.rotateIfFull() { try link.sendLog(STDERR_FILENO) }
+          if let log { _ = try log.rotateIfFull() }
         } catch { Log.warning(error.description) }
       })
     do throws(MountError) {
