@@ -74,6 +74,21 @@ struct RestrictionTests {
     }
   }
 
+  /// A filter for system calls stands for a kernel without Landlock.
+  @Test func whereTheKernelCannotTheServerServesAndTheLogSaysSo() throws {
+    let place = try MountPlace()
+    let mounted = try place.wait(
+      place.start([
+        "/usr/bin/python3", "-c", withoutLandlock, place.mediafs, "mount", place.mountpoint, "--manifest",
+        place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)",
+      ]))
+    #expect(mounted.status == 0, "\(mounted)")
+    let log = String(decoding: try Files.read("\(place.storeOfNobody)/mediafs.log", limit: 1 << 20), as: UTF8.self)
+    #expect(log.split(separator: "the kernel restricts nothing (Landlock: Function not").count == 2, "\(log)")
+    #expect(try place.run("status", place.mountpoint).status == 0)
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
   #if arch(x86_64)
     /// Root stops the threads of a server that serves, and has them make system calls, as hostile code in it would. A
     /// process of the same user's that is not restricted can do each of them.
@@ -108,6 +123,16 @@ struct RestrictionTests {
     }
   #endif
 }
+
+/// Runs a program for which the first call of Landlock fails with ENOSYS (seccomp).
+private let withoutLandlock = #"""
+  import ctypes, os, struct, sys
+  steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x50000 | 38), (0x06, 0, 0, 0x7fff0000)]
+  code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))
+  program = struct.pack('HxxxxxxQ', len(steps), ctypes.addressof(code))
+  assert ctypes.CDLL(None).prctl(22, 2, program, 0, 0) == 0
+  os.execv(sys.argv[1], sys.argv[1:])
+  """#
 
 /// Prints what comes of each call in an ordinary process of nobody's, and in the server.
 private let injector = #"""
