@@ -115,7 +115,7 @@ package final class HelperLink: Sendable {
   /// detaches its standard descriptors from the terminal (``LogFile/takeOver()``).
   package func ready() throws(ServerError) { try send(.ready) }
 
-  /// Sends the helper the log file for its own messages. The server calls this again after each rotation.
+  /// Sends the helper the log file for its own messages.
   package func sendLog(_ descriptor: Int32) throws(ServerError) { try send(.log, descriptor: descriptor) }
 
   /// Tells the helper why this server cannot serve: if an upgrade fails with it, the user who asked is told.

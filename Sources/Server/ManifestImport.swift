@@ -13,11 +13,26 @@ enum ManifestImport {
   private static let settling: Int64 = 2
 
   static func run(
-    _ request: MountRequest, input: borrowing FileDescriptor?, rootWaits: Bool, into catalog: Catalog
+    _ request: MountRequest, input: borrowing FileDescriptor?, list: consuming FileDescriptor?, into catalog: Catalog
   ) throws(StoreError) {
-    let file = try open(request, input, rootWaits)
-    if rootWaits, !request.readsStandardInput { try checkSize(of: file, request) }
-    try run(request, file, into: catalog)
+    switch consume list {
+    case .some(let file): try run(request, file, into: catalog)
+    case .none: try run(request, open(request, input, rootWaits: false), into: catalog)
+    }
+  }
+
+  /// Opens the manifest of a mount that root makes for a user: before the server is restricted, so that no rule has to
+  /// name a file that other programs replace.
+  static func openForRoot(_ request: MountRequest, _ input: borrowing FileDescriptor?) throws(ServerError)
+    -> FileDescriptor
+  {
+    do throws(StoreError) {
+      let file = try open(request, input, rootWaits: true)
+      if !request.readsStandardInput { try checkSize(of: file, request) }
+      return file
+    } catch {
+      throw .failed(error.message)
+    }
   }
 
   /// If root mounts for a user, the manifest has a bound: a file of holes may be as large as its filesystem allows.
@@ -36,7 +51,7 @@ enum ManifestImport {
   /// Opens the manifest. A user's own mount may read it from a FIFO, and waits for its writer. If root mounts for a
   /// user, the manifest must be a plain file, because the user could otherwise make root wait for ever.
   private static func open(
-    _ request: MountRequest, _ input: borrowing FileDescriptor?, _ rootWaits: Bool
+    _ request: MountRequest, _ input: borrowing FileDescriptor?, rootWaits: Bool
   ) throws(StoreError) -> FileDescriptor {
     do throws(PlainFileError) {
       if rootWaits, !request.readsStandardInput { return try FileDescriptor.openPlain(request.manifest) }

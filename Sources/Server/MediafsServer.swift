@@ -41,6 +41,14 @@ package enum MediafsServer {
     }
     let session = Lock<FuseSession?>(nil)
     let goesOn = start.goesOn
+    let places = start.rootWaits ? try ServerPlaces(request, goesOn: goesOn) : nil
+    // What the server opens outside of these places, it opens before it is restricted to them.
+    let named = try request.log.file.map { (path) throws(ServerError) in
+      try LogFile(path: path, allowsDevice: true, opensOlder: start.rootWaits)
+    }
+    let list = start.rootWaits && !goesOn ? try ManifestImport.openForRoot(request, start.input) : nil
+    // No thread may exist before: Landlock restricts only the thread that asks for it, and those that it starts.
+    let rights = places.map(Confinement.begin)
     let handover = Handover(link, failedUpgrade: start.failedUpgrade)
     StopSignals.watch { _ in
       handover.cancel()
@@ -50,7 +58,7 @@ package enum MediafsServer {
       running.stop()
     }
 
-    let store = try OpenedStore(request, input: start.input, rootWaits: start.rootWaits, goesOn: goesOn)
+    let store = try OpenedStore(request, input: start.input, list: list, goesOn: goesOn)
     let loop: TransferLoop
     let fileSystem: MediaFileSystem
     let memory: SessionMemory
@@ -64,7 +72,7 @@ package enum MediafsServer {
     }
     if memory.catalogID != 0 { try store.refuseAnother(than: memory.catalogID) }
     if memory.beginning == nil { memory.remember(fileSystem.beginning, catalogID: store.catalogID) }
-    let log = try logFile(request, store)
+    let log = named == nil ? try storeLog(request, store) : named
     try link.prepared(library: store.library.path)
 
     let notices = try link.receiveNotices()
@@ -97,7 +105,7 @@ package enum MediafsServer {
       reconnect: { fileSystem.reconnect() },
       everyRound: {
         do throws(ServerError) {
-          if let log, try log.rotateIfFull() { try link.sendLog(STDERR_FILENO) }
+          if let log { _ = try log.rotateIfFull() }
         } catch { Log.warning(error.description) }
       })
     do throws(MountError) {
@@ -110,6 +118,7 @@ package enum MediafsServer {
           try link.ready()
           handover.serve()
           Log.info(goesOn ? "the next server of \(request.mountpoint) serves" : "mounted at \(request.mountpoint)")
+          if let rights { Log.info(rights) }
           do throws(StoreError) { try store.catalog.settle() } catch { Log.warning(error.message) }
           fileSystem.resume()
         } catch {
@@ -160,9 +169,8 @@ package enum MediafsServer {
     return options
   }
 
-  /// The log of a server: the file of `--log-file`, else `mediafs.log` in the store, else (in the foreground) none.
-  private static func logFile(_ request: MountRequest, _ store: OpenedStore) throws(ServerError) -> LogFile? {
-    if let path = request.log.file { return try LogFile(path: path, allowsDevice: true) }
+  /// The log of a server without `--log-file`: `mediafs.log` in the store, or (in the foreground) none.
+  private static func storeLog(_ request: MountRequest, _ store: OpenedStore) throws(ServerError) -> LogFile? {
     if request.foreground { return nil }
     return try LogFile(path: store.folder.path + "/mediafs.log", allowsDevice: false)
   }

@@ -88,7 +88,7 @@ extension MountOption {
     MountOption(
       "log-file", of: "FILE", .optional(\.log.file, .path), in: .server,
       help: "Write the log to FILE.", standard: "mediafs.log in the store, unless in the foreground",
-      details: "A log of 10 MiB is renamed to FILE.1, and a new one begins."),
+      details: "When the log has 10 MiB, its text moves to FILE.1."),
     MountOption(
       "watchdog", of: "SECONDS", .value(\.watchdog, .seconds(0...86_400)), in: .server,
       help: """

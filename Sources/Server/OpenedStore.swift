@@ -16,21 +16,15 @@ struct OpenedStore {
 
   /// Opens or creates the store. Waits a few seconds for another server of the same store that is about to exit.
   ///
-  /// `input`: the manifest from standard input, if there is one. `rootWaits`: see ``HelperLink/Start/rootWaits``.
+  /// `input`: the manifest from standard input, if there is one. `list`: the manifest, if it is open already.
   /// `goesOn`: the mount had a server before. Then the catalog stays as it is: readers hold its names and inodes, and a
   /// list that changed meanwhile is for the next mount.
   init(
-    _ request: MountRequest, input: borrowing FileDescriptor?, rootWaits: Bool, goesOn: Bool
+    _ request: MountRequest, input: borrowing FileDescriptor?, list: consuming FileDescriptor?, goesOn: Bool
   ) throws(ServerError) {
     do throws(StoreError) {
       let environment = processEnvironment()
-      let path: String
-      if let named = request.storage.store {
-        path = named
-      } else {
-        path = try StoreFolder.defaultPath(mountpoint: request.mountpoint, environment: environment, uid: geteuid())
-      }
-      try Self.refuseInside(request, store: path)
+      let path = try Self.path(request, environment)
       if goesOn { try Self.refuseAnother(path) }
       folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
       catalog = try Catalog.open(path: folder.catalogPath, access: goesOn ? .goingOn : .readWrite)
@@ -48,11 +42,23 @@ struct OpenedStore {
       if !goesOn { _ = try catalog.tree.applyPendingExtensions() }
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library, keepsSuperseded: goesOn)
       if goesOn { return }
-      try ManifestImport.run(request, input: input, rootWaits: rootWaits, into: catalog)
+      try ManifestImport.run(request, input: input, list: list, into: catalog)
       Self.remember(request, store: folder.path, library: library.path, environment)
     } catch {
       throw .failed(error.message)
     }
+  }
+
+  /// The path of the store of a mount.
+  static func path(_ request: MountRequest, _ environment: [String: String]) throws(StoreError) -> String {
+    let path: String
+    if let named = request.storage.store {
+      path = named
+    } else {
+      path = try StoreFolder.defaultPath(mountpoint: request.mountpoint, environment: environment, uid: geteuid())
+    }
+    try refuseInside(request, store: path)
+    return path
   }
 
   /// What the reading room asks.

@@ -178,6 +178,17 @@ import Testing
     #expect(try Files.read(path, limit: 1000).count == 10)
     var status = stat()
     #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
+    // A server that is restricted cannot create files beside its log.
+    let early = try LogFile(path: path, opensOlder: true, limit: 100, target: target)
+    try early.attach()
+    #expect(try Files.read(path + ".1", limit: 1000).count == 120)
+    #expect(rename(path + ".1", path + ".moved") == 0)
+    defer { unlink(path + ".moved") }
+    for _ in 0..<2 { #expect(write(target, line, 60) == 60) }
+    #expect(try early.rotateIfFull() == true)
+    #expect(try Files.read(path + ".moved", limit: 1000).count == 130)
+    #expect(access(path + ".1", F_OK) != 0)
+    #expect(stat(path, &status) == 0 && status.st_size == 0)
   }
 
   @Test func theProgram() throws {

@@ -253,7 +253,9 @@ struct RightsTests {
     let (helper, server) = (try #require(place.helper), try #require(place.server))
     for command in [["status", place.mountpoint], ["status"], ["status", place.mountpoint + "/a.mp4"]] {
       let shown = try place.wait(place.start([place.mediafs] + command))
-      #expect(shown.status == 0 && shown.text.contains("served by process \(server)"), "\(command): \(shown)")
+      // All mounts are those of other tests too, which may be between two servers.
+      #expect(shown.status == 0 || command == ["status"], "\(command): \(shown)")
+      #expect(shown.text.contains("served by process \(server)"), "\(command): \(shown)")
     }
     let ready = try place.run("ready", place.mountpoint + "/a.mp4")
     #expect(!ready.text.contains("is not at or below a mount"), "\(ready)")

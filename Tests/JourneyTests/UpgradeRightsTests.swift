@@ -75,7 +75,7 @@ struct UpgradeRightsTests {
   }
 
   /// root asks, as `mediafs upgrade` does: that server's user has no home, so no list of mounts names it.
-  private static let ask = """
+  static let ask = """
     import json, os, socket, sys, time
     path, program, old = sys.argv[1:]
     def ask(request):

@@ -92,3 +92,14 @@ int64_t csystem_monotonic_nanoseconds(void);
 /// The device number (minor) of the filesystem at `path` if its major one is 0, else -1. Asks no filesystem, which may
 /// be dead or hang. Follows a symbolic link at the end, and those of /proc.
 int64_t csystem_anonymous_device(const char *path);
+/// The version of the kernel's Landlock; -1 and errno without it. Version 1 cannot grant to move a file from one folder
+/// to another.
+int csystem_landlock_version(void);
+/// A set of rules for files (close-on-exec) that grants nothing of what this version can refuse; -1 and errno.
+int csystem_landlock_begin(int version);
+/// Has it grant to read the open `file`, or what is in that folder, and to change it if `writes`; -1 and errno.
+int csystem_landlock_allow(int rules, int version, int file, int writes);
+/// Restricts the calling thread, and those that it starts from now on, to what `rules` grant, for ever; -1 and errno.
+int csystem_landlock_end(int rules);
+/// open(2) of a file that such a rule is to name, without following a link at the end (O_PATH, close-on-exec).
+int csystem_open_place(const char *path);

@@ -36,6 +36,9 @@ package struct MountRegistry: Sendable {
   /// mediafs writes to the first folder and searches all of them.
   private let folders: [String]
 
+  /// The folder that ``remember(_:)`` writes to.
+  package var writableFolder: String { folders[0] }
+
   /// The registry of a user. Throws `.invalid` if the user has no home and is not root.
   package init(environment: [String: String], uid: uid_t) throws(StoreError) {
     folders = DataFolders.all(environment: environment, uid: uid).map { $0 + "/mounts" }

@@ -57,6 +57,13 @@ enum DataFolders {
   }
 }
 
+/// Creates the folder at `path` and its parents if they are missing: before a server is restricted to its folders.
+package func makeFolder(_ path: String, mode: mode_t) throws(StoreError) {
+  do throws(Errno) { try Folder.makeAll(path, mode: mode) } catch {
+    throw .file(error, "cannot create the folder \(path)")
+  }
+}
+
 /// Names that identify mountpoints.
 package enum MountpointName {
   /// The absolute path of a mountpoint: the same for every spelling. It resolves symbolic links, also one at the end,

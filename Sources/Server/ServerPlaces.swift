@@ -1,0 +1,130 @@
+import Base
+import Glibc
+import Storing
+
+/// The files and folders that the server of a mount for another user needs. All paths are without symbolic links.
+///
+/// A server that was made to do what it should not may put links into the folders that it writes to, for the next
+/// server to follow. So no such link leads to a place.
+struct ServerPlaces {
+  /// What the server reads of the system, where it exists: name service, certificates, time zones, libraries, the names
+  /// of the programs that read.
+  private static let system = [
+    "/etc", "/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/nscd", "/var/lib/sss",
+    "/var/lib/ca-certificates", "/usr", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/proc",
+    "/sys/devices/system/cpu", "/dev/urandom",
+  ]
+
+  /// The store.
+  private(set) var store = ""
+  /// What it writes, and reads.
+  private(set) var written: [String] = []
+  /// What it only reads.
+  private(set) var read: [String] = []
+
+  /// Creates the folders of a new mount, as the server would do later. With `goesOn` they are there.
+  init(_ request: MountRequest, goesOn: Bool) throws(ServerError) {
+    do throws(StoreError) {
+      let environment = processEnvironment()
+      let path = try OpenedStore.path(request, environment)
+      if !goesOn {
+        // A store that knows copies refuses a library without them. An empty folder in the place of a disk that is not
+        // there would help nobody.
+        let isNew = access("\(path)/catalog.sqlite", F_OK) != 0
+        try makeFolder(path, mode: 0o700)
+        if isNew, let library = request.storage.library { try makeFolder(library, mode: 0o755) }
+      }
+      try write(path)
+      store = written.first ?? path
+      try write(request.storage.library ?? "\(store)/library")
+      if !goesOn { try writeRecords(environment) }
+      // What is opened before has no rule. And the store may be in the library.
+      for opened in [path, request.manifest, request.log.file, request.log.file.map { $0 + ".1" }] {
+        if let opened, opened.hasPrefix("/") { _ = try follow(opened) }
+      }
+      try read(request.origins.certificateFile)
+      try read(request.origins.netrcFile ?? getenv("HOME").map { String(cString: $0) + "/.netrc" })
+    } catch {
+      throw .failed(error.message)
+    }
+    written.append("/dev/null")
+    read += Self.system.compactMap { Self.canonical($0) }
+    // Programs replace resolv.conf, so it is its folder that counts.
+    if let configuration = Self.canonical("/etc/resolv.conf") {
+      let folder = String(configuration[..<(configuration.lastIndex(of: "/") ?? configuration.startIndex)])
+      if folder.hasPrefix("/run/") || folder.hasPrefix("/mnt/") { read.append(folder) }
+    }
+  }
+
+  /// The records of the user's mounts. Without a home there are none: the server says so when it writes its own.
+  private mutating func writeRecords(_ environment: [String: String]) throws(StoreError) {
+    let folder: String
+    do throws(StoreError) {
+      folder = try MountRegistry(environment: environment, uid: geteuid()).writableFolder
+      try makeFolder(folder, mode: 0o700)
+    } catch {
+      Log.debug(error.message)
+      return
+    }
+    try write(folder)
+  }
+
+  private mutating func write(_ path: String) throws(StoreError) {
+    if let place = try follow(path), !isWritten(place) { written.append(place) }
+  }
+
+  private mutating func read(_ path: String?) throws(StoreError) {
+    if let path, let place = try follow(path), !isWritten(place) { read.append(place) }
+  }
+
+  private func isWritten(_ path: String) -> Bool {
+    written.contains { path == $0 || path.utf8.starts(with: ($0 + "/").utf8) }
+  }
+
+  private static func canonical(_ path: String) -> String? {
+    guard let resolved = realpath(path, nil) else { return nil }
+    defer { free(resolved) }
+    return String(cString: resolved)
+  }
+
+  /// As realpath(3): nil if nothing is there. Throws if a link leads out of a folder that the server writes to.
+  private func follow(_ path: String) throws(StoreError) -> String? {
+    var rest = Self.names(path)
+    var place = ""
+    var links = 0
+    while let name = rest.popLast() {
+      if name == ".." {
+        place = String(place[..<(place.lastIndex(of: "/") ?? place.startIndex)])
+        continue
+      }
+      let next = place + "/" + name
+      guard let target = Self.target(of: next) else {
+        place = next
+        continue
+      }
+      if isWritten(place) {
+        throw StoreError(
+          kind: .invalid,
+          message: "\(next) is a symbolic link, which the server of a mount for another user does not follow: name "
+            + "the folder or file itself in the option")
+      }
+      links += 1
+      if links > 40 { return nil }  // ELOOP
+      if target.utf8.first == UInt8(ascii: "/") { place = "" }
+      rest += Self.names(target)
+    }
+    return access(place, F_OK) == 0 ? place : nil
+  }
+
+  /// The components of a path, the last one first.
+  private static func names(_ path: String) -> [String] {
+    path.utf8.split(separator: UInt8(ascii: "/")).map { String(Substring($0)) }.filter { $0 != "." }.reversed()
+  }
+
+  private static func target(of link: String) -> String? {
+    var target = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink(link, &target, target.count)
+    guard count > 0 else { return nil }
+    return String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+}

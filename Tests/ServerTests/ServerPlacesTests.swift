@@ -1,0 +1,83 @@
+import Glibc
+import TestSupport
+import Testing
+
+@testable import Server
+
+/// Which files a restricted server may use. Rules follow links as they lead when the server starts, and a server may
+/// have put links into its own folders.
+@Suite("The files of a restricted server")
+struct ServerPlacesTests {
+  private let folder: TemporaryFolder
+  private var request: MountRequest
+
+  init() throws {
+    folder = try TemporaryFolder()
+    for name in ["store", "store/partial", "private", "disk"] { try folder.makeFolder(name) }
+    request = MountRequest(mountpoint: folder.file("mnt"), manifest: folder.file("list"))
+    request.storage.store = folder.file("store")
+  }
+
+  private func link(_ name: String, to target: String) throws {
+    try #require(symlink(folder.file(target), folder.file(name)) == 0)
+  }
+
+  @Test func aLinkThatTheUserMadeIsFollowed() throws {
+    var request = request
+    try link("shelf", to: "disk")
+    try link("certificate", to: "private/ca.pem")
+    try folder.write("", to: "private/ca.pem")
+    request.storage.library = folder.file("shelf")
+    request.origins.certificateFile = folder.file("./certificate")
+    let places = try ServerPlaces(request, goesOn: true)
+    #expect(places.store == folder.file("store"))
+    #expect(places.written == [folder.file("store"), folder.file("disk"), "/dev/null"])
+    #expect(places.read.contains(folder.file("private/ca.pem")))
+    #expect(!places.read.contains(folder.file("certificate")) && !places.read.contains(folder.file("private")))
+  }
+
+  /// The next server would otherwise write to where its library's link leads.
+  @Test(arguments: ["library", "partial/shelf", "partial/../library", "partial/deep"])
+  func aLinkInTheStoreLeadsNowhere(name: String) throws {
+    var request = request
+    try link("store/library", to: "private")
+    try link("store/partial/shelf", to: "private")
+    try link("store/partial/deep", to: "store/library")
+    for way in ["store", "alias"] {
+      if way == "alias" { try link("alias", to: "store") }
+      request.storage.library = folder.file("\(way)/\(name)")
+      let failure = #expect(throws: ServerError.self) { try ServerPlaces(request, goesOn: true) }
+      #expect(failure?.description.contains("is a symbolic link") == true)
+    }
+    request.storage.library = folder.file("disk")
+    for option in [\MountRequest.origins.netrcFile, \.origins.certificateFile, \.log.file] {
+      var other = request
+      other[keyPath: option] = folder.file("store/\(name)")
+      #expect(throws: ServerError.self) { try ServerPlaces(other, goesOn: true) }
+    }
+    request.manifest = folder.file("store/\(name)")
+    #expect(throws: ServerError.self) { try ServerPlaces(request, goesOn: true) }
+  }
+
+  /// A server that writes to a library around its store could replace the store.
+  @Test func aStoreInALibraryIsNoLink() throws {
+    var request = request
+    request.storage.library = folder.path
+    #expect(try ServerPlaces(request, goesOn: true).written.contains(folder.path))
+    try #require(rename(folder.file("store"), folder.file("moved")) == 0)
+    try link("store", to: "private")
+    #expect(throws: ServerError.self) { try ServerPlaces(request, goesOn: true) }
+  }
+
+  @Test func aFolderInTheStoreNeedsNoRuleAndWhatIsMissingGetsNone() throws {
+    var request = request
+    try folder.makeFolder("store/library")
+    request.origins.certificateFile = folder.file("store/partial")
+    let places = try ServerPlaces(request, goesOn: true)
+    #expect(places.written == [folder.file("store"), "/dev/null"])
+    #expect(!places.read.contains { $0.hasPrefix(folder.path) })
+    request.storage.library = folder.file("gone")
+    #expect(try ServerPlaces(request, goesOn: true).written == places.written)
+    #expect(access(folder.file("gone"), F_OK) != 0)
+  }
+}
