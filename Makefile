@@ -24,7 +24,7 @@ help:
 	@echo 'make demo       a media file served slowly, played while it downloads, and again without the origin'
 	@echo 'make bench      the figures of the design beside rclone, in 25 minutes, written to docs/BENCHMARKS.md'
 	@echo 'make bench-check a short run, that fails where a figure is worse than what is kept (Benchmarks/floors.json)'
-	@echo 'make soak       kills and upgrades the server under eight kinds of readers, for SOAK_SECONDS ($(SOAK_SECONDS))'
+	@echo 'make soak       lets all go wrong at random under eight kinds of readers, for SOAK_SECONDS ($(SOAK_SECONDS))'
 	@echo 'make install    installs under PREFIX ($(PREFIX)), below DESTDIR; make uninstall removes that'
 	@echo 'make clean      removes what was built'
 
@@ -99,6 +99,7 @@ bench-check: bench-build
 SOAK_SECONDS ?= 300
 SOAK_SEED ?= $(shell date +%s)
 soak: bench-build
+	$(SWIFT) build -c release --static-swift-stdlib --product disk-shim
 	python3 Benchmarks/soak.py --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 
 # Builds only when nothing is built: `sudo make install` may have no toolchain in its PATH.

@@ -4,12 +4,13 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import urllib.parse
 import urllib.request
 
-from systems import BUILT, end_process, wait_until, work_folder
+from systems import BUILT, end_process, end_with_parent, wait_until, work_folder
 
 
 class Origin:
@@ -33,10 +34,25 @@ class Origin:
                       f"connection-rate={connection or 'none'}"]
         for path, size in files.items():
             arguments += ["--resource", f"path=/{path},size={size}"]
-        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        self.arguments = arguments
+        self._start()
+
+    def _start(self, *more):
+        self.process = subprocess.Popen([*self.arguments, *more], stdout=subprocess.PIPE, text=True,
+                                        preexec_fn=lambda: end_with_parent(signal.SIGTERM))
         self.url = self.process.stdout.readline().strip()
         if not self.url:
             raise RuntimeError("the origin did not start")
+
+    def die(self):
+        """As a crash."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def come_back(self):
+        """At the same address."""
+        self._start("--port", str(urllib.parse.urlsplit(self.url).port))
 
     def _write_indexes(self):
         listed = {"": set()}

@@ -1,12 +1,8 @@
-"""Kills and upgrades the server of a mount under eight kinds of readers, and compares every byte that they read.
+"""Lets all that can go wrong befall a mount under eight kinds of readers, and compares every byte that they read.
 
-make soak SOAK_SECONDS=600, or with --peer: the same readers on rclone, which is mounted anew after each kill."""
+make soak SOAK_SECONDS=600, or with --peer: the same readers on rclone, which is killed, and mounted anew each time."""
 
 import argparse
-import contextlib
-import hashlib
-import mmap
-import multiprocessing
 import os
 import random
 import shutil
@@ -18,260 +14,81 @@ import tempfile
 import time
 
 from servers import Origin
-from systems import BENCH, Mediafs, Rclone, unmount, wait_until
+from soak_events import Events, end_by_helper
+from soak_mount import SoakedMediafs, enter_mount_namespace
+from soak_readers import READERS, Fault, Media, Readers
+from systems import BENCH, Rclone, unmount, wait_until
 
-SIZE = 24 << 20
-SMALL = 300
 LINE = 12_000_000
-# A reader that waits this long hangs.
-LONGEST = 60
+# At rest, how much more a later server may have than the first: idle connections, files that are held open for a while,
+# and what the allocator keeps. Its helper has none of that.
+MORE = (48, 0, 16 << 10)
+MORE_OF_HELPER = (0, 0, 1 << 10)
 
 
-class Fault(Exception):
-    """What no reader may see."""
-
-
-class Media:
-    """The originals, and where they are in a mount."""
-
-    def __init__(self, folder, seed):
-        self.folder = folder
-        chance = random.Random(seed)
-        for name in ("copied.bin", "random.bin", "mapped.bin", "whole.bin", "tail.bin", "held.bin"):
-            with open(self.original(name), "wb") as file:
-                file.write(chance.randbytes(SIZE))
-        for number in range(SMALL):
-            with open(self.original(f"small{number:03}.txt"), "wb") as file:
-                file.write(chance.randbytes(chance.randrange(1, 2000)))
-        subprocess.run(["ffmpeg", "-loglevel", "error", "-y", "-f", "lavfi", "-i", "testsrc2=s=640x360:r=25:d=120", "-f",
-                        "lavfi", "-i", "sine=d=120", "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "2M",
-                        "-movflags", "faststart", self.original("film.mp4")], check=True)
-        self.files = {name: self.original(name) for name in sorted(os.listdir(folder))}
-
-    def original(self, name):
-        return os.path.join(self.folder, name)
-
-
-# Each is a loop that checks what it reads and calls `done` after each piece of work.
-
-def copies(media, mountpoint, _, done):
-    with open(media.original("copied.bin"), "rb") as file:
-        wanted = hashlib.sha256(file.read()).digest()
-    while True:
-        read = subprocess.run(["cat", os.path.join(mountpoint, "copied.bin")], capture_output=True)
-        if read.returncode != 0:
-            raise Fault(f"cat: {read.stderr.decode()}")
-        if hashlib.sha256(read.stdout).digest() != wanted:
-            raise Fault("cat: other bytes")
-        done()
-
-
-def reads_anywhere(media, mountpoint, chance, done):
-    with open(media.original("random.bin"), "rb") as original, open(os.path.join(mountpoint, "random.bin"), "rb") as file:
-        while True:
-            offset, count = chance.randrange(SIZE), chance.randrange(1, 200_000)
-            bytes_read = os.pread(file.fileno(), count, offset)
-            if bytes_read != os.pread(original.fileno(), count, offset):
-                raise Fault(f"pread at {offset}: other bytes")
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            done()
-
-
-def maps(media, mountpoint, chance, done):
-    with open(media.original("mapped.bin"), "rb") as original, open(os.path.join(mountpoint, "mapped.bin"), "rb") as file:
-        while True:
-            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-                offset = chance.randrange(SIZE - 100_000)
-                if mapped[offset:offset + 100_000] != os.pread(original.fileno(), 100_000, offset):
-                    raise Fault(f"mmap at {offset}: other bytes")
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            done()
-
-
-def lists(media, mountpoint, _, done):
-    wanted = {name: os.path.getsize(path) for name, path in media.files.items()}
-    while True:
-        listed = subprocess.run(["ls", "-lR", mountpoint], capture_output=True, text=True)
-        if listed.returncode != 0:
-            raise Fault(f"ls: {listed.stderr}")
-        found = {line.split()[-1]: int(line.split()[4]) for line in listed.stdout.splitlines() if line[:1] == "-"}
-        if any(found.get(name) != size for name, size in wanted.items()):
-            raise Fault(f"ls: {len(found)} files, or other sizes")
-        done()
-
-
-def reads_whole(media, mountpoint, chance, done):
-    """A complete file, over a handle that stays open and over new ones."""
-    path = os.path.join(mountpoint, "whole.bin")
-    with open(media.original("whole.bin"), "rb") as original, open(path, "rb") as held:
-        while True:
-            with open(path, "rb") as file:
-                for number in (held.fileno(), file.fileno()):
-                    offset = chance.randrange(SIZE)
-                    if os.pread(number, 300_000, offset) != os.pread(original.fileno(), 300_000, offset):
-                        raise Fault(f"complete file at {offset}: other bytes")
-            done()
-
-
-def tails(media, mountpoint, chance, done):
-    with open(media.original("tail.bin"), "rb") as original:
-        while True:
-            count = chance.randrange(1, 1_000_000)
-            read = subprocess.run(["tail", "-c", str(count), os.path.join(mountpoint, "tail.bin")], capture_output=True)
-            if read.returncode != 0:
-                raise Fault(f"tail: {read.stderr.decode()}")
-            if read.stdout != os.pread(original.fileno(), count, SIZE - count):
-                raise Fault("tail: other bytes")
-            done()
-
-
-def holds(media, mountpoint, chance, done):
-    """A handle that is idle for long."""
-    with open(media.original("held.bin"), "rb") as original, open(os.path.join(mountpoint, "held.bin"), "rb") as file:
-        while True:
-            time.sleep(chance.uniform(0.5, 5))
-            offset = chance.randrange(SIZE)
-            if os.pread(file.fileno(), 4096, offset) != os.pread(original.fileno(), 4096, offset):
-                raise Fault(f"held file at {offset}: other bytes")
-            done()
-
-
-def plays(_, mountpoint, __, done):
-    while True:
-        played = subprocess.run(["mpv", "--no-config", "--ao=null", "--vo=null", "--msg-level=all=warn", "--untimed=no",
-                                 os.path.join(mountpoint, "film.mp4"), "--length=20"], capture_output=True, text=True)
-        if played.returncode != 0 or "rror" in played.stdout + played.stderr:
-            raise Fault(f"mpv: status {played.returncode}, {played.stdout}{played.stderr}")
-        done()
-
-
-READERS = (plays, copies, reads_anywhere, maps, lists, reads_whole, tails, holds)
-
-
-def read(reader, media, mountpoint, seed, rounds, last, faults, goes_on):
-    """A reader's process. One that `goes_on` begins anew after a fault, and each fault counts."""
-    def done():
-        rounds.value += 1
-        last.value = time.monotonic()
-    os.setsid()  # its programs end with it
-    chance = random.Random(seed)
-    while True:
-        try:
-            reader(media, mountpoint, chance, done)
-        except (Fault, OSError, ValueError) as error:
-            faults.put(f"{reader.__name__}: {error}")
-            if not goes_on:
-                return
-            time.sleep(0.2)
-
-
-class Readers:
-    """All eight, each in a process of its own."""
-
-    def __init__(self, media, mountpoint, seed, goes_on=False):
-        self.faults = multiprocessing.Queue()
-        self.seen = []
-        self.rounds = [multiprocessing.Value("q", 0) for _ in READERS]
-        self.last = [multiprocessing.Value("d", time.monotonic()) for _ in READERS]
-        self.processes = [
-            multiprocessing.Process(target=read, args=(reader, media, mountpoint, seed + index, self.rounds[index],
-                                                       self.last[index], self.faults, goes_on), daemon=True)
-            for index, reader in enumerate(READERS)]
-        for process in self.processes:
-            process.start()
-
-    def look(self):
-        """Faults so far. A reader that was killed by a signal (SIGBUS), or hangs, is one too."""
-        with contextlib.suppress(Exception):
-            while True:
-                self.seen.append(self.faults.get_nowait())
-        for index, process in enumerate(self.processes):
-            name = READERS[index].__name__
-            if process.exitcode is not None and process.exitcode < 0:
-                self.seen.append(f"{name}: killed by signal {-process.exitcode}")
-                self.processes[index] = multiprocessing.Process(target=time.sleep, args=(0,))
-            # mpv plays for 20 s.
-            if process.is_alive() and time.monotonic() - self.last[index].value > LONGEST:
-                self.seen.append(f"{name}: nothing for {LONGEST} s")
-                self.last[index].value = time.monotonic()
-        return self.seen
-
-    def stop(self):
-        for process in self.processes:
-            if process.pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.kill()
-                process.join()
-
-
-def state(pid):
-    """Descriptors, threads and resident KiB."""
-    with open(f"/proc/{pid}/status") as file:
-        fields = dict(line.split(":", 1) for line in file)
-    return len(os.listdir(f"/proc/{pid}/fd")), int(fields["Threads"]), int(fields["VmRSS"].split()[0])
-
-
-def child_of(helper):
-    with open(f"/proc/{helper}/task/{helper}/children") as file:
-        children = file.read().split()
-    for child in children:
-        with open(f"/proc/{child}/comm") as file:
-            if file.read().strip() == "mediafs":
-                return int(child)
-    return None
-
-
-def answered(mountpoint, number):
-    """Seconds until the mount answers a lookup of a name that nobody asked for."""
-    begin = time.monotonic()
-    try:
-        os.stat(os.path.join(mountpoint, f"nothing-{number}"))
-    except FileNotFoundError:
-        return time.monotonic() - begin
-    raise Fault("a file that is not there")
-
-
-def soak(system, media, options, chance):
-    """Kills and upgrades until the time is over; the pauses in seconds by what was done, and faults."""
+def soak(system, origin, media, options, chance):
+    """Events until the time is over; the pauses in seconds by what was done, faults, and how often each reader read."""
+    def at_rest():
+        return system.session() == (0, 0, 0)
+    events = Events(system, origin, chance)
+    before = system.state()
     readers = Readers(media, system.mountpoint, options.seed)
-    pauses = {"kill": [], "kill again": [], "upgrade": []}
+    faults = readers.seen
     end = time.monotonic() + options.seconds
-    before = None
-    number = 0
-    while time.monotonic() < end and not readers.look():
-        time.sleep(chance.uniform(0.2, 1.5))
-        number += 1
-        what = chance.choices(list(pauses), [7, 1, 2])[0]
-        server = child_of(system.helper)
-        if what == "upgrade":
-            begin = time.monotonic()
-            process = subprocess.Popen([os.path.join(system.built, "mediafs"), "upgrade", system.mountpoint],
-                                       env=system.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            time.sleep(0.01)
-            answered(system.mountpoint, number)
-            pauses[what].append(time.monotonic() - begin)
-            if process.wait(LONGEST) != 0:
-                readers.seen.append(f"upgrade: {process.stderr.read().decode()}")
-            continue
-        os.kill(server, signal.SIGKILL)
-        if what == "kill again":
-            # The next server, while it prepares.
-            wait_until("server", lambda: child_of(system.helper) not in (None, server))
-            time.sleep(chance.uniform(0, 0.03))
-            with contextlib.suppress(ProcessLookupError, TypeError):
-                os.kill(child_of(system.helper), signal.SIGKILL)
-        pauses[what].append(answered(system.mountpoint, number))
-        if before is None and number > 10:
-            before = state(child_of(system.helper)), state(system.helper)
-    after = state(child_of(system.helper)), state(system.helper)
-    readers.look()
+    try:
+        while time.monotonic() < end and not readers.look():
+            time.sleep(chance.uniform(0.2, 1.5))
+            events.one()
+        readers.look()
+    except (Fault, OSError, RuntimeError) as error:
+        faults.append(f"{type(error).__name__}: {error}")
     readers.stop()
+    if os.geteuid() == 0 and not faults:
+        try:
+            wait_until("rest", at_rest, 20)
+        except RuntimeError:
+            faults.append(f"slots, buffers, handles in use when nobody reads: {system.session()}")
+    if not faults:
+        events.answered()
+        after = system.state()
+        print("descriptors, threads, KiB of server and helper:", *before, "then", *after)
+        for early, late, more in zip(before, after, (MORE, MORE_OF_HELPER)):
+            if any(now > then + allowed for then, now, allowed in zip(early, late, more)):
+                faults.append(f"descriptors, threads or memory grew from {early} to {late}")
     rounds = {reader.__name__: count.value for reader, count in zip(READERS, readers.rounds)}
-    return pauses, readers.seen, rounds, before, after
+    return events.pauses, faults, rounds
 
 
-def soak_peer(media, origin, options, chance):
+def soak_mediafs(origin, media, options, chance):
+    """Runs it and prints what came of it; the exit status."""
+    if os.geteuid() == 0:
+        enter_mount_namespace()
+    else:
+        print("not root: the disk is never full, and nobody looks at the session memory")
+    system = SoakedMediafs().start(origin)
+    try:
+        system.run("fetch", "--wait", system.path("whole.bin"))
+        # While the origin is away, a size that nobody knows yet is a placeholder.
+        subprocess.run(["ls", "-lR", system.mountpoint], check=True, stdout=subprocess.DEVNULL)
+        pauses, faults, rounds = soak(system, origin, media, options, chance)
+        if not faults:
+            try:
+                end_by_helper(system)
+            except (Fault, RuntimeError) as error:
+                faults.append(f"the helper was killed: {error}")
+        if faults:
+            print(*[line for line in system.said().splitlines() if ": complete, " not in line][-200:], sep="\n")
+    finally:
+        system.stop()
+    for what, seconds in pauses.items():
+        print(f"{what}: {milliseconds(seconds)}")
+    print("readers:", ", ".join(f"{name} {count}" for name, count in rounds.items()))
+    for fault in faults:
+        print("FAULT", fault)
+    return 1 if faults else 0
+
+
+def soak_peer(origin, media, options, chance):
     """rclone, killed as often, and mounted anew at once by who supervises it."""
     system = Rclone().start(origin)
     readers = Readers(media, system.mountpoint, options.seed, goes_on=True)
@@ -286,10 +103,13 @@ def soak_peer(media, origin, options, chance):
         system.start(origin, system.folder)
         pauses.append(time.monotonic() - begin)
         readers.look()
-    readers.look()
+    faults = readers.look()
     readers.stop()
     system.stop()
-    return pauses, readers.seen
+    print(f"rclone: kills {milliseconds(pauses)}; {len(faults)} faults of readers")
+    for reader in READERS:
+        print(f"  {reader.__name__}: {sum(fault.startswith(reader.__name__) for fault in faults)}")
+    return 0
 
 
 def milliseconds(pauses):
@@ -304,6 +124,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--peer", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {options.seed}", flush=True)
     chance = random.Random(options.seed)
     os.makedirs(BENCH, exist_ok=True)
@@ -312,32 +133,11 @@ def main():
         media = Media(folder, options.seed)
         origin = Origin({}, line=LINE, latency=0.01, media=media.files)
         try:
-            if options.peer:
-                pauses, faults = soak_peer(media, origin, options, chance)
-                print(f"rclone: kills {milliseconds(pauses)}; {len(faults)} faults of readers")
-                for reader in READERS:
-                    print(f"  {reader.__name__}: {sum(fault.startswith(reader.__name__) for fault in faults)}")
-                return 0
-            system = Mediafs().start(origin)
-            try:
-                system.run("fetch", "--wait", system.path("whole.bin"))
-                pauses, faults, rounds, before, after = soak(system, media, options, chance)
-            finally:
-                system.stop()
+            return (soak_peer if options.peer else soak_mediafs)(origin, media, options, chance)
         finally:
             origin.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for what, seconds in pauses.items():
-        print(f"{what}: {milliseconds(seconds)}")
-    print("readers:", ", ".join(f"{name} {count}" for name, count in rounds.items()))
-    print("descriptors, threads, KiB of server and helper:", before, after)
-    for fault in faults:
-        print("FAULT", fault)
-    if before and any(late[0] > early[0] + 8 or late[1] > early[1] + 2 for early, late in zip(before, after)):
-        faults.append("descriptors or threads grew")
-        print("FAULT", faults[-1])
-    return 1 if faults else 0
 
 
 if __name__ == "__main__":

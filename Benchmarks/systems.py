@@ -1,6 +1,7 @@
 """What is measured, and what it is compared with: mounts that live for one measurement."""
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -12,9 +13,11 @@ import urllib.parse
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILT = os.path.abspath(os.environ.get("BUILT", os.path.join(ROOT, ".build", "release")))
-BENCH = os.path.join(ROOT, ".build", "bench")
+BENCH = os.path.abspath(os.environ.get("BENCH", os.path.join(ROOT, ".build", "bench")))
 RCLONE = os.path.join(BENCH, "venv", "bin", "rclone")
 VERBOSE = False  # --verbose: the servers' debug logs are kept in .build/bench/logs
+
+PR_SET_PDEATHSIG = 1
 
 TICK = os.sysconf("SC_CLK_TCK")
 _counter = [0]
@@ -59,6 +62,11 @@ def wait_until(what, condition, seconds=60):
         if time.monotonic() > end:
             raise RuntimeError(f"no {what} in {seconds} s")
         time.sleep(0.005)
+
+
+def end_with_parent(number):
+    """This process gets the signal when its parent ends, however that ends. For Popen's preexec_fn."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_process(process, seconds=10):

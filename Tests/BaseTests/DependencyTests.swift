@@ -45,7 +45,8 @@ struct DependencyTests {
         "Makefile", ".ci/run", "Scripts/test", "Scripts/lint", "Scripts/fuzz", "Scripts/figures",
         "Scripts/trace", "Scripts/symbolize", "Scripts/build-helper", "Scripts/install-files", "Benchmarks/bench.py",
         "Benchmarks/count_rows.py", "Benchmarks/rows.py",
-        "Benchmarks/servers.py", "Benchmarks/systems.py",
+        "Benchmarks/servers.py", "Benchmarks/systems.py", "Benchmarks/soak.py", "Benchmarks/soak_events.py",
+        "Benchmarks/soak_mount.py", "Benchmarks/soak_readers.py",
       ],
       known: ["ps", "awk", "gdb", "fusermount3", "pkg-config", "nginx", "python3", "setsid"], optional: ["git"]),
     Use(

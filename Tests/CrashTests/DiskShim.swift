@@ -30,7 +30,7 @@ final class DiskShim: @unchecked Sendable {
   // The fields' places, in words: struct disk_control.
   private static let done = Kind.allCases.count
   private static let killKind = 2 * Kind.allCases.count
-  private static let words = 2 * Kind.allCases.count + 11
+  private static let words = 2 * Kind.allCases.count + 12
 
   /// The control page in `folder`, for the store at `store`.
   init(in folder: TemporaryFolder, store: String) throws {

@@ -54,6 +54,15 @@ final class ServedStore: Sendable {
   /// The server's own process, below the helper's.
   var server: pid_t? { program.server }
 
+  /// The mount helper.
+  var helper: pid_t? { program.process?.processID }
+
+  /// Whether that server runs no more; its helper may not have reaped it.
+  func hasEnded(_ server: pid_t) -> Bool {
+    guard let text = try? readFile("/proc/\(server)/stat") else { return true }
+    return String(decoding: text, as: UTF8.self).contains(") Z ")
+  }
+
   /// Kills the server, as `kill -9` does, if it lives. Its helper starts the next one.
   func killServer() { program.killServer() }
 

@@ -50,6 +50,8 @@ __attribute__((constructor)) static void misbehave(void) {
   if (strcmp(what, "version") == 0) prepare(99);
   if (strcmp(what, "hang") == 0 || strcmp(what, "version") == 0) pause();
   // Then the server itself finds that it cannot work.
-  const struct rlimit few = {.rlim_cur = 6, .rlim_max = 6};
-  if (strcmp(what, "starve") == 0) setrlimit(RLIMIT_NOFILE, &few);
+  if (strncmp(what, "starve", 6) != 0) return;
+  const rlim_t descriptors = what[6] ? (rlim_t)atoi(what + 6) : 6;
+  const struct rlimit few = {.rlim_cur = descriptors, .rlim_max = descriptors};
+  setrlimit(RLIMIT_NOFILE, &few);
 }

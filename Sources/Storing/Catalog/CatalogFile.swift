@@ -19,7 +19,7 @@ enum CatalogFile {
       try checkHeader(copy)
       try CatalogCopy.putBack(to: path)
     }
-    let connection = try SQLiteConnection(path: path, mode: .readWrite)
+    let connection = try goesOn ? connectToGoOn(path) : SQLiteConnection(path: path, mode: .readWrite)
     let version = try version(of: connection)
     try checkTables(connection, version)
     if version < Schema.version { try raise(connection, keepsCopy: goesOn) }
@@ -47,6 +47,22 @@ enum CatalogFile {
         "\(name) is \(status.kindName), no plain file: move it away, or choose another store with --store;"
           + " nothing was changed")
     }
+  }
+
+  /// A connection for writing, also if the disk takes no byte. SQLite writes the index of the log anew when no other
+  /// program has the catalog open, so a server that is killed while the disk is full could not be followed by another.
+  private static func connectToGoOn(_ path: String) throws(StoreError) -> SQLiteConnection {
+    do throws(StoreError) {
+      let connection = try SQLiteConnection(path: path, mode: .readWrite)
+      _ = try version(of: connection)  // the first use of the catalog makes the index
+      return connection
+    } catch {
+      switch error.kind {
+      case .full, .io: Log.warning("\(error.message). The server keeps the index of the catalog's log in memory")
+      default: throw error
+      }
+    }
+    return try SQLiteConnection(path: path, mode: .alone)
   }
 
   /// Switches back to the write-ahead log, which a first import turns off. SQLite cannot switch while another program

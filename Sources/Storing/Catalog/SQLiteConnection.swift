@@ -17,6 +17,9 @@ final class SQLiteConnection {
   enum Mode {
     /// For reading and writing; the file must exist.
     case readWrite
+    /// For reading and writing, with the log's index in this process's memory and not in a file beside the catalog. No
+    /// other process can use the catalog meanwhile; other connections of this one can.
+    case alone
     /// For reading.
     case readOnly
     /// For reading a file that no program changes meanwhile. SQLite takes no lock, creates no file beside it, and does
@@ -37,11 +40,12 @@ final class SQLiteConnection {
     _ = Self.isConfigured
     try CatalogFile.refuseSpecialFiles(path)
     var opened: OpaquePointer?
-    let flags = (mode == .readWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX
+    let isForWriting = mode == .readWrite || mode == .alone
+    let flags = (isForWriting ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX
     let code =
       mode == .immutable
       ? sqlite3_open_v2(Self.uri(of: path) + "?immutable=1", &opened, flags | SQLITE_OPEN_URI, nil)
-      : sqlite3_open_v2(path, &opened, flags, nil)
+      : sqlite3_open_v2(path, &opened, flags, mode == .alone ? "unix-excl" : nil)
     guard let opened else { throw StoreError(.io(Errno(rawValue: 12)), "catalog \(path): no memory to open it") }
     self.path = path
     handle = opened

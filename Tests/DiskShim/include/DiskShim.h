@@ -37,4 +37,5 @@ struct disk_control {
   int64_t fated_reads;     // how many reads have that fate yet
   int64_t fated_offset;    // only those of this byte
   int64_t loses_unsynced;  // a sync that fails makes zeros of what was written to its partial file since the last one
+  int64_t slept;           // seconds added to CLOCK_BOOTTIME: how long the machine slept
 };
