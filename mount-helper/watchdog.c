@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "complain.h"
 
 // A look each tenth of the limit, within these bounds, in milliseconds.
@@ -18,12 +18,6 @@ enum { MOST_DOUBLINGS = 6, CALM = 300000 };
 
 // What the threads of a process say together. If one waits for the disk, others may wait for its lock.
 enum threads { RUNNING, AT_THE_DISK, HELD, UNSEEN };
-
-static int64_t milliseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);  // stands still while the machine sleeps
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static int between(const struct watchdog *watchdog) {
   const int tenth = watchdog->limit / 10;
