@@ -14,6 +14,7 @@
 #include "notices.h"
 #include "read_ahead.h"
 #include "upgrade.h"
+#include "watchdog.h"
 
 // The mount is ready: detaches from the terminal, then lets the caller return.
 static void detach(struct helper *helper) {
@@ -70,6 +71,8 @@ static void take_message(struct helper *helper, struct message *message) {
       helper->served = true;
       if (is_trying(&helper->upgrade)) {
         complete_upgrade(&helper->upgrade);
+        forget_hangs(&helper->watchdog);
+        helper->mute = 0;
         if (helper->stops == 0) helper->kill_at = 0;
       }
       if (helper->ready) return;

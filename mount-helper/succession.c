@@ -36,7 +36,14 @@ static void take_end(struct helper *helper, int status) {
   helper->ended = is_last(helper);
   if (helper->ended) return;
   const int64_t life = milliseconds() - helper->started_at;
-  if (follow_upgrade(&helper->upgrade, helper->settings, status, life)) {
+  char how[64];
+  if (WIFSIGNALED(status)) {
+    snprintf(how, sizeof how, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  } else {
+    snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
+  }
+  if (follow_upgrade(&helper->upgrade, helper->settings, helper->session, status, how, life)) {
+    if (helper->served && WIFSIGNALED(status)) tell_work(helper->session);
     helper->start_at = milliseconds();
     return;
   }
@@ -50,12 +57,6 @@ static void take_end(struct helper *helper, int status) {
   if (helper->refusing) pause = PAUSE_WHEN_REFUSING;
   helper->start_at = milliseconds() + pause;
 
-  char how[64];
-  if (WIFSIGNALED(status)) {
-    snprintf(how, sizeof how, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  } else {
-    snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
-  }
   if (helper->refusing) {
     complain("the server %s; %d in a row answered nothing, so every request to %s fails (EIO). The next server starts "
              "in 60 s",
@@ -75,9 +76,9 @@ void start_next(struct helper *helper) {
   helper->refusing = false;
   helper->started_at = milliseconds();
   helper->answers = count_answers(helper->session);
-  helper->server = start_server(helper->settings, program_to_start(&helper->upgrade), helper->session,
+  helper->server = start_server(helper->settings, program_to_start(&helper->upgrade, helper->session), helper->session,
                                 helper->servers, helper->upgrade.why, &helper->link);
-  begin_watch(&helper->watchdog);
+  begin_watch(&helper->watchdog, false);
   if (helper->server > 0) {
     helper->servers++;
     if (is_trying(&helper->upgrade)) kill_after(helper, UPGRADE_PATIENCE);

@@ -25,13 +25,17 @@ static int between(const struct watchdog *watchdog) {
 }
 
 static int64_t present_limit(const struct watchdog *watchdog) {
+  if (watchdog->is_trial) return watchdog->limit;
   return (int64_t)watchdog->limit << (watchdog->replaced < MOST_DOUBLINGS ? watchdog->replaced : MOST_DOUBLINGS);
 }
 
-void begin_watch(struct watchdog *watchdog) {
+void forget_hangs(struct watchdog *watchdog) { watchdog->replaced = 0; }
+
+void begin_watch(struct watchdog *watchdog, bool is_trial) {
   memset(watchdog->threads, 0, sizeof watchdog->threads);
   watchdog->disk_looks = 0;
   watchdog->told = false;
+  watchdog->is_trial = is_trial;
   watchdog->look_at = milliseconds() + between(watchdog);
 }
 
