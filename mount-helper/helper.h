@@ -26,7 +26,7 @@ struct helper {
   bool expelled;   // the helper killed this server: it broke the protocol, or hung
   bool failed;     // the helper gave up: it exits with 1, whatever the server's status
   bool ended;      // no further server is to start
-  bool refusing;   // the helper answers requests with errors
+  bool refusing;   // the helper answers requests with errors, until a server gets the device
   int stops;       // SIGTERM and SIGINT so far
   int64_t kill_at; // when to kill the server, in milliseconds of CLOCK_MONOTONIC; 0 for never
   uint32_t servers;     // how many were started

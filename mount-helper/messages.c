@@ -59,6 +59,8 @@ static void take_message(struct helper *helper, struct message *message) {
       if (message->value != PROTOCOL_VERSION) keep_version(&helper->upgrade, message->value);
       if (message->value != PROTOCOL_VERSION || helper->prepared) break;
       helper->prepared = true;
+      if (helper->refusing) begin_watch(&helper->watchdog, true);
+      helper->refusing = false;  // from now on the server reads the requests
       if (helper->mount.device_fd < 0 && (mount_filesystem(helper->settings, &helper->mount) != 0 ||
                                           start_notices(&helper->notices, helper->mount.device_fd) != 0)) {
         give_up(helper);

@@ -44,6 +44,6 @@ void return_suspects(int session, const struct suspects *suspects);
 // number, for the next server to count. Call it only while no server runs.
 void refuse_taken(int session, int device);
 
-// Answers some of the requests on `device` that no server has read with an error. Call it only while no server runs.
-// Never waits.
+// Answers some of the requests on `device` that no server has read with an error. Call it only while no server has the
+// device. Never waits.
 void refuse_unread(int session, int device);

@@ -73,7 +73,6 @@ void start_next(struct helper *helper) {
   helper->prepared = false;
   helper->served = false;
   helper->expelled = false;
-  helper->refusing = false;
   helper->started_at = milliseconds();
   helper->answers = count_answers(helper->session);
   helper->server = start_server(helper->settings, program_to_start(&helper->upgrade, helper->session), helper->session,

@@ -89,10 +89,12 @@ static void watch(struct helper *helper) {
     const bool idle = helper->server <= 0;
     const int64_t at = idle ? helper->start_at : helper->kill_at;
     const int64_t left = at == 0 ? -1 : at > milliseconds() ? at - milliseconds() : 0;
-    // While a server runs, it sees the end of the mount first.
+    // While a server has the device, it sees the end of the mount first.
+    const bool has_device = idle || helper->refusing;
     struct pollfd events[3] = {{.fd = helper->signals, .events = POLLIN},
                                {.fd = helper->link, .events = POLLIN},
-                               {.fd = idle ? helper->mount.device_fd : -1, .events = helper->refusing ? POLLIN : 0}};
+                               {.fd = has_device ? helper->mount.device_fd : -1,
+                                .events = helper->refusing ? POLLIN : 0}};
     if (left == 0 && idle) {
       start_next(helper);
     } else if (left == 0) {
@@ -107,7 +109,9 @@ static void watch(struct helper *helper) {
       in_a_row = 0;
       take_signal(helper);
     } else if (events[2].revents & POLLERR) {
-      end_without_server(helper);  // unmounted
+      // Unmounted. A server that is about to be tried sees it as it begins.
+      if (idle) end_without_server(helper);
+      helper->refusing = false;
     } else {
       refuse_unread(helper->session, helper->mount.device_fd);
     }
