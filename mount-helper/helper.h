@@ -39,7 +39,8 @@ struct helper {
   struct upgrade upgrade;
   struct watchdog watchdog;
   struct backing backing;
-  pid_t guard;  // the process that unmounts if this one is killed; -1 without one
+  pid_t guard;          // the process that ends the mount if this one is killed; -1 without one
+  int64_t guard_at;     // when to start another one; 0 for never
 };
 
 // Kills the server in `grace` milliseconds, if it is not to be killed earlier.
@@ -51,6 +52,15 @@ void close_link(struct helper *helper);
 // An error of the helper, or of the protocol: ends the server and ignores further messages of it. Once the mount is
 // ready, the next server goes on.
 void give_up(struct helper *helper);
+
+// Starts the mount's guard, if it is to have one, with the helper's present standard descriptors; the last one ends.
+void renew_guard(struct helper *helper);
+
+// The same, in a moment: a server may send one log file after another.
+void renew_guard_soon(struct helper *helper);
+
+// A child has ended. If it is the guard, another one is due.
+void take_guard(struct helper *helper);
 
 // Lets the caller return: 0 when the mount is ready, 1 if mounting failed. Only once.
 void announce(struct helper *helper, char status);

@@ -8,7 +8,6 @@
 
 #include "backing.h"
 #include "complain.h"
-#include "guard.h"
 #include "link.h"
 #include "mounting.h"
 #include "notices.h"
@@ -26,6 +25,7 @@ static void detach(struct helper *helper) {
     dup2(helper->log >= 0 ? helper->log : null, STDERR_FILENO);
     close(null);
   }
+  renew_guard(helper);  // one that does not keep the caller's terminal or pipe
   announce(helper, 0);
 }
 
@@ -39,7 +39,9 @@ static void take_log(struct helper *helper, int descriptor) {
   }
   if (helper->log >= 0) close(helper->log);
   helper->log = descriptor;
-  if (helper->ready && !helper->settings->foreground) dup2(descriptor, STDERR_FILENO);
+  if (!helper->ready || helper->settings->foreground) return;
+  dup2(descriptor, STDERR_FILENO);
+  renew_guard_soon(helper);
 }
 
 // Makes the helper ready for a server that has the device: what it does for the server, it does on threads of its own.
@@ -65,6 +67,7 @@ static void take_message(struct helper *helper, struct message *message) {
                                           start_notices(&helper->notices, helper->mount.device_fd) != 0)) {
         give_up(helper);
       } else {
+        if (helper->guard < 0) renew_guard(helper);
         send_mount(helper, message->descriptor);
       }
       return;
@@ -81,7 +84,6 @@ static void take_message(struct helper *helper, struct message *message) {
       helper->ready = true;
       raise_read_ahead(helper->mount.device);
       detach(helper);
-      if (helper->settings->user) helper->guard = start_guard(helper->settings, &helper->mount);
       return;
     case MESSAGE_LOG:
       if (message->descriptor < 0) break;

@@ -89,6 +89,7 @@ void start_next(struct helper *helper) {
 }
 
 void take_child(struct helper *helper) {
+  take_guard(helper);
   // A user can stop the server that runs as them (SIGSTOP); root would wait for it for ever.
   int status;
   const int stops = helper->settings->user && !helper->ready && !helper->failed ? WUNTRACED : 0;

@@ -69,6 +69,15 @@ static void take_signal(struct helper *helper) {
   }
 }
 
+// Starts a guard, if that is due, and returns how long poll may wait, as below.
+static int64_t see_to_guard(struct helper *helper, int64_t left) {
+  if (helper->guard_at == 0) return left;
+  if (milliseconds() >= helper->guard_at) renew_guard(helper);
+  if (helper->guard_at == 0) return left;
+  const int64_t until = helper->guard_at - milliseconds();
+  return left < 0 || until < left ? (until > 0 ? until : 0) : left;
+}
+
 // Looks at the server, if that is due, and returns how long poll may wait: `left` milliseconds at most (-1: for ever).
 // Not before the mount is ready: the first server may read a long list. Nor when the server was told to end.
 static int look_after(struct helper *helper, int64_t left) {
@@ -100,7 +109,7 @@ static void watch(struct helper *helper) {
     } else if (left == 0) {
       kill(helper->server, SIGKILL);
       helper->kill_at = 0;
-    } else if (poll(events, 3, look_after(helper, left)) <= 0) {
+    } else if (poll(events, 3, look_after(helper, see_to_guard(helper, left))) <= 0) {
       continue;
     } else if (events[1].revents && (!events[0].revents || in_a_row < MOST_IN_A_ROW)) {
       in_a_row = events[0].revents ? in_a_row + 1 : 0;
