@@ -41,7 +41,9 @@ package enum MediafsServer {
     }
     let session = Lock<FuseSession?>(nil)
     let goesOn = start.goesOn
-    let handover = Handover(link, failedUpgrade: start.failedUpgrade)
+    let handover = Handover(link, failedUpgrade: start.failedUpgrade) {
+      session.withLock { $0 }?.stop()
+    }
     StopSignals.watch { _ in
       handover.cancel()
       // Before it serves, no data can be lost: the store survives any end of the process. Status 0 ends a mount that
