@@ -74,6 +74,23 @@ struct UpgradeRightsTests {
     #expect(!place.isMounted)
   }
 
+  /// A user puts a link to another server's socket where root looks for theirs: that one is not upgraded.
+  @Test func rootAsksOnlyAServerOfTheMountsUser() throws {
+    let (place, other) = (try MountPlace(), try MountPlace())
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
+    try #require(mounted.status == 0, "\(mounted)")
+    let running = try other.startForeground("--store", other.folder + "/store")
+    let server = try #require(other.server)
+    let control = place.storeOfNobody + "/control"
+    try #require(unlink(control) == 0 && symlink(other.folder + "/store/control", control) == 0)
+    let asked = try other.run("upgrade", place.mountpoint)
+    #expect(asked.status == 1 && asked.text.contains("is not one of the user 65534: not asked"), "\(asked)")
+    #expect(other.server == server && !other.text(running).contains("ended for an upgrade"))
+    #expect(try other.run("unmount", other.mountpoint).status == 0)
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
   /// root asks, as `mediafs upgrade` does: that server's user has no home, so no list of mounts names it.
   private static let ask = """
     import json, os, socket, sys, time
