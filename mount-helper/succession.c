@@ -50,7 +50,8 @@ static void take_end(struct helper *helper, int status) {
   const bool answered = count_answers(helper->session) != helper->answers;
   // A server that another process killed may just not have been asked.
   const bool was_killed = helper->served && !helper->expelled && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  helper->mute = answered || was_killed || (helper->served && !helper->expelled && life >= LONG_LIFE) ? 0 : helper->mute + 1;
+  const bool lived_long = helper->served && !helper->expelled && life >= LONG_LIFE;
+  helper->mute = answered || was_killed || lived_long ? 0 : helper->mute + 1;
   int64_t pause = helper->mute > 0 || life < SHORT_LIFE ? LEAST_PAUSE : 0;
   for (int i = 1; i < helper->mute && i < MOST_MUTE; i++) pause *= 3;
   helper->refusing = helper->mute >= MOST_MUTE;
