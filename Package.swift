@@ -71,7 +71,7 @@ let package = Package(
     tests("ReadingTests", ["Reading", "Storing", "Fetching", "Manifest", "Media"]),
     tests("MountTests", ["Mount", "Reading"]),
     tests("ControlTests", ["Control"]),
-    tests("ServerTests", ["Server", "Storing", "Reading", "Fetching", "Manifest", "Control"]),
+    tests("ServerTests", ["Server", "Mount", "Storing", "Reading", "Fetching", "Manifest", "Control"]),
     tests(
       "AttackTests", ["Manifest", "Storing", "Fetching", "Control", "Server", "CSystem", "mediafs", "mount-helper"]),
     tests("JourneyTests", ["mediafs", "mount-helper"]),

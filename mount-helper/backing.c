@@ -51,6 +51,12 @@ static bool find_mount_of(int file, uint64_t *mount) {
   return true;
 }
 
+static bool is_folder(int file) {
+  struct statx status;
+  // As above: the kernel knows the type, and asks nobody.
+  return statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 && S_ISDIR(status.stx_mode);
+}
+
 // Whether the server may have the kernel read `file`: 0, or a negated errno.
 static int check(const struct backing *backing, int file) {
   const int flags = fcntl(file, F_GETFL);
@@ -164,7 +170,7 @@ int start_backing(struct backing *backing, int device, int session, int library)
   close_unused(backing, session);
   backing->device = device;
   backing->socket = ends[0];
-  backing->has_library = library >= 0 && find_mount_of(library, &backing->library);
+  backing->has_library = library >= 0 && is_folder(library) && find_mount_of(library, &backing->library);
   backing->ended = eventfd(0, EFD_CLOEXEC);
   const int error = backing->ended < 0 ? errno : pthread_create(&backing->thread, NULL, run, backing);
   if (error == 0) return ends[1];

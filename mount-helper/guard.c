@@ -18,6 +18,8 @@ static void guard(const struct settings *settings, struct mount mount, int helpe
   struct pollfd ended = {.fd = helper, .events = POLLIN};
   while (poll(&ended, 1, -1) < 0 && errno == EINTR) continue;
   complain("the mount helper was killed: its mount ends");
+  // A server that hangs would keep its readers waiting: a lazy unmount answers none of them.
+  if (is_connected(&mount)) abort_connection(&mount);
   unmount_filesystem(settings, &mount);
   _exit(0);
 }

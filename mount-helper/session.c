@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <string.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -46,6 +48,40 @@ uint64_t count_answers(int session) {
   return sum;
 }
 
+// What a server wrote stays if a pwrite of these should fail: at worst, requests are refused that another program could
+// answer.
+static void put(int session, const void *bytes, size_t size, off_t at) {
+  ssize_t written = pwrite(session, bytes, size, at);
+  (void)written;
+}
+
+void take_suspects(int session, struct suspects *suspects) {
+  static const struct suspects none;
+  if (pread(session, suspects, sizeof *suspects, SESSION_SUSPECTS) != sizeof *suspects) *suspects = none;
+  put(session, &none, sizeof none, SESSION_SUSPECTS);
+  for (int i = 0; i < SESSION_BUFFER_COUNT; i++)
+    put(session, &none, sizeof(uint32_t), SESSION_THREADS + i * SESSION_THREAD_SIZE + SESSION_THREAD_DIED);
+}
+
+void return_suspects(int session, const struct suspects *suspects) {
+  put(session, suspects, sizeof *suspects, SESSION_SUSPECTS);
+}
+
+// Whether a thread of the last server raised a signal as it served the request of buffer `index`. One may have served
+// what an earlier server had left in another thread's buffer.
+static bool is_deadly(int session, int index) {
+  for (int i = 0; i < SESSION_BUFFER_COUNT; i++) {
+    struct {
+      uint32_t died, request;
+    } record;
+    const off_t at = SESSION_THREADS + i * SESSION_THREAD_SIZE + SESSION_THREAD_DIED;
+    if (pread(session, &record, sizeof record, at) != sizeof record || record.died == 0) continue;
+    if (record.request == 0 ? i == index : record.request == SESSION_BUFFERS + (uint32_t)index * SESSION_BUFFER_SIZE)
+      return true;
+  }
+  return false;
+}
+
 // How many requests are refused before the helper looks at anything else.
 enum { MOST_REFUSED = 64 };
 
@@ -53,6 +89,7 @@ enum { MOST_REFUSED = 64 };
 // request that it does not have.
 static void refuse(int device, const struct fuse_in_header *request) {
   struct fuse_out_header answer = {.len = sizeof answer, .error = -EIO, .unique = request->unique};
+  if (request->unique == 0) return;  // it is answered
   switch (request->opcode) {
     case FUSE_FORGET:
     case FUSE_BATCH_FORGET:
@@ -102,15 +139,18 @@ void refuse_taken(int session, int device) {
     struct request request;
     if (pread(session, &request, sizeof request, at) != sizeof request || request.header.len == 0) continue;
     refuse_whole(session, device, &request, request.header.len);
-    ssize_t written = pwrite(session, &none, sizeof none, at);
-    (void)written;  // it stays: the next server answers it again, which is harmless
+    // If one stays, the next server answers it again, which is harmless.
+    const uint64_t answered = 0;
+    if (is_deadly(session, i))
+      put(session, &answered, sizeof answered, at + (off_t)offsetof(struct fuse_in_header, unique));
+    else
+      put(session, &none, sizeof none, at);
   }
   for (int i = 0; i < SESSION_SLOT_COUNT; i++) {
     const off_t at = SESSION_SLOTS + (off_t)i * SESSION_SLOT_SIZE;
     if (pread(session, &slot, sizeof slot, at) != sizeof slot || slot.length == 0) continue;
     refuse(device, &slot.request);
-    ssize_t written = pwrite(session, &none, sizeof none, at);
-    (void)written;  // as above
+    put(session, &none, sizeof none, at);  // the request's bytes stay: the next server counts it if it was deadly
   }
 }
 

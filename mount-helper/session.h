@@ -4,7 +4,10 @@
 
 enum {
   SESSION_HANDLE_MARK = 20,  // how many handles were ever used
+  SESSION_SUSPECTS = 1088,  // the requests in whose service threads died
+  SESSION_SUSPECTS_SIZE = 256,
   SESSION_THREADS = 2048,  // where the threads' records begin
+  SESSION_THREAD_DIED = 12,  // in a record: the signal that the thread raised itself; the next number: its request
   SESSION_THREAD_SIZE = 64,
   SESSION_BUFFERS = 4096,  // where the request buffers begin, one for each thread
   SESSION_BUFFER_COUNT = 16,
@@ -25,9 +28,22 @@ int create_session(void);
 // How many requests the servers of the session have answered.
 uint64_t count_answers(int session);
 
-// Answers the requests that the last server had taken with an error. Call it only while no server runs.
+// What servers noted of the requests that killed them.
+struct suspects {
+  char bytes[SESSION_SUSPECTS_SIZE];
+};
+
+// Takes the suspects from the memory, also that of the last server's death, for a program that shares no fault with the
+// one that died. Call it, and return_suspects(), only while no server runs.
+void take_suspects(int session, struct suspects *suspects);
+
+// Puts them back: the program that died goes on.
+void return_suspects(int session, const struct suspects *suspects);
+
+// Answers the requests that the last server had taken with an error. A request that killed it stays, without its
+// number, for the next server to count. Call it only while no server runs.
 void refuse_taken(int session, int device);
 
-// Answers some of the requests on `device` that no server has read with an error. Call it only while no server runs.
-// Never waits.
+// Answers some of the requests on `device` that no server has read with an error. Call it only while no server has the
+// device. Never waits.
 void refuse_unread(int session, int device);

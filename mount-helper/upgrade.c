@@ -87,8 +87,9 @@ void keep_version(struct upgrade *upgrade, uint32_t version) {
              version, PROTOCOL_VERSION);
 }
 
-int program_to_start(struct upgrade *upgrade) {
+int program_to_start(struct upgrade *upgrade, int session) {
   if (upgrade->next < 0) return upgrade->program;
+  if (!upgrade->tried) take_suspects(session, &upgrade->suspects);
   upgrade->tried = true;
   return upgrade->next;
 }
@@ -101,25 +102,30 @@ void complete_upgrade(struct upgrade *upgrade) {
   upgrade->next = -1;
 }
 
-bool follow_upgrade(struct upgrade *upgrade, const struct settings *settings, int status, int64_t lived) {
+bool follow_upgrade(struct upgrade *upgrade, const struct settings *settings, int session, int status, const char *how,
+                    int64_t lived) {
   if (upgrade->next < 0) return false;
   if (!upgrade->tried) {
-    complain("the server of %s has ended for an upgrade; readers wait for the new one", settings->mountpoint);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_HANDED_OVER)
+      complain("the server of %s has ended for an upgrade; readers wait for the new one", settings->mountpoint);
+    else
+      complain("the server %s before it had ended for an upgrade; readers of %s wait for the new one", how,
+               settings->mountpoint);
     return true;
   }
   close(upgrade->next);
   upgrade->next = -1;
+  return_suspects(session, &upgrade->suspects);
   char *why = upgrade->why;
+  const bool is_late = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && lived >= UPGRADE_PATIENCE;
   if (upgrade->said[0]) {
     snprintf(why, sizeof upgrade->why, "%s", upgrade->said);
-  } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && lived >= UPGRADE_PATIENCE) {
+  } else if (is_late) {
     snprintf(why, sizeof upgrade->why, "the new server was not ready within %d s", UPGRADE_PATIENCE / 1000);
-  } else if (WIFSIGNALED(status)) {
-    snprintf(why, sizeof upgrade->why, "the new server was killed by signal %d (%s)", WTERMSIG(status),
-             strsignal(WTERMSIG(status)));
   } else {
-    snprintf(why, sizeof upgrade->why, "the new server ended with status %d", WEXITSTATUS(status));
+    snprintf(why, sizeof upgrade->why, "the new server %s", how);
   }
+  if (upgrade->said[0] || is_late) complain("the new server %s", how);
   complain("the upgrade of %s failed: %s. The old program goes on", settings->mountpoint, why);
   return true;
 }

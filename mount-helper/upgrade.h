@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "link.h"
+#include "session.h"
 #include "settings.h"
 
 enum {
@@ -17,6 +18,7 @@ struct upgrade {
   bool tried;               // a server was started from `next`
   char said[UPGRADE_TEXT];  // why that server cannot serve, as it says
   char why[UPGRADE_TEXT];   // why the last upgrade failed; empty if it did not
+  struct suspects suspects;  // what killed servers of `program`; while a server of `next` is tried
 };
 
 // Opens the program of `settings`. Returns 0, or -1 after a message.
@@ -33,8 +35,9 @@ void keep_words(struct upgrade *upgrade, const struct message *message);
 // A server says that it is prepared, in another version of the protocol.
 void keep_version(struct upgrade *upgrade, uint32_t version);
 
-// What the next server is to be started from.
-int program_to_start(struct upgrade *upgrade);
+// What the next server is to be started from. The first one of a new program begins without suspects: the fault may be
+// mended in it.
+int program_to_start(struct upgrade *upgrade, int session);
 
 // Whether the last server that was started is of a new program, and not ready yet.
 bool is_trying(const struct upgrade *upgrade);
@@ -42,6 +45,8 @@ bool is_trying(const struct upgrade *upgrade);
 // The server of the new program is ready: the old program is no longer needed.
 void complete_upgrade(struct upgrade *upgrade);
 
-// A server has ended with this status (wait(2)), and another is to follow. `lived`: for how many milliseconds it did.
-// Returns whether it ended for an upgrade, or the upgrade failed with it: the next one then starts at once.
-bool follow_upgrade(struct upgrade *upgrade, const struct settings *settings, int status, int64_t lived);
+// A server has ended with this status (wait(2)), which is `how` in words, and another is to follow. `lived`: for how
+// many milliseconds it did. Returns whether it ended for an upgrade, or the upgrade failed with it: the next one then
+// starts at once.
+bool follow_upgrade(struct upgrade *upgrade, const struct settings *settings, int session, int status, const char *how,
+                    int64_t lived);

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "complain.h"
 
 // A look each tenth of the limit, within these bounds, in milliseconds.
@@ -19,25 +19,23 @@ enum { MOST_DOUBLINGS = 6, CALM = 300000 };
 // What the threads of a process say together. If one waits for the disk, others may wait for its lock.
 enum threads { RUNNING, AT_THE_DISK, HELD, UNSEEN };
 
-static int64_t milliseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);  // stands still while the machine sleeps
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static int between(const struct watchdog *watchdog) {
   const int tenth = watchdog->limit / 10;
   return tenth < LEAST_BETWEEN ? LEAST_BETWEEN : tenth > MOST_BETWEEN ? MOST_BETWEEN : tenth;
 }
 
 static int64_t present_limit(const struct watchdog *watchdog) {
+  if (watchdog->is_trial) return watchdog->limit;
   return (int64_t)watchdog->limit << (watchdog->replaced < MOST_DOUBLINGS ? watchdog->replaced : MOST_DOUBLINGS);
 }
 
-void begin_watch(struct watchdog *watchdog) {
+void forget_hangs(struct watchdog *watchdog) { watchdog->replaced = 0; }
+
+void begin_watch(struct watchdog *watchdog, bool is_trial) {
   memset(watchdog->threads, 0, sizeof watchdog->threads);
   watchdog->disk_looks = 0;
   watchdog->told = false;
+  watchdog->is_trial = is_trial;
   watchdog->look_at = milliseconds() + between(watchdog);
 }
 

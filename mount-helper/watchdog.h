@@ -13,6 +13,7 @@ struct watchdog {
   int64_t replaced_at;   // when the last one was, in milliseconds of CLOCK_MONOTONIC
   int64_t look_at;       // when the next look is due
   int disk_looks;        // how many looks in a row found that threads wait for the disk
+  bool is_trial;         // a hang of this server costs its readers the plain limit
   bool told;             // the log says that the disk does not answer, or that the helper cannot see the threads
   struct {
     uint64_t turn;  // what the thread was busy with at the last look
@@ -21,8 +22,12 @@ struct watchdog {
   } threads[WORK_THREADS + 1];  // the last one: the start of a server
 };
 
-// Begins to watch another server.
-void begin_watch(struct watchdog *watchdog);
+// Begins to watch another server. `is_trial`: its readers were answered with errors until now, so that the limit is not
+// twice as long after each replacement.
+void begin_watch(struct watchdog *watchdog, bool is_trial);
+
+// Another program has come up: its limit is the plain one.
+void forget_hangs(struct watchdog *watchdog);
 
 // How long until the next look, in milliseconds; -1 for ever.
 int until_look(const struct watchdog *watchdog);

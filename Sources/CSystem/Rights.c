@@ -79,10 +79,3 @@ int csystem_unmount(const char *path, uint32_t device, int lazily) {
 }
 
 int csystem_make_memory_file(const char *name) { return memfd_create(name, 0); }
-
-int64_t csystem_anonymous_device(const char *path) {
-  struct statx status;
-  // Of a mask of 0 the kernel asks no filesystem.
-  if (statx(AT_FDCWD, path, AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, 0, &status) != 0) return -1;
-  return status.stx_dev_major == 0 ? (int64_t)status.stx_dev_minor : -1;
-}

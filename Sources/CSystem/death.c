@@ -86,8 +86,11 @@ static void report(int number, siginfo_t *info, void *context) {
   alarm(1);
   const bool is_sent = info->si_code <= 0;
   const bool is_own = !is_sent || info->si_pid == getpid();
+  // What the thread served is a suspect, unless the disk (or the memory) under a mapped page failed: another read may
+  // meet the same, or none.
+  const bool is_hardware = number == SIGBUS && !is_sent && info->si_code != BUS_ADRALN;
   struct csystem_record *const record = csystem_own_record;
-  if (record && is_own) record->died = (uint32_t)number;
+  if (record && is_own && !is_hardware) record->died = (uint32_t)number;
 
   struct text text = {.length = 0};
   char thread[16] = "";

@@ -8,9 +8,9 @@ import Glibc
 /// Any thread may call it. A thread waits for the helper, which answers from memory, for a tenth of a second at most,
 /// and holds no lock meanwhile. Whichever thread finds an answer on the socket passes it to the one that waits for it.
 final class BackingFiles: Sendable {
-  private static let registerMessage: UInt32 = 32
-  private static let unregisterMessage: UInt32 = 33
-  private static let registeredMessage: UInt32 = 34
+  /// The messages. `mount-helper/link.h` declares them for the helper.
+  enum Message: UInt32 { case register = 32, unregister, registered }
+
   private static let patience = 0.1
 
   /// A thread that waits for an answer.
@@ -56,7 +56,7 @@ final class BackingFiles: Sendable {
       return state.lastNumber
     }
     guard let mine else { return -ETIMEDOUT }
-    let error = send(Self.registerMessage, mine, file)
+    let error = send(.register, mine, file)
     if error != 0 {
       state.withLock { $0.waiting[mine] = nil }
       return -error
@@ -92,7 +92,7 @@ final class BackingFiles: Sendable {
     var stray: Int32 = -1
     while csystem_receive_descriptor(number, &packet, 12, &stray) == 12 {
       if stray >= 0 { Glibc.close(stray) }
-      guard packet.type == Self.registeredMessage else { continue }
+      guard packet.type == Message.registered.rawValue else { continue }
       let (answered, result) = (packet.number, packet.result)
       let (waiter, isLate): (Waiter?, Bool) = state.withLock { state in
         guard let waiter = state.waiting[answered] else { return (nil, state.overdue.remove(answered) != nil) }
@@ -107,13 +107,13 @@ final class BackingFiles: Sendable {
   /// Forgets an id, for new opens: open handles go on with the file. If the helper does not get this, it closes the id
   /// when the next server begins.
   func close(_ id: Int32) {
-    let error = send(Self.unregisterMessage, UInt32(bitPattern: id), -1)
+    let error = send(.unregister, UInt32(bitPattern: id), -1)
     if error != 0 { Log.debug("the helper did not close the backing file \(id): \(Errno(rawValue: error))") }
   }
 
   /// Returns 0, or an errno.
-  private func send(_ type: UInt32, _ value: UInt32, _ file: Int32) -> Int32 {
-    var packet = (type, value)
+  private func send(_ type: Message, _ value: UInt32, _ file: Int32) -> Int32 {
+    var packet = (type.rawValue, value)
     while csystem_send_descriptor(number, &packet, 8, file) < 0 {
       if errno != EINTR { return errno }
     }

@@ -17,7 +17,9 @@ extension SessionMemory {
     }
     for index in 0..<SessionLayout.bufferCount {
       guard let request = request(inBuffer: index) else { continue }
-      if numbers.insert(Self.number(of: request)).inserted {
+      let number = Self.number(of: request)
+      // Without a number, the helper has answered it, and left it for ``noteSuspects()``.
+      if number != 0 && numbers.insert(number).inserted {
         left.append(.buffer(index))
       } else {
         clearBuffer(index)

@@ -8,27 +8,31 @@ import Storing
 ///
 /// Any thread may call any method. A thread of the control socket asks and waits; the link's thread brings the answer.
 final class Handover: Sendable {
-  private enum Phase { case none, asked, agreed }
+  /// `overdue`: asked, and nobody waits for the answer any more.
+  private enum Phase { case none, asked, overdue, agreed }
   private struct State {
     var phase = Phase.none
     var verdict: String?
     var serves = false
     var isCancelled = false
+    var isAnswered: Bool { phase == .agreed || verdict != nil }
   }
 
   private let link: HelperLink
   private let failedUpgrade: String?
+  private let patience: Double
+  private let end: @Sendable () -> Void
   private let state = Lock(State())
   private let answered = Signal()
 
-  /// `failedUpgrade`: why the mount's last upgrade failed.
-  init(_ link: HelperLink, failedUpgrade: String?) {
+  /// `failedUpgrade`: why the mount's last upgrade failed. `patience`: how long the helper may take to answer, in
+  /// seconds: it opens a file, perhaps on a slow disk. `end` ends the server.
+  init(_ link: HelperLink, failedUpgrade: String?, patience: Double = 10, end: @escaping @Sendable () -> Void) {
     self.link = link
     self.failedUpgrade = failedUpgrade
+    self.patience = patience
+    self.end = end
   }
-
-  /// How long the helper may take to answer, in seconds: it opens a file, perhaps on a slow disk.
-  private static let patience = 10.0
 
   /// Asks the helper.
   func agree(to program: ProgramFile) throws(ControlFailure) {
@@ -42,9 +46,14 @@ final class Handover: Sendable {
     do throws(ServerError) { try link.askForUpgrade(to: program) } catch {
       throw ControlFailure(.failed, "the mount helper cannot be asked: \(error)")
     }
-    guard answered.wait(seconds: Self.patience) else {
-      // The answer may still come, so this server asks no more.
-      throw ControlFailure(.failed, "the mount helper does not answer: unmount, and mount again")
+    let deadline = Instant.now.adding(seconds: patience)
+    while !isAnswered, deadline.seconds(since: .now) > 0 { answered.wait(seconds: deadline.seconds(since: .now)) }
+    let isOverdue = state.withLock { state in
+      defer { if !state.isAnswered { state.phase = .overdue } }
+      return !state.isAnswered
+    }
+    if isOverdue {
+      throw ControlFailure(.failed, "the mount helper does not answer: if it still agrees, the upgrade goes on")
     }
     if let why = state.withLock({ $0.verdict }) {
       state.withLock { ($0.phase, $0.verdict) = (.none, nil) }
@@ -52,14 +61,22 @@ final class Handover: Sendable {
     }
   }
 
-  /// The helper's answer: nil if it agrees.
+  /// The helper's answer: nil if it agrees. It then kills this server if it does not end: where nobody waits for the
+  /// answer, this ends it.
   func take(_ verdict: String?) {
-    state.withLock { state in
+    let isOverdue = state.withLock { state in
+      defer { if verdict == nil { state.phase = .agreed } }
+      if state.phase == .overdue {
+        state.phase = .none
+        return true
+      }
       state.verdict = verdict
-      if verdict == nil { state.phase = .agreed }
+      return false
     }
-    answered.raise()
+    if !isOverdue { answered.raise() } else if verdict == nil { end() }
   }
+
+  private var isAnswered: Bool { state.withLock { $0.isAnswered } }
 
   /// The server serves from now on.
   func serve() { state.withLock { $0.serves = true } }

@@ -49,7 +49,9 @@ package enum MediafsServer {
     let list = start.rootWaits && !goesOn ? try ManifestImport.openForRoot(request, start.input) : nil
     // No thread may exist before: Landlock restricts only the thread that asks for it, and those that it starts.
     let rights = places.map(Confinement.begin)
-    let handover = Handover(link, failedUpgrade: start.failedUpgrade)
+    let handover = Handover(link, failedUpgrade: start.failedUpgrade) {
+      session.withLock { $0 }?.stop()
+    }
     StopSignals.watch { _ in
       handover.cancel()
       // Before it serves, no data can be lost: the store survives any end of the process. Status 0 ends a mount that

@@ -3,6 +3,8 @@ import Glibc
 
 /// One mount in the mount namespace of this process.
 package struct MountTableEntry: Equatable, Sendable {
+  /// The kernel's number of the mount.
+  package var id: UInt64
   /// The minor device number, which differs between FUSE mounts (the major one is 0).
   package var device: UInt32
   /// The path of the mountpoint.
@@ -26,9 +28,9 @@ package struct MountTableEntry: Equatable, Sendable {
 
 /// The kernel's table of mounts (proc(5), mountinfo). The kernel asks no filesystem for it, so a dead one cannot block.
 package enum MountTable {
-  /// Every mount, in the table's order. Of two mounts at one mountpoint, the later is on top.
-  package static func read() throws(Errno) -> [MountTableEntry] {
-    let file = try FileDescriptor.open("/proc/self/mountinfo", O_RDONLY)
+  /// Every mount, in the table's order, as a process sees it. Of two mounts at one mountpoint, the later is on top.
+  package static func read(of process: String = "self") throws(Errno) -> [MountTableEntry] {
+    let file = try FileDescriptor.open("/proc/\(process)/mountinfo", O_RDONLY)
     var text: [UInt8] = []
     var piece = [UInt8](repeating: 0, count: 1 << 16)
     while true {
@@ -54,6 +56,7 @@ package enum MountTable {
       else { return nil }
       let numbers = string(fields[2]).split(separator: ":")
       return MountTableEntry(
+        id: UInt64(string(fields[0])) ?? 0,
         device: numbers.count == 2 ? UInt32(numbers[1]) ?? 0 : 0, mountpoint: string(fields[4]),
         type: string(fields[dash + 1]), source: string(fields[dash + 2]),
         options: fields.count > dash + 3 ? string(fields[dash + 3]) : "")

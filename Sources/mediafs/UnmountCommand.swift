@@ -30,11 +30,12 @@ enum UnmountCommand {
       if parsed.operands.count > 1 { throw .usage("unmount takes one MOUNTPOINT, not also \(parsed.operands[1])") }
       let entry = try find(path)
       let lazy = parsed.has("lazy")
+      let mounts = MountHolders.Mounts(device: entry.device)
       // A mount that is detached while in use is served until its last user closes it; the command does not wait for
       // that. It looks for users first, because a detached mount has no path.
-      let isUsed = lazy && !MountHolders(device: entry.device).isEmpty
-      try unmount(entry, lazily: lazy)
-      if !isUsed { try waitForServerEnd(entry) }
+      let isUsed = lazy && !MountHolders(mounts).isEmpty
+      try unmount(entry, mounts, lazily: lazy)
+      if !isUsed { try waitForServerEnd(entry, mounts) }
       return ExitCode.done
     }
   }
@@ -63,15 +64,17 @@ enum UnmountCommand {
     return entry
   }
 
-  private static func unmount(_ entry: MountTableEntry, lazily: Bool) throws(CommandError) {
+  private static func unmount(
+    _ entry: MountTableEntry, _ mounts: MountHolders.Mounts, lazily: Bool
+  ) throws(CommandError) {
     do throws(SystemCalls.UnmountFailure) { try SystemCalls.unmount(entry, lazily: lazily) } catch {
       throw error.isBusy
-        ? busy(entry) : .failed("cannot unmount \(entry.mountpoint): \(error.description)")
+        ? busy(entry, mounts) : .failed("cannot unmount \(entry.mountpoint): \(error.description)")
     }
   }
 
-  private static func busy(_ entry: MountTableEntry) -> CommandError {
-    let holders = MountHolders(device: entry.device)
+  private static func busy(_ entry: MountTableEntry, _ mounts: MountHolders.Mounts) -> CommandError {
+    let holders = MountHolders(mounts)
     return .failed(
       "\(entry.mountpoint) is busy.\(holders.description) Close the programs that use it, or run: "
         + "mediafs unmount --lazy '\(entry.mountpoint)'")
@@ -95,7 +98,9 @@ enum UnmountCommand {
 
   /// Waits until the mount helper of the mount has exited. It exits after its server, which has then saved its data.
   /// The server goes on as long as another process or namespace holds the mount.
-  private static func waitForServerEnd(_ entry: MountTableEntry) throws(CommandError) {
+  private static func waitForServerEnd(
+    _ entry: MountTableEntry, _ mounts: MountHolders.Mounts
+  ) throws(CommandError) {
     let mountpoint = entry.mountpoint
     let start = Instant.now
     var looks = 0.0
@@ -103,7 +108,7 @@ enum UnmountCommand {
       let waited = Instant.now.seconds(since: start)
       if waited > patience * (looks + 1) {
         looks += 1
-        let holders = MountHolders(device: entry.device)
+        let holders = MountHolders(mounts)
         let isHeld = !holders.isEmpty || waited > longestEnd && isServed(mountpoint)
         if isHeld, MountUsers.helper(of: mountpoint, owner: entry.owner) == helper {
           throw .failed(

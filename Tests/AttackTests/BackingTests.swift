@@ -10,7 +10,7 @@ struct BackingTests {
   private static let preamble = """
     folder = os.path.dirname(mountpoint)
     own = folder + '/library/own'
-    library = os.open(folder + '/library', os.O_RDONLY | os.O_DIRECTORY)
+    library = os.open(LIBRARY)
     _, files = prepare(library)
     number = 0
     def register(file):
@@ -35,7 +35,8 @@ struct BackingTests {
     """
 
   /// Runs a server as nobody beside a library with a file of nobody's (`own`), and other files that it might want.
-  private func run(_ script: String) throws -> [String] {
+  /// `library`: what it calls its library.
+  private func run(_ script: String, library name: String = "folder + '/library', os.O_DIRECTORY") throws -> [String] {
     let folder = try TemporaryFolder(open: true)
     defer { try? folder.remove() }  // the next test makes its own
     let library = try folder.makeFolder("library")
@@ -48,7 +49,8 @@ struct BackingTests {
     try #require(mkfifo("\(library)/fifo", 0o666) == 0 && chown("\(library)/fifo", 65534, 65534) == 0)
     try #require(chown(library, 65534, 65534) == 0)
     let result = try FakeServer.run(
-      Self.preamble + script, in: folder, mountpoint: folder.makeFolder("mnt"), user: "nobody", timeout: 120)
+      Self.preamble.replacing("LIBRARY", with: name) + script, in: folder, mountpoint: folder.makeFolder("mnt"),
+      user: "nobody", timeout: 120)
     #expect(result.status == 0, "\(result.errors)")
     #expect(!Mounts.isMounted(folder.file("mnt")))
     return result.errors.split(separator: "\n").map(String.init).filter { !$0.hasPrefix("mediafs: ") }
@@ -88,6 +90,13 @@ struct BackingTests {
         "a pipe: EINVAL", "a socket: EBADF", "/dev/fuse: EBADF", "another filesystem: EXDEV", "a memfd: EXDEV",
         "the session memory: EBADF",
       ])
+  }
+
+  /// A server that calls a file its library has none.
+  @Test(arguments: ["own, os.O_RDONLY", "own, os.O_PATH", "'/dev/null', os.O_RDONLY"])
+  func aLibraryIsAFolder(_ library: String) throws {
+    let lines = try run("say(register(os.open(own, os.O_RDONLY)))\nos._exit(0)", library: library)
+    #expect(lines == ["EXDEV"])
   }
 
   /// A filesystem that looks at the rights of who opens a file, such as NFS, sees the user's and not root's.
@@ -135,7 +144,14 @@ struct BackingTests {
           try: pack(files, 32, 1, b'', [file])
           except BlockingIOError: full += 1
       say('it is full' if full else 'it never was full')
-      if before == 0: die()
+      if before == 0:
+          # A child keeps the socket: the server's end does not close it.
+          if os.fork() == 0:
+              os.close(1)
+              os.close(2)
+              time.sleep(10)
+              os._exit(0)
+          die()
       os._exit(0)
       """)
     #expect(lines == ["it is full", "it is full"])

@@ -58,9 +58,12 @@ enum FakeServer {
     return try Command.run(words, timeout: timeout)
   }
 
-  /// Starts the helper on such a server, with the mount at `mnt`.
-  static func start(_ script: String, in folder: TemporaryFolder) throws -> BackgroundProcess {
-    try BackgroundProcess(command(script, in: folder, mountpoint: folder.makeFolder("mnt")))
+  /// Starts the helper on such a server, with the mount at `mnt` or `mountpoint`.
+  static func start(
+    _ script: String, in folder: TemporaryFolder, mountpoint: String? = nil, user: String? = nil
+  ) throws -> BackgroundProcess {
+    try BackgroundProcess(
+      command(script, in: folder, mountpoint: mountpoint ?? folder.makeFolder("mnt"), user: user))
   }
 
   private static func command(

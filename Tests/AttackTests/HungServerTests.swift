@@ -183,4 +183,22 @@ struct HungServerTests {
     let result = try log(scene, limit: 100)
     #expect(result.errors.contains("5 in a row answered nothing"), "\(result.errors)")
   }
+
+  /// The fault may be mended in another program: it begins with the plain limit.
+  @Test func aNewProgramBeginsWithThePlainLimit() throws {
+    let scene = """
+      if value == 1:
+          file = os.stat(os.path.realpath(sys.argv[0]))
+          pack(link, 19, 0, struct.pack('QQ', file.st_dev, file.st_ino))
+          say('verdict', receive()[1])
+          os._exit(4)
+      if value != 3:
+          busy(17, 7)
+          time.sleep(60)
+      """
+    let result = try log(scene)
+    #expect(result.errors.contains("verdict 0"), "\(result.errors)")
+    let limits = result.errors.matches(of: #/for ([0-9.]+) s, and no thread/#).map { String($0.1) }
+    #expect(limits == ["0.4", "0.4"], "\(result.errors)")
+  }
 }

@@ -26,6 +26,7 @@ struct UpgradeAttackTests {
     while True:
         kind, value, file, text = receive()
         if kind == 8: say('kept', text)
+        if kind == 5: session = file
         if kind == 3: break
     send(16, value=3)
     receive()
@@ -99,5 +100,49 @@ struct UpgradeAttackTests {
     let kept = result.errors.split(separator: "\n").first { $0.hasPrefix("kept") } ?? ""
     #expect(kept.hasPrefix("kept b'?[2J?xxx") && kept.count < 1100, "\(result.errors)")
     #expect(!result.errors.contains("\u{1b}"))
+  }
+
+  /// What killed servers of the old program is no suspect of the new one's, and is one again if the old one is back.
+  @Test func suspectsBelongToAProgram() throws {
+    let asks = """
+      suspects, died = os.pread(session, 256, 1088), os.pread(session, 4, 2048 + 12)
+      say('server', value, set(suspects), set(died))
+      if value == 0:
+          send(17)
+          os.pwrite(session, b'\\1' * 256, 1088)
+          os.pwrite(session, struct.pack('I', 11), 2048 + 12)
+          upgrade(own)
+          os._exit(4)
+      if value == 1: os._exit(1)
+      send(17)
+      """
+    let result = try Self.run(asks)
+    #expect(result.status == 0, "\(result.errors)")
+    let said = result.errors.split(separator: "\n").filter { $0.hasPrefix("server ") }
+    #expect(said == ["server 0 {0} {0}", "server 1 {0} {0}", "server 2 {1} {0}"], "\(result.errors)")
+  }
+
+  /// The log names the signal of every death, also of one that an upgrade makes good.
+  @Test func aDeathDuringAnUpgradeIsLogged() throws {
+    let asks = """
+      if value == 0:
+          send(17)
+          os.pwrite(session, struct.pack('II', os.getpid(), 11), 2048 + 8)
+          os.pwrite(session, struct.pack('IIQQ', 80, 15, 7, 42), 4096)
+          upgrade(own)
+          os.kill(os.getpid(), signal.SIGKILL)
+      if value == 1:
+          send(20, b'no room')
+          os.kill(os.getpid(), signal.SIGSEGV)
+      os.pwrite(session, bytes(8192), 4096)
+      send(17)
+      """
+    let result = try Self.run(asks)
+    #expect(result.status == 0, "\(result.errors)")
+    let lines = result.errors.split(separator: "\n")
+    #expect(lines.contains { $0.contains("the server was killed by signal 9 (Killed) before it had ended for an") })
+    #expect(lines.contains { $0.contains("thread fuse-0 (") && $0.contains("was busy with READ (15) of inode 42") })
+    #expect(lines.contains { $0.contains("the new server was killed by signal 11 (Segmentation fault)") })
+    #expect(lines.contains { $0.contains("failed: no room. The old program goes on") }, "\(result.errors)")
   }
 }

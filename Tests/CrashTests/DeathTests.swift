@@ -116,4 +116,34 @@ import Testing
       #expect(!store.errors.contains("killed two servers"), "\(store.errors)")
     }
   }
+
+  /// The disk fails under a mapped file as a thread serves a read. That is no fault of the read.
+  @Test func aDiskThatFailsMakesNoSuspect() throws {
+    try lend { store, name, right in
+      sleep(seconds: 2.5)  // a commit: the next servers know what is stored
+      try store.forgetPages(name)
+      store.shim.fate(.losesPages, ofReadsAt: 1_050_000, count: 3)
+      #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+      #expect(store.timesServed == 3, "\(store.errors)")
+      #expect(store.errors.contains("signal 7 (SIGBUS) in thread fuse-"), "\(store.errors)")
+      #expect(!store.errors.contains("raised the signal") && !store.errors.contains("killed two servers"))
+    }
+  }
+
+  /// The fault may be mended in the program that takes over: it serves what killed the old one twice.
+  @Test func aNewProgramBeginsWithoutSuspects() throws {
+    try lend { store, name, right in
+      sleep(seconds: 2.5)
+      try store.forgetPages(name)
+      store.shim.fate(.crashes, ofReadsAt: 1_050_000, count: 100)
+      #expect(throws: Errno(rawValue: EIO)) { try store.read(name, at: 1_050_000, count: 4096) }
+      store.shim.fate(.reads, ofReadsAt: 0, count: 0)
+      #expect(throws: Errno(rawValue: EIO)) { try store.read(name, at: 1_050_000, count: 4096) }
+      let upgraded = try store.run(["upgrade", store.mountpoint])
+      #expect(upgraded.status == 0, "\(upgraded)\n\(store.errors)")
+      #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+      let errors = try Command.run(["getfattr", "-n", "user.mediafs.error", "\(store.mountpoint)/\(name)"])
+      #expect(!errors.output.contains("killed two servers"), "\(errors.output)")
+    }
+  }
 }

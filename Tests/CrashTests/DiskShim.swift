@@ -97,11 +97,11 @@ final class DiskShim: @unchecked Sendable {
 
   /// What becomes of a read of a partial file.
   enum Fate: Int64 {
-    case reads, hangs, crashes
+    case reads, hangs, crashes, losesPages
   }
 
   /// Lets the next `count` reads of the byte at `offset` of a partial file never return, or kill their server by a
-  /// signal that the reading thread raises.
+  /// signal that the reading thread raises, or by the SIGBUS of a disk that fails under a mapped file.
   func fate(_ fate: Fate, ofReadsAt offset: Int64, count: Int) {
     page[Self.killKind + 7] = 0
     page[Self.killKind + 8] = Int64(count)

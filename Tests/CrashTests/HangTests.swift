@@ -30,7 +30,12 @@ import Testing
       #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
       try store.forgetPages(name)
       store.shim.fate(.hangs, ofReadsAt: 1_050_000, count: 1)
-      #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+      // In a process of its own: a reader that waits for ever is a failure, and not the end of the tests.
+      let expected = try store.folder.write(right, to: "right")
+      let line = #"dd if="$1" bs=100000 skip=10 count=1 status=none | cmp - "$2""#
+      let reader = try BackgroundProcess(["sh", "-c", line, "sh", "\(store.mountpoint)/\(name)", expected])
+      let end = try #require(reader.wait(timeout: 60), "the reader waits for ever: \(store.errors)")
+      #expect(end.succeeded, "\(end)")
       #expect(store.shim.fated(of: 1) == 1)
       let log = store.errors
       #expect(log.contains("the server hangs: its thread fuse-") && log.contains("busy with READ"), "\(log)")

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -66,6 +67,11 @@ static void meet_fate(int file, size_t length, off64_t offset) {
       __atomic_fetch_sub(&control->fated_reads, 1, __ATOMIC_SEQ_CST) <= 0)
     return;
   if (fate == DISK_CRASHES) *(volatile int *)8 = 0;
+  if (fate == DISK_LOSES_PAGES) {
+    // A page that the file does not have is, for the thread, one that the disk cannot read.
+    volatile int *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, memfd_create("lost", 0), 0);
+    (void)*page;
+  }
   for (;;) pause();
 }
 

@@ -239,6 +239,37 @@ struct HelperEndTests {
     }
   }
 
+  /// A guard that is killed is followed by another one.
+  @Test(.enabled(if: TestUser.canSwitch)) func aKilledGuardIsFollowedByTheNext() throws {
+    let place = try MountPlace()
+    let running = try place.startForeground("-o", "user=nobody,store=\(place.storeOfNobody)")
+    let server = try #require(place.server)
+    for _ in 0..<2 {
+      let old = try #require(guardian(of: place))
+      kill(old, SIGKILL)
+      #expect(eventually { guardian(of: place).map { $0 != old } ?? false })
+    }
+    kill(running.process, SIGKILL)
+    #expect(try place.wait(running).status == -SIGKILL)
+    #expect(place.isGone(server: server))
+    #expect(eventually { guardian(of: place) == nil })
+  }
+
+  /// In the background, no process of the mount holds the caller's pipe: the guard began before the caller returned.
+  @Test(.enabled(if: TestUser.canSwitch)) func theGuardHoldsNothingOfTheCallers() throws {
+    let place = try MountPlace()
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
+    try #require(mounted.status == 0, "\(mounted)")
+    let process = try #require(guardian(of: place))
+    for name in ["0", "1"] {
+      #expect(try Command.succeed(["readlink", "/proc/\(process)/fd/\(name)"]) == "/dev/null\n")
+    }
+    #expect(try Command.succeed(["readlink", "/proc/\(process)/fd/2"]).hasSuffix("/mediafs.log\n"))
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+    #expect(eventually { guardian(of: place) == nil })
+  }
+
   @Test func aKilledHelperTakesTheMountWithIt() throws {
     let place = try MountPlace()
     let running = try place.startForeground()

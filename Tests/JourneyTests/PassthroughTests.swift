@@ -39,7 +39,11 @@ import Testing
   }
 
   private func compare(_ journey: Journey) throws {
-    try journey.succeed(["cmp", journey.at("film.bin"), journey.folder.file("originals/film.bin")])
+    let (file, original) = (journey.at("film.bin"), journey.folder.file("originals/film.bin"))
+    try journey.succeed(["cmp", file, original])
+    if journey.user == nil && geteuid() == 0 { return }
+    // The kernel may have had all of it in its cache; these reads reach the server.
+    try journey.shell(#"dd if="$1" iflag=direct bs=64K status=none | cmp - "$2""#, file, original)
   }
 
   /// `name`: whose server it is. An unprivileged one has its helper register the file.

@@ -3,6 +3,7 @@ import Glibc
 import TestSupport
 import Testing
 
+@testable import Server
 @testable import mediafs
 
 /// What `mediafs unmount` says when it cannot end a mount.
@@ -70,6 +71,21 @@ import Testing
       }
       holder.terminate()
       try waitUntil(timeout: 60, "the helper to end") { MountUsers.helper(of: journey.mountpoint) == nil }
+    }
+  }
+
+  /// The kernel gives a device number anew: who uses the filesystem that has it now is no user of the mount's.
+  @Test(.enabled(if: TestUser.canSwitch)) func anotherFilesystemOfTheSameNumberIsNotMeant() throws {
+    try withTemporaryFolder { folder in
+      try Command.succeed(["mount", "-t", "tmpfs", "none", folder.path])
+      defer { _ = umount2(folder.path, Int32(MNT_DETACH)) }
+      let entry = try #require(try MountTable.entry(at: folder.path))
+      let holder = try BackgroundProcess([
+        "sh", "-c", "cd \"$1\" && echo holding && exec sleep 1000", "sh", folder.path,
+      ])
+      defer { holder.terminate() }
+      try #require(holder.waitForOutput("holding", timeout: 60))
+      #expect(MountHolders(MountHolders.Mounts(device: entry.device)).isEmpty)
     }
   }
 }

@@ -38,7 +38,8 @@ struct UpgradeRightsTests {
       try #require(mounted.status == 0, "\(mounted)")
       let old = try #require(place.server)
       try expectClosed(old)
-      try install(place)
+      // The kernel hides a program that its user may not read: this one is hidden by itself alone.
+      try install(place, mode: 0o755)
       // The command is root's for a moment when it starts (setpriv): `env` makes it nobody's from the beginning.
       let upgraded = try place.wait(place.start(["env", place.mediafs, "upgrade"], user: true))
       let new = try #require(place.server)
@@ -72,6 +73,23 @@ struct UpgradeRightsTests {
     }
     #expect(try place.run("unmount", place.mountpoint).status == 0)
     #expect(!place.isMounted)
+  }
+
+  /// A user puts a link to another server's socket where root looks for theirs: that one is not upgraded.
+  @Test func rootAsksOnlyAServerOfTheMountsUser() throws {
+    let (place, other) = (try MountPlace(), try MountPlace())
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
+    try #require(mounted.status == 0, "\(mounted)")
+    let running = try other.startForeground("--store", other.folder + "/store")
+    let server = try #require(other.server)
+    let control = place.storeOfNobody + "/control"
+    try #require(unlink(control) == 0 && symlink(other.folder + "/store/control", control) == 0)
+    let asked = try other.run("upgrade", place.mountpoint)
+    #expect(asked.status == 1 && asked.text.contains("is not one of the user 65534: not asked"), "\(asked)")
+    #expect(other.server == server && !other.text(running).contains("ended for an upgrade"))
+    #expect(try other.run("unmount", other.mountpoint).status == 0)
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
 
   /// root asks, as `mediafs upgrade` does: that server's user has no home, so no list of mounts names it.

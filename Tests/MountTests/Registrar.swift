@@ -2,6 +2,8 @@ import Base
 import CSystem
 import Glibc
 
+@testable import Mount
+
 /// The helper's part of passthrough in this process: registers the files that a session sends, without a check.
 final class Registrar: Sendable {
   private struct BackingMap {
@@ -33,8 +35,8 @@ final class Registrar: Sendable {
     var file: Int32 = -1
     while csystem_receive_descriptor(socket.rawValue, &packet, 8, &file) == 8 {
       while !isAwake.withLock({ $0 }) { usleep(1000) }
-      if packet.type == 32 {
-        var answer: (UInt32, UInt32, Int32) = (34, packet.value, register(file))
+      if packet.type == BackingFiles.Message.register.rawValue {
+        var answer: (UInt32, UInt32, Int32) = (BackingFiles.Message.registered.rawValue, packet.value, register(file))
         _ = send(socket.rawValue, &answer, 12, 0)
       } else {
         let id = Int32(bitPattern: packet.value)

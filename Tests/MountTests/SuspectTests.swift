@@ -88,6 +88,20 @@ struct SuspectTests {
     #expect((0..<SessionLayout.suspectCount).allSatisfy { memory.suspect($0) == nil })
   }
 
+  @Test("What the helper has answered is counted, and not served again")
+  func answered() throws {
+    let servers = try Servers()
+    let first = try servers.next()
+    put(Self.read(0..<4096, unique: 0), first, inBuffer: 3)
+    put(Self.read(4096..<8192, unique: 6), first, inBuffer: 4)
+    try servers.die(3)
+    let second = try servers.next()
+    #expect(second.suspect(0)?.place == 0..<4096 && second.suspect(1) == nil)
+    let left = second.leftRequests()
+    #expect(left.requests == [.buffer(4)] && left.numbers == [6])
+    #expect(second.request(inBuffer: 3) == nil)
+  }
+
   @Test("Requests of one operation for one inode are told apart")
   func apart() throws {
     let same = [

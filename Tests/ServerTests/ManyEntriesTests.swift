@@ -139,7 +139,7 @@ import Testing
       loop.stop()
       system.stop()
     }
-    let handover = Handover(HelperLink(owning: dup(STDIN_FILENO)), failedUpgrade: nil)  // no helper
+    let handover = Handover(HelperLink(owning: dup(STDIN_FILENO)), failedUpgrade: nil) {}  // no helper
     try body(
       catalog, library,
       ControlService(fileSystem: system, catalog: catalog, library: library, handover: handover) {})

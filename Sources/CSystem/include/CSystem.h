@@ -89,9 +89,6 @@ int csystem_open_address_watch(void);
 ssize_t csystem_local_addresses(char *text, size_t length);
 /// Nanoseconds of CLOCK_MONOTONIC, which stands still while the machine sleeps.
 int64_t csystem_monotonic_nanoseconds(void);
-/// The device number (minor) of the filesystem at `path` if its major one is 0, else -1. Asks no filesystem, which may
-/// be dead or hang. Follows a symbolic link at the end, and those of /proc.
-int64_t csystem_anonymous_device(const char *path);
 /// The version of the kernel's Landlock; -1 and errno without it. Version 1 cannot grant to move a file from one folder
 /// to another.
 int csystem_landlock_version(void);

@@ -20,7 +20,7 @@ enum disk_kind {
 enum disk_phase { DISK_BEFORE, DISK_HALF, DISK_AFTER };
 
 /// What becomes of a read of a partial file.
-enum disk_fate { DISK_READS, DISK_HANGS, DISK_CRASHES };
+enum disk_fate { DISK_READS, DISK_HANGS, DISK_CRASHES, DISK_LOSES_PAGES };
 
 /// A page of memory shared between the server and the test: it outlives the server.
 struct disk_control {

@@ -1,0 +1,81 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// Servers that answer nothing, one after another: the helper answers with errors (mount-helper/PROTOCOL.md, "The next
+/// server").
+@Suite("What the helper does while it refuses requests")
+struct RefusalTests {
+  private func run(_ script: String, limit: Int, timeout: Double) throws -> [Substring] {
+    try withTemporaryFolder { folder in
+      let mountpoint = try folder.makeFolder("mnt")
+      let result = try FakeServer.run(
+        script, in: folder, mountpoint: mountpoint, options: "--watchdog \(limit)", timeout: timeout)
+      #expect(result.status == 0 && !Mounts.isMounted(mountpoint), "\(result.errors)")
+      #expect(result.errors.contains("5 in a row answered nothing"), "\(result.errors)")
+      return result.errors.split(separator: "\n")
+    }
+  }
+
+  /// The next server counts what killed the last one, also if the helper has answered it.
+  @Test func aDeadlyRequestIsAnsweredAndCounted() throws {
+    let lines = try run(
+      """
+      def place(index): return 4096 + 8192 * index
+      def reads(index, number):
+          os.pwrite(session, struct.pack('IIQQ16xQQI', 80, 15, number, 42, 1, 65536, 4096), place(index))
+      def record(index, died, request=0):
+          os.pwrite(session, struct.pack('III', 1, died, request), 2048 + 64 * index + 8)
+      def look(helper):
+          for _ in range(1000):
+              time.sleep(0.02)
+              if os.pread(session, 4, place(1)) == bytes(4): break
+          for index in 0, 1, 2, 3: say(index, *struct.unpack('IIQ', os.pread(session, 16, place(index))))
+          os.kill(helper, signal.SIGTERM)
+      if before == 0:
+          prepare()
+          answer_init()
+          ready()
+      # The first thread died of its own buffer's request, the third of what an earlier server had left in the fourth's.
+      for index in range(4): reads(index, 7 + index)
+      record(0, 11)
+      record(1, 0)
+      record(2, 11, place(3))
+      record(3, 0)
+      helper = os.getppid()
+      if before == 4 and os.fork() == 0:
+          look(helper)
+          os._exit(0)
+      os._exit(3)
+      """, limit: 0, timeout: 60)
+    let said = lines.filter { !$0.hasPrefix("mediafs: ") }
+    #expect(said == ["0 80 15 0", "1 0 15 8", "2 0 15 9", "3 80 15 0"], "\(lines)")
+  }
+
+  /// A minute later the helper tries another server. Until that one has the device, readers get errors, and if it hangs
+  /// then, they wait no longer than for the first that hung.
+  @Test func aRetryLetsNobodyWaitLong() throws {
+    let lines = try run(
+      """
+      if 0 < before < 5: time.sleep(60)
+      if before == 5:
+          try: say('stat:', subprocess.run(['stat', mountpoint + '/x'], stderr=-1, env={'LC_ALL': 'C'}, timeout=1).stderr)
+          except subprocess.TimeoutExpired: say('it waits')
+      prepare()
+      if before == 0: answer_init()
+      ready()
+      if before == 0: os._exit(3)
+      helper = os.getppid()
+      if os.fork() == 0:
+          time.sleep(1)
+          os.kill(helper, signal.SIGTERM)
+          os._exit(0)
+      os.pwrite(session, struct.pack('IIIIQ', 1, 0, 0, 4, 7), 2048 + 64 * 17 + 8)
+      time.sleep(60)
+      """, limit: 200, timeout: 150)
+    #expect(lines.contains { $0.hasPrefix("stat: ") && $0.contains("Input/output error") }, "\(lines)")
+    let limits = lines.compactMap { $0.firstMatch(of: #/for ([0-9.]+) s, and no thread/#).map { String($0.1) } }
+    #expect(limits == ["0.2", "0.4", "0.8", "1.6", "0.2"], "\(lines)")
+  }
+}

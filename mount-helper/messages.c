@@ -1,0 +1,120 @@
+#include "messages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backing.h"
+#include "complain.h"
+#include "link.h"
+#include "mounting.h"
+#include "notices.h"
+#include "read_ahead.h"
+#include "upgrade.h"
+#include "watchdog.h"
+
+// The mount is ready: detaches from the terminal, then lets the caller return.
+static void detach(struct helper *helper) {
+  if (helper->settings->foreground) return;
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null >= 0) {
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(helper->log >= 0 ? helper->log : null, STDERR_FILENO);
+    close(null);
+  }
+  renew_guard(helper);  // one that does not keep the caller's terminal or pipe
+  announce(helper, 0);
+}
+
+// Directs the helper's messages to the server's log file. The server may have fewer rights than the helper, so the
+// helper accepts only a regular file, and writes nothing but its own messages to it.
+static void take_log(struct helper *helper, int descriptor) {
+  struct stat status;
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(descriptor);
+    return;
+  }
+  if (helper->log >= 0) close(helper->log);
+  helper->log = descriptor;
+  if (!helper->ready || helper->settings->foreground) return;
+  dup2(descriptor, STDERR_FILENO);
+  renew_guard_soon(helper);
+}
+
+// Makes the helper ready for a server that has the device: what it does for the server, it does on threads of its own.
+static void send_mount(struct helper *helper, int library) {
+  const int files = start_backing(&helper->backing, helper->mount.device_fd, helper->session, library);
+  if (files < 0) return give_up(helper);
+  // If a send fails, the server has ended.
+  if (link_send(helper->link, MESSAGE_NOTICES, 0, NULL, 0, helper->notices.for_servers) == 0 &&
+      link_send(helper->link, MESSAGE_BACKING, 0, NULL, 0, files) == 0)
+    link_send(helper->link, MESSAGE_MOUNTED, helper->mount.device, NULL, 0, helper->mount.device_fd);
+  close(files);
+}
+
+static void take_message(struct helper *helper, struct message *message) {
+  switch (message->type) {
+    case MESSAGE_PREPARED:
+      if (message->value != PROTOCOL_VERSION) keep_version(&helper->upgrade, message->value);
+      if (message->value != PROTOCOL_VERSION || helper->prepared) break;
+      helper->prepared = true;
+      if (helper->refusing) begin_watch(&helper->watchdog, true);
+      helper->refusing = false;  // from now on the server reads the requests
+      if (helper->mount.device_fd < 0 && (mount_filesystem(helper->settings, &helper->mount) != 0 ||
+                                          start_notices(&helper->notices, helper->mount.device_fd) != 0)) {
+        give_up(helper);
+      } else {
+        if (helper->guard < 0) renew_guard(helper);
+        send_mount(helper, message->descriptor);
+      }
+      return;
+    case MESSAGE_READY:
+      if (!helper->prepared) break;
+      helper->served = true;
+      if (is_trying(&helper->upgrade)) {
+        complete_upgrade(&helper->upgrade);
+        forget_hangs(&helper->watchdog);
+        helper->mute = 0;
+        if (helper->stops == 0) helper->kill_at = 0;
+      }
+      if (helper->ready) return;
+      helper->ready = true;
+      raise_read_ahead(helper->mount.device);
+      detach(helper);
+      return;
+    case MESSAGE_LOG:
+      if (message->descriptor < 0) break;
+      take_log(helper, message->descriptor);
+      message->descriptor = -1;
+      return;
+    case MESSAGE_UPGRADE:
+      // One at a time, and of a server that serves.
+      if (!helper->served || helper->upgrade.next >= 0 || message->length != 16) break;
+      if (agree_to_upgrade(&helper->upgrade, helper->settings, helper->link, message) && helper->stops == 0)
+        kill_after(helper, UPGRADE_PATIENCE);
+      return;
+    case MESSAGE_FAILED:
+      keep_words(&helper->upgrade, message);
+      return;
+  }
+  complain("the server breaks the protocol (message %u, value %u): do helper and server have the same version?",
+           message->type, message->value);
+  give_up(helper);
+}
+
+void take_link(struct helper *helper) {
+  static struct message message;
+  int result = link_receive(helper->link, &message);
+  if (result == 1) {
+    take_message(helper, &message);
+    if (message.descriptor >= 0) close(message.descriptor);
+  } else if (result == 0 || errno == ECONNRESET) {
+    close_link(helper);  // the server is about to end; SIGCHLD brings its status
+  } else {
+    complain("the server breaks the protocol: %s", strerror(errno));
+    give_up(helper);
+  }
+}

@@ -1,0 +1,6 @@
+// The messages of the server: PROTOCOL.md, "Messages".
+#pragma once
+#include "helper.h"
+
+// Takes one message from the link, or its end.
+void take_link(struct helper *helper);
