@@ -27,7 +27,7 @@ struct RefusalTests {
           os.pwrite(session, struct.pack('IIQQ16xQQI', 80, 15, number, 42, 1, 65536, 4096), place(index))
       def record(index, died, request=0):
           os.pwrite(session, struct.pack('III', 1, died, request), 2048 + 64 * index + 8)
-      def look(helper):
+      def say_what_is_left(helper):
           for _ in range(1000):
               time.sleep(0.02)
               if os.pread(session, 4, place(1)) == bytes(4): break
@@ -45,7 +45,7 @@ struct RefusalTests {
       record(3, 0)
       helper = os.getppid()
       if before == 4 and os.fork() == 0:
-          look(helper)
+          say_what_is_left(helper)
           os._exit(0)
       os._exit(3)
       """, limit: 0, timeout: 60)

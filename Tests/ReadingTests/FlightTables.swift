@@ -59,17 +59,25 @@ import Testing
     flights.ended(first, isCut: false, now: at(0.1))
     flights.ended(second, isCut: false, now: at(0.1))
     #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [Flights.first, 50_000])
-    // Expected over 7, came over 8.
+    // Expected over 7 and came over 8, so the origin has closed 7.
     flights.began(TransferID(3), roundTrip: Self.trip, now: at(0.1))
     flights.responded(TransferID(3), over: 8)
-    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [Flights.first])
-    flights.ended(TransferID(3), isCut: true, now: at(0.1))
-    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [Flights.first], "what was cut is closed")
-    // The origin has closed 7; a new one takes its place, and nothing of it is known.
-    _ = run(&flights, 4, over: 7, [40_000], from: 0.1)
-    flights.began(TransferID(5), roundTrip: Self.trip, now: at(0.2))
-    flights.responded(TransferID(5), over: 9)
-    flights.ended(TransferID(5), isCut: false, now: at(0.2))
+    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [])
+    flights.ended(TransferID(3), isCut: false, now: at(0.1))
+    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [50_000])
+    // Two that began together came the other way around.
+    flights.began(TransferID(4), roundTrip: Self.trip, now: at(0.1))
+    flights.began(TransferID(5), roundTrip: Self.trip, now: at(0.1))
+    flights.responded(TransferID(5), over: 8)
+    flights.responded(TransferID(4), over: 9)
+    flights.ended(TransferID(4), isCut: true, now: at(0.1))
+    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [], "what was cut is closed")
+    flights.ended(TransferID(5), isCut: false, now: at(0.1))
+    #expect(flights.idle(at(0.1), roundTrip: Self.trip) == [50_000])
+    // The origin has closed it; a new one takes its place, and nothing of it is known.
+    flights.began(TransferID(6), roundTrip: Self.trip, now: at(0.2))
+    flights.responded(TransferID(6), over: 10)
+    flights.ended(TransferID(6), isCut: false, now: at(0.2))
     #expect(flights.idle(at(0.2), roundTrip: Self.trip) == [Flights.first])
   }
 

@@ -10,7 +10,7 @@ import Fetching
 /// libcurl takes the connection that was made first of those that are idle. So the next request's is known before it
 /// is made, and the response says by its number whether that was right: after redirects it may have come from another
 /// host.
-struct Flights: Sendable, Equatable {
+struct Flights: Sendable {
   /// What a new connection brings: ten packets (RFC 6928).
   static let first: Int64 = 14_600
   /// A silence of so many round trips ends a flight. What is shorter is the time between packets.
@@ -19,7 +19,7 @@ struct Flights: Sendable, Equatable {
   /// (RFC 2861): the round trip and at least 0.2 s on Linux.
   private static let leastTimeout = 0.2
 
-  private struct Connection: Equatable {
+  private struct Connection {
     /// nil until a response told it.
     var number: Int?
     var transfer: TransferID?
@@ -59,8 +59,12 @@ struct Flights: Sendable, Equatable {
       connections[mine].number != number
     else { return }
     if let other = connections.firstIndex(where: { $0.number == number }) {
-      connections[mine].transfer = connections[other].transfer
+      let displaced = connections[other].transfer
       connections[other].transfer = transfer
+      connections[other].arriving = 0
+      connections[mine].transfer = displaced
+      // libcurl passed over a connection that was idle: it is closed.
+      if displaced == nil { connections.remove(at: mine) }
     } else {
       // It is new, or takes the place of one that was closed.
       connections[mine].number = number

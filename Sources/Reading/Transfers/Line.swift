@@ -143,15 +143,14 @@ struct Line {
   /// connection repeats lost packets, after waits that double (RFC 6298), and another brings the bytes sooner.
   func isStuck(_ running: Running, _ now: Instant) -> Bool {
     guard running.responded, !isMultiplexed, let lastArrival = estimate.lastArrival else { return false }
-    if isSlow(running, now) { return true }
     return now.seconds(since: running.lastByte) > max(Self.stuckSeconds, 2.5 * estimate.lateTrip)
       && lastArrival.seconds(since: running.lastByte) > 1.5 * estimate.roundTrip
   }
   private static let stuckSeconds = 0.2
 
   /// Whether a response goes on for several round trips in which an idle connection would bring much more.
-  private func isSlow(_ running: Running, _ now: Instant) -> Bool {
-    guard hasSmallWindows(now), let rate = running.meter.rate else { return false }
+  func isSlow(_ running: Running, _ now: Instant) -> Bool {
+    guard let rate = running.meter.rate else { return false }
     let flight = rate * estimate.roundTrip
     guard Double(running.active.rest.count) > Self.slowTrips * flight else { return false }
     let idle = flights.idle(now, roundTrip: estimate.roundTrip).max() ?? 0

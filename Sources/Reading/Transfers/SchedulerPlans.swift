@@ -143,7 +143,8 @@ extension Scheduler {
       var active = running.active
       active.rate = running.meter.rate
       active.hasBegun = running.bytes > 0
-      active.isStuck = line.isStuck(running, now) && download.pace.mayCut(now)
+      let isSlow = input.line.hasSmallWindows && line.isSlow(running, now)
+      active.isStuck = (isSlow || line.isStuck(running, now)) && download.pace.mayCut(now)
       return active
     }
     input.lanes = Lanes(now: download.lineUse.lanes.lanes, settled: download.lineUse.lanes.settled)
