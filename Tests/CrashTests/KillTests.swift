@@ -63,7 +63,7 @@ struct KillCounts: Sendable {
 /// full (promises P1, P4 and P6).
 @Suite(.serialized) struct KillTests {
   /// Kills in one run; a quarter of them for each of four stores.
-  private static let kills = getenv("MEDIAFS_KILLS").flatMap { Int(String(cString: $0)) } ?? 200
+  private static let kills = getenv("MEDIAFS_KILLS").flatMap { Int(String(cString: $0)) } ?? 120
 
   @Test func killedServersLoseNothing() async throws {
     var random = SeededRandom.fromEnvironment(for: "kill -9")
