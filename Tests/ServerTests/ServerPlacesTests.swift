@@ -7,16 +7,19 @@ import Testing
 /// Which files a restricted server may use. Rules follow links as they lead when the server starts, and a server may
 /// have put links into its own folders.
 @Suite("The files of a restricted server")
-struct ServerPlacesTests {
+final class ServerPlacesTests {
   private let folder: TemporaryFolder
-  private var request: MountRequest
+  private let request: MountRequest
 
   init() throws {
     folder = try TemporaryFolder()
     for name in ["store", "store/partial", "private", "disk"] { try folder.makeFolder(name) }
-    request = MountRequest(mountpoint: folder.file("mnt"), manifest: folder.file("list"))
+    var request = MountRequest(mountpoint: folder.file("mnt"), manifest: folder.file("list"))
     request.storage.store = folder.file("store")
+    self.request = request
   }
+
+  deinit { #expect(throws: Never.self) { try folder.remove() } }
 
   private func link(_ name: String, to target: String) throws {
     try #require(symlink(folder.file(target), folder.file(name)) == 0)
