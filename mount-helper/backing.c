@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "complain.h"
+#include "descriptors.h"
+#include "kinds.h"
 #include "link.h"
 #include "server.h"
 #include "session.h"
@@ -40,21 +42,6 @@ static bool take_rights(const struct settings *settings) {
   setfsuid(settings->uid);
   hide_from_others();  // again, because the change of ids may have undone it (fs.suid_dumpable)
   return (gid_t)setfsgid(-1) == settings->gid && (uid_t)setfsuid(-1) == settings->uid;
-}
-
-static bool find_mount_of(int file, uint64_t *mount) {
-  struct statx status;
-  // With a mask of 0, the kernel asks no filesystem, which may be the user's own, and not answer.
-  if (statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &status) != 0 || !(status.stx_mask & STATX_MNT_ID))
-    return false;
-  *mount = status.stx_mnt_id;
-  return true;
-}
-
-static bool is_folder(int file) {
-  struct statx status;
-  // As above: the kernel knows the type, and asks nobody.
-  return statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 && S_ISDIR(status.stx_mode);
 }
 
 // Whether the server may have the kernel read `file`: 0, or a negated errno.
@@ -103,15 +90,16 @@ static void serve(struct backing *backing) {
       close_id(backing, (int32_t)message.value);
       sent = 0;
     }
-    if (message.descriptor >= 0) close(message.descriptor);
+    if (message.descriptor >= 0) close(message.descriptor);  // this thread may wait
     if (sent != 0) return;
   }
 }
 
 static void *run(void *argument) {
   struct backing *const backing = argument;
-  if (take_rights(backing->settings)) serve(backing);
-  shutdown(backing->socket, SHUT_RDWR);
+  const int kept[] = {backing->socket, backing->ended, backing->device};
+  if (own_descriptors(kept, sizeof kept / sizeof *kept) == 0 && take_rights(backing->settings)) serve(backing);
+  empty_socket(backing->socket);
   const uint64_t one = 1;
   ssize_t written = write(backing->ended, &one, sizeof one);
   (void)written;  // an eventfd takes it

@@ -1,6 +1,7 @@
 #include "helper.h"
 
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,19 +21,42 @@ void kill_after(struct helper *helper, int grace) {
 }
 
 void close_link(struct helper *helper) {
-  if (helper->link >= 0) close(helper->link);
+  if (helper->link < 0) return;
+  if (helper->messages < 0) {
+    close(helper->link);
+  } else if (helper->left < MOST_LEFT) {
+    shutdown(helper->link, SHUT_RDWR);
+    helper->lefts[helper->left].link = helper->link;
+    helper->lefts[helper->left++].messages = helper->messages;
+  }
   helper->link = -1;
+  helper->messages = -1;
+}
+
+bool close_left(struct helper *helper) {
+  for (int i = helper->left - 1; i >= 0; i--) {
+    char byte;
+    ssize_t count;
+    do {
+      count = recv(helper->lefts[i].messages, &byte, sizeof byte, 0);
+    } while (count > 0);
+    if (count < 0) continue;
+    close(helper->lefts[i].messages);
+    close(helper->lefts[i].link);
+    helper->lefts[i] = helper->lefts[--helper->left];
+  }
+  return helper->left < MOST_LEFT;
 }
 
 void give_up(struct helper *helper) {
   if (helper->ready) {
     helper->expelled = true;
     if (helper->server > 0) kill(helper->server, SIGKILL);  // first, as a server whose link ends unmounts
-    close_link(helper);
+    shutdown(helper->link, SHUT_RDWR);
     return;
   }
   helper->failed = true;
-  close_link(helper);  // the server ends when the link does
+  shutdown(helper->link, SHUT_RDWR);  // the server ends when the link does
   if (helper->server > 0) kill(helper->server, SIGTERM);
   kill_after(helper, GRACE_AFTER_FAILURE);
 }

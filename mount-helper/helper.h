@@ -5,17 +5,26 @@
 #include <sys/types.h>
 
 #include "backing.h"
+#include "hold.h"
 #include "mounting.h"
 #include "notices.h"
 #include "settings.h"
 #include "upgrade.h"
 #include "watchdog.h"
 
+// The most links that are left open.
+enum { MOST_LEFT = 16 };
+
 struct helper {
   const struct settings *settings;
   int announce;    // see supervise(); -1 after the announcement
   int session;     // the session memory
-  int link;        // the link to the server; -1 after its end
+  int link;        // the link to the server, for what the helper sends; -1 after its end
+  int messages;    // what the server sends (reception.h); -1 after its end
+  int left;        // how many links of earlier servers are open: a thread waits for a descriptor that one sent
+  struct {
+    int link, messages;
+  } lefts[MOST_LEFT];
   int signals;     // a signalfd
   int log;         // the log file for messages in the background; -1 until the server sends it
   pid_t server;    // -1 while no server runs
@@ -23,7 +32,9 @@ struct helper {
   bool prepared;   // this server sent PREPARED
   bool ready;      // the mount is ready: a server sent READY
   bool served;     // this server sent READY
+  bool logged;     // this server sent LOG
   bool expelled;   // the helper killed this server: it broke the protocol, or hung
+  bool killed;     // this server got SIGKILL after the helper was told to end, or gave up
   bool failed;     // the helper gave up: it exits with 1, whatever the server's status
   bool ended;      // no further server is to start
   bool refusing;   // the helper answers requests with errors, until a server gets the device
@@ -39,6 +50,7 @@ struct helper {
   struct upgrade upgrade;
   struct watchdog watchdog;
   struct backing backing;
+  struct hold hold;
   pid_t guard;          // the process that ends the mount if this one is killed; -1 without one
   int64_t guard_at;     // when to start another one; 0 for never
 };
@@ -46,8 +58,11 @@ struct helper {
 // Kills the server in `grace` milliseconds, if it is not to be killed earlier.
 void kill_after(struct helper *helper, int grace);
 
-// Closes the helper's end of the link.
+// Closes the helper's ends of the link. The link is left open while the server's messages have not ended.
 void close_link(struct helper *helper);
+
+// Closes the links that were left open and whose messages have ended. False if MOST_LEFT are open.
+bool close_left(struct helper *helper);
 
 // An error of the helper, or of the protocol: ends the server and ignores further messages of it. Once the mount is
 // ready, the next server goes on.

@@ -1,6 +1,7 @@
 #include "link.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,14 +43,17 @@ int link_receive(int link, struct message *message) {
       .msg_control = control.space,
       .msg_controllen = CMSG_LEN(sizeof(int))};  // without the padding, which has room for a second descriptor
   message->descriptor = -1;
+  int was_reset = 0;
   ssize_t count;
   do {
     count = recvmsg(link, &packet, MSG_CMSG_CLOEXEC);
-  } while (count < 0 && errno == EINTR);
-  if (count <= 0) return (int)count;
+    // Tells, once, that the server ended with messages unread. What it sent before comes next.
+  } while (count < 0 && (errno == EINTR || (errno == ECONNRESET && !was_reset++)));
+  if (count < 0) return -1;
   for (struct cmsghdr *part = CMSG_FIRSTHDR(&packet); part; part = CMSG_NXTHDR(&packet, part))
     if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
       memcpy(&message->descriptor, CMSG_DATA(part), sizeof(int));
+  if (count == 0 && message->descriptor < 0 && !(packet.msg_flags & MSG_CTRUNC)) return 0;
   if ((size_t)count < sizeof head || (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
     if (message->descriptor >= 0) close(message->descriptor);
     message->descriptor = -1;

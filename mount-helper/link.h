@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROTOCOL_VERSION = 3, PAYLOAD_LIMIT = 8192 };
+enum { PROTOCOL_VERSION = 4, PAYLOAD_LIMIT = 8192 };
 
 enum message_type {
   MESSAGE_OPTIONS = 1,
@@ -15,11 +15,13 @@ enum message_type {
   MESSAGE_VERDICT = 7,
   MESSAGE_KEPT = 8,
   MESSAGE_BACKING = 9,
+  MESSAGE_HELD = 10,
   MESSAGE_PREPARED = 16,
   MESSAGE_READY = 17,
   MESSAGE_LOG = 18,
   MESSAGE_UPGRADE = 19,
   MESSAGE_FAILED = 20,
+  MESSAGE_HOLD = 21,
   // On the socket for complete files.
   MESSAGE_REGISTER = 32,
   MESSAGE_UNREGISTER = 33,

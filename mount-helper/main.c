@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "complain.h"
+#include "descriptors.h"
 #include "mount_mediafs.h"
 #include "server.h"
 #include "settings.h"
@@ -35,21 +36,6 @@ static int number(const char *text) {
   return (int)value;
 }
 
-// Closes what the caller happens to have open. The helper may run for days and would keep open a pipe whose reader
-// waits for its end, a lock, or a file of a user with more rights.
-static void close_others(int options, int input) {
-  const int low = input < 0 || options < input ? options : input;
-  const int high = options > input ? options : input;
-  unsigned from = STDERR_FILENO + 1;
-  const int kept[2] = {low, high};
-  for (int i = 0; i < 2; i++) {
-    if (kept[i] < (int)from) continue;
-    if ((unsigned)kept[i] > from) close_range(from, (unsigned)kept[i] - 1, 0);
-    from = (unsigned)kept[i] + 1;
-  }
-  close_range(from, ~0U, 0);  // cannot fail with these arguments
-}
-
 static void find_user(struct settings *settings, const char *name) {
   if (geteuid() != 0) {
     complain("only root can mount for another user");
@@ -73,16 +59,17 @@ static void find_user(struct settings *settings, const char *name) {
 }
 
 static void parse(int argc, char **argv, struct settings *settings) {
-  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS, WATCHDOG };
+  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS, WATCHDOG, STATE };
   static const struct option known[] = {
       {"mountpoint", required_argument, NULL, MOUNTPOINT}, {"server", required_argument, NULL, SERVER},
       {"options-fd", required_argument, NULL, OPTIONS_FD}, {"input-fd", required_argument, NULL, INPUT_FD},
       {"foreground", no_argument, NULL, FOREGROUND},       {"user", required_argument, NULL, USER},
       {"made-folders", required_argument, NULL, MADE_FOLDERS}, {"watchdog", required_argument, NULL, WATCHDOG},
+      {"state", required_argument, NULL, STATE},
       {NULL, 0, NULL, 0}};
   *settings = (struct settings){
       .mount_options = "ro,subtype=mediafs", .options_fd = -1, .input_fd = -1, .uid = getuid(), .gid = getgid(),
-      .watchdog = 10000};
+      .watchdog = 10000, .state = ""};
   int found;
   while ((found = getopt_long(argc, argv, "o:", known, NULL)) != -1) switch (found) {
       case MOUNTPOINT: settings->mountpoint = optarg; break;
@@ -93,6 +80,10 @@ static void parse(int argc, char **argv, struct settings *settings) {
       case USER: find_user(settings, optarg); break;
       case MADE_FOLDERS: settings->made_folders = number(optarg); break;
       case WATCHDOG: settings->watchdog = number(optarg); break;
+      case STATE:
+        settings->state = optarg;
+        settings->state_length = strlen(optarg);
+        break;
       case 'o': settings->mount_options = optarg; break;
       default: exit(2);
     }
@@ -101,7 +92,10 @@ static void parse(int argc, char **argv, struct settings *settings) {
     complain("this is the mount helper of mediafs: use `mediafs mount`");
     exit(2);
   }
-  close_others(settings->options_fd, settings->input_fd);
+  // The caller may have more open. The helper may run for days and would keep open a pipe whose reader waits for its
+  // end, a lock, or a file of a user with more rights.
+  const int kept[] = {settings->options_fd, settings->input_fd};
+  close_all_but(kept, sizeof kept / sizeof *kept);
   // The server does not inherit them: the helper sends them over the link.
   if (fcntl(settings->options_fd, F_SETFD, FD_CLOEXEC) != 0 ||
       (settings->input_fd >= 0 && fcntl(settings->input_fd, F_SETFD, FD_CLOEXEC) != 0)) {
@@ -142,7 +136,8 @@ static int await_announcement(pid_t helper, int from) {
     count = read(from, &status, 1);
   } while (count < 0 && errno == EINTR);
   if (count == 1 && status == 0) return 0;
-  while (waitpid(helper, NULL, 0) < 0 && errno == EINTR) continue;
+  // A thread of the helper may wait for a filesystem of the user's: the caller does not.
+  for (int waits = 0; waits < 100 && waitpid(helper, NULL, WNOHANG) == 0; waits++) usleep(50000);
   if (count == 1) return status;
   complain("the mount helper was killed before the mount was ready");
   return 1;

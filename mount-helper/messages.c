@@ -2,18 +2,26 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backing.h"
+#include "clock.h"
 #include "complain.h"
+#include "hold.h"
+#include "kinds.h"
 #include "link.h"
 #include "mounting.h"
 #include "notices.h"
 #include "read_ahead.h"
+#include "reception.h"
+#include "state.h"
 #include "upgrade.h"
 #include "watchdog.h"
+
+// How long the helper waits for the messages of a server that has ended, in milliseconds.
+enum { PATIENCE = 500 };
 
 // The mount is ready: detaches from the terminal, then lets the caller return.
 static void detach(struct helper *helper) {
@@ -25,22 +33,28 @@ static void detach(struct helper *helper) {
     dup2(helper->log >= 0 ? helper->log : null, STDERR_FILENO);
     close(null);
   }
+  complain_on_a_thread();  // the log waits for its disk, and for whoever holds a lock of it
   renew_guard(helper);  // one that does not keep the caller's terminal or pipe
   announce(helper, 0);
 }
 
 // Directs the helper's messages to the server's log file. The server may have fewer rights than the helper, so the
-// helper accepts only a regular file, and writes nothing but its own messages to it.
-static void take_log(struct helper *helper, int descriptor) {
-  struct stat status;
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(descriptor);
+// helper accepts only a regular file, and writes nothing but its own messages to it. A user's filesystem may answer no
+// write (reception.h).
+static void take_log(struct helper *helper, struct message *message) {
+  const bool is_chosen = message->value != 0;  // a device (--log-file /dev/null)
+  const bool is_first = !helper->logged;
+  helper->logged = true;
+  if (message->descriptor < 0 || !is_regular(message->descriptor)) {
+    if (!is_chosen && is_first)
+      complain("the log of %s is not on a disk: the mount helper does not write to it", helper->settings->mountpoint);
     return;
   }
   if (helper->log >= 0) close(helper->log);
-  helper->log = descriptor;
+  helper->log = message->descriptor;
+  message->descriptor = -1;
   if (!helper->ready || helper->settings->foreground) return;
-  dup2(descriptor, STDERR_FILENO);
+  dup2(helper->log, STDERR_FILENO);
   renew_guard_soon(helper);
 }
 
@@ -63,8 +77,8 @@ static void take_message(struct helper *helper, struct message *message) {
       helper->prepared = true;
       if (helper->refusing) begin_watch(&helper->watchdog, true);
       helper->refusing = false;  // from now on the server reads the requests
-      if (helper->mount.device_fd < 0 && (mount_filesystem(helper->settings, &helper->mount) != 0 ||
-                                          start_notices(&helper->notices, helper->mount.device_fd) != 0)) {
+      if ((helper->mount.device_fd < 0 && mount_filesystem(helper->settings, &helper->mount) != 0) ||
+          start_notices(&helper->notices, helper->mount.device_fd) != 0) {
         give_up(helper);
       } else {
         if (helper->guard < 0) renew_guard(helper);
@@ -74,6 +88,7 @@ static void take_message(struct helper *helper, struct message *message) {
     case MESSAGE_READY:
       if (!helper->prepared) break;
       helper->served = true;
+      tell_state(helper->settings, "%s", "");
       if (is_trying(&helper->upgrade)) {
         complete_upgrade(&helper->upgrade);
         forget_hangs(&helper->watchdog);
@@ -86,9 +101,7 @@ static void take_message(struct helper *helper, struct message *message) {
       detach(helper);
       return;
     case MESSAGE_LOG:
-      if (message->descriptor < 0) break;
-      take_log(helper, message->descriptor);
-      message->descriptor = -1;
+      take_log(helper, message);
       return;
     case MESSAGE_UPGRADE:
       // One at a time, and of a server that serves.
@@ -96,25 +109,43 @@ static void take_message(struct helper *helper, struct message *message) {
       if (agree_to_upgrade(&helper->upgrade, helper->settings, helper->link, message) && helper->stops == 0)
         kill_after(helper, UPGRADE_PATIENCE);
       return;
+    case MESSAGE_HOLD:
+      if (helper->prepared || !take_hold(&helper->hold, message)) break;
+      return;
     case MESSAGE_FAILED:
       keep_words(&helper->upgrade, message);
       return;
+    case MESSAGE_BROKEN:
+      complain("the server breaks the protocol: %s", strerror((int)message->value));
+      return give_up(helper);
   }
   complain("the server breaks the protocol (message %u, value %u): do helper and server have the same version?",
            message->type, message->value);
   give_up(helper);
 }
 
-void take_link(struct helper *helper) {
+// Whether there may be more.
+static bool take_one(struct helper *helper) {
   static struct message message;
-  int result = link_receive(helper->link, &message);
+  const int result = link_receive(helper->messages, &message);
   if (result == 1) {
-    take_message(helper, &message);
+    if (!helper->expelled && !helper->failed) take_message(helper, &message);
     if (message.descriptor >= 0) close(message.descriptor);
-  } else if (result == 0 || errno == ECONNRESET) {
-    close_link(helper);  // the server is about to end; SIGCHLD brings its status
-  } else {
-    complain("the server breaks the protocol: %s", strerror(errno));
-    give_up(helper);
+    return true;
+  }
+  if (result < 0 && errno == EAGAIN) return false;
+  close(helper->messages);  // the server is about to end; SIGCHLD brings its status
+  helper->messages = -1;
+  return false;
+}
+
+void take_link(struct helper *helper) { take_one(helper); }
+
+void drain_link(struct helper *helper) {
+  // Another process may have the server's end of the link, and send or not send for ever.
+  const int64_t end = milliseconds() + PATIENCE;
+  for (int64_t left; helper->messages >= 0 && (left = end - milliseconds()) > 0;) {
+    struct pollfd next = {.fd = helper->messages, .events = POLLIN};
+    if (poll(&next, 1, (int)left) > 0) take_one(helper);
   }
 }

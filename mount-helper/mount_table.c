@@ -1,5 +1,6 @@
 #include "mount_table.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,14 @@ static void unescape(char *text) {
   *to = 0;
 }
 
-bool find_mount(uint64_t id, uint32_t device, char *path, size_t space) {
+// A line of the table.
+struct entry {
+  uint32_t device;  // the minor number, if the major one is 0; else 0, which no mount of mediafs has
+  char type[32];
+  char path[PATH_MAX];
+};
+
+static bool find_entry(uint64_t id, struct entry *entry) {
   FILE *table = fopen("/proc/self/mountinfo", "re");
   if (!table) return false;
   bool found = false;
@@ -36,10 +44,22 @@ bool find_mount(uint64_t id, uint32_t device, char *path, size_t space) {
     unsigned major = 0, minor = 0;
     sscanf(field[2], "%u:%u", &major, &minor);
     unescape(field[4]);
-    found = type && strncmp(type + 3, "fuse.mediafs ", 13) == 0 && major == 0 && minor == device &&
-            (size_t)snprintf(path, space, "%s", field[4]) < space;
+    entry->device = major == 0 ? minor : 0;
+    found = type && sscanf(type + 3, "%31s", entry->type) == 1 &&
+            (size_t)snprintf(entry->path, sizeof entry->path, "%s", field[4]) < sizeof entry->path;
   }
   free(line);
   fclose(table);
   return found;
+}
+
+bool find_mount(uint64_t id, uint32_t device, char *path, size_t space) {
+  struct entry entry;
+  return find_entry(id, &entry) && strcmp(entry.type, "fuse.mediafs") == 0 && entry.device == device &&
+         (size_t)snprintf(path, space, "%s", entry.path) < space;
+}
+
+bool find_type(uint64_t id, char *type, size_t space) {
+  struct entry entry;
+  return find_entry(id, &entry) && (size_t)snprintf(type, space, "%s", entry.type) < space;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@
 // libfuse makes getuid() and getgid() the owner of the mount. This changes only the real ids: another user becomes the
 // owner, and the process keeps root's capabilities, which belong to the effective id.
 static int set_real_ids(uid_t uid, gid_t gid) {
-  if (setresgid(gid, (gid_t)-1, (gid_t)-1) != 0 || setresuid(uid, (uid_t)-1, (uid_t)-1) != 0) {
+  // By syscall, of this thread alone: libc would wait until each thread has changed, and one may wait for the user.
+  if (syscall(SYS_setresgid, gid, -1, -1) != 0 || syscall(SYS_setresuid, uid, -1, -1) != 0) {
     complain("cannot act for the user: %s", strerror(errno));
     return -1;
   }
@@ -69,9 +71,13 @@ static int unmount_place(const struct place *place, int how) {
 // Waits for a child. Returns its status (wait(2)), or -1.
 static int await_child(pid_t child) {
   int status;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return -1;
-  return status;
+  for (;;) {
+    const pid_t found = waitpid(child, &status, WUNTRACED);
+    if (found < 0 && errno != EINTR) return -1;
+    if (found < 0) continue;
+    if (!WIFSTOPPED(status)) return status;
+    kill(child, SIGKILL);  // it may be another user's, who can stop it: nobody waits for that
+  }
 }
 
 static bool succeeded(int status) { return status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 0; }

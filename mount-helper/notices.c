@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #include "complain.h"
+#include "descriptors.h"
 #include "session.h"
 
 // How long the helper waits for the thread before it answers the next requests, in milliseconds, and how often before
-// it aborts the connection.
-enum { PATIENCE = 50, MOST_WAITS = 20 };
+// it aborts the connection, and before it leaves the thread alone.
+enum { PATIENCE = 50, MOST_WAITS = 20, LAST_WAIT = 100 };
 
 // The server sends what it likes: one message a minute, so that it does not fill a log that it chose.
 static void complain_rarely(int error) {
@@ -48,13 +49,27 @@ static void *pass_on(void *argument) {
     if (write(notices->device, packet, count) < 0 && errno != ENOENT && errno != ENODEV && errno != EPERM)
       complain_rarely(errno);
   }
+  empty_socket(notices->from_servers);
   const uint64_t one = 1;
   ssize_t written = write(notices->ended, &one, sizeof one);
   (void)written;  // an eventfd takes it
   return NULL;
 }
 
+static void close_notices(struct notices *notices) {
+  pthread_join(notices->thread, NULL);
+  close(notices->from_servers);
+  close(notices->for_servers);
+  close(notices->ended);
+  notices->from_servers = -1;
+}
+
 int start_notices(struct notices *notices, int device) {
+  if (notices->from_servers >= 0) {
+    struct pollfd ended = {.fd = notices->ended, .events = POLLIN};
+    if (poll(&ended, 1, is_shut(notices->from_servers) ? PATIENCE : 0) <= 0) return 0;
+    close_notices(notices);
+  }
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     complain("cannot create a socket pair: %s", strerror(errno));
@@ -79,12 +94,9 @@ void end_notices(struct notices *notices, int session, const struct mount *mount
   if (poll(&ended, 1, PATIENCE) <= 0) refuse_taken(session, notices->device);
   for (int waits = 1; poll(&ended, 1, PATIENCE) <= 0; waits++) {
     // The server may have taken a request without a note of it.
-    if (waits == MOST_WAITS) abort_connection(mount);
-    refuse_unread(session, notices->device);
+    if (waits == LAST_WAIT) return;
+    if ((waits == MOST_WAITS || !refuse_unread(session, notices->device)) && is_connected(mount))
+      abort_connection(mount);
   }
-  pthread_join(notices->thread, NULL);
-  close(notices->from_servers);
-  close(notices->for_servers);
-  close(notices->ended);
-  notices->from_servers = -1;
+  close_notices(notices);
 }

@@ -14,9 +14,11 @@ struct notices {
   pthread_t thread;
 };
 
-// Starts the thread, which writes to `device`. Returns 0, or -1 after a message.
+// Starts the thread, which writes to `device`, unless it runs: a server can end it for itself and the next ones.
+// Returns 0, or -1 after a message.
 int start_notices(struct notices *notices, int device);
 
 // Ends the thread. Call it while no server runs: until the thread has ended, this answers requests with an error, and
-// after a second it aborts the connection of the mount.
+// after a second it aborts the connection of the mount. A thread that even then waits for a folder that a program holds
+// is left behind, and the process ends when that program lets go of it.
 void end_notices(struct notices *notices, int session, const struct mount *mount);

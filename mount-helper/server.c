@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,9 +14,10 @@
 
 #include "complain.h"
 #include "link.h"
+#include "reception.h"
+#include "rights.h"
 
 enum { SERVER_LINK = 3 };  // the server's end, in the server
-enum { NOGROUP = 65534 };  // the kernel's fs.overflowgid, which owns no files
 
 void hide_from_others(void) { prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
@@ -33,37 +32,19 @@ static void take_environment(const struct settings *settings) {
   setenv("LOGNAME", settings->user, 1);
 }
 
-// Takes the last rights: no capability, whatever the process executes, and no right by a setuid program.
-static int drop_rights(void) {
-  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-  const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0, 0, 0}};
-  return syscall(SYS_capset, &header, none) != 0 ? -1 : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-}
-
-// Only root may do this. The kernel knows capabilities up to a number that it tells by EINVAL.
-static void drop_bounding_set(void) {
-  for (int capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0; capability++) continue;
-}
-
 // Turns the child into the server. Never returns.
 static void become_server(const struct settings *settings, int program, int link) {
   if (settings->user) {
-    // Other processes of its user can seize a new program (ptrace, pidfd_getfd) until it makes itself undumpable, and
-    // the server gets /dev/fuse. But if the effective group differs from the real one, exec starts the program
-    // undumpable. So the helper sets an effective group without rights, and the server's main takes its own group back.
-    const gid_t other = settings->gid == NOGROUP ? NOGROUP - 1 : NOGROUP;
-    drop_bounding_set();
-    if (initgroups(settings->user, settings->gid) != 0 || setresgid(settings->gid, other, other) != 0 ||
-        setresuid(settings->uid, settings->uid, settings->uid) != 0 || drop_rights() != 0) {
+    if (become_user(settings) != 0) {
       complain("cannot become the user %s: %s", settings->user, strerror(errno));
       _exit(1);
     }
     hide_from_others();  // again, because the change of ids may have undone it (fs.suid_dumpable)
     take_environment(settings);
   }
-  setpgid(0, 0);  // ^C at the terminal reaches only the helper, which passes it on once
-  // In its own process group, a write to a terminal with `stty tostop` would stop it.
-  signal(SIGTTOU, SIG_IGN);
+  // A session of its own has no terminal: ^C reaches only the helper, which passes it on once, and the server of
+  // another user cannot type into root's (TIOCSTI).
+  setsid();
   signal(SIGPIPE, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -90,27 +71,34 @@ static void become_server(const struct settings *settings, int program, int link
 }
 
 pid_t start_server(const struct settings *settings, int program, int session, uint32_t before, const char *kept,
-                   int *link) {
+                   const struct hold *hold, int *link, int *messages) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     complain("cannot create a socket pair: %s", strerror(errno));
     return -1;
   }
-  pid_t server = fork();
+  *messages = start_reception(ends[0], settings->user != NULL);
+  pid_t server = *messages < 0 ? -1 : fork();
   if (server < 0) {
-    complain("cannot start the server: %s", strerror(errno));
+    if (*messages >= 0) {
+      complain("cannot start the server: %s", strerror(errno));
+      close(*messages);
+      *messages = -1;
+    }
     close(ends[0]);
     close(ends[1]);
     return -1;
   }
   if (server == 0) become_server(settings, program, ends[1]);
   close(ends[1]);
+  // A server that reads nothing must not hold the helper.
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
   *link = ends[0];
   // The messages fit into the socket's buffer. If a send fails, the server has ended, and its exit status tells why.
   if (link_send(*link, MESSAGE_OPTIONS, PROTOCOL_VERSION, NULL, 0, settings->options_fd) == 0 &&
       (settings->input_fd < 0 || link_send(*link, MESSAGE_INPUT, 0, NULL, 0, settings->input_fd) == 0) &&
       link_send(*link, MESSAGE_SESSION, 0, NULL, 0, session) == 0 &&
-      (!*kept || link_send(*link, MESSAGE_KEPT, 0, kept, strlen(kept), -1) == 0))
+      (!*kept || link_send(*link, MESSAGE_KEPT, 0, kept, strlen(kept), -1) == 0) && send_hold(hold, *link) == 0)
     link_send(*link, MESSAGE_START, before, settings->mountpoint, strlen(settings->mountpoint), -1);
   return server;
 }

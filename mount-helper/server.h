@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "hold.h"
 #include "settings.h"
 
 // Makes this process undumpable: other processes of its user cannot read its memory, its environment or its descriptors
@@ -10,7 +11,8 @@
 void hide_from_others(void);
 
 // Starts `mediafs serve --helper-fd 3` from the open file `program`, after `before` other servers of the mount, and
-// sends it the options, the session memory and `kept`: why an upgrade failed; empty if none did. Returns its process id
-// and puts the helper's end of the link into `*link`; returns -1 after a message on stderr.
+// sends it the options, the session memory, `kept` (why an upgrade failed; empty if none did) and what the helper
+// holds. Returns its process id, and puts the helper's end of the link into `*link` and what the server sends into
+// `*messages`; returns -1 after a message on stderr.
 pid_t start_server(const struct settings *settings, int program, int session, uint32_t before, const char *kept,
-                   int *link);
+                   const struct hold *hold, int *link, int *messages);

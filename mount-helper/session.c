@@ -121,6 +121,30 @@ struct request {
   struct fuse_release_in release;
 };
 
+// How many OPENs that are refused are looked for among the handles, at once. The handle of another one counts as open
+// until the mount ends.
+enum { MOST_OPENS = 64 };
+
+// The kernel never gets the handle of an OPEN that is refused, so it never closes it.
+static void forget_open(int session, const struct fuse_in_header *request, int *budget) {
+  if ((*budget)-- <= 0) return;  // a server may have left as many as there is room for
+  static struct {
+    uint64_t unique, inode, rest[2];
+  } handles[2048];
+  _Static_assert(sizeof *handles == SESSION_HANDLE_SIZE, "PROTOCOL.md, \"The session memory\"");
+  const uint64_t none = 0;
+  uint32_t mark = 0;
+  if (pread(session, &mark, sizeof mark, SESSION_HANDLE_MARK) != sizeof mark || mark > SESSION_HANDLE_COUNT)
+    mark = SESSION_HANDLE_COUNT;
+  for (uint32_t first = 0; first < mark; first += sizeof handles / sizeof *handles) {
+    const off_t at = SESSION_HANDLES + (off_t)first * SESSION_HANDLE_SIZE;
+    const ssize_t size = pread(session, handles, sizeof handles, at);
+    for (ssize_t i = 0; i < size / SESSION_HANDLE_SIZE; i++)
+      if (handles[i].unique == request->unique && handles[i].inode == request->nodeid)
+        put(session, &none, sizeof none, at + i * SESSION_HANDLE_SIZE);
+  }
+}
+
 static void refuse_whole(int session, int device, const struct request *request, ssize_t length) {
   if (request->header.opcode == FUSE_RELEASE && length >= (ssize_t)sizeof *request)
     forget_handle(session, &request->header, &request->release);
@@ -134,10 +158,12 @@ void refuse_taken(int session, int device) {
     struct fuse_in_header request;
   } slot;
   const uint32_t none = 0;
+  int opens = MOST_OPENS;
   for (int i = 0; i < SESSION_BUFFER_COUNT; i++) {
     const off_t at = SESSION_BUFFERS + (off_t)i * SESSION_BUFFER_SIZE;
     struct request request;
     if (pread(session, &request, sizeof request, at) != sizeof request || request.header.len == 0) continue;
+    if (request.header.opcode == FUSE_OPEN && request.header.unique != 0) forget_open(session, &request.header, &opens);
     refuse_whole(session, device, &request, request.header.len);
     // If one stays, the next server answers it again, which is harmless.
     const uint64_t answered = 0;
@@ -149,21 +175,25 @@ void refuse_taken(int session, int device) {
   for (int i = 0; i < SESSION_SLOT_COUNT; i++) {
     const off_t at = SESSION_SLOTS + (off_t)i * SESSION_SLOT_SIZE;
     if (pread(session, &slot, sizeof slot, at) != sizeof slot || slot.length == 0) continue;
+    if (slot.request.opcode == FUSE_OPEN && slot.request.unique != 0) forget_open(session, &slot.request, &opens);
     refuse(device, &slot.request);
     put(session, &none, sizeof none, at);  // the request's bytes stay: the next server counts it if it was deadly
   }
 }
 
-void refuse_unread(int session, int device) {
+bool refuse_unread(int session, int device) {
   static char buffer[SESSION_BUFFER_SIZE] __attribute__((aligned(8)));
   const int flags = fcntl(device, F_GETFL);
-  if (flags < 0 || fcntl(device, F_SETFL, flags | O_NONBLOCK) != 0) return;
+  if (flags < 0 || fcntl(device, F_SETFL, flags | O_NONBLOCK) != 0) return true;
+  bool can_read = true;
   // Programs may ask again at once: the helper looks at its signals in between.
   for (int i = 0; i < MOST_REFUSED; i++) {
     const ssize_t count = read(device, buffer, sizeof buffer);
+    can_read = count >= 0 || errno != EINVAL;
     if (count < 0 && errno != ENOENT && errno != EINTR) break;  // ENOENT: the kernel withdrew a request
     if (count >= (ssize_t)sizeof(struct fuse_in_header))
       refuse_whole(session, device, (const struct request *)buffer, count);
   }
   fcntl(device, F_SETFL, flags);  // a server waits in read(2)
+  return can_read;
 }

@@ -1,5 +1,6 @@
 // The session memory: PROTOCOL.md, "The session memory". Sources/Mount/SessionLayout.swift declares the same numbers.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -45,5 +46,5 @@ void return_suspects(int session, const struct suspects *suspects);
 void refuse_taken(int session, int device);
 
 // Answers some of the requests on `device` that no server has read with an error. Call it only while no server has the
-// device. Never waits.
-void refuse_unread(int session, int device);
+// device. Never waits. False if it cannot read them: a server had the kernel send longer ones.
+bool refuse_unread(int session, int device);

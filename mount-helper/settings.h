@@ -1,6 +1,7 @@
 // The helper's arguments, and the owner of the mount.
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct settings {
@@ -11,6 +12,8 @@ struct settings {
   int input_fd;               // the manifest from standard input, or -1
   int made_folders;           // how many folders of the mountpoint's path to remove if the mount fails
   int watchdog;               // how long a thread of the server may hang, in milliseconds; 0 for ever
+  char *state;                // the text of --state, which the helper writes (state.h)
+  size_t state_length;
   bool foreground;
   const char *user;  // the user that the server runs as; NULL for the helper's own
   const char *home;  // that user's home and shell; set if `user` is

@@ -7,9 +7,12 @@
 
 #include "clock.h"
 #include "complain.h"
+#include "helper.h"
+#include "messages.h"
 #include "mounting.h"
 #include "server.h"
 #include "session.h"
+#include "state.h"
 #include "upgrade.h"
 #include "watchdog.h"
 #include "work.h"
@@ -18,13 +21,35 @@
 // for LONG_LIFE, or another process killed it while it served. After MOST_MUTE of them in a row, the helper itself
 // answers, with errors.
 enum { SHORT_LIFE = 1000, LONG_LIFE = 10000, MOST_MUTE = 5 };
-enum { LEAST_PAUSE = 100, PAUSE_AFTER_FAILED_START = 5000, PAUSE_WHEN_REFUSING = 60000 };
+enum { LEAST_PAUSE = 100, PAUSE_WHEN_REFUSING = 60000, PAUSE_AFTER_FAILED_START = 5000 };
 
 // Whether the server's end is the end of the mount: before the mount is ready, after an unmount, and if the server or
 // the helper was told to end.
 static bool is_last(const struct helper *helper) {
   return !helper->ready || helper->failed || helper->stops > 0 || !is_connected(&helper->mount) ||
          (WIFEXITED(helper->status) && WEXITSTATUS(helper->status) == 0 && !is_trying(&helper->upgrade));
+}
+
+// A server is gone, which is `what` in words, or none could be started: the next one starts after a pause, and from
+// MOST_MUTE mute ones in a row on the helper itself answers meanwhile, with errors.
+static void wait_for_next(struct helper *helper, const char *what, int64_t pause, int64_t when_refusing) {
+  helper->refusing = helper->mute >= MOST_MUTE;
+  for (int i = 1; i < helper->mute && i < MOST_MUTE; i++) pause *= 3;
+  if (helper->refusing) pause = when_refusing;
+  helper->start_at = milliseconds() + pause;
+  const char *said = helper->upgrade.said;
+  tell_state(helper->settings, "%s%s%s. %s", what, *said ? ": " : "", said,
+             helper->refusing ? "Every request fails (EIO). Another server is tried soon"
+                              : "Readers wait for the next server");
+  if (helper->refusing) {
+    complain("%s; %d in a row answered nothing, so every request to %s fails (EIO). The next server starts in %d s",
+             what, helper->mute, helper->settings->mountpoint, (int)(pause / 1000));
+  } else {
+    complain("%s; readers of %s wait for the next one, which starts %s", what, helper->settings->mountpoint,
+             pause > 0 ? "soon" : "now");
+  }
+  if (helper->prepared) tell_work(helper->session);  // first, as the next line clears it
+  if (helper->refusing) refuse_taken(helper->session, helper->mount.device_fd);
 }
 
 // The server has ended, with all its threads: decides whether and when the next one starts.
@@ -43,7 +68,7 @@ static void take_end(struct helper *helper, int status) {
     snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(status));
   }
   if (follow_upgrade(&helper->upgrade, helper->settings, helper->session, status, how, life)) {
-    if (helper->served && WIFSIGNALED(status)) tell_work(helper->session);
+    if (helper->prepared && WIFSIGNALED(status)) tell_work(helper->session);
     helper->start_at = milliseconds();
     return;
   }
@@ -52,40 +77,36 @@ static void take_end(struct helper *helper, int status) {
   const bool was_killed = helper->served && !helper->expelled && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
   const bool lived_long = helper->served && !helper->expelled && life >= LONG_LIFE;
   helper->mute = answered || was_killed || lived_long ? 0 : helper->mute + 1;
-  int64_t pause = helper->mute > 0 || life < SHORT_LIFE ? LEAST_PAUSE : 0;
-  for (int i = 1; i < helper->mute && i < MOST_MUTE; i++) pause *= 3;
-  helper->refusing = helper->mute >= MOST_MUTE;
-  if (helper->refusing) pause = PAUSE_WHEN_REFUSING;
-  helper->start_at = milliseconds() + pause;
-
-  if (helper->refusing) {
-    complain("the server %s; %d in a row answered nothing, so every request to %s fails (EIO). The next server starts "
-             "in 60 s",
-             how, helper->mute, helper->settings->mountpoint);
-  } else {
-    complain("the server %s; readers of %s wait for the next one, which starts %s", how, helper->settings->mountpoint,
-             pause > 0 ? "soon" : "now");
-  }
-  if (helper->served) tell_work(helper->session);  // first, as the next line clears it
-  if (helper->refusing) refuse_taken(helper->session, helper->mount.device_fd);
+  char what[96];
+  snprintf(what, sizeof what, "the server %s", how);
+  wait_for_next(helper, what, helper->mute > 0 || life < SHORT_LIFE ? LEAST_PAUSE : 0, PAUSE_WHEN_REFUSING);
 }
 
 void start_next(struct helper *helper) {
+  if (!close_left(helper)) {
+    complain("the servers of %s have sent %d descriptors that wait for another program: the mount ends",
+             helper->settings->mountpoint, MOST_LEFT);
+    helper->ended = true;
+    return;
+  }
   helper->prepared = false;
   helper->served = false;
   helper->expelled = false;
+  helper->killed = false;
+  helper->logged = false;
   helper->started_at = milliseconds();
   helper->answers = count_answers(helper->session);
   helper->server = start_server(helper->settings, program_to_start(&helper->upgrade, helper->session), helper->session,
-                                helper->servers, helper->upgrade.why, &helper->link);
+                                helper->servers, helper->upgrade.why, &helper->hold, &helper->link, &helper->messages);
   begin_watch(&helper->watchdog, false);
   if (helper->server > 0) {
     helper->servers++;
     if (is_trying(&helper->upgrade)) kill_after(helper, UPGRADE_PATIENCE);
   } else {
+    // Without a process or a descriptor, readers do not wait for ever either.
     helper->ended = !helper->ready;
-    helper->refusing = helper->mute >= MOST_MUTE;
-    helper->start_at = milliseconds() + PAUSE_AFTER_FAILED_START;
+    helper->mute++;
+    if (!helper->ended) wait_for_next(helper, "no server could be started", LEAST_PAUSE, PAUSE_AFTER_FAILED_START);
   }
 }
 
@@ -93,8 +114,14 @@ void take_child(struct helper *helper) {
   take_guard(helper);
   // A user can stop the server that runs as them (SIGSTOP); root would wait for it for ever.
   int status;
-  const int stops = helper->settings->user && !helper->ready && !helper->failed ? WUNTRACED : 0;
-  if (helper->server <= 0 || waitpid(helper->server, &status, WNOHANG | stops) != helper->server) return;
+  siginfo_t found = {.si_pid = 0};
+  const int stops = helper->settings->user && !helper->ready && !helper->failed ? WSTOPPED : 0;
+  if (helper->server <= 0) return;
+  const int how = WNOHANG | WNOWAIT | WEXITED | stops;
+  if (waitid(P_PID, (id_t)helper->server, &found, how) != 0 || found.si_pid == 0) return;
+  // What it sent before it ended comes first. It keeps its number until then.
+  if (found.si_code != CLD_STOPPED) drain_link(helper);
+  if (waitpid(helper->server, &status, WNOHANG | (stops ? WUNTRACED : 0)) != helper->server) return;
   if (!WIFSTOPPED(status)) return take_end(helper, status);
   complain("signal %d stopped the server before the mount was ready", WSTOPSIG(status));
   give_up(helper);

@@ -23,8 +23,8 @@
 #include "upgrade.h"
 #include "watchdog.h"
 
-// How long the server may run after a second signal, in milliseconds.
-enum { GRACE_AFTER_SECOND_SIGNAL = 2000 };
+// How long the server may run after a second signal, and how long the kernel may take to end it, in milliseconds.
+enum { GRACE_AFTER_SECOND_SIGNAL = 2000, GRACE_AFTER_KILL = 5000 };
 
 // How many messages the helper takes while a signal waits.
 enum { MOST_IN_A_ROW = 1000 };
@@ -61,6 +61,10 @@ static void take_signal(struct helper *helper) {
   helper->stops++;
   if (helper->server <= 0) {
     end_without_server(helper);
+  } else if (helper->expelled) {
+    helper->killed = true;  // already
+    helper->kill_at = 0;    // an upgrade's
+    kill_after(helper, GRACE_AFTER_KILL);
   } else if (helper->stops == 1) {
     if (!helper->failed) helper->kill_at = 0;  // an upgrade's: a server that saves its data may take longer
     kill(helper->server, SIGTERM);
@@ -91,6 +95,21 @@ static int look_after(struct helper *helper, int64_t left) {
   return until >= 0 && (left < 0 || until < left) ? until : (int)left;
 }
 
+// The server's time is up. If the kernel cannot end it either, because it has a file of a filesystem that does not
+// answer, and the helper is to end, the mount ends without waiting for it.
+static void kill_server(struct helper *helper) {
+  helper->kill_at = 0;
+  if (helper->killed) {
+    complain("the server is killed and does not end: another program holds it. The mount ends without it");
+    if (is_connected(&helper->mount)) abort_connection(&helper->mount);
+    end_without_server(helper);
+    return;
+  }
+  kill(helper->server, SIGKILL);
+  helper->killed = helper->failed || helper->stops > 0;
+  if (helper->killed) kill_after(helper, GRACE_AFTER_KILL);
+}
+
 // Handles messages, signals and times until the last server has ended.
 static void watch(struct helper *helper) {
   int in_a_row = 0;  // messages that were taken while a signal waited
@@ -101,14 +120,13 @@ static void watch(struct helper *helper) {
     // While a server has the device, it sees the end of the mount first.
     const bool has_device = idle || helper->refusing;
     struct pollfd events[3] = {{.fd = helper->signals, .events = POLLIN},
-                               {.fd = helper->link, .events = POLLIN},
+                               {.fd = helper->messages, .events = POLLIN},
                                {.fd = has_device ? helper->mount.device_fd : -1,
                                 .events = helper->refusing ? POLLIN : 0}};
     if (left == 0 && idle) {
       start_next(helper);
     } else if (left == 0) {
-      kill(helper->server, SIGKILL);
-      helper->kill_at = 0;
+      kill_server(helper);
     } else if (poll(events, 3, look_after(helper, see_to_guard(helper, left))) <= 0) {
       continue;
     } else if (events[1].revents && (!events[0].revents || in_a_row < MOST_IN_A_ROW)) {
@@ -122,7 +140,10 @@ static void watch(struct helper *helper) {
       if (idle) end_without_server(helper);
       helper->refusing = false;
     } else {
-      refuse_unread(helper->session, helper->mount.device_fd);
+      // Nobody else would answer.
+      if (refuse_unread(helper->session, helper->mount.device_fd)) continue;
+      abort_connection(&helper->mount);
+      if (is_connected(&helper->mount)) end_without_server(helper);
     }
   }
 }
@@ -147,12 +168,13 @@ static int judge(const struct helper *helper) {
 int supervise(const struct settings *settings, int announce_to) {
   static struct helper helper;
   helper = (struct helper){
-      .settings = settings, .announce = announce_to, .session = -1, .link = -1, .log = -1, .server = -1, .guard = -1};
+      .settings = settings, .announce = announce_to, .session = -1, .link = -1, .messages = -1, .log = -1, .server = -1, .guard = -1};
   helper.mount.device_fd = -1;
   helper.notices.from_servers = -1;
   helper.watchdog.limit = settings->watchdog;
   helper.backing.settings = settings;
   helper.backing.socket = -1;
+  helper.hold.folder = -1;
   sigset_t set;
   fill_signals(&set);
   helper.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -169,6 +191,7 @@ int supervise(const struct settings *settings, int announce_to) {
   end_backing(&helper.backing);
   unmount_filesystem(settings, &helper.mount);
   end_guard(helper.guard);
+  complain_directly();
   if (!helper.ready) remove_made_folders(settings);
   announce(&helper, 1);
   return status;

@@ -43,7 +43,8 @@ __attribute__((format(printf, 2, 3))) static void refuse_upgrade(int link, const
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  link_send(link, MESSAGE_VERDICT, REFUSED, text, strlen(text), -1);  // if it fails, the server has ended
+  // If it fails, the server has ended, or reads nothing.
+  link_send(link, MESSAGE_VERDICT, REFUSED, text, strlen(text), -1);
 }
 
 bool agree_to_upgrade(struct upgrade *upgrade, const struct settings *settings, int link,
@@ -62,7 +63,7 @@ bool agree_to_upgrade(struct upgrade *upgrade, const struct settings *settings, 
   } else if (link_send(link, MESSAGE_VERDICT, 0, NULL, 0, -1) == 0) {
     upgrade->next = next;
     upgrade->tried = false;
-    upgrade->said[0] = upgrade->why[0] = 0;
+    upgrade->why[0] = 0;
     return true;
   }
   if (next >= 0) close(next);
@@ -70,11 +71,10 @@ bool agree_to_upgrade(struct upgrade *upgrade, const struct settings *settings, 
 }
 
 void keep_words(struct upgrade *upgrade, const struct message *message) {
-  if (!is_trying(upgrade)) return;
   const size_t length = message->length < sizeof upgrade->said - 1 ? message->length : sizeof upgrade->said - 1;
   memcpy(upgrade->said, message->payload, length);
   upgrade->said[length] = 0;
-  // The server may be hostile, and the text goes to the log.
+  // The server may be hostile, and the text goes to the log and to process lists.
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)upgrade->said[i] < ' ' || upgrade->said[i] == 0x7F) upgrade->said[i] = '?';
 }
@@ -88,6 +88,7 @@ void keep_version(struct upgrade *upgrade, uint32_t version) {
 }
 
 int program_to_start(struct upgrade *upgrade, int session) {
+  upgrade->said[0] = 0;
   if (upgrade->next < 0) return upgrade->program;
   if (!upgrade->tried) take_suspects(session, &upgrade->suspects);
   upgrade->tried = true;

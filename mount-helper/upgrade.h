@@ -16,7 +16,7 @@ struct upgrade {
   int program;              // what servers are started from; open, as a package may replace or remove the file
   int next;                 // what is to follow it, or -1
   bool tried;               // a server was started from `next`
-  char said[UPGRADE_TEXT];  // why that server cannot serve, as it says
+  char said[UPGRADE_TEXT];  // why the last server cannot serve, as it says
   char why[UPGRADE_TEXT];   // why the last upgrade failed; empty if it did not
   struct suspects suspects;  // what killed servers of `program`; while a server of `next` is tried
 };
@@ -35,8 +35,8 @@ void keep_words(struct upgrade *upgrade, const struct message *message);
 // A server says that it is prepared, in another version of the protocol.
 void keep_version(struct upgrade *upgrade, uint32_t version);
 
-// What the next server is to be started from. The first one of a new program begins without suspects: the fault may be
-// mended in it.
+// What the next server is to be started from: it has said nothing yet. The first one of a new program begins without
+// suspects: the fault may be mended in it.
 int program_to_start(struct upgrade *upgrade, int session);
 
 // Whether the last server that was started is of a new program, and not ready yet.

@@ -78,4 +78,8 @@ int csystem_unmount(const char *path, uint32_t device, int lazily) {
   return result;
 }
 
-int csystem_make_memory_file(const char *name) { return memfd_create(name, 0); }
+int csystem_make_memory_file(const char *name) { return memfd_create(name, MFD_ALLOW_SEALING); }
+
+int csystem_seal_memory_file(int file) {
+  return fcntl(file, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+}

@@ -21,7 +21,7 @@ int64_t csystem_boottime_nanoseconds(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-uint64_t csystem_unique_mount_id(const char *path) {
+static uint64_t mount_id(int folder, const char *path, int flags, unsigned which) {
   // struct statx, of which the headers of this machine may not know all: names of our own.
   union {
     struct {
@@ -31,10 +31,15 @@ uint64_t csystem_unique_mount_id(const char *path) {
     } known;
     char whole[256];
   } status = {.whole = {0}};
-  const unsigned unique = 0x4000;  // STATX_MNT_ID_UNIQUE
-  const int result = (int)syscall(SYS_statx, AT_FDCWD, path, 0, unique, &status);
-  return result == 0 && status.known.mask & unique ? status.known.mount : 0;
+  const int result = (int)syscall(SYS_statx, folder, path, flags, which, &status);
+  return result == 0 && status.known.mask & which ? status.known.mount : 0;
 }
+
+uint64_t csystem_unique_mount_id(const char *path) {
+  return mount_id(AT_FDCWD, path, 0, 0x4000);  // STATX_MNT_ID_UNIQUE
+}
+
+uint64_t csystem_mount_id(int descriptor) { return mount_id(descriptor, "", AT_EMPTY_PATH, STATX_MNT_ID); }
 
 int csystem_limit_malloc_arenas(int most) { return mallopt(M_ARENA_MAX, most); }
 

@@ -76,8 +76,13 @@ final class Device: @unchecked Sendable {
 
   /// Answers a request with EIO and without libfuse.
   func refuse(_ request: UnsafeRawBufferPointer) {
-    // fuse_out_header: its length, the error, and the number of the request.
-    let unique = request.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self)
+    refuse(request.loadUnaligned(fromByteOffset: RequestHeader.uniqueAt, as: UInt64.self))
+  }
+
+  /// Answers the request of that number with EIO. The kernel ignores it if it has no such request.
+  func refuse(_ unique: UInt64) {
+    // fuse_out_header: its length, the error, and the number of the request. Without one, it would be a notification.
+    if unique == 0 { return }
     var header = (UInt32(16), -EIO, unique)
     withUnsafeMutableBytes(of: &header) { bytes in
       var part = iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)

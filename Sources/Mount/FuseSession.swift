@@ -18,6 +18,8 @@ package final class FuseSession: Sendable {
   private let memory: SessionMemory
   private let notifier: Notifier
   private let loop: LoopThreads
+  /// The numbers of requests that the last server took and that nobody can read any more.
+  private let damaged: Set<UInt64>
 
   /// Prepares to serve `fileSystem`.
   ///
@@ -48,6 +50,12 @@ package final class FuseSession: Sendable {
     } catch { throw .device("preparing to serve", error) }
     let handshake = Handshake(options: options)
     let left = memory.leftRequests()
+    damaged = left.damaged
+    let damagedHandles = HandleTable.dropDamaged(in: memory)
+    if !damaged.isEmpty || damagedHandles > 0 {
+      Log.error(
+        "the session memory is damaged: \(damaged.count) requests fail, and \(damagedHandles) open handles are unknown")
+    }
     let passthrough = Passthrough(
       files: BackingFiles(backing), handshake: handshake, memory: memory, pending: left.numbers)
     let tickets = Tickets(fileSystem: fileSystem, notifier: notifier, passthrough: passthrough, memory: memory)
@@ -82,6 +90,7 @@ package final class FuseSession: Sendable {
       device.close()
     }
     guard try answerInit(ready) else { return }
+    for number in damaged { device.refuse(number) }
     let notifying = OwnedThread(name: "fuse-notify") { [notifier, device, operations] in
       notifier.run(device, operations.tickets)
     }

@@ -29,6 +29,18 @@ final class HandleTable: Sendable {
     self.vacant = Lock(vacant)
   }
 
+  /// Frees the places of handles that are not as a server noted them. How many there were.
+  ///
+  /// The kernel may have such a file open past the server, or not: another open of it then fails, and reads no wrong
+  /// bytes.
+  static func dropDamaged(in memory: SessionMemory) -> Int {
+    (0..<memory.handleMark).count { index in
+      guard memory.isTaken(handle: index), memory.handleRecord(index) == nil else { return false }
+      memory.clearHandle(index)
+      return true
+    }
+  }
+
   /// What the last server left open. Only for who begins to serve: later, handles come and go.
   static func leftOpen(in memory: SessionMemory) -> [OpenHandle] {
     (0..<memory.handleMark).compactMap { memory.handleRecord($0) }

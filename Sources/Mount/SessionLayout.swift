@@ -5,7 +5,7 @@
 enum SessionLayout {
   /// "mediafsS", in the machine's byte order.
   static let magic: UInt64 = 0x5373_6661_6964_656D
-  static let version: UInt32 = 3
+  static let version: UInt32 = 4
 
   // The header: offsets.
   static let versionAt = 8
@@ -16,6 +16,11 @@ enum SessionLayout {
   static let firstIDAt = 24
   static let mountedAtAt = 32
   static let catalogIDAt = 40
+  /// The marks again, and checksums of the INIT request and of the 24 bytes from `firstIDAt` on.
+  static let secondSlotMarkAt = 48
+  static let secondHandleMarkAt = 52
+  static let initCheckAt = 56
+  static let beginningCheckAt = 60
   static let initAt = 64
   static let longestInit = 1024
   /// The requests in whose service threads died.
@@ -38,18 +43,20 @@ enum SessionLayout {
   static let bufferCount = 16
   static let bufferSize = 8192
 
-  /// Parked requests: the request's length, 0 in a free slot, and at `slotRequest` its bytes.
+  /// Parked requests: the request's length, 0 in a free slot, a checksum, and at `slotRequest` its bytes.
   static let slotStart = bufferStart + bufferCount * bufferSize
   static let slotCount = 16_384
   static let slotSize = 128
+  static let slotCheck = 4
   static let slotRequest = 16
 
-  /// Open handles: the number of the OPEN, 0 for none; the inode; the backing id, 0 without passthrough.
+  /// Open handles: the number of the OPEN, 0 for none; the inode; the backing id, 0 without passthrough; a checksum.
   static let handleStart = slotStart + slotCount * slotSize
   static let handleCount = 262_144
   static let handleSize = 32
   static let handleInode = 8
   static let handleBacking = 16
+  static let handleCheck = 20
 
   static let size = handleStart + handleCount * handleSize
 }
@@ -60,4 +67,9 @@ enum RequestHeader {
   static let operationAt = 4
   static let uniqueAt = 8
   static let inodeAt = 16
+}
+
+/// Tells whether bytes are as a server stored them (FNV-1a): an earlier server may have written where it should not.
+func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+  bytes.reduce(0x811C_9DC5) { ($0 ^ UInt32($1)) &* 0x0100_0193 }
 }

@@ -37,8 +37,10 @@ package final class SessionMemory: @unchecked Sendable {
       base.storeBytes(of: SessionLayout.magic, as: UInt64.self)
     }
     guard base.load(as: UInt64.self) == SessionLayout.magic, load32(SessionLayout.versionAt) == SessionLayout.version,
-      slotMark <= SessionLayout.slotCount, handleMark <= SessionLayout.handleCount
+      isHeaderIntact
     else { throw .memory }
+    // The second mark may be behind by one: a second kill at that place would leave it behind by two.
+    for area in [Area.slots, .handles] { commit32(UInt32(mark(of: area)), at: area.secondMarkAt) }
     keepResident(UnsafeMutableRawBufferPointer(start: base, count: SessionLayout.slotStart))
     noteSuspects()
     clearRecords()
@@ -64,16 +66,38 @@ package final class SessionMemory: @unchecked Sendable {
 
   // MARK: The header
 
+  /// Whether the header is as servers wrote it. Without its marks and its INIT, nobody can tell what readers wait for:
+  /// the helper, which looks into every slot, answers them with errors.
+  private var isHeaderIntact: Bool {
+    guard isIntact(.slots), isIntact(.handles) else { return false }
+    let length = Int(load32(SessionLayout.initLengthAt))
+    guard length <= SessionLayout.longestInit else { return false }
+    if length > 0, load32(SessionLayout.initCheckAt) != checksum(savedInit(length)) { return false }
+    let hasBegun = savedBeginning.contains { $0 != 0 }
+    if hasBegun, load32(SessionLayout.beginningCheckAt) != checksum(savedBeginning) { return false }
+    // The first server saved INIT, or there would be no next one.
+    return !hasBegun || length > 0
+  }
+
+  private func savedInit(_ length: Int) -> UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: base + SessionLayout.initAt, count: length)
+  }
+
+  private var savedBeginning: UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: base + SessionLayout.firstIDAt, count: 24)
+  }
+
   /// The kernel's INIT request, which it sends only once; empty before the first server saved it.
   var initRequest: [UInt8] {
     let length = min(Int(load32(SessionLayout.initLengthAt)), SessionLayout.longestInit)
-    return Array(UnsafeRawBufferPointer(start: base + SessionLayout.initAt, count: length))
+    return Array(savedInit(length))
   }
 
   /// Saves the kernel's INIT request.
   func save(initRequest: UnsafeRawBufferPointer) throws(MountError) {
     guard initRequest.count <= SessionLayout.longestInit else { throw .handshake }
     (base + SessionLayout.initAt).copyMemory(from: initRequest.baseAddress!, byteCount: initRequest.count)
+    commit32(checksum(initRequest), at: SessionLayout.initCheckAt)
     commit32(UInt32(initRequest.count), at: SessionLayout.initLengthAt)
   }
 
@@ -92,6 +116,7 @@ package final class SessionMemory: @unchecked Sendable {
     base.storeBytes(of: catalogID, toByteOffset: SessionLayout.catalogIDAt, as: Int64.self)
     base.storeBytes(of: beginning.mountedAt, toByteOffset: SessionLayout.mountedAtAt, as: Int64.self)
     base.storeBytes(of: beginning.firstID, toByteOffset: SessionLayout.firstIDAt, as: Int64.self)
+    commit32(checksum(savedBeginning), at: SessionLayout.beginningCheckAt)
   }
 
   // MARK: Buffers
@@ -193,28 +218,52 @@ package final class SessionMemory: @unchecked Sendable {
   /// A table of records of one size. All from the mark on are free, and were never used.
   private struct Area {
     let markAt: Int
+    let secondMarkAt: Int
     let start: Int
     let size: Int
+    let count: Int
     static let slots = Area(
-      markAt: SessionLayout.slotMarkAt, start: SessionLayout.slotStart, size: SessionLayout.slotSize)
+      markAt: SessionLayout.slotMarkAt, secondMarkAt: SessionLayout.secondSlotMarkAt, start: SessionLayout.slotStart,
+      size: SessionLayout.slotSize, count: SessionLayout.slotCount)
     static let handles = Area(
-      markAt: SessionLayout.handleMarkAt, start: SessionLayout.handleStart, size: SessionLayout.handleSize)
+      markAt: SessionLayout.handleMarkAt, secondMarkAt: SessionLayout.secondHandleMarkAt,
+      start: SessionLayout.handleStart, size: SessionLayout.handleSize, count: SessionLayout.handleCount)
   }
 
   private func mark(of area: Area) -> Int { Int(load32(area.markAt)) }
+
+  private func raiseMark(of area: Area, to mark: Int) {
+    commit32(UInt32(mark), at: area.markAt)
+    commit32(UInt32(mark), at: area.secondMarkAt)
+  }
+
+  /// A server that is killed between the two stores leaves the second mark behind by one.
+  private func isIntact(_ area: Area) -> Bool {
+    let (first, second) = (mark(of: area), Int(load32(area.secondMarkAt)))
+    return first <= area.count && (first == second || first == second + 1)
+  }
+
   private func place(_ index: Int, in area: Area) -> UnsafeMutableRawPointer { base + area.start + index * area.size }
 
   var slotMark: Int { mark(of: .slots) }
-  func raiseSlotMark(to mark: Int) { commit32(UInt32(mark), at: Area.slots.markAt) }
+  func raiseSlotMark(to mark: Int) { raiseMark(of: .slots, to: mark) }
   private func slot(_ index: Int) -> UnsafeMutableRawPointer { place(index, in: .slots) }
 
-  /// The request in a slot; nil in a free one.
+  /// Whether a slot is in use, or seems to be.
+  func isTaken(slot index: Int) -> Bool { slot(index).load(as: UInt32.self) != 0 }
+
+  /// The request in a slot; nil in a free or a damaged one.
   func request(inSlot index: Int) -> UnsafeRawBufferPointer? {
-    let slot = slot(index)
-    guard slot.load(as: UInt32.self) != 0 else { return nil }
-    let bytes = UnsafeRawBufferPointer(
-      start: slot + SessionLayout.slotRequest, count: SessionLayout.slotSize - SessionLayout.slotRequest)
-    return Self.request(bytes)
+    guard isTaken(slot: index), let request = Self.request(bytes(ofSlot: index)),
+      slot(index).load(fromByteOffset: SessionLayout.slotCheck, as: UInt32.self) == checksum(request)
+    else { return nil }
+    return request
+  }
+
+  /// What a slot has room for.
+  func bytes(ofSlot index: Int) -> UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(
+      start: slot(index) + SessionLayout.slotRequest, count: SessionLayout.slotSize - SessionLayout.slotRequest)
   }
 
   /// Copies a request into a slot. False if it does not fit, or there is no such slot.
@@ -224,6 +273,7 @@ package final class SessionMemory: @unchecked Sendable {
     else { return false }
     let slot = slot(index)
     (slot + SessionLayout.slotRequest).copyMemory(from: bytes, byteCount: request.count)
+    slot.storeBytes(of: checksum(request), toByteOffset: SessionLayout.slotCheck, as: UInt32.self)
     cfuse_commit(slot, UInt32(request.count))
     return true
   }
@@ -241,22 +291,28 @@ package final class SessionMemory: @unchecked Sendable {
   // MARK: Handles
 
   var handleMark: Int { mark(of: .handles) }
-  func raiseHandleMark(to mark: Int) { commit32(UInt32(mark), at: Area.handles.markAt) }
+  func raiseHandleMark(to mark: Int) { raiseMark(of: .handles, to: mark) }
   private func handle(_ index: Int) -> UnsafeMutableRawPointer { place(index, in: .handles) }
 
+  /// Whether a handle's place is in use, or seems to be.
+  func isTaken(handle index: Int) -> Bool { handle(index).load(as: UInt64.self) != 0 }
+
+  /// The handle at a place; nil at a free or a damaged one.
   func handleRecord(_ index: Int) -> OpenHandle? {
+    guard isTaken(handle: index) else { return nil }
     let handle = handle(index)
-    let unique = handle.load(as: UInt64.self)
-    guard unique != 0 else { return nil }
-    return OpenHandle(
-      unique: unique, inode: handle.load(fromByteOffset: SessionLayout.handleInode, as: UInt64.self),
+    let record = OpenHandle(
+      unique: handle.load(as: UInt64.self),
+      inode: handle.load(fromByteOffset: SessionLayout.handleInode, as: UInt64.self),
       backing: handle.load(fromByteOffset: SessionLayout.handleBacking, as: Int32.self))
+    return handle.load(fromByteOffset: SessionLayout.handleCheck, as: UInt32.self) == record.checksum ? record : nil
   }
 
   func keep(_ record: OpenHandle, inHandle index: Int) {
     let handle = handle(index)
     handle.storeBytes(of: record.inode, toByteOffset: SessionLayout.handleInode, as: UInt64.self)
     handle.storeBytes(of: record.backing, toByteOffset: SessionLayout.handleBacking, as: Int32.self)
+    handle.storeBytes(of: record.checksum, toByteOffset: SessionLayout.handleCheck, as: UInt32.self)
     cfuse_commit_long(handle, record.unique)
   }
 
@@ -270,4 +326,6 @@ struct OpenHandle: Equatable {
   var inode: Inode
   /// The kernel's id of the file that it reads from itself; 0 if it asks the server.
   var backing: Int32
+
+  fileprivate var checksum: UInt32 { withUnsafeBytes(of: (unique, inode, backing)) { Mount.checksum($0) } }
 }

@@ -2,6 +2,7 @@ import Base
 import CSystem
 import Control
 import Glibc
+import Storing
 
 /// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
 ///
@@ -21,6 +22,8 @@ package final class HelperLink: Sendable {
     package let goesOn: Bool
     /// Why the mount's last upgrade failed; nil if it did not.
     package let failedUpgrade: String?
+    /// The mount of the store's filesystem, as an earlier server of the mount had the helper hold it.
+    package let held: StoreMount.Hold?
     /// Whether root mounts for the server's user, and waits until this server is ready.
     package let rootWaits: Bool
 
@@ -72,12 +75,27 @@ package final class HelperLink: Sendable {
       kept = next.text
       next = try receiveAny()
     }
+    var held: StoreMount.Hold?
+    if next.type == HelperMessage.held.rawValue {
+      let name = next.number
+      guard let folder = next.takeDescriptor() else { throw .protocolBroken("the HELD message has no descriptor") }
+      held = StoreMount.Hold(name: name, folder: folder)
+      next = try receiveAny()
+    }
     let before = try next.checked(.start).value
     state.withLock { $0.mountpoint = request.mountpoint }
     // The peer of a socket pair is the process that made it: the helper. It runs as another user only for `user=NAME`.
     let rootWaits = csystem_peer_uid(socket.rawValue) != Int64(geteuid())
     return Start(
-      request: request, input: input, memory: memory, goesOn: before > 0, failedUpgrade: kept, rootWaits: rootWaits)
+      request: request, input: input, memory: memory, goesOn: before > 0, failedUpgrade: kept, held: held,
+      rootWaits: rootWaits)
+  }
+
+  /// Has the helper hold the mount of the store's filesystem for the next servers, if something is to hold it. Before
+  /// ``prepared(library:)``.
+  package func hold(_ mount: StoreMount) throws(ServerError) {
+    guard let hold = mount.hold else { return }
+    try send(.hold, payload: withUnsafeBytes(of: hold.name) { Array($0) }, descriptor: hold.folder.rawValue)
   }
 
   /// Tells the helper to mount, and which folder the library is: it registers complete files of that filesystem only.
@@ -188,6 +206,8 @@ extension HelperLink {
     let value: UInt32
     /// The payload, if it is words.
     let text: String
+    /// The payload, if it is a number.
+    let number: UInt64
     let descriptor: FileDescriptor?
 
     consuming func takeDescriptor() -> FileDescriptor? { descriptor }
@@ -221,7 +241,9 @@ extension HelperLink {
       ($0.loadUnaligned(as: UInt32.self), $0.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
     }
     let text = String(decoding: packet[HelperMessage.headerLength..<count], as: UTF8.self)
-    return Received(type: type, value: value, text: text, descriptor: file)
+    var number: UInt64 = 0
+    withUnsafeMutableBytes(of: &number) { $0.copyBytes(from: packet[HelperMessage.headerLength..<count].prefix(8)) }
+    return Received(type: type, value: value, text: text, number: number, descriptor: file)
   }
 
   private func send(

@@ -9,14 +9,16 @@ enum HelperMessage: UInt32 {
   case verdict = 7
   case kept = 8
   case backing = 9
+  case held = 10
   case prepared = 16
   case ready = 17
   case log = 18
   case upgrade = 19
   case failed = 20
+  case hold = 21
 
   /// The protocol version, which both ends must share.
-  static let version: UInt32 = 3
+  static let version: UInt32 = 4
   /// The length of `type` and `value`.
   static let headerLength = 8
   /// The longest payload of a message, after its header.

@@ -14,6 +14,10 @@ package final class LogFile: Sendable {
   private let limit: Int64
   private let target: Int32
   private let file: FileDescriptor
+  /// Before this time the file is not rotated: the last time failed.
+  private let notBefore = Lock(Instant(nanoseconds: 0))
+  /// How long to wait after a rotation that failed, in seconds: on a full disk each one writes what is left of it.
+  private static let pause = 600.0
   /// `PATH.1`, of a server that cannot open it later.
   private let older: FileDescriptor?
 
@@ -89,9 +93,15 @@ package final class LogFile: Sendable {
     guard fstat(target, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size >= limit else {
       return false
     }
-    switch older {
-    case .some(let kept): try rotate(to: kept)
-    case .none: try rotate(to: Self.open(path + ".1", allowsDevice: false))
+    if Instant.now < notBefore.withLock({ $0 }) { return false }
+    do throws(ServerError) {
+      switch older {
+      case .some(let kept): try rotate(to: kept)
+      case .none: try rotate(to: Self.open(path + ".1", allowsDevice: false))
+      }
+    } catch {
+      notBefore.withLock { $0 = Instant.now.adding(seconds: Self.pause) }
+      throw error
     }
     return true
   }

@@ -38,6 +38,7 @@ struct ServerPlaces {
       store = written.first ?? path
       try write(request.storage.library ?? "\(store)/library")
       if !goesOn { try writeRecords(environment) }
+      if let file = request.metricsFile { try writeMetrics(file, home: environment["HOME"]) }
       // What is opened before has no rule. And the store may be in the library.
       for opened in [path, request.manifest, request.log.file, request.log.file.map { $0 + ".1" }] {
         if let opened, opened.hasPrefix("/") { _ = try follow(opened) }
@@ -49,11 +50,25 @@ struct ServerPlaces {
     }
     written.append("/dev/null")
     read += Self.system.compactMap { Self.canonical($0) }
-    // Programs replace resolv.conf, so it is its folder that counts.
-    if let configuration = Self.canonical("/etc/resolv.conf") {
-      let folder = String(configuration[..<(configuration.lastIndex(of: "/") ?? configuration.startIndex)])
-      if folder.hasPrefix("/run/") || folder.hasPrefix("/mnt/") { read.append(folder) }
-    }
+    readResolver("/etc/resolv.conf")
+  }
+
+  /// The name servers. Programs replace that file, so it is its folder that counts, where that is a program's own.
+  /// Where others have files in it too, the file itself has a rule.
+  mutating func readResolver(_ path: String) {
+    guard let link = Self.target(of: path) else { return }  // as it is in /etc
+    let target = link.hasPrefix("/") ? link : Self.folder(of: path) + "/" + link
+    let file = Self.canonical(target)
+    let folder = file.map(Self.folder) ?? Self.canonical(Self.folder(of: target))
+    if let folder, folder.hasPrefix("/run/") || folder.hasPrefix("/mnt/") { return read.append(folder) }
+    if let file { return read.append(file) }
+    Log.warning(
+      "\(path) leads to \(target), which is not there: the server will not find hosts by their names, until it is there "
+        + "and the mount is made anew, or upgraded")
+  }
+
+  private static func folder(of path: String) -> String {
+    String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
   }
 
   /// The records of the user's mounts. Without a home there are none: the server says so when it writes its own.
@@ -65,6 +80,22 @@ struct ServerPlaces {
     } catch {
       Log.debug(error.message)
       return
+    }
+    try write(folder)
+  }
+
+  /// The folder of the metrics file, in which the server makes a new file each time, and renames it. A rule for the
+  /// user's home, or for a folder around it, would give the server all that the user has.
+  private mutating func writeMetrics(_ file: String, home: String?) throws(StoreError) {
+    let named = Self.folder(of: file)
+    guard let folder = try named.isEmpty ? "" : follow(named) else { return }  // the server says that it is not there
+    let homes = [home, getpwuid(geteuid()).map { String(cString: $0.pointee.pw_dir) }].compactMap { $0 }
+    let isAround = homes.compactMap(Self.canonical).contains { ($0 + "/").utf8.starts(with: (folder + "/").utf8) }
+    guard !isAround, !folder.isEmpty else {
+      throw StoreError(
+        kind: .invalid,
+        message: "the metrics file \(file) is in the home of the mount's user, or around it: the server would get all "
+          + "of that; name a file in a folder of its own")
     }
     try write(folder)
   }

@@ -14,13 +14,22 @@ enum OthersMounts {
     for (index, entry) in table.enumerated() where entry.isMediafs {
       let isHidden = table[(index + 1)...].contains { $0.mountpoint.utf8.elementsEqual(entry.mountpoint.utf8) }
       guard !isHidden, let owner = entry.owner, owner != 0 else { continue }
-      let store = store(of: entry.mountpoint, owner) ?? ""
+      let store = store(of: entry.mountpoint, owner).flatMap { isOfUsers($0, table) ? nil : $0 } ?? ""
       found.append(
         MountRecord(
           mountpoint: entry.mountpoint, store: store, library: store + "/library", manifest: entry.source, owner: owner)
       )
     }
     return found
+  }
+
+  /// Whether a program of a user's serves the filesystem of `path`: whoever opens a folder there may wait for it.
+  static func isOfUsers(_ path: String, _ table: [MountTableEntry]) -> Bool {
+    var mount: MountTableEntry?
+    for entry in table where entry.mountpoint == "/" || (path + "/").utf8.starts(with: (entry.mountpoint + "/").utf8) {
+      if entry.mountpoint.utf8.count >= mount?.mountpoint.utf8.count ?? 0 { mount = entry }
+    }
+    return (mount?.owner ?? 0) != 0
   }
 
   /// The folder of the catalog that the mount's server has open.

@@ -30,12 +30,18 @@ enum UnmountCommand {
       if parsed.operands.count > 1 { throw .usage("unmount takes one MOUNTPOINT, not also \(parsed.operands[1])") }
       let entry = try find(path)
       let lazy = parsed.has("lazy")
+      if let why = MountUsers.state(of: entry.mountpoint, owner: entry.owner) {
+        OptionParser.complain("no server served \(entry.mountpoint). \(why)")
+      }
+      // While root's helper ends, a process of the owner's could take its name.
+      let isRoots = MountUsers.helper(of: entry.mountpoint, user: 0) != nil
+      let helperUser = isRoots ? 0 : entry.owner ?? geteuid()
       let mounts = MountHolders.Mounts(device: entry.device)
       // A mount that is detached while in use is served until its last user closes it; the command does not wait for
       // that. It looks for users first, because a detached mount has no path.
       let isUsed = lazy && !MountHolders(mounts).isEmpty
       try unmount(entry, mounts, lazily: lazy)
-      if !isUsed { try waitForServerEnd(entry, mounts) }
+      if !isUsed { try waitForServerEnd(entry.mountpoint, mounts, helperUser) }
       return ExitCode.done
     }
   }
@@ -96,21 +102,20 @@ enum UnmountCommand {
     }
   }
 
-  /// Waits until the mount helper of the mount has exited. It exits after its server, which has then saved its data.
-  /// The server goes on as long as another process or namespace holds the mount.
+  /// Waits until the mount helper of the mount, a process of `user`, has exited. It exits after its server, which has
+  /// then saved its data. The server goes on as long as another process or namespace holds the mount.
   private static func waitForServerEnd(
-    _ entry: MountTableEntry, _ mounts: MountHolders.Mounts
+    _ mountpoint: String, _ mounts: MountHolders.Mounts, _ user: uid_t
   ) throws(CommandError) {
-    let mountpoint = entry.mountpoint
     let start = Instant.now
     var looks = 0.0
-    while let helper = MountUsers.helper(of: mountpoint, owner: entry.owner) {
+    while let helper = MountUsers.helper(of: mountpoint, user: user) {
       let waited = Instant.now.seconds(since: start)
       if waited > patience * (looks + 1) {
         looks += 1
         let holders = MountHolders(mounts)
         let isHeld = !holders.isEmpty || waited > longestEnd && isServed(mountpoint)
-        if isHeld, MountUsers.helper(of: mountpoint, owner: entry.owner) == helper {
+        if isHeld, MountUsers.helper(of: mountpoint, user: user) == helper {
           throw .failed(
             "\(mountpoint) is unmounted here, but its server goes on (below process \(helper)).\(holders.description) "
               + "It ends when they let go of the mount")

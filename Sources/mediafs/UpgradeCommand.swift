@@ -21,7 +21,7 @@ enum UpgradeCommand {
       """,
     ],
     operands: [("MOUNTPOINT", "The mount; needed only if there are several.")],
-    groups: [("Options", [.flag("all", "a", help: "Upgrade every mount of yours.")])],
+    groups: [("Options", [.flag("all", "a", help: "Upgrade every mount of yours; root also those of other users.")])],
     status: "0 the new program serves, 1 failed (the old one goes on), 2 wrong usage.")
 
   static func run(_ arguments: [String]) -> Int32 {
@@ -61,7 +61,7 @@ enum UpgradeCommand {
     do throws(Errno) { table = try MountTable.read() } catch {
       throw .failed("cannot read the table of mounts: \(error)")
     }
-    let live = selection.everything.map(\.mount).filter { mount in
+    let live = (options.has("all") ? selection.everyones : selection.everything).map(\.mount).filter { mount in
       table.last { $0.mountpoint.utf8.elementsEqual(mount.mountpoint.utf8) }?.isMediafs ?? false
     }
     guard !live.isEmpty else { throw .failed("nothing of yours is mounted") }
@@ -96,11 +96,16 @@ enum UpgradeCommand {
       try client.upgrade(to: program)
       old = server
     } catch let failure where failure.kind == .notRunning {
-      throw .failed("no server runs: \(failure.message)")
+      throw .failed(without(mount) ?? "no server runs: \(failure.message)")
     } catch {
       throw error.commandError
     }
     return try wait(mount, after: old, for: program)
+  }
+
+  /// Why no server can be asked, as the mount helper says.
+  private static func without(_ mount: MountRecord) -> String? {
+    MountUsers.state(of: mount.mountpoint, owner: mount.owner).map { "no server runs at the moment. \($0)" }
   }
 
   /// How long all of it may take, in seconds: the old server's end, the new one's start, and the old one's return.
@@ -126,6 +131,7 @@ enum UpgradeCommand {
         last = error.message  // no server has the store just now, or it ends
       }
     }
-    throw .failed("no server has served for \(Int(patience)) s: \(last); the log of the mount says more")
+    throw .failed(
+      "no server has served for \(Int(patience)) s: \(last). \(without(mount) ?? "The log of the mount says more")")
   }
 }
