@@ -36,9 +36,13 @@ struct BackingTests {
 
   /// Runs a server as nobody beside a library with a file of nobody's (`own`), and other files that it might want.
   /// `library`: what it calls its library.
-  private func run(_ script: String, library name: String = "folder + '/library', os.O_DIRECTORY") throws -> [String] {
+  private func run(
+    _ script: String, library name: String = "folder + '/library', os.O_DIRECTORY", user: String? = "nobody"
+  ) throws -> [String] {
     let folder = try TemporaryFolder(open: true)
     defer { try? folder.remove() }  // the next test makes its own
+    let bound = try folder.makeFolder("bound")
+    defer { umount2(bound, Int32(MNT_DETACH)) }
     let library = try folder.makeFolder("library")
     for (name, mode, owner) in [("own", 0o600, 65534), ("secret", 0o600, 0), ("public", 0o644, 0)] {
       let path = try folder.write(name, to: "library/\(name)", mode: mode_t(mode))
@@ -48,9 +52,24 @@ struct BackingTests {
     try #require(chmod("\(library)/device", 0o666) == 0)
     try #require(mkfifo("\(library)/fifo", 0o666) == 0 && chown("\(library)/fifo", 65534, 65534) == 0)
     try #require(chown(library, 65534, 65534) == 0)
+    // Keeps a descriptor that a server sends it; ends by itself, or with the test.
+    let keeper = try BackgroundProcess([
+      "/usr/bin/python3", "-c",
+      """
+      import socket, sys, time
+      listener = socket.socket(socket.AF_UNIX)
+      listener.bind('\\0' + sys.argv[1])
+      listener.listen()
+      socket.recv_fds(listener.accept()[0], 4, 1)
+      time.sleep(60)
+      """, folder.path,
+    ])
+    defer { keeper.signal(SIGKILL) }
+    // 4096: MS_BIND, which two modules give in different types.
+    try #require(mount(library, bound, nil, 4096, nil) == 0)
     let result = try FakeServer.run(
       Self.preamble.replacing("LIBRARY", with: name) + script, in: folder, mountpoint: folder.makeFolder("mnt"),
-      user: "nobody", timeout: 120)
+      user: user, timeout: 120)
     #expect(result.status == 0, "\(result.errors)")
     #expect(!Mounts.isMounted(folder.file("mnt")))
     return result.errors.split(separator: "\n").map(String.init).filter { !$0.hasPrefix("mediafs: ") }
@@ -75,6 +94,7 @@ struct BackingTests {
           ('a pipe', os.open(at + 'fifo', os.O_RDONLY | os.O_NONBLOCK)),
           ('a socket', socket.socket().detach()),
           ('/dev/fuse', os.dup(device)),
+          ('own, by another mount of the filesystem', os.open(folder + '/bound/own', os.O_RDONLY)),
           ('another filesystem', os.open(elsewhere, os.O_RDONLY)),
           ('a memfd', os.open('/proc/self/fd/%d' % memory, os.O_RDONLY)),
           ('the session memory', session)]:
@@ -87,9 +107,56 @@ struct BackingTests {
       lines == [
         "own: an id", "only a path: EBADF", "own, only a path: EBADF", "own, to write: EBADF",
         "own, to read and write: EBADF", "another user's: EACCES", "a folder: EINVAL", "a device: EINVAL",
-        "a pipe: EINVAL", "a socket: EBADF", "/dev/fuse: EBADF", "another filesystem: EXDEV", "a memfd: EXDEV",
-        "the session memory: EBADF",
+        "a pipe: EINVAL", "a socket: EBADF", "/dev/fuse: EBADF", "own, by another mount of the filesystem: EXDEV",
+        "another filesystem: EXDEV", "a memfd: EXDEV", "the session memory: EBADF",
       ])
+  }
+
+  /// Root may read all of them by itself.
+  @Test func aServerOfRootsRegistersFilesOfAnyUser() throws {
+    let lines = try run(
+      """
+      for name in 'own', 'secret':
+          say(name, 'an id' if isinstance(register(os.open(folder + '/library/' + name, os.O_RDONLY)), int) else 'none')
+      os._exit(0)
+      """, user: nil)
+    #expect(lines == ["own an id", "secret an id"])
+  }
+
+  /// The file is on a filesystem of the user's own (here the mount itself), which answers nothing. To refuse it, the
+  /// helper asks that filesystem nothing; only to close the file, its thread has to wait.
+  @Test func aFilesystemThatDoesNotAnswerIsNotAsked() throws {
+    let lines = try run(
+      """
+      import threading
+      opened = []
+      thread = threading.Thread(target=lambda: opened.append(os.open(mountpoint + '/x', os.O_RDONLY)))
+      thread.start()
+      attributes = struct.pack('6Q10I', 2, 10, 1, 0, 0, 0, 0, 0, 0, 0o100444, 1, 65534, 65534, 0, 4096, 0)
+      def take():
+          request = os.read(device, 1 << 20)
+          return struct.unpack_from('I', request, 4)[0], request
+      while thread.is_alive():
+          if not select.select([device], [], [], 0.02)[0]: continue
+          kind, request = take()
+          if kind == 1: answer(request, 0, struct.pack('4Q2I', 2, 1, 0, 0, 0, 0) + attributes)
+          elif kind == 14: answer(request, 0, struct.pack('Q2I', 1, 0, 0))
+          else: say('it is asked for', kind)
+      files.settimeout(10)
+      try: say(register(opened[0]))
+      except TimeoutError:
+          say('no answer')
+          os._exit(0)
+      pack(files, 32, 7, b'', [os.open(own, os.O_RDONLY)])
+      kind, request = take()
+      say('asked for', kind)
+      say('waits' if not select.select([files], [], [], 0.2)[0] else 'does not wait')
+      answer(request, -errno.ENOSYS)  # FLUSH, and the kernel sends no other one
+      kind, value, payload, _ = receive(files)
+      say('goes on' if struct.unpack('i', payload)[0] > 0 else 'fails')
+      os._exit(0)
+      """)
+    #expect(lines == ["EXDEV", "asked for 25", "waits", "goes on"])
   }
 
   /// A server that calls a file its library has none.
@@ -145,12 +212,10 @@ struct BackingTests {
           except BlockingIOError: full += 1
       say('it is full' if full else 'it never was full')
       if before == 0:
-          # A child keeps the socket: the server's end does not close it.
-          if os.fork() == 0:
-              os.close(1)
-              os.close(2)
-              time.sleep(10)
-              os._exit(0)
+          # Another process keeps the socket: the server's end does not close it.
+          other = socket.socket(socket.AF_UNIX)
+          other.connect('\\0' + folder)
+          socket.send_fds(other, [b'keep'], [files.fileno()])
           die()
       os._exit(0)
       """)

@@ -26,8 +26,8 @@ struct ControlFuzzTests {
       return []
     }
     func progress(of targets: [FetchTarget]) -> [FetchProgress] { [] }
-    func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
-      note(paths)
+    func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport {
+      if case .at(let paths) = order.files { note(paths) }
       return ClearReport()
     }
     func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness] {
@@ -35,7 +35,18 @@ struct ControlFuzzTests {
       #expect(from.map { $0 >= 0 && $0 < 1e9 } ?? true)
       return []
     }
+    func rule(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport {
+      note(paths)
+      return RuleReport()
+    }
+    func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport {
+      note(paths)
+      return ClearReport()
+    }
+    func set(_ values: [String: String], host: String?) throws(ControlFailure) -> [SettingStatus] { [] }
     func stop() {}
+    let events = EventHub()
+    func metrics() throws(ControlFailure) -> String { "" }
     var upgradeFacts: UpgradeFacts {
       UpgradeFacts(formats: ServerFormats(helper: 1, memory: 1, store: 1), program: nil, serves: true)
     }
@@ -44,9 +55,13 @@ struct ControlFuzzTests {
   }
 
   private static let requests: [[UInt8]] = [
-    #"{"version":1,"request":"hello"}"#,
+    #"{"version":1,"request":"hello"}"#, #"{"version":1,"request":"metrics"}"#, #"{"version":1,"request":"events"}"#,
+    #"{"version":1,"request":"status","paths":["a"],"story":true}"#,
     #"{"version":1,"request":"status","paths":["a/b","./c//d/"],"totals":true,"limit":3,"after":"1,2/3"}"#,
     #"{"version":1,"request":"fetch","paths":["a"],"wait":true}"#, #"{"version":1,"request":"clear","paths":["a"]}"#,
+    #"{"version":1,"request":"rule","rule":"keep","paths":["a/*"]}"#,
+    #"{"version":1,"request":"cancel","paths":["a"]}"#,
+    #"{"version":1,"request":"set","values":{"limit-rate":"1M"},"host":"https://a"}"#,
     #"{"version":1,"request":"clear","all":true}"#, #"{"version":1,"request":"ready","paths":["a"],"from":12.5}"#,
   ].map { Array(($0 + "\n").utf8) }
   private static let words = tokens(

@@ -16,7 +16,7 @@ enum FakeServer {
     def prepare(library=None):
         # Until the mount is there: the sockets for notices and for complete files, and the device.
         global device
-        link_send(16, 3, library)
+        link_send(16, 4, library)
         notices, files = receive()[3], receive()[3]
         device = receive()[3]
         return socket.socket(fileno=notices), socket.socket(fileno=files)
@@ -31,7 +31,7 @@ enum FakeServer {
         body = struct.pack('IIIIHHIIHHII24x', 7, 40, 4096, 1 << 18 | 1 << 30, 12, 9, 4096, 1, 1, 0, 1 << 5, 2)
         answer(request, 0, body)
     def ready(): link_send(17, 0)
-    def die(): os.kill(os.getpid(), signal.SIGKILL)
+    def die(): signal.raise_signal(signal.SIGKILL)
     while True:
         kind, value, payload, file = receive()
         if kind == 5: session = file
@@ -66,15 +66,23 @@ enum FakeServer {
       command(script, in: folder, mountpoint: mountpoint ?? folder.makeFolder("mnt"), user: user))
   }
 
+  /// Returns when the mount is ready, and the helper goes on in the background.
+  static func mount(_ script: String, in folder: TemporaryFolder, user: String) throws -> CommandResult {
+    let words = try command(script, in: folder, mountpoint: folder.makeFolder("mnt"), user: user, foreground: false)
+    return try Command.run(words, timeout: 60)
+  }
+
   private static func command(
-    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, _ more: String = ""
+    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, _ more: String = "",
+    foreground: Bool = true
   ) throws -> [String] {
     let server = try folder.write(preamble + script + "\n", to: "server", mode: 0o755)
     let options = try folder.write("options", to: "options")
     // The shell opens the descriptor that is named; an ordinary caller passes one without a name.
     let line =
-      "exec \(builtProduct("mount-helper")) --mountpoint \"$1\" --server \"$2\" --options-fd 9 --foreground "
-      + (user.map { "--user \($0) -o ro,subtype=mediafs,allow_other " } ?? "") + more + " 9<\"$3\""
+      "exec \(builtProduct("mount-helper")) --mountpoint \"$1\" --server \"$2\" --options-fd 9 "
+      + (foreground ? "--foreground " : "") + (user.map { "--user \($0) -o ro,subtype=mediafs,allow_other " } ?? "")
+      + more + " 9<\"$3\""
     return ["sh", "-c", line, "sh", mountpoint, server, options]
   }
 }

@@ -131,12 +131,13 @@ struct LinkFuzzTests {
 
   /// A server of a shell's making that says those packets on its descriptor 3.
   private static func script(_ folder: TemporaryFolder, _ packets: [[UInt8]], then last: String) throws -> String {
-    var text = "#!/bin/sh\n"
+    var text = "#!/usr/bin/python3\nimport os\n"  // no shell: a server for another user starts no programs
     for (index, packet) in packets.enumerated() {
       try folder.write(packet, to: "packet\(index)")
-      text += "cat \(folder.file("packet\(index)")) >&3\n"
+      text += "os.write(3, open('\(folder.file("packet\(index)"))', 'rb').read())\n"
     }
-    return try folder.write(text + last + "\n", to: "server", mode: 0o755)
+    text += "os.execv('/bin/sh', ['sh', '-c', '\(last)'])\n"
+    return try folder.write(text, to: "server", mode: 0o755)
   }
 
   /// Starts the helper on it and waits for its end; whether anything stayed mounted.

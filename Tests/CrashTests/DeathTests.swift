@@ -6,14 +6,16 @@ import Testing
 /// What the log says of a server that died.
 @Suite(.serialized) struct DeathTests {
   /// Lends a store with one file that is read through the mount, and the bytes of a part of it.
-  private func lend(_ body: (ServedStore, _ name: String, _ right: [UInt8]) throws -> Void) throws {
+  private func lend(
+    wrapper: [String] = [], _ body: (ServedStore, _ name: String, _ right: [UInt8]) throws -> Void
+  ) throws {
     try withWatchdog(300) {
       try withOrigin { origin in
         var shelf = Shelf(origin: origin)
         _ = shelf.add(size: 4_000_000)
         try withServedStore { store in
           try store.list([shelf.line(0)])
-          try #require(try store.start(["--continue", "never"]), "\(store.errors)")
+          try #require(try store.start(["--continue", "never"], wrapper: wrapper), "\(store.errors)")
           let right = Pattern.bytes(name: Shelf.path(0), offset: 1_000_000, count: 100_000)
           #expect(try store.read(Shelf.name(0), at: 1_000_000, count: 100_000) == right)
           try body(store, Shelf.name(0), right)
@@ -146,4 +148,33 @@ import Testing
       #expect(!errors.output.contains("killed two servers"), "\(errors.output)")
     }
   }
+
+  /// Header values and signed links are in the memory of a server. Another program that dies beside it, with the same
+  /// limit, leaves a core file. Where the kernel pipes cores to a program, nobody can see that here.
+  @Test(.enabled(if: DeathTests.coresAreFiles, "the kernel does not write cores into the folder of who dies"))
+  func aDeathLeavesNoCore() throws {
+    try withTemporaryFolder { place in
+      let limited = ["sh", "-c", "ulimit -c unlimited && cd \"$0\" && exec \"$@\"", place.path]
+      try lend(wrapper: limited) { store, name, right in
+        try store.forgetPages(name)
+        store.shim.fate(.crashes, ofReadsAt: 1_050_000, count: 1)
+        #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+        #expect(store.errors.contains("killed by signal 11"), "\(store.errors)")
+        let server = try #require(store.server)
+        #expect(try Command.succeed(["readlink", "/proc/\(server)/cwd"]) == place.path + "\n")
+        #expect(try Command.succeed(["grep", "core file", "/proc/\(server)/limits"]).contains("unlimited"))
+        #expect(try Command.succeed(["ls", place.path]) == "")
+        let other = try Command.run(limited + ["sh", "-c", "kill -SEGV $$"])
+        #expect(other.status == 128 + SIGSEGV)
+        #expect(try Command.succeed(["ls", place.path]).contains("core"))
+      }
+    }
+  }
+
+  /// core(5): a pattern without a folder and without a program.
+  private static let coresAreFiles: Bool = {
+    guard let bytes = try? readFile("/proc/sys/kernel/core_pattern") else { return false }
+    let canLift = try? Command.run(["sh", "-c", "ulimit -c unlimited"]).succeeded
+    return bytes.starts(with: Array("core".utf8)) && !bytes.contains(UInt8(ascii: "/")) && canLift ?? false
+  }()
 }

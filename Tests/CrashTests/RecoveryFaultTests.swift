@@ -188,6 +188,25 @@ import Testing
     }
   }
 
+  /// It never may: in the end readers get an error, and the mount stays.
+  @Test func noServerCanBeStarted() throws {
+    try lend { store, shelf, held in
+      let helper = try #require(store.helper)
+      try Command.succeed(["prlimit", "--pid", "\(helper)", "--nofile=3:"])
+      store.killServer()
+      do {
+        _ = try isRight(shelf, 1, held[1])
+        Issue.record("read without a server")
+      } catch {
+        #expect((error as? Errno)?.rawValue == EIO, "\(error)")
+      }
+      let status = try store.run(["status", store.mountpoint])
+      #expect(status.succeeded && status.output.contains("no server could be started"), "\(status)")
+      #expect(Mounts.isMounted(store.mountpoint))
+      try Command.succeed(["prlimit", "--pid", "\(helper)", "--nofile=1024:"])
+    }
+  }
+
   /// The next server has few descriptors: it cannot begin, or its reads fail until another one follows.
   @Test func tooFewDescriptorsToServe() throws {
     try lend { store, shelf, held in

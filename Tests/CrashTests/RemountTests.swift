@@ -12,37 +12,89 @@ import Testing
   /// that the test sees what the next server believes.
   @Test(.enabled(if: canMount), arguments: [true, false])
   func whatWasNotSyncedIsBelievedInTheSameMountOnly(isMountedAnew: Bool) throws {
+    try withBoundStore { shelf, store in
+      #expect(try start(store) && fetched(shelf, store) >= 500_000)
+      sleep(seconds: 2.5)  // a commit, and no sync yet
+      store.kill()
+      try store.waitForEnd()
+      if isMountedAnew { try mountAnew(store) }
+      let again = try start(store) ? fetched(shelf, store) : -1
+      #expect(isMountedAnew ? again >= 500_000 : again < 100_000, "\(again) bytes were fetched again")
+    }
+  }
+
+  /// Before Linux 6.8, the helper holds the mount, so that the next server knows it; another helper's server does not.
+  @Test(.enabled(if: geteuid() == 0), arguments: [true, false])
+  func beforeMountsHadNamesTheHelperHoldsTheirs(isMountedAnew: Bool) throws {
+    try withBoundStore { shelf, store in
+      #expect(try start(store, OldKernel.withoutUniqueMounts) && fetched(shelf, store) >= 500_000)
+      sleep(seconds: 2.5)
+      let first = try #require(store.server)
+      store.holdHelper()
+      store.killServer()
+      try waitUntil(timeout: 60, "the server to be gone") { store.hasEnded(first) }
+      if isMountedAnew { try mountAnew(store) }
+      kill(try #require(store.helper), SIGCONT)
+      let again = try fetched(shelf, store)
+      #expect(isMountedAnew ? again >= 500_000 : again < 100_000, "\(again) bytes were fetched again")
+      #expect(store.server != first)
+      if isMountedAnew {
+        // From now on, the helper holds that one.
+        sleep(seconds: 2.5)
+        store.killServer()
+        #expect(try fetched(shelf, store) < 100_000)
+        return
+      }
+      store.kill()
+      try store.waitForEnd()
+      #expect(try start(store, OldKernel.withoutUniqueMounts) && fetched(shelf, store) >= 500_000)
+    }
+  }
+
+  private static let place: Int64 = 1_000_000
+  private static let count = 500_000
+
+  private func start(_ store: ServedStore, _ wrapper: [String] = []) throws -> Bool {
+    let starts = try store.start(["--continue", "never"], shimmed: false, wrapper: wrapper)
+    if !starts { Issue.record("\(store.errors)") }
+    return starts
+  }
+
+  /// Reads bytes, and returns how many the origin had to send for that.
+  private func fetched(_ shelf: Shelf, _ store: ServedStore) throws -> Int64 {
+    try store.forgetPages(Shelf.name(0))
+    let before = shelf.origin.log.bytesSent(of: Shelf.path(0))
+    let right = Pattern.bytes(name: Shelf.path(0), offset: Self.place, count: Self.count)
+    #expect(try store.read(Shelf.name(0), at: Self.place, count: Self.count) == right)
+    return shelf.origin.log.bytesSent(of: Shelf.path(0)) - before
+  }
+
+  private func withBoundStore(_ body: (Shelf, ServedStore) throws -> Void) throws {
     try withWatchdog(300) {
       try withOrigin { origin in
         var shelf = Shelf(origin: origin)
         _ = shelf.add(size: 4_000_000)
         try withServedStore { store in
           try store.folder.makeFolder("store")
-          func mount() throws { try Command.succeed(["mount", "--bind", store.store, store.store]) }
-          try mount()
-          defer { umount2(store.store, Int32(MNT_DETACH)) }
+          try mount(store)
+          defer {
+            store.abandon()
+            umount2(store.store, Int32(MNT_DETACH))
+          }
           try store.list([shelf.line(0)])
-          let right = Pattern.bytes(name: Shelf.path(0), offset: 1_000_000, count: 500_000)
-          func read() throws -> Int64 {
-            try #require(try store.start(["--continue", "never"], shimmed: false), "\(store.errors)")
-            let before = origin.log.bytesSent(of: Shelf.path(0))
-            #expect(try store.read(Shelf.name(0), at: 1_000_000, count: 500_000) == right)
-            sleep(seconds: 2.5)  // a commit, and no sync yet
-            let sent = origin.log.bytesSent(of: Shelf.path(0)) - before
-            store.kill()
-            try store.waitForEnd()
-            return sent
-          }
-          #expect(try read() >= 500_000)
-          if isMountedAnew {
-            // The server that was killed may still have files open.
-            try waitUntil(timeout: 60, "the store to be free") { umount2(store.store, 0) == 0 }
-            try mount()
-          }
-          let again = try read()
-          #expect(isMountedAnew ? again >= 500_000 : again < 100_000, "\(again) bytes were fetched again")
+          try body(shelf, store)
         }
       }
     }
+  }
+
+  private func mount(_ store: ServedStore) throws {
+    try Command.succeed(["mount", "--bind", store.store, store.store])
+  }
+
+  /// At once, also while the server that was killed has files open.
+  private func mountAnew(_ store: ServedStore) throws {
+    try #require(umount2(store.store, Int32(MNT_DETACH)) == 0)
+    try mount(store)
   }
 }

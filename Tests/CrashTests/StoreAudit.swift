@@ -23,7 +23,7 @@ struct StoreAudit {
   /// must look as when they were placed, or only have the right bytes.
   mutating func look(at path: String, boot: String? = nil, stamps: Bool = true, everything: Bool = false) throws {
     guard access(path + "/catalog.sqlite", F_OK) == 0 else { return }  // killed before there was one
-    let bootID = boot.map { Array($0.utf8) } ?? BootID.current(ofCatalog: path + "/catalog.sqlite")
+    let bootID = boot.map { Array($0.utf8) } ?? BootID.current(inMount: StoreMount.kernelsName(of: path))
     let catalog = try Catalog.open(path: path + "/catalog.sqlite", access: .readOnly, bootID: bootID)
     for problem in try catalog.integrityProblems(limit: 5) { problems.append("the catalog: \(problem)") }
     let placing = Dictionary(

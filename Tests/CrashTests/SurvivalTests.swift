@@ -168,6 +168,47 @@ import Testing
     }
   }
 
+  /// A program stands in a folder of the mount, and watches that folder and a file.
+  @Test func foldersAndWatchesStay() throws {
+    let script = """
+      import ctypes, os, struct, sys, time
+      mount, go = sys.argv[1:]
+      libc = ctypes.CDLL(None, use_errno=True)
+      os.chdir(mount + '/folder')
+      held = os.open('.', os.O_RDONLY | os.O_DIRECTORY)
+      watches = libc.inotify_init()
+      OPEN, ACCESS = 0x20, 0x1
+      marks = [libc.inotify_add_watch(watches, path, OPEN | ACCESS) for path in (b'..', b'../file-0.mp4')]
+      assert min(marks) > 0, os.strerror(ctypes.get_errno())
+      print('watching', flush=True)
+      while not os.path.exists(go): time.sleep(0.01)
+      assert os.getcwd() == mount + '/folder', os.getcwd()
+      assert len(os.listdir('.')) == len(os.listdir(held)) == 600
+      with open('../file-0.mp4', 'rb') as file: assert len(file.read(10)) == 10
+      found, data = set(), os.read(watches, 65536)
+      while data:
+          mark, mask, _, length = struct.unpack_from('iIII', data)
+          found.add((marks.index(mark), mask & 0xffff, data[16:16 + length].rstrip(b'\\0')))
+          data = data[16 + length:]
+      for seen in (0, OPEN, b'file-0.mp4'), (1, OPEN, b''), (1, ACCESS, b''): assert seen in found, found
+      assert not any(mask & ~(OPEN | ACCESS) for _, mask, _ in found), found
+      """
+    try lend { store, _, _ in
+      let go = store.folder.file("go")
+      let program = try BackgroundProcess(["/usr/bin/python3", "-c", script, store.mountpoint, go])
+      try #require(program.waitForOutput("watching", timeout: 60), "\(program.standardErrorSoFar)")
+      for _ in 0..<3 {
+        let served = store.timesServed
+        store.killServer()
+        try waitUntil(timeout: 60, "the next server: \(store.errors)") { store.timesServed > served }
+      }
+      try store.folder.write("", to: "go")
+      let end = try #require(program.wait(timeout: 60), "the program hangs: \(store.errors)")
+      #expect(end.succeeded, "\(end.errors)")
+      try store.unmount()
+    }
+  }
+
   /// The next server serves the same tree, and the same bytes, whatever changed at its origin and in its list.
   @Test func theNextServerIsNoNewMount() throws {
     try lend { store, shelf, _ in

@@ -28,7 +28,7 @@ static void raise_format(void) {
   const int to = (int)syscall(SYS_openat, AT_FDCWD, copy, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   ssize_t count;
   while ((count = syscall(SYS_read, from, page, sizeof page)) > 0) syscall(SYS_write, to, page, count);
-  syscall(SYS_pwrite64, from, "\3", (size_t)1, (off_t)63);  // the last byte of user_version
+  syscall(SYS_pwrite64, from, "\377", (size_t)1, (off_t)63);  // the last byte of user_version: a format of later
 }
 
 __attribute__((constructor)) static void misbehave(void) {

@@ -50,9 +50,13 @@ struct LimitTests {
     } _: { scene in
       let progress = Self.read(count, scene.mount)
       sleep(seconds: 2)
-      let (start, before) = (Instant.now, scene.origin.log.totals.bytesSent)
-      sleep(seconds: 10)
-      let rate = Double(scene.origin.log.totals.bytesSent - before) / Instant.now.seconds(since: start)
+      // Buffers that grow, because the server waits for a processor, count as sent too. They grow once.
+      var rate = Double.infinity
+      for _ in 0..<4 where rate >= 1.15 * Double(limit) {
+        let (start, before) = (Instant.now, scene.origin.log.totals.bytesSent)
+        sleep(seconds: 10)
+        rate = Double(scene.origin.log.totals.bytesSent - before) / Instant.now.seconds(since: start)
+      }
       // Never more. Less only means that the machine has other work, or that hardly anything comes at all.
       scene.expect(rate < 1.15 * Double(limit), "\(Int(rate)) bytes a second, more than \(limit)")
       scene.expect(rate > 0.2 * Double(limit), "only \(Int(rate)) bytes a second of \(limit)")

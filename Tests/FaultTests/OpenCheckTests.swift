@@ -9,7 +9,7 @@ struct OpenCheckTests {
   private static let size: Int64 = 4 << 20
   private static let name = "9.bin"
   private static let path = "/9.bin"
-  private static let never = ["--continue=never", "--timeout", "20"]
+  private static let never = ["--continue=never", "--next=0", "--timeout", "20"]
 
   /// The files that change. An origin that takes longer than a second, as on a machine that is busy with other tests,
   /// is not waited for: so there are several.

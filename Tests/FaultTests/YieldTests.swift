@@ -41,7 +41,8 @@ struct YieldTests {
         // In between it comes back.
         let goesOn = eventually(timeout: 60) { origin.log.entries(of: "/rest.bin").count >= asked + 4 }
         scene.expect(goesOn, "behind seek \(seek) nothing was continued")
-        let start = Int64(seek * 37 % 61) << 20
+        // Not at 0, where the kernel reads ahead: the rest is asked for when the reader has gone.
+        let start = Int64(seek * 37 % 61 + 1) << 20
         let outcome = scene.read([ByteRange(at: start, count: 64 << 10)])
         scene.expect(outcome?.bytes == 64 << 10 && outcome?.wrongAt == nil, "\(outcome.map { "\($0)" } ?? "")")
       }

@@ -54,7 +54,7 @@ struct HelperEndTests {
         #expect(mounted.status == 0, "\(mounted)")
       }
       func isMounted(_ folder: String) throws -> Bool { try MountTable.entry(at: folder + "/mnt") != nil }
-      let helper = try #require(MountUsers.helper(of: before + "/mnt"))
+      let helper = try #require(MountUsers.anyHelper(of: before + "/mnt"))
       let server = try #require(Processes.children(of: helper).first)
       try #require(rename(before, after) == 0 && symlink(other, before) == 0)
       #expect(try isMounted(after) && isMounted(other))
@@ -63,7 +63,7 @@ struct HelperEndTests {
       #expect(try !isMounted(after), "it stays, dead")
       #expect(try isMounted(other), "another one was unmounted")
       for folder in [after, other] { _ = try SystemCalls.run(["umount", "-l", folder + "/mnt"]) }
-      #expect(eventually { MountUsers.helper(of: other + "/mnt") == nil })
+      #expect(eventually { MountUsers.anyHelper(of: other + "/mnt") == nil })
     }
   }
 
@@ -76,7 +76,7 @@ struct HelperEndTests {
     try #require(mkdir(folder, 0o755) == 0)
     let mounted = try place.run("mount", mountpoint, "--manifest", place.manifest)
     try #require(mounted.status == 0, "\(mounted)")
-    let helper = try #require(MountUsers.helper(of: mountpoint))
+    let helper = try #require(MountUsers.anyHelper(of: mountpoint))
     let server = try #require(Processes.children(of: helper).first)
     try #require(try SystemCalls.run(["mount", "-t", "tmpfs", "none", folder]).status == 0)
     kill(helper, SIGTERM)
@@ -111,7 +111,7 @@ struct HelperEndTests {
       if result.status == 0 {
         succeeded += 1
         let path = try #require(try mounts().first)
-        let helper = try #require([folder, other].compactMap { MountUsers.helper(of: $0 + "/mnt") }.first)
+        let helper = try #require([folder, other].compactMap { MountUsers.anyHelper(of: $0 + "/mnt") }.first)
         kill(helper, SIGTERM)
         #expect(eventually { !Processes.isAlive(helper) }, "\(path)")
       }
@@ -152,67 +152,6 @@ struct HelperEndTests {
     #expect(fstat(dirfd(folder), &status) == 0)
     closedir(folder)
     #expect(try place.wait(running).status == 0)
-  }
-
-  @Test(arguments: [SIGKILL, SIGUSR1])
-  func aKilledServerIsFollowedByTheNext(_ signal: Int32) throws {
-    let place = try MountPlace()
-    let running = try place.startForeground()
-    let first = try #require(place.server)
-    kill(first, signal)
-    #expect(eventually { place.text(running).contains("the next server of \(place.mountpoint) serves") })
-    #expect(place.text(running).contains("the server was killed by signal \(signal)"))
-    #expect(place.isMounted && place.server != first)
-    let status = try place.run("status", place.mountpoint)
-    #expect(status.text.contains("served by process \(try #require(place.server))"), "\(status)")
-    #expect(try place.run("unmount", place.mountpoint).status == 0)
-    #expect(try place.wait(running).status == 0)
-  }
-
-  /// Servers that cannot start, here because the catalog is gone: programs get errors and never see the folder below
-  /// the mount.
-  @Test(arguments: ["unmount", "SIGTERM"]) func serversThatAnswerNothing(_ end: String) throws {
-    let place = try MountPlace()
-    let running = try place.startForeground("--store", place.folder + "/store")
-    let names = try SystemCalls.run(["ls", place.mountpoint])
-    try #require(names.status == 0)
-    let catalog = place.folder + "/store/catalog.sqlite"
-    try #require(rename(catalog, catalog + ".away") == 0)
-    kill(try #require(place.server), SIGKILL)
-    #expect(eventually(timeout: 60) { place.text(running).contains("5 in a row answered nothing") })
-    #expect(place.text(running).contains("has no catalog any more"), "\(place.text(running))")
-    let listed = try SystemCalls.run(["env", "LC_ALL=C", "ls", place.mountpoint + "/"])
-    #expect(listed.status != 0 && listed.messages.contains("Input/output error"), "\(listed)")
-    #expect(place.isMounted)
-    try #require(rename(catalog + ".away", catalog) == 0)
-    let status = try place.run("status", place.mountpoint)
-    #expect(status.status == 0 && status.text.contains("no server runs"), "\(status)")
-    if end == "unmount" {
-      #expect(try place.run("unmount", place.mountpoint).status == 0)
-    } else {
-      kill(running.process, SIGTERM)
-    }
-    #expect(try place.wait(running).status == 0)
-    #expect(!place.isMounted)
-  }
-
-  /// Another store at the path of the mount's own: its inodes lead to other files. The own one comes back in time.
-  @Test func theNextServerGoesOnOnlyWithTheSameCatalog() throws {
-    let place = try MountPlace()
-    let (store, other) = (place.folder + "/store", place.folder + "/other")
-    func unmount(_ running: Running) throws {
-      #expect(try place.run("unmount", place.mountpoint).status == 0)
-      #expect(try place.wait(running).status == 0)
-    }
-    try unmount(place.startForeground("--store", other))
-    let running = try place.startForeground("--store", store)
-    let first = try #require(place.server)
-    try #require(rename(store, store + ".away") == 0 && rename(other, store) == 0)
-    kill(first, SIGKILL)
-    #expect(eventually { place.text(running).contains("is not the one that was mounted") })
-    try #require(rename(store, other) == 0 && rename(store + ".away", store) == 0)
-    #expect(eventually { place.text(running).contains("the next server of \(place.mountpoint) serves") })
-    try unmount(running)
   }
 
   /// The helper's guard, which has its arguments.
@@ -261,6 +200,7 @@ struct HelperEndTests {
     let mounted = try place.run(
       "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
     try #require(mounted.status == 0, "\(mounted)")
+    #expect(eventually { guardian(of: place) != nil })
     let process = try #require(guardian(of: place))
     for name in ["0", "1"] {
       #expect(try Command.succeed(["readlink", "/proc/\(process)/fd/\(name)"]) == "/dev/null\n")

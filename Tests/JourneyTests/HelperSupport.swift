@@ -67,7 +67,7 @@ final class MountPlace: Sendable {
   var isMounted: Bool { entry != nil }
   var entry: MountTableEntry? { try? MountTable.entry(at: mountpoint) }
   /// The mount helper's process, once the command that started it has returned (or in the foreground).
-  var helper: Int32? { MountUsers.helper(of: mountpoint) }
+  var helper: Int32? { MountUsers.anyHelper(of: mountpoint) }
   /// The server below the helper: below its child as long as the command waits for a helper in the background.
   /// fusermount3, which unmounts for an ordinary user, is also a helper's child.
   var server: Int32? {
@@ -200,6 +200,11 @@ enum Processes {
   static func text(_ process: Int32, _ file: String) -> String {
     String(decoding: (try? Files.read("/proc/\(process)/\(file)", limit: 1 << 20)) ?? [], as: UTF8.self)
   }
+}
+
+extension MountUsers {
+  /// The process id of the mount helper of `mountpoint`, one of ours or of nobody's.
+  static func anyHelper(of mountpoint: String) -> Int32? { helper(of: mountpoint, owner: 65534) }
 }
 
 /// Runs `body` with /dev/fuse as open as a desktop has it.

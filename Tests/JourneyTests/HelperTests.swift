@@ -228,4 +228,20 @@ struct HelperTests {
     #expect(Processes.text(server, "cmdline") == "mediafs\0serve\0--helper-fd\u{0}3\0")
     #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
+  /// Its user learns from the log what that may cost (promise P12).
+  @Test func aServerThatMayLockNoMemorySaysSo() throws {
+    try withFuseForEveryone {
+      let place = try MountPlace()
+      try #require(mkdir(place.mountpoint, 0o755) == 0 && chown(place.mountpoint, 65534, 65534) == 0)
+      let running = try place.start(
+        [
+          "prlimit", "--memlock=0", place.mediafs, "mount", place.mountpoint, "--manifest", place.manifest,
+          "--foreground",
+        ], user: true)
+      try #require(eventually { place.text(running).contains("mounted at") }, "\(place.text(running))")
+      let warnings = place.text(running).split(separator: "\n").count { $0.contains("the server cannot lock ") }
+      #expect(warnings == 1, "\(place.text(running))")
+      #expect(try place.run("unmount", place.mountpoint, user: true).status == 0)
+    }
+  }
 }

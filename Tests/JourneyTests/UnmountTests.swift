@@ -70,7 +70,7 @@ import Testing
       case .user: #expect(refused.errors.contains("could not be looked at: root can"), "\(refused.errors)")
       }
       holder.terminate()
-      try waitUntil(timeout: 60, "the helper to end") { MountUsers.helper(of: journey.mountpoint) == nil }
+      try waitUntil(timeout: 60, "the helper to end") { MountUsers.anyHelper(of: journey.mountpoint) == nil }
     }
   }
 

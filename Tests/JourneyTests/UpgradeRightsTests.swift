@@ -20,6 +20,16 @@ struct UpgradeRightsTests {
     try #require(chmod(place.mediafs + ".new", mode) == 0 && rename(place.mediafs + ".new", place.mediafs) == 0)
   }
 
+  /// A mount that root has made for nobody, of a program that users may run.
+  private func mountForNobody() throws -> MountPlace {
+    let place = try MountPlace()
+    try install(place)
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
+    try #require(mounted.status == 0, "\(mounted)")
+    return place
+  }
+
   /// What the server of nobody's mount must be: nobody, closed to other processes of nobody's, by its own name.
   private func expectClosed(_ server: Int32) throws {
     #expect(uids(of: server) == ["65534", "65534", "65534", "65534"])
@@ -55,11 +65,7 @@ struct UpgradeRightsTests {
 
   /// root's helper starts the new program as NAME and with nothing more. A program that NAME may not run is none.
   @Test func aServerForAUserStaysTheUsers() throws {
-    let place = try MountPlace()
-    try install(place)
-    let mounted = try place.run(
-      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
-    try #require(mounted.status == 0, "\(mounted)")
+    let place = try mountForNobody()
     for mode: mode_t in [0o711, 0o700] {
       let old = try #require(place.server)
       try install(place, mode: mode)
@@ -73,6 +79,19 @@ struct UpgradeRightsTests {
     }
     #expect(try place.run("unmount", place.mountpoint).status == 0)
     #expect(!place.isMounted)
+  }
+
+  /// Root's `--all` means the mounts of others too.
+  @Test func rootUpgradesTheMountsOfAll() throws {
+    let place = try mountForNobody()
+    let old = try #require(place.server)
+    try install(place)
+    // Mounts of other tests, which run another program, are refused: so the status says nothing here.
+    let upgraded = try place.run("upgrade", "--all")
+    let new = try #require(place.server)
+    #expect(upgraded.text.contains("\(place.mountpoint): served by process \(new) "), "\(upgraded)")
+    #expect(new != old)
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
 
   /// A user puts a link to another server's socket where root looks for theirs: that one is not upgraded.

@@ -39,6 +39,41 @@ final class ServerPlacesTests {
     #expect(!places.read.contains(folder.file("certificate")) && !places.read.contains(folder.file("private")))
   }
 
+  /// The server makes and renames files beside it.
+  @Test func theFolderOfTheMetricsFileIsWritten() throws {
+    var request = request
+    try folder.makeFolder("numbers")
+    request.metricsFile = folder.file("numbers/m.prom")
+    #expect(try ServerPlaces(request, goesOn: true).written.contains(folder.file("numbers")))
+    let home = try #require(getenv("HOME").map { String(cString: $0) })
+    for path in ["\(home)/m.prom", "/m.prom"] {
+      request.metricsFile = path
+      #expect(throws: ServerError.self, "\(path)") { _ = try ServerPlaces(request, goesOn: true) }
+    }
+  }
+
+  /// A program that sets the name servers replaces its file in a folder of its own; elsewhere the file itself counts.
+  @Test func theNameServersAreRead() throws {
+    try folder.write("", to: "resolv.conf")
+    try link("relative", to: "disk/../resolv.conf")
+    for (name, target, place) in [
+      ("outside", folder.file("resolv.conf"), folder.file("resolv.conf") as String?),
+      ("beside", "./resolv.conf", folder.file("resolv.conf")), ("twice", "relative", folder.file("resolv.conf")),
+      ("missing", "/run/\(UInt64.random(in: .min ... .max))/resolv.conf", nil), ("resolv.conf", "", nil),
+    ] {
+      if !target.isEmpty { try #require(symlink(target, folder.file(name)) == 0) }
+      var places = try ServerPlaces(request, goesOn: true)
+      let before = places.read
+      places.readResolver(folder.file(name))
+      #expect(places.read == before + (place.map { [$0] } ?? []), "\(name)")
+    }
+    guard access("/run/user", F_OK) == 0 else { return }
+    try #require(symlink("/run/user/resolv.conf", folder.file("soon")) == 0)
+    var places = try ServerPlaces(request, goesOn: true)
+    places.readResolver(folder.file("soon"))
+    #expect(places.read.last == "/run/user")
+  }
+
   /// The next server would otherwise write to where its library's link leads.
   @Test(arguments: ["library", "partial/shelf", "partial/../library", "partial/deep"])
   func aLinkInTheStoreLeadsNowhere(name: String) throws {

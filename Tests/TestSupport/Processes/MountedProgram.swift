@@ -201,6 +201,17 @@ package struct MountStatus: Decodable, Sendable {
     package var waitsUntil: Int64?
     /// What to do about it.
     package var advice: String?
+    /// A rule that applies.
+    package struct Rule: Decodable, Sendable, Equatable {
+      /// `keep`, `auto`, `online`, `pause` or `resume`.
+      package var word: String
+      /// For what it is.
+      package var pattern: String
+    }
+    /// The rule that says what is stored.
+    package var rule: Rule?
+    /// The rule that says whether downloads are paused.
+    package var downloads: Rule?
   }
   /// Sums over all files.
   package struct Totals: Decodable, Sendable {
@@ -216,6 +227,8 @@ package struct MountStatus: Decodable, Sendable {
     package var stored: Int64
     /// Bytes of the files whose size is known.
     package var size: Int64
+    /// Bytes of files that are no longer listed.
+    package var unlisted: Int64?
     /// How many files have no known size.
     package var unknownSizes: Int
     /// Downloads in flight.

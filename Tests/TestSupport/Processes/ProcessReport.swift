@@ -78,7 +78,7 @@ package enum ProcessReport {
 }
 
 /// The text of a small file (of /proc, say), empty when it cannot be read: what is gone has nothing to say.
-func text(of path: String) -> String { String(decoding: bytes(of: path) ?? [], as: UTF8.self) }
+package func text(of path: String) -> String { String(decoding: bytes(of: path) ?? [], as: UTF8.self) }
 
 /// The bytes of a file, nil when it cannot be read.
 func bytes(of path: String) -> [UInt8]? {
