@@ -34,7 +34,7 @@ REPETITIONS = {
     "throttled_large": (2, 1), "cold": (7, 3), "stored": (7, 3), "mix": (3, 2), "restart": (3, 1), "changed": (2, 1),
     "scan": (1, 1), "listing": (3, 1), "million": (3, 1),
     "lines": (1, 0),
-    "beside": (2, 1), "looks": (3, 1), "looks_scan": (1, 1),
+    "beside": (2, 1), "looks": (3, 1), "looks_lines": (2, 0), "looks_scan": (1, 1),
 }
 # Those whose figures are counts, and so the same on any machine.
 COUNTS = ["first_byte", "mix", "restart", "scan"]

@@ -6,8 +6,9 @@ import re
 import subprocess
 import time
 
+from lines import Line, NoLine, Path
 from rows import Row, systems
-from servers import serving
+from servers import Nginx, serving
 from systems import BENCH, mounted
 
 TRIP = 0.05
@@ -62,6 +63,35 @@ def looks(results, repetition):
                         results.add(row, system, seconds(command(system.path(kind))))
 
 
+PATHS = [Path(http2, "cubic", trips, 0) for http2 in (False, True) for trips in (1, 5)]
+
+
+def looks_lines(results, repetition):
+    """The same by mediafs alone over real TCP and TLS, one after the other: the programs need the processor."""
+    del repetition
+    folder = os.path.dirname(media()["first.mp4"])
+    try:
+        for path in PATHS:
+            for kind in KINDS:
+                for program, (_, command) in PROGRAMS.items():
+                    look_over(path, folder, results, f"look-line-{program}-{kind}", kind, command)
+    except NoLine as reason:
+        results.remarks.append(f"No program looked at media over real TCP: {reason}.")
+
+
+def look_over(path, folder, results, row, kind, command):
+    with Line(path) as line:
+        server = Nginx(folder, line, path.http2)
+        try:
+            # ffmpeg speaks HTTP/1.1 alone. It checks no certificate unless it is told to.
+            results.add(row, "the URL", seconds([*server.enter, *command(f"{server.url}/{kind}")]), path=path)
+            for system in (system for system in systems(results) if system.is_ours):
+                with mounted(system, server):
+                    results.add(row, system, seconds(command(system.path(kind))), path=path)
+        finally:
+            server.stop()
+
+
 def seconds(command):
     begin = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
@@ -100,6 +130,12 @@ ROWS = [
         measure=looks if (program, kind) == ("ffprobe", "first.mp4") else None,
         how="A film of 30 s and 5 MB, through a mount that was just made; 4 MB/s, 50 ms a request and a connection. "
             "The goal is the time of the same program on the URL.")
+    for kind, container in KINDS.items() for program, (what, _) in PROGRAMS.items()
+] + [
+    Row(f"look-line-{program}-{kind}", f"Real line: {what}, {container}", "s", goal=1.05, of="the URL",
+        measure=looks_lines if (program, kind) == ("ffprobe", "first.mp4") else None,
+        how="The same over real TCP and TLS (Tests/test-line): 60 ms, 4 MB/s, over HTTP/1.1 and HTTP/2, with cubic, a "
+            "router's queue of one and of five round trips.")
     for kind, container in KINDS.items() for program, (what, _) in PROGRAMS.items()
 ] + [
     Row("look-scan-extra", "ffprobe over 500 unknown files: bytes fetched beyond those read, a file", "B",

@@ -30,7 +30,7 @@ def soak(system, origin, media, options, chance):
     """Events until the time is over; the pauses in seconds by what was done, faults, and how often each reader read."""
     def at_rest():
         return system.session() == (0, 0, 0)
-    events = Events(system, origin, chance)
+    events = Events(system, origin, chance, options.events and options.events.split(","))
     before = system.state()
     readers = Readers(media, system.mountpoint, options.seed)
     faults = readers.seen
@@ -122,6 +122,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--events", metavar="A,B", help="only these: the names of the table that it prints")
     parser.add_argument("--peer", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -16,7 +16,7 @@ CLEARED = ("copied.bin", "random.bin", "mapped.bin", "tail.bin", "held.bin", "fi
 class Events:
     """Each is done at moments, for times and in ways that `chance` decides."""
 
-    def __init__(self, system, origin, chance):
+    def __init__(self, system, origin, chance, only=None):
         self.system, self.origin, self.chance = system, origin, chance
         self.number = 0
         self.failures = ["crash", "exit", "hang", "starve"]
@@ -26,6 +26,8 @@ class Events:
                         self.fail_to_start: 2}
         if system.is_bounded:
             self.weights[self.fill] = 3
+        if only:
+            self.weights = {what: weight for what, weight in self.weights.items() if what.__name__ in only}
         self.pauses = {what.__name__: [] for what in self.weights}
 
     def one(self):

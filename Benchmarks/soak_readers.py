@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 
 from systems import end_with_parent
@@ -45,13 +46,17 @@ class Media:
 
 # Each is a loop that checks what it reads and calls `done` after each piece of work.
 
-def copies(media, mountpoint, _, done):
+def copies(media, mountpoint, chance, done):
+    """cat and cp, in turns at random."""
     with open(media.original("copied.bin"), "rb") as file:
         wanted = hashlib.sha256(file.read()).digest()
+    source = os.path.join(mountpoint, "copied.bin")
     while True:
+        if chance.random() < 0.5:
+            copies_by_cp(source, media.folder, wanted, done)
+            continue
         found = hashlib.sha256()
-        with subprocess.Popen(["cat", os.path.join(mountpoint, "copied.bin")], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as cat:
+        with subprocess.Popen(["cat", source], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cat:
             while piece := cat.stdout.read(1 << 20):
                 found.update(piece)
                 done()
@@ -60,6 +65,24 @@ def copies(media, mountpoint, _, done):
             raise Fault(f"cat: {errors}")
         if found.digest() != wanted:
             raise Fault("cat: other bytes")
+
+
+def copies_by_cp(source, folder, wanted, done):
+    """In the folder of the originals: the soak removes it, also when it kills this process at the end."""
+    with tempfile.NamedTemporaryFile(dir=folder) as copy:
+        size = 0
+        with subprocess.Popen(["cp", source, copy.name], stderr=subprocess.PIPE) as cp:
+            while cp.poll() is None:
+                time.sleep(0.05)
+                if os.path.getsize(copy.name) > size:
+                    size = os.path.getsize(copy.name)
+                    done()
+            errors = cp.stderr.read().decode()
+        if cp.returncode != 0:
+            raise Fault(f"cp: {errors}")
+        with open(copy.name, "rb") as file:
+            if hashlib.sha256(file.read()).digest() != wanted:
+                raise Fault("cp: other bytes")
 
 
 def reads_anywhere(media, mountpoint, chance, done):
@@ -85,7 +108,9 @@ def maps(media, mountpoint, chance, done):
 
 
 def lists(media, mountpoint, _, done):
+    """`ls -lR`, then ffprobe, as programs that scan do."""
     wanted = {name: os.path.getsize(path) for name, path in media.files.items()}
+    facts = probe(media.original("film.mp4"))
     while True:
         listed = subprocess.run(["ls", "-lR", mountpoint], capture_output=True, text=True)
         if listed.returncode != 0:
@@ -94,6 +119,17 @@ def lists(media, mountpoint, _, done):
         if any(found.get(name) != size for name, size in wanted.items()):
             raise Fault(f"ls: {len(found)} files, or other sizes")
         done()
+        if probe(os.path.join(mountpoint, "film.mp4")) != facts:
+            raise Fault("ffprobe: other facts")
+        done()
+
+
+def probe(path):
+    probed = subprocess.run(["ffprobe", "-v", "error", "-show_streams", "-show_format", path], capture_output=True,
+                            text=True)
+    if probed.returncode != 0 or probed.stderr:
+        raise Fault(f"ffprobe: {probed.stderr}")
+    return probed.stdout.replace(path, "")
 
 
 def reads_whole(media, mountpoint, chance, done):

@@ -1,18 +1,32 @@
 """Bytes that are stored: of a partial file, and of a complete one."""
 
 import os
+import pwd
 import random
 import time
 
 from rows import Row, systems
 from servers import Nginx
-from systems import Copying, data_file, forget_pages, mounted
+from systems import Copying, Mediafs, data_file, forget_pages, mounted, work_folder
 from wait_rows import read_all
 
 SIZE = 1 << 30
 HALF = SIZE // 2
 RANDOM_READS = 20000
 COPY = "the copy"
+USER = "nobody"
+
+
+class UsersMediafs(Mediafs):
+    """mediafs as root mounts it for another user, whose server has no rights of root's."""
+
+    def start(self, origin, folder=None):
+        folder = folder or work_folder("mediafs")
+        user = pwd.getpwnam(USER)
+        os.mkdir(os.path.join(folder, "store"), 0o700)
+        os.chown(os.path.join(folder, "store"), user.pw_uid, user.pw_gid)
+        self.options += ["-o", f"user={USER},allow_other"]  # root reads
+        return super().start(origin, folder)
 
 
 def stored(results, repetition):
@@ -36,8 +50,21 @@ def stored(results, repetition):
                 measure(results, "complete", system, path, SIZE, repetition)
                 if system.is_ours:
                     measure(results, "complete", COPY, system.copy(os.path.basename(plain)), SIZE, repetition)
+        if os.geteuid() == 0:
+            measure_as_user(results, server, plain, repetition)
     finally:
         server.stop()
+
+
+def measure_as_user(results, server, plain, repetition):
+    """The same complete file, where the server cannot have the kernel read it, and the helper does."""
+    system = UsersMediafs()
+    with mounted(system, server):
+        path = system.path(os.path.basename(plain))
+        read_all(path)
+        system.complete(os.path.basename(plain))
+        measure(results, "complete-user", system, path, SIZE, repetition)
+        measure(results, "complete-user", COPY, system.copy(os.path.basename(plain)), SIZE, repetition)
 
 
 def read_up_to(path, end):
@@ -87,4 +114,7 @@ ROWS = [
             "without mediafs, right after. (How fast a file is copied from the page cache depends on how it got "
             "there.)"),
     Row("complete-random", "… random 4 KiB", "s", how="As above."),
+    Row("complete-user-sequential", "Complete file of a mount for another user (user=), sequential", "B/s", goal=0.8,
+        of=COPY, more=True,
+        how="As above. Its server has no rights of root's: the mount helper has the kernel read the file."),
 ]
