@@ -79,12 +79,53 @@ import Testing
     #expect(try folder.crashed().open(boot: "boot 9").generations.find(100)?.stored == [0..<5])
   }
 
+  /// The keeper takes the extents of a file, the finisher syncs the file and commits, and the keeper's commit comes
+  /// last.
+  @Test func anOlderCommitUndoesNoCompletion() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open(boot: "boot 1")
+    try catalog.load([line("a", 1)])
+    let all: ByteRangeSet = [0..<1000]
+    try catalog.changes.apply([.learned(record(100, 1))], durably: true)
+    func synced() throws -> ByteRangeSet? {
+      try folder.crashed().open(.readOnly, boot: "boot 2").generations.find(100)?.stored
+    }
+    try catalog.changes.apply([.extents(generation: 100, stored: all, synced: [0..<300])], durably: false)
+    try catalog.changes.apply([.extents(generation: 100, stored: all, synced: all)], durably: true)
+    try catalog.changes.apply([.extents(generation: 100, stored: all, synced: [0..<300])], durably: false)
+    #expect(try synced() == all)
+    // What the disk lost is lost.
+    try catalog.changes.apply([.lost(generation: 100, stored: [0..<900], synced: [0..<300])], durably: false)
+    #expect(try synced() == [0..<300])
+    try catalog.changes.apply([.extents(generation: 100, stored: all, synced: [0..<400])], durably: false)
+    #expect(try synced() == [0..<400])
+  }
+
+  /// A server was killed in the midst of its first import, of which a journal knows how to undo it.
+  @Test func whatAKilledImportLeftIsReadAsBefore() throws {
+    let folder = CatalogFolder()
+    try folder.open().close()
+    let before = try folder.everything()
+    let connection = try SQLiteConnection(path: folder.catalog, mode: .readWrite)
+    try connection.run("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN EXCLUSIVE")
+    try connection.run("UPDATE meta SET value = value + 1; CREATE TABLE rows(bytes)")
+    for _ in 0..<100 { try connection.run("INSERT INTO rows VALUES(randomblob(4000))") }
+    let left = try folder.crashed()
+    try connection.run("ROLLBACK")
+    #expect(left.files().contains { $0.hasSuffix("-journal") } && before.count == 1)
+    let catalog = try left.open(.readOnly)
+    #expect(try catalog.tree.list(rootInode, after: 0, limit: 9).isEmpty)
+    try catalog.close()
+  }
+
   @Test func theMachinesBootIDStaysTheSame() {
     #expect(BootID.current() == BootID.current())
     #expect(BootID.current().count >= 32)
-    let here = BootID.current(ofCatalog: "/tmp/catalog.sqlite")
-    #expect(here == BootID.current(ofCatalog: "/tmp/another") && here.starts(with: BootID.current()))
-    if csystem_unique_mount_id("/") != 0 { #expect(here != BootID.current(ofCatalog: "/proc/catalog.sqlite")) }
+    let here = BootID.current(inMount: "1")
+    #expect(here == BootID.current(inMount: "1") && here.starts(with: BootID.current()))
+    #expect(here != BootID.current(inMount: "2"))
+    #expect(BootID.current(inMount: nil) != BootID.current(inMount: nil))
+    if let root = StoreMount.kernelsName(of: "/") { #expect(StoreMount.kernelsName(of: "/proc/") != root) }
   }
 
   @Test func aFailedChangeUndoesAllOfItsBatch() throws {

@@ -5,12 +5,10 @@ import Glibc
 /// Identifies one run of the machine, from boot to shutdown, and in it the mount of the store's filesystem. Bytes that
 /// were written but not synced survive only within both: a disk that was unplugged has only what was synced.
 enum BootID {
-  /// For the store that has the catalog at `path`. Linux before 6.8 has no number that only one mount has; there the
-  /// run of the machine has to do.
-  static func current(ofCatalog path: String) -> [UInt8] {
-    let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
-    let mount = csystem_unique_mount_id(folder)
-    return mount == 0 ? current() : current() + Array(" \(mount)".utf8)
+  /// For a store in the mount that `mount` names; nil: nobody can tell that mount from another one, so that the catalog
+  /// trusts no recent extents.
+  static func current(inMount mount: String?) -> [UInt8] {
+    current() + Array(" \(mount ?? "unknown \(UInt64.random(in: .min ... .max))")".utf8)
   }
 
   /// The text of `/proc/sys/kernel/random/boot_id` (random(4)). If it cannot be read, random bytes that no other run

@@ -41,8 +41,13 @@ package final class Catalog: Sendable {
   ///
   /// Throws `.newer` if a newer program wrote the file, `.corrupt` if the file is damaged or not a catalog, and `.io`
   /// if it cannot be opened. In these cases no byte of the file changes.
-  package static func open(path: String, access: Access) throws(StoreError) -> Catalog {
-    try open(path: path, access: access, bootID: BootID.current(ofCatalog: path))
+  ///
+  /// `mount`: the name of the mount that the store lies in (``StoreMount``), if the caller knows a better one than the
+  /// kernel. What was written in another mount and not synced counts as lost.
+  package static func open(path: String, access: Access, mount: String? = nil) throws(StoreError) -> Catalog {
+    let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
+    let id = BootID.current(inMount: mount ?? StoreMount.kernelsName(of: folder))
+    return try open(path: path, access: access, bootID: id)
   }
 
   /// The same with a given boot id, for tests.

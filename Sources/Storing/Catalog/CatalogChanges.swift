@@ -9,13 +9,20 @@ package enum CatalogChange: Sendable {
   /// If the resource has an earlier generation as its current one, this is an error: see
   /// ``CatalogChanges/supersede(_:by:)``. If it has a later one, this does nothing.
   case learned(GenerationRecord)
-  /// Which of its bytes are written (`stored`), and which of those are synced and so survive a power loss.
+  /// Which of its bytes are written (`stored`), and which of those are synced and so survive a power loss. If the
+  /// catalog knows all of its bytes as synced, this does nothing: it is older than the finisher's commit.
   case extents(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
+  /// The disk lost some of its bytes: the extents that are left.
+  case lost(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
   /// Whether its background download continues, also at the next mount.
   case continues(generation: Int64, Bool)
   /// Whether a user asked for the resource by name. If so, the server completes it whatever the policy, also at the
   /// next mount.
   case pinned(ResourceKey, Bool)
+  /// A change of the user's rules.
+  case rule(RuleChange)
+  /// What a user set over an option of the mount (scope empty) or for a host; nil: nothing any more.
+  case setting(scope: String, name: String, value: String?)
   /// When a reader last read it, in seconds since 1970.
   case used(generation: Int64, at: Int64)
   /// The last failure of a resource, for the user and without secrets; nil once bytes arrive again.
@@ -63,7 +70,8 @@ private enum Queries {
     """)
   static let extents = SQL(
     """
-    UPDATE generation SET synced = ?2, synced_bytes = ?3, recent = ?4, recent_bytes = ?5, recent_boot = ?6 WHERE id = ?1
+    UPDATE generation SET synced = ?2, synced_bytes = ?3, recent = ?4, recent_bytes = ?5, recent_boot = ?6
+    WHERE id = ?1 AND (?7 OR synced_bytes IS NOT size)
     """)
   static let continues = SQL("UPDATE generation SET continues = ?2 WHERE id = ?1")
   static let used = SQL("UPDATE generation SET used_at = ?2 WHERE id = ?1")
@@ -152,12 +160,16 @@ package final class CatalogChanges: Sendable {
   private func apply(_ change: CatalogChange, on connection: SQLiteConnection) throws(StoreError) {
     switch change {
     case .learned(let record): try learn(record, on: connection)
-    case .extents(let id, let stored, let synced): try write(id, stored, synced, on: connection)
+    case .extents(let id, let stored, let synced): try write(id, stored, synced, isLoss: false, on: connection)
+    case .lost(let id, let stored, let synced): try write(id, stored, synced, isLoss: true, on: connection)
     case .continues(let id, let continues):
       try run(Queries.continues, on: connection) {
         $0.bind(1, id); $0.bind(2, continues ? 1 : 0)
       }
     case .pinned(let key, let isPinned): try CatalogNotes.pin(key, isPinned, on: connection)
+    case .rule(let change): try CatalogNotes.change(change, on: connection)
+    case .setting(let scope, let name, let value):
+      try CatalogNotes.set(value, name, scope: scope, on: connection)
     case .used(let id, let at):
       try run(Queries.used, on: connection) {
         $0.bind(1, id); $0.bind(2, at)
@@ -231,7 +243,7 @@ package final class CatalogChanges: Sendable {
   }
 
   private func write(
-    _ id: Int64, _ stored: ByteRangeSet, _ synced: ByteRangeSet, on connection: SQLiteConnection
+    _ id: Int64, _ stored: ByteRangeSet, _ synced: ByteRangeSet, isLoss: Bool, on connection: SQLiteConnection
   ) throws(StoreError) {
     let isAllSynced = stored == synced
     try run(Queries.extents, on: connection) {
@@ -241,6 +253,7 @@ package final class CatalogChanges: Sendable {
       $0.bind(4, blob: isAllSynced ? nil : stored.encoded)
       $0.bind(5, isAllSynced ? 0 : stored.count)
       $0.bind(6, blob: isAllSynced ? nil : bootID)
+      $0.bind(7, isLoss ? 1 : 0)
     }
   }
 

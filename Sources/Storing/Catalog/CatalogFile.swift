@@ -22,7 +22,7 @@ enum CatalogFile {
     let connection = try goesOn ? connectToGoOn(path) : SQLiteConnection(path: path, mode: .readWrite)
     let version = try version(of: connection)
     try checkTables(connection, version)
-    if version < Schema.version { try raise(connection, keepsCopy: goesOn) }
+    if version < Schema.version { try raise(connection, from: version, keepsCopy: goesOn) }
     try useLog(connection)
     try configure(connection)
     try connection.run(
@@ -80,7 +80,7 @@ enum CatalogFile {
   ///
   /// Without the write-ahead log, because other programs look for the format in the file itself. SQLite cannot give up
   /// the log while another program reads the catalog, and does not wait for that.
-  private static func raise(_ connection: SQLiteConnection, keepsCopy: Bool) throws(StoreError) {
+  private static func raise(_ connection: SQLiteConnection, from version: Int64, keepsCopy: Bool) throws(StoreError) {
     let end = Instant.now.adding(seconds: raisePatience)
     while true {
       do throws(StoreError) {
@@ -100,7 +100,7 @@ enum CatalogFile {
     if keepsCopy { try CatalogCopy.make(of: connection.path) }
     try connection.run("PRAGMA synchronous = FULL")
     try connection.transaction("BEGIN EXCLUSIVE") { (connection) throws(StoreError) in
-      for statement in Schema.additions { try connection.run(statement) }
+      for statement in Schema.additions(since: version) { try connection.run(statement) }
       try connection.run("PRAGMA user_version = \(Schema.version)")
     }
     Log.info("catalog \(connection.path): raised to format \(Schema.version)")
@@ -113,20 +113,35 @@ enum CatalogFile {
   static func openForReading(_ path: String) throws(StoreError) -> SQLiteConnection {
     try checkHeader(path)
     do throws(StoreError) {
-      let connection = try SQLiteConnection(path: path, mode: .readOnly)
-      try checkTables(connection, version(of: connection))
-      try configure(connection)
-      return connection
+      return try openChecked(path, .readOnly)
     } catch {
+      if case .io(.accessDenied) = error.kind, rollsBack(path) { return try openChecked(path, .readOnly) }
       // On a read-only filesystem SQLite cannot create the log's index, but nobody writes either. If there is a log or
       // a journal, the file alone is incomplete.
       guard case .io = error.kind, access(path + "-wal", F_OK) != 0, access(path + "-journal", F_OK) != 0 else {
         throw error
       }
-      let connection = try SQLiteConnection(path: path, mode: .immutable)
-      try checkTables(connection, version(of: connection))
-      try configure(connection)
-      return connection
+      return try openChecked(path, .immutable)
+    }
+  }
+
+  private static func openChecked(_ path: String, _ mode: SQLiteConnection.Mode) throws(StoreError) -> SQLiteConnection
+  {
+    let connection = try SQLiteConnection(path: path, mode: mode)
+    try checkTables(connection, version(of: connection))
+    try configure(connection)
+    return connection
+  }
+
+  /// Whether this rolls back what a server left in a journal that was killed in a first import, or in a raise: a
+  /// connection that only reads cannot.
+  private static func rollsBack(_ path: String) -> Bool {
+    guard access(path + "-journal", F_OK) == 0 else { return false }
+    do throws(StoreError) {
+      _ = try version(of: try SQLiteConnection(path: path, mode: .readWrite))
+      return true
+    } catch {
+      return false  // the reading says why
     }
   }
 

@@ -13,6 +13,19 @@ package struct StoredPartial: Sendable, Equatable {
   package var usedAt: Int64
 }
 
+/// How many files are stored, and with how many bytes.
+package struct StoredSums: Sendable, Equatable {
+  /// A sum over some files.
+  package struct Sum: Sendable, Equatable {
+    package var files: Int64 = 0
+    package var bytes: Int64 = 0
+  }
+  /// Files of which some bytes are stored.
+  package var partial = Sum()
+  /// Complete copies.
+  package var complete = Sum()
+}
+
 private let columns = """
   SELECT g.id, g.key_high, g.key_low, g.state, g.continues, g.size, g.last_modified, g.etag, g.etag_weak, g.media_type,
     g.synced, g.recent, g.recent_boot, g.copy_path, g.copy_size, g.copy_modified, g.copy_changed, g.copy_device,
@@ -34,6 +47,13 @@ private enum Queries {
   static let placing = SQL("\(columns) WHERE g.placing IS NOT NULL ORDER BY g.id")
   static let stored = SQL(
     "\(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) ORDER BY g.used_at, g.id")
+  static let unlisted = SQL(
+    """
+    \(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) AND g.id > ? AND NOT EXISTS(
+      SELECT 1 FROM entry e
+      WHERE e.key_high = g.key_high AND e.key_low = g.key_low AND e.kind = 0 AND e.listed = 1)
+    ORDER BY g.id LIMIT ?
+    """)
   static let knownAfter = SQL(
     """
     SELECT key_high, key_low FROM generation
@@ -42,6 +62,7 @@ private enum Queries {
   static let ids = SQL("SELECT id FROM generation WHERE id > ? ORDER BY id LIMIT ?")
   static let latestCopies = SQL("\(columns) WHERE g.state = 1 ORDER BY g.used_at DESC, g.id DESC LIMIT ?")
   static let copyCount = SQL("SELECT count(*) FROM generation WHERE state = 1")
+  static let copySums = SQL("SELECT count(*), total(copy_size) FROM generation WHERE state = 1")
   static let oldInode = SQL("SELECT entry, generation FROM old_inode WHERE inode = ?")
 }
 
@@ -98,6 +119,12 @@ package struct CatalogGenerations: Sendable {
   /// download continues.
   package func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.continuing, after, Int64(limit))
+  }
+
+  /// Up to `limit` generations with an id greater than `after`, by id, of which something is stored in part, and that
+  /// no line of the list names any more.
+  package func unlisted(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+    try generations(Queries.unlisted, after, Int64(limit))
   }
 
   /// Up to `limit` superseded generations with an id greater than `after`, by id. At the start of a mount no handle on
@@ -171,6 +198,21 @@ package struct CatalogGenerations: Sendable {
       }
       return found
     }
+  }
+
+  /// How much is stored, as last committed.
+  package func sums() throws(StoreError) -> StoredSums {
+    var sums = StoredSums()
+    for partial in try partialsByUse() {
+      sums.partial.files += 1
+      sums.partial.bytes = .clampedSum(sums.partial.bytes, partial.storedBytes)
+    }
+    sums.complete = try connections.read { (connection) throws(StoreError) in
+      let statement = try connection.statement(Queries.copySums)
+      defer { statement.reset() }
+      return try statement.step() ? .init(files: statement.integer(0), bytes: statement.integer(1)) : .init()
+    }
+    return sums
   }
 
   /// The keys greater than `key` that have a current generation, in order.

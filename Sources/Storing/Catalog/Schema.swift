@@ -3,7 +3,7 @@ enum Schema {
   /// `mdfs`.
   static let applicationID: Int64 = 0x6D64_6673
   /// The format that this program writes.
-  static let version: Int64 = 2
+  static let version: Int64 = 3
   /// The oldest format that it reads, and raises when it opens the store for writing.
   static let oldestVersion: Int64 = 1
 
@@ -58,26 +58,53 @@ enum Schema {
         WITHOUT ROWID
       """,
       "INSERT INTO meta VALUES('next_id', 2), ('epoch', 0), ('names', 0), ('files', 0), ('syncs', 0)",
-    ] + additions + entryIndexes.map(\.definition)
+    ] + additions(since: oldestVersion) + entryIndexes.map(\.definition)
   }
 
-  /// What format 2 has and format 1 has not. A raise runs these statements; they change no row that is there.
-  static let additions = [
-    """
-    CREATE TABLE host(
-      name TEXT PRIMARY KEY, lanes INTEGER NOT NULL, connection_rate INTEGER NOT NULL, rate INTEGER NOT NULL,
-      round_trip INTEGER NOT NULL, http_version INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE kind(
-      name TEXT PRIMARY KEY, head INTEGER NOT NULL, tail INTEGER NOT NULL, files INTEGER NOT NULL, at INTEGER NOT NULL)
-      WITHOUT ROWID
-    """,
+  /// What formats have that the ones before them have not, by their versions. A raise runs these statements; they
+  /// change no row that is there.
+  private static let added: [(version: Int64, statements: [String])] = [
+    (
+      2,
+      [
+        """
+        CREATE TABLE host(
+          name TEXT PRIMARY KEY, lanes INTEGER NOT NULL, connection_rate INTEGER NOT NULL, rate INTEGER NOT NULL,
+          round_trip INTEGER NOT NULL, http_version INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE kind(
+          name TEXT PRIMARY KEY, head INTEGER NOT NULL, tail INTEGER NOT NULL, files INTEGER NOT NULL,
+          at INTEGER NOT NULL) WITHOUT ROWID
+        """,
+      ]
+    ),
+    (
+      3,
+      [
+        """
+        CREATE TABLE rule(
+          subject INTEGER, pattern TEXT, value INTEGER NOT NULL, number INTEGER NOT NULL,
+          PRIMARY KEY(subject, pattern)) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE setting(scope TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY(scope, name)) WITHOUT ROWID
+        """,
+        "CREATE TABLE block_use(generation INTEGER PRIMARY KEY, uses BLOB NOT NULL)",
+        "CREATE TABLE placement(generation INTEGER PRIMARY KEY, adopted INTEGER NOT NULL)",
+        "CREATE INDEX generation_complete ON generation(used_at) WHERE state = 1",
+      ]
+    ),
   ]
+
+  /// The statements that raise a catalog of that format to this program's.
+  static func additions(since version: Int64) -> [String] {
+    added.filter { $0.version > version }.flatMap(\.statements)
+  }
 
   /// The tables that a format must have; a missing one is damage that the open reports at once.
   static func tables(ofVersion version: Int64) -> [String] {
     ["meta", "entry", "numbering", "gained", "alias", "generation", "old_inode", "problem"]
-      + (version >= 2 ? ["host", "kind"] : [])
+      + (version >= 2 ? ["host", "kind"] : []) + (version >= 3 ? ["rule", "setting", "block_use", "placement"] : [])
   }
 }

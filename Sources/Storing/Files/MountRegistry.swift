@@ -124,6 +124,21 @@ package struct MountRegistry: Sendable {
     }
   }
 
+  /// Removes the records of mounts whose store and mountpoint no longer exist: they are of no interest. Only what the
+  /// kernel says is not there counts. `mounted`: the paths of all mountpoints, which nothing is asked of: a server may
+  /// hang.
+  package func forgetVanished(besides mounted: [String]) throws(StoreError) {
+    for record in try all() where Self.isGone(record.store) {
+      let isMounted = mounted.contains { (record.mountpoint + "/").utf8.starts(with: ($0 + "/").utf8) && $0 != "/" }
+      guard !isMounted, Self.isGone(record.mountpoint) else { continue }
+      try forget(mountpoint: record.mountpoint)
+    }
+  }
+
+  private static func isGone(_ path: String) -> Bool {
+    access(path, F_OK) != 0 && Errno.current == .notFound
+  }
+
   private static func read(_ name: String, in path: String) throws(StoreError) -> MountRecord? {
     let text: String
     do throws(Errno) {

@@ -38,7 +38,7 @@ extension StoreVerification {
     var repair: String?
     if repairs {
       let synced = kept.intersection(generation.synced)
-      try catalog.changes.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
+      try catalog.changes.apply([.lost(generation: generation.id, stored: kept, synced: synced)], durably: true)
       repair = "forgotten: mediafs downloads them again when they are read"
     }
     let why = unreadable > 0 ? "\(unreadable) bytes cannot be read from the disk, \(absent)" : "\(absent)"

@@ -1,0 +1,183 @@
+import Base
+
+/// What a user wants for a path, a folder or a pattern. Each subject has rules of its own.
+package enum RuleSubject: Int64, Sendable, CaseIterable {
+  /// What is stored: a ``StorageRule``.
+  case storage = 0
+  /// Whether what no reader waits for is downloaded: a ``DownloadRule``.
+  case downloads = 1
+}
+
+/// What of a file is stored.
+package enum StorageRule: Int64, Sendable {
+  /// What programs read, and the rest as the mount's policy says.
+  case auto = 0
+  /// All of it, now, and nothing of it is evicted.
+  case keep = 1
+  /// Nothing: bytes go to readers through memory.
+  case online = 2
+}
+
+/// Whether a file's background downloads run.
+package enum DownloadRule: Int64, Sendable {
+  case run = 0
+  case paused = 1
+}
+
+/// One rule.
+package struct PathRule: Sendable {
+  /// What it is about.
+  package var subject: RuleSubject
+  /// For which entries it is.
+  package var pattern: PathPattern
+  /// The raw value of a ``StorageRule`` or ``DownloadRule``.
+  package var value: Int64
+  /// A later rule has a greater number.
+  package var number: Int64
+
+  /// A rule with these values.
+  package init(subject: RuleSubject, pattern: PathPattern, value: Int64, number: Int64) {
+    self.subject = subject
+    self.pattern = pattern
+    self.value = value
+    self.number = number
+  }
+
+  /// Whether it goes before `other` where both match: it gives more names, or as many and all of them whole, or it is
+  /// the later one.
+  package func precedes(_ other: PathRule) -> Bool {
+    let (mine, theirs) = (pattern.path == nil ? 0 : 1, other.pattern.path == nil ? 0 : 1)
+    return (pattern.depth, mine, number) > (other.pattern.depth, theirs, other.number)
+  }
+
+  /// Whether it says what holds without any rule.
+  package var isDefault: Bool { value == 0 }
+}
+
+/// What the rules say of one file.
+package struct FileRules: Sendable, Equatable {
+  /// What of it is stored.
+  package var storage = StorageRule.auto
+  /// Whether a user paused its downloads.
+  package var isPaused = false
+
+  /// Those of a file without a rule, unless values are given.
+  package init(storage: StorageRule = .auto, isPaused: Bool = false) {
+    self.storage = storage
+    self.isPaused = isPaused
+  }
+}
+
+/// The rules of a mount. Pure.
+package struct Rules: Sendable {
+  /// The most rules of all kinds: each is in memory.
+  package static let most = 10_000
+  /// The most patterns: each is compared with each path that is asked for.
+  package static let mostPatterns = 256
+
+  private struct Book: Sendable {
+    /// By the bytes of the path: to a String, names that differ only in their normalization are equal.
+    var paths: [[UInt8]: PathRule] = [:]
+    /// The first goes before the others.
+    var patterns: [PathRule] = []
+
+    func rule(for path: String) -> PathRule? {
+      let names = path.utf8.split(separator: UInt8(ascii: "/"))
+      var found = paths[[]]
+      if !paths.isEmpty {
+        var prefix: [UInt8] = []
+        for (index, name) in names.enumerated() {
+          if index > 0 { prefix.append(UInt8(ascii: "/")) }
+          prefix += name
+          found = paths[prefix] ?? found  // the longer gives more names
+        }
+      }
+      if patterns.isEmpty { return found }
+      let parts = names.map { Substring($0) }
+      for rule in patterns {
+        if let found, found.precedes(rule) { return found }
+        if rule.pattern.matches(parts) { return rule }
+      }
+      return found
+    }
+  }
+
+  private var books: [RuleSubject: Book] = [:]
+
+  /// No rule.
+  package init() {}
+
+  /// These rules.
+  package init(_ rules: some Sequence<PathRule>) { for rule in rules { set(rule) } }
+
+  /// Whether there is none.
+  package var isEmpty: Bool { books.values.allSatisfy { $0.paths.isEmpty && $0.patterns.isEmpty } }
+  /// How many patterns there are.
+  package var patternCount: Int { books.values.reduce(0) { $0 + $1.patterns.count } }
+  /// All of them, the earliest first.
+  package var all: [PathRule] {
+    books.values.flatMap { $0.paths.values + $0.patterns }.sorted { $0.number < $1.number }
+  }
+  /// Those about `subject`, the earliest first.
+  package func all(_ subject: RuleSubject) -> [PathRule] { all.filter { $0.subject == subject } }
+
+  /// The rule that applies to the file at `path`; nil if none does.
+  package func rule(_ subject: RuleSubject, for path: String) -> PathRule? { books[subject]?.rule(for: path) }
+
+  /// What applies to the file at `path`.
+  package func verdict(for path: String) -> FileRules {
+    FileRules(
+      storage: rule(.storage, for: path).flatMap { StorageRule(rawValue: $0.value) } ?? .auto,
+      isPaused: rule(.downloads, for: path)?.value == DownloadRule.paused.rawValue)
+  }
+
+  /// What applies to a resource that is listed at all of `paths`: it is kept if one of them is, and online or paused if
+  /// all of them are.
+  package func verdict(for paths: [String]) -> FileRules {
+    var all = paths.map { verdict(for: $0) }[...]
+    guard var sum = all.popFirst() else { return FileRules() }
+    for one in all {
+      if sum.storage != one.storage { sum.storage = [sum.storage, one.storage].contains(.keep) ? .keep : .auto }
+      sum.isPaused = sum.isPaused && one.isPaused
+    }
+    return sum
+  }
+
+  /// Adds a rule, or puts it in the place of the one for the same pattern.
+  package mutating func set(_ rule: PathRule) {
+    remove(rule.subject, rule.pattern)
+    if let path = rule.pattern.path {
+      books[rule.subject, default: Book()].paths[Array(path.utf8)] = rule
+    } else {
+      var patterns = books[rule.subject]?.patterns ?? []
+      patterns.insert(rule, at: patterns.firstIndex { rule.precedes($0) } ?? patterns.endIndex)
+      books[rule.subject, default: Book()].patterns = patterns
+    }
+  }
+
+  /// Removes the rule for that pattern. Returns it; nil if there was none.
+  @discardableResult
+  package mutating func remove(_ subject: RuleSubject, _ pattern: PathPattern) -> PathRule? {
+    if let path = pattern.path { return books[subject]?.paths.removeValue(forKey: Array(path.utf8)) }
+    guard let index = books[subject]?.patterns.firstIndex(where: { $0.pattern.hasText(of: pattern) }) else {
+      return nil
+    }
+    return books[subject]?.patterns.remove(at: index)
+  }
+
+  /// The folders below which all files lie that a rule with that value may apply to: none lies in another.
+  package func folders(_ subject: RuleSubject, value: Int64) -> [String] {
+    let folders = Set(all(subject).filter { $0.value == value }.map { Array($0.pattern.folder.utf8) })
+    let outer = folders.filter { folder in
+      if folder.isEmpty { return true }
+      if folders.contains([]) { return false }
+      return !folder.indices.contains { folder[$0] == UInt8(ascii: "/") && folders.contains(Array(folder[..<$0])) }
+    }
+    return outer.map { String(decoding: $0, as: UTF8.self) }.sorted()
+  }
+}
+
+extension PathPattern {
+  /// Whether both have the same bytes: to a String, other texts may be equal too.
+  func hasText(of other: PathPattern) -> Bool { text.utf8.elementsEqual(other.text.utf8) }
+}
