@@ -54,7 +54,7 @@ struct EasyHandle: ~Copyable {
     try set(chain.url.origin.scheme == "https" ? 1 : 0, CURLOPT_PIPEWAIT)
     try set(Self.bufferSize, CURLOPT_BUFFERSIZE)
     try set(max(1, Int(min(options.connectTimeout, 86_400) * 1000)), CURLOPT_CONNECTTIMEOUT_MS)
-    if let rate = options.maximumRate { try set(offset: rate, CURLOPT_MAX_RECV_SPEED_LARGE) }
+    if let rate = setup.rates.limit(of: chain.url.text) { try set(offset: rate, CURLOPT_MAX_RECV_SPEED_LARGE) }
     // TCP probes a silent peer, so that mediafs notices within about a minute that it vanished.
     try set(1, CURLOPT_TCP_KEEPALIVE)
     try set(20, CURLOPT_TCP_KEEPIDLE)

@@ -5,6 +5,8 @@ import CCurl
 /// The loop's thread alone uses it.
 final class HandleSetup {
   let options: TransferOptions
+  /// The limits of now.
+  var rates: TransferRates
   let trust: TrustStore
   let sessions = TLSSessions()
   private var netrc: NetrcFile
@@ -12,6 +14,7 @@ final class HandleSetup {
   /// Reads the files that the options name.
   init(options: TransferOptions) throws(FetchError) {
     self.options = options
+    rates = options.rates
     trust = try TrustStore(file: options.certificateFile)
     netrc = try NetrcFile(named: options.netrcFile)
   }

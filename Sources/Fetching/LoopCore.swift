@@ -79,9 +79,22 @@ final class LoopCore: @unchecked Sendable {
   }
 
   private func shareRate() {
-    guard let rate = setup.options.maximumRate, !wholes.isEmpty else { return }
-    let share = max(1, rate * 9 / 10 / Int64(wholes.count))
-    for id in wholes { active[id]?.easy.limit(rate: share) }
+    let slots = wholes.compactMap { active[$0] }
+    for slot in slots {
+      let ofAll = setup.rates.all.map { $0 / 10 * 9 / Int64(slots.count) }
+      let ofHost = setup.rates.hosts[slot.host].map { rate in
+        rate / 10 * 9 / Int64(slots.count { $0.host == slot.host })
+      }
+      // 0: no limit.
+      slot.easy.limit(rate: [ofAll, ofHost].compactMap { $0 }.min().map { max(1, $0) } ?? 0)
+    }
+  }
+
+  /// From now on these limits hold, also for whole bodies in flight.
+  func limit(_ rates: TransferRates) {
+    checkThread()
+    setup.rates = rates
+    shareRate()
   }
 
   private func forget(_ id: TransferID) {

@@ -159,16 +159,11 @@ package struct TransferOptions: Sendable {
   package var connectTimeout: Double = 10
   /// How many idle connections the loop keeps in all.
   package var keptConnections: Int = 64
-  /// The most bytes a second for one transfer, and for all whole-body transfers together; nil for no limit. The client
-  /// paces its requests for parts to stay within it.
-  package var maximumRate: Int64?
+  /// The limits until the client sets others.
+  package var rates = TransferRates()
   /// The User-Agent of entries that name none.
   package var userAgent: String = "mediafs"
 
   /// The defaults.
   package init() {}
-
-  /// The receive buffer under a rate limit: an eighth of a second's bytes, which the kernel doubles. Nothing else
-  /// limits how much the kernel receives ahead of mediafs.
-  var limitedReceiveBuffer: Int32? { maximumRate.map { Int32(min(max($0 / 8, 64 << 10), 2 << 20)) } }
 }

@@ -13,6 +13,9 @@ package final class TransferCommands {
   /// turn. Does nothing if it is over. On HTTP/1 this costs the connection.
   package func cancel(_ id: TransferID) { core.cancel(id) }
 
+  /// From now on these limits hold, also for whole bodies in flight.
+  package func limit(_ rates: TransferRates) { core.limit(rates) }
+
   /// Closes every connection, also idle ones, and forgets resolved names. For use after a suspend or a change of
   /// network, when kept connections are dead without notice. Transfers in flight end as `.failed`, `.transient`, in a
   /// later turn.

@@ -56,10 +56,16 @@ final class TransferSlot {
   /// The current URL, for messages.
   var redactedURL: String { chain.map { Log.redacted(url: $0.url.text) } ?? "" }
 
+  /// The host of the current URL, as ``TransferRates`` has it.
+  var host: String { chain.map { TransferRates.host(of: $0.url.text) } ?? "" }
+
   /// Begins a new transfer. Call `connect` next.
   func begin(_ request: TransferRequest, _ chain: RedirectChain) {
     id = request.id
-    receiveBuffer = request.receiveBuffer ?? loop.setup.options.limitedReceiveBuffer
+    // Under a rate limit an eighth of a second's bytes, which the kernel doubles. Nothing else limits how much the
+    // kernel receives ahead of mediafs.
+    let limited = loop.setup.rates.limit(of: request.url).map { Int32(min(max($0 / 8, 64 << 10), 2 << 20)) }
+    receiveBuffer = request.receiveBuffer ?? limited
     range = request.range
     self.chain = chain
     isCancelled = false

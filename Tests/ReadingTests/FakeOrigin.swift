@@ -164,6 +164,8 @@ final class FakeService: TransferService, @unchecked Sendable {
     ends.append((id, .cancelled))
   }
 
+  func limit(_ rates: TransferRates) {}
+
   func dropConnections() {
     trace?.dropped()
     for transfer in running { ends.append((transfer.request.id, .failed(FakeResource.reset))) }

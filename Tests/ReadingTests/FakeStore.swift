@@ -28,6 +28,7 @@ final class FakeStore: Sendable {
     var generations: [Int64: GenerationRecord] = [:]
     var old: [Inode: (Node, generation: Int64)] = [:]
     var pins: Set<ResourceKey> = []
+    var rules = Rules()
     var problems: [ResourceKey: NotedProblem] = [:]
     var hosts: [String: HostNote] = [:]
     var hostNotes = 0
@@ -131,6 +132,10 @@ extension FakeStore: StoreTree {
   func entries(of key: ResourceKey) -> [EntryRecord] {
     state.withLock { state in state.entries.filter { $0.node.key == key } }
   }
+  func find(path: String) -> Node? { path.isEmpty ? root : first { $0.name == path }?.node }
+  func survey(_ folder: Inode, after cookie: Int64, limit: Int) -> [SurveyedNode] {
+    list(folder, after: cookie, limit: limit).map { SurveyedNode(node: $0, isKnown: true) }
+  }
   func counts() -> CatalogCounts {
     let count = state.withLock { Int64($0.entries.count) }
     return CatalogCounts(names: count, files: count)
@@ -163,6 +168,7 @@ extension FakeStore: StoreGenerations, StoreNotes {
     let all = state.withLock { $0.pins }.filter { pin in key.map { order($0) < order(pin) } ?? true }
     return Array(all.sorted { order($0) < order($1) }.prefix(limit))
   }
+  func rules() -> Rules { state.withLock { $0.rules } }
   func problem(of key: ResourceKey) -> NotedProblem? { state.withLock { $0.problems[key] } }
   func hosts() -> [HostNote] { state.withLock { Array($0.hosts.values) } }
   func kinds() -> [KindNote] { state.withLock { Array($0.kinds.values) } }
@@ -201,12 +207,16 @@ extension FakeStore: StoreChanges {
       var known = state.generations[record.id] ?? record
       (known.size, known.validators, known.mediaType) = (record.size, record.validators, record.mediaType)
       state.generations[record.id] = known
-    case .extents(let id, let stored, let synced):
+    case .extents(let id, let stored, let synced), .lost(let id, let stored, let synced):
+      if case .extents = change, let known = state.generations[id], known.synced.count == known.size { break }
       state.generations[id]?.stored = stored
       state.generations[id]?.synced = synced
     case .continues(let id, let continues): state.generations[id]?.continues = continues
     case .pinned(let key, true): state.pins.insert(key)
     case .pinned(let key, false): state.pins.remove(key)
+    case .rule(.set(let rule)): state.rules.set(rule)
+    case .rule(.remove(let subject, let pattern)): state.rules.remove(subject, pattern)
+    case .setting: break  // the room never asks for them
     case .used(let id, let time): state.used[id] = time
     case .problem(let key, let message):
       state.problems[key] = message.map { NotedProblem(message: $0, at: Int64(time(nil))) }

@@ -27,6 +27,13 @@ import Testing
     }
   }
 
+  @Test(arguments: [
+    ("http://a/b", "http://a"), ("HTTPS://User:p@ss@Example.COM:8443?q=1", "https://example.com:8443"),
+    ("http://a#b/c@d", "http://a"), ("http://[::1]:80/x", "http://[::1]:80"), ("http://a", "http://a"),
+    ("http://", "http://"), ("urn:a://b", "urn:a://b"), ("", ""),
+  ])
+  func aLineIsOfASchemeAndAHost(url: String, key: String) { #expect(Line.key(of: url) == key) }
+
   @Test("The time in which requests are on their way is not the line's", arguments: [16_384, 65_536, 1_000_000])
   func gaps(bytes: Int) {
     var estimate = LineEstimate()

@@ -100,10 +100,13 @@ struct StoredFile: Equatable {
 /// What a thread holds of a file while the room puts it away.
 struct HeldFile {
   fileprivate let content: Content
+  fileprivate let room: ReadingRoom
   /// A read by who holds it; nil when that is told to look the file up again.
   func read(_ offset: Int64, _ count: Int, ticket: Ticket, now: Instant) -> Answer<Int>? {
     var buffer = [UInt8](repeating: 0, count: count)
-    return buffer.withUnsafeMutableBytes { content.read(at: offset, into: $0, ticket: ticket, process: 0, now: now) }
+    return buffer.withUnsafeMutableBytes {
+      content.read(at: offset, into: $0, ticket: ticket, process: 0, now: now, in: room)
+    }
   }
 }
 
@@ -248,6 +251,26 @@ extension Bench {
     _ = system.room.films.index(of: try #require(id, sourceLocation: sourceLocation), bytes)
   }
 
+  /// A user says what of the files of a pattern is stored.
+  func rule(_ rule: StorageRule, _ pattern: String) throws { try change(.storage, rule.rawValue, pattern) }
+
+  /// A user pauses the downloads of a pattern, or lets them go on.
+  func pause(_ isPaused: Bool, _ pattern: String) throws { try change(.downloads, isPaused ? 1 : 0, pattern) }
+
+  private func change(_ subject: RuleSubject, _ value: Int64, _ text: String) throws {
+    let pattern = try PathPattern(text)
+    try threads?.keeper.changeRules { rules in
+      var rules = rules
+      let number = (rules.all.last?.number ?? 0) + 1
+      let rule = PathRule(subject: subject, pattern: pattern, value: value, number: number)
+      rules.set(rule)
+      return (rules, [.set(rule)])
+    }
+  }
+
+  /// A user ends the download of a file.
+  func cancel(_ name: String) throws { try threads?.keeper.cancel([try node(name).key]) }
+
   /// A full store drops what is stored of a file that is not in memory; false where that may not be.
   func evict(_ key: ResourceKey, generation: Int64) -> Bool {
     SpaceKeeping(room: system.room).evict(key, generation: generation)
@@ -293,7 +316,7 @@ extension Bench {
 
   /// What a thread has in its hands of a file.
   func hold(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws -> HeldFile {
-    HeldFile(content: try known(inode, sourceLocation))
+    HeldFile(content: try known(inode, sourceLocation), room: system.room)
   }
 
   /// A thread that holds a file tells the room that something changed of it.

@@ -249,7 +249,7 @@ import Reading
     #expect(try access(partial, F_OK) != 0 && bench.stored(inode).isEmpty)
     #expect(bench.isOverclaimed(inode))
     // Changes one by one, as behind one that is refused for good: what was not committed is not settled.
-    let claim = CatalogChange.extents(generation: id, stored: ByteRangeSet(), synced: ByteRangeSet())
+    let claim = CatalogChange.lost(generation: id, stored: ByteRangeSet(), synced: ByteRangeSet())
     try bench.commitAlone(inode, claim)
     #expect(bench.isOverclaimed(inode))
     try refuseCommits(bench, false)

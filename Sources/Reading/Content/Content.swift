@@ -50,8 +50,8 @@ package final class ServedFile: Sendable {
 
 /// What the transfer thread does for a content at the moment, for `status`.
 struct Activity: Sendable, Equatable {
-  /// Bytes a second.
-  var rate: Double = 0
+  /// What its transfers bring.
+  var received = RecentRate(slice: 1)
   /// Transfers in flight.
   var transfers = 0
   /// Whether the download failed for good, until someone opens the file again.
@@ -70,10 +70,21 @@ struct Activity: Sendable, Equatable {
   var standsBack = false
   /// Whether that was because no connection to its origin is free.
   var lacksConnection = false
+  /// The mirror that is asked, by its place in the list's line.
+  var mirror = 0
+  /// Why mirrors were given up, by their places; empty while none was.
+  var refusals: [String?] = []
+  /// Whether the origin serves ranges; nil: not known.
+  var servesRanges: Bool?
+  /// What was fetched of it.
+  var fetched = FetchedBytes()
   /// What the line to its origin brings while bytes are due; nil: not known, or it brings none.
   var supply: FilmSupply?
   /// What the program that read last shows of it as a film; nil: not known.
   var film: FilmClock?
+
+  /// Bytes a second, over the last seconds: between two requests nothing comes for a moment.
+  func rate(now: Instant) -> Double { received.rate(now: now, pause: 1) }
 }
 
 /// One generation (version) of a resource: what is held of it and who waits for it. All inodes that show it share it.
@@ -85,6 +96,8 @@ final class Content: Sendable {
   struct Guarded: Sendable {
     var held = FileState()
     var waiters = Waiters()
+    /// What the user's rules say of it.
+    var rules = FileRules()
     /// nil until the transfer thread has looked at it.
     var activity: Activity?
   }
@@ -99,12 +112,12 @@ final class Content: Sendable {
   let kind: String?
   let guarded: Lock<Guarded>
 
-  init(record: EntryRecord, held: FileState) {
+  init(record: EntryRecord, held: FileState, rules: FileRules = FileRules()) {
     key = record.node.key
     entry = record.source
     path = record.path
     kind = MediaKind.name(of: path)
-    guarded = Lock(Guarded(held: held))
+    guarded = Lock(Guarded(held: held, rules: rules))
   }
 
   /// The content of the new generation that replaces `old`.
@@ -113,20 +126,24 @@ final class Content: Sendable {
     entry = old.entry
     path = old.path
     kind = old.kind
-    guarded = Lock(Guarded(held: held))
+    guarded = Lock(Guarded(held: held, rules: old.guarded.withLock { $0.rules }))
   }
 
-  /// Answers a read or parks it. `.parked`: the caller wakes the transfer thread. nil when the content was put away.
+  /// Answers a read or parks it, and counts it in `room`. `.parked`: the caller wakes the transfer thread. nil when the
+  /// content was put away.
   func read(
-    at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32, now: Instant
+    at offset: Int64, into buffer: UnsafeMutableRawBufferPointer, ticket: Ticket, process: Int32, now: Instant,
+    in room: ReadingRoom
   ) -> Answer<Int>? {
     var file: ServedFile?
+    var isScan = false
     let (decision, isInMemory) = guarded.withLock { guarded -> (Waiters.ReadDecision?, Bool) in
       if guarded.held.isPutAway { return (nil, false) }
       let decision = guarded.read(
         at: offset, count: buffer.count, ticket: ticket, process: process, now: now)
       if case .hit(let count) = decision, count > 0 {
         file = guarded.held.file
+        isScan = guarded.waiters.isLooking(process)
         // Almost always false, so that reads of stored bytes skip the memory window.
         return (decision, !guarded.held.memory.isEmpty)
       }
@@ -139,17 +156,26 @@ final class Content: Sendable {
       let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
       let filled: Filling =
         isInMemory ? fill(part, at: offset) : file?.fill(part, at: offset) ?? false ? .whole : .failed
-      if filled == .whole { return .now(count) }
+      if filled == .whole {
+        let source: ReadSource = isInMemory ? .memory : file?.partial == nil ? .copy : .store
+        room.counters.read(count, from: source, isScan: isScan)
+        return .now(count)
+      }
       guard filled == .gone || file?.isInvalid ?? false else {
-        Log.error("\(path): \(count) stored bytes at \(offset) cannot be read from the store: \(Errno.current)")
+        Log.error(
+          "\(path): \(count) stored bytes at \(offset) cannot be read from the store: \(Errno.current)"
+            + room.explanation(of: path))
+        room.counters.readFailed(.io)
         return .failed(.io)
       }
       let range = ByteRange(at: offset, count: Int64(count))
       if parkAgain(ParkedRead(ticket: ticket, range: range, since: now, process: process)) { return .parked }
       // The bytes are there again, in the file or in memory.
-      return read(at: offset, into: buffer, ticket: ticket, process: process, now: now)
+      return read(at: offset, into: buffer, ticket: ticket, process: process, now: now, in: room)
     case .park: return .parked
-    case .fail(let error): return .failed(error)
+    case .fail(let error):
+      room.counters.readFailed(error)
+      return .failed(error)
     }
   }
 
@@ -231,9 +257,10 @@ extension Content.Guarded {
   /// when the write does not count.
   mutating func landed(
     _ range: ByteRange, in file: ServedFile, now: Instant
-  ) -> (released: [ParkedRead], isNews: Bool)? {
+  ) -> (released: [ParkedRead], isNews: Bool, stalled: UInt64)? {
     guard let isNews = held.landed(range, in: file, now: now) else { return nil }
-    return (waiters.releaseWhole(held), isNews)
+    let released = waiters.releaseWhole(held)
+    return (released, isNews, waiters.takeStall(now))
   }
 
   /// Keeps `bytes`, which cannot be stored, in memory: at most `most` for this content. Returns the reads that they

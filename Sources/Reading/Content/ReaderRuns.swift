@@ -24,6 +24,8 @@ struct ReaderRuns: Sendable {
     let number: UInt64
     /// The bytes of its largest read.
     var largest: Int64 = 0
+    /// How fast it reads.
+    var pace = RecentRate(slice: 4)
 
     /// Bytes read in sequence. The parts of a read-ahead window arrive in any order; bytes that were skipped or read
     /// twice do not count.
@@ -66,12 +68,14 @@ struct ReaderRuns: Sendable {
       if now.seconds(since: runs[index].lastRead) > Self.longestPause { runs[index].firstRead = now }
       runs[index].lastRead = now
       runs[index].process = process
+      runs[index].pace.note(count, now: now)
       return
     }
     lastNumber += 1
-    let run = Run(
+    var run = Run(
       start: offset, position: end, bytes: count, firstRead: now, began: now, lastRead: now, process: process,
       number: lastNumber, largest: count)
+    run.pace.note(count, now: now)
     if runs.count < Self.most {
       runs.append(run)
     } else if let oldest = runs.indices.min(by: { runs[$0].lastRead < runs[$1].lastRead }) {

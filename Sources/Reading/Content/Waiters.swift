@@ -9,6 +9,8 @@ struct ParkedRead: Sendable {
   let process: Int32
   /// When the read came.
   let arrivedAt: Instant
+  /// Whether a program reads it that looks at files.
+  var isScan = false
 
   init(ticket: Ticket, range: ByteRange, since: Instant, process: Int32) {
     self.ticket = ticket
@@ -67,6 +69,8 @@ struct Waiters: Sendable {
   /// Where a stall has just ended in an error, until a time. There the kernel asks again for one page, and gets the
   /// error at once.
   private var stalled: (ranges: ByteRangeSet, until: Instant)?
+  /// Since when a read waits, as far as ``takeStall(_:)`` has not told it; nil while none does.
+  private var waitsSince: Instant?
 
   /// Whether somebody waits.
   var isEmpty: Bool { parkedReads.isEmpty && parkedProbes.isEmpty }
@@ -80,6 +84,15 @@ struct Waiters: Sendable {
   }
   /// A program that looks at files opens this one.
   mutating func looks(_ process: Int32) { lookers = lookers.suffix(15) + [process] }
+  /// Whether `process` opened the file to look at it.
+  func isLooking(_ process: Int32) -> Bool { !lookers.isEmpty && lookers.contains(process) }
+
+  /// The nanoseconds in which a read waited, since the last call.
+  mutating func takeStall(_ now: Instant) -> UInt64 {
+    guard let since = waitsSince else { return 0 }
+    waitsSince = parkedReads.isEmpty ? nil : now
+    return UInt64(max(0, now.nanoseconds - since.nanoseconds))
+  }
   /// `process` read `count` bytes at `offset`. `size`: the file's, if it is known.
   mutating func noteRead(offset: Int64, count: Int64, size: Int64?, process: Int32, now: Instant) {
     runs.note(offset: offset, count: count, process: process, now: now)
@@ -103,7 +116,10 @@ struct Waiters: Sendable {
         return .fail(.timedOut)
       }
     }
-    parkedReads.append(ParkedRead(ticket: ticket, range: wanted, since: now, process: process))
+    var read = ParkedRead(ticket: ticket, range: wanted, since: now, process: process)
+    read.isScan = isLooking(process)
+    parkedReads.append(read)
+    if waitsSince == nil { waitsSince = now }
     return .park
   }
 
@@ -122,7 +138,10 @@ struct Waiters: Sendable {
   }
 
   /// Parks a released read again, whose bytes were lost before it was answered.
-  mutating func parkAgain(_ read: ParkedRead) { parkedReads.append(read) }
+  mutating func parkAgain(_ read: ParkedRead) {
+    parkedReads.append(read)
+    if waitsSince == nil { waitsSince = read.since }
+  }
 
   /// Removes and returns the reads that `held` can answer now.
   mutating func releaseWhole(_ held: borrowing FileState) -> [ParkedRead] {

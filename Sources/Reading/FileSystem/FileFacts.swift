@@ -22,6 +22,8 @@ struct FileFacts: Sendable {
     var lacksSpace: Bool
     /// Whether a file that is not in memory will be resumed when its turn comes.
     var isWanted: Bool
+    /// What the user's rules say of it.
+    var rules = FileRules()
   }
 
   var size: Int64?
@@ -37,6 +39,10 @@ struct FileFacts: Sendable {
   var activity: Activity?
   /// nil: no server runs.
   var server: Server?
+  /// How many handles of it are open.
+  var opens = 0
+  /// Who reads it. What they wait for is derived.
+  var readers: [FileReport.Reader] = []
   /// nil: the file is no film, its index is not stored, or nobody asked for it.
   var film: FilmFacts?
 

@@ -28,6 +28,8 @@ package struct FileReport: Sendable {
     case turn
     /// Space: the store or its disk is at its limit, or refused a write.
     case space
+    /// The user, who paused its downloads.
+    case resume
     /// The origin: the next retry is at that time.
     case origin(until: Instant)
   }
@@ -54,6 +56,10 @@ package struct FileReport: Sendable {
   package var awaits: Awaited?
   /// What the user can do; nil: nothing.
   package var advice: String?
+  /// How many handles of it are open.
+  package var opens = 0
+  /// Who reads it, as far as the server sees: the kernel answers reads of its cache, and of complete files, by itself.
+  package var readers: [Reader] = []
   /// When it plays; nil: not known.
   package var film: FilmReport?
 }
@@ -63,7 +69,7 @@ extension FileReport {
   init(path: String, _ facts: FileFacts, now: Instant) {
     self.init(
       path: path, state: .remote, stored: 0, size: facts.size, ranges: facts.stored,
-      rate: facts.activity?.rate ?? 0, transfers: facts.activity?.transfers ?? 0)
+      rate: facts.activity?.rate(now: now) ?? 0, transfers: facts.activity?.transfers ?? 0)
     let last = facts.lastError ?? facts.problem
     (error, errorAt) = (last?.message, last?.at)
     switch facts.copy {
@@ -80,8 +86,14 @@ extension FileReport {
       state = isFailed ? .failed : ranges.isEmpty ? .remote : .partial
     }
     stored = ranges.count
+    if state == .complete || state == .modified { rate = 0 }
     if state != .modified { film = facts.film.map { FilmReport($0, stored: ranges, now: now) } }
     awaits = awaited(facts, now)
+    (opens, readers) = (facts.opens, facts.readers)
+    // With a transfer in flight, or one about to start, its bytes are on the way.
+    for index in readers.indices where readers[index].waitsSince != nil {
+      readers[index].awaits = awaits == .reader ? nil : awaits
+    }
     advice = advice(facts)
   }
 
@@ -90,12 +102,14 @@ extension FileReport {
     guard let server = facts.server, state == .remote || state == .partial else { return nil }
     if let size, ranges.contains(ByteRange(0, size)) { return nil }  // the finisher verifies it
     guard let activity = facts.activity else {
-      if !server.isWanted { return .reader }
+      if !server.isWanted || server.rules.storage == .online { return .reader }
+      if server.rules.isPaused { return .resume }
       return server.lacksSpace ? .space : .turn  // the keeper's list of unfinished files has it
     }
     if activity.transfers > 0 { return nil }
     if !activity.hasWaiters {
-      if !activity.isWanted || activity.cannotBeStored { return .reader }
+      if !activity.isWanted || activity.cannotBeStored || server.rules.storage == .online { return .reader }
+      if server.rules.isPaused { return .resume }
       if server.lacksSpace || activity.isPaused { return .space }
     }
     if let retryAt = activity.retryAt, retryAt > now { return .origin(until: retryAt) }
@@ -114,6 +128,10 @@ extension FileReport {
       let again = "open or fetch the file to try again"
       return facts.server == nil ? "mount, and \(again)" : again
     case .remote, .partial:
+      if awaits == .resume { return "let it go on with 'mediafs resume'" }
+      if facts.server?.isWanted == true, facts.server?.rules.storage == .online {
+        return "end the rule 'online' with 'mediafs auto': of this file mediafs stores nothing"
+      }
       if awaits == .space { return "free disk space, raise --max-size or lower --min-free" }
       if error == nil { return nil }
       return awaits == .reader

@@ -6,7 +6,7 @@ import Storing
 /// The reports of a running server: what memory knows of a file, and the catalog of the others. Any thread may ask, and
 /// waits for the disk.
 package struct FileReports: Sendable {
-  private let room: ReadingRoom
+  let room: ReadingRoom
   private var store: StoreAccess { room.store }
 
   init(_ room: ReadingRoom) { self.room = room }
@@ -14,19 +14,29 @@ package struct FileReports: Sendable {
   /// The state of a file that is in memory; nil when only the catalog knows it.
   package func live(on node: Node, path: String) throws(Errno) -> FileReport? {
     guard let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) else { return nil }
+    return try report(on: content, path: path)
+  }
+
+  /// The state of a file that is in memory.
+  func report(on content: Content, path: String) throws(Errno) -> FileReport {
     var facts = FileFacts()
     let now = room.clock.now
-    let (isComplete, generation, isWanted, reading) = content.guarded.withLock { guarded in
+    let (isComplete, generation, isWanted, rules, reading) = content.guarded.withLock { guarded in
       facts.stored = guarded.held.stored
       facts.size = guarded.held.size
       facts.activity = guarded.activity
+      facts.opens = guarded.waiters.opens
+      facts.readers = guarded.waiters.readers(now)
       return (
-        guarded.held.isCopy, guarded.held.generation, goesOn(guarded.held.generation, guarded.held.isPinned),
+        guarded.held.isCopy, guarded.held.generation,
+        guarded.rules.storage == .keep || goesOn(guarded.held.generation, guarded.held.isPinned), guarded.rules,
         guarded.waiters.reading(guarded.activity?.film, now)
       )
     }
+    facts.readers = facts.readers.compactMap { $0.named() }
     facts.lastError = room.table.withLock { $0.errors[content.key] }
-    facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
+    facts.server = FileFacts.Server(
+      lacksSpace: room.health.intake != .everything, isWanted: isWanted, rules: rules)
     if facts.activity == nil {
       let problem = try room.io { () throws(StoreError) in try store.notes.problem(of: content.key) }
       facts.problem = problem.map { LastError($0, now: room.clock.now) }
@@ -56,11 +66,13 @@ package struct FileReports: Sendable {
     let now = room.clock.now
     var facts = try FileFacts(generation, problem, copies: store.copies, libraryPath: store.copies.path, now: now)
     facts.lastError = room.table.withLock { $0.errors[node.key] }
-    var isWanted = goesOn(generation, false)
+    let rules = room.rules.withLock { $0 }.verdict(for: path)
+    var isWanted = rules.storage == .keep || goesOn(generation, false)
     // Of a file that has neither begun nor failed, the catalog can know only a pin. Few files are pinned, and the
     // catalog is not asked for each of a million.
     if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.notes.isPinned(node.key) }
-    facts.server = FileFacts.Server(lacksSpace: room.health.intake != .everything, isWanted: isWanted)
+    facts.server = FileFacts.Server(
+      lacksSpace: room.health.intake != .everything, isWanted: isWanted, rules: rules)
     if let generation, let size = facts.size {
       let index =
         readsIndex ? index(of: generation, size: size, facts.stored) : room.films.known(of: generation.id)
@@ -106,8 +118,17 @@ package struct FileReports: Sendable {
     }
   }
 
+  /// The files that something goes on with.
+  package var active: ActiveFiles { ActiveFiles(room) }
+
+  /// The lines that were used, the busiest `most`.
+  package func lines(_ most: Int) -> [LineReport] { room.lines.busiest(most, now: room.clock.now) }
+
   /// The resources whose last error is in memory. The catalog may know nothing of them.
   package var failing: [ResourceKey] { room.table.withLock { $0.errors.keys } }
+
+  /// The user's rules.
+  package var rules: Rules { room.rules.withLock { $0 } }
 
   /// Whether an error of the resource is in memory.
   package func remembersError(of key: ResourceKey) -> Bool { room.table.withLock { $0.errors[key] != nil } }

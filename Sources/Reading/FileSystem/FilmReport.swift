@@ -68,7 +68,7 @@ package struct FilmReport: Sendable {
 
 extension Waiters {
   /// A program that is away for longer does not play, in seconds.
-  private static let longestPause = 60.0
+  static let longestPause = 60.0
 
   /// How the program reads that read last; nil: none has the file open.
   func reading(_ clock: FilmClock?, _ now: Instant) -> FilmFacts.Reading? {

@@ -269,10 +269,11 @@ package final class MediaFileSystem: Sendable {
       do {
         content = try room.content(of: inode)
       } catch {
+        room.counters.readFailed(error)
         return .failed(error)
       }
       let answer = content.read(
-        at: offset, into: buffer, ticket: ticket, process: caller.process, now: room.clock.now)
+        at: offset, into: buffer, ticket: ticket, process: caller.process, now: room.clock.now, in: room)
       guard let answer else { continue }  // put away meanwhile
       if case .parked = answer { room.transfers.post(.changed(content)) }
       return answer

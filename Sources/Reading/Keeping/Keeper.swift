@@ -79,6 +79,16 @@ final class Keeper {
     return true
   }
 
+  /// Deletes the partial file of a resource that is not listed any more. False while it is in memory.
+  func evictUnlisted(_ known: GenerationRecord) -> Bool {
+    guard space.evict(known.key, generation: known.id, isUnlisted: true) else { return false }
+    changes.append(.pinned(known.key, false))
+    return true
+  }
+
+  /// Makes space at once: the limit was changed.
+  func makeSpaceNow() { space.makeSpaceNow(room.clock.now) }
+
   /// Measures how many more bytes fit within the store's limits, without making space.
   func measureSpare() { space.measure() }
 
@@ -164,8 +174,10 @@ final class Keeper {
     } catch {
       Log.error("the catalog \(error.kind == .invalid ? "refuses" : "cannot take") a change: \(error.message)")
       // Extents are never dropped: without this commit the catalog would not know the bytes.
-      if case .extents = change { return false }
-      return error.kind == .invalid
+      switch change {
+      case .extents, .lost: return false
+      default: return error.kind == .invalid
+      }
     }
   }
 
@@ -194,7 +206,7 @@ final class Keeper {
     let told = content.guarded.withLock { guarded -> CatalogChange? in
       let held = guarded.held
       guard held.claim == .overclaimed, held.file == nil, held.removal == .none else { return nil }
-      return held.generation.map { .extents(generation: $0.id, stored: held.stored, synced: held.synced) }
+      return held.generation.map { .lost(generation: $0.id, stored: held.stored, synced: held.synced) }
     }
     if let told { return (told, true) }
     let lacksSpace = room.health.intake != .everything
@@ -224,8 +236,11 @@ final class Keeper {
       // The finisher has committed the extents of a completed file; those of a cleared file are gone.
       guard guarded.held.isCurrent(snapshot) else { return nil }
       if mustSync { guarded.held.synced(snapshot, now: now) }
-      let change = CatalogChange.extents(
-        generation: snapshot.generation, stored: snapshot.stored, synced: guarded.held.synced)
+      let (id, stored, synced) = (snapshot.generation, snapshot.stored, guarded.held.synced)
+      let change: CatalogChange =
+        guarded.held.claim == .overclaimed
+        ? .lost(generation: id, stored: stored, synced: synced)
+        : .extents(generation: id, stored: stored, synced: synced)
       return (isNoted || mustSync ? change : nil, guarded.held.unsynced == 0)
     }
   }

@@ -52,10 +52,11 @@ extension Keeper {
     do {
       switch place {
       case .pins(let key): next = try resumePins(after: key)
-      case .generations(let id):
-        let found = try room.store.generations.continuing(limit: TransferThread.resumedAtOnce, after: id)
-        for generation in found { _ = try resume(generation.key) }
-        if let last = found.last, found.count == TransferThread.resumedAtOnce { next = .generations(after: last.id) }
+      case .kept(let walk, let isRetry):
+        next = try resumeKept(walk, isRetry: isRetry)
+        // Most have no such rule.
+        if next == nil { next = try resumeGenerations(after: 0) }
+      case .generations(let id): next = try resumeGenerations(after: id)
       }
     } catch {
       Log.error("unfinished downloads cannot be looked up: \(error.message)")
@@ -63,18 +64,26 @@ extension Keeper {
     room.transfers.post(.resumedUntil(next))
   }
 
+  private func resumeGenerations(after id: Int64) throws(StoreError) -> Resuming.Place? {
+    let found = try room.store.generations.continuing(limit: TransferThread.resumedAtOnce, after: id)
+    for generation in found where !(try room.rules(of: generation.key)).isPaused { _ = try resume(generation.key) }
+    guard let last = found.last, found.count == TransferThread.resumedAtOnce else { return nil }
+    return .generations(after: last.id)
+  }
+
   private func resumePins(after key: ResourceKey?) throws(StoreError) -> Resuming.Place {
     let keys = try room.store.notes.pins(limit: TransferThread.resumedAtOnce, after: key)
-    for key in keys {
+    for key in keys where !(try room.rules(of: key)).isPaused {
       let content = try resume(key)
       // An earlier server completed the file, but ended before it committed this, or did not know pins.
       if content?.guarded.withLock({ $0.held.isCopy }) ?? false { room.record(.pinned(key, false)) }
     }
     if let last = keys.last, keys.count == TransferThread.resumedAtOnce { return .pins(after: last) }
-    return .generations(after: 0)
+    return .kept(KeptWalk(), isRetry: false)
   }
 
-  private func resume(_ key: ResourceKey) throws(StoreError) -> Content? {
+  /// Loads a file and has its rest fetched; nil if it cannot be loaded, or is not listed.
+  func resume(_ key: ResourceKey) throws(StoreError) -> Content? {
     guard let entry = try room.store.tree.entries(of: key).first else { return nil }
     // The log says why a content cannot be loaded. The others are resumed.
     guard let content = try? room.content(of: entry.node.inode) else { return nil }

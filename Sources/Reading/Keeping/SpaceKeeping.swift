@@ -14,6 +14,8 @@ final class SpaceKeeping {
 
   init(room: ReadingRoom) { self.room = room }
 
+  private var maximumSize: Int64 { room.limits.withLock { $0.maximumSize } }
+
   /// Measures how many more bytes fit, and evicts nothing.
   func measure() {
     do throws(StoreError) {
@@ -32,7 +34,13 @@ final class SpaceKeeping {
   }
 
   private func noteSpare(_ total: Int64, _ lacking: Int64) {
-    room.health.measured(spare: min(room.options.maximumSize - total, -lacking))
+    room.health.measured(spare: min(maximumSize - total, -lacking))
+  }
+
+  /// Makes space, however short the last measurement is ago.
+  func makeSpaceNow(_ now: Instant) {
+    nextCheck = now
+    makeSpace(now)
   }
 
   /// Keeps the partial files within `--max-size` and the disk above `--min-free`. Evicts the least recently used files
@@ -45,17 +53,18 @@ final class SpaceKeeping {
       let partials = usage.partials
       var (total, lacking) = (usage.total, usage.lacking)
       for partial in partials {
-        if total <= room.options.maximumSize && lacking <= 0 { break }
+        if total <= maximumSize && lacking <= 0 { break }
         guard partial.storedBytes > 0,
           evict(partial.key, generation: partial.id) || evictFromMemory(partial.key)
         else { continue }
+        room.evicted(partial.key, bytes: partial.storedBytes)
         total -= partial.storedBytes
         lacking = .clampedSum(lacking, -partial.storedBytes)
       }
       noteSpare(total, lacking)
-      let isOver = total > room.options.maximumSize || lacking > 0
+      let isOver = total > maximumSize || lacking > 0
       // Slightly beyond the limit, the bytes that readers ask for are still stored: evictions are about to make room.
-      let isFar = total - Self.leeway > room.options.maximumSize || lacking > room.options.minimumFree / 2
+      let isFar = total - Self.leeway > maximumSize || lacking > room.options.minimumFree / 2
       let measured: StoreHealth.Intake = isOver ? (isFar ? .nothing : .whatIsRead) : .everything
       switch room.health.measured(measured, now: now) {
       case .everything?: Log.info("the store has space again")
@@ -69,7 +78,8 @@ final class SpaceKeeping {
   }
 
   /// Evicts a partial file that is not in memory. False when it is.
-  func evict(_ key: ResourceKey, generation: Int64) -> Bool {
+  /// `isUnlisted`: no name leads to it any more, so nobody keeps it either.
+  func evict(_ key: ResourceKey, generation: Int64, isUnlisted: Bool = false) -> Bool {
     let isFree = room.table.withLock { table -> Bool in
       guard table.current[key] == nil else { return false }
       table.leaving.insert(key)
@@ -79,7 +89,7 @@ final class SpaceKeeping {
     guard isFree else { return false }
     defer { room.table.withLock { _ = $0.leaving.remove(key) } }
     do {
-      if try room.store.notes.isPinned(key) { return false }  // it would be fetched again
+      if !isUnlisted, try room.isKept(key) { return false }  // it would be fetched again
       try room.store.changes.apply([.dropped(generation: generation)], durably: true)
       try room.store.partials.remove(generation)
       Log.debug("evicted generation \(generation)")

@@ -38,7 +38,7 @@ extension Keeper {
 
   private func tell(_ kept: ByteRangeSet, of content: Content, _ id: Int64) {
     do throws(StoreError) {
-      try room.store.changes.apply([.extents(generation: id, stored: kept, synced: kept)], durably: true)
+      try room.store.changes.apply([.lost(generation: id, stored: kept, synced: kept)], durably: true)
       content.guarded.withLock { $0.held.committed() }
     } catch {
       Log.error("\(content.path): the catalog cannot be told yet that bytes were lost: \(error.message)")

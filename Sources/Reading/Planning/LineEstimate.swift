@@ -50,6 +50,9 @@ struct LineEstimate: Sendable {
   /// Seconds from a request to its first byte: the least of late, since a busy line only adds to it.
   var roundTrip: Double { trips.least ?? Self.assumedRoundTrip }
 
+  /// The same where it was measured; nil: it was not.
+  var measuredRoundTrip: Double? { trips.least }
+
   /// Seconds to a late first byte. Where answers are late now and then, the planner requests the next window early.
   var lateTrip: Double { trips.late ?? Self.assumedRoundTrip }
 

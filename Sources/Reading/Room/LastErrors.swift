@@ -17,6 +17,13 @@ struct LastErrors: Sendable {
   /// Errors that no bytes end: at most as many as the session memory has suspects.
   private var lasting: [ResourceKey: LastError] = [:]
 
+  /// The last few different errors of each resource, the newest first, also after bytes arrived.
+  private var histories: [ResourceKey: [LastError]] = [:]
+  /// How many of each.
+  private static let mostOfOne = 4
+
+  func history(of key: ResourceKey) -> [LastError] { histories[key] ?? [] }
+
   subscript(key: ResourceKey) -> LastError? { errors[key] ?? lasting[key] }
 
   /// The resources that have an error.
@@ -31,6 +38,12 @@ struct LastErrors: Sendable {
       errors = Dictionary(uniqueKeysWithValues: Array(kept))
     }
     errors[key] = error
+    if histories.count >= Self.most, histories[key] == nil {
+      let kept = histories.sorted { ($0.value.first?.at ?? .never) > ($1.value.first?.at ?? .never) }
+      histories = Dictionary(uniqueKeysWithValues: Array(kept.prefix(Self.most / 2)))
+    }
+    let others = (histories[key] ?? []).filter { $0.message != error.message }
+    histories[key] = Array(([error] + others).prefix(Self.mostOfOne))
   }
 
   mutating func forget(_ key: ResourceKey) { errors[key] = nil }

@@ -65,7 +65,8 @@ extension ReadingRoom {
       guard let generation = isNewer ? unrecorded : recorded else { return FileState(isPinned: isPinned) }
       return try self.held(try ofThisMount(generation), entry, isPinned: isPinned)
     }
-    return Content(record: entry, held: held)
+    let rules = try io { () throws(StoreError) in try self.rules(of: entry.node.key) }
+    return Content(record: entry, held: held, rules: rules)
   }
 
   /// What is held of `generation`, with its file open.
@@ -158,7 +159,7 @@ extension ReadingRoom {
   /// that range look stored.
   private func forget(_ generation: GenerationRecord, except kept: ByteRangeSet) throws(StoreError) {
     let synced = kept.intersection(generation.synced)
-    try store.changes.apply([.extents(generation: generation.id, stored: kept, synced: synced)], durably: true)
+    try store.changes.apply([.lost(generation: generation.id, stored: kept, synced: synced)], durably: true)
   }
 
   /// Drops the catalog's claim on a copy that a user changed or removed. The copy is theirs now; the entry is remote
@@ -180,8 +181,13 @@ extension ReadingRoom {
     let partial = try io { () throws(StoreError) in try store.partials.open(generation.id, create: true) }
     let file = ServedFile(partial: partial)
     // False: another open was faster.
-    content.guarded.withLock { guarded in
-      if guarded.held.copyChanged(isModified: state == .modified, file: file) { guarded.waiters.forgetRuns() }
+    let isNews = content.guarded.withLock { guarded in
+      let isNews = guarded.held.copyChanged(isModified: state == .modified, file: file)
+      if isNews { guarded.waiters.forgetRuns() }
+      return isNews
+    }
+    if isNews {
+      happened(.changed, to: content, "its copy in the library was \(state == .modified ? "changed" : "removed")")
     }
   }
 

@@ -1,3 +1,5 @@
+import Fetching
+
 /// When the rest of a file is fetched although no reader waits for it.
 package enum ContinuationPolicy: String, Sendable, CaseIterable {
   /// Once a reader has read enough to show that it plays the file.
@@ -8,6 +10,28 @@ package enum ContinuationPolicy: String, Sendable, CaseIterable {
   case open
   /// Never: only what readers wait for, and a little play-ahead.
   case never
+}
+
+/// The limits that a user may change under a mount.
+package struct ReadingLimits: Sendable, Equatable {
+  /// The most that the partial files may take, in bytes.
+  package var maximumSize: Int64
+  /// The most bytes a second, of all transfers and of those from single hosts.
+  package var rates: TransferRates
+  /// The most connections to one origin (HTTP/2 has one, with many streams).
+  package var connections: Int
+  /// The same for single origins, by their hosts (``TransferRates/host(of:)``).
+  package var hostConnections: [String: Int] = [:]
+
+  /// Limits that hold for every host.
+  package init(maximumSize: Int64, rates: TransferRates, connections: Int) {
+    self.maximumSize = maximumSize
+    self.rates = rates
+    self.connections = connections
+  }
+
+  /// The most connections to an origin.
+  func connections(of host: String) -> Int { hostConnections[host] ?? connections }
 }
 
 /// How the reading room behaves.
@@ -21,14 +45,28 @@ package struct ReadingOptions: Sendable {
   package var fresh: Double = 600
   /// Of how many files the beginning is fetched while the one before them in their folder is being played.
   package var next = 2
-  /// The most that the partial files may take, in bytes.
-  package var maximumSize: Int64 = .max
+  /// The limits that hold until a user changes them.
+  package var limits = ReadingLimits(maximumSize: .max, rates: TransferRates(), connections: Line.demandLimit)
   /// What the keeper leaves free on the store's filesystem, in bytes.
   package var minimumFree: Int64 = 1 << 30
-  /// The most that all transfers fetch together, in bytes a second; nil for no limit.
-  package var rateLimit: Int64?
-  /// The most connections to one origin (HTTP/2 has one, with many streams).
-  package var connections = Line.demandLimit
+  /// See ``ReadingLimits``.
+  package var maximumSize: Int64 {
+    get { limits.maximumSize }
+    set { limits.maximumSize = newValue }
+  }
+  /// See ``ReadingLimits``: of all transfers together.
+  package var rateLimit: Int64? {
+    get { limits.rates.all }
+    set { limits.rates.all = newValue }
+  }
+  /// See ``ReadingLimits``.
+  package var connections: Int {
+    get { limits.connections }
+    set { limits.connections = newValue }
+  }
+
+  /// The mount's path, for the commands that messages name; empty where nobody can type one.
+  package var mountpoint = ""
 
   /// Whether something is fetched of the files that follow one that is being played.
   var looksAhead: Bool { next > 0 && continuation != .never }

@@ -17,12 +17,22 @@ final class ReadingRoom: Sendable {
   let clock: Clock
   let beginning: MountBeginning
   let table = Lock(Table())
+  /// What the user wants for paths, folders and patterns. The keeper changes them.
+  let rules: Lock<Rules>
+  /// The limits of now. The keeper changes them.
+  let limits: Lock<ReadingLimits>
   /// Whether the store takes new bytes.
   let health: StoreHealth
+  /// What happened so far, in numbers.
+  let counters = Counters()
+  /// Who is told what happens.
+  let happenings = Happenings()
   /// The indexes of the files that were asked about.
   let films = FilmIndexes()
   /// What each line brings, as far as that is known, by ``Line/key(of:)``.
   let supplies = Lock<[String: FilmSupply]>([:])
+  /// What `status` shows of the lines.
+  let lines = LineReports()
   let transfers: Mailbox<TransferMessage>
   let keeper: Mailbox<KeeperMessage>
   let keeperSignal = Signal()
@@ -43,6 +53,8 @@ final class ReadingRoom: Sendable {
     } else {
       self.beginning = MountBeginning(firstID: try store.changes.nextID(), mountedAt: clock.date)
     }
+    limits = Lock(options.limits)
+    rules = Lock(try store.notes.rules())
     health = StoreHealth(clock: clock)
     transfers = Mailbox(wake: wake)
     keeper = Mailbox { [keeperSignal] in keeperSignal.raise() }
@@ -80,6 +92,17 @@ final class ReadingRoom: Sendable {
       }
       return Attributes(inode: inode, isFolder: false, size: 1, modified: modified, isFinal: false)
     }
+  }
+
+  /// The end of a message about an error that a program gets for `path`: the command that tells more.
+  func explanation(of path: String) -> String {
+    if options.mountpoint.isEmpty { return "" }
+    let whole = "\(options.mountpoint)/\(path)"
+    let isPlain = whole.utf8.allSatisfy { byte in
+      (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+        || "/._-+,@:=".utf8.contains(byte)
+    }
+    return "; more: mediafs status \(isPlain ? whole : "'\(whole.replacing("'", with: "'\\''"))'")"
   }
 
   /// Counts one open less. After the last close of a superseded generation it is dropped.

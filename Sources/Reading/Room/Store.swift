@@ -22,6 +22,10 @@ package protocol StoreTree: Sendable {
   func entry(_ inode: Inode) throws(StoreError) -> EntryRecord?
   /// The listed entries of a resource.
   func entries(of key: ResourceKey) throws(StoreError) -> [EntryRecord]
+  /// The listed entry at a path below the root; the root for an empty path.
+  func find(path: String) throws(StoreError) -> Node?
+  /// Like ``list(_:after:limit:)``, for a walk over the tree: the list ends after the first folder.
+  func survey(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [SurveyedNode]
   /// The size of the tree.
   func counts() throws(StoreError) -> CatalogCounts
 }
@@ -45,6 +49,8 @@ package protocol StoreNotes: Sendable {
   func isPinned(_ key: ResourceKey) throws(StoreError) -> Bool
   /// The pinned resources, by key.
   func pins(limit: Int, after key: ResourceKey?) throws(StoreError) -> [ResourceKey]
+  /// The user's rules.
+  func rules() throws(StoreError) -> Rules
   /// The last failure of a resource that was noted.
   func problem(of key: ResourceKey) throws(StoreError) -> NotedProblem?
   /// What was learned of hosts.

@@ -15,6 +15,8 @@ struct Table: Sendable {
   var leaving: Set<ResourceKey> = []
   /// The last errors, also of resources that are no longer in memory.
   var errors = LastErrors()
+  /// What was fetched of resources that are no longer in memory.
+  var fetched = FetchTallies()
   /// How often readers had inodes open that could not be loaded when this server took over the mount.
   var owedOpens: [Inode: Int] = [:]
   /// Counts the contents that were put away, evicted or superseded. A thread that read the catalog before the number

@@ -22,6 +22,11 @@ final class Answers {
   }
 
   func reply(_ ticket: Ticket, error: Errno) { port.reply(ticket, error: error) }
+  /// Answers a read with an error.
+  func fail(_ read: ParkedRead, _ error: Errno) {
+    room.counters.readFailed(error)
+    port.reply(read.ticket, error: error)
+  }
   func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) { port.reply(ticket, data: data) }
   func invalidate(parent: Inode, name: String) { port.invalidate(parent: parent, name: name) }
 
@@ -40,12 +45,15 @@ final class Answers {
 
   private func reply(_ read: ParkedRead, through buffer: UnsafeMutableRawBufferPointer, _ content: Content) {
     if content.fill(buffer, at: read.range.start) == .whole {
+      room.counters.read(buffer.count, from: .origin, isScan: read.isScan)
       port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
     } else if content.parkAgain(read) {
       downloads.changed(content.key)  // the disk lost the bytes in between
     } else {
-      Log.error("\(content.path): the bytes \(read.range), just stored, cannot be read back: \(Errno.current)")
-      port.reply(read.ticket, error: .io)
+      Log.error(
+        "\(content.path): the bytes \(read.range), just stored, cannot be read back: \(Errno.current)"
+          + room.explanation(of: content.path))
+      fail(read, .io)
     }
   }
 
@@ -61,6 +69,7 @@ final class Answers {
         return false
       }
       let isLook = downloads[content.key]?.isLooker(probe.process) ?? false
+      if isLook { content.guarded.withLock { $0.waiters.looks(probe.process) } }
       if !port.reply(probe.ticket, opened: OpenMode(directIO: isGrowing || isLook), inode: probe.inode) {
         content.guarded.withLock { $0.waiters.closed() }
       }
@@ -70,7 +79,7 @@ final class Answers {
   /// Replies `error` to the waiting reads and opens, and the placeholder to the waiting stats. An open that only waited
   /// for whether the file changed succeeds.
   func tell(_ waiting: (probes: [ParkedProbe], reads: [ParkedRead]), _ error: Errno, _ content: Content) {
-    for read in waiting.reads { port.reply(read.ticket, error: error) }
+    for read in waiting.reads { fail(read, error) }
     for probe in waiting.probes {
       switch probe.kind {
       case .open: port.reply(probe.ticket, error: error)
@@ -88,7 +97,7 @@ final class Answers {
       return (whole, guarded.held.isSuperseded ? guarded.waiters.takeAll().reads : [])
     }
     for read in whole { answer(read, content) }
-    for read in stale { port.reply(read.ticket, error: .stale) }
+    for read in stale { fail(read, .stale) }
   }
 
   /// Makes the kernel drop its cached pages in `range`, for every inode that shows the content.

@@ -1,6 +1,7 @@
 import Base
 import Fetching
 import Manifest
+import Storing
 
 /// One resource on the transfer thread: its content, its mirrors, and its transfers in flight.
 final class Download {
@@ -10,6 +11,12 @@ final class Download {
     var rest = false
     /// A user asked for the file by name: no policy stops it.
     var isByName = false
+    /// What the user's rules say.
+    var rules = FileRules()
+    /// Whether no policy stops it.
+    var isRequested: Bool { isByName || rules.storage == .keep }
+    /// Whether the user's rules let bytes be fetched for which no reader waits.
+    var mayRunAhead: Bool { !rules.isPaused && rules.storage != .online }
     /// The size, which no reader waits for: a listing is likely to ask for it, or a stat got the placeholder.
     var head = false
     /// Whether only programs that look at files waited for its length.
@@ -77,6 +84,10 @@ final class Download {
   var suggestedName: String?
   /// Whether each process that was checked is a looker (``ScanPrograms``).
   private var judged: [Int32: Bool] = [:]
+  /// What was fetched of it since the server began.
+  var fetched = FetchedBytes()
+  /// Whether it was told that a read of it waits for long (``Happening``).
+  var hasToldStall = false
   /// Messages that wait until the finisher or the keeper has finished with the file.
   var postponed: [TransferMessage] = []
 

@@ -6,7 +6,7 @@ struct DownloadPace {
   /// Bytes of progress in each of the last seconds, by which a trickle is judged.
   private var seconds: [Int64]
   private var second: Int64 = 0
-  var meter = RateMeter()
+  private(set) var received = RecentRate(slice: 1)
   /// When bytes arrived last.
   private(set) var lastBytes = Instant(nanoseconds: 0)
   /// Bytes that were stored so far in this mount.
@@ -19,7 +19,7 @@ struct DownloadPace {
 
   /// `count` bytes arrived from the network.
   mutating func received(_ count: Int, now: Instant) {
-    meter.received(count, now: now)
+    received.note(Int64(count), now: now)
     lastBytes = now
   }
 

@@ -38,14 +38,18 @@ final class Downloads {
     if let download = byKey[content.key] {
       let isCurrent = room.table.withLock { $0.current[content.key] === content }
       if download.content !== content && isCurrent { download.content = content }
+      // The rules change while nobody holds the content's lock.
+      download.wish.rules = download.content.guarded.withLock { $0.rules }
       return download
     }
     // The content in the message may be older than a new generation of its resource.
     let current = room.table.withLock { $0.current[content.key] } ?? content
     let download = Download(content: current, service: service, timeout: room.options.timeout)
     download.ownFile.pausedUntil = room.health.pause(of: content.key)
-    download.attempts.lastError = room.table.withLock { $0.errors[content.key] }
-    download.wish.isByName = current.guarded.withLock { $0.held.isPinned }
+    (download.attempts.lastError, download.fetched) = room.table.withLock {
+      ($0.errors[content.key], $0.fetched[content.key] ?? FetchedBytes())
+    }
+    (download.wish.isByName, download.wish.rules) = current.guarded.withLock { ($0.held.isPinned, $0.rules) }
     byKey[content.key] = download
     ordered = nil
     return download
@@ -118,6 +122,7 @@ final class Downloads {
   /// Records the last error of a resource.
   func note(_ message: String, of download: Download) {
     let error = LastError(message: message, at: room.clock.now)
+    if download.attempts.lastError?.message != message { room.happened(.failing, to: download.content, message) }
     download.attempts.lastError = error
     room.table.withLock { $0.errors.note(error, of: download.key) }
   }
@@ -132,9 +137,8 @@ final class Downloads {
 
   /// Publishes the download's activity, for `status`.
   func publish(_ download: Download, _ now: Instant) {
-    let isFlowing = now.seconds(since: download.pace.lastBytes) < 1
     var activity = Activity()
-    activity.rate = isFlowing && !download.transfers.isEmpty ? download.pace.meter.rate ?? 0 : 0
+    activity.received = download.pace.received
     activity.transfers = download.transfers.count
     activity.isFailed = download.attempts.failure != nil
     let ahead = download.wish.ahead
@@ -147,12 +151,15 @@ final class Downloads {
     }
     activity.hasWaiters = hasWaiters
     let others = download.lineUse.playouts.playsSince == nil ? line.readers.need : download.lineUse.elders
-    activity.supply = lines.supply(line, besides: others, limit: room.options.rateLimit)
+    activity.supply = lines.supply(line, of: Line.key(of: download.mirrors.target.url), besides: others)
     activity.film = download.lineUse.playouts.film
     activity.lacksConnection = line.lacksConnection(isBackground: !hasWaiters)
     activity.isWanted =
       download.wish.head || lacksAhead == true
-      || (download.wish.rest && room.options.continuation.goesOn(isRequested: download.wish.isByName, isOpen: isOpen))
+      || (download.wish.rest
+        && room.options.continuation.goesOn(isRequested: download.wish.isRequested, isOpen: isOpen))
+    (activity.mirror, activity.refusals) = (download.mirrors.current, download.mirrors.refusals)
+    (activity.servesRanges, activity.fetched) = (download.ranges.works, download.fetched)
     activity.retryAt = download.attempts.retry.due(readerWaits: hasWaiters)
     if !hasWaiters, line.isUnreachable, let due = line.outage.due(readerWaits: false) {
       activity.retryAt = max(due, activity.retryAt ?? due)
@@ -172,7 +179,10 @@ final class Downloads {
       let idle = content.guarded.withLock { guarded in
         guarded.held.isPutAway || (guarded.waiters.opens == 0 && guarded.waiters.isEmpty && guarded.held.putAway())
       }
-      if idle { table.remove(content) }
+      if idle {
+        table.remove(content)
+        table.fetched.note(download.fetched, of: download.key)
+      }
       return idle
     }
     guard isIdle else { return }

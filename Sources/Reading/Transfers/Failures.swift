@@ -45,6 +45,8 @@ final class Failures {
 
   func failed(_ download: Download, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
     downloads.note(failure.message, of: download)
+    lines.update(running.host) { $0.failures.note(failure.message, now: now) }
+    room.counters.requestFailed(failure)
     Log.debug("transfer \(running.active.id.rawValue) of \(download.content.path) failed: \(failure.message)")
     // Any status is an answer: the host is there, even if it does not give this file.
     if failure.status != nil { lines.update(running.host) { $0.heard(now) } }
@@ -133,7 +135,7 @@ final class Failures {
     let now = room.clock.now
     download.attempts.failure = (error, message)
     downloads.note(message, of: download)
-    Log.warning("\(download.content.path): \(message)")
+    Log.warning("\(download.content.path): \(message)" + room.explanation(of: download.content.path))
     download.cancelAll()
     let waiting = download.content.guarded.withLock {
       $0.waiters.refuse(error, until: now.adding(seconds: Self.refusalSeconds))
@@ -158,7 +160,9 @@ final class Failures {
     let message = (isOfThisWait ? last?.message : nil) ?? "the origin sent less than 1 KiB/s for \(seconds) s"
     downloads.note(message, of: download)
     stats.endedInVain(waiting.probes, now: now)
-    Log.warning("\(download.content.path): gave up waiting after \(seconds) s: \(message)")
+    Log.warning(
+      "\(download.content.path): gave up waiting after \(seconds) s: \(message)"
+        + room.explanation(of: download.content.path))
     answers.tell(waiting, .timedOut, download.content)
     for running in download.transfers {
       let isTheirs = waiting.reads.contains { running.active.rest.overlaps($0.range) }
@@ -176,7 +180,7 @@ final class Failures {
     for process in Set(processes) where process > 0 && hasEnded(process) { gone.insert(process) }
     if gone.isEmpty { return }
     let reads = content.guarded.withLock { $0.waiters.takeReads { gone.contains($0) } }
-    for read in reads { answers.reply(read.ticket, error: .interrupted) }
+    for read in reads { answers.fail(read, .interrupted) }
   }
 
   /// Cancels transfers without data, so that the next plan starts new ones: sooner when a reader waits. A slow origin

@@ -120,6 +120,7 @@ final class Generations {
       if let useless = identified.useless { forget(useless) }
       room.table.withLock { $0.unrecorded[content.key] = generation }
       room.record(.learned(generation), promptly: true)
+      room.happened(.new, to: content, bytes: generation.size)
       for probe in probes { answers.answer(probe, content) }
       for read in reads { answers.answer(read, content) }
       return .accepted
@@ -186,10 +187,12 @@ final class Generations {
         guarded.held.superseded()
         return guarded.waiters.takeAll()
       }
-      for read in waiting.reads { answers.reply(read.ticket, error: .stale) }
+      for read in waiting.reads { answers.fail(read, .stale) }
       for probe in waiting.probes { answers.reply(probe.ticket, error: .stale) }
       for change in renumbered { answers.invalidate(parent: change.parent, name: change.name) }
       download.cancelAll(except: running?.active.id)
+      room.counters.add(1, to: .versions)
+      room.happened(.changed, to: new, bytes: record.size, running == nil ? nil : "a new version at the origin")
       let reason =
         running == nil ? "a new inode: the old one has other bytes than the origin" : "a new version at the origin"
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(known.id))")

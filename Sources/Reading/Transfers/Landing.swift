@@ -57,7 +57,7 @@ final class Landing {
 
   /// Whether the bytes that arrive for the download are only kept in memory.
   func isUnstored(_ download: Download) -> Bool {
-    intake == .nothing || download.ownFile.isPaused
+    intake == .nothing || download.ownFile.isPaused || download.wish.rules.storage == .online
       || download.content.guarded.withLock { $0.held.claim == .overclaimed }
   }
 
@@ -85,8 +85,10 @@ final class Landing {
     let landed = content.guarded.withLock { $0.landed(range, in: file, now: now) }
     guard let landed else { return false }
     if landed.isNews { room.keeper.post(.grew(content)) }
+    room.counters.add(landed.stalled, to: .stalledNanoseconds)
     for read in landed.released {
       if range.contains(read.range) {
+        room.counters.read(Int(read.range.count), from: .origin, isScan: read.isScan)
         // All of the read has just arrived: it need not be read back from the file.
         let first = Int(read.range.start - offset)
         answers.reply(

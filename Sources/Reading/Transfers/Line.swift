@@ -34,6 +34,10 @@ struct Line {
   private(set) var nextContinuation = Instant(nanoseconds: 0)
   /// Who waits and who plays.
   var readers = LineReaders()
+  /// What it brings now, whether or not bytes are due.
+  private(set) var received = RecentRate(slice: 1)
+  /// The transfers that failed.
+  var failures = LineFailures()
   /// What those with a weaker claim may request.
   private var spare = SpareBytes()
   /// How many transfers the origin takes at once.
@@ -51,6 +55,9 @@ struct Line {
   init(connections: Int) {
     capacity = LineCapacity(connections: connections)
   }
+
+  /// The line may use so many connections from now on.
+  mutating func allow(connections: Int) { capacity.allow(connections: connections) }
 
   /// The most transfers at once.
   var most: Int { capacity.most }
@@ -98,6 +105,7 @@ struct Line {
   /// `count` bytes of a transfer's body arrived.
   mutating func received(_ count: Int, of transfer: TransferID, now: Instant) {
     estimate.received(count, now: now)
+    received.note(Int64(count), now: now)
     flights.received(count, of: transfer, roundTrip: estimate.roundTrip, now: now)
   }
 
@@ -319,12 +327,8 @@ struct Line {
     capacity.speaks(isMultiplexed: httpVersion == 20)
   }
 
-  /// The key of a URL's line: its scheme, host and port.
+  /// The key of a URL's line: its scheme, host and port, in lower case.
   static func key(of url: String) -> String {
-    guard let scheme = url.firstRange(of: "://") else { return url }
-    let rest = url[scheme.upperBound...]
-    let authority = rest[..<(rest.firstIndex { $0 == "/" || $0 == "?" || $0 == "#" } ?? rest.endIndex)]
-    let host = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
-    return url[..<scheme.lowerBound].lowercased() + "://" + host.lowercased()
+    TransferRates.host(of: url)
   }
 }

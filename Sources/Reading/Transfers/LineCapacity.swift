@@ -1,6 +1,6 @@
 /// How many transfers an origin takes at once: connections, or streams of HTTP/2. 429 and 503 reduce the number. Pure.
 struct LineCapacity {
-  private let connections: Int
+  private var connections: Int
   /// Whether the origin speaks HTTP/2.
   private(set) var isMultiplexed = false
   /// The most transfers at once.
@@ -13,6 +13,16 @@ struct LineCapacity {
     self.connections = connections
     most = connections
     limit = connections
+  }
+
+  /// From now on the line may use so many connections. A limit from 429 or 503 stays.
+  mutating func allow(connections: Int) {
+    if self.connections == connections { return }
+    self.connections = connections
+    if isMultiplexed { return }
+    let isPushedBack = limit < most
+    most = connections
+    limit = isPushedBack ? min(limit, most) : most
   }
 
   /// The origin answered 429 or 503 while `active` transfers were in flight: halves the limit.

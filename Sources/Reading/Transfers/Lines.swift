@@ -5,7 +5,8 @@ import Storing
 /// The lines to all origins, and how many downloads wait on each. Owned by the transfer thread.
 final class Lines {
   private var lines: [String: Line] = [:]
-  private let connections: Int
+  /// The user's limits.
+  private(set) var limits: ReadingLimits
   private let clock: Clock
   private var notes = HostNotes()
   /// The first turn of those that wait for room, by host.
@@ -15,9 +16,8 @@ final class Lines {
   /// Whether no file is open.
   var isQuiet = true
 
-  /// `connections`: the most to one origin.
-  init(connections: Int, clock: Clock) {
-    self.connections = connections
+  init(limits: ReadingLimits, clock: Clock) {
+    self.limits = limits
     self.clock = clock
   }
 
@@ -55,9 +55,15 @@ final class Lines {
   func unblock() { blocked.removeAll(keepingCapacity: true) }
 
   private func new(_ host: String) -> Line {
-    var line = Line(connections: connections)
+    var line = Line(connections: limits.connections(of: host))
     if let known = notes.connections(of: host, date: clock.date) { line.estimate.connections.expect(known) }
     return line
+  }
+
+  /// The user changed the limits.
+  func limit(_ limits: ReadingLimits) {
+    self.limits = limits
+    for host in lines.keys { lines[host]?.allow(connections: limits.connections(of: host)) }
   }
 
   /// Earlier mounts learned this of hosts.
@@ -78,7 +84,8 @@ final class Lines {
 
   /// What a line brings within the user's limit beside players that need `others` bytes a second; nil: not known, or it
   /// brings nothing.
-  func supply(_ line: Line, besides others: Double, limit: Int64?) -> FilmSupply? {
+  func supply(_ line: Line, of host: String, besides others: Double) -> FilmSupply? {
+    let limit = limits.rates.limit(of: host)
     guard !line.isUnreachable, let rate = line.estimate.pace.rate else { return nil }
     let most = limit.map { min(rate, Double($0)) } ?? rate
     // A reader has two windows in flight.
@@ -88,8 +95,15 @@ final class Lines {
   }
 
   /// What all lines leave for one more player, by the hosts' keys.
-  func supplies(limit: Int64?) -> [String: FilmSupply] {
-    lines.compactMapValues { supply($0, besides: $0.readers.need, limit: limit) }
+  var supplies: [String: FilmSupply] {
+    var supplies: [String: FilmSupply] = [:]
+    for (host, line) in lines { supplies[host] = supply(line, of: host, besides: line.readers.need) }
+    return supplies
+  }
+
+  /// What `status` shows of them.
+  func reports(_ now: Instant) -> [LineReport] {
+    lines.map { LineReport(host: $0.key, $0.value, now: now) }
   }
 
   /// Changes a line.

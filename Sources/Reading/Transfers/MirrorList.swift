@@ -32,6 +32,11 @@ struct MirrorList {
     return mirror.resolved.map { ($0, true) } ?? (mirror.url, false)
   }
 
+  /// Why mirrors were given up, by their places; empty while none was.
+  var refusals: [String?] {
+    mirrors.contains { $0.refusal != nil } ? mirrors.map { $0.refusal?.message } : []
+  }
+
   /// Changes to the next mirror that has not refused; false when there is none.
   mutating func next() -> Bool {
     for step in 1...mirrors.count {

@@ -163,7 +163,8 @@ final class NextFiles {
     guard let left, let size = download.size else { return false }
     if following[played.key]?.takesAll == true { return true }
     let line = lines.line(of: download)
-    let rate = lines.supply(line, besides: 0, limit: room.options.rateLimit)?.rate ?? line.estimate.rate
+    let host = Line.key(of: download.mirrors.target.url)
+    let rate = lines.supply(line, of: host, besides: 0)?.rate ?? line.estimate.rate
     guard left < Double(size - stored.count) / max(rate, 1) else { return false }
     following[played.key]?.takesAll = true
     return true

@@ -14,6 +14,8 @@ struct RangeUse {
   }
 
   private var support = Support.assumed
+  /// Whether the last answer that told was a range; nil before it.
+  private(set) var works: Bool?
   /// The origin answers If-Range with the whole body of the very version that was named: requests omit the header, and
   /// the answer's own validators are compared.
   var omitsIfRange = false
@@ -37,13 +39,20 @@ struct RangeUse {
   /// The origin answered with a range, or another mirror is requested now.
   mutating func foundWorking() { support = .assumed }
   /// The origin answered a range with the whole body.
-  mutating func foundIgnored() { support = .ignored }
+  mutating func foundIgnored() {
+    support = .ignored
+    works = false
+  }
   /// Ranges do not work: they are not tried again for 60 s.
-  mutating func foundUnusable(_ now: Instant) { support = .unusable(until: now.adding(seconds: 60)) }
+  mutating func foundUnusable(_ now: Instant) {
+    support = .unusable(until: now.adding(seconds: 60))
+    works = false
+  }
 
   /// Notes an answer's range. An origin may send less than the requested range. After four tiny answers in a row the
   /// whole body is requested.
   mutating func came(_ range: ByteRange, asked: ByteRange?, now: Instant) {
+    works = true
     guard let asked, range.end < asked.end, range.count < Planner.smallestWindow / 2 else {
       shortAnswers = 0
       return

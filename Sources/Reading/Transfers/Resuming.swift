@@ -2,12 +2,15 @@ import Base
 import Manifest
 import Storing
 
-/// The position in the catalog's list of unfinished files. Only a few of them are in memory and resumed at a time.
+/// The position in the lists of unfinished files: those that users asked for by name, those that a rule keeps, and
+/// those that were played. Only a few of them are in memory and resumed at a time, however many there are.
 struct Resuming {
-  /// A position in the list: first come the files that users asked for by name, then those that were played.
+  /// A position in the lists, which are gone through in this order.
   enum Place: Sendable {
     /// After that resource among the pinned ones; nil: before the first.
     case pins(after: ResourceKey?)
+    /// After the part of the tree that the walk has seen. `isRetry`: failed files are left out.
+    case kept(KeptWalk, isRetry: Bool)
     /// After that generation among those to be continued.
     case generations(after: Int64)
   }
@@ -18,6 +21,8 @@ struct Resuming {
   private var isLooking = false
   /// Whether unfinished files were put away to make room: the list is gone through once more.
   var hasLeftOut = false
+  /// Whether the keeper reads a part of the lists that was true before the rules changed.
+  private var isStale = false
   /// When the next round may begin.
   private var nextRound = Instant(nanoseconds: 0)
 
@@ -26,8 +31,9 @@ struct Resuming {
 
   /// The keeper has resumed everything up to `place`; nil: it has reached the end of the list.
   mutating func reached(_ place: Place?, _ now: Instant) {
-    cursor = place
     isLooking = false
+    if isStale { return startOver() }
+    cursor = place
     // Putting a file away ends its own backoff. Rounds at the longest backoff make no more attempts than that would.
     if place == nil { nextRound = now.adding(seconds: Retry.longest) }
   }
@@ -35,8 +41,14 @@ struct Resuming {
   /// Begins another round when it is due.
   mutating func beginRound(_ now: Instant) {
     guard cursor == nil, !isLooking, hasLeftOut, now >= nextRound else { return }
-    cursor = .generations(after: 0)
+    cursor = .kept(KeptWalk(), isRetry: true)
     hasLeftOut = false
+  }
+
+  /// The rules changed: begins anew.
+  mutating func startOver() {
+    isStale = isLooking
+    if !isLooking { cursor = .pins(after: nil) }
   }
 
   /// The place from which the keeper reads on. nil while there is nothing to read.
@@ -77,7 +89,7 @@ extension TransferThread {
 
   /// Whether the rest of a file may come soon. A stuck file does not keep others from being resumed.
   private func isUnderWay(_ download: Download) -> Bool {
-    download.wish.rest && download.attempts.failure == nil && !isFailing(download)
+    download.wish.rest && download.wish.mayRunAhead && download.attempts.failure == nil && !isFailing(download)
   }
 
   /// Whether a file gets no bytes for now and a later round finds it again. Rounds do not cover the files that users
@@ -85,6 +97,7 @@ extension TransferThread {
   private func isStuck(_ download: Download, _ now: Instant) -> Bool {
     guard download.wish.rest, !download.wish.isByName, isFailing(download) else { return false }
     if download.attempts.retry.hasRetryAfter, !download.attempts.retry.permits(now, readerWaits: false) { return false }
+    if download.wish.rules.storage == .keep { return true }
     return download.content.guarded.withLock { $0.held.generation?.continues == true }
   }
 

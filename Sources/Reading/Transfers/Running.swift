@@ -18,6 +18,8 @@ struct Running {
   let isResolved: Bool
   let started: Instant
   var lastByte: Instant
+  /// Whom its bytes are for.
+  var audience = Audience.reader
   var meter = RateMeter()
   var bytes: Int64 = 0
   /// Those of `bytes` that were not stored before.

@@ -16,6 +16,8 @@ final class Scheduler {
   private var lastTransfer: UInt64 = 0
   /// What `--limit-rate` still allows.
   private var allowance: RateAllowance
+  /// What the limits of single hosts still allow.
+  private var hostAllowances: [String: RateAllowance]
   /// What programs that look at files read of each kind.
   private(set) var probeSets = ProbeSets()
   /// What is fetched of the files that follow those that are being played.
@@ -33,7 +35,8 @@ final class Scheduler {
     self.downloads = downloads
     self.landing = landing
     self.stats = stats
-    allowance = RateAllowance(limit: room.options.rateLimit)
+    allowance = RateAllowance(limit: lines.limits.rates.all)
+    hostAllowances = lines.limits.rates.hosts.mapValues { RateAllowance(limit: $0) }
     nextFiles = NextFiles(room: room, lines: lines, downloads: downloads)
     do throws(StoreError) {
       probeSets.load(try room.store.notes.kinds())
@@ -46,7 +49,18 @@ final class Scheduler {
   func lookAhead(_ now: Instant) { nextFiles.look(probeSets, canStore: landing.intake == .everything, now) }
 
   /// `count` bytes arrived.
-  func took(_ count: Int64) { allowance.took(count) }
+  func took(_ count: Int64, from host: String) {
+    allowance.took(count)
+    hostAllowances[host]?.took(count)
+  }
+
+  /// From now on these limits hold.
+  func limit(_ rates: TransferRates) {
+    allowance = RateAllowance(limit: rates.all)
+    hostAllowances = rates.hosts.mapValues { RateAllowance(limit: $0) }
+    service.limit(rates)
+    downloads.replanBlocked()
+  }
 
   /// A look at a file of `kind` ended. The store remembers what was learned.
   func looked(at kind: String, _ look: ProbeSet) {
@@ -55,6 +69,12 @@ final class Scheduler {
     // A scan of a million files that shows nothing new is not worth a million writes.
     guard note.files < 8 || note.files % 64 == 0 || former != probeSets[kind] else { return }
     room.record(.kind(note))
+  }
+
+  /// A number that no transfer had.
+  func nextID() -> TransferID {
+    lastTransfer += 1
+    return TransferID(lastTransfer)
   }
 
   /// Plans every resource whose state changed, then starts the transfers that the plans want.
@@ -95,7 +115,8 @@ final class Scheduler {
     guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.turn),
       lines[host].admits(
         start.purpose, bytes: bytes, claim: start.claim, isStarving: start.isStarving, isQuiet: lines.isQuiet, now: now),
-      allowance.admits(outstanding: outstanding(now), now: now)
+      allowance.admits(outstanding: lines.limits.rates.all == nil ? 0 : outstanding(now), now: now),
+      hostAllowances[host]?.admits(outstanding: outstanding(now, on: host), now: now) ?? true
     else {
       downloads.noteBlocked(download)
       let isShared = start.purpose == .shared
@@ -117,8 +138,7 @@ final class Scheduler {
       nextContinuation = min(nextContinuation, now.adding(seconds: 0.005))
       return
     }
-    lastTransfer += 1
-    let id = TransferID(lastTransfer)
+    let id = nextID()
     if start.purpose == .index { stats.began(host, now) }
     lines.update(host) { line in
       line.began(id, isBackground: start.purpose >= .index, now: now)
@@ -133,6 +153,8 @@ final class Scheduler {
     var running = Running(
       active: active, kind: start.kind, mirror: download.mirrors.current, host: host, isResolved: isResolved,
       started: now, lastByte: now)
+    running.audience = audience(of: start)
+    room.counters.requested(for: running.audience)
     running.sentIfRange = request.ifRange != nil
     let yields = start.purpose == .shared || start.purpose >= .next
     let isBounded = start.purpose < .shared && start.claim != .urgent && lines[host].isContended
@@ -148,9 +170,27 @@ final class Scheduler {
     service.start(request)
   }
 
+  /// Whom a transfer is for: what only programs that look at files wait for, or read last, is a scan's.
+  private func audience(of start: PendingStart) -> Audience {
+    switch start.purpose {
+    case .index: return .scan
+    case .next, .continuation: return .continuation
+    case .demand, .playAhead, .shared: break
+    }
+    let download = start.download
+    let (waiting, reading) = download.content.guarded.withLock { guarded in
+      (
+        guarded.waiters.parkedReads.map(\.process) + guarded.waiters.parkedProbes.map(\.process),
+        guarded.waiters.runs.runs.max { $0.lastRead < $1.lastRead }?.process
+      )
+    }
+    let programs = waiting.isEmpty ? reading.map { [$0] } ?? [] : waiting
+    return !programs.isEmpty && programs.allSatisfy(download.isLooker) ? .scan : .reader
+  }
+
   /// Whether one connection of `line` brings little in a round trip. With `--limit-rate` its silences are our own.
   func hasSmallWindows(_ line: Line, _ now: Instant) -> Bool {
-    room.options.rateLimit == nil && line.hasSmallWindows(now)
+    lines.limits.rates == TransferRates() && line.hasSmallWindows(now)
   }
 
   /// Whether a reader's request waits for a connection that is in use: it is free, and its congestion window is larger,
@@ -176,10 +216,10 @@ final class Scheduler {
   /// For how many round trips of a read's wait its request may wait for a connection in use.
   private static let longestWait = 10.0
 
-  /// Bytes in flight for all files, which `--limit-rate` counts; 0 without such a limit.
-  private func outstanding(_ now: Instant) -> Int64 {
-    if room.options.rateLimit == nil { return 0 }
-    return downloads.all.reduce(Int64(0)) { sum, download in
+  /// Bytes in flight for all files, or for those that come from `host`: a limit on the rate counts them.
+  private func outstanding(_ now: Instant, on host: String? = nil) -> Int64 {
+    downloads.all.reduce(Int64(0)) { sum, download in
+      if let host, !download.transfers.contains(where: { $0.host == host }) { return sum }
       let trip = download.transfers.first.flatMap { lines.known($0.host)?.estimate.roundTrip } ?? 0
       return sum + download.outstanding(now, patience: max(1, 2 * trip))
     }

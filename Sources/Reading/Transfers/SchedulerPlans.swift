@@ -46,7 +46,8 @@ extension Scheduler {
     download.lineUse.isBehind = false
     guard view.isFetchable, download.attempts.failure == nil else { return }
     let continues = mayContinue(download)
-    let ahead = download.ownFile.isPaused || landing.intake != .everything ? [] : download.wish.mayAhead
+    let mayRunAhead = download.wish.mayRunAhead && !download.ownFile.isPaused && landing.intake == .everything
+    let ahead = mayRunAhead ? download.wish.mayAhead : []
     if download.opinion.suspect != nil {
       if waits || continues || !ahead.isEmpty {
         want(download, range: confirmation(download, view), .confirm, waits, now)
@@ -286,7 +287,7 @@ extension Scheduler {
   ) {
     guard download.transfers.isEmpty, download.attempts.retry.permits(now, readerWaits: waits) else { return }
     // What is to be completed anyway does not wait until the origin takes more requests at once again.
-    let unasked: Purpose = download.wish.mayAhead.isEmpty || download.wish.isByName ? .continuation : .next
+    let unasked: Purpose = download.wish.mayAhead.isEmpty || download.wish.isRequested ? .continuation : .next
     let purpose = waits ? .demand : (download.wish.head ? .index : unasked)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
     start.isArrival = purpose == .demand
@@ -310,9 +311,10 @@ extension Scheduler {
 
   /// Whether the rest of the file may be fetched now.
   private func mayContinue(_ download: Download) -> Bool {
-    guard download.wish.rest, landing.intake == .everything, !download.ownFile.isPaused else { return false }
+    guard download.wish.rest, download.wish.mayRunAhead, landing.intake == .everything, !download.ownFile.isPaused
+    else { return false }
     let isOpen = download.content.guarded.withLock { $0.waiters.opens > 0 }
-    return room.options.continuation.goesOn(isRequested: download.wish.isByName, isOpen: isOpen)
+    return room.options.continuation.goesOn(isRequested: download.wish.isRequested, isOpen: isOpen)
   }
 
   /// Every byte is stored: gives the file to the finisher.

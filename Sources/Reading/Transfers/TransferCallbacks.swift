@@ -6,6 +6,10 @@ import Storing
 /// Handles what transfers bring: the head of a response, pieces of its body, its end.
 extension TransferThread: TransferClient {
   func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
+    if questions.isAsked(id) {
+      questions.responded(id, head)
+      return false
+    }
     let now = room.clock.now
     guard let download = downloads.download(of: id), let index = download.index(of: id) else {
       return false
@@ -15,6 +19,7 @@ extension TransferThread: TransferClient {
     download.transfers[index].responded = true
     download.transfers[index].lastByte = now
     let running = download.transfers[index]
+    room.counters.responded(after: head.firstByteSeconds)
     lines.update(running.host) { line in
       line.estimate.responded(after: head.firstByteSeconds, now: now)
       line.answered(now)
@@ -78,7 +83,10 @@ extension TransferThread: TransferClient {
     download.transfers[index].meter.received(count, now: now)
     download.pace.received(count, now: now)
     download.lineUse.lanes.received(count)
-    scheduler.took(Int64(count))
+    room.counters.received(count, for: download.transfers[index].audience)
+    download.fetched.add(
+      Int64(count), for: download.transfers[index].audience, from: download.transfers[index].host)
+    scheduler.took(Int64(count), from: download.transfers[index].host)
     let continued = min(download.transfers[index].continuing, Int64(count))
     download.transfers[index].continuing -= continued
     lines.update(download.transfers[index].host) { line in
@@ -111,6 +119,7 @@ extension TransferThread: TransferClient {
     let stored = download.pace.fresh
     guard landing.land(wanted, at: start, download) else { return false }
     let fresh = download.pace.fresh - stored
+    if fresh < wanted.count { room.counters.add(UInt64(Int64(wanted.count) - fresh), to: .duplicateBytes) }
     if fresh > 0 {
       download.transfers[index].fresh += fresh
       download.ranges.fruitless = 0
@@ -192,9 +201,11 @@ extension TransferThread: TransferClient {
   }
 
   func transfer(_ id: TransferID, ended end: TransferEnd) {
+    if questions.isAsked(id) { return questions.ended(id, end) { scheduler.nextID() } }
     let now = room.clock.now
     guard let download = downloads.ended(id), let index = download.index(of: id) else { return }
     let running = download.transfers.remove(at: index)
+    room.counters.requestEnded()
     var isCut = true
     if case .finished = end { isCut = false }
     lines.update(running.host) { line in

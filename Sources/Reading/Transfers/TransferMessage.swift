@@ -20,6 +20,16 @@ enum TransferMessage: Sendable {
   case next(of: Content, [Content])
   /// The file was requested by name or played before, and is unfinished: fetch the rest.
   case resume(Content)
+  /// The catalog knows that the user does not want the rest of the file any more.
+  case cancelled(Content)
+  /// The user's rules say something else of the file than before.
+  case ruled(Content)
+  /// A user asks whether an origin still has a version.
+  case ask(VersionQuestion)
+  /// The user's limits changed.
+  case limitsChanged
+  /// The user's rules changed: files that are not in memory may have to be fetched.
+  case rulesChanged
   /// Remove the file's bytes and its copy. All transfers end, and nothing is written until `thaw`. The keeper runs
   /// `then` afterwards.
   case clear(Content, then: @Sendable () -> Void)

@@ -21,6 +21,7 @@ final class TransferThread {
   let checks: OpenChecks
   let failures: Failures
   let scheduler: Scheduler
+  let questions: VersionQuestions
   /// The position in the list of unfinished files.
   var resuming = Resuming()
   private var nextTick = Instant.never
@@ -34,12 +35,13 @@ final class TransferThread {
   ) {
     self.room = room
     self.service = service
-    lines = Lines(connections: room.options.connections, clock: room.clock)
+    lines = Lines(limits: room.limits.withLock { $0 }, clock: room.clock)
     downloads = Downloads(room: room, service: service, lines: lines)
     answers = Answers(room: room, port: port, downloads: downloads)
     stats = StatWaits(room: room, lines: lines, downloads: downloads, answers: answers)
     landing = Landing(room: room, answers: answers, downloads: downloads, jitter: jitter)
     generations = Generations(room: room, answers: answers, landing: landing)
+    questions = VersionQuestions(service: service)
     checks = OpenChecks(lines: lines, answers: answers)
     failures = Failures(
       room: room, lines: lines, downloads: downloads, answers: answers, stats: stats, generations: generations,
@@ -124,6 +126,19 @@ final class TransferThread {
       }
     case .held(let content): _ = downloads.download(of: content)
     case .next(let content, let files): scheduler.nextFiles.found(files, after: content)
+    case .ruled(let content): ruled(downloads.download(of: content))
+    case .cancelled(let content):
+      let download = downloads.download(of: content)
+      downloads.unpin(download)
+      if let id = download.content.guarded.withLock({ $0.held.continues(false) }) {
+        room.record(.continues(generation: id, false))  // it may have been played on meanwhile
+      }
+      ruled(download)
+    case .ask(let question): questions.ask(question, scheduler.nextID())
+    case .limitsChanged:
+      lines.limit(room.limits.withLock { $0 })
+      scheduler.limit(lines.limits.rates)
+    case .rulesChanged: resuming.startOver()
     case .clear(let content, let then): clear(content, then)
     case .evict(let content): evict(content)
     case .thaw(let content):
@@ -139,8 +154,13 @@ final class TransferThread {
       download.wish.rest = false
       downloads.unpin(download)
       downloads.forgetError(of: download)
+      room.counters.add(1, to: .completions)
+      room.happened(.complete, to: content, bytes: content.guarded.withLock { $0.held.size })
       downloads.publish(download, now)
       carryOutPostponed(download)
+      // Small files make room often, and would pile up until the next sweep.
+      if downloads.all.count > Self.mostUnfinished / 2 { downloads.putAway(download) }
+      resumeNext(now)
     case .rejected(let content, let message, let isWrong):
       let download = downloads.download(of: content)
       failures.rejected(download, message: message, isWrong: isWrong, now)
@@ -153,7 +173,10 @@ final class TransferThread {
       answers.answerParked(content)
       downloads.changed(download)
       carryOutPostponed(download)
-    case .resumedUntil(let place): resuming.reached(place, now)
+    case .resumedUntil(let place):
+      resuming.reached(place, now)
+      // A part of the list that has nothing to fetch does not make the next one wait.
+      if case .kept? = place { resumeNext(now) }
     case .hosts(let notes): lines.remember(notes)
     case .reconnect: reconnect(now)
     }
@@ -166,7 +189,9 @@ final class TransferThread {
     download.ownFile.isUnwritable = false
     // A file that was played or pinned may have been put away after a failure.
     let goesOn = content.guarded.withLock { guarded in
-      guarded.held.isPartial && (guarded.held.generation?.continues == true || guarded.held.isPinned)
+      guarded.held.isPartial
+        && (guarded.held.generation?.continues == true || guarded.held.isPinned
+          || guarded.rules.storage == .keep)
     }
     if goesOn { download.wish.rest = true }
     if room.options.continuation == .always { downloads.wantRest(download) }
@@ -184,6 +209,21 @@ final class TransferThread {
     downloads.pin(download)
     failures.forgetRefetch(download.key)
     downloads.wantRest(download)
+    downloads.changed(download)
+  }
+
+  /// The user wants something else of the file than before.
+  private func ruled(_ download: Download) {
+    let (continues, isWaited) = download.content.guarded.withLock { guarded in
+      (guarded.held.generation?.continues == true, !guarded.waiters.isEmpty)
+    }
+    download.wish.rest = download.wish.isRequested || continues
+    if !download.wish.rest || !download.wish.mayRunAhead {
+      // Windows are short and come to their end. A body that the origin sends whole would not.
+      for running in download.transfers where !isWaited && running.active.isStream {
+        download.cancel(running.active.id)
+      }
+    }
     downloads.changed(download)
   }
 
@@ -220,7 +260,7 @@ final class TransferThread {
 
   private func evict(_ content: Content) {
     guard let download = downloads[content.key], download.content === content, download.transfers.isEmpty,
-      !download.wish.rest, content.guarded.withLock({ $0.isIdle && $0.held.frozen() })
+      !download.wish.rest, content.guarded.withLock({ $0.isIdle && $0.rules.storage != .keep && $0.held.frozen() })
     else { return }
     scheduler.nextFiles.removed(download.key)
     room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: true) })
@@ -256,7 +296,8 @@ final class TransferThread {
         isLively = true
         downloads.changed(download)
       } else if isSweeping, download.wish.ahead == nil,
-        !download.wish.rest || download.attempts.failure != nil || download.ownFile.isUnwritable
+        !download.wish.rest || !download.wish.mayRunAhead || download.attempts.failure != nil
+          || download.ownFile.isUnwritable
       {
         downloads.putAway(download)
       }
@@ -269,8 +310,9 @@ final class TransferThread {
       lines.describe()
       for note in lines.takeNotes() { room.record(.host(note)) }
     }
+    room.lines.publish(lines.reports(now))
     if isSweeping || isLively {
-      let supplies = lines.supplies(limit: room.options.rateLimit)
+      let supplies = lines.supplies
       room.supplies.withLock { $0 = supplies }
     }
     if isLively {
@@ -280,17 +322,29 @@ final class TransferThread {
     }
   }
 
+  /// Tells of a read that has waited for long, once until no read of the file waits any more.
+  private func noteStall(_ download: Download, _ parked: [ParkedRead], _ now: Instant) {
+    if parked.isEmpty { return download.hasToldStall = false }
+    guard !download.hasToldStall, parked.contains(where: { now.seconds(since: $0.arrivedAt) >= Happenings.stall })
+    else { return }
+    download.hasToldStall = true
+    room.happened(.stalled, to: download.content, download.attempts.lastError?.message)
+  }
+
   /// Looks at one download. True while it needs frequent looks.
   private func watch(_ download: Download, _ now: Instant) -> Bool {
     let content = download.content
     stats.look(at: download, now)
     checks.look(at: download, now)
-    let (oldest, runs, size, hasWaiters, parked, generation, isOpen) = content.guarded.withLock { guarded in
+    let (oldest, runs, size, hasWaiters, parked, generation, isOpen, stalled) = content.guarded.withLock { guarded in
       (
         guarded.waiters.oldestWait, guarded.waiters.runs, guarded.held.size, !guarded.waiters.isEmpty,
-        guarded.waiters.parkedReads, guarded.held.generation?.id, guarded.waiters.opens > 0
+        guarded.waiters.parkedReads, guarded.held.generation?.id, guarded.waiters.opens > 0,
+        guarded.waiters.takeStall(now)
       )
     }
+    room.counters.add(stalled, to: .stalledNanoseconds)
+    noteStall(download, parked, now)
     download.lineUse.isVisited =
       isOpen && download.attempts.failure == nil && !download.isWhole
       && runs.runs.contains {
@@ -332,7 +386,8 @@ final class TransferThread {
       retry.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
     }
     let isContinuing =
-      download.wish.rest && download.attempts.failure == nil && landing.intake == .everything
+      download.wish.rest && download.wish.mayRunAhead && download.attempts.failure == nil
+      && landing.intake == .everything
       && !download.ownFile.isPaused
     // The size that a stat did not wait for is requested as soon as the host allows. It keeps the download in memory no
     // longer than that.

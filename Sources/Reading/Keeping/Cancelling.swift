@@ -1,0 +1,62 @@
+import Base
+import Manifest
+import Storing
+
+extension Keeper {
+  /// Notes, durably, that the user does not want the rest of these resources any more.
+  func cancel(_ keys: [ResourceKey]) throws(StoreError) {
+    commit(everything: false, room.clock.now)  // what was asked for before
+    var changes: [CatalogChange] = []
+    for key in keys {
+      changes.append(.pinned(key, false))
+      if let known = try room.store.generations.current(of: key) {
+        changes.append(.continues(generation: known.id, false))
+      }
+    }
+    try room.store.changes.apply(changes, durably: true)
+    // A thread that loads one of them at the moment reads the catalog anew.
+    let contents = room.table.withLock { table -> [Content] in
+      table.departures += 1
+      return keys.compactMap { table.current[$0] }
+    }
+    for content in contents { room.transfers.post(.cancelled(content)) }
+  }
+}
+
+extension MediaFileSystem {
+  /// How many downloads are ended at once.
+  private static let cancelledAtOnce = 256
+
+  /// Ends the background downloads of the resources of which `isMeant` is true of a path in the mount, and keeps what
+  /// is stored. Returns how many; `visit` gets the paths of those that a rule keeps, which go on. Blocks for the disk.
+  package func cancel(
+    _ isMeant: (String) -> Bool, kept visit: (String) -> Void
+  ) throws(StoreError) -> Int64 {
+    commit()
+    var count: Int64 = 0
+    let rules = self.rules
+    func cancel(_ keys: [ResourceKey]) throws(StoreError) {
+      var meant: [ResourceKey] = []
+      for key in keys {
+        guard let path = try store.tree.entries(of: key).map(\.path).first(where: isMeant) else { continue }
+        if rules.verdict(for: path).storage == .keep { visit(path) } else { meant.append(key) }
+      }
+      if meant.isEmpty { return }
+      try onKeeper { [meant] (keeper) throws(StoreError) in try keeper.cancel(meant) }
+      count += Int64(meant.count)
+    }
+    var key: ResourceKey?
+    repeat {
+      let keys = try store.notes.pins(limit: Self.cancelledAtOnce, after: key)
+      try cancel(keys)
+      key = keys.last
+    } while key != nil
+    var id: Int64? = 0
+    while let after = id {
+      let found = try store.generations.continuing(limit: Self.cancelledAtOnce, after: after)
+      try cancel(found.map(\.key))
+      id = found.last?.id
+    }
+    return count
+  }
+}
