@@ -14,9 +14,22 @@ package protocol ControlHandler: AnyObject, Sendable, StatusSource {
   /// nil, from where a program reads it, or its start. Throws `notFound` if a path does not exist, and `failed` if they
   /// are more than ``ControlLimits/polled`` files.
   func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness]
-  /// Deletes the stored data of the files at and below `paths` (nil: of all files), also complete copies. Keeps and
-  /// reports a copy that a user changed.
-  func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport
+  /// Deletes stored data, also complete copies of which the origin still has the same version. Keeps and reports the
+  /// others, and copies that a user changed.
+  func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport
+  /// What happens from now on.
+  var events: EventHub { get }
+  /// Its numbers, in Prometheus' text format.
+  func metrics() throws(ControlFailure) -> String
+  /// Says `word` of paths and patterns, of all of them or, if it throws, of none. Throws `notFound` if a path without a
+  /// wildcard does not exist.
+  func rule(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport
+  /// Ends the background downloads of the files at and below paths, and of those that match patterns. Keeps what is
+  /// stored. Reports the files whose download a rule asks for, and which therefore goes on.
+  func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport
+  /// Sets values of options by their names, of the mount or of a host: all of them or, if it throws, none. Returns all
+  /// values that can be set, also if none was.
+  func set(_ values: [String: String], host: String?) throws(ControlFailure) -> [SettingStatus]
   /// Tells the server to unmount, save and exit. Returns at once: the server's end stops the listener, which waits for
   /// the calling thread.
   func stop()
@@ -90,7 +103,7 @@ package struct FetchProgress: Codable, Sendable, Equatable {
   package var isHeldUp: Bool {
     if isOver { return false }
     switch waitsFor {
-    case .space, .origin, .reader: return true
+    case .space, .origin, .reader, .resume: return true
     case .line, .turn, nil: return error != nil
     }
   }

@@ -88,7 +88,6 @@ package final class ControlListener: Sendable {
       // On Linux, bind(2) creates the file with the mode of the socket: other users cannot open it for a moment.
       _ = try retrying { fchmod(socket.rawValue, 0o600) }
       _ = try retrying { withControlAddress(in: folder) { bind(socket.rawValue, $0, $1) } }
-      _ = try retrying { fchmodat(folder.rawValue, controlSocketName, 0o600, 0) }
       _ = try retrying { Glibc.listen(socket.rawValue, Int32(ControlLimits.clients)) }
       return socket
     } catch {

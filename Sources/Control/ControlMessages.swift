@@ -12,32 +12,58 @@ package enum ControlLimits {
   package static let page = 500
   /// The most ranges of one file. Each has up to 41 bytes as JSON, so that a message has room for all.
   package static let ranges = 8192
+  /// The most readers of one file, and the most lines: a server tells the busiest.
+  package static let readers = 8
+  package static let lines = 64
+  /// The most URLs of one file, and of its last errors, in a story.
+  package static let origins = 64
+  package static let errors = 8
   /// The most files in one report, not counting those that have ended.
   package static let shown = 64
+  /// The most bytes of an answer that a client reads: 500 files in as many ranges, at any place of 100 GB.
+  package static let answer = 128 << 20
+  /// The most files of an answer that a client reads: a page of many names that share a resource has no other limit.
+  package static let answered = 100_000
+  /// The most settings in one answer, those of hosts among them.
+  package static let settings = 1000
   /// The most targets whose progress is polled at once.
   package static let polled = 1000
   /// The most clients at once.
   package static let clients = 16
+  /// The most of them that listen to events: each is connected for long.
+  package static let listeners = 8
 }
 
 /// One line from a client.
 struct ControlRequest: Codable, Equatable {
   enum Operation: String, Codable {
-    case hello, status, ready, fetch, clear, stop, upgrade
+    case hello, status, ready, fetch, clear, stop, upgrade, metrics, events, rule, cancel, set
   }
 
   var version = ControlLimits.version
   var request: Operation
-  /// status, ready, fetch, clear: paths in the mount.
+  /// status, ready, fetch, clear: paths in the mount. rule, cancel: paths or patterns.
   var paths: [String]?
   /// status: list also files of which nothing is known. clear: delete the data of every file.
   var all: Bool?
+  /// clear: delete the partial data of files that the list does not name any more.
+  var unlisted: Bool?
+  /// clear: delete complete copies without asking their origins.
+  var force: Bool?
+  /// clear: delete nothing, and tell what would be.
+  var dryRun: Bool?
   /// status: where the previous page ended.
   var after: String?
   /// status: the most files of the page; 0 for the totals only.
   var limit: Int?
   /// status: whether to answer with the totals.
   var totals: Bool?
+  /// status: whether to tell what else is known of each file (``FileStory``).
+  var story: Bool?
+  /// status: whether the answer is about the files alone that something goes on with.
+  var active: Bool?
+  /// status: the most ranges of each file; the server closes the smallest gaps.
+  var ranges: Int?
   /// status: whether one line may hold many files of which nothing is stored (``ControlReply/Kind/remote``).
   var brief: Bool?
   /// fetch: whether to report until every file is over.
@@ -46,6 +72,12 @@ struct ControlRequest: Codable, Equatable {
   var film: Bool?
   /// ready: the second from which the files are to play; absent: from where a program reads them, or their start.
   var from: Double?
+  /// rule: what the user says of the paths.
+  var rule: RuleWord?
+  /// set: the values by the names of their options; absent or empty: none changes.
+  var values: [String: String]?
+  /// set: the host that they are for; absent: the mount.
+  var host: String?
   /// upgrade: the program that is to take over.
   var program: ProgramFile?
 
@@ -69,6 +101,18 @@ struct ControlReply: Codable, Equatable {
     case report
     /// What `clear` did.
     case cleared
+    /// The server's numbers.
+    case metrics
+    /// Events come from now on.
+    case listening
+    /// What happened.
+    case event
+    /// What `cancel` did: `cleared` too, with no bytes.
+    case cancelled
+    /// What `rule` did.
+    case ruled
+    /// Answers `set`.
+    case settings
     /// The last line of an answer without errors.
     case done
     /// The last line of an answer that failed.
@@ -89,6 +133,11 @@ struct ControlReply: Codable, Equatable {
   var ready: FileReadiness?
   var report: FetchReport?
   var cleared: ClearReport?
+  /// metrics: the numbers in Prometheus' text format.
+  var metrics: String?
+  var event: ControlEvent?
+  var ruled: RuleReport?
+  var settings: [SettingStatus]?
   /// done, after a page: where the next page starts; absent after the last page.
   var next: String?
   var code: ControlFailure.Kind?

@@ -1,4 +1,5 @@
 import Base
+import Glibc
 
 /// One client's connection on the server's side: reads a request, answers it, reads the next. Its thread owns it.
 ///
@@ -11,6 +12,8 @@ struct ControlSession {
   private let identity: ServerIdentity
   private let patience: ControlListener.Patience
   private var outgoing: [UInt8] = []
+  /// Whether the client listens to events: it may read when it likes.
+  private var isListening = false
 
   init(
     socket: ControlSocket, handler: any ControlHandler, identity: ServerIdentity, patience: ControlListener.Patience
@@ -81,14 +84,34 @@ struct ControlSession {
       try put(ControlReply(.done))
     case .fetch: try fetch(try some(paths), wait: request.wait ?? false)
     case .clear:
-      let everything = request.all ?? false
-      guard everything != (paths != nil) else {
-        throw ControlFailure(.malformed, "clear takes either \"paths\" or \"all\": true")
-      }
       var reply = ControlReply(.cleared)
-      var report = try handler.clear(everything ? nil : try some(paths))
+      var report = try handler.clear(try clearOrder(request, paths))
       report.kept = Array(report.kept.prefix(ControlLimits.shown))
       reply.cleared = report
+      try put(reply)
+      try put(ControlReply(.done))
+    case .metrics:
+      var reply = ControlReply(.metrics)
+      reply.metrics = try handler.metrics()
+      try put(reply)
+    case .events: try listen()
+    case .rule:
+      guard let word = request.rule else { throw ControlFailure(.malformed, "\"rule\" is missing") }
+      var reply = ControlReply(.ruled)
+      reply.ruled = try handler.rule(word, try some(paths))
+      try put(reply)
+      try put(ControlReply(.done))
+    case .cancel:
+      var reply = ControlReply(.cancelled)
+      var report = try handler.cancel(try some(paths))
+      report.kept = Array(report.kept.prefix(ControlLimits.shown))
+      reply.cleared = report
+      try put(reply)
+      try put(ControlReply(.done))
+    case .set:
+      var reply = ControlReply(.settings)
+      reply.settings = Array(
+        try handler.set(request.values ?? [:], host: request.host).prefix(ControlLimits.settings))
       try put(reply)
       try put(ControlReply(.done))
     case .stop:
@@ -112,6 +135,17 @@ struct ControlSession {
     }
     var query = StatusQuery(paths: paths, all: request.all ?? false, after: request.after, limit: limit)
     query.film = request.film ?? false
+    query.story = request.story ?? false
+    query.active = request.active ?? false
+    guard !query.active || paths == nil else {
+      throw ControlFailure(.malformed, "\"active\" and \"paths\" exclude each other")
+    }
+    if let ranges = request.ranges {
+      guard 1...ControlLimits.ranges ~= ranges else {
+        throw ControlFailure(.malformed, "\"ranges\" must be from 1 to \(ControlLimits.ranges)")
+      }
+      query.ranges = ranges
+    }
     if request.totals ?? false {
       var reply = ControlReply(.totals)
       reply.totals = try handler.totals(query)
@@ -120,14 +154,14 @@ struct ControlSession {
     var done = ControlReply(.done)
     if limit > 0 {
       let page = try handler.page(query)
-      try put(page.files, isBrief: request.brief ?? false)
+      try put(page.files, ranges: query.ranges, isBrief: request.brief ?? false)
       done.next = page.next
     }
     try put(done)
   }
 
   /// Sends the files in their order. With `isBrief`, one line holds a run of files of which nothing is stored.
-  private mutating func put(_ files: [FileStatus], isBrief: Bool) throws(ControlFailure) {
+  private mutating func put(_ files: [FileStatus], ranges: Int?, isBrief: Bool) throws(ControlFailure) {
     var remote = RemoteFiles()
     for file in files {
       if isBrief, file.isUntouched {
@@ -136,9 +170,11 @@ struct ControlSession {
         if remote.add(file) { continue }
       }
       if let run = remote.take() { try put(run) }
+      var bounded = file
+      bounded.coarsen(to: ranges ?? .max)
+      bounded.ranges = Array(bounded.ranges.prefix(ControlLimits.ranges))
       var reply = ControlReply(.file)
-      reply.file = file
-      reply.file?.ranges = Array(file.ranges.prefix(ControlLimits.ranges))
+      reply.file = bounded
       try put(reply)
     }
     if let run = remote.take() { try put(run) }
@@ -156,6 +192,40 @@ struct ControlSession {
     }
     try put(report)
     try put(ControlReply(.done))
+  }
+
+  /// Sends what happens, until the client leaves or sends something. While the client does not read, its thread waits
+  /// here and its queue fills; nobody else waits for it.
+  private mutating func listen() throws(ControlFailure) {
+    let queue = try handler.events.listen()
+    isListening = true
+    defer {
+      isListening = false
+      handler.events.leave(queue)
+    }
+    try put(ControlReply(.listening))
+    while true {
+      let (events, lost, isClosed) = queue.take()
+      var reply = ControlReply(.event)
+      for event in events {
+        reply.event = event
+        try put(reply)
+      }
+      if lost > 0 {
+        reply.event = ControlEvent(.lost, at: Self.date, count: lost)
+        try put(reply)
+      }
+      if isClosed { return try put(ControlReply(.done)) }
+      try flush()
+      if socket.isDisturbed(orReadable: queue.wake) { return }
+    }
+  }
+
+  /// Seconds since 1970.
+  private static var date: Double {
+    var now = timespec()
+    clock_gettime(CLOCK_REALTIME, &now)
+    return Double(now.tv_sec) + Double(now.tv_nsec / 1_000_000) / 1000
   }
 
   /// Sends a report, in several messages if many files ended at once: the size of a message is limited.
@@ -179,8 +249,20 @@ struct ControlSession {
   private mutating func flush() throws(ControlFailure) {
     let piece = outgoing
     outgoing.removeAll(keepingCapacity: true)
-    try socket.send(piece, until: Instant.now.adding(seconds: patience.reply))
+    try socket.send(piece, until: isListening ? .never : Instant.now.adding(seconds: patience.reply))
   }
+}
+
+private func clearOrder(_ request: ControlRequest, _ paths: [String]?) throws(ControlFailure) -> ClearOrder {
+  let files: ClearOrder.Files
+  switch (request.all ?? false, request.unlisted ?? false, paths) {
+  case (true, false, nil): files = .all
+  case (false, true, nil): files = .unlisted
+  case (false, false, let paths?): files = .at(try some(paths))
+  default:
+    throw ControlFailure(.malformed, "clear takes one of \"paths\", \"all\": true and \"unlisted\": true")
+  }
+  return ClearOrder(files, isForced: request.force ?? false, isDryRun: request.dryRun ?? false)
 }
 
 private func some(_ paths: [String]?) throws(ControlFailure) -> [String] {

@@ -69,6 +69,16 @@ final class ControlSocket: Sendable {
     wait(for: Int16(POLLIN), until: Instant.now.adding(seconds: seconds))
   }
 
+  /// Waits until the peer closes the connection or sends something, which is true, or `other` can be read.
+  func isDisturbed(orReadable other: borrowing FileDescriptor) -> Bool {
+    var entries = [
+      pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: other.rawValue, events: Int16(POLLIN), revents: 0),
+    ]
+    while poll(&entries, 2, -1) < 0, Errno.current == .interrupted {}
+    return entries[0].revents != 0
+  }
+
   /// Waits until the socket is ready or broken; the next call tells which. Returns false at `deadline`.
   private func wait(for events: Int16, until deadline: Instant) -> Bool {
     while true {

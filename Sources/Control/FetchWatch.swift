@@ -30,6 +30,7 @@ struct FetchWatch {
     let end = min(position + ControlLimits.polled, waiting.count)
     let news = handler.progress(of: waiting[position..<end].map(\.target))
     var shown = 0
+    let isFew = waiting.count <= ControlLimits.shown
     var kept = position
     for (index, progress) in zip(position..<end, news) {
       let before = waiting[index].share
@@ -47,7 +48,9 @@ struct FetchWatch {
         if progress.state == .complete { sums.complete += 1 } else { sums.failed += 1 }
         sums.changes.append(progress)
       } else {
-        if progress.rate > 0 || progress.isHeldUp, shown < ControlLimits.shown {
+        // Of many, those that wait for their turn are not of interest.
+        let isTold = progress.rate > 0 || progress.isHeldUp || (progress.waitsFor != nil && isFew)
+        if isTold, shown < ControlLimits.shown {
           shown += 1
           sums.changes.append(progress)
         }

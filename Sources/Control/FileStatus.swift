@@ -26,6 +26,8 @@ package enum FileWait: String, Codable, Sendable, CaseIterable {
   case space
   /// The origin, which failed or asked to retry later.
   case origin
+  /// The user, who paused its downloads.
+  case resume
 }
 
 /// The status of one file.
@@ -54,6 +56,16 @@ package struct FileStatus: Sendable, Equatable {
   package var waitsUntil: Int64?
   /// What the user can do about `error` and `waitsFor`; nil for nothing.
   package var advice: String?
+  /// How many handles of it programs have open; nil for none.
+  package var opens: Int64?
+  /// Who reads it, by place; nil if no one does.
+  package var readers: [ReaderStatus]?
+  /// What else is known of it; nil unless the query asks for it.
+  package var story: FileStory?
+  /// The rule that says what of it is stored, for which path or pattern; nil without one.
+  package var rule: AppliedRule?
+  /// The rule that says whether its downloads are paused; nil without one.
+  package var downloads: AppliedRule?
   /// How long it plays, in seconds; nil if that is not known.
   package var duration: Double?
   /// Up to which of these seconds it is stored without a hole, from where a program reads it, or from its start.
@@ -90,7 +102,7 @@ extension FileStatus {
 extension FileStatus: Codable {
   private enum CodingKeys: String, CodingKey {
     case path, state, stored, size, ranges, rate, transfers, error, errorAge, waitsFor, waitsUntil, advice
-    case duration, holdsTo, playsFrom
+    case opens, readers, story, duration, holdsTo, playsFrom, rule, downloads
   }
 
   /// Writes every key, with null for an unknown value, so that readers of the JSON find every key.
@@ -109,9 +121,14 @@ extension FileStatus: Codable {
     try container.encode(waitsFor, forKey: .waitsFor)
     try container.encode(waitsUntil, forKey: .waitsUntil)
     try container.encode(advice, forKey: .advice)
+    try container.encode(opens, forKey: .opens)
+    try container.encode(readers, forKey: .readers)
+    try container.encode(story, forKey: .story)
     try container.encode(duration, forKey: .duration)
     try container.encode(holdsTo, forKey: .holdsTo)
     try container.encode(playsFrom, forKey: .playsFrom)
+    try container.encode(rule, forKey: .rule)
+    try container.encode(downloads, forKey: .downloads)
   }
 }
 
@@ -139,6 +156,19 @@ package struct StatusTotals: Codable, Sendable, Equatable {
   package var rate: Double = 0
   /// Transfers in flight.
   package var transfers: Int64 = 0
+  /// The lines of the whole mount, the busiest first, at most ``ControlLimits/lines``; nil if no server runs, or the
+  /// query names paths.
+  package var lines: [LineStatus]?
+  /// Where the mount keeps what, and its limits; nil from a server that does not tell.
+  package var mount: MountFacts?
+
+  /// The first ``ControlLimits/shown`` rules of the mount, the earliest first; nil from a server that does not tell.
+  package var rules: [AppliedRule]?
+  /// Bytes of partial files that the list does not name any more, which are in no other sum; nil from a server that
+  /// does not tell, and for a part of the mount.
+  package var unlisted: Int64?
+  /// How many rules the mount has.
+  package var ruleCount: Int?
 
   /// Sums over no file.
   package init() {}
@@ -171,6 +201,14 @@ package struct StatusQuery: Sendable, Equatable {
   package var after: String?
   /// Whether to read the indexes of files that no program uses, to tell when they play.
   package var film = false
+  /// Whether to tell what else is known of each file (``FileStatus/story``). Only with `paths`.
+  package var story = false
+  /// Whether to list, and to sum up, only the files that something goes on with: programs have them open or wait for
+  /// them, transfers are in flight, or the rest is wanted. What is read comes first. There is one page of them.
+  package var active = false
+  /// The most ranges of each file; nil for the first ``ControlLimits/ranges``. The server closes the smallest gaps,
+  /// each less than that part of the file, for a client that draws them.
+  package var ranges: Int?
   /// The most files of a page, 1 to ``ControlLimits/page``. A page has a few more if several names share a resource.
   package var limit: Int
 

@@ -14,12 +14,14 @@ package struct CatalogStatus: StatusSource, Sendable {
   /// Nil if the library's folder does not exist: the state of the copies is then unknown.
   private let library: LibraryFolder?
   private let libraryPath: String
+  private let storePath: String
   /// The reports of a running server, which knows some files better than the catalog does. Nil if no server runs.
   private let reports: FileReports?
 
   /// The status of a running server, or of a catalog alone.
-  init(catalog: Catalog, library: LibraryFolder, reports: FileReports?) {
+  init(catalog: Catalog, store: String, library: LibraryFolder, reports: FileReports?) {
     self.catalog = catalog
+    storePath = store
     self.library = library
     libraryPath = library.path
     self.reports = reports
@@ -28,6 +30,7 @@ package struct CatalogStatus: StatusSource, Sendable {
   /// Opens the catalog of a mount for reading, while no server runs.
   package init(_ mount: MountRecord) throws(ControlFailure) {
     libraryPath = mount.library
+    storePath = mount.store
     reports = nil
     do throws(StoreError) {
       catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readOnly)
@@ -47,6 +50,9 @@ package struct CatalogStatus: StatusSource, Sendable {
     var rest = query
     rest.after = nil
     rest.limit = ControlLimits.page
+    let rules = try rules()
+    sums.ruleCount = rules.all.count
+    sums.rules = rules.all.prefix(ControlLimits.shown).map { AppliedRule($0) }
     if query.paths != nil {
       repeat {
         let page = try walk(rest)
@@ -60,6 +66,7 @@ package struct CatalogStatus: StatusSource, Sendable {
       for file in page.files { sums.add(file) }
       rest.after = page.next
     } while rest.after != nil
+    sums.unlisted = try unlisted()
     // Nothing is known of all other files.
     let others = try reading { () throws(StoreError) in try catalog.tree.counts().files } - sums.files
     sums.files += others
@@ -70,7 +77,31 @@ package struct CatalogStatus: StatusSource, Sendable {
 
   /// The next page of files, in the tree's order or in the order of their resources.
   package func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
-    query.all || query.paths != nil ? try walk(query) : try known(query)
+    let rules = try rules()
+    var page = query.all || query.paths != nil ? try walk(query) : try known(query)
+    if !rules.isEmpty { page.files = page.files.map { $0.ruled(by: rules) } }
+    return page
+  }
+
+  /// The bytes of partial files that the list does not name any more.
+  private func unlisted() throws(ControlFailure) -> Int64 {
+    var sum: Int64 = 0
+    var after: Int64 = 0
+    while true {
+      let start = after
+      let found = try reading { () throws(StoreError) in
+        try catalog.generations.unlisted(limit: ControlLimits.page, after: start)
+      }
+      guard let last = found.last else { return sum }
+      for known in found { sum = .clampedSum(sum, known.stored.count) }
+      after = last.id
+    }
+  }
+
+  /// The user's rules: a server has them in memory.
+  private func rules() throws(ControlFailure) -> Rules {
+    if let reports { return reports.rules }
+    return try reading { () throws(StoreError) in try catalog.notes.rules() }
   }
 
   // MARK: - Files of which something is known
@@ -137,7 +168,9 @@ package struct CatalogStatus: StatusSource, Sendable {
       switch node.kind {
       case .folder: frames = [Frame(folder: node.inode, cookie: 0)]
       case .file:
-        files.append(try status(of: SurveyedNode(node: node, isKnown: true), path: path, readsIndex: query.film))
+        var file = try status(of: SurveyedNode(node: node, isKnown: true), path: path, readsIndex: query.film)
+        if query.story { file.story = try story(of: node) }
+        files.append(file)
       }
     }
     let stack = frames.map { "\($0.folder)/\($0.cookie)" }
@@ -179,7 +212,9 @@ package struct CatalogStatus: StatusSource, Sendable {
     let hasPins = try hasPins()
     for item in items where item.node.kind == .file {
       let path = prefix + item.node.name
-      files.append(try status(of: item, path: path, hasPins: hasPins, readsIndex: query.film))
+      var file = try status(of: item, path: path, hasPins: hasPins, readsIndex: query.film)
+      if query.story { file.story = try story(of: item.node) }
+      files.append(file)
     }
     if last.node.kind == .folder { frames.append(Frame(folder: last.node.inode, cookie: 0)) }
   }
@@ -192,13 +227,29 @@ package struct CatalogStatus: StatusSource, Sendable {
   ) throws(ControlFailure) -> FileStatus {
     let node = item.node
     if let now = try live(node, path) { return now }
-    if !item.isKnown, !(try isWantedOrFailed(node.key, hasPins)) {
+    // A rule may want a file of which nothing is known.
+    let isRuled = reports.map { $0.rules.verdict(for: path) != FileRules() } ?? false
+    if !item.isKnown, !isRuled, !(try isWantedOrFailed(node.key, hasPins)) {
       return FileStatus(path: path, size: node.size, waitsFor: reports == nil ? nil : .reader)
     }
     let (generation, problem) = try reading { () throws(StoreError) in
       (try catalog.generations.current(of: node.key), try catalog.notes.problem(of: node.key))
     }
     return try status(of: node, path, generation, problem, readsIndex)
+  }
+
+  /// What else is known of a file.
+  private func story(of node: Node) throws(ControlFailure) -> FileStory? {
+    let story = try reading { () throws(StoreError) in
+      if let reports { return try reports.story(of: node) }
+      return try catalog.tree.entry(node.inode).map { (entry) throws(StoreError) in
+        let generation = try catalog.generations.current(of: node.key)
+        var story = FileReport.Story(entry, generation, isPinned: try catalog.notes.isPinned(node.key))
+        if let problem = try catalog.notes.problem(of: node.key) { story.failed(problem) }
+        return story
+      }
+    }
+    return story.map { FileStory($0, store: storePath, library: libraryPath, isLive: reports != nil) }
   }
 
   /// Whether something is known of a resource without a generation in the catalog: a user has pinned it, or the server

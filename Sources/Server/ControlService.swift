@@ -12,25 +12,72 @@ final class ControlService: ControlHandler {
   private let status: CatalogStatus
   private let end: @Sendable () -> Void
   private let handover: Handover
+  private let numbers: MetricsSource
+  private let facts: MountFacts
+  private let settings: SettingService
+  let events: EventHub
 
   init(
-    fileSystem: MediaFileSystem, catalog: Catalog, library: LibraryFolder, handover: Handover,
+    fileSystem: MediaFileSystem, catalog: Catalog, library: LibraryFolder, settings: SettingService,
+    handover: Handover, facts: MountFacts, numbers: MetricsSource, events: EventHub,
     stop: @escaping @Sendable () -> Void
   ) {
     self.handover = handover
+    self.settings = settings
+    self.facts = facts
+    self.events = events
+    self.numbers = numbers
     self.fileSystem = fileSystem
     self.catalog = catalog
     end = stop
-    status = CatalogStatus(catalog: catalog, library: library, reports: fileSystem.reports)
+    status = CatalogStatus(
+      catalog: catalog, store: facts.store, library: library, reports: fileSystem.reports)
   }
 
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
+    if query.active { return activity }
     fileSystem.commit()  // so that a file that failed just now counts
-    return try status.totals(query)
+    var totals = try status.totals(query)
+    if query.paths == nil { totals.lines = lines }
+    totals.mount = try reading { () throws(StoreError) in try settings.applied(to: facts) }
+    return totals
+  }
+  /// The sums over the files that something goes on with.
+  private var activity: StatusTotals {
+    let active = fileSystem.reports.active
+    var totals = StatusTotals()
+    totals.files = Int64(active.count)
+    (totals.stored, totals.size, totals.unknownSizes) = (active.stored, active.size, active.unknownSizes)
+    (totals.rate, totals.transfers) = (active.rate, Int64(active.transfers))
+    totals.lines = lines
+    return totals
+  }
+  private var lines: [LineStatus] {
+    let now = Instant.now
+    return fileSystem.reports.lines(ControlLimits.lines).map { LineStatus($0, now) }
   }
   func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
+    if query.active {
+      do throws(Errno) {
+        return StatusPage(files: try fileSystem.reports.active.reports(query.limit).map(FileStatus.init), next: nil)
+      } catch {
+        throw ControlFailure(.failed, "cannot read the state of the files in memory: \(error)")
+      }
+    }
     if query.after == nil { fileSystem.commit() }
     return try status.page(query)
+  }
+  func metrics() throws(ControlFailure) -> String {
+    try reading { () throws(StoreError) in try numbers.text() }
+  }
+  func rule(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport {
+    try RuleService(fileSystem: fileSystem, catalog: catalog).rule(word, paths)
+  }
+  func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport {
+    try RuleService(fileSystem: fileSystem, catalog: catalog).cancel(paths)
+  }
+  func set(_ values: [String: String], host: String?) throws(ControlFailure) -> [SettingStatus] {
+    try settings.set(values, host: host, fileSystem)
   }
   func stop() {
     handover.cancel()
@@ -43,7 +90,7 @@ final class ControlService: ControlHandler {
   func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget] {
     var targets: [FetchTarget] = []
     for path in paths {
-      try forEachFile(at: path) { (item, path) throws(ControlFailure) in
+      try catalog.forEachFile(at: path) { (item, path) throws(ControlFailure) in
         targets.append(FetchTarget(path: path))
       }
     }
@@ -77,7 +124,7 @@ final class ControlService: ControlHandler {
   func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness] {
     var files: [FileReadiness] = []
     for path in paths {
-      try forEachFile(at: path) { (item, path) throws(ControlFailure) in
+      try catalog.forEachFile(at: path) { (item, path) throws(ControlFailure) in
         guard files.count < ControlLimits.polled else {
           throw ControlFailure(.failed, "these are more than \(ControlLimits.polled) files: name fewer")
         }
@@ -91,91 +138,8 @@ final class ControlService: ControlHandler {
     return files
   }
 
-  func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
-    // Data can be stored only of files that the catalog or the memory knows, which may be none of a million.
-    fileSystem.commit()
-    let held = try inMemory()
-    var report = ClearReport()
-    guard let paths else {
-      for node in held.values {
-        let path = try reading { () throws(StoreError) in try catalog.tree.path(of: node.inode) }
-        if let path { try clear(node, path, &report) }
-      }
-      try status.forEachKnown { (node, path) throws(ControlFailure) in
-        if held[node.entry] == nil { try clear(node, path, &report) }
-      }
-      try clearPins(&report)
-      return report
-    }
-    for path in paths {
-      try forEachFile(at: path) { (item, path) throws(ControlFailure) in
-        if item.isKnown || held[item.node.entry] != nil { try clear(item.node, path, &report) }
-      }
-    }
-    return report
-  }
-
-  /// Unpins the files that a user fetched and of which nothing is stored yet.
-  private func clearPins(_ report: inout ClearReport) throws(ControlFailure) {
-    var after: ResourceKey?
-    while true {
-      let start = after
-      let keys = try reading { () throws(StoreError) in try catalog.notes.pins(limit: 256, after: start) }
-      for key in keys {
-        let entry = try reading { () throws(StoreError) in try catalog.tree.entries(of: key).first }
-        if let entry { try clear(entry.node, entry.path, &report) }
-      }
-      guard let last = keys.last else { return }
-      after = last
-    }
-  }
-
-  private func inMemory() throws(ControlFailure) -> [Int64: Node] {
-    do throws(Errno) {
-      return try fileSystem.nodesInMemory()
-    } catch {
-      throw ControlFailure(.failed, "cannot read the state of the files in memory: \(error)")
-    }
-  }
-
-  private func clear(_ node: Node, _ path: String, _ report: inout ClearReport) throws(ControlFailure) {
-    do throws(Errno) {
-      let before = try fileSystem.reports.report(on: node)
-      if before.state == .modified {
-        report.keptFiles += 1
-        report.kept.append(.init(path: path, reason: "you changed its copy in the library"))
-        return
-      }
-      guard try fileSystem.clear(node) else { return }
-      report.files += 1
-      report.bytes = .clampedSum(report.bytes, before.stored)
-    } catch {
-      throw ControlFailure(.failed, "cannot clear \(path): \(error)")
-    }
-  }
-
-  /// Calls `body` for every file at or below a path, folder by folder, with one page of names in memory at a time.
-  private func forEachFile(
-    at path: String, _ body: (SurveyedNode, String) throws(ControlFailure) -> Void
-  ) throws(ControlFailure) {
-    guard let first = try reading({ () throws(StoreError) in try catalog.tree.find(path: path) }) else {
-      throw ControlFailure(.notFound, "the mount has no \(path)")
-    }
-    if first.kind == .file { return try body(SurveyedNode(node: first, isKnown: true), path) }
-    // The folders from `path` to the current one, and the position in each.
-    var folders = [(inode: first.inode, prefix: path.isEmpty ? "" : path + "/", cookie: Int64(0))]
-    while let folder = folders.last {
-      let items = try reading { () throws(StoreError) in
-        try catalog.tree.survey(folder.inode, after: folder.cookie, limit: 256)
-      }
-      guard let last = items.last else {
-        folders.removeLast()
-        continue
-      }
-      folders[folders.count - 1].cookie = last.node.entry
-      for item in items where item.node.kind == .file { try body(item, folder.prefix + item.node.name) }
-      if last.node.kind == .folder { folders.append((last.node.inode, folder.prefix + last.node.name + "/", 0)) }
-    }
+  func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport {
+    try ClearService(fileSystem: fileSystem, catalog: catalog, status: status).clear(order)
   }
 
   private func reading<Value>(_ body: () throws(StoreError) -> Value) throws(ControlFailure) -> Value {
@@ -196,9 +160,31 @@ extension FileStatus {
     let now = Instant.now
     errorAge = report.errorAt.map { Int64(max(0, now.seconds(since: $0))) }
     waitsFor = report.awaits.map(FileWait.init)
+    if report.opens > 0 { opens = Int64(report.opens) }
+    if !report.readers.isEmpty { readers = report.readers.map { ReaderStatus($0, now) } }
     if case .origin(let until) = report.awaits {
       waitsUntil = Int64(time(nil)) + Int64(max(0, until.seconds(since: now)).rounded(.up))
     }
+  }
+}
+
+extension ReaderStatus {
+  init(_ reader: FileReport.Reader, _ now: Instant) {
+    self.init(
+      pid: reader.process > 0 ? reader.process : nil, process: reader.name, position: reader.position,
+      pace: reader.pace.rounded(), waited: reader.waitsSince.map { max(0, now.seconds(since: $0)).tenths },
+      waitsFor: reader.awaits.map(FileWait.init))
+  }
+}
+
+extension LineStatus {
+  init(_ line: LineReport, _ now: Instant) {
+    self.init(
+      host: line.host, rate: line.rate(now: now).rounded(), transfers: line.transfers,
+      connections: line.connections(now: now), limit: line.limit, http: line.httpVersion.map { Double($0) / 10 },
+      roundTrip: line.roundTrip, errors: line.errors, error: line.error?.message,
+      errorAge: line.error.map { Int64(max(0, now.seconds(since: $0.at))) },
+      waitsUntil: line.retryAt.map { Int64(time(nil)) + Int64(max(0, $0.seconds(since: now)).rounded(.up)) })
   }
 }
 
@@ -232,6 +218,7 @@ extension FileWait {
     case .turn: self = .turn
     case .space: self = .space
     case .origin: self = .origin
+    case .resume: self = .resume
     }
   }
 }

@@ -48,7 +48,7 @@ package enum MediafsServer {
     }
     let list = start.rootWaits && !goesOn ? try ManifestImport.openForRoot(request, start.input) : nil
     // No thread may exist before: Landlock restricts only the thread that asks for it, and those that it starts.
-    let rights = places.map(Confinement.begin)
+    let rights = try places.map { (places) throws(ServerError) in try Confinement.begin(places) }
     let handover = Handover(link, failedUpgrade: start.failedUpgrade) {
       session.withLock { $0 }?.stop()
     }
@@ -60,21 +60,24 @@ package enum MediafsServer {
       running.stop()
     }
 
-    let store = try OpenedStore(request, input: start.input, list: list, goesOn: goesOn)
+    let store = try OpenedStore(request, input: start.input, list: list, goesOn: goesOn, held: start.held)
+    let settings = SettingService(request: request, maximumSize: store.maximumSize, catalog: store.catalog)
     let loop: TransferLoop
     let fileSystem: MediaFileSystem
     let memory: SessionMemory
     do {
       memory = try SessionMemory(start.takeMemory())
-      loop = try TransferLoop(options: transferOptions(request))
+      let limits = try settings.limits()
+      loop = try TransferLoop(options: transferOptions(request, limits))
       fileSystem = try MediaFileSystem(
-        store: store.access, options: readingOptions(request, store), beginning: memory.beginning, wake: loop.waking)
+        store: store.access, options: readingOptions(request, limits), beginning: memory.beginning, wake: loop.waking)
     } catch {
       throw .failed("\(error)")
     }
     if memory.catalogID != 0 { try store.refuseAnother(than: memory.catalogID) }
     if memory.beginning == nil { memory.remember(fileSystem.beginning, catalogID: store.catalogID) }
     let log = named == nil ? try storeLog(request, store) : named
+    try link.hold(store.mount)
     try link.prepared(library: store.library.path)
 
     let notices = try link.receiveNotices()
@@ -99,9 +102,18 @@ package enum MediafsServer {
     }
     fileSystem.goOn(with: fuse.opens)
     for request in fuse.refused { fileSystem.refuses(request.text, of: request.inode) }
+    let numbers = MetricsSource(
+      fileSystem: fileSystem, catalog: store.catalog, folder: store.folder, isFirst: !goesOn)
+    let metricsFile = try request.metricsFile.map { (path) throws(ServerError) in
+      try MetricsFile(path: path, goesOn: goesOn) { try numbers.text() }
+    }
+    let events = EventHub()
+    fileSystem.tell(EventTeller(hub: events))
     fileSystem.start(keeperRecord: memory.keeperRecord, finisherRecord: memory.finisherRecord)
     loop.run(record: memory.transfersRecord) { fileSystem.makeClient(port: fuse, service: $0) }
-    let control = try listen(request, store, fileSystem, handover, stop: { fuse.stop() })
+    let facts = MountFacts(request, store)
+    let control = try listen(
+      request, store, settings, fileSystem, handover, facts, numbers, events, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
     let housekeeper = try Housekeeper(
       reconnect: { fileSystem.reconnect() },
@@ -123,6 +135,7 @@ package enum MediafsServer {
           if let rights { Log.info(rights) }
           do throws(StoreError) { try store.catalog.settle() } catch { Log.warning(error.message) }
           fileSystem.resume()
+          metricsFile?.start()
         } catch {
           failure.withLock { $0 = error }
           fuse.stop()
@@ -132,7 +145,9 @@ package enum MediafsServer {
       failure.withLock { $0 = .failed("cannot serve the mount: \(error)") }
     }
     housekeeper.stop()
+    metricsFile?.stop(isUnmounting: !handover.isAgreed)
     fileSystem.beginEnding()
+    events.close()
     control.stop()
     loop.stop()
     fileSystem.stop()
@@ -147,27 +162,26 @@ package enum MediafsServer {
     return 0
   }
 
-  private static func transferOptions(_ request: MountRequest) -> TransferOptions {
+  private static func transferOptions(_ request: MountRequest, _ limits: ReadingLimits) -> TransferOptions {
     var options = TransferOptions()
     let origins = request.origins
     options.headers = origins.headers
     options.certificateFile = origins.certificateFile
     options.netrcFile = origins.netrcFile
-    options.maximumRate = request.downloads.limitRate
+    options.rates = limits.rates
     return options
   }
 
-  private static func readingOptions(_ request: MountRequest, _ store: OpenedStore) -> ReadingOptions {
+  private static func readingOptions(_ request: MountRequest, _ limits: ReadingLimits) -> ReadingOptions {
     var options = ReadingOptions()
     let downloads = request.downloads
     options.continuation = downloads.continuation
     options.next = downloads.next
     options.timeout = downloads.timeout
     options.fresh = downloads.fresh
-    options.maximumSize = store.maximumSize
+    options.limits = limits
     options.minimumFree = request.storage.minFree
-    options.rateLimit = downloads.limitRate
-    if let connections = downloads.maxConnections { options.connections = connections }
+    options.mountpoint = request.mountpoint
     return options
   }
 
@@ -178,12 +192,14 @@ package enum MediafsServer {
   }
 
   private static func listen(
-    _ request: MountRequest, _ store: OpenedStore, _ fileSystem: MediaFileSystem, _ handover: Handover,
+    _ request: MountRequest, _ store: OpenedStore, _ settings: SettingService, _ fileSystem: MediaFileSystem,
+    _ handover: Handover, _ facts: MountFacts, _ numbers: MetricsSource, _ events: EventHub,
     stop: @escaping @Sendable () -> Void
   ) throws(ServerError) -> ControlListener {
     let identity = ServerIdentity(pid: getpid(), mountpoint: request.mountpoint, program: "mediafs \(mediafsVersion)")
     let service = ControlService(
-      fileSystem: fileSystem, catalog: store.catalog, library: store.library, handover: handover, stop: stop)
+      fileSystem: fileSystem, catalog: store.catalog, library: store.library, settings: settings,
+      handover: handover, facts: facts, numbers: numbers, events: events, stop: stop)
     do throws(ControlFailure) {
       return try ControlListener(store: store.folder.path, identity: identity, handler: service)
     } catch {

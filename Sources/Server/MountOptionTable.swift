@@ -90,6 +90,17 @@ extension MountOption {
       help: "Write the log to FILE.", standard: "mediafs.log in the store, unless in the foreground",
       details: "When the log has 10 MiB, its text moves to FILE.1."),
     MountOption(
+      "metrics-file", of: "FILE", .optional(\.metricsFile, .path), in: .server,
+      help: """
+        Write the server's numbers to FILE every 15 seconds, in Prometheus' text format, as its node exporter reads \
+        them; 'mediafs metrics' prints the same.
+        """,
+      standard: "no file",
+      details: """
+        Each time, a new FILE takes the place of the old one. An unmount removes it. With user=NAME, the server may \
+        write to the whole folder of FILE, so it must not be NAME's home: give it a folder of its own.
+        """),
+    MountOption(
       "watchdog", of: "SECONDS", .value(\.watchdog, .seconds(0...86_400)), in: .server,
       help: """
         Replace a server that has hung for SECONDS, while its disk answers; readers only wait for the next one. With 0, \

@@ -24,6 +24,8 @@ package struct MountRequest: Sendable, Equatable {
   package var foreground = false
   /// What the server logs, and where.
   package var log = Logging()
+  /// The file to which the server writes its numbers; nil for none.
+  package var metricsFile: String?
   /// How long a thread of the server may hang until the mount helper replaces the server, in seconds; 0: for ever.
   package var watchdog = 10.0
   /// Who owns the files, and who may use them.

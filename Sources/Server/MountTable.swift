@@ -41,6 +41,12 @@ package enum MountTable {
     return parse(text)
   }
 
+  /// The paths of all FUSE mounts, whose servers may hang; none if the table cannot be read.
+  package static var mountpoints: [String] {
+    guard let table = try? read() else { return [] }  // whoever needs the table reads it, and reports why it cannot
+    return table.filter { $0.type.hasPrefix("fuse") }.map(\.mountpoint)
+  }
+
   /// The topmost mount at `path`; nil if there is none. `path` is absolute and without symbolic links.
   package static func entry(at path: String) throws(Errno) -> MountTableEntry? {
     try read().last { $0.mountpoint.utf8.elementsEqual(path.utf8) }

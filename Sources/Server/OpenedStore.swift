@@ -13,21 +13,27 @@ struct OpenedStore {
   let library: LibraryFolder
   /// The most bytes of partial files.
   let maximumSize: Int64
+  /// The mount that the store lies in.
+  let mount: StoreMount
 
   /// Opens or creates the store. Waits a few seconds for another server of the same store that is about to exit.
   ///
   /// `input`: the manifest from standard input, if there is one. `list`: the manifest, if it is open already.
   /// `goesOn`: the mount had a server before. Then the catalog stays as it is: readers hold its names and inodes, and a
-  /// list that changed meanwhile is for the next mount.
+  /// list that changed meanwhile is for the next mount. `held`: what the helper holds for it.
   init(
-    _ request: MountRequest, input: borrowing FileDescriptor?, list: consuming FileDescriptor?, goesOn: Bool
+    _ request: MountRequest, input: borrowing FileDescriptor?, list: consuming FileDescriptor?, goesOn: Bool,
+    held: StoreMount.Hold?
   ) throws(ServerError) {
     do throws(StoreError) {
       let environment = processEnvironment()
       let path = try Self.path(request, environment)
       if goesOn { try Self.refuseAnother(path) }
       folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
-      catalog = try Catalog.open(path: folder.catalogPath, access: goesOn ? .goingOn : .readWrite)
+      do throws(Errno) { mount = try StoreMount(of: folder.path, held: held) } catch {
+        throw .file(error, "cannot look at the store \(folder.path)")
+      }
+      catalog = try Catalog.open(path: folder.catalogPath, access: goesOn ? .goingOn : .readWrite, mount: mount.name)
       catalogID = try Self.identity(of: catalog)
       let libraryPath = request.storage.library ?? folder.defaultLibraryPath
       do throws(StoreError) {
@@ -39,7 +45,7 @@ struct OpenedStore {
       }
       let bound = try Self.defaultMaximum(catalog, folder)
       maximumSize = request.storage.maxSize ?? bound
-      if !goesOn { _ = try catalog.tree.applyPendingExtensions() }
+      if !goesOn, try catalog.tree.applyPendingExtensions() > 0 { try RuleService.followNames(in: catalog) }
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library, keepsSuperseded: goesOn)
       if goesOn { return }
       try ManifestImport.run(request, input: input, list: list, into: catalog)
@@ -74,12 +80,7 @@ struct OpenedStore {
     do throws(StoreError) {
       let registry = try MountRegistry(environment: environment, uid: geteuid())
       try registry.remember(record)
-      // A mount whose store and mountpoint no longer exist is of no interest.
-      for other in try registry.all() where Glibc.access(other.store, F_OK) != 0 {
-        if Errno.current == .notFound, Glibc.access(other.mountpoint, F_OK) != 0, Errno.current == .notFound {
-          try registry.forget(mountpoint: other.mountpoint)
-        }
-      }
+      try registry.forgetVanished(besides: MountTable.mountpoints)
     } catch {
       Log.warning("status, fetch and clear cannot find this mount by its mountpoint: \(error.message)")
     }

@@ -10,16 +10,19 @@ final class FakeServer: ControlHandler {
     var steps: [String: [FetchProgress]] = [:]  // what progress(of:) tells, one a look; the last one stays
     var looks: [Int] = []  // how many targets each look asked for
     var queries: [StatusQuery] = []
-    var cleared: [[String]?] = []
+    var cleared: [ClearOrder] = []
+    var ruled: [(word: RuleWord, paths: [String])] = []
     var ready: [FileReadiness] = []
     var asked: [Double?] = []  // from when on each `ready` was
     var stopped = false
     var upgrades: [ProgramFile] = []
     var refusal: String?  // of an upgrade
     var handedOver = false
+    var metrics = "mediafs_up 1\n"
   }
 
   let state: Lock<State>
+  let events = EventHub()
 
   init(_ files: [FileStatus] = []) {
     state = Lock(State())
@@ -51,6 +54,21 @@ final class FakeServer: ControlHandler {
     return StatusPage(files: Array(all[start..<end]), next: end < all.count ? String(end) : nil)
   }
 
+  func rule(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport {
+    state.withLock { $0.ruled.append((word, paths)) }
+    var report = RuleReport()
+    report.files = Int64(try selected(paths, in: state.withLock { $0.files }).count)
+    return report
+  }
+
+  func set(_ values: [String: String], host: String?) throws(ControlFailure) -> [SettingStatus] {
+    values.sorted { $0.key < $1.key }.map { SettingStatus(name: $0.key, value: $0.value, from: .set, host: host) }
+  }
+
+  func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport {
+    ClearReport(files: Int64(try selected(paths, in: state.withLock { $0.files }).count))
+  }
+
   func fetch(_ paths: [String]) throws(ControlFailure) -> [FetchTarget] {
     try selected(paths, in: state.withLock { $0.files }).enumerated().map {
       FetchTarget(path: $0.element.path)
@@ -78,10 +96,12 @@ final class FakeServer: ControlHandler {
     }
   }
 
-  func clear(_ paths: [String]?) throws(ControlFailure) -> ClearReport {
-    state.withLock { $0.cleared.append(paths) }
+  func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport {
+    state.withLock { $0.cleared.append(order) }
     return ClearReport(files: 2, bytes: 300, kept: [.init(path: "mine.mp3", reason: "you changed it")], keptFiles: 1)
   }
+
+  func metrics() throws(ControlFailure) -> String { state.withLock { $0.metrics } }
 
   func stop() { state.withLock { $0.stopped = true } }
 

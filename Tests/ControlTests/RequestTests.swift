@@ -88,7 +88,13 @@ import Testing
     ].flatMap { file in
       var film = file
       (film.duration, film.holdsTo, film.playsFrom) = (7200, 12.5, 0)
-      return [file, film]
+      var read = file
+      read.opens = 2
+      read.readers = [
+        ReaderStatus(pid: 7, process: every, position: .max, pace: 1.5, waited: 0.1, waitsFor: .line),
+        ReaderStatus(pid: nil, process: nil, position: 0),
+      ]
+      return [file, film, read]
     }
     for file in files {
       var bytes: [UInt8] = []
@@ -101,7 +107,7 @@ import Testing
       func keys(_ bytes: [UInt8]) -> [Substring] {
         String(decoding: bytes, as: UTF8.self).matches(of: #/"([a-zA-Z]+)":/#).map(\.1)
       }
-      #expect(keys(bytes) == keys(encoded) && keys(bytes).count == 15)
+      #expect(keys(bytes) == keys(encoded) && keys(bytes).count == 20 + 6 * (file.readers?.count ?? 0))
     }
   }
 
@@ -137,8 +143,12 @@ import Testing
     let client = try server.connect()
     _ = try client.page(StatusQuery(paths: ["/a//./b.mp3/"]))
     #expect(server.handler.state.withLock { $0.queries.last?.paths } == ["a/b.mp3"])
-    #expect(throws: ControlFailure(.malformed, "a path contains \"..\" or NUL")) { try client.clear(["a/../b"]) }
-    #expect(throws: ControlFailure(.malformed, "a path contains \"..\" or NUL")) { try client.clear(["a\0"]) }
+    #expect(throws: ControlFailure(.malformed, "a path contains \"..\" or NUL")) {
+      try client.clear(ClearOrder(.at(["a/../b"])))
+    }
+    #expect(throws: ControlFailure(.malformed, "a path contains \"..\" or NUL")) {
+      try client.clear(ClearOrder(.at(["a\0"])))
+    }
     #expect(server.handler.state.withLock { $0.cleared.isEmpty })
   }
 
@@ -207,11 +217,15 @@ import Testing
   @Test func clearTellsWhatItDidAndKept() throws {
     let server = try RunningServer()
     let client = try server.connect()
-    let report = try client.clear(["a", "b"])
+    let report = try client.clear(ClearOrder(.at(["a", "b"]), isForced: true))
     #expect(report.bytes == 300)
     #expect(report.kept == [.init(path: "mine.mp3", reason: "you changed it")])
-    _ = try client.clear(nil)
-    #expect(server.handler.state.withLock { $0.cleared } == [["a", "b"], nil])
+    _ = try client.clear(ClearOrder(.all, isDryRun: true))
+    _ = try client.clear(ClearOrder(.unlisted))
+    #expect(
+      server.handler.state.withLock { $0.cleared } == [
+        ClearOrder(.at(["a", "b"]), isForced: true), ClearOrder(.all, isDryRun: true), ClearOrder(.unlisted),
+      ])
   }
 
   @Test func anUpgradeIsAgreedToThenTheServerEnds() throws {

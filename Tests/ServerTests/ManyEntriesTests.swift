@@ -17,7 +17,7 @@ import Testing
 
   @Test func statusListsAllWithoutAStatementForEach() throws {
     try withSettledStore { catalog, library, _ in
-      let status = CatalogStatus(catalog: catalog, library: library, reports: nil)
+      let status = CatalogStatus(catalog: catalog, store: "", library: library, reports: nil)
       let before = catalog.connections.runs
       var query = StatusQuery(all: true)
       var files: [FileStatus] = []
@@ -66,19 +66,19 @@ import Testing
   @Test func clearOfEverythingLooksAtWhatIsStoredAlone() throws {
     try withSettledStore { catalog, _, service in
       let before = catalog.connections.runs
-      let report = try service.clear(nil)
+      let report = try service.clear(ClearOrder(.all))
       let runs = catalog.connections.runs - before
       #expect(report == ClearReport(files: 1, bytes: 100))
       #expect(runs < 100, "\(runs) statements for 3 files of which something is known")
       #expect(try catalog.generations.current(of: Self.key(2))?.stored.isEmpty == true)
-      #expect(try service.clear(nil) == ClearReport())
+      #expect(try service.clear(ClearOrder(.all)) == ClearReport())
     }
   }
 
   @Test func clearOfAFolderLooksAtWhatIsStoredAlone() throws {
     try withSettledStore { catalog, _, service in
       let before = catalog.connections.runs
-      let (nothing, some) = (try service.clear(["b"]), try service.clear(["a", "c"]))
+      let (nothing, some) = (try service.clear(ClearOrder(.at(["b"]))), try service.clear(ClearOrder(.at(["a", "c"]))))
       #expect(nothing == ClearReport() && some == ClearReport(files: 1, bytes: 100), "\(nothing), \(some)")
       let runs = catalog.connections.runs - before
       #expect(runs < Self.count / 10, "\(runs) statements")
@@ -142,7 +142,15 @@ import Testing
     let handover = Handover(HelperLink(owning: dup(STDIN_FILENO)), failedUpgrade: nil) {}  // no helper
     try body(
       catalog, library,
-      ControlService(fileSystem: system, catalog: catalog, library: library, handover: handover) {})
+      ControlService(
+        fileSystem: system, catalog: catalog, library: library,
+        settings: SettingService(
+          request: MountRequest(mountpoint: "/m", manifest: "/l"), maximumSize: .max, catalog: catalog),
+        handover: handover,
+        facts: MountFacts(store: opened.path, library: library.path, list: nil, log: nil),
+        numbers: MetricsSource(fileSystem: system, catalog: catalog, folder: opened, isFirst: true),
+        events: EventHub()
+      ) {})
   }
 }
 

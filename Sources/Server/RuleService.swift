@@ -1,0 +1,199 @@
+import Control
+import Manifest
+import Reading
+import Storing
+
+/// Rules over the control socket: what a user says of paths and patterns.
+struct RuleService {
+  let fileSystem: MediaFileSystem
+  let catalog: Catalog
+
+  /// Says `word` of paths and patterns, of all of them or of none.
+  func rule(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport {
+    let (subject, value) = word.rule
+    var patterns: [PathPattern] = []
+    for path in paths { patterns.append(try pattern(path, orRuled: word)) }
+    let named = patterns
+    do throws(StoreError) {
+      try fileSystem.changeRules { (rules) throws(StoreError) in
+        try Self.changed(rules, subject, value, named)
+      }
+    } catch {
+      throw ControlFailure(.failed, error.message)
+    }
+    var report = RuleReport()
+    let rules = fileSystem.rules
+    for pattern in patterns {
+      fileSystem.happened(Happening(.rule, path: pattern.text, message: word.rawValue))
+    }
+    for pattern in patterns { try count(pattern, word, rules, &report) }
+    return report
+  }
+
+  /// Ends the background downloads of the files that paths and patterns name.
+  func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport {
+    var patterns: [PathPattern] = []
+    for path in paths { patterns.append(try pattern(path)) }
+    var report = ClearReport()
+    do throws(StoreError) {
+      report.files = try fileSystem.cancel({ path in patterns.contains { $0.isFor(path) } }) { path in
+        report.keptFiles += 1
+        if report.kept.count < ControlLimits.shown {
+          report.kept.append(.init(path: path, reason: "a rule keeps it: end that with 'mediafs auto'"))
+        }
+      }
+    } catch {
+      throw ControlFailure(.failed, "cannot end downloads: \(error.message)")
+    }
+    return report
+  }
+
+  /// A path that exists is meant, whatever characters it has. Any other text without a wildcard is more likely a
+  /// mistake than a wish for what may come: for that there are patterns.
+  private func pattern(_ text: String, orRuled word: RuleWord? = nil) throws(ControlFailure) -> PathPattern {
+    if try reading({ () throws(StoreError) in try catalog.tree.find(path: text) }) != nil || isRuled(text, by: word) {
+      return PathPattern(path: text)
+    }
+    let pattern: PathPattern
+    do throws(PathPattern.Problem) {
+      pattern = try PathPattern(text)
+    } catch {
+      switch error {
+      case .classes:
+        throw ControlFailure(.failed, "\(text): a pattern has no classes as [:alpha:]: give a range as [a-z]")
+      case .tooLong: throw ControlFailure(.failed, "a pattern has more than 4095 bytes, which no path has")
+      }
+    }
+    guard let path = pattern.path, !isRuled(path, by: word) else { return pattern }
+    throw ControlFailure(
+      .notFound, "the mount has no \(text): for what may come later, give a pattern, such as '\(text)/*' or '\(text)*'")
+  }
+
+  /// Whether there is a rule for that very path, which the word ends. Its entry may have left the list.
+  private func isRuled(_ path: String, by word: RuleWord?) -> Bool {
+    guard let word, word.rule.value == 0, let rule = fileSystem.rules.rule(word.rule.subject, for: path) else {
+      return false
+    }
+    return rule.pattern.path.map { $0.utf8.elementsEqual(path.utf8) } ?? false
+  }
+
+  /// The rules once `value` is said of the patterns. A rule for what holds anyway is stored only where a weaker one
+  /// says something else.
+  static func changed(
+    _ rules: Rules, _ subject: RuleSubject, _ value: Int64, _ patterns: [PathPattern]
+  ) throws(StoreError) -> (rules: Rules, changes: [RuleChange]) {
+    var rules = rules
+    var changes: [RuleChange] = []
+    var number = rules.all.last?.number ?? 0
+    for pattern in patterns {
+      number = .clampedSum(number, 1)
+      let rule = PathRule(subject: subject, pattern: pattern, value: value, number: number)
+      if value == 0 {
+        if rules.remove(subject, pattern) != nil { changes.append(.remove(subject, pattern)) }
+        // "Resume everything" leaves nothing paused.
+        let isOver = subject == .downloads && pattern.path == ""
+        for other in rules.all(subject) where isOver {
+          rules.remove(subject, other.pattern)
+          changes.append(.remove(subject, other.pattern))
+        }
+        guard saysOtherwise(rules, rule) else { continue }
+      }
+      rules.set(rule)
+      changes.append(.set(rule))
+    }
+    if !rules.all(subject).contains(where: { !$0.isDefault }) {
+      for idle in rules.all(subject) {
+        rules.remove(subject, idle.pattern)
+        changes.append(.remove(subject, idle.pattern))
+      }
+    }
+    if value != 0, rules.all.count > Rules.most || rules.patternCount > Rules.mostPatterns {
+      throw StoreError(
+        kind: .invalid,
+        message:
+          "a mount has at most \(Rules.most) rules, \(Rules.mostPatterns) of them with wildcards: name a folder, or "
+          + "end some of the rules that 'mediafs status' lists with 'mediafs auto' and 'mediafs resume'")
+    }
+    return (rules, changes)
+  }
+
+  /// Whether a rule that goes behind `rule` may say something else of what it is for. Of paths only those above it may.
+  private static func saysOtherwise(_ rules: Rules, _ rule: PathRule) -> Bool {
+    if let path = rule.pattern.path, let above = rules.rule(rule.subject, for: path), !above.isDefault { return true }
+    return rules.all(rule.subject).contains { other in
+      !other.isDefault && rule.precedes(other) && (rule.pattern.path == nil || other.pattern.path == nil)
+    }
+  }
+
+  /// Names gained extensions: the rules for their old names follow them.
+  static func followNames(in catalog: Catalog) throws(StoreError) {
+    var changes: [CatalogChange] = []
+    for rule in try catalog.notes.rules().all {
+      guard let old = rule.pattern.path, let node = try catalog.tree.find(path: old),
+        let path = try catalog.tree.path(of: node.inode), !path.utf8.elementsEqual(old.utf8)
+      else { continue }
+      var moved = rule
+      moved.pattern = PathPattern(path: path)
+      changes += [.rule(.remove(rule.subject, rule.pattern)), .rule(.set(moved))]
+    }
+    try catalog.changes.apply(changes, durably: true)
+  }
+
+  /// Counts the files that the pattern is for.
+  private func count(
+    _ pattern: PathPattern, _ word: RuleWord, _ rules: Rules, _ report: inout RuleReport
+  ) throws(ControlFailure) {
+    let (subject, value) = word.rule
+    var walk = TreeWalk([pattern.folder])
+    var files: Int64 = 0
+    while let page = try reading({ () throws(StoreError) in try walk.next(in: catalog.tree, limit: 512) }) {
+      for (_, path) in page where pattern.isFor(path) {
+        files += 1
+        let rule = rules.rule(subject, for: path)
+        guard rule?.value ?? 0 != value, let rule else { continue }
+        report.exceptions += 1
+        let shown = AppliedRule(rule)
+        if report.stronger.count < ControlLimits.shown, !report.stronger.contains(shown) {
+          report.stronger.append(shown)
+        }
+      }
+    }
+    report.files += files
+    if files == 0, report.unmatched.count < ControlLimits.shown { report.unmatched.append(pattern.text) }
+  }
+
+  private func reading<Value>(_ body: () throws(StoreError) -> Value) throws(ControlFailure) -> Value {
+    do throws(StoreError) { return try body() } catch { throw ControlFailure(.failed, error.message) }
+  }
+}
+
+extension RuleWord {
+  /// What the word says, in the terms of the catalog.
+  var rule: (subject: RuleSubject, value: Int64) {
+    switch self {
+    case .auto: (.storage, StorageRule.auto.rawValue)
+    case .keep: (.storage, StorageRule.keep.rawValue)
+    case .online: (.storage, StorageRule.online.rawValue)
+    case .resume: (.downloads, DownloadRule.run.rawValue)
+    case .pause: (.downloads, DownloadRule.paused.rawValue)
+    }
+  }
+}
+
+extension AppliedRule {
+  /// A rule of the catalog.
+  init(_ rule: PathRule) {
+    let word = RuleWord.allCases.first { $0.rule == (rule.subject, rule.value) }
+    self.init(word ?? .auto, pattern: rule.pattern.text)
+  }
+}
+
+extension FileStatus {
+  /// The same file with the rules that apply to it.
+  func ruled(by rules: Rules) -> FileStatus {
+    var file = self
+    file.rule = rules.rule(.storage, for: path).map { AppliedRule($0) }
+    file.downloads = rules.rule(.downloads, for: path).map { AppliedRule($0) }
+    return file
+  }
+}

@@ -1,0 +1,64 @@
+import Base
+import Control
+import Glibc
+import Reading
+
+extension MountFacts {
+  /// The options that say what is downloaded and kept, in the order in which people are told.
+  private static let told = [
+    "max-size", "min-free", "continue", "next", "limit-rate", "max-connections", "timeout", "fresh",
+  ]
+
+  /// What a server was started with.
+  init(_ request: MountRequest, _ store: OpenedStore) {
+    let untouched = MountRequest(mountpoint: "", manifest: "")
+    let settings = Self.told.compactMap { MountOption.named($0) }.map { option in
+      let (value, standard) = (option.encoded(request).first, option.encoded(untouched).first)
+      return Setting(name: option.name, value: value, source: value == standard ? .default : .option)
+    }
+    self.init(
+      store: store.folder.path, library: store.library.path,
+      list: request.readsStandardInput ? nil : request.manifest,
+      log: request.log.file ?? (request.foreground ? nil : store.folder.path + "/mediafs.log"),
+      metrics: request.metricsFile, settings: settings)
+    guard let index = self.settings.firstIndex(where: { $0.name == "max-size" }), request.storage.maxSize == nil,
+      store.maximumSize != .max
+    else { return }
+    self.settings[index].value = "\(store.maximumSize)"  // the store's own
+  }
+}
+
+extension FileStory {
+  /// Converts what the reading room tells for the protocol, in which ages stand for instants.
+  init(_ story: FileReport.Story, store: String, library: String, isLive: Bool) {
+    let now = Instant.now
+    self.init(line: Int64(story.line))
+    origins = story.origins.prefix(ControlLimits.origins).map {
+      Origin(host: $0.host, asked: $0.isAsked, refusal: $0.refusal)
+    }
+    type = story.mediaType
+    etag = story.validators?.etag.map { (story.validators?.etagIsWeak == true ? "W/" : "") + $0 }
+    lastModified = story.validators?.lastModified
+    servesRanges = story.servesRanges
+    checkedAge = story.checkedAt.map { Int64(max(0, now.seconds(since: $0))) }
+    errors = story.errors.prefix(ControlLimits.errors).map {
+      PastError(message: $0.message, age: Int64(max(0, now.seconds(since: $0.at))))
+    }
+    partial = story.partial.map { "\(store)/partial/\($0)" }
+    copy = story.copy.map { "\(library)/\($0)" }
+    goesOn =
+      switch story.goesOn {
+      case .asked: .fetch
+      case .played: .played
+      case nil: nil
+      }
+    guard isLive else { return }
+    var fetched = Fetched()
+    (fetched.reader, fetched.scan) = (story.fetched.reader, story.fetched.scan)
+    fetched.continuation = story.fetched.continuation
+    fetched.sources = story.fetched.hosts.prefix(ControlLimits.origins).map {
+      Source(host: Log.redacted(url: $0.host), bytes: $0.bytes)
+    }
+    self.fetched = fetched
+  }
+}

@@ -1,0 +1,64 @@
+import Storing
+import Testing
+
+@testable import Server
+
+/// What a request for rules changes.
+@Suite struct RuleChangeTests {
+  private func said(_ words: [(subject: RuleSubject, value: Int64, path: String)]) throws -> (
+    rules: Rules, changes: Int
+  ) {
+    var rules = Rules()
+    var changes = 0
+    for word in words {
+      let result = try RuleService.changed(rules, word.subject, word.value, [PathPattern(word.path)])
+      changes = result.changes.count
+      // The changes lead to the same rules as those that are returned.
+      for change in result.changes {
+        switch change {
+        case .set(let rule): rules.set(rule)
+        case .remove(let subject, let pattern): rules.remove(subject, pattern)
+        }
+      }
+      #expect(rules.all.map(\.pattern.text) == result.rules.all.map(\.pattern.text))
+      #expect(rules.all.map(\.value) == result.rules.all.map(\.value))
+    }
+    return (rules, changes)
+  }
+
+  @Test func autoEndsARuleAndLeavesNothingBehind() throws {
+    let ended = try said([(.storage, 1, "shows"), (.storage, 0, "shows")])
+    #expect(ended.rules.isEmpty && ended.changes == 1)
+    #expect(try said([(.storage, 0, "shows")]).changes == 0, "a rule for what holds anyway")
+  }
+
+  @Test func autoWithinAKeptFolderIsAnExceptionUntilTheFolderIsAutoToo() throws {
+    let kept = try said([(.storage, 1, "shows"), (.storage, 0, "shows/s1")]).rules
+    #expect(kept.verdict(for: "shows/s1/a").storage == .auto && kept.verdict(for: "shows/b").storage == .keep)
+    #expect(try said([(.storage, 1, "shows"), (.storage, 0, "shows/s1"), (.storage, 0, "shows")]).rules.isEmpty)
+  }
+
+  @Test func autoForAFolderLeavesAMoreSpecificRule() throws {
+    let rules = try said([(.storage, 2, ""), (.storage, 1, "shows/s1"), (.storage, 0, "shows")]).rules
+    #expect(rules.verdict(for: "shows/s1/a").storage == .keep)
+    #expect(rules.verdict(for: "shows/b").storage == .auto)
+    #expect(rules.verdict(for: "movies/c").storage == .online)
+  }
+
+  @Test func resumeOfTheMountLeavesNothingPausedAndNoStorageRuleChanged() throws {
+    let rules = try said([
+      (.downloads, 1, "shows"), (.downloads, 1, "*.mkv"), (.storage, 1, "shows"), (.downloads, 0, ""),
+    ]).rules
+    #expect(rules.all.map(\.subject) == [.storage])
+  }
+
+  @Test func thereIsABound() throws {
+    let patterns = try (0...Rules.mostPatterns).map { try PathPattern("\($0)*") }
+    #expect(throws: (any Error).self) { try RuleService.changed(Rules(), .storage, 1, patterns) }
+    let paths = (0...Rules.most).map { PathPattern(path: "\($0)") }
+    #expect(throws: (any Error).self) { try RuleService.changed(Rules(), .storage, 1, paths) }
+    let full = try RuleService.changed(Rules(), .storage, 1, Array(paths.dropLast())).rules
+    #expect(full.all.count == Rules.most)
+    #expect(try RuleService.changed(full, .storage, 0, [paths[0]]).rules.all.count == Rules.most - 1)
+  }
+}
