@@ -53,6 +53,11 @@ void csystem_report_deaths(void);
 /// Gives the calling thread a stack for that, which works also when its own is used up, and takes it back.
 void csystem_give_stack(void);
 void csystem_take_stack(void);
+/// Notes the terminal's modes (termios(3)), before a program draws on all of it; -1 and errno.
+int csystem_note_terminal(void);
+/// Has the process, when it dies of a signal such as SIGSEGV, write `bytes` (at most 256) to the standard output, and
+/// give the terminal the modes back that were noted.
+void csystem_guard_terminal(const char *bytes, size_t count);
 /// Names the calling thread (at most 15 bytes are kept).
 void csystem_name_thread(const char *name);
 /// Sends one descriptor with `length` bytes; returns what sendmsg(2) does.
@@ -74,8 +79,13 @@ int csystem_unmount(const char *path, uint32_t device, int lazily);
 /// The number of the mount that `path` lies in, which no other mount of this boot has; 0 where the kernel (before 6.8)
 /// does not tell it.
 uint64_t csystem_unique_mount_id(const char *path);
+/// The number of the mount that an open file or folder lies in; 0 where the kernel (before 5.8) does not tell it. Once
+/// nothing holds that mount any more, another one may get its number.
+uint64_t csystem_mount_id(int descriptor);
 /// memfd_create(2): a file without a name, which children inherit; -1 and errno.
 int csystem_make_memory_file(const char *name);
+/// Makes such a file one that nobody can change any more. 0, or -1 and errno.
+int csystem_seal_memory_file(int file);
 /// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers
 /// of it.
 int csystem_is_dead_mount(const char *path);
