@@ -26,9 +26,9 @@ enum FetchCommand {
           .value(
             "timeout", of: "SECONDS",
             help: """
-              Stop waiting, with status 1, when no data has arrived for SECONDS and every file that is left has an \
-              error, or waits for disk space or for its origin. The downloads go on. Default: \
-              \(Int(FetchPatience.usual)).
+              Stop waiting, with status 1, when no data of these files has arrived for SECONDS, whatever they wait \
+              for; while all of it is there and is being verified, for ten times as long. The downloads go on. \
+              Default: \(Int(FetchPatience.usual)).
               """),
         ]
       )
@@ -53,7 +53,9 @@ enum FetchCommand {
       var isComplete = true
       do throws(ControlFailure) {
         var connections: [(client: ControlClient, choice: MountSelection.Choice)] = []
-        for choice in choices { connections.append((try connect(choice.mount), choice)) }
+        for choice in choices {
+          connections.append((try ControlClient.connect(to: choice.mount, for: "download files"), choice))
+        }
         // The downloads of every mount start before the command waits for the first.
         if !options.has("wait") || connections.count > 1 {
           for (client, choice) in connections {
@@ -65,10 +67,7 @@ enum FetchCommand {
           for (client, choice) in connections {
             let progress = TerminalProgress(terminal)
             let patience = FetchPatience(seconds: seconds)
-            let report = try client.fetch(choice.paths, wait: true) { report in
-              progress.show(report)
-              return patience.isWorthWaiting(report)
-            }
+            let report = try wait(client, choice, patience) { progress.show($0) }
             if report.complete == report.files {
               terminal.line(
                 "\(choice.mount.mountpoint): \(files(report.files)) complete and verified, "
@@ -80,7 +79,7 @@ enum FetchCommand {
             OptionParser.complain(shortfall(report, choice.mount))
             if let reason = patience.reason {
               OptionParser.complain(
-                "no data arrived for \(Int(seconds)) s: \(reason). The downloads go on in the background.")
+                "no data arrived for \(Int(patience.waited)) s: \(reason). The downloads go on in the background.")
             }
           }
         }
@@ -93,14 +92,20 @@ enum FetchCommand {
     }
   }
 
-  private static func connect(_ mount: MountRecord) throws(ControlFailure) -> ControlClient {
-    do throws(ControlFailure) {
-      return try ControlClient.connect(store: mount.store, owner: mount.owner)
-    } catch let failure where failure.kind == .notRunning {
-      throw ControlFailure(
-        .notRunning,
-        "\(mount.mountpoint) is not mounted, and only its server can download files: mount it first "
-          + "(mediafs mount \(mount.mountpoint) --manifest \(mount.manifest))")
+  /// Waits for the files, also while one server follows another.
+  private static func wait(
+    _ first: ControlClient, _ choice: MountSelection.Choice, _ patience: FetchPatience, _ show: (FetchReport) -> Void
+  ) throws(ControlFailure) -> FetchReport {
+    var client = first
+    while true {
+      do throws(ControlFailure) {
+        return try client.fetch(choice.paths, wait: true, silence: patience.silence) { report in
+          show(report)
+          return patience.isWorthWaiting(report)
+        }
+      } catch let failure where failure.kind == .gone {
+        client = try NextServer.connect(choice.mount, until: .now.adding(seconds: patience.silence))
+      }
     }
   }
 

@@ -1,10 +1,12 @@
 import Base
 import Control
 
-/// How long `fetch --wait` waits for files that cannot go on. The server retries for ever, but a script has to end.
+/// How long `fetch --wait` waits for files that do not go on. The server retries for ever, but a script has to end.
 final class FetchPatience {
   /// The default, in seconds.
   static let usual = 60.0
+  /// Of files that are whole and are being verified no data arrives: they have so many times as long.
+  private static let verifying = 10.0
 
   private let seconds: Double
   private var stored: Int64 = -1
@@ -12,25 +14,30 @@ final class FetchPatience {
   private var heldUp: [String: FetchProgress] = [:]
   /// Why it is not worth waiting any more; nil while it is.
   private(set) var reason: String?
+  /// For how long no data had arrived then, in seconds.
+  private(set) var waited = 0.0
 
   init(seconds: Double) { self.seconds = seconds }
 
-  /// Records a report. Returns false if no byte has arrived for too long and every remaining file is held up: it has
-  /// an error, or it waits for disk space or its origin. A file that is being verified is not held up, however long
-  /// that takes.
+  /// For how long the server may say nothing, in seconds. It sends five reports a second.
+  var silence: Double { max(5, seconds) }
+
+  /// Records a report. Returns false if no byte has arrived for too long.
   func isWorthWaiting(_ report: FetchReport) -> Bool {
-    for file in report.changes { heldUp[file.path] = file.isHeldUp ? file : nil }
+    for file in report.changes { heldUp[file.path] = file.isHeldUp || file.waitsFor != nil ? file : nil }
     if report.stored != stored {
       stored = report.stored
       since = .now
     }
     let left = report.files - report.complete - report.failed
-    guard left > 0, let count = report.heldUp, count >= left, Instant.now.seconds(since: since) >= seconds else {
-      return true
-    }
+    let isVerifying = report.unknownSizes == 0 && report.stored >= report.size && report.heldUp ?? 0 == 0
+    waited = Instant.now.seconds(since: since)
+    guard left > 0, waited >= (isVerifying ? Self.verifying * seconds : seconds) else { return true }
     let first = heldUp.min { $0.key < $1.key }?.value
-    let why = first.map { "\($0.path): \(TerminalText.holdUp($0) ?? "no reason is known")" } ?? "no reason is known"
-    reason = why + (left > 1 ? " (and \(left - 1) more)" : "")
+    let why = first.map { "\($0.path): \(TerminalText.holdUp($0) ?? "no reason is known")" }
+    reason = (why ?? (isVerifying ? "the files are still being verified" : "no reason is known")) + more(left)
     return false
   }
+
+  private func more(_ left: Int) -> String { left > 1 ? " (and \(left - 1) more)" : "" }
 }

@@ -73,7 +73,10 @@ enum MountCommand {
     let mountpoint = try Mountpoint(folder)
     mount.request.mountpoint = mountpoint.path
     let storage = mount.request.storage
-    let kept = [("store", storage.store), ("library", storage.library), ("log file", mount.request.log.file)]
+    let kept = [
+      ("store", storage.store), ("library", storage.library), ("log file", mount.request.log.file),
+      ("metrics file", mount.request.metricsFile),
+    ]
     for (what, path) in kept {
       guard let path else { continue }
       if Files.isInside(Files.canonicalWhereItExists(path), mountpoint.path) {
@@ -112,6 +115,7 @@ enum MountCommand {
     if mount.request.foreground { words.append("--foreground") }
     if let user = mount.user { words += ["--user", user] }
     if mountpoint.missing > 0 { words += ["--made-folders", "\(mountpoint.missing)"] }
+    words += ["--state", String(repeating: " ", count: MountUsers.stateLength)]  // last, as process lists show it
 
     try mountpoint.make()
     let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
@@ -131,6 +135,7 @@ enum MountCommand {
     do throws(Errno) {
       let file = FileDescriptor(owning: try retrying { csystem_make_memory_file("mediafs options") })
       try file.writeFully(UnsafeRawBufferPointer(copy), at: 0)
+      _ = try retrying { csystem_seal_memory_file(file.rawValue) }  // servers of another user get it
       return file
     } catch {
       throw .failed("cannot pass the options to the mount helper: \(error)")

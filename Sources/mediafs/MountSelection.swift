@@ -1,5 +1,6 @@
 import Control
 import Glibc
+import Server
 import Storing
 
 /// The mounts that the registry remembers (for root also those of other users), and how the arguments of a command name
@@ -20,11 +21,11 @@ struct MountSelection {
 
   /// The mounts of this user.
   static func remembered() throws(CommandError) -> MountSelection {
-    var environment: [String: String] = [:]
-    for name in ["HOME", "XDG_DATA_HOME"] { environment[name] = getenv(name).map { String(cString: $0) } }
     let mounts: [MountRecord]
     do throws(StoreError) {
-      mounts = try MountRegistry(environment: environment, uid: geteuid()).all()
+      let registry = try registry()
+      try registry.forgetVanished(besides: MountTable.mountpoints)
+      mounts = try registry.all()
     } catch {
       throw .failed(error.message)
     }
@@ -33,6 +34,13 @@ struct MountSelection {
     guard let folder = getcwd(nil, 0) else { return MountSelection(mounts, others, folder: "/") }
     defer { free(folder) }
     return MountSelection(mounts, others, folder: String(cString: folder))
+  }
+
+  /// Where this user's mounts are remembered.
+  static func registry() throws(StoreError) -> MountRegistry {
+    var environment: [String: String] = [:]
+    for name in ["HOME", "XDG_DATA_HOME"] { environment[name] = getenv(name).map { String(cString: $0) } }
+    return try MountRegistry(environment: environment, uid: geteuid())
   }
 
   private init(_ mounts: [MountRecord], _ others: [MountRecord], folder: String) {
@@ -52,6 +60,28 @@ struct MountSelection {
       throw .failed(unknown(argument))
     }
     return mount
+  }
+
+  /// The mount that the only operand names, or, without one, the only mount.
+  func one(_ operands: [String]) throws(CommandError) -> MountRecord {
+    if operands.count > 1 { throw .usage("one MOUNTPOINT is enough") }
+    if let operand = operands.first { return try mount(operand) }
+    let known = everyones.map(\.mount)
+    switch known.count {
+    case 1: return known[0]
+    case 0: throw .failed("you have no mount")
+    default: throw .usage("there are \(known.count) mounts: name one (mediafs status lists them)")
+    }
+  }
+
+  /// The mount of the store in `folder`: a remembered one, else what the store's name tells.
+  func store(_ folder: String) throws(CommandError) -> MountRecord {
+    let path = try Files.absolute(folder)
+    let real = Files.canonical(path) ?? path
+    if let known = mounts.first(where: { (Files.canonical($0.store) ?? $0.store).utf8.elementsEqual(real.utf8) }) {
+      return known
+    }
+    return MountRecord(mountpoint: real, store: real, library: real + "/library", manifest: "-")
   }
 
   /// Groups `operands` by mount, in the order in which they first name each mount.

@@ -17,18 +17,26 @@ enum Program {
   }
 
   /// Every command, in the order of the help.
-  static let commands: [Command] = [
-    Command(names: ["mount"], help: MountCommand.help, run: MountCommand.run),
-    Command(names: ["unmount", "umount"], help: UnmountCommand.help, run: UnmountCommand.run),
-    Command(names: ["status"], help: StatusCommand.help, run: StatusCommand.run),
-    Command(names: ["ready"], help: ReadyCommand.help, run: ReadyCommand.run),
-    Command(names: ["fetch"], help: FetchCommand.help, run: FetchCommand.run),
-    Command(names: ["clear"], help: ClearCommand.help, run: ClearCommand.run),
-    Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),
-    Command(names: ["upgrade"], help: UpgradeCommand.help, run: UpgradeCommand.run),
-    Command(names: ["check"], help: CheckCommand.help, run: CheckCommand.run),
-    Command(names: ["serve"], help: ServeCommand.help, run: ServeCommand.run),
-  ]
+  static let commands: [Command] =
+    [
+      Command(names: ["mount"], help: MountCommand.help, run: MountCommand.run),
+      Command(names: ["unmount", "umount"], help: UnmountCommand.help, run: UnmountCommand.run),
+      Command(names: ["status"], help: StatusCommand.help, run: StatusCommand.run),
+      Command(names: ["top"], help: TopCommand.help, run: TopCommand.run),
+      Command(names: ["ready"], help: ReadyCommand.help, run: ReadyCommand.run),
+      Command(names: ["fetch"], help: FetchCommand.help, run: FetchCommand.run),
+      Command(names: ["cancel"], help: CancelCommand.help, run: CancelCommand.run),
+      Command(names: ["clear"], help: ClearCommand.help, run: ClearCommand.run),
+    ] + RuleCommand.all + [
+      Command(names: ["set"], help: SetCommand.help, run: SetCommand.run),
+      Command(names: ["forget"], help: ForgetCommand.help, run: ForgetCommand.run),
+      Command(names: ["events"], help: EventsCommand.help, run: EventsCommand.run),
+      Command(names: ["metrics"], help: MetricsCommand.help, run: MetricsCommand.run),
+      Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),
+      Command(names: ["upgrade"], help: UpgradeCommand.help, run: UpgradeCommand.run),
+      Command(names: ["check"], help: CheckCommand.help, run: CheckCommand.run),
+      Command(names: ["serve"], help: ServeCommand.help, run: ServeCommand.run),
+    ]
 
   static var usage: String {
     let lines = commands.compactMap { command in

@@ -109,7 +109,7 @@ enum ReadyCommand {
   /// Whether waiting does not change the answer.
   private static func isHopeless(_ file: FileReadiness) -> Bool {
     switch file.state {
-    case .remote, .partial: return file.waitsFor == .reader || file.waitsFor == .space
+    case .remote, .partial: return [.reader, .space, .resume].contains(file.waitsFor)
     case .complete, .failed, .modified: return true
     }
   }
@@ -125,6 +125,7 @@ enum ReadyCommand {
     switch file.waitsFor {
     case .reader: return "\(stall); nothing downloads it now: play it, or use 'mediafs fetch'"
     case .space: return "\(stall); it waits for disk space"
+    case .resume: return "\(stall); its downloads are paused: let them go on with 'mediafs resume'"
     case .origin: return "\(stall); it waits for its origin" + (file.error.map { " (\($0))" } ?? "")
     case .line, .turn, nil: break
     }

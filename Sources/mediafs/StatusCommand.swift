@@ -12,8 +12,11 @@ enum StatusCommand {
     about: [
       """
       Shows, for each file, how much of it is stored, what is being downloaded, its last error, what it waits for, and \
-      what you can do about it; totals come first. The running server answers; if none runs, the store's catalog \
-      does. Without arguments, shows every mount of yours; for root, also the live mounts of other users.
+      what you can do about it. Totals come first, with where the mount keeps what, its limits, and its lines. Of up to \
+      \(toldWhole) files that you name, it tells the story: origin, version, who reads them, what was fetched for whom, \
+      where they lie, and what comes next. The running server answers; if none runs, the store's catalog \
+      does, and the state says why none does. Without arguments, shows every mount of yours; for root, also the live \
+      mounts of other users, of which it learns without a server only the reason.
       """
     ],
     operands: [
@@ -30,6 +33,7 @@ enum StatusCommand {
               List every file. Without this option, a mount of more than \(listedWhole) files lists only those of \
               which something is stored or known.
               """),
+          ClearCommand.storeOption,
           .flag("json", help: "Print one JSON object per mount, with all files; mediafs(1) describes its keys."),
         ]
       )
@@ -48,12 +52,14 @@ enum StatusCommand {
 
   /// A mount with at most this many files is listed in full.
   private static let listedWhole: Int64 = 1000
+  /// The stories of at most so many files that the user names are printed; --json has all.
+  private static let toldWhole: Int64 = 16
 
   static func run(_ arguments: [String]) -> Int32 {
     OptionParser.run("status", arguments, help) { options throws(CommandError) in
       let terminal = Terminal()
       var result = ExitCode.done
-      let choices = try choose(options.operands)
+      let choices = try choose(options)
       if choices.isEmpty, !options.has("json") { terminal.line("There is no mount.") }
       for (index, choice) in choices.enumerated() {
         do throws(CommandError) {
@@ -76,8 +82,14 @@ enum StatusCommand {
     }
   }
 
-  private static func choose(_ operands: [String]) throws(CommandError) -> [MountSelection.Choice] {
+  private static func choose(_ options: ParsedOptions) throws(CommandError) -> [MountSelection.Choice] {
+    let operands = options.operands
     let selection = try MountSelection.remembered()
+    if let folder = options.value("store") {
+      let mount = try selection.store(folder)
+      return operands.isEmpty
+        ? [MountSelection.Choice(mount: mount, paths: [""])] : try selection.choose(operands, in: mount)
+    }
     guard let first = operands.first else { return selection.everyones }
     guard operands.count > 1, selection.isMountpoint(first) else { return try selection.choose(operands) }
     let base = try selection.mount(first)
@@ -92,9 +104,16 @@ enum StatusCommand {
       let client = try ControlClient.connect(store: mount.store, owner: mount.owner)
       return (client, try client.hello())
     } catch {
+      // Root reads nothing of another user's store.
+      if mount.owner != nil, let why = MountUsers.state(of: mount.mountpoint, owner: mount.owner) {
+        throw .failed("\(mount.mountpoint) is mounted, but no server runs at the moment. \(why)")
+      }
       guard error.kind == .notRunning else { throw error.commandError }
     }
-    do throws(ControlFailure) { return (try CatalogStatus(mount), nil) } catch { throw error.commandError }
+    do throws(ControlFailure) { return (try CatalogStatus(mount), nil) } catch {
+      guard let why = MountUsers.state(of: mount.mountpoint) else { throw error.commandError }
+      throw .failed("\(mount.mountpoint) is mounted, but no server runs at the moment. \(why). \(error.message)")
+    }
   }
 
   private static func paths(_ choice: MountSelection.Choice) -> [String]? {
@@ -112,12 +131,22 @@ enum StatusCommand {
     let totals: StatusTotals
     do throws(ControlFailure) { totals = try source.totals(query) } catch { throw error.commandError }
     query.all = all || totals.files <= listedWhole
+    query.story = query.paths != nil && totals.files <= toldWhole
 
     let state =
       server.map { "mounted, served by process \($0.pid) (\($0.program))" } ?? stateWithoutServer(choice.mount)
     terminal.line("\(TerminalText.plain(choice.mount.mountpoint)): \(state)")
     terminal.line("  " + states(totals))
     terminal.line("  " + amounts(totals))
+    if query.paths == nil {
+      for line in StatusText.mount(totals.mount, choice.mount) { terminal.line(line) }
+      for line in StatusText.lines(totals.lines ?? []) { terminal.line(line) }
+    }
+    if let unlisted = totals.unlisted, unlisted > 0 {
+      terminal.line(
+        "  \(TerminalText.size(unlisted)) of files that are no longer listed: 'mediafs clear --unlisted' deletes it")
+    }
+    if let rules = rules(totals) { terminal.line("  rules: \(rules)") }
     if totals.files == 0 { return }
     terminal.line()
     var listed: Int64 = 0
@@ -137,8 +166,9 @@ enum StatusCommand {
     let entry: MountTableEntry?
     do throws(Errno) { entry = try MountTable.entry(at: mount.mountpoint) } catch { entry = nil }
     guard entry?.isMediafs ?? false else { return "not mounted: read from its store" }
-    return "mounted, but no server runs at the moment; the mount helper starts the next one. The log says why the last "
-      + "server ended: \(mount.store)/mediafs.log, or the file of --log-file"
+    let why = MountUsers.state(of: mount.mountpoint, owner: mount.owner) ?? "The mount helper starts the next one"
+    let log = mount.store.isEmpty ? "The log" : "The log (\(mount.store)/mediafs.log, or the file of --log-file)"
+    return "mounted, but no server runs at the moment. \(why). \(log) says more"
   }
 
   private static func states(_ totals: StatusTotals) -> String {
@@ -156,6 +186,14 @@ enum StatusCommand {
     if totals.transfers > 0 { text += ", \(TerminalText.count(totals.transfers, "transfer"))" }
     let rate = TerminalText.rate(totals.rate)
     return rate.isEmpty ? text : "\(text) at \(rate)"
+  }
+
+  /// The rules of a mount, with their paths; nil if there is none. The list of its files may name more.
+  private static func rules(_ totals: StatusTotals) -> String? {
+    guard let rules = totals.rules, !rules.isEmpty else { return nil }
+    let shown = rules.prefix(8).map { "\(TerminalText.plain($0.word)) \(RuleCommand.shown($0.pattern))" }
+    let more = max(totals.ruleCount ?? 0, rules.count) - shown.count
+    return shown.joined(separator: ", ") + (more > 0 ? ", and \(more) more" : "")
   }
 
   private static let heading = row("STATE", "STORED", "SIZE", "", "RATE", "FILE")
@@ -190,7 +228,11 @@ enum StatusCommand {
     if let reason = file.waitsFor, reason != .reader || file.state != .remote || file.error != nil {
       terminal.line("          waits for: \(TerminalText.wait(reason, until: file.waitsUntil))")
     }
+    for rule in [file.rule, file.downloads].compactMap({ $0 }) {
+      terminal.line("          rule: \(TerminalText.plain(rule.word)) (for \(RuleCommand.shown(rule.pattern)))")
+    }
     if let film = film(file) { terminal.line("          film: \(film)") }
+    for line in StatusText.story(file) { terminal.line(line) }
     if let advice = file.advice { terminal.line("          to do: \(TerminalText.plain(advice))") }
   }
 
@@ -229,6 +271,7 @@ enum StatusCommand {
     let (source, server) = try source(choice.mount)
     var query = StatusQuery(paths: paths(choice), all: true)
     query.film = query.paths != nil
+    query.story = query.paths != nil
     let totals: StatusTotals
     do throws(ControlFailure) { totals = try source.totals(query) } catch { throw error.commandError }
     let head = Head(

@@ -56,7 +56,7 @@ final class TerminalProgress {
     // The sum of the sizes is the total only if every size is known.
     let size = report.unknownSizes == 0 ? report.size : nil
     let name = "\(report.complete + report.failed) of \(TerminalText.count(Int64(report.files), "file"))"
-    lines.append(bar(name, report.stored, size, report.rate, columns, note: nil))
+    lines.append(bar(name, report.stored, size, report.rate, columns, note: size == nil ? Self.left(report) : nil))
     for line in lines { terminal.line(TerminalText.fitted(line, columns - 1)) }
     drawn = lines.count
   }
@@ -89,11 +89,21 @@ final class TerminalProgress {
     let size = report.unknownSizes == 0 ? report.size : nil
     var parts = [
       "\(report.complete + report.failed) of \(TerminalText.count(Int64(report.files), "file"))",
-      amount(report.stored, size), TerminalText.rate(report.rate),
+      amount(report.stored, size), TerminalText.rate(report.rate), Self.left(report),
     ]
-    let left = remaining(report.stored, size, report.rate)
-    if !left.isEmpty { parts.append("\(left) left") }
+    if report.rate < 1, let first = busy.first, let why = TerminalText.holdUp(first) {
+      parts.append(TerminalText.plain("\(first.path): \(why)"))
+    }
     return parts.filter { !$0.isEmpty }.joined(separator: ", ")
+  }
+
+  /// How long the rest takes at the present rate: `10s left`. While sizes are unknown that is the least:
+  /// `10s left at least, 2 sizes unknown`. Empty when nothing is known.
+  static func left(_ report: FetchReport) -> String {
+    let unknown = report.unknownSizes > 0 ? TerminalText.count(Int64(report.unknownSizes), "size") + " unknown" : ""
+    guard report.size > report.stored, report.rate >= 1 else { return unknown }
+    let left = TerminalText.duration(Double(report.size - report.stored) / report.rate) + " left"
+    return unknown.isEmpty ? left : "\(left) at least, \(unknown)"
   }
 
   private func amount(_ stored: Int64, _ size: Int64?) -> String {

@@ -64,7 +64,7 @@ enum TerminalText {
   /// How much of `size` is `stored`, rounded down so that 100% means all; nil for an unknown or empty size.
   static func percent(_ stored: Int64, of size: Int64?) -> Int? {
     guard let size, size > 0 else { return nil }
-    return Int((Double(min(stored, size)) / Double(size) * 100).rounded(.down))
+    return Int((Double(min(max(stored, 0), size)) / Double(size) * 100).rounded(.down))
   }
 
   /// What a file waits for.
@@ -74,6 +74,7 @@ enum TerminalText {
     case .line: return "the line (downloads for other readers go first, or --limit-rate is reached)"
     case .turn: return "its turn (mediafs downloads other files first)"
     case .space: return "disk space"
+    case .resume: return "you (its downloads are paused)"
     case .origin: return "the origin" + (until.map { ", until \(timeOfDay($0))" } ?? "")
     }
   }
@@ -92,13 +93,13 @@ enum TerminalText {
     return parts.isEmpty ? nil : parts.joined(separator: "; ")
   }
 
-  /// `14:05`, in the local time zone.
-  static func timeOfDay(_ seconds: Int64) -> String {
+  /// `14:05`, or `14:05:07`, in the local time zone.
+  static func timeOfDay(_ seconds: Int64, seconds withSeconds: Bool = false) -> String {
     var time = time_t(seconds)
     var parts = tm()
     guard localtime_r(&time, &parts) != nil else { return "?" }
     func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
-    return "\(two(parts.tm_hour)):\(two(parts.tm_min))"
+    return "\(two(parts.tm_hour)):\(two(parts.tm_min))" + (withSeconds ? ":\(two(parts.tm_sec))" : "")
   }
 
   /// `1 file`, `2 files`.

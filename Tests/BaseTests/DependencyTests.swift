@@ -21,14 +21,15 @@ struct DependencyTests {
   /// What README asks for: make, and a toolchain, which has a clang and an llvm-symbolizer beside swift.
   private static let premises = ["swift", "clang", "llvm-symbolizer", "make"]
 
-  /// Words that stand where a program could, and are none there.
+  /// Words that stand where a program could, and mostly are none there.
   private static let noPrograms: Set<String> = ["clear", "file", "free", "link", "login", "more", "script"]
 
   struct Use: CustomTestStringConvertible, Sendable {
     /// What Scripts/deps is asked for before any of it runs.
     var purposes: Set<Substring>
     var sources: [String]
-    /// Some that are surely started: were one not found, the reading would be wrong.
+    /// Some that are surely started: were one not found, the reading would be wrong. They are named, whatever word they
+    /// are.
     var known: Set<String>
     /// What they do without where it is not there.
     var optional: Set<String> = []
@@ -38,7 +39,10 @@ struct DependencyTests {
   @Test(arguments: [
     Use(
       purposes: ["build", "test"], sources: ["Tests"],
-      known: ["curl", "nginx", "ffprobe", "mpv", "gdb", "getfattr", "useradd", "umount", "ps", "cmp", "tar", "perl"]),
+      known: [
+        "curl", "nginx", "ffprobe", "mpv", "gdb", "getfattr", "useradd", "umount", "ps", "cmp", "tar", "perl", "file",
+        "tmux", "promtool",
+      ]),
     Use(
       purposes: ["build", "test"],
       sources: [
@@ -61,7 +65,7 @@ struct DependencyTests {
       optional: ["apt-config", "apt-get"]),
     Use(
       purposes: ["build"], sources: ["Scripts/deps"], known: ["ldconfig", "apt-get", "id"],
-      optional: ["apt-get", "sudo", "systemctl"]),
+      optional: ["apt-get", "dpkg-deb", "sudo", "systemctl"]),
   ])
   func everyProgramIsNamed(use: Use) throws {
     let named = try Self.named(for: use.purposes)
@@ -73,7 +77,10 @@ struct DependencyTests {
         started[word, default: []].insert(file)
       }
     }
-    for program in use.known { #expect(started[program] != nil, "\(program) is started, and was not found") }
+    for program in use.known {
+      #expect(started[program] != nil, "\(program) is started, and was not found")
+      #expect(known.contains(program), "Scripts/deps does not name \(program)")
+    }
     for (program, files) in started where !known.contains(program) && Command.exists(program) {
       let isNoProgram = Self.noPrograms.contains(program) || program.hasPrefix("swift-")
       #expect(isNoProgram, "\(files.sorted()) start \(program), which Scripts/deps does not name for them")
@@ -104,7 +111,7 @@ struct DependencyTests {
       if let label = words.first, words.count == 1, label.hasSuffix(")") {
         isAsked = purposes.contains(label.dropLast())
       }
-      guard isAsked, words.first == "tool" else { continue }
+      guard isAsked, words.first == "tool" || words.first == "extract" else { continue }
       names.formUnion(words.dropFirst(2).compactMap { $0.split(separator: "/").last.map(String.init) })
     }
     return names

@@ -189,6 +189,14 @@ import Testing
     #expect(try Files.read(path + ".moved", limit: 1000).count == 130)
     #expect(access(path + ".1", F_OK) != 0)
     #expect(stat(path, &status) == 0 && status.st_size == 0)
+    // After a failure it is left alone for a while: on a full disk each attempt would write all of it.
+    let barred = try LogFile(path: path, limit: 100, target: target)
+    try barred.attach()
+    try #require(mkdir(path + ".1", 0o700) == 0)
+    for _ in 0..<2 { #expect(write(target, line, 60) == 60) }
+    #expect(throws: ServerError.self) { try barred.rotateIfFull() }
+    rmdir(path + ".1")
+    #expect(try barred.rotateIfFull() == false)
   }
 
   @Test func theProgram() throws {

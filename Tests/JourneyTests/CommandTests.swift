@@ -38,8 +38,26 @@ import Testing
         let text = try journey.mediafs("status", journey.mountpoint).output
         #expect(text.contains("4 files: 1 complete, 1 partial, 1 remote, 1 failed"), "\(text)")
         #expect(text.contains("mounted, served by process") && text.contains("to do:"))
+        for (what, place) in [
+          ("store", journey.store), ("library", journey.library), ("list", journey.manifest),
+          ("log", journey.store + "/mediafs.log"), ("limits", "--max-size "),
+        ] {
+          let row = "  \(what):" + String(repeating: " ", count: 8 - what.count) + place
+          #expect(text.contains(row), "\(row) is not in \(text)")
+        }
+        #expect(text.contains("--continue never") && text.contains("  line:    http://127.0.0.1:"), "\(text)")
         let one = try journey.mediafs("status", journey.mountpoint, "folder").output
         #expect(one.contains("b.mp4") && !one.contains("a.mp4"), "\(one)")
+        #expect(one.contains("from: http://127.0.0.1:") && one.contains("line 2 of the list"), "\(one)")
+        #expect(one.contains("serves ranges") && one.contains(" for readers; "), "\(one)")
+        #expect(one.contains("lies in: \(journey.store)/partial/") && one.contains("next: what programs"), "\(one)")
+        let whole = try journey.mediafs("status", journey.at("a.mp4")).output
+        #expect(whole.contains("lies in: \(journey.kept("a.mp4"))") && whole.contains("next: nothing"), "\(whole)")
+        #expect(whole.contains(" in the background; "), "\(whole)")
+        let story = try journey.python(Self.story, try Programs.path("mediafs"), journey.at("folder/b.mp4"))
+        #expect(story == "b.mp4 2 1 True None\n", "\(story)")
+        // The log names the command that explains an error.
+        #expect(journey.log.contains("; more: mediafs status \(journey.at("gone.mp4"))"), "\(journey.log)")
 
         // Without a server the catalog answers the same.
         try journey.unmount()
@@ -60,6 +78,36 @@ import Testing
         #expect(access(journey.kept("a.mp4"), F_OK) != 0, "a completed copy goes too, when it is told to")
         try journey.succeed(["cmp", journey.at("a.mp4"), journey.folder.file("originals/a.mp4")])
         #expect(try journey.mediafs("status", "--no-such-option").status == 2)
+      }
+    }
+  }
+
+  /// What the JSON says of a file: its line of the list, how many origins, whether they serve ranges, its copy.
+  private static let story = #"""
+    import json, subprocess, sys
+    status = json.loads(subprocess.check_output([sys.argv[1], 'status', '--json', sys.argv[2]]))
+    assert status['totals']['mount']['store'].endswith('/store'), status['totals']
+    file = status['files'][0]
+    story = file['story']
+    fetched = story['fetched']
+    assert fetched['reader'] > 0 and fetched['sources'][0]['bytes'] == fetched['reader'], story
+    name = file['path'].split('/')[-1]
+    print(name, story['line'], len(story['origins']), story['servesRanges'], story['copy'])
+    """#
+
+  @Test func waitingGoesOnWithTheNextServer() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        origin.configure { $0.lineRate = 4e6 }
+        origin.add("/a.bin", size: 12 << 20)
+        try journey.mount(origin.url("/a.bin") + "\n")
+        let waiting = try journey.start([try Programs.path("mediafs"), "fetch", "--wait", journey.at("a.bin")])
+        defer { waiting.terminate(grace: 1) }
+        try journey.wait(forStored: 1 << 20, "a.bin")
+        kill(try #require(try journey.status().pid), SIGKILL)
+        let end = try #require(waiting.wait(timeout: 60))
+        #expect(end.status == 0 && end.output.contains("1 file complete and verified"), "\(end)")
+        #expect(try journey.status().file("a.bin").state == "complete")
       }
     }
   }

@@ -5,7 +5,7 @@ import Testing
 
 /// What is downloaded of the files that follow one that is being played.
 @Suite struct NextTests {
-  private static let size = Int64(16 << 20)
+  private static let size = Int64(24 << 20)
   private static let pace = 300_000
   /// The head, and 20 seconds at the player's pace, less an eighth: the pace is measured.
   private static let beginning = Int64(256 << 10) + Int64(pace * 20 * 7 / 8)
