@@ -215,7 +215,10 @@ struct ControlSession {
         reply.event = ControlEvent(.lost, at: Self.date, count: lost)
         try put(reply)
       }
-      if isClosed { return try put(ControlReply(.done)) }
+      if isClosed {
+        try put(ControlReply(.done))
+        return try flush()
+      }
       try flush()
       if socket.isDisturbed(orReadable: queue.wake) { return }
     }

@@ -11,6 +11,8 @@ package final class EventHub: Sendable {
     var isClosed = false
   }
   private let state = Lock(State())
+  /// Raised when the last client has left after the end.
+  private let isDrained = Signal()
   private let listeners = Atomic<Int>(0)
 
   package init() {}
@@ -43,19 +45,23 @@ package final class EventHub: Sendable {
 
   /// The client of `queue` listens no more.
   func leave(_ queue: EventQueue) {
-    state.withLock { state in
+    let isLast = state.withLock { state in
       state.queues.removeAll { $0 === queue }
       listeners.store(state.queues.count, ordering: .relaxed)
+      return state.isClosed && state.queues.isEmpty
     }
+    if isLast { isDrained.raise() }
   }
 
-  /// The server ends: every client is told that there is no more to come.
+  /// The mount ends: every client is told that there is no more to come. Waits for those that read, for a second at
+  /// most.
   package func close() {
     let queues = state.withLock { state in
       state.isClosed = true
       return state.queues
     }
     for queue in queues { queue.close() }
+    if !queues.isEmpty { _ = isDrained.wait(seconds: 1) }
   }
 }
 

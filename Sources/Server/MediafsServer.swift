@@ -147,7 +147,8 @@ package enum MediafsServer {
     housekeeper.stop()
     metricsFile?.stop(isUnmounting: !handover.isAgreed)
     fileSystem.beginEnding()
-    events.close()
+    // The listeners of a server that hands over listen to the next one.
+    if !handover.isAgreed { events.close() }
     control.stop()
     loop.stop()
     fileSystem.stop()

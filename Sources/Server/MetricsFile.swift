@@ -21,6 +21,8 @@ final class MetricsFile: Sendable {
   private let thread = Lock<OwnedThread?>(nil)
   /// The last failure; nil after a success.
   private let failure = Lock<String?>(nil)
+  /// Whether the file has numbers of this server, or of one that it follows.
+  private let isOurs: Lock<Bool>
 
   /// Refuses a path that leads to anything but a plain file, or into no folder, unless `goesOn`: then the log says it.
   /// `text` gives the numbers, and may wait for the disk.
@@ -31,6 +33,7 @@ final class MetricsFile: Sendable {
     self.path = path
     self.interval = interval
     self.text = text
+    isOurs = Lock(goesOn)
     if goesOn { return }
     do throws(Errno) { try Self.check(path) } catch {
       throw .failed("cannot write the metrics file \(path): \(error)\(Self.advice(error))")
@@ -57,9 +60,11 @@ final class MetricsFile: Sendable {
       return Log.warning("the metrics file \(path) cannot be finished: its disk does not answer")
     }
     running.join()
-    if isUnmounting, failure.withLock({ $0 == nil }), unlink(path) != 0, Errno.current != .notFound {
-      Log.warning("cannot remove the metrics file \(path): \(Errno.current)")
-    }
+    guard isUnmounting, isOurs.withLock({ $0 }) else { return }
+    do throws(Errno) {
+      try Self.check(path)
+      if unlink(path) != 0, Errno.current != .notFound { throw .current }
+    } catch { Log.warning("cannot remove the metrics file \(path): \(error)") }
   }
 
   /// Writes the file once.
@@ -69,6 +74,7 @@ final class MetricsFile: Sendable {
       let bytes = Array(try text().utf8)
       try Self.check(path)
       try Self.replace(path, bytes)
+      isOurs.withLock { $0 = true }
     } catch {
       let errno = (error as? Errno).map(Self.advice) ?? ""
       message = "cannot write the metrics file \(path): \(error)\(errno)"

@@ -52,19 +52,18 @@ enum FetchCommand {
       let terminal = Terminal()
       var isComplete = true
       do throws(ControlFailure) {
-        var connections: [(client: ControlClient, choice: MountSelection.Choice)] = []
-        for choice in choices {
-          connections.append((try ControlClient.connect(to: choice.mount, for: "download files"), choice))
-        }
         // The downloads of every mount start before the command waits for the first.
-        if !options.has("wait") || connections.count > 1 {
-          for (client, choice) in connections {
+        if !options.has("wait") || choices.count > 1 {
+          let clients = try choices.map { choice throws(ControlFailure) in try connect(choice) }
+          for (client, choice) in zip(clients, choices) {
             let report = try client.fetch(choice.paths, wait: false)
             if !options.has("wait") { terminal.line(accepted(report, choice.mount)) }
           }
         }
         if options.has("wait") {
-          for (client, choice) in connections {
+          for choice in choices {
+            // A server closes a connection on which nothing is asked for a while.
+            let client = try connect(choice)
             let progress = TerminalProgress(terminal)
             let patience = FetchPatience(seconds: seconds)
             let report = try wait(client, choice, patience) { progress.show($0) }
@@ -90,6 +89,10 @@ enum FetchCommand {
       try terminal.finish()
       return isComplete ? ExitCode.done : ExitCode.failed
     }
+  }
+
+  private static func connect(_ choice: MountSelection.Choice) throws(ControlFailure) -> ControlClient {
+    try ControlClient.connect(to: choice.mount, for: "download files")
   }
 
   /// Waits for the files, also while one server follows another.

@@ -62,11 +62,12 @@ struct MountSelection {
     return mount
   }
 
-  /// The mount that the only operand names, or, without one, the only mount.
+  /// The mount that the only operand names, or, without one, the only mount: this user's, and for root without any the
+  /// only one of other users.
   func one(_ operands: [String]) throws(CommandError) -> MountRecord {
     if operands.count > 1 { throw .usage("one MOUNTPOINT is enough") }
     if let operand = operands.first { return try mount(operand) }
-    let known = everyones.map(\.mount)
+    let known = mounts.isEmpty ? others : mounts
     switch known.count {
     case 1: return known[0]
     case 0: throw .failed("you have no mount")
@@ -74,9 +75,11 @@ struct MountSelection {
     }
   }
 
-  /// The mount of the store in `folder`: a remembered one, else what the store's name tells.
+  /// The mount of the store in `folder`: a remembered one, else what the store's name tells. For root only a store of
+  /// its own: another user could lead root anywhere.
   func store(_ folder: String) throws(CommandError) -> MountRecord {
     let path = try Files.absolute(folder)
+    if geteuid() == 0 { try OthersMounts.check(ownStore: path) }
     let real = Files.canonical(path) ?? path
     if let known = mounts.first(where: { (Files.canonical($0.store) ?? $0.store).utf8.elementsEqual(real.utf8) }) {
       return known

@@ -23,6 +23,19 @@ enum OthersMounts {
     return found
   }
 
+  /// Refuses a store of another user's, whose links may lead anywhere and whose programs may answer as its server.
+  static func check(ownStore path: String) throws(CommandError) {
+    let table: [MountTableEntry]
+    do throws(Errno) { table = try MountTable.read() } catch {
+      throw .failed("the table of mounts cannot be read: \(error)")
+    }
+    var status = stat()
+    // A store that is not there is told by whoever opens it.
+    if isOfUsers(path, table) || (stat(path, &status) == 0 && status.st_uid != 0) {
+      throw .failed("the store \(path) is another user's: run the command as that user")
+    }
+  }
+
   /// Whether a program of a user's serves the filesystem of `path`: whoever opens a folder there may wait for it.
   static func isOfUsers(_ path: String, _ table: [MountTableEntry]) -> Bool {
     var mount: MountTableEntry?

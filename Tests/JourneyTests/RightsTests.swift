@@ -278,6 +278,10 @@ struct RightsTests {
     let ready = try place.run("ready", place.mountpoint + "/a.mp4")
     #expect(!ready.text.contains("is not at or below a mount"), "\(ready)")
     #expect(try place.run("clear", place.mountpoint + "/a.mp4").status == 0)
+    for command in [["status"], ["clear", "--all"]] {
+      let own = try place.wait(place.start([place.mediafs] + command + ["--store", store]))
+      #expect(own.status == 1 && own.text.contains("is another user's"), "\(own)")
+    }
     let verified = try place.run("verify", place.mountpoint)
     #expect(verified.status == 1 && verified.text.contains("belongs to the user 65534"), "\(verified)")
     // Root's records lie in /var/lib too, where other tests put theirs: what they store must stay.

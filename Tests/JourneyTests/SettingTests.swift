@@ -62,7 +62,7 @@ import Testing
         sleep(seconds: 2)
         let grown = try journey.status().file("a.bin").stored - before
         // 20 MiB/s would bring 40 MiB.
-        #expect(grown < 8 << 20, "\(grown) bytes in two seconds")
+        #expect(grown < 3 << 20, "\(grown) bytes in two seconds")
         let more = try journey.run(
           [try Programs.path("mediafs"), "set"] + host + ["limit-rate=\(whole ? "default" : "none")"])
         #expect(more.status == 0)

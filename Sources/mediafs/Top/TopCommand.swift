@@ -124,7 +124,7 @@ private final class TopLoop {
       throw .failed("top cannot be woken: \(error)")
     }
     let session = TopSession(delay: delay) { eventfd_write(waker, 1) }
-    ScreenSignals.watch { session.news.post(.signal($0)) }
+    ScreenSignals.watch { session.news.post((nil, .signal($0))) }
     let text = TopText(isUnicode: Characters.use() && getenv("TERM").map { String(cString: $0) } != "linux")
     let hasColors = getenv("NO_COLOR").map { $0.pointee == 0 } ?? true
     let screen: Screen
@@ -138,7 +138,8 @@ private final class TopLoop {
       guard wait(waker) else { return .signal(SIGHUP) }
       var drained = UInt64(0)
       eventfd_read(waker, &drained)
-      for news in session.news.takeAll() {
+      // What was asked of the mount that was shown before may come late.
+      for (mountpoint, news) in session.news.takeAll() where mountpoint == nil || mountpoint == state.mountpoint {
         if let end = take(news, screen) { return end }
       }
       for key in screen.keys() {
@@ -174,11 +175,10 @@ private final class TopLoop {
     case .totals(let sums): state.totals = sums
     case .listed(let files, let isWhole): state.list(files, isWhole: isWhole)
     case .lost(let why): state.link = .lost(why)
-    case .ended(let mountpoint):
-      guard mountpoint == state.mountpoint else { break }
-      guard mounts.count > 1 else { return .ended(mountpoint) }
+    case .ended:
+      guard mounts.count > 1 else { return .ended(state.mountpoint) }
       state.mode = .mounts
-      state.say("\(mountpoint) was unmounted", isError: true, now)
+      state.say("\(state.mountpoint) was unmounted", isError: true, now)
     case .done(let words): state.say(words, now)
     case .failed(let words): state.say(words, isError: true, now)
     case .signal(SIGWINCH): screen.measure()

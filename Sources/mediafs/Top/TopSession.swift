@@ -24,7 +24,7 @@ final class TopSession: Sendable {
     case listed([FileStatus], isWhole: Bool)
     case lost(String)
     /// The mount is no more.
-    case ended(String)
+    case ended
     case done(String)
     case failed(String)
     case signal(Int32)
@@ -33,7 +33,8 @@ final class TopSession: Sendable {
   let orders: Mailbox<Order>
   /// What a person asks of the server of a mount.
   let requests: Mailbox<(MountRecord, TopRequest)>
-  let news: Mailbox<News>
+  /// With the mountpoint that it is of; nil: not of one mount.
+  let news: Mailbox<(mountpoint: String?, News)>
   private let signal = Signal()
   private let requestSignal = Signal()
 
@@ -45,7 +46,7 @@ final class TopSession: Sendable {
     OwnedThread(name: "requests") { [requests, requestSignal, news, signal] in
       while true {
         for (mount, request) in requests.takeAll() {
-          news.post(answer(to: request, mount))
+          news.post((nil, answer(to: request, mount)))
           signal.raise()  // what it changed is shown at once
         }
         requestSignal.wait()
@@ -64,15 +65,16 @@ final class TopSession: Sendable {
 
 /// The client's thread alone has it.
 private final class TopAsker {
-  /// The most files of what goes on, the most ranges of each: more cells has no bar.
+  /// The most files of what goes on, the most ranges of each (more cells has no bar), the most readers of each.
   private static let page = 500
   private static let ranges = 256
+  private static let readers = 64
   /// The sums over a mount take no more than this part of the server's time, and come no more often than each so many
   /// seconds.
   private static let share = 0.05
   private static let pause = 5.0
 
-  private let news: Mailbox<TopSession.News>
+  private let news: Mailbox<(mountpoint: String?, TopSession.News)>
   private var mount: MountRecord?
   private var client: ControlClient?
   private var listsAll = false
@@ -81,8 +83,10 @@ private final class TopAsker {
   private var pages: [FileStatus] = []
   private var after: String?
   private var nextListing = Instant(nanoseconds: 0)
+  /// Whether the screen has the whole of an earlier listing.
+  private var hasListed = false
 
-  init(_ news: Mailbox<TopSession.News>) { self.news = news }
+  init(_ news: Mailbox<(mountpoint: String?, TopSession.News)>) { self.news = news }
 
   func take(_ order: TopSession.Order) {
     switch order {
@@ -99,8 +103,10 @@ private final class TopAsker {
   private func restart() {
     nextTotals = Instant(nanoseconds: 0)
     nextListing = Instant(nanoseconds: 0)
-    (pages, after) = ([], nil)
+    (pages, after, hasListed) = ([], nil, false)
   }
+
+  private func tell(_ news: TopSession.News) { self.news.post((mount?.mountpoint, news)) }
 
   // MARK: A turn
 
@@ -112,7 +118,7 @@ private final class TopAsker {
       query.active = true
       query.ranges = Self.ranges
       let sums = try client.totals(query)
-      news.post(.active(sums, bounded(try client.page(query).files)))
+      tell(.active(sums, bounded(try client.page(query).files)))
       try askForTotals(client)
       if listsAll { try list(client) }
     } catch {
@@ -129,8 +135,21 @@ private final class TopAsker {
       bounded.ranges = Array(bounded.ranges.prefix(Self.ranges))
       bounded.error = file.error.map { String($0.prefix(1000)) }
       bounded.advice = file.advice.map { String($0.prefix(1000)) }
+      bounded.story = nil
+      bounded.readers = file.readers.map { readers in
+        readers.prefix(Self.readers).map { reader in
+          var reader = reader
+          reader.process = reader.process.map { String($0.prefix(100)) }
+          return reader
+        }
+      }
+      (bounded.rule, bounded.downloads) = (Self.bounded(file.rule), Self.bounded(file.downloads))
       return bounded
     }
+  }
+
+  private static func bounded(_ rule: AppliedRule?) -> AppliedRule? {
+    rule.flatMap { $0.word.utf8.count + $0.pattern.utf8.count < Int(PATH_MAX) ? $0 : nil }
   }
 
   private func connected(_ mount: MountRecord) throws(ControlFailure) -> ControlClient {
@@ -138,14 +157,14 @@ private final class TopAsker {
     let made = try TopSession.connect(mount)
     let server = try made.hello()
     client = made
-    news.post(.connected(server))
+    tell(.connected(server))
     return made
   }
 
   private func askForTotals(_ client: ControlClient) throws(ControlFailure) {
     let now = Instant.now
     guard now >= nextTotals else { return }
-    news.post(.totals(try client.totals(StatusQuery())))
+    tell(.totals(try client.totals(StatusQuery())))
     let end = Instant.now
     nextTotals = end.adding(seconds: max(Self.pause, end.seconds(since: now) / Self.share))
   }
@@ -159,10 +178,13 @@ private final class TopAsker {
     pages += bounded(page.files)
     let isFull = pages.count >= TopState.most
     after = isFull ? nil : page.next
-    // The first listing is shown as it comes, a later one once it is whole.
-    news.post(.listed(Array(pages.prefix(TopState.most)), isWhole: !isFull))
+    // The first listing is shown as it comes, a later one once it is whole: what a person has selected stays in it.
+    if after == nil || !hasListed {
+      tell(.listed(Array(pages.prefix(TopState.most)), isWhole: after == nil && !isFull))
+    }
     if after == nil {
       pages = []
+      hasListed = true
       nextListing = Instant.now.adding(seconds: Self.pause)
     }
   }
@@ -173,12 +195,12 @@ private final class TopAsker {
     restart()
     let entry: MountTableEntry?
     do throws(Errno) { entry = try MountTable.entry(at: mount.mountpoint) } catch {
-      return news.post(.lost("the table of mounts cannot be read: \(error)"))
+      return tell(.lost("the table of mounts cannot be read: \(error)"))
     }
-    guard let entry, entry.isMediafs else { return news.post(.ended(mount.mountpoint)) }
+    guard let entry, entry.isMediafs else { return tell(.ended) }
     switch failure.kind {
-    case .notRunning, .gone: news.post(.lost("the mount helper starts the next one"))
-    default: news.post(.lost(failure.message))
+    case .notRunning, .gone: tell(.lost("the mount helper starts the next one"))
+    default: tell(.lost(failure.message))
     }
   }
 }
