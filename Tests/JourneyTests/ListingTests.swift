@@ -11,10 +11,10 @@ import Testing
       try withOrigin(settings) { origin in
         let count = 200
         for number in 0..<count { origin.add("/clips/clip\(number).mp4", size: Int64(300_000 + number)) }
-        try journey.mount((0..<count).map { "\(origin.url("/clips/clip\($0).mp4"))\n" }.joined())
+        try journey.mount((0..<count).map { "\(origin.url("/clips/clip\($0).mp4"))\n" }.joined(), "-v")
         let long = try journey.succeed(["ls", "-l", journey.mountpoint])
         let sizes = long.split(separator: "\n").dropFirst().compactMap { Int64($0.split(separator: " ")[4]) }
-        #expect(sizes.sorted() == (0..<Int64(count)).map { 300_000 + $0 })
+        #expect(sizes.sorted() == (0..<Int64(count)).map { 300_000 + $0 }, "the server's log: \(journey.log)")
         _ = try journey.storedAtRest(origin, "clip0.mp4")
         let totals = origin.log.totals
         #expect(totals.requests == count, "one request each")

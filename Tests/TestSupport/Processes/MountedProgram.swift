@@ -96,13 +96,25 @@ package final class MountedProgram: Sendable {
 
   /// The server's own process, below the helper's; nil when it does not run.
   package var server: pid_t? {
-    guard let helper = process, helper.isRunning else { return nil }
-    let children = text(of: "/proc/\(helper.processID)/task/\(helper.processID)/children").split(separator: " ")
     // Once the server has died the helper's child may be fusermount3: to kill that would leave the mount behind.
-    return children.compactMap { pid_t($0) }.first { child in
-      (bytes(of: "/proc/\(child)/cmdline") ?? []).split(separator: 0).dropFirst().first?.elementsEqual("serve".utf8)
-        ?? false
-    }
+    children.first { Self.arguments(of: $0).dropFirst().first == "serve" }
+  }
+
+  /// The helper's own children; none when it does not run.
+  private var children: [pid_t] {
+    guard let helper = process, helper.isRunning else { return [] }
+    return text(of: "/proc/\(helper.processID)/task/\(helper.processID)/children").split(separator: " ")
+      .compactMap { pid_t($0) }
+  }
+
+  private static func arguments(of process: pid_t) -> [String] {
+    (bytes(of: "/proc/\(process)/cmdline") ?? []).split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
+  }
+
+  /// proc(5)'s letter for what a process does; nil once it is gone.
+  private static func state(of process: pid_t) -> Character? {
+    let status = text(of: "/proc/\(process)/stat")
+    return status.lastIndex(of: ")").flatMap { status[$0...].dropFirst(2).first }
   }
 
   /// Kills the server, as `kill -9` does, if it lives. Its helper starts the next one.
@@ -116,10 +128,15 @@ package final class MountedProgram: Sendable {
     guard let process, process.isRunning else { return }
     // A server whose helper is gone would unmount, and a helper whose server is gone would start another.
     process.signal(SIGSTOP)
-    killServer()
+    // Once it stands still it starts no more. The last one that it started may not have become the server yet.
+    _ = eventually(timeout: 10) { Self.state(of: process.processID).map { "TZ".contains($0) } ?? true }
+    let left = children.filter { Self.arguments(of: $0).first?.hasSuffix("fusermount3") != true }
+    for child in left { Glibc.kill(child, SIGKILL) }
     process.signal(SIGKILL)
     _ = process.wait(timeout: 60)
     unmountDead()
+    // What lives on writes to the store.
+    _ = eventually(timeout: 60) { left.allSatisfy { Self.state(of: $0).map { $0 == "Z" } ?? true } }
   }
 
   /// Unmounts what is left when no process serves it any more.
