@@ -8,6 +8,9 @@ package struct FileDescriptor: ~Copyable, Sendable {
   /// The number; valid as long as this value lives.
   package let rawValue: Int32
 
+  /// O_PATH, which Glibc's module lacks: the start of a lookup, which needs no right to read.
+  package static let onlyPath: Int32 = 0x20_0000
+
   /// Takes ownership of `rawValue`.
   package init(owning rawValue: Int32) { self.rawValue = rawValue }
 

@@ -75,11 +75,17 @@ package final class ControlClient: StatusSource {
 
   static func reach(_ store: String, _ limits: Limits) throws(ControlFailure) -> ControlClient {
     do throws(Errno) {
-      let folder = try FileDescriptor.open(store, O_RDONLY | O_DIRECTORY)
+      let folder = try FileDescriptor.open(store, FileDescriptor.onlyPath | O_DIRECTORY)
+      // Opened without being followed: a link in its place leads nowhere.
+      let name = try FileDescriptor.open(
+        "/proc/self/fd/\(folder.rawValue)/\(controlSocketName)", FileDescriptor.onlyPath | O_NOFOLLOW)
+      guard case .socket = FileKind(try name.status()) else { throw Errno(rawValue: ENOTSOCK) }
       let descriptor = FileDescriptor(owning: try retrying { Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0) })
       try makeNonblocking(descriptor.rawValue)
       let deadline = Instant.now.adding(seconds: 5)
-      while withControlAddress(in: folder, { Glibc.connect(descriptor.rawValue, $0, $1) }) != 0 {
+      while withControlAddress(at: "/proc/self/fd/\(name.rawValue)", { Glibc.connect(descriptor.rawValue, $0, $1) })
+        != 0
+      {
         let error = Errno.current
         // EAGAIN: the server's backlog is full. No call waits for room in the backlog of a Unix socket, so try again.
         guard error == .interrupted || (error.rawValue == EAGAIN && Instant.now < deadline) else { throw error }
@@ -90,6 +96,10 @@ package final class ControlClient: StatusSource {
       switch error.rawValue {
       case ENOENT, ENOTDIR, ECONNREFUSED:
         throw ControlFailure(.notRunning, "no server runs on the store \(store)")
+      case ENOTSOCK:
+        throw ControlFailure(
+          .refused,
+          "\(store)/\(controlSocketName) is not the socket of a server: move it away, and start the mount anew")
       case EACCES, EPERM:
         throw ControlFailure(
           .refused, "the store \(store) belongs to another user: only that user and root may use its server")

@@ -147,11 +147,17 @@ func makeNonblocking(_ descriptor: Int32) throws(Errno) {
 func withControlAddress<Result>(
   in folder: borrowing FileDescriptor, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
 ) -> Result {
+  withControlAddress(at: "/proc/self/fd/\(folder.rawValue)/\(controlSocketName)", body)
+}
+
+/// Calls `body` with the address of the socket at `path`, of less than 108 bytes.
+func withControlAddress<Result>(
+  at path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
+) -> Result {
   var address = sockaddr_un()
   address.sun_family = sa_family_t(AF_UNIX)
-  let path = "/proc/self/fd/\(folder.rawValue)/\(controlSocketName)"
   withUnsafeMutableBytes(of: &address.sun_path) { room in
-    room.copyBytes(from: path.utf8)  // 35 bytes at most; the rest stays zero
+    room.copyBytes(from: path.utf8.prefix(room.count - 1))  // the rest stays zero
   }
   return withUnsafePointer(to: &address) { pointer in
     pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, socklen_t(MemoryLayout<sockaddr_un>.size)) }

@@ -124,8 +124,8 @@ struct Mountpoint {
     }
   }
 
-  /// Opens a folder only as the start of the next lookup. 0x200000 is O_PATH, which needs no right to list the folder.
-  private static let look: Int32 = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | 0x20_0000
+  /// Opens a folder only as the start of the next lookup.
+  private static let look: Int32 = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | FileDescriptor.onlyPath
 
   private static func parts(_ path: String) -> [String] {
     path.utf8.split(separator: UInt8(ascii: "/")).map { String(Substring($0)) }

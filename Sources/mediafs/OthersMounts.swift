@@ -5,8 +5,19 @@ import Storing
 
 /// The live mounts of other users, which only root may ask about: those of `user=NAME` are started by root.
 ///
-/// Root reads nothing of another user's store. It asks the server, so a mount without one is known only by name.
+/// Root reads nothing of another user's store. It asks the server, so a mount without one is known only by name. It
+/// follows no path of that user's either, who could lead it to a filesystem that never answers: it takes the folder
+/// that the server has open.
 enum OthersMounts {
+  /// Those folders, by mountpoint: they stay open as long as the command may ask.
+  private static let held = Lock<[String: Hold]>([:])
+
+  private final class Hold: Sendable {
+    let folder: FileDescriptor
+
+    init(_ folder: consuming FileDescriptor) { self.folder = folder }
+  }
+
   /// Those in the mount table, without the mounts that another one hides.
   static func find() -> [MountRecord] {
     guard geteuid() == 0, let table = try? MountTable.read() else { return [] }  // without a table there is no mount
@@ -14,7 +25,7 @@ enum OthersMounts {
     for (index, entry) in table.enumerated() where entry.isMediafs {
       let isHidden = table[(index + 1)...].contains { $0.mountpoint.utf8.elementsEqual(entry.mountpoint.utf8) }
       guard !isHidden, let owner = entry.owner, owner != 0 else { continue }
-      let store = store(of: entry.mountpoint, owner).flatMap { isOfUsers($0, table) ? nil : $0 } ?? ""
+      let store = store(of: entry.mountpoint, owner, table) ?? ""
       found.append(
         MountRecord(
           mountpoint: entry.mountpoint, store: store, library: store + "/library", manifest: entry.source, owner: owner)
@@ -45,16 +56,36 @@ enum OthersMounts {
     return (mount?.owner ?? 0) != 0
   }
 
-  /// The folder of the catalog that the mount's server has open.
-  private static func store(of mountpoint: String, _ owner: uid_t) -> String? {
+  /// The folder of the catalog that the mount's server has open, as this process has it open too.
+  private static func store(of mountpoint: String, _ owner: uid_t, _ table: [MountTableEntry]) -> String? {
     guard let helper = MountUsers.helper(of: mountpoint, owner: owner) else { return nil }
     for server in MountUsers.children(of: helper) {
-      for name in MountUsers.names(in: "/proc/\(server)/fd") {
-        guard let file = MountUsers.target(of: "/proc/\(server)/fd/\(name)") else { continue }
-        let (folder, last) = Files.split(file)
-        if last == "catalog.sqlite" { return folder }
+      let open = MountUsers.names(in: "/proc/\(server)/fd").compactMap { name in
+        MountUsers.target(of: "/proc/\(server)/fd/\(name)").map { (name: name, target: $0) }
+      }
+      guard let catalog = open.first(where: { Files.split($0.target).name == "catalog.sqlite" }) else { continue }
+      let folder = Files.split(catalog.target).folder
+      for link in open where link.target == folder {
+        // The kernel goes from such a link to the folder itself. With O_PATH it asks no filesystem for it.
+        let path = "/proc/\(server)/fd/\(link.name)"
+        guard let store = try? FileDescriptor.open(path, FileDescriptor.onlyPath | O_DIRECTORY),
+          !isOfUsers(store, table)
+        else { continue }  // it closed it meanwhile, or it is not to be asked
+        let hold = Hold(store)
+        held.withLock { $0[mountpoint] = hold }
+        return "/proc/self/fd/\(hold.folder.rawValue)"
       }
     }
     return nil
+  }
+
+  /// Whether a program of a user's serves the filesystem of an open folder; true if that cannot be told.
+  static func isOfUsers(_ folder: borrowing FileDescriptor, _ table: [MountTableEntry]) -> Bool {
+    guard let facts = try? Files.read("/proc/self/fdinfo/\(folder.rawValue)", limit: 1 << 16),
+      let line = facts.split(separator: 0x0A).first(where: { $0.starts(with: "mnt_id:".utf8) }),
+      let id = UInt64(String(decoding: line.dropFirst(7).drop { $0 == 9 || $0 == 32 }, as: UTF8.self)),
+      let mount = table.first(where: { $0.id == id })
+    else { return true }
+    return (mount.owner ?? 0) != 0
   }
 }

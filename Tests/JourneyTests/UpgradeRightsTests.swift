@@ -94,7 +94,7 @@ struct UpgradeRightsTests {
     #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
 
-  /// A user puts a link to another server's socket where root looks for theirs: that one is not upgraded.
+  /// Another server's socket is where root looks for that of a user: that server is not upgraded.
   @Test func rootAsksOnlyAServerOfTheMountsUser() throws {
     let (place, other) = (try MountPlace(), try MountPlace())
     let mounted = try place.run(
@@ -103,7 +103,7 @@ struct UpgradeRightsTests {
     let running = try other.startForeground("--store", other.folder + "/store")
     let server = try #require(other.server)
     let control = place.storeOfNobody + "/control"
-    try #require(unlink(control) == 0 && symlink(other.folder + "/store/control", control) == 0)
+    try #require(unlink(control) == 0 && link(other.folder + "/store/control", control) == 0)
     let asked = try other.run("upgrade", place.mountpoint)
     #expect(asked.status == 1 && asked.text.contains("is not one of the user 65534: not asked"), "\(asked)")
     #expect(other.server == server && !other.text(running).contains("ended for an upgrade"))
