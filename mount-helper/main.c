@@ -59,13 +59,13 @@ static void find_user(struct settings *settings, const char *name) {
 }
 
 static void parse(int argc, char **argv, struct settings *settings) {
-  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS, WATCHDOG, STATE };
+  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS, WATCHDOG, STATE, LAUNCHER };
   static const struct option known[] = {
       {"mountpoint", required_argument, NULL, MOUNTPOINT}, {"server", required_argument, NULL, SERVER},
       {"options-fd", required_argument, NULL, OPTIONS_FD}, {"input-fd", required_argument, NULL, INPUT_FD},
       {"foreground", no_argument, NULL, FOREGROUND},       {"user", required_argument, NULL, USER},
       {"made-folders", required_argument, NULL, MADE_FOLDERS}, {"watchdog", required_argument, NULL, WATCHDOG},
-      {"state", required_argument, NULL, STATE},
+      {"state", required_argument, NULL, STATE},           {"launcher", no_argument, NULL, LAUNCHER},
       {NULL, 0, NULL, 0}};
   *settings = (struct settings){
       .mount_options = "ro,subtype=mediafs", .options_fd = -1, .input_fd = -1, .uid = getuid(), .gid = getgid(),
@@ -84,6 +84,7 @@ static void parse(int argc, char **argv, struct settings *settings) {
         settings->state = optarg;
         settings->state_length = strlen(optarg);
         break;
+      case LAUNCHER: settings->launcher = true; break;
       case 'o': settings->mount_options = optarg; break;
       default: exit(2);
     }

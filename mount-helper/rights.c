@@ -69,9 +69,7 @@ struct condition {
 enum { SET_OWNER_BY_IOCTL = 0x8901, SET_GROUP_BY_IOCTL = 0x8902, NEWEST = 451 };
 #endif
 
-// Refuses, for this process and what it executes (seccomp(2)), the calls above, new processes, and those by which one
-// process reaches another.
-static int forbid_calls(void) {
+int forbid_calls(void) {
 #ifdef NATIVE
 // Each rule answers itself, or jumps to its end: a rule more changes no jump of another.
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
@@ -176,6 +174,5 @@ int become_user(const struct settings *settings) {
   if (initgroups(settings->user, settings->gid) != 0 || setresgid(settings->gid, other, other) != 0 ||
       setresuid(settings->uid, settings->uid, settings->uid) != 0)
     return -1;
-  if (chdir("/") != 0 || drop_rights() != 0) return -1;
-  return forbid_calls();
+  return chdir("/") != 0 ? -1 : drop_rights();
 }

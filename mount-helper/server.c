@@ -2,9 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -13,11 +11,13 @@
 #include <unistd.h>
 
 #include "complain.h"
+#include "launcher.h"
 #include "link.h"
 #include "reception.h"
 #include "rights.h"
+#include "run.h"
 
-enum { SERVER_LINK = 3 };  // the server's end, in the server
+enum { SERVER_LINK = 3 };  // its end of the link, in the server
 
 void hide_from_others(void) { prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
@@ -50,21 +50,20 @@ static void become_server(const struct settings *settings, int program, int link
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
 
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  int kept = fcntl(link, F_DUPFD_CLOEXEC, 10);  // not 3 itself, which dup2 replaces
-  if (null < 0 || kept < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(kept, SERVER_LINK) < 0 ||
-      close_range(SERVER_LINK + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
-    complain("cannot prepare the server's descriptors: %s", strerror(errno));
+  // Before the filter, which lets the server start no process: the launcher has to start programs.
+  int launcher = settings->launcher ? start_launcher(settings, program) : -1;
+  if (settings->user && forbid_calls() != 0) {
+    complain("cannot restrict the server's system calls: %s", strerror(errno));
     _exit(1);
   }
-  char descriptor[16];
-  snprintf(descriptor, sizeof descriptor, "%d", SERVER_LINK);
-  char *const words[] = {"mediafs", "serve", "--helper-fd", descriptor, NULL};
-  fexecve(program, words, environ);
-  // ENOENT: an interpreter runs it, which needs a path.
-  if (errno == ENOENT) execv(settings->server, words);
+  const int passed[] = {link, launcher};
+  char *words[] = {"mediafs", "serve", "--helper-fd", "3", NULL, NULL, NULL};
+  if (launcher >= 0) {
+    words[4] = "--launcher-fd";
+    words[5] = "4";
+  }
   char text[512];
-  snprintf(text, sizeof text, "cannot run %s: %s", settings->server, strerror(errno));
+  run_mediafs(settings, program, words, passed, launcher >= 0 ? 2 : 1, text, sizeof text);
   link_send(SERVER_LINK, MESSAGE_FAILED, 0, text, strlen(text), -1);
   complain("%s", text);
   _exit(1);

@@ -15,6 +15,7 @@ struct settings {
   char *state;                // the text of --state, which the helper writes (state.h)
   size_t state_length;
   bool foreground;
+  bool launcher;     // whether each server gets a launcher (launcher.h)
   const char *user;  // the user that the server runs as; NULL for the helper's own
   const char *home;  // that user's home and shell; set if `user` is
   const char *shell;

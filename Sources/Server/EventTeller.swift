@@ -2,13 +2,23 @@ import Control
 import Glibc
 import Reading
 
-/// Tells the clients that listen what happens in the reading room.
+/// Tells the clients that listen what happens in the reading room, and the launcher which files are complete.
 struct EventTeller: HappeningListener {
   let hub: EventHub
+  /// nil without `--on`.
+  let launcher: LauncherLink?
+  /// The library's folder.
+  let library: String
 
-  var isHeard: Bool { hub.isHeard }
+  var isHeard: Bool { hub.isHeard || launcher != nil }
 
   func happened(_ happening: Happening) {
+    if let launcher, happening.kind == .complete, let copy = happening.copy {
+      launcher.tell(
+        CompletedFile(
+          path: happening.path, file: "\(library)/\(copy)", url: happening.url ?? "", size: happening.bytes ?? 0))
+    }
+    guard hub.isHeard else { return }
     var now = timespec()
     clock_gettime(CLOCK_REALTIME, &now)
     hub.post(

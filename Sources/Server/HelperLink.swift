@@ -64,7 +64,7 @@ package final class HelperLink: Sendable {
     guard version == HelperMessage.version, let file = options.takeDescriptor() else {
       throw .protocolBroken("the mount helper speaks protocol \(version), mediafs \(HelperMessage.version)")
     }
-    let request = try MountRequest(decoding: try Self.contents(of: file))
+    let request = try MountRequest(reading: file)
     let input = request.readsStandardInput ? try receive(.input).takeDescriptor() : nil
     guard let memory = try receive(.session).takeDescriptor() else {
       throw .protocolBroken("the SESSION message has no descriptor")
@@ -257,18 +257,6 @@ extension HelperLink {
     } catch {
       throw error == Errno(rawValue: EPIPE) || error == Errno(rawValue: ECONNRESET)
         ? .helperGone : .protocolBroken("the link to the mount helper: \(error)")
-    }
-  }
-
-  private static func contents(of file: borrowing FileDescriptor) throws(ServerError) -> [UInt8] {
-    do throws(Errno) {
-      let size = Int(try file.status().st_size)
-      guard size <= MountRequest.limit else { throw .invalid }
-      let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 1)
-      defer { buffer.deallocate() }
-      return Array(buffer[..<(try file.readFully(at: 0, into: buffer))])
-    } catch {
-      throw .protocolBroken("cannot read the server's options (\(error))")
     }
   }
 }

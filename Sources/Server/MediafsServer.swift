@@ -15,9 +15,9 @@ package enum MediafsServer {
   /// Serves the mount that `link` brings. Returns the process's exit status after the mount has ended.
   ///
   /// The stop signals must be blocked already (``StopSignals/block()``).
-  package static func run(link: HelperLink) -> Int32 {
+  package static func run(link: HelperLink, launcher: LauncherLink?) -> Int32 {
     do throws(ServerError) {
-      return try serve(link)
+      return try serve(link, launcher)
     } catch .helperGone {
       return 1  // nobody is left to tell
     } catch {
@@ -29,7 +29,7 @@ package enum MediafsServer {
   }
 
   /// Serves until the end of the mount, or of this server. Returns the exit status.
-  private static func serve(_ link: HelperLink) throws(ServerError) -> Int32 {
+  private static func serve(_ link: HelperLink, _ launcher: LauncherLink?) throws(ServerError) -> Int32 {
     let descriptors = csystem_raise_descriptor_limit()
     let start = try link.receiveStart()
     let request = start.request
@@ -49,6 +49,7 @@ package enum MediafsServer {
     let list = start.rootWaits && !goesOn ? try ManifestImport.openForRoot(request, start.input) : nil
     // No thread may exist before: Landlock restricts only the thread that asks for it, and those that it starts.
     let rights = try places.map { (places) throws(ServerError) in try Confinement.begin(places) }
+    let launcher = try LauncherLink.begin(launcher, for: request, goesOn: goesOn)
     let handover = Handover(link, failedUpgrade: start.failedUpgrade) {
       session.withLock { $0 }?.stop()
     }
@@ -108,7 +109,7 @@ package enum MediafsServer {
       try MetricsFile(path: path, goesOn: goesOn) { try numbers.text() }
     }
     let events = EventHub()
-    fileSystem.tell(EventTeller(hub: events))
+    fileSystem.tell(EventTeller(hub: events, launcher: launcher, library: store.library.path))
     fileSystem.start(keeperRecord: memory.keeperRecord, finisherRecord: memory.finisherRecord)
     loop.run(record: memory.transfersRecord) { fileSystem.makeClient(port: fuse, service: $0) }
     let facts = MountFacts(request, store)
@@ -153,6 +154,8 @@ package enum MediafsServer {
     loop.stop()
     fileSystem.stop()
     do throws(StoreError) { try store.catalog.close() } catch { Log.error(error.message) }
+    // At an upgrade, readers wait until this server has ended: it waits for no program.
+    launcher?.end(waiting: !handover.isAgreed)
     link.close()
     if let failure = failure.withLock({ $0 }) { throw failure }
     if handover.isAgreed {

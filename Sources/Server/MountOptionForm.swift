@@ -48,6 +48,40 @@ extension MountOptionForm<String> {
   }
 }
 
+extension MountOptionForm<[String]> {
+  /// The word `complete` and a command, which is split into words. In the canonical form, the program is an absolute
+  /// path, or a name without a slash.
+  static var completionCommand: MountOptionForm {
+    MountOptionForm(
+      rule: "complete and a command",
+      parse: { text throws(MountOptionError) in
+        guard var words = try command(text) else { return nil }
+        guard let program = words.first, !program.isEmpty else {
+          throw .usage("--on complete needs a command: a program, and its arguments")
+        }
+        if program.utf8.contains(UInt8(ascii: "/")) {
+          guard let path = AbsolutePath.of(program) else { throw .failed(AbsolutePath.folderIsGone) }
+          words[0] = path
+        }
+        return words
+      },
+      decode: { text in
+        do throws(MountOptionError) {
+          return try command(text).flatMap { $0.isEmpty ? nil : $0 }
+        } catch {
+          return nil  // the command that mounts has told what is wrong
+        }
+      },
+      encode: { "complete " + CommandWords.joined($0) })
+  }
+
+  /// The words of the command; nil if it is for another event.
+  private static func command(_ text: String) throws(MountOptionError) -> [String]? {
+    let words = try CommandWords.split(text)
+    return words.first == "complete" ? Array(words.dropFirst()) : nil
+  }
+}
+
 extension MountOptionForm<Double> {
   /// A time span.
   static func seconds(_ bounds: ClosedRange<Int>) -> MountOptionForm {

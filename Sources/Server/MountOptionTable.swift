@@ -101,6 +101,15 @@ extension MountOption {
         write to the whole folder of FILE, so it must not be NAME's home: give it a folder of its own.
         """),
     MountOption(
+      "on", of: "complete CMD", .optional(\.onComplete, .completionCommand), in: .server,
+      help: """
+        Start the program CMD for each file that becomes complete. CMD is one word for the shell: a program (a path, or \
+        a name in PATH) and its arguments. The program learns from its environment which file it is: \
+        MEDIAFS_FILE is its path in the library, MEDIAFS_PATH that in the mount.
+        """,
+      standard: "no program",
+      details: "The section PROGRAMS FOR EVENTS says how CMD is split, what programs get, and when they end."),
+    MountOption(
       "watchdog", of: "SECONDS", .value(\.watchdog, .seconds(0...86_400)), in: .server,
       help: """
         Replace a server that has hung for SECONDS, while its disk answers; readers only wait for the next one. With 0, \

@@ -26,6 +26,8 @@ package struct MountRequest: Sendable, Equatable {
   package var log = Logging()
   /// The file to which the server writes its numbers; nil for none.
   package var metricsFile: String?
+  /// The program that is started for each completed file: its path or name, and its arguments; nil for none.
+  package var onComplete: [String]?
   /// How long a thread of the server may hang until the mount helper replaces the server, in seconds; 0: for ever.
   package var watchdog = 10.0
   /// Who owns the files, and who may use them.
@@ -116,6 +118,21 @@ extension MountRequest {
       for value in option.encoded(self) { writer.put(option.name, value) }
     }
     return writer.bytes
+  }
+
+  /// Decodes what the file has in it, an unnamed one that the mount helper passes on.
+  package init(reading file: borrowing FileDescriptor) throws(ServerError) {
+    let bytes: [UInt8]
+    do throws(Errno) {
+      let size = Int(try file.status().st_size)
+      guard size <= Self.limit else { throw .invalid }
+      let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 1)
+      defer { buffer.deallocate() }
+      bytes = Array(buffer[..<(try file.readFully(at: 0, into: buffer))])
+    } catch {
+      throw .protocolBroken("cannot read the server's options (\(error))")
+    }
+    try self.init(decoding: bytes)
   }
 
   /// Decodes what ``encoded()`` returned; `.badRequest` for other bytes. No message contains a value.

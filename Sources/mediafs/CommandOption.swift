@@ -21,6 +21,9 @@ struct Option: Sendable {
   /// The meanings of its values, one line each.
   var choices: [String] = []
 
+  /// Whether its value may also come as two words, as its placeholder has two.
+  var takesTwoWords: Bool { placeholder?.contains(" ") ?? false }
+
   /// Whether the option takes a value.
   var argument: Argument { placeholder == nil ? .none : .required }
 

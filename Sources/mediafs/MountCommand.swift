@@ -112,6 +112,7 @@ enum MountCommand {
       "--watchdog", "\(Int((mount.request.watchdog * 1000).rounded(.up)))", "-o", mount.libfuseOptions,
     ]
     if let file = input { words += ["--input-fd", "\(file)"] }
+    if mount.request.onComplete != nil { words.append("--launcher") }
     if mount.request.foreground { words.append("--foreground") }
     if let user = mount.user { words += ["--user", user] }
     if mountpoint.missing > 0 { words += ["--made-folders", "\(mountpoint.missing)"] }

@@ -55,7 +55,14 @@ enum OptionParser {
         throw .usage(complaint(about: word, missingValue: found == missing, letter: optopt, options))
       }
       guard let option = known(found, options) else { continue }
-      let value = option.argument == .required ? optarg.map { String(cString: $0) } : nil
+      var value = option.argument == .required ? optarg.map { String(cString: $0) } : nil
+      if option.takesTwoWords, let first = value, !first.contains(where: \.isWhitespace) {
+        guard optind < count, let second = argv[Int(optind)] else {
+          throw .usage("the option --\(option.name) needs two words: \(option.placeholder ?? "")")
+        }
+        value = first + " " + String(cString: second)
+        optind += 1  // getopt goes on behind it
+      }
       result.options.append((option.name, value))
     }
     result.operands = argv[Int(optind)..<Int(count)].compactMap { $0.map { String(cString: $0) } }

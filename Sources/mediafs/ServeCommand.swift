@@ -16,11 +16,23 @@ enum ServeCommand {
     csystem_report_deaths()
     // No read of stored bytes allocates. An arena for each thread would only cost memory (0.4 MiB).
     if csystem_limit_malloc_arenas(2) == 0 { Log.debug("malloc keeps an arena for each thread") }
-    return OptionParser.run("serve", arguments, help, hidden: [.value("helper-fd")]) { parsed throws(CommandError) in
-      guard let descriptor = parsed.value("helper-fd").flatMap(Int32.init), descriptor > STDERR_FILENO,
-        csystem_fcntl(descriptor, F_GETFD, 0) >= 0
-      else { throw .usage("only the mount helper starts the server; use 'mediafs mount'") }
-      return MediafsServer.run(link: HelperLink(owning: descriptor))
+    let hidden: [Option] = [.value("helper-fd"), .value("launcher-fd")]
+    return OptionParser.run("serve", arguments, help, hidden: hidden) { parsed throws(CommandError) in
+      guard let link = try inherited(parsed.value("helper-fd")) else { throw wrong }
+      let launcher = try inherited(parsed.value("launcher-fd"))
+      return MediafsServer.run(
+        link: HelperLink(owning: link), launcher: launcher.map { LauncherLink(owning: $0) })
     }
+  }
+
+  private static let wrong = CommandError.usage("only the mount helper starts the server; use 'mediafs mount'")
+
+  /// A descriptor that the mount helper left open; nil without a value.
+  static func inherited(_ value: String?) throws(CommandError) -> Int32? {
+    guard let value else { return nil }
+    guard let descriptor = Int32(value), descriptor > STDERR_FILENO, csystem_fcntl(descriptor, F_GETFD, 0) >= 0 else {
+      throw wrong
+    }
+    return descriptor
   }
 }

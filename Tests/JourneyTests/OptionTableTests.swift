@@ -17,7 +17,8 @@ import Testing
     "limit-rate": ("1M", "1048576"), "max-connections": ("7", "7"), "header": ("X-A:  b ", "X-A: b"),
     "cacert": ("/c", "/c"), "netrc-file": ("/n", "/n"), "foreground": (nil, "1"), "log-file": ("/log", "/log"),
     "metrics-file": ("/m.prom", "/m.prom"),
-    "verbose": (nil, "1"), "watchdog": ("2.5", "2.5"), "allow_other": (nil, "1"), "uid": ("root", "0"),
+    "on": ("complete /x 'a  b' c,d", "complete '/x' 'a  b' 'c,d'"), "verbose": (nil, "1"), "watchdog": ("2.5", "2.5"),
+    "allow_other": (nil, "1"), "uid": ("root", "0"),
     "gid": ("root", "0"),
     "umask": ("027", "23"), "user": ("root", ""), "fsname": ("x", ""),
   ]

@@ -143,7 +143,10 @@ import Reading
     bench.system.fetch([opened])
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
     bench.run(1)
-    #expect(listener.take() == [Happening(.complete, path: "a.mp4", bytes: Self.size)])
+    #expect(
+      listener.take() == [
+        Happening(.complete, path: "a.mp4", bytes: Self.size, copy: "a.mp4", url: "http://origin/a.mp4")
+      ])
   }
 
   @Test("Nothing is looked up while nobody listens")

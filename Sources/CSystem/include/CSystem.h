@@ -86,6 +86,16 @@ uint64_t csystem_mount_id(int descriptor);
 int csystem_make_memory_file(const char *name);
 /// Makes such a file one that nobody can change any more. 0, or -1 and errno.
 int csystem_seal_memory_file(int file);
+/// Has the kernel give this process the orphans among its descendants, in place of init. 0, or -1 and errno.
+int csystem_adopt_orphans(void);
+/// A descriptor (non-blocking, close-on-exec) that is readable once a child has ended; SIGCHLD is blocked from then on.
+/// -1 and errno.
+int csystem_open_child_watch(void);
+/// Starts a program with those arguments, the first of which is its path: in a session of its own, with no signal
+/// blocked or ignored, its standard output and error at `output`, and no other descriptor but the standard input. The
+/// kernel kills it (SIGKILL) if the calling thread ends. If it cannot be run it says why there, and ends with 127. Its
+/// process id, or -1 and errno. Only for a process without a second thread.
+pid_t csystem_start_program(char *const *words, int output);
 /// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers
 /// of it.
 int csystem_is_dead_mount(const char *path);

@@ -59,7 +59,7 @@ final class Finisher {
           content, "it changed while it was placed; its copy is used from the next mount on", isWrong: false)
       }
       Log.info("\(content.path): complete, \(size) bytes, in the library as \(copy.path)")
-      room.transfers.post(.completed(content))
+      room.transfers.post(.completed(content, copy))
     } catch {
       if let error = partial.syncFailure { return syncFailed(content, served, error) }
       if room.isEnding { return }

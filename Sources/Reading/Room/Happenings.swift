@@ -29,12 +29,20 @@ package struct Happening: Sendable, Equatable {
   package var bytes: Int64?
   /// The reason, without secrets.
   package var message: String?
+  /// Where a complete file is: its path in the library.
+  package var copy: String?
+  /// The first URL of a complete file, without secrets.
+  package var url: String?
 
-  package init(_ kind: Kind, path: String, bytes: Int64? = nil, message: String? = nil) {
+  package init(
+    _ kind: Kind, path: String, bytes: Int64? = nil, message: String? = nil, copy: String? = nil, url: String? = nil
+  ) {
     self.kind = kind
     self.path = path
     self.bytes = bytes
     self.message = message
+    self.copy = copy
+    self.url = url
   }
 }
 
@@ -66,6 +74,16 @@ extension ReadingRoom {
   /// Something happened to the file of `content`.
   func happened(_ kind: Happening.Kind, to content: Content, bytes: Int64? = nil, _ message: String? = nil) {
     happenings.post { Happening(kind, path: content.path, bytes: bytes, message: message) }
+  }
+
+  /// The file of `content` is in the library as `copy`.
+  func completed(_ content: Content, as copy: LibraryCopy) {
+    counters.add(1, to: .completions)
+    happenings.post {
+      Happening(
+        .complete, path: content.path, bytes: copy.size, copy: copy.path,
+        url: content.entry.urls.first.map { Log.redacted(url: $0) })
+    }
   }
 
   /// Stored bytes of a resource made room. Called on a thread that may wait for the disk.

@@ -40,7 +40,7 @@ enum TransferMessage: Sendable {
   /// The inode cannot be opened any more. Give the file another one, and answer the counted open with ESTALE.
   case renew(Content, Inode, Ticket)
   /// The finisher has verified the file and placed it in the library.
-  case completed(Content)
+  case completed(Content, LibraryCopy)
   /// The finisher has all bytes, but they are wrong (`isWrong`) or the file cannot be placed.
   case rejected(Content, message: String, isWrong: Bool)
   /// The disk lost the file's unsynced bytes: they are missing again. Reads in `lost` may have returned zeros. Nothing

@@ -149,13 +149,12 @@ final class TransferThread {
       downloads.changed(download)
       carryOutPostponed(download)
     case .renew(let content, let inode, let ticket): renew(content, inode, ticket)
-    case .completed(let content):
+    case .completed(let content, let copy):
       let download = downloads.download(of: content)
       download.wish.rest = false
       downloads.unpin(download)
       downloads.forgetError(of: download)
-      room.counters.add(1, to: .completions)
-      room.happened(.complete, to: content, bytes: content.guarded.withLock { $0.held.size })
+      room.completed(content, as: copy)
       downloads.publish(download, now)
       carryOutPostponed(download)
       // Small files make room often, and would pile up until the next sweep.
