@@ -9,6 +9,8 @@
 
 int csystem_adopt_orphans(void) { return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
+int csystem_set_death_signal(int number) { return prctl(PR_SET_PDEATHSIG, number, 0, 0, 0); }
+
 int csystem_open_child_watch(void) {
   sigset_t children;
   sigemptyset(&children);
@@ -21,7 +23,7 @@ pid_t csystem_start_program(char *const *words, int output) {
   const pid_t launcher = getpid();
   const pid_t child = fork();
   if (child != 0) return child;
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != launcher) _exit(127);
+  if (csystem_set_death_signal(SIGKILL) != 0 || getppid() != launcher) _exit(127);
   setsid();
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   sigset_t none;

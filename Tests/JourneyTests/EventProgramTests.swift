@@ -176,6 +176,35 @@ import Testing
     }
   }
 
+  /// The command leads to a mount whose server stands still.
+  @Test func aCommandWhoseFileDoesNotAnswerLeavesNoLauncherBehind() throws {
+    try withOrigin { origin in
+      let place = try EventPlace()
+      let silent = try MountPlace()
+      #expect(try silent.run("mount", silent.mountpoint, "--manifest", silent.manifest).status == 0)
+      let command = place.folder + "/command"
+      try #require(symlink("/bin/true", command) == 0)
+      try place.list(list(origin, ["a.bin"]))
+      try place.mount("--on", "complete", command)
+      let (server, launcher) = (try #require(place.place.server), try #require(place.launcher))
+      func call() -> Substring? { Processes.text(launcher, "syscall").split(separator: " ").first }
+      let resting = call()
+      let still = try #require(silent.server)
+      kill(still, SIGSTOP)
+      defer { kill(still, SIGCONT) }
+      try #require(unlink(command) == 0 && symlink(silent.mountpoint + "/nothing", command) == 0)
+      try complete(place, "a.bin")
+      try #require(eventually { call() != resting })
+      kill(server, SIGKILL)
+      #expect(eventually { !Processes.isAlive(launcher) })
+      #expect(eventually { place.isServed(after: server) })
+      kill(still, SIGCONT)
+      #expect(eventually { place.log.contains("--on complete: cannot run \(command): No such file") }, "\(place.log)")
+      try place.unmount()
+      #expect(try silent.run("unmount", silent.mountpoint).status == 0)
+    }
+  }
+
   /// Root mounts for nobody: programs are nobody's, without a right of root's and without the server's restrictions.
   @Test(.enabled(if: TestUser.canSwitch)) func theProgramOfAMountForAnotherUserIsTheirs() throws {
     try withOrigin { origin in

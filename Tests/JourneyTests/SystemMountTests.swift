@@ -15,7 +15,8 @@ import Testing
         try journey.list(origin.url("/a.mp4") + "\n")
         let user = try SharedTraveller.user()
         try journey.folder.write(
-          "\(journey.manifest) \(journey.mountpoint) mediafs allow_other,store=/var/lib/x,_netdev,nofail,noauto,x-test=1 0 0\n",
+          "\(journey.manifest) \(journey.mountpoint) mediafs allow_other,store=/var/lib/x,_netdev,nofail,noauto,x-test=1,"
+            + "on=complete\\040touch\\040'\(journey.folder.path)/told\\,\\040and\\040more' 0 0\n",
           to: "fstab")
         try journey.folder.write(script, to: "script")
         let output = try journey.succeed([
@@ -30,6 +31,7 @@ import Testing
             unmounted
             fstab: fuse.mediafs
             the same
+            a program told, and more
             without HOME: store at /var/lib/x
             others may read
             unmounted
@@ -89,6 +91,8 @@ private let script = #"""
   env -i PATH="$PATH" TMPDIR="${TMPDIR:-/tmp}" mount -T "$work/fstab" "$media"
   echo "fstab: $(type)"
   same
+  for _ in {1..300}; do [ -e "$work/told, and more" ] && break; sleep 0.1; done
+  [ -e "$work/told, and more" ] && echo a program told, and more
   [ -e /var/lib/x/catalog.sqlite ] && echo without HOME: store at /var/lib/x
   setpriv --reuid "$user" --clear-groups cat "$media/a.mp4" >/dev/null && echo others may read
   end /var/lib/x

@@ -88,6 +88,8 @@ int csystem_make_memory_file(const char *name);
 int csystem_seal_memory_file(int file);
 /// Has the kernel give this process the orphans among its descendants, in place of init. 0, or -1 and errno.
 int csystem_adopt_orphans(void);
+/// Has the kernel send this process that signal when its parent ends; 0: none. 0, or -1 and errno.
+int csystem_set_death_signal(int number);
 /// A descriptor (non-blocking, close-on-exec) that is readable once a child has ended; SIGCHLD is blocked from then on.
 /// -1 and errno.
 int csystem_open_child_watch(void);

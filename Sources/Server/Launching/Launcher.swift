@@ -5,7 +5,8 @@ import Glibc
 /// The process behind `mediafs launch`: starts the program of `--on` for the completed files that its server names, and
 /// ends with that server, however that ends.
 ///
-/// It has one thread, waits for no program and no file, and has nothing open but the socket and the programs' output.
+/// It has one thread, waits for no program, and has nothing open but the socket and the programs' output. It waits for
+/// the filesystem of the command alone (``find()``).
 package final class Launcher {
   /// How many programs run at a time.
   static let most = 4
@@ -18,6 +19,8 @@ package final class Launcher {
 
   private let server: FileDescriptor
   private let children: FileDescriptor
+  /// The server's process.
+  private let parent = getppid()
   private let mountpoint: String
   private let command: [String]
   private var waiting: [CompletedFile] = []
@@ -46,7 +49,7 @@ package final class Launcher {
 
   /// Works until the server has ended.
   package func run() {
-    if case .failure(let why) = Self.find(command[0]) { tell(.refused, why.message) }
+    if case .failure(let why) = find() { tell(.refused, why.message) }
     tell(.ready, "\(getpid())")
     while true {
       var events = [server.rawValue, children.rawValue].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
@@ -86,7 +89,7 @@ package final class Launcher {
 
   private func start(_ file: CompletedFile) {
     let program: String
-    switch Self.find(command[0]) {
+    switch find() {
     case .success(let path): program = path
     case .failure(let why): return tell(.warning, "\(file.path): \(why.message)")
     }
@@ -158,6 +161,16 @@ package final class Launcher {
   /// Why a program cannot be run.
   struct NotFound: Error {
     let message: String
+  }
+
+  /// The path of the program. If its filesystem does not answer, the kernel ends this process with its server.
+  private func find() -> Result<String, NotFound> {
+    guard csystem_set_death_signal(SIGKILL) == 0 else {
+      return .failure(NotFound(message: "cannot prepare the launcher: \(Errno.current)"))
+    }
+    defer { csystem_set_death_signal(0) }
+    if getppid() != parent { return .failure(NotFound(message: "the server has ended")) }
+    return Self.find(command[0])
   }
 
   /// The path of a program: itself, or that of a name in PATH.

@@ -86,7 +86,7 @@ package final class LauncherLink: Sendable {
     state.withLock { $0.isEnding = true }
     shutdown(socket.rawValue, Int32(SHUT_WR))
     if waiting, !ended.wait(seconds: Launcher.grace + Launcher.graceOfKilled + 1) {
-      Log.warning("a program of --on cannot be killed: it is left behind")
+      Log.warning("a program of --on cannot be killed, or its file does not answer: it is left behind")
     }
   }
 
