@@ -8,7 +8,8 @@ enum CancelCommand {
     about: [
       """
       Ends what 'mediafs fetch' began, and the background downloads of files that were played. What is stored stays. \
-      Files that a rule keeps go on: end that with 'mediafs auto'.
+      A file that is played anew is downloaded again, as --continue says. Files that a rule keeps go on: end that with \
+      'mediafs auto'.
       """
     ],
     operands: [

@@ -235,4 +235,30 @@ import Reading
       try bench.catalog.notes.pins(limit: 5, after: nil) == [bench.node("b.mp4").key] || bench.isComplete("b.mp4"))
     #expect(bench.run(until: 60) { bench.isComplete("b.mp4") })
   }
+
+  @Test(
+    "The cancelled download of a played file stays ended, whether or not it is still open, until it is played anew",
+    arguments: [false, true])
+  func cancelledPlay(open: Bool) throws {
+    let size = 64 * Self.megabyte
+    let bench = try bench(["a.mp4"], size: size) { $0.continuation = .playing }
+    let inode = try bench.opened("a.mp4")
+    for offset in stride(from: 0, to: 9 * Self.megabyte, by: 1 << 19) {
+      bench.expectBytes(inode, offset, 1 << 19, of: "a.mp4")
+    }
+    if !open { bench.system.release(inode) }
+    #expect(bench.run(until: 10) { (try? bench.generation("a.mp4"))?.continues == true }, "it does not count as played")
+    try bench.cancel("a.mp4")
+    bench.run(2)  // what was requested
+    let standing = try bench.stored(inode).count
+    try #require(standing < size / 2)
+    bench.run(20)
+    #expect(try bench.stored(inode).count == standing)
+    #expect(try bench.generation("a.mp4").continues == false)
+    let again = open ? inode : try bench.opened("a.mp4")
+    for offset in stride(from: 40 * Self.megabyte, to: 49 * Self.megabyte, by: 1 << 19) {
+      bench.expectBytes(again, offset, 1 << 19, of: "a.mp4")
+    }
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+  }
 }

@@ -134,10 +134,12 @@ struct ReaderRuns: Sendable {
   }
   private static let longestStop: Int64 = 128 << 10
 
-  /// The process whose run shows that the file is being played; nil while none does. `size` in bytes.
-  func player(size: Int64, now: Instant) -> Int32? {
+  /// The process whose run shows that the file is being played; nil while none does. `size` in bytes. Only runs that
+  /// began later than `start` show it.
+  func player(size: Int64, after start: Instant? = nil, now: Instant) -> Int32? {
     runs.first { run in
-      run.length >= Self.playedLength
+      if let start, run.began <= start { return false }
+      return run.length >= Self.playedLength
         // The kernel reads ahead for seconds of a film: what counts is that the reader came back.
         || (now.seconds(since: run.firstRead) >= Self.playedSeconds && run.length >= Planner.lookAhead
           && now.seconds(since: run.lastRead) < Self.longestPause

@@ -11,6 +11,8 @@ final class Download {
     var rest = false
     /// A user asked for the file by name: no policy stops it.
     var isByName = false
+    /// When a user last ended its download. What was played before that is no reason to fetch the rest.
+    var cancelledAt: Instant?
     /// What the user's rules say.
     var rules = FileRules()
     /// Whether no policy stops it.

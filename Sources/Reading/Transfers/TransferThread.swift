@@ -129,6 +129,7 @@ final class TransferThread {
     case .ruled(let content): ruled(downloads.download(of: content))
     case .cancelled(let content):
       let download = downloads.download(of: content)
+      download.wish.cancelledAt = now
       downloads.unpin(download)
       if let id = download.content.guarded.withLock({ $0.held.continues(false) }) {
         room.record(.continues(generation: id, false))  // it may have been played on meanwhile
@@ -368,8 +369,8 @@ final class TransferThread {
     download.lineUse.lanes.look(
       isReaderLimited: isReaderLimited, lineBytes: estimate.bytes, roundTrip: estimate.roundTrip, now: now)
     let followsPlayers = room.options.continuation == .playing || room.options.continuation == .open
-    if followsPlayers, !download.wish.rest, !download.isWhole, let size, let player = runs.player(size: size, now: now),
-      !download.isLooker(player)
+    if followsPlayers, !download.wish.rest, !download.isWhole, let size,
+      let player = runs.player(size: size, after: download.wish.cancelledAt, now: now), !download.isLooker(player)
     {
       downloads.wantRest(download)
     }
