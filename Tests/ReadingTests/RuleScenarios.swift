@@ -261,4 +261,37 @@ import Reading
     }
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
   }
+
+  @Test(
+    "A body that an origin sends whole goes on under its reader, whatever a user says; it ends when nobody reads it",
+    arguments: ["pause", "online", "auto", "cancel"])
+  func streamUnderAReader(word: String) throws {
+    let size = 24 * Self.megabyte
+    let bench = try bench(["a.mp4"], size: size)
+    bench.service.resources[url("a.mp4")]?.ignoresRanges = true
+    bench.service.resources[url("a.mp4")]?.rate = 1_000_000
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 1 << 20, of: "a.mp4")
+    let isFetched = word == "pause" || word == "cancel"
+    if isFetched { bench.system.fetch([inode]) }
+    if word == "auto" { try bench.rule(.online, "a.mp4") }
+    bench.run(0.5)
+    let asked = bench.service.requests.count
+    // At this moment no read waits.
+    switch word {
+    case "pause": try bench.pause(true, "a.mp4")
+    case "online": try bench.rule(.online, "a.mp4")
+    case "auto": try bench.rule(.auto, "a.mp4")
+    default: try bench.cancel("a.mp4")
+    }
+    bench.run(0.5)
+    bench.expectBytes(inode, 3 << 20, 65536, of: "a.mp4")
+    #expect(bench.service.requests.count == asked, "it was cut under its reader, and begins again from its first byte")
+    bench.system.release(inode)
+    bench.run(12)
+    let sent = bench.service.sent
+    #expect(sent < size, "nobody reads it, and nobody wants the rest")
+    bench.run(5)
+    #expect(bench.service.sent == sent)
+  }
 }

@@ -140,8 +140,8 @@ extension TransferThread: TransferClient {
 
   /// Whether a stream should go on. If it is cancelled, the next read starts it again from the first byte. A reader
   /// waits only now and then: a process that has the file open, or has just read it, is still reading.
-  private func isWorthGoingOn(_ download: Download, _ now: Instant) -> Bool {
-    if download.wish.rest { return true }
+  func isWorthGoingOn(_ download: Download, _ now: Instant) -> Bool {
+    if download.wish.rest, download.wish.mayRunAhead { return true }
     let (waits, readers) = download.content.guarded.withLock { guarded in
       let recent = guarded.waiters.runs.runs.filter {
         guarded.waiters.opens > 0 || now.seconds(since: $0.lastRead) < ReaderRuns.longestPause

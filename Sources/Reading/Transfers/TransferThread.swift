@@ -126,7 +126,7 @@ final class TransferThread {
       }
     case .held(let content): _ = downloads.download(of: content)
     case .next(let content, let files): scheduler.nextFiles.found(files, after: content)
-    case .ruled(let content): ruled(downloads.download(of: content))
+    case .ruled(let content): ruled(downloads.download(of: content), now)
     case .cancelled(let content):
       let download = downloads.download(of: content)
       download.wish.cancelledAt = now
@@ -134,7 +134,7 @@ final class TransferThread {
       if let id = download.content.guarded.withLock({ $0.held.continues(false) }) {
         room.record(.continues(generation: id, false))  // it may have been played on meanwhile
       }
-      ruled(download)
+      ruled(download, now)
     case .ask(let question): questions.ask(question, scheduler.nextID())
     case .limitsChanged:
       lines.limit(room.limits.withLock { $0 })
@@ -213,17 +213,12 @@ final class TransferThread {
   }
 
   /// The user wants something else of the file than before.
-  private func ruled(_ download: Download) {
-    let (continues, isWaited) = download.content.guarded.withLock { guarded in
-      (guarded.held.generation?.continues == true, !guarded.waiters.isEmpty)
-    }
+  private func ruled(_ download: Download, _ now: Instant) {
+    let continues = download.content.guarded.withLock { $0.held.generation?.continues == true }
     download.wish.rest = download.wish.isRequested || continues
-    if !download.wish.rest || !download.wish.mayRunAhead {
-      // Windows are short and come to their end. A body that the origin sends whole would not.
-      for running in download.transfers where !isWaited && running.active.isStream {
-        download.cancel(running.active.id)
-      }
-    }
+    // Windows are short and come to their end. A body that the origin sends whole would not.
+    let streams = download.transfers.filter(\.active.isStream)
+    if !streams.isEmpty, !isWorthGoingOn(download, now) { for stream in streams { download.cancel(stream.active.id) } }
     downloads.changed(download)
   }
 
