@@ -1,7 +1,7 @@
 /// The server's side of the control socket: answers what clients ask.
 ///
-/// Several control threads call it at once. A call may wait for the disk, but never for the network. Paths are normal:
-/// they have no leading, trailing or doubled slash and no `.` or `..`. The empty path is the root.
+/// Several control threads call it at once. A call may wait for the disk, and ``clear(_:isLeft:)`` for origins. Paths
+/// are normal: they have no leading, trailing or doubled slash and no `.` or `..`. The empty path is the root.
 package protocol ControlHandler: AnyObject, Sendable, StatusSource {
   /// Starts the download of all files at and below `paths`, which goes on after restarts too, and returns those files.
   /// They include complete files and failed ones, which are tried again. Throws `notFound`, and starts nothing, if a
@@ -15,8 +15,8 @@ package protocol ControlHandler: AnyObject, Sendable, StatusSource {
   /// are more than ``ControlLimits/polled`` files.
   func readiness(_ paths: [String], from: Double?) throws(ControlFailure) -> [FileReadiness]
   /// Deletes stored data, also complete copies of which the origin still has the same version. Keeps and reports the
-  /// others, and copies that a user changed.
-  func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport
+  /// others, and copies that a user changed. Stops where it is once `isLeft` says that the client is gone.
+  func clear(_ order: ClearOrder, isLeft: @escaping () -> Bool) throws(ControlFailure) -> ClearReport
   /// What happens from now on.
   var events: EventHub { get }
   /// Its numbers, in Prometheus' text format.

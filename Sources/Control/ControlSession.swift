@@ -85,7 +85,7 @@ struct ControlSession {
     case .fetch: try fetch(try some(paths), wait: request.wait ?? false)
     case .clear:
       var reply = ControlReply(.cleared)
-      var report = try handler.clear(try clearOrder(request, paths))
+      var report = try handler.clear(try clearOrder(request, paths)) { [socket] in socket.isLeft }
       report.kept = Array(report.kept.prefix(ControlLimits.shown))
       reply.cleared = report
       try put(reply)

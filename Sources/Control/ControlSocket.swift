@@ -69,6 +69,12 @@ final class ControlSocket: Sendable {
     wait(for: Int16(POLLIN), until: Instant.now.adding(seconds: seconds))
   }
 
+  /// Whether the peer has closed the connection. One that only sends nothing more still reads.
+  var isLeft: Bool {
+    var entry = pollfd(fd: descriptor.rawValue, events: 0, revents: 0)
+    return poll(&entry, 1, 0) > 0
+  }
+
   /// Waits until the peer closes the connection or sends something, which is true, or `other` can be read.
   func isDisturbed(orReadable other: borrowing FileDescriptor) -> Bool {
     var entries = [

@@ -9,6 +9,8 @@ struct ClearService {
   let fileSystem: MediaFileSystem
   let catalog: Catalog
   let status: CatalogStatus
+  /// Whether the client has left, and with it the order.
+  let isLeft: () -> Bool
 
   /// What one order has come to.
   private struct Pass {
@@ -16,6 +18,8 @@ struct ClearService {
     var report = ClearReport()
     /// Complete copies, whose origins are asked together.
     var complete: [(node: Node, path: String, stored: Int64)] = []
+    /// The hosts that did not answer: the order asks none of them again.
+    var silent: Set<String> = []
 
     mutating func keep(_ path: String, _ reason: String) {
       report.keptFiles += 1
@@ -80,6 +84,7 @@ struct ClearService {
   }
 
   private func clear(_ node: Node, _ path: String, _ pass: inout Pass) throws(ControlFailure) {
+    try goOn()
     let before: FileReport
     do throws(Errno) { before = try fileSystem.reports.report(on: node) } catch {
       throw ControlFailure(.failed, "cannot clear \(path): \(error)")
@@ -102,8 +107,11 @@ struct ClearService {
     let files = pass.complete
     if files.isEmpty { return }
     pass.complete = []
-    let answers = try reading { () throws(StoreError) in try fileSystem.askVersions(of: files.map(\.node)) }
+    let answers = try reading { () throws(StoreError) in
+      try fileSystem.askVersions(of: files.map(\.node), silent: &pass.silent, isLeft: isLeft)
+    }
     for file in files {
+      try goOn()
       switch answers[file.node.key] {
       case .same: try delete(file.node, file.path, file.stored, &pass)
       case .unproved(let why): pass.keep(file.path, "\(why); --force deletes it all the same")
@@ -124,6 +132,11 @@ struct ClearService {
     }
   }
 
+  /// What was deleted stays so.
+  private func goOn() throws(ControlFailure) {
+    if isLeft() { throw ControlFailure(.failed, "the client has left") }
+  }
+
   private func clearUnlisted(_ pass: inout Pass) throws(ControlFailure) {
     var after: Int64 = 0
     while true {
@@ -132,6 +145,7 @@ struct ClearService {
       guard let last = found.last else { return }
       after = last.id
       for known in found {
+        try goOn()
         let isGone = try reading { () throws(StoreError) in
           pass.order.isDryRun ? true : try fileSystem.clearUnlisted(known)
         }

@@ -138,8 +138,8 @@ final class ControlService: ControlHandler {
     return files
   }
 
-  func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport {
-    try ClearService(fileSystem: fileSystem, catalog: catalog, status: status).clear(order)
+  func clear(_ order: ClearOrder, isLeft: @escaping () -> Bool) throws(ControlFailure) -> ClearReport {
+    try ClearService(fileSystem: fileSystem, catalog: catalog, status: status, isLeft: isLeft).clear(order)
   }
 
   private func reading<Value>(_ body: () throws(StoreError) -> Value) throws(ControlFailure) -> Value {

@@ -26,7 +26,7 @@ struct ControlFuzzTests {
       return []
     }
     func progress(of targets: [FetchTarget]) -> [FetchProgress] { [] }
-    func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport {
+    func clear(_ order: ClearOrder, isLeft: @escaping () -> Bool) throws(ControlFailure) -> ClearReport {
       if case .at(let paths) = order.files { note(paths) }
       return ClearReport()
     }

@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import TestSupport
 
 @testable import Control
 
@@ -11,6 +12,8 @@ final class FakeServer: ControlHandler {
     var looks: [Int] = []  // how many targets each look asked for
     var queries: [StatusQuery] = []
     var cleared: [ClearOrder] = []
+    var holdsClears = false  // until the client leaves
+    var wasLeft: Bool?  // whether that came
     var ruled: [(word: RuleWord, paths: [String])] = []
     var ready: [FileReadiness] = []
     var asked: [Double?] = []  // from when on each `ready` was
@@ -96,8 +99,12 @@ final class FakeServer: ControlHandler {
     }
   }
 
-  func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport {
+  func clear(_ order: ClearOrder, isLeft: @escaping () -> Bool) throws(ControlFailure) -> ClearReport {
     state.withLock { $0.cleared.append(order) }
+    if state.withLock({ $0.holdsClears }) {
+      let wasLeft = eventually(timeout: 10) { isLeft() }
+      state.withLock { $0.wasLeft = wasLeft }
+    }
     return ClearReport(files: 2, bytes: 300, kept: [.init(path: "mine.mp3", reason: "you changed it")], keptFiles: 1)
   }
 

@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import TestSupport
 import Testing
 
 @testable import Control
@@ -265,5 +266,20 @@ import Testing
     server.listener.stop()
     #expect(client.waitForEnd(seconds: 10))
     #expect(lstat(server.folder.path + "/control", UnsafeMutablePointer<stat>.allocate(capacity: 1)) != 0)
+  }
+
+  @Test func aClientThatLeavesEndsItsClear() throws {
+    let server = try RunningServer()
+    server.handler.state.withLock { $0.holdsClears = true }
+    var request = ControlRequest(.clear)
+    request.all = true
+    do {
+      let client = try server.connect()
+      try client.send(request)
+      #expect(eventually(timeout: 10) { server.handler.state.withLock { !$0.cleared.isEmpty } })
+      sleep(seconds: 0.1)
+      #expect(server.handler.state.withLock { $0.wasLeft } == nil, "a client that waits counts as gone")
+    }
+    #expect(eventually(timeout: 15) { server.handler.state.withLock { $0.wasLeft } == true })
   }
 }

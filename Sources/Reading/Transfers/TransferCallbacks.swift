@@ -201,7 +201,7 @@ extension TransferThread: TransferClient {
   }
 
   func transfer(_ id: TransferID, ended end: TransferEnd) {
-    if questions.isAsked(id) { return questions.ended(id, end) { scheduler.nextID() } }
+    if questions.isAsked(id) { return questions.ended(id, end) }
     let now = room.clock.now
     guard let download = downloads.ended(id), let index = download.index(of: id) else { return }
     let running = download.transfers.remove(at: index)

@@ -41,7 +41,7 @@ final class TransferThread {
     stats = StatWaits(room: room, lines: lines, downloads: downloads, answers: answers)
     landing = Landing(room: room, answers: answers, downloads: downloads, jitter: jitter)
     generations = Generations(room: room, answers: answers, landing: landing)
-    questions = VersionQuestions(service: service)
+    questions = VersionQuestions(service: service, lines: lines, clock: room.clock)
     checks = OpenChecks(lines: lines, answers: answers)
     failures = Failures(
       room: room, lines: lines, downloads: downloads, answers: answers, stats: stats, generations: generations,
@@ -70,6 +70,7 @@ final class TransferThread {
       isLookDue = true
     }
     if isLookDue { look(now) } else if nextTick == .never, !messages.isEmpty { nextTick = nextSweep }
+    questions.turn { scheduler.nextID() }
     scheduler.turn(now)
     return min(nextTick, scheduler.nextContinuation)
   }
@@ -135,7 +136,7 @@ final class TransferThread {
         room.record(.continues(generation: id, false))  // it may have been played on meanwhile
       }
       ruled(download, now)
-    case .ask(let question): questions.ask(question, scheduler.nextID())
+    case .ask(let question): questions.ask(question)
     case .limitsChanged:
       lines.limit(room.limits.withLock { $0 })
       scheduler.limit(lines.limits.rates)
@@ -281,7 +282,7 @@ final class TransferThread {
 
   /// Looks at every download: deadlines, stalls, evidence of playing. Puts idle ones away.
   private func look(_ now: Instant) {
-    var isLively = false
+    var isLively = questions.isBusy
     let isSweeping = now >= nextSweep
     if isSweeping { nextSweep = now.adding(seconds: Self.sweep) }
     stats.countQuestions(now)
