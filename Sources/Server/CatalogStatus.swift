@@ -79,7 +79,9 @@ package struct CatalogStatus: StatusSource, Sendable {
   package func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     let rules = try rules()
     var page = query.all || query.paths != nil ? try walk(query) : try known(query)
-    if !rules.isEmpty { page.files = page.files.map { $0.ruled(by: rules) } }
+    page.files = try reading { () throws(StoreError) in
+      try page.files.map { (file) throws(StoreError) in try file.ruled(by: rules, in: catalog.tree) }
+    }
     return page
   }
 
@@ -228,8 +230,8 @@ package struct CatalogStatus: StatusSource, Sendable {
     let node = item.node
     if let now = try live(node, path) { return now }
     // A rule may want a file of which nothing is known.
-    let isRuled = reports.map { $0.rules.verdict(for: path) != FileRules() } ?? false
-    if !item.isKnown, !isRuled, !(try isWantedOrFailed(node.key, hasPins)) {
+    let rules = try reading { () throws(StoreError) in try reports?.rules(of: node.key) ?? FileRules() }
+    if !item.isKnown, rules == FileRules(), !(try isWantedOrFailed(node.key, hasPins)) {
       return FileStatus(path: path, size: node.size, waitsFor: reports == nil ? nil : .reader)
     }
     let (generation, problem) = try reading { () throws(StoreError) in

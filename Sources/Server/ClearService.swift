@@ -18,6 +18,8 @@ struct ClearService {
     var report = ClearReport()
     /// Complete copies, whose origins are asked together.
     var complete: [(node: Node, path: String, stored: Int64)] = []
+    /// The resources with several names that were looked at: each counts once.
+    var seen: Set<ResourceKey> = []
     /// The hosts that did not answer: the order asks none of them again.
     var silent: Set<String> = []
 
@@ -85,12 +87,14 @@ struct ClearService {
 
   private func clear(_ node: Node, _ path: String, _ pass: inout Pass) throws(ControlFailure) {
     try goOn()
+    let names = try reading { () throws(StoreError) in try catalog.tree.names(of: node.key, first: path) }
+    if names.count > 1, !pass.seen.insert(node.key).inserted { return }
     let before: FileReport
     do throws(Errno) { before = try fileSystem.reports.report(on: node) } catch {
       throw ControlFailure(.failed, "cannot clear \(path): \(error)")
     }
     if before.state == .modified { return pass.keep(path, "you changed its copy in the library") }
-    if let rule = fileSystem.rules.rule(.storage, for: path), rule.value == StorageRule.keep.rawValue {
+    if let rule = fileSystem.rules.keeping(names) {
       return pass.keep(
         path, "the rule to keep \(rule.pattern.shown) would fetch it again: end it with 'mediafs auto'")
     }

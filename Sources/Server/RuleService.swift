@@ -36,10 +36,11 @@ struct RuleService {
     for path in paths { patterns.append(try pattern(path)) }
     var report = ClearReport()
     do throws(StoreError) {
-      report.files = try fileSystem.cancel({ path in patterns.contains { $0.isFor(path) } }) { path in
+      report.files = try fileSystem.cancel({ path in patterns.contains { $0.isFor(path) } }) { path, rule in
         report.keptFiles += 1
         if report.kept.count < ControlLimits.shown {
-          report.kept.append(.init(path: path, reason: "a rule keeps it: end that with 'mediafs auto'"))
+          let reason = "the rule to keep \(rule.pattern.shown) goes on: end it with 'mediafs auto'"
+          report.kept.append(.init(path: path, reason: reason))
         }
       }
     } catch {
@@ -189,11 +190,13 @@ extension AppliedRule {
 }
 
 extension FileStatus {
-  /// The same file with the rules that apply to it.
-  func ruled(by rules: Rules) -> FileStatus {
+  /// The same file with the rules that apply to it, which may be those for another name of its resource.
+  func ruled(by rules: Rules, in tree: CatalogTree) throws(StoreError) -> FileStatus {
+    guard !rules.isEmpty, let node = try tree.find(path: path) else { return self }
+    let names = try tree.names(of: node.key, first: path)
     var file = self
-    file.rule = rules.rule(.storage, for: path).map { AppliedRule($0) }
-    file.downloads = rules.rule(.downloads, for: path).map { AppliedRule($0) }
+    file.rule = rules.rule(.storage, for: names).map { AppliedRule($0) }
+    file.downloads = rules.rule(.downloads, for: names).map { AppliedRule($0) }
     return file
   }
 }

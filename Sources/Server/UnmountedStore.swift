@@ -67,10 +67,13 @@ package struct UnmountedStore {
   ) throws(StoreError) {
     let rules = try catalog.notes.rules()
     var after: ResourceKey?
+    var seen: ResourceKey?
     repeat {
       let page = try catalog.known(after: after, limit: ControlLimits.page)
-      for entry in page.entries where isMeant(entry.path) {
+      // The names of a resource follow each other. It counts once.
+      for entry in page.entries where entry.node.key != seen && isMeant(entry.path) {
         guard let known = entry.generation else { continue }
+        seen = known.key
         if let reason = try obstacle(known, entry.path, rules, order) {
           report.keptFiles += 1
           if report.kept.count < ControlLimits.shown { report.kept.append(.init(path: entry.path, reason: reason)) }
@@ -86,7 +89,7 @@ package struct UnmountedStore {
   private func obstacle(
     _ known: GenerationRecord, _ path: String, _ rules: Rules, _ order: ClearOrder
   ) throws(StoreError) -> String? {
-    if let rule = rules.rule(.storage, for: path), rule.value == StorageRule.keep.rawValue {
+    if let rule = rules.keeping(try catalog.tree.names(of: known.key, first: path)) {
       return "the rule to keep \(rule.pattern.shown) would fetch it again"
     }
     guard known.state == .complete, let copy = known.copy else { return nil }

@@ -36,6 +36,34 @@ import Testing
     }
   }
 
+  /// One resource under two names: what holds of it, holds of both.
+  @Test func aResourceWithTwoNames() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        origin.add("/a.bin", size: 200_000)
+        let url = origin.url("/a.bin")
+        try journey.mount("\(url)\n\(url)\n  out=twin.bin\n", "--continue", "never")
+        let program = try Programs.path("mediafs")
+        try journey.succeed([program, "keep", journey.at("a.bin")])
+        try journey.wait(for: "complete", "a.bin")
+        #expect(try journey.mediafs("status", journey.at("twin.bin")).output.contains("rule: keep (for a.bin)"))
+        let kept = try journey.mediafs("clear", "--force", journey.at("twin.bin"))
+        #expect(kept.status == 1 && kept.errors.contains("kept twin.bin: the rule to keep a.bin"), "\(kept)")
+        #expect(try journey.status().file("a.bin").state == "complete")
+        try journey.unmount()
+        let offline = try journey.mediafs("clear", "--force", journey.at("twin.bin"))
+        #expect(offline.status == 1 && offline.errors.contains("the rule to keep a.bin"), "\(offline)")
+        try journey.mount(nil, "--continue", "never")
+        try journey.succeed([program, "auto", journey.at("a.bin")])
+        let dry = try journey.mediafs("clear", "--all", "--force", "--dry-run").output
+        #expect(dry.contains("of 1 file"), "\(dry)")
+        try journey.unmount()
+        let dryOffline = try journey.mediafs("clear", "--all", "--force", "--dry-run", "--store", journey.store).output
+        #expect(dryOffline.contains("of 1 file"), "\(dryOffline)")
+      }
+    }
+  }
+
   @Test func withoutAServer() throws {
     try withJourney { journey in
       try withOrigin { origin in

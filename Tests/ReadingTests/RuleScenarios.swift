@@ -294,4 +294,43 @@ import Reading
     bench.run(5)
     #expect(bench.service.sent == sent)
   }
+
+  @Test("What a rule keeps by one name is not cancelled, and not paused, by another name")
+  func twoNames() throws {
+    var twin = Bench.entry("twin.mp4", 1)
+    twin.urls = [url("a.mp4")]
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try Bench(
+      [Bench.entry("a.mp4", 1), twin], [url("a.mp4"): FakeResource(name: "a.mp4", size: 24 * Self.megabyte)],
+      options: options)
+    bench.system.fetch([try bench.inode("a.mp4")])
+    try bench.rule(.keep, "a.mp4")
+    bench.run(0.5)
+    let (ended, kept) = try cancel("twin.mp4", bench)
+    #expect(ended == 0 && kept == ["twin.mp4 a.mp4"], "\(kept)")
+    try bench.pause(true, "a.mp4")
+    try bench.restart()
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") }, "its other name is not paused")
+  }
+
+  /// Cancels a path as a client's thread does, while the simulated time goes on: how many downloads ended, and the
+  /// paths that a rule keeps, with the paths of the rules.
+  private func cancel(_ path: String, _ bench: Bench) throws -> (ended: Int64, kept: [String]) {
+    let system = try #require(bench.system)
+    let told = Lock((ended: Int64(-1), kept: [String]()))
+    let isDone = Lock(false)
+    let thread = OwnedThread(name: "cancelling") {
+      var kept: [String] = []
+      let ended = try? system.cancel({ $0 == path }) { path, rule in kept.append("\(path) \(rule.pattern.text)") }
+      told.withLock { [kept] in $0 = (ended ?? -1, kept) }
+      isDone.withLock { $0 = true }
+    }
+    while !isDone.withLock({ $0 }) {
+      bench.move(0.01)
+      sleep(seconds: 0.001)
+    }
+    thread.join()
+    return told.withLock { $0 }
+  }
 }

@@ -66,7 +66,7 @@ package struct FileReports: Sendable {
     let now = room.clock.now
     var facts = try FileFacts(generation, problem, copies: store.copies, libraryPath: store.copies.path, now: now)
     facts.lastError = room.table.withLock { $0.errors[node.key] }
-    let rules = room.rules.withLock { $0 }.verdict(for: path)
+    let rules = try rules(of: node.key)
     var isWanted = rules.storage == .keep || goesOn(generation, false)
     // Of a file that has neither begun nor failed, the catalog can know only a pin. Few files are pinned, and the
     // catalog is not asked for each of a million.
@@ -129,6 +129,9 @@ package struct FileReports: Sendable {
 
   /// The user's rules.
   package var rules: Rules { room.rules.withLock { $0 } }
+
+  /// What the user's rules say of a resource.
+  package func rules(of key: ResourceKey) throws(StoreError) -> FileRules { try room.rules(of: key) }
 
   /// Whether an error of the resource is in memory.
   package func remembersError(of key: ResourceKey) -> Bool { room.table.withLock { $0.errors[key] != nil } }

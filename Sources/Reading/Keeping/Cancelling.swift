@@ -28,9 +28,10 @@ extension MediaFileSystem {
   private static let cancelledAtOnce = 256
 
   /// Ends the background downloads of the resources of which `isMeant` is true of a path in the mount, and keeps what
-  /// is stored. Returns how many; `visit` gets the paths of those that a rule keeps, which go on. Blocks for the disk.
+  /// is stored. Returns how many; `visit` gets the path of each that a rule keeps, which goes on, and the rule. Blocks
+  /// for the disk.
   package func cancel(
-    _ isMeant: (String) -> Bool, kept visit: (String) -> Void
+    _ isMeant: (String) -> Bool, kept visit: (String, PathRule) -> Void
   ) throws(StoreError) -> Int64 {
     commit()
     var count: Int64 = 0
@@ -38,8 +39,9 @@ extension MediaFileSystem {
     func cancel(_ keys: [ResourceKey]) throws(StoreError) {
       var meant: [ResourceKey] = []
       for key in keys {
-        guard let path = try store.tree.entries(of: key).map(\.path).first(where: isMeant) else { continue }
-        if rules.verdict(for: path).storage == .keep { visit(path) } else { meant.append(key) }
+        let names = try store.tree.entries(of: key).map(\.path)
+        guard let path = names.first(where: isMeant) else { continue }
+        if let rule = rules.keeping(names) { visit(path, rule) } else { meant.append(key) }
       }
       if meant.isEmpty { return }
       try onKeeper { [meant] (keeper) throws(StoreError) in try keeper.cancel(meant) }
@@ -54,7 +56,10 @@ extension MediaFileSystem {
     var id: Int64? = 0
     while let after = id {
       let found = try store.generations.continuing(limit: Self.cancelledAtOnce, after: after)
-      try cancel(found.map(\.key))
+      var others: [ResourceKey] = []
+      // The pinned ones were looked at.
+      for one in found where !(try store.notes.isPinned(one.key)) { others.append(one.key) }
+      try cancel(others)
       id = found.last?.id
     }
     return count

@@ -65,8 +65,10 @@ extension Keeper {
         return nil
       }
       seen += files.count + 1
-      for (item, path) in files where rules.verdict(for: path) == FileRules(storage: .keep) {
-        guard try isLacking(item, isRetry: isRetry), try resume(item.node.key) != nil else { continue }
+      for (item, path) in files where rules.verdict(for: path).storage == .keep {
+        let key = item.node.key
+        guard !(try room.rules(of: key)).isPaused, try isLacking(item, isRetry: isRetry), try resume(key) != nil
+        else { continue }
         resumed += 1
       }
     }
