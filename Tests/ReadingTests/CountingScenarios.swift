@@ -158,4 +158,30 @@ import Reading
     _ = try bench.opened("a.mp4")
     #expect(listener.take().isEmpty)
   }
+
+  @Test(
+    "What makes room is counted and told once, and only if its bytes go: not of a file that is kept",
+    arguments: [false, true])
+  func evictions(isKept: Bool) throws {
+    var options = ReadingOptions.testing
+    (options.continuation, options.maximumSize) = (.never, 1 << 20)
+    let bench = try Bench(FakeResource(name: "a.mp4", size: Self.size), options: options)
+    let listener = Listener()
+    bench.system.tell(listener)
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 3 << 20, of: "a.mp4")
+    bench.run(3)
+    let stored = try bench.stored(inode).count
+    try #require(stored >= 3 << 20)
+    _ = listener.take()
+    bench.service.resources["http://origin/a.mp4"]?.failure = FakeResource.reset
+    if isKept { try bench.rule(.keep, "a.mp4") }
+    bench.system.release(inode)
+    bench.run(20)
+    let evicted = listener.take().filter { $0.kind == .evicted }
+    let metrics = bench.system.metrics()
+    #expect(evicted == (isKept ? [] : [Happening(.evicted, path: "a.mp4", bytes: stored)]))
+    #expect(metrics.evictions == (isKept ? 0 : 1) && metrics.evictedBytes == (isKept ? 0 : UInt64(stored)))
+    #expect(try bench.generation("a.mp4").stored.count == (isKept ? stored : 0))
+  }
 }

@@ -6,13 +6,14 @@ import Storing
 /// Jobs of the keeper. Removing stored bytes always changes the catalog first, durably, then the file.
 extension Keeper {
   /// Removes the stored bytes of a frozen content, then has it thawed. `keepsCopy`: a completed copy stays in the
-  /// library as an ordinary file.
-  func discard(_ content: Content, keepsCopy: Bool) {
+  /// library as an ordinary file. `isEviction`: they make room, which is counted and told.
+  func discard(_ content: Content, keepsCopy: Bool, isEviction: Bool = false) {
     defer { room.transfers.post(.thaw(content)) }
-    let generation = content.guarded.withLock { $0.held.generation }
+    let (generation, stored) = content.guarded.withLock { ($0.held.generation, $0.held.stored.count) }
     guard let generation else { return }
     do {
       try room.store.changes.apply([.dropped(generation: generation.id)], durably: true)
+      if isEviction { room.evicted(content.key, bytes: stored) }
       let old = content.guarded.withLock { guarded -> ServedFile? in
         guarded.waiters.forgetRuns()
         return guarded.held.dropped()

@@ -54,10 +54,12 @@ final class SpaceKeeping {
       var (total, lacking) = (usage.total, usage.lacking)
       for partial in partials {
         if total <= maximumSize && lacking <= 0 { break }
-        guard partial.storedBytes > 0,
-          evict(partial.key, generation: partial.id) || evictFromMemory(partial.key)
-        else { continue }
-        room.evicted(partial.key, bytes: partial.storedBytes)
+        guard partial.storedBytes > 0 else { continue }
+        if evict(partial.key, generation: partial.id) {
+          room.evicted(partial.key, bytes: partial.storedBytes)
+        } else if !evictFromMemory(partial.key) {
+          continue
+        }
         total -= partial.storedBytes
         lacking = .clampedSum(lacking, -partial.storedBytes)
       }
@@ -100,11 +102,15 @@ final class SpaceKeeping {
     }
   }
 
-  /// Has the transfer thread evict a partial file in memory if nobody uses it. False when somebody does.
+  /// Has the transfer thread evict a partial file in memory if nobody uses or wants it. That is told once its bytes are
+  /// gone. False when somebody does.
   func evictFromMemory(_ key: ResourceKey) -> Bool {
     guard let content = room.table.withLock({ $0.current[key] }) else { return false }
-    let isIdle = content.guarded.withLock { $0.isIdle && $0.activity?.transfers ?? 0 == 0 }
-    if isIdle { room.transfers.post(.evict(content)) }
-    return isIdle
+    let isFree = content.guarded.withLock { guarded in
+      let isWanted = guarded.rules.storage == .keep || guarded.held.isPinned || guarded.activity?.isWanted == true
+      return guarded.isIdle && !isWanted && guarded.activity?.transfers ?? 0 == 0
+    }
+    if isFree { room.transfers.post(.evict(content)) }
+    return isFree
   }
 }

@@ -259,7 +259,7 @@ final class TransferThread {
       !download.wish.rest, content.guarded.withLock({ $0.isIdle && $0.rules.storage != .keep && $0.held.frozen() })
     else { return }
     scheduler.nextFiles.removed(download.key)
-    room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: true) })
+    room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: true, isEviction: true) })
   }
 
   private func renew(_ content: Content, _ inode: Inode, _ ticket: Ticket) {
