@@ -184,4 +184,44 @@ import Reading
     #expect(metrics.evictions == (isKept ? 0 : 1) && metrics.evictedBytes == (isKept ? 0 : UInt64(stored)))
     #expect(try bench.generation("a.mp4").stored.count == (isKept ? stored : 0))
   }
+
+  @Test(
+    "A copy that a user changed is told once, with the reason, and is no other version of the origin",
+    arguments: [false, true])
+  func changedCopy(inMemory: Bool) throws {
+    let size: Int64 = 2 << 20
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let old = try bench.opened("a.mp4")
+    bench.system.fetch([old])
+    #expect(bench.run(until: 30) { bench.isComplete("a.mp4") })
+    bench.run(1)
+    bench.system.release(old)
+    if !inMemory { #expect(bench.run(until: 90) { bench.isEmpty }) }
+    let listener = Listener()
+    bench.system.tell(listener)
+    #expect(truncate(bench.folder + "/library/a.mp4", 5) == 0)
+    _ = bench.answer(bench.open(try bench.inode("a.mp4")))
+    let new = try bench.opened("a.mp4")
+    bench.expectBytes(new, 0, Int(size), of: "a.mp4")
+    #expect(new != old)
+    let told = listener.take().filter { $0.kind == .changed }
+    let reason = inMemory ? "its copy in the library was changed" : "its copy in the library was changed or removed"
+    #expect(told == [Happening(.changed, path: "a.mp4", message: reason)], "\(told)")
+    #expect(bench.system.metrics().versions == 0)
+  }
+
+  @Test("Another version at the origin is told and counted once, with the reason")
+  func changedOrigin() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: Self.size))
+    let listener = Listener()
+    bench.system.tell(listener)
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
+    bench.service.resources["http://origin/a.mp4"]?.change()
+    _ = bench.answer(bench.read(inode, 6 << 20, 65536))
+    bench.run(3)
+    let told = listener.take().filter { $0.kind == .changed }
+    #expect(told == [Happening(.changed, path: "a.mp4", bytes: Self.size, message: "a new version at the origin")])
+    #expect(bench.system.metrics().versions == 1)
+  }
 }

@@ -34,8 +34,12 @@ extension ReadingRoom {
         return content
       }
       guard let content else { continue }
-      // The keeper also syncs what an earlier server left unsynced.
-      if content === loaded, content.guarded.withLock({ $0.held.unsynced > 0 }) { keeper.post(.grew(content)) }
+      if content === loaded {
+        let (isUnsynced, isModified) = content.guarded.withLock { ($0.held.unsynced > 0, $0.held.holding == .modified) }
+        // The keeper also syncs what an earlier server left unsynced.
+        if isUnsynced { keeper.post(.grew(content)) }
+        if isModified { happened(.changed, to: content, "its copy in the library was changed or removed") }
+      }
       return content
     }
   }

@@ -162,7 +162,8 @@ final class Generations {
   }
 
   /// Replaces the old generation by a new one. The entries get new inodes; the old bytes stay until their last handle
-  /// is closed. `running` is the transfer that brings the new version; nil when there is none.
+  /// is closed. `running` is the transfer that brings the new version; nil when there is none: then only the inodes are
+  /// new, and what happened to the file was told before.
   func supersede(
     _ download: Download, by found: GenerationCheck.Identity, _ running: Running?
   ) throws(StoreError) {
@@ -191,10 +192,12 @@ final class Generations {
       for probe in waiting.probes { answers.reply(probe.ticket, error: .stale) }
       for change in renumbered { answers.invalidate(parent: change.parent, name: change.name) }
       download.cancelAll(except: running?.active.id)
-      room.counters.add(1, to: .versions)
-      room.happened(.changed, to: new, bytes: record.size, running == nil ? nil : "a new version at the origin")
-      let reason =
-        running == nil ? "a new inode: the old one has other bytes than the origin" : "a new version at the origin"
+      var reason = "a new inode: the old one has other bytes than the origin"
+      if running != nil {
+        reason = "a new version at the origin"
+        room.counters.add(1, to: .versions)
+        room.happened(.changed, to: new, bytes: record.size, reason)
+      }
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(known.id))")
       room.dropIfUnused(old)
     } catch {
