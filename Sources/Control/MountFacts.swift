@@ -17,9 +17,11 @@ package struct MountFacts: Codable, Sendable, Equatable {
     /// As the option is written, sizes in bytes; nil for no limit.
     package var value: String?
     package var source: Source
+    /// Scheme, host and port if it is for that host alone.
+    package var host: String?
 
-    package init(name: String, value: String?, source: Source) {
-      (self.name, self.value, self.source) = (name, value, source)
+    package init(name: String, value: String?, source: Source, host: String? = nil) {
+      (self.name, self.value, self.source, self.host) = (name, value, source, host)
     }
   }
 

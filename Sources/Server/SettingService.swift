@@ -69,15 +69,23 @@ struct SettingService: Sendable {
     return combined
   }
 
-  /// What a server was started with, and over it what was set for the whole mount.
+  /// What a server was started with, over it what was set for the whole mount, and what was set for hosts.
   func applied(to facts: MountFacts) throws(StoreError) -> MountFacts {
-    let settings = try catalog.notes.settings().filter(\.scope.isEmpty)
+    let settings = try catalog.notes.settings()
     let whole = combined(settings, scope: "")
     var facts = facts
     for index in facts.settings.indices {
       let name = facts.settings[index].name
-      guard settings.contains(where: { $0.name == name }), let option = MountOption.named(name) else { continue }
+      guard settings.contains(where: { $0.scope.isEmpty && $0.name == name }), let option = MountOption.named(name)
+      else { continue }
       facts.settings[index] = .init(name: name, value: option.encoded(whole).first, source: .set)
+    }
+    for setting in settings.filter({ !$0.scope.isEmpty }).prefix(ControlLimits.settings - facts.settings.count) {
+      guard let option = Self.all.first(where: { $0.isForHosts && $0.option.name == setting.name })?.option else {
+        continue
+      }
+      let value = option.encoded(combined([setting], scope: setting.scope)).first
+      facts.settings.append(.init(name: setting.name, value: value, source: .set, host: setting.scope))
     }
     return facts
   }

@@ -153,7 +153,7 @@ enum StatusCommand {
     try pages(source, query) { file in
       if listed == 0 { terminal.line(heading) }
       listed += 1
-      describe(file, terminal)
+      describe(file, totals.mount, terminal)
     }
     if listed < totals.files, query.paths == nil {
       let hidden = TerminalText.count(totals.files - listed, "file")
@@ -208,7 +208,7 @@ enum StatusCommand {
     ].joined(separator: "  ")
   }
 
-  private static func describe(_ file: FileStatus, _ terminal: Terminal) {
+  private static func describe(_ file: FileStatus, _ facts: MountFacts?, _ terminal: Terminal) {
     let percent = TerminalText.percent(file.stored, of: file.size).map { "\($0)%" } ?? ""
     terminal.line(
       row(
@@ -232,7 +232,7 @@ enum StatusCommand {
       terminal.line("          rule: \(TerminalText.plain(rule.word)) (for \(RuleCommand.shown(rule.pattern)))")
     }
     if let film = film(file) { terminal.line("          film: \(film)") }
-    for line in StatusText.story(file) { terminal.line(line) }
+    for line in StatusText.story(file, facts) { terminal.line(line) }
     if let advice = file.advice { terminal.line("          to do: \(TerminalText.plain(advice))") }
   }
 

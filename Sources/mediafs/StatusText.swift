@@ -26,6 +26,15 @@ enum StatusText {
     return rows.map { row($0, $1) }
   }
 
+  /// The limits that apply to a file of these hosts: what was set for a host goes before what holds for the mount.
+  private static func limits(_ hosts: [String], _ facts: MountFacts?) -> String? {
+    let limits = (facts?.settings ?? []).filter { setting in
+      ["limit-rate", "max-connections", "max-size"].contains(setting.name) && setting.value != nil
+        && setting.host.map(hosts.contains) ?? true
+    }
+    return limits.isEmpty ? nil : limits.map(setting).joined(separator: ", ")
+  }
+
   private static func row(_ name: String, _ text: String) -> String {
     "  \(TerminalText.padded(name + ":", 9))\(TerminalText.plain(text))"
   }
@@ -44,7 +53,7 @@ enum StatusText {
       switch setting.source {
       case .option: ""
       case .default: " (default)"
-      case .set: " (set)"
+      case .set: setting.host.map { " (set for \($0))" } ?? " (set)"
       }
     return "--\(setting.name) \(value)\(source)"
   }
@@ -74,8 +83,8 @@ enum StatusText {
 
   // MARK: - A file
 
-  /// The story of a file, a line for each thing that is known.
-  static func story(_ file: FileStatus) -> [String] {
+  /// The story of a file, a line for each thing that is known. `facts`: of its mount.
+  static func story(_ file: FileStatus, _ facts: MountFacts?) -> [String] {
     guard let story = file.story else { return [] }
     var rows: [(String, String)] = [("from", origins(story))]
     if let version = version(story) { rows.append(("version", version)) }
@@ -91,6 +100,7 @@ enum StatusText {
     if !past.isEmpty {
       rows.append(("before", past.map { TerminalText.error($0.message, age: $0.age) }.joined(separator: "; ")))
     }
+    if let limits = limits(story.origins.map(\.host), facts) { rows.append(("limits", limits)) }
     rows.append(("next", next(file, story)))
     return rows.map { "          \($0): \(TerminalText.plain($1))" }
   }

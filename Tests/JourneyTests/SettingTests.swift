@@ -15,6 +15,14 @@ import Testing
       #expect(host.status == 0 && host.output.contains("set for http://127.0.0.1:1"), "\(host)")
       let status = try journey.mediafs("status").output
       #expect(status.contains("--max-size 1.00 GiB (set)") && status.contains("--max-connections 3 (set)"), "\(status)")
+      #expect(status.contains("--limit-rate 1.00 MiB/s (set for http://127.0.0.1:1)"), "\(status)")
+      try journey.succeed([try Programs.path("mediafs"), "set", "--host", "http://other.example", "limit-rate=2M"])
+      let file = try journey.mediafs("status", journey.at("a.bin")).output
+      let limits = file.split(separator: "\n").first { $0.contains("limits: ") }.map { String($0) } ?? ""
+      #expect(limits.contains("--limit-rate 1.00 MiB/s (set for http://127.0.0.1:1)"), "\(file)")
+      #expect(limits.contains("--max-size 1.00 GiB (set)") && limits.contains("--max-connections 3 (set)"), "\(file)")
+      #expect(!limits.contains("other.example"), "\(file)")
+      try journey.succeed([try Programs.path("mediafs"), "set", "--host", "http://other.example", "limit-rate=default"])
       #expect(try journey.mediafs("metrics").output.contains("_limit_bytes 1073741824\n"))
       try journey.unmount()
       try journey.mount(nil, "--limit-rate", "5M")
