@@ -58,10 +58,14 @@ final class ControlService: ControlHandler {
   }
   func page(_ query: StatusQuery) throws(ControlFailure) -> StatusPage {
     if query.active {
-      do throws(Errno) {
-        return StatusPage(files: try fileSystem.reports.active.reports(query.limit).map(FileStatus.init), next: nil)
-      } catch {
+      let files: [FileStatus]
+      do throws(Errno) { files = try fileSystem.reports.active.reports(query.limit).map(FileStatus.init) } catch {
         throw ControlFailure(.failed, "cannot read the state of the files in memory: \(error)")
+      }
+      let rules = fileSystem.rules
+      return try reading { () throws(StoreError) in
+        let ruled = try files.map { (file) throws(StoreError) in try file.ruled(by: rules, in: catalog.tree) }
+        return StatusPage(files: ruled, next: nil)
       }
     }
     if query.after == nil { fileSystem.commit() }

@@ -1,4 +1,5 @@
 import Base
+import Control
 import Glibc
 import TestSupport
 import Testing
@@ -107,6 +108,21 @@ import Testing
         #expect(try journey.status().file("a.mkv").stored == stored && stored >= 1 << 20)
         #expect(try journey.status().file("a.mkv").waitsFor == "reader")
         #expect(try says(journey, "cancel", journey.mountpoint).contains("ended 0 downloads"))
+      }
+    }
+  }
+
+  @Test func whatIsActiveTellsItsRules() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        origin.configure { $0.lineRate = 2e6 }
+        try journey.mount(list(origin, ["a.mkv"], size: 64 << 20), "--continue", "never")
+        _ = try says(journey, "keep", journey.at("a.mkv"))
+        try journey.wait(forStored: 1, "a.mkv")
+        var query = StatusQuery()
+        query.active = true
+        let files = try ControlClient.connect(store: journey.store).page(query).files
+        #expect(files.map(\.path) == ["a.mkv"] && files.map(\.rule?.word) == ["keep"], "\(files)")
       }
     }
   }

@@ -84,6 +84,17 @@ import Testing
     }
   }
 
+  /// The selected file tells the rules that apply to it.
+  @Test func theDetailsTellTheRules() {
+    Self.withCharacters("C") { text in
+      var file = Self.files[0]
+      (file.rule, file.downloads) = (AppliedRule(.keep, pattern: "films"), AppliedRule(.pause, pattern: ""))
+      let lines = TopDetails(text: text).lines(file).map { $0.map(\.text).joined() }
+      #expect(lines.contains("rule: keep (for films)"), "\(lines)")
+      #expect(lines.contains("rule: pause (for the whole mount)"), "\(lines)")
+    }
+  }
+
   // MARK: The screen
 
   /// Every size is filled exactly, and nothing is wider than the screen, in every mode, with and without UTF-8.

@@ -192,6 +192,11 @@ struct TopDetails {
         Span("waits for ", Style(.yellow)), Span(text.safe(TerminalText.wait(reason, until: file.waitsUntil))),
       ])
     }
+    for rule in [file.rule, file.downloads].compactMap({ $0 }) {
+      lines.append([
+        Span("rule: ", .dim), Span(text.safe("\(rule.word) (for \(RuleCommand.shown(rule.pattern)))")),
+      ])
+    }
     if let advice = file.advice { lines.append([Span("to do: ", .bold), Span(text.safe(advice))]) }
     return lines
   }
