@@ -11,7 +11,10 @@ package struct UnmountedStore {
   private let mount: MountRecord
   private let folder: StoreFolder
   private let catalog: Catalog
+  /// Nil if it is not there, or is not the one that has the catalog's copies: nothing follows from their absence then.
   private let library: LibraryFolder?
+  /// Why there is none.
+  private let strangeness: String?
 
   /// Takes the lock of the store of `mount`. Throws `failed` if there is none, or a server uses it.
   package init(_ mount: MountRecord) throws(ControlFailure) {
@@ -23,8 +26,10 @@ package struct UnmountedStore {
     do throws(StoreError) {
       folder = try StoreFolder.open(mount.store, mountpoint: mount.mountpoint, wait: 0)
       catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
+      strangeness = try KnownLibrary.isStrange(mount.library, to: catalog)
       // Opening a library creates its folder.
-      library = stat(mount.library, &status) == 0 ? try LibraryFolder(mount.library) : nil
+      let isThere = stat(mount.library, &status) == 0
+      library = isThere && strangeness == nil ? try LibraryFolder(mount.library) : nil
       if let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
     } catch {
       throw ControlFailure(.failed, error.message)
@@ -93,7 +98,7 @@ package struct UnmountedStore {
       return "the rule to keep \(rule.pattern.shown) would fetch it again"
     }
     guard known.state == .complete, let copy = known.copy else { return nil }
-    guard let library else { return "the library \(mount.library) cannot be found" }
+    guard let library else { return strangeness ?? "the library \(mount.library) cannot be found" }
     switch try library.check(copy) {
     case .modified: return "you changed its copy in the library"
     case .missing: return nil

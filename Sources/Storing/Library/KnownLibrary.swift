@@ -23,7 +23,7 @@ package struct KnownLibrary {
   }
 
   /// Why the folder at `path` cannot be the library that contains the catalog's copies; nil if it may be.
-  static func isStrange(_ path: String, to catalog: Catalog) throws(StoreError) -> String? {
+  package static func isStrange(_ path: String, to catalog: Catalog) throws(StoreError) -> String? {
     var status = stat()
     let isThere = stat(path, &status) == 0 || Errno.current != .notFound
     if isThere {

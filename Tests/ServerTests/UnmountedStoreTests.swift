@@ -1,0 +1,77 @@
+import Base
+import Control
+import Glibc
+import Manifest
+import TestSupport
+import Testing
+
+@testable import Server
+@testable import Storing
+
+/// Orders to delete for a store that no server uses.
+@Suite struct UnmountedStoreTests {
+  /// A store with the complete files `whole`, whose copies are in its library, and the partial files `parts`.
+  private func withStore(
+    whole: [String], parts: [String] = [], _ body: (MountRecord) throws -> Void
+  ) throws {
+    try withTemporaryFolder { folder in
+      let mount = MountRecord(
+        mountpoint: "/m", store: folder.file("store"), library: folder.file("library"), manifest: "/l")
+      do {
+        let opened = try StoreFolder.open(mount.store, mountpoint: mount.mountpoint, wait: 0)
+        let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
+        try catalog.list(whole + parts)
+        _ = try KnownLibrary.open(mount.library, for: catalog)
+        for path in whole + parts {
+          let id = try catalog.changes.nextID()
+          let record = GenerationRecord(
+            id: id, key: ResourceKey(id: path), validators: Validators(etag: "x"), size: 100, mediaType: nil)
+          try catalog.changes.apply([.learned(record)], durably: true)
+          let bytes = Array(repeating: UInt8(7), count: 100)
+          if whole.contains(path) {
+            try folder.write(bytes, to: "library/" + path)
+            let copy = try FileDescriptor.open(folder.file("library/" + path), O_RDONLY).status().copy(at: path)
+            try catalog.changes.apply([.placed(generation: id, copy)], durably: true)
+          } else {
+            let file = try PartialFile(in: opened, id: id, create: true)
+            try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+            let stored = ByteRangeSet(ByteRange(0, 60))
+            try catalog.changes.apply([.extents(generation: id, stored: stored, synced: stored)], durably: true)
+          }
+        }
+        try catalog.close()
+      }
+      try body(mount)
+    }
+  }
+
+  private func clear(_ mount: MountRecord, _ files: ClearOrder.Files, isForced: Bool = false) throws -> ClearReport {
+    try UnmountedStore(mount).clear(ClearOrder(files, isForced: isForced))
+  }
+
+  private func state(_ path: String, _ mount: MountRecord) throws -> GenerationRecord.State? {
+    let catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readOnly)
+    return try catalog.generations.current(of: ResourceKey(id: path))?.state
+  }
+
+  /// The disk of the library is not mounted: its folder is there, without the copies.
+  @Test(arguments: [true, false]) func ofAnotherLibraryNothingFollows(hasFolder: Bool) throws {
+    try withStore(whole: ["a.bin", "b.bin"], parts: ["part.bin"]) { mount in
+      rename(mount.library, mount.library + "-away")
+      if hasFolder { mkdir(mount.library, 0o755) }
+      for isForced in [false, true] {
+        let report = try clear(mount, .all, isForced: isForced)
+        #expect(report.files == (isForced ? 0 : 1) && report.keptFiles == 2, "\(report)")
+        #expect(report.kept.allSatisfy { $0.reason.contains("is its disk mounted?") }, "\(report)")
+      }
+      #expect(try state("a.bin", mount) == .complete && state("b.bin", mount) == .complete)
+      rmdir(mount.library)
+      rename(mount.library + "-away", mount.library)
+      // A copy that the user removed from the library itself is gone.
+      unlink(mount.library + "/b.bin")
+      let report = try clear(mount, .all)
+      #expect(report.files == 1 && report.kept.map(\.path) == ["a.bin"], "\(report)")
+      #expect(try state("a.bin", mount) == .complete && state("b.bin", mount) == .partial)
+    }
+  }
+}
