@@ -49,12 +49,11 @@ struct RuleService {
     return report
   }
 
-  /// A path that exists is meant, whatever characters it has. Any other text without a wildcard is more likely a
-  /// mistake than a wish for what may come: for that there are patterns.
+  /// A path that exists is meant, whatever characters it has, or with a backslash before its special ones, as 'status'
+  /// prints it. Any other text without a wildcard is more likely a mistake than a wish for what may come: for that
+  /// there are patterns.
   private func pattern(_ text: String, orRuled word: RuleWord? = nil) throws(ControlFailure) -> PathPattern {
-    if try reading({ () throws(StoreError) in try catalog.tree.find(path: text) }) != nil || isRuled(text, by: word) {
-      return PathPattern(path: text)
-    }
+    if let path = try known(text, word) { return PathPattern(path: path) }
     let pattern: PathPattern
     do throws(PathPattern.Problem) {
       pattern = try PathPattern(text)
@@ -65,17 +64,17 @@ struct RuleService {
       case .tooLong: throw ControlFailure(.failed, "a pattern has more than 4095 bytes, which no path has")
       }
     }
-    guard let path = pattern.path, !isRuled(path, by: word) else { return pattern }
+    guard let path = pattern.path else { return pattern }
+    if let path = try known(path, word) { return PathPattern(path: path) }
     throw ControlFailure(
       .notFound, "the mount has no \(text): for what may come later, give a pattern, such as '\(text)/*' or '\(text)*'")
   }
 
-  /// Whether there is a rule for that very path, which the word ends. Its entry may have left the list.
-  private func isRuled(_ path: String, by word: RuleWord?) -> Bool {
-    guard let word, word.rule.value == 0, let rule = fileSystem.rules.rule(word.rule.subject, for: path) else {
-      return false
-    }
-    return rule.pattern.path.map { $0.utf8.elementsEqual(path.utf8) } ?? false
+  /// The path, if the mount has it, or if there is a rule for it, which the word ends: its entry may have left the list.
+  private func known(_ path: String, _ word: RuleWord?) throws(ControlFailure) -> String? {
+    if try reading({ () throws(StoreError) in try catalog.tree.find(path: path) }) != nil { return path }
+    guard let word, word.rule.value == 0 else { return nil }
+    return fileSystem.rules.rule(word.rule.subject, of: PathPattern(path: path)) == nil ? nil : path
   }
 
   /// The rules once `value` is said of the patterns. A rule for what holds anyway is stored only where a weaker one
@@ -89,8 +88,11 @@ struct RuleService {
     for pattern in patterns {
       number = .clampedSum(number, 1)
       let rule = PathRule(subject: subject, pattern: pattern, value: value, number: number)
+      // The catalog finds a rule by its text, which may be another one for the same path.
+      if let former = rules.remove(subject, pattern), value == 0 || !former.pattern.hasText(of: pattern) {
+        changes.append(.remove(subject, former.pattern))
+      }
       if value == 0 {
-        if rules.remove(subject, pattern) != nil { changes.append(.remove(subject, pattern)) }
         // "Resume everything" leaves nothing paused.
         let isOver = subject == .downloads && pattern.path == ""
         for other in rules.all(subject) where isOver {

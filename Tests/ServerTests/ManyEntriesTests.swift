@@ -130,40 +130,6 @@ import Testing
     }
     try catalog.changes.apply([.problem(Self.key(3), "404")], durably: true)
 
-    let store = StoreAccess(catalog: catalog, folder: opened, library: library)
-    let loop = try TransferLoop(options: TransferOptions())
-    let system = try MediaFileSystem(store: store, options: ReadingOptions(), wake: { loop.wake() })
-    system.start()
-    loop.run { system.makeClient(port: NoKernel(), service: $0) }
-    defer {
-      system.beginEnding()
-      loop.stop()
-      system.stop()
-    }
-    let handover = Handover(HelperLink(owning: dup(STDIN_FILENO)), failedUpgrade: nil) {}  // no helper
-    try body(
-      catalog, library,
-      ControlService(
-        fileSystem: system, catalog: catalog, library: library,
-        settings: SettingService(
-          request: MountRequest(mountpoint: "/m", manifest: "/l"), maximumSize: .max, catalog: catalog),
-        handover: handover,
-        facts: MountFacts(store: opened.path, library: library.path, list: nil, log: nil),
-        numbers: MetricsSource(fileSystem: system, catalog: catalog, folder: opened, isFirst: true),
-        events: EventHub()
-      ) {})
+    try withService(of: catalog, opened, library) { try body(catalog, library, $0) }
   }
-}
-
-/// A kernel that has asked for nothing.
-private final class NoKernel: ReplyPort {
-  func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) { Issue.record("\(ticket) is no request") }
-  func reply(_ ticket: Ticket, attributes: Attributes) { Issue.record("\(ticket) is no request") }
-  func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
-    Issue.record("\(ticket) is no request")
-    return false
-  }
-  func reply(_ ticket: Ticket, error: Errno) { Issue.record("\(ticket) is no request") }
-  func invalidate(parent: Inode, name: String) {}
-  func forgetPages(of inode: Inode, _ range: ByteRange) {}
 }

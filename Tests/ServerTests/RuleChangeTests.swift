@@ -1,3 +1,4 @@
+import Base
 import Storing
 import Testing
 
@@ -50,6 +51,15 @@ import Testing
       (.downloads, 1, "shows"), (.downloads, 1, "*.mkv"), (.storage, 1, "shows"), (.downloads, 0, ""),
     ]).rules
     #expect(rules.all.map(\.subject) == [.storage])
+  }
+
+  /// The catalog finds a rule by its text: a row of another text for the same path would be back at the next mount.
+  @Test(arguments: [0, 2] as [Int64]) func aRuleGoesUnderTheTextThatItWasGivenAs(value: Int64) throws {
+    let typed = try PathPattern("a \\[1\\].mkv")
+    let rules = Rules([PathRule(subject: .storage, pattern: typed, value: 1, number: 1)])
+    let changes = try RuleService.changed(rules, .storage, value, [PathPattern(path: "a [1].mkv")]).changes
+    guard case .remove(.storage, let gone) = changes.first else { throw Errno.notFound }
+    #expect(gone.text == typed.text && changes.count == (value == 0 ? 1 : 2))
   }
 
   @Test func thereIsABound() throws {

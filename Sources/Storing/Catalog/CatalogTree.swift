@@ -172,6 +172,13 @@ package struct CatalogTree: Sendable {
     }
   }
 
+  /// The path of the node to which `path` leads: another one if the name has gained an extension since. Nil if it leads
+  /// to none.
+  package func presentPath(_ path: String) throws(StoreError) -> String? {
+    guard let node = try find(path: path) else { return nil }
+    return try self.path(of: node.inode)
+  }
+
   /// The names from the root down to `node`.
   static func path(of node: Node, on connection: SQLiteConnection) throws(StoreError) -> [String] {
     node.inode == rootInode ? [] : try folders(above: node, on: connection).names + [node.name]

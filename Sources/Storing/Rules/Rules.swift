@@ -124,6 +124,12 @@ package struct Rules: Sendable {
   /// The rule that applies to the file at `path`; nil if none does.
   package func rule(_ subject: RuleSubject, for path: String) -> PathRule? { books[subject]?.rule(for: path) }
 
+  /// The rule for that very pattern; of a path, whatever text it was given as.
+  package func rule(_ subject: RuleSubject, of pattern: PathPattern) -> PathRule? {
+    if let path = pattern.path { return books[subject]?.paths[Array(path.utf8)] }
+    return books[subject]?.patterns.first { $0.pattern.hasText(of: pattern) }
+  }
+
   /// What applies to the file at `path`.
   package func verdict(for path: String) -> FileRules {
     FileRules(
@@ -179,5 +185,5 @@ package struct Rules: Sendable {
 
 extension PathPattern {
   /// Whether both have the same bytes: to a String, other texts may be equal too.
-  func hasText(of other: PathPattern) -> Bool { text.utf8.elementsEqual(other.text.utf8) }
+  package func hasText(of other: PathPattern) -> Bool { text.utf8.elementsEqual(other.text.utf8) }
 }
