@@ -94,23 +94,14 @@ struct RuleService {
       }
       if value == 0 {
         // "Resume everything" leaves nothing paused.
-        let isOver = subject == .downloads && pattern.path == ""
-        for other in rules.all(subject) where isOver {
-          rules.remove(subject, other.pattern)
-          changes.append(.remove(subject, other.pattern))
-        }
-        guard saysOtherwise(rules, rule) else { continue }
+        if subject == .downloads, pattern.path == "" { removeAll(subject, &rules, &changes) }
+        guard rules.hasException(behind: rule) else { continue }
       }
       rules.set(rule)
       changes.append(.set(rule))
     }
-    if !rules.all(subject).contains(where: { !$0.isDefault }) {
-      for idle in rules.all(subject) {
-        rules.remove(subject, idle.pattern)
-        changes.append(.remove(subject, idle.pattern))
-      }
-    }
-    if value != 0, rules.all.count > Rules.most || rules.patternCount > Rules.mostPatterns {
+    if !rules.hasExceptions(subject) { removeAll(subject, &rules, &changes) }
+    if value != 0, rules.count > Rules.most || rules.patternCount > Rules.mostPatterns {
       throw StoreError(
         kind: .invalid,
         message:
@@ -120,11 +111,10 @@ struct RuleService {
     return (rules, changes)
   }
 
-  /// Whether a rule that goes behind `rule` may say something else of what it is for. Of paths only those above it may.
-  private static func saysOtherwise(_ rules: Rules, _ rule: PathRule) -> Bool {
-    if let path = rule.pattern.path, let above = rules.rule(rule.subject, for: path), !above.isDefault { return true }
-    return rules.all(rule.subject).contains { other in
-      !other.isDefault && rule.precedes(other) && (rule.pattern.path == nil || other.pattern.path == nil)
+  private static func removeAll(_ subject: RuleSubject, _ rules: inout Rules, _ changes: inout [RuleChange]) {
+    for rule in rules.all(subject) {
+      rules.remove(subject, rule.pattern)
+      changes.append(.remove(subject, rule.pattern))
     }
   }
 

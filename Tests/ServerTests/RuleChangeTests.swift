@@ -71,4 +71,17 @@ import Testing
     #expect(full.all.count == Rules.most)
     #expect(try RuleService.changed(full, .storage, 0, [paths[0]]).rules.all.count == Rules.most - 1)
   }
+
+  /// A look at all rules for each path would take an hour.
+  @Test func manyRulesEndAtOnce() throws {
+    let paths = (0..<50_000).map { PathPattern(path: "shows/\($0)") }
+    let kept = Rules(paths.enumerated().map { PathRule(subject: .storage, pattern: $1, value: 1, number: Int64($0)) })
+    let ended = try RuleService.changed(kept, .storage, 0, paths)
+    #expect(ended.rules.isEmpty && ended.changes.count == paths.count)
+    var folder = kept
+    folder.set(PathRule(subject: .storage, pattern: PathPattern(path: "shows"), value: 2, number: 60_000))
+    let excepted = try RuleService.changed(folder, .storage, 0, paths).rules
+    #expect(excepted.count == paths.count + 1 && excepted.verdict(for: "shows/7/a").storage == .auto)
+    #expect(excepted.verdict(for: "shows/a").storage == .online)
+  }
 }

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import Storing
@@ -97,6 +98,32 @@ import Testing
     #expect(rules.verdict(for: ["a"]) == FileRules(storage: .keep, isPaused: true))
     #expect(rules.verdict(for: ["b"]) == FileRules(storage: .online))
     #expect(rules.verdict(for: [String]()) == FileRules())
+  }
+
+  @Test("Whether another rule is behind one is what a look at all of them says")
+  func behind() throws {
+    var random = SeededRandom(seed: 12)
+    let texts = ["", "a", "b", "a/a", "a/b", "a/a/a", "b/a/b", "*", "a*", "a/*", "*/a", "**/a/*", "a/**"]
+    for _ in 0..<2000 {
+      var rules = Rules()
+      for number in 0..<Int64.random(in: 0...6, using: &random) {
+        let pattern = try PathPattern(texts[Int.random(in: texts.indices, using: &random)])
+        rules.set(rule(pattern, number, Bool.random(using: &random) ? .keep : .auto))
+        if Int.random(in: 0...4, using: &random) == 0 { rules.remove(.storage, pattern) }
+      }
+      let asked = rule(try PathPattern(texts[Int.random(in: texts.indices, using: &random)]), 9, .auto)
+      rules.remove(.storage, asked.pattern)
+      let above = rules.all.filter { $0.pattern.path != nil && $0.pattern.isFor(asked.pattern.path ?? "/") }
+        .max { $0.pattern.depth < $1.pattern.depth }
+      let isException = rules.all.contains { other in
+        !other.isDefault && asked.precedes(other) && (asked.pattern.path == nil || other.pattern.path == nil)
+      }
+      let said = rules.all.map { "\($0.pattern.text) \($0.value)" }
+      #expect(
+        rules.hasException(behind: asked) == (isException || asked.pattern.path != nil && above?.isDefault == false),
+        "\(asked.pattern.text) among \(said)")
+      #expect(rules.hasExceptions(.storage) == rules.all.contains { !$0.isDefault }, "\(said)")
+    }
   }
 
   @Test("The folders of the rules that keep hold no other of them")

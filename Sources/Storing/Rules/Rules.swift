@@ -77,21 +77,47 @@ package struct Rules: Sendable {
 
   private struct Book: Sendable {
     /// By the bytes of the path: to a String, names that differ only in their normalization are equal.
-    var paths: [[UInt8]: PathRule] = [:]
+    private(set) var paths: [[UInt8]: PathRule] = [:]
+    /// Of the rules in `paths` that say something else than the default, how many have paths of so many names.
+    private(set) var exceptions: [Int: Int] = [:]
     /// The first goes before the others.
     var patterns: [PathRule] = []
 
+    var all: [PathRule] { paths.values + patterns }
+    var hasExceptions: Bool { !exceptions.isEmpty || patterns.contains { !$0.isDefault } }
+
+    /// Puts a rule in the place of the one for that path; nil: none. Returns the former one.
+    mutating func replace(at path: String, _ rule: PathRule?) -> PathRule? {
+      let former = paths[Array(path.utf8)]
+      paths[Array(path.utf8)] = rule
+      count(former, -1)
+      count(rule, 1)
+      return former
+    }
+
+    private mutating func count(_ rule: PathRule?, _ change: Int) {
+      guard let rule, !rule.isDefault else { return }
+      let depth = rule.pattern.depth
+      let count = exceptions[depth, default: 0] + change
+      exceptions[depth] = count == 0 ? nil : count
+    }
+
+    /// The rule for the longest path that is the one of `names` or of a folder above: it gives the most names.
+    func pathRule(for names: some Sequence<Substring.UTF8View>) -> PathRule? {
+      if paths.isEmpty { return nil }
+      var found = paths[[]]
+      var prefix: [UInt8] = []
+      for (index, name) in names.enumerated() {
+        if index > 0 { prefix.append(UInt8(ascii: "/")) }
+        prefix += name
+        found = paths[prefix] ?? found
+      }
+      return found
+    }
+
     func rule(for path: String) -> PathRule? {
       let names = path.utf8.split(separator: UInt8(ascii: "/"))
-      var found = paths[[]]
-      if !paths.isEmpty {
-        var prefix: [UInt8] = []
-        for (index, name) in names.enumerated() {
-          if index > 0 { prefix.append(UInt8(ascii: "/")) }
-          prefix += name
-          found = paths[prefix] ?? found  // the longer gives more names
-        }
-      }
+      let found = pathRule(for: names)
       if patterns.isEmpty { return found }
       let parts = names.map { Substring($0) }
       for rule in patterns {
@@ -114,12 +140,25 @@ package struct Rules: Sendable {
   package var isEmpty: Bool { books.values.allSatisfy { $0.paths.isEmpty && $0.patterns.isEmpty } }
   /// How many patterns there are.
   package var patternCount: Int { books.values.reduce(0) { $0 + $1.patterns.count } }
+  /// How many there are.
+  package var count: Int { books.values.reduce(0) { $0 + $1.paths.count + $1.patterns.count } }
   /// All of them, the earliest first.
-  package var all: [PathRule] {
-    books.values.flatMap { $0.paths.values + $0.patterns }.sorted { $0.number < $1.number }
-  }
+  package var all: [PathRule] { books.values.flatMap(\.all).sorted { $0.number < $1.number } }
   /// Those about `subject`, the earliest first.
-  package func all(_ subject: RuleSubject) -> [PathRule] { all.filter { $0.subject == subject } }
+  package func all(_ subject: RuleSubject) -> [PathRule] {
+    (books[subject]?.all ?? []).sorted { $0.number < $1.number }
+  }
+  /// Whether one about `subject` says something else than what holds without any.
+  package func hasExceptions(_ subject: RuleSubject) -> Bool { books[subject]?.hasExceptions ?? false }
+  /// Whether a rule that goes behind `rule` may say something else than the default of what `rule` is for. Of paths
+  /// only those above may. It looks at no others: a request may change thousands of rules.
+  package func hasException(behind rule: PathRule) -> Bool {
+    guard let book = books[rule.subject] else { return false }
+    if book.patterns.contains(where: { !$0.isDefault && rule.precedes($0) }) { return true }
+    guard let path = rule.pattern.path else { return book.exceptions.keys.contains { $0 < rule.pattern.depth } }
+    if path.isEmpty { return false }
+    return book.pathRule(for: path.utf8.split(separator: UInt8(ascii: "/")).dropLast())?.isDefault == false
+  }
 
   /// The rule that applies to the file at `path`; nil if none does.
   package func rule(_ subject: RuleSubject, for path: String) -> PathRule? { books[subject]?.rule(for: path) }
@@ -151,10 +190,10 @@ package struct Rules: Sendable {
 
   /// Adds a rule, or puts it in the place of the one for the same pattern.
   package mutating func set(_ rule: PathRule) {
-    remove(rule.subject, rule.pattern)
     if let path = rule.pattern.path {
-      books[rule.subject, default: Book()].paths[Array(path.utf8)] = rule
+      _ = books[rule.subject, default: Book()].replace(at: path, rule)
     } else {
+      remove(rule.subject, rule.pattern)
       var patterns = books[rule.subject]?.patterns ?? []
       patterns.insert(rule, at: patterns.firstIndex { rule.precedes($0) } ?? patterns.endIndex)
       books[rule.subject, default: Book()].patterns = patterns
@@ -164,7 +203,7 @@ package struct Rules: Sendable {
   /// Removes the rule for that pattern. Returns it; nil if there was none.
   @discardableResult
   package mutating func remove(_ subject: RuleSubject, _ pattern: PathPattern) -> PathRule? {
-    if let path = pattern.path { return books[subject]?.paths.removeValue(forKey: Array(path.utf8)) }
+    if let path = pattern.path { return books[subject]?.replace(at: path, nil) }
     guard let index = books[subject]?.patterns.firstIndex(where: { $0.pattern.hasText(of: pattern) }) else {
       return nil
     }
