@@ -45,7 +45,7 @@ struct OpenedStore {
       }
       let bound = try Self.defaultMaximum(catalog, folder)
       maximumSize = request.storage.maxSize ?? bound
-      if !goesOn, try catalog.tree.applyPendingExtensions() > 0 { try RuleService.followNames(in: catalog) }
+      if !goesOn { try Self.settleNames(in: catalog) }
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library, keepsSuperseded: goesOn)
       if goesOn { return }
       try ManifestImport.run(request, input: input, list: list, into: catalog)
@@ -53,6 +53,12 @@ struct OpenedStore {
     } catch {
       throw .failed(error.message)
     }
+  }
+
+  /// Gives names the extensions that were learned. Rules follow them, also where a killed server left them behind.
+  static func settleNames(in catalog: Catalog) throws(StoreError) {
+    _ = try catalog.tree.applyPendingExtensions()
+    try RuleService.followNames(in: catalog)
   }
 
   /// The path of the store of a mount.

@@ -70,9 +70,10 @@ struct RuleService {
       .notFound, "the mount has no \(text): for what may come later, give a pattern, such as '\(text)/*' or '\(text)*'")
   }
 
-  /// The path, if the mount has it, or if there is a rule for it, which the word ends: its entry may have left the list.
+  /// The present path of what the path leads to; or the path itself, if there is a rule for it that the word ends: its
+  /// entry may have left the list.
   private func known(_ path: String, _ word: RuleWord?) throws(ControlFailure) -> String? {
-    if try reading({ () throws(StoreError) in try catalog.tree.find(path: path) }) != nil { return path }
+    if let present = try reading({ () throws(StoreError) in try catalog.tree.presentPath(path) }) { return present }
     guard let word, word.rule.value == 0 else { return nil }
     return fileSystem.rules.rule(word.rule.subject, of: PathPattern(path: path)) == nil ? nil : path
   }
@@ -118,18 +119,21 @@ struct RuleService {
     }
   }
 
-  /// Names gained extensions: the rules for their old names follow them.
+  /// Names gained extensions: the rules for their old names follow them. A later rule for the new name stays.
   static func followNames(in catalog: Catalog) throws(StoreError) {
+    let rules = try catalog.notes.rules()
     var changes: [CatalogChange] = []
-    for rule in try catalog.notes.rules().all {
-      guard let old = rule.pattern.path, let node = try catalog.tree.find(path: old),
-        let path = try catalog.tree.path(of: node.inode), !path.utf8.elementsEqual(old.utf8)
+    for rule in rules.all {
+      guard let old = rule.pattern.path, let path = try catalog.tree.presentPath(old),
+        !path.utf8.elementsEqual(old.utf8)
       else { continue }
+      changes.append(.rule(.remove(rule.subject, rule.pattern)))
       var moved = rule
       moved.pattern = PathPattern(path: path)
-      changes += [.rule(.remove(rule.subject, rule.pattern)), .rule(.set(moved))]
+      if rules.rule(rule.subject, of: moved.pattern)?.precedes(moved) ?? false { continue }
+      changes.append(.rule(.set(moved)))
     }
-    try catalog.changes.apply(changes, durably: true)
+    if !changes.isEmpty { try catalog.changes.apply(changes, durably: true) }
   }
 
   /// Counts the files that the pattern is for.

@@ -46,10 +46,11 @@ package struct UnmountedStore {
         while let last = try clearUnlisted(after, order, &report) { after = last }
       case .all: try clear(order, &report) { _ in true }
       case .at(let paths):
-        for path in paths where try catalog.tree.find(path: path) == nil {
+        let patterns = try paths.map { (path) throws(StoreError) in
+          // By a former name too.
+          if let present = try catalog.tree.presentPath(path) { return PathPattern(path: present) }
           throw StoreError(kind: .invalid, message: "the mount has no \(path)")
         }
-        let patterns = paths.map { PathPattern(path: $0) }
         try clear(order, &report) { path in patterns.contains { $0.isFor(path) } }
       }
       try catalog.close()

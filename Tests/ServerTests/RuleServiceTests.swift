@@ -49,4 +49,38 @@ import Testing
       #expect(try texts(service) == [])
     }
   }
+
+  /// `x/123` is `x/123.mkv` by now, and its former name still leads to it.
+  @Test func aRuleByAFormerNameIsForThePresentOne() throws {
+    try withRules(["x/123", "b.mkv"], mayGain: ["x/123"]) { (service, catalog) throws in
+      try catalog.changes.apply([.gainedExtension(ResourceKey(id: "x/123"), "mkv")], durably: true)
+      try OpenedStore.settleNames(in: catalog)
+      #expect(try service.rule(.keep, ["x/123"]).files == 1)
+      #expect(try texts(service) == ["keep x/123.mkv"])
+      _ = try service.rule(.auto, ["x/123"])
+      #expect(try texts(service) == [])
+      _ = try service.rule(.keep, ["x/123.mkv"])
+      try catalog.changes.apply([.pinned(ResourceKey(id: "x/123"), true)], durably: true)
+      #expect(try service.cancel(["x/123"]).kept.map(\.path) == ["x/123.mkv"])
+    }
+  }
+
+  /// A server that was killed between the two leaves rules for names that no entry has.
+  @Test func rulesFollowTheirNamesAtTheNextMountToo() throws {
+    try withRules(["123", "456", "789"], mayGain: ["123", "456"]) { _, catalog in
+      func keep(_ path: String, _ value: StorageRule, _ number: Int64) -> CatalogChange {
+        .rule(
+          .set(PathRule(subject: .storage, pattern: PathPattern(path: path), value: value.rawValue, number: number)))
+      }
+      let gained = ["123", "456"].map { CatalogChange.gainedExtension(ResourceKey(id: $0), "mkv") }
+      try catalog.changes.apply(
+        gained + [keep("123", .keep, 1), keep("456", .keep, 2), keep("789", .keep, 3)], durably: true)
+      #expect(try catalog.tree.applyPendingExtensions() == 2)
+      try catalog.changes.apply([keep("456.mkv", .online, 4)], durably: true)
+      try OpenedStore.settleNames(in: catalog)
+      let rules = try catalog.notes.rules().all
+      #expect(rules.map(\.pattern.text) == ["123.mkv", "789", "456.mkv"] && rules.map(\.value) == [1, 1, 2])
+      try catalog.changes.apply(rules.map { .rule(.remove(.storage, $0.pattern)) }, durably: true)
+    }
+  }
 }

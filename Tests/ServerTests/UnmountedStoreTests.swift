@@ -74,4 +74,17 @@ import Testing
       #expect(try state("a.bin", mount) == .complete && state("b.bin", mount) == .partial)
     }
   }
+
+  @Test func aFormerNameIsCleared() throws {
+    try withStore(whole: [], parts: ["x/123"]) { mount in
+      let catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readWrite)
+      try catalog.list(["x/123"], mayGain: ["x/123"])
+      try catalog.changes.apply([.gainedExtension(ResourceKey(id: "x/123"), "mkv")], durably: true)
+      try OpenedStore.settleNames(in: catalog)
+      #expect(try catalog.tree.presentPath("x/123") == "x/123.mkv")
+      try catalog.close()
+      let report = try clear(mount, .at(["x/123"]))
+      #expect(report == ClearReport(files: 1, bytes: 60))
+    }
+  }
 }
