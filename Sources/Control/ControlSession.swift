@@ -98,7 +98,7 @@ struct ControlSession {
     case .rule:
       guard let word = request.rule else { throw ControlFailure(.malformed, "\"rule\" is missing") }
       var reply = ControlReply(.ruled)
-      reply.ruled = try handler.rule(word, try some(paths))
+      reply.ruled = try handler.rule(word, try some(paths)) { [socket] in !socket.isClosed }
       try put(reply)
       try put(ControlReply(.done))
     case .cancel:

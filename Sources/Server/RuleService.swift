@@ -8,35 +8,30 @@ struct RuleService {
   let fileSystem: MediaFileSystem
   let catalog: Catalog
 
-  /// Says `word` of paths and patterns, of all of them or of none.
-  func rule(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport {
+  /// Says `word` of paths and patterns, of all of them or of none. The rules hold also if nobody waits for the answer
+  /// any more.
+  func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport {
     let (subject, value) = word.rule
-    var patterns: [PathPattern] = []
-    for path in paths { patterns.append(try pattern(path, orRuled: word)) }
-    let named = patterns
+    let named = try patterns(paths, orRuled: word)
     do throws(StoreError) {
       try fileSystem.changeRules { (rules) throws(StoreError) in
-        try Self.changed(rules, subject, value, named)
+        try Self.changed(rules, subject, value, named.all)
       }
     } catch {
       throw ControlFailure(.failed, error.message)
     }
-    var report = RuleReport()
-    let rules = fileSystem.rules
-    for pattern in patterns {
+    for pattern in named.all {
       fileSystem.happened(Happening(.rule, path: pattern.text, message: word.rawValue))
     }
-    for pattern in patterns { try count(pattern, word, rules, &report) }
-    return report
+    return try count(named, word, isAwaited)
   }
 
   /// Ends the background downloads of the files that paths and patterns name.
   func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport {
-    var patterns: [PathPattern] = []
-    for path in paths { patterns.append(try pattern(path)) }
+    var named = try patterns(paths)
     var report = ClearReport()
     do throws(StoreError) {
-      report.files = try fileSystem.cancel({ path in patterns.contains { $0.isFor(path) } }) { path, rule in
+      report.files = try fileSystem.cancel({ path in named.meet(path) }) { path, rule in
         report.keptFiles += 1
         if report.kept.count < ControlLimits.shown {
           let reason = "the rule to keep \(rule.pattern.shown) goes on: end it with 'mediafs auto'"
@@ -47,6 +42,17 @@ struct RuleService {
       throw ControlFailure(.failed, "cannot end downloads: \(error.message)")
     }
     return report
+  }
+
+  /// What the texts of a request name. Each name of the mount is compared with each pattern.
+  private func patterns(_ texts: [String], orRuled word: RuleWord? = nil) throws(ControlFailure) -> PathPatterns {
+    var named = PathPatterns()
+    for text in texts { named.add(try pattern(text, orRuled: word)) }
+    guard named.wildCount <= Rules.mostPatterns else {
+      throw ControlFailure(
+        .failed, "a request has at most \(Rules.mostPatterns) patterns with wildcards: name a folder, or ask twice")
+    }
+    return named
   }
 
   /// A path that exists is meant, whatever characters it has, or with a backslash before its special ones, as 'status'
@@ -136,16 +142,19 @@ struct RuleService {
     if !changes.isEmpty { try catalog.changes.apply(changes, durably: true) }
   }
 
-  /// Counts the files that the pattern is for.
+  /// Counts the files that the request is for, in one walk, for as long as the client waits for it.
   private func count(
-    _ pattern: PathPattern, _ word: RuleWord, _ rules: Rules, _ report: inout RuleReport
-  ) throws(ControlFailure) {
+    _ named: PathPatterns, _ word: RuleWord, _ isAwaited: () -> Bool
+  ) throws(ControlFailure) -> RuleReport {
     let (subject, value) = word.rule
-    var walk = TreeWalk([pattern.folder])
-    var files: Int64 = 0
+    let rules = fileSystem.rules
+    var named = named
+    var walk = TreeWalk(named.folders)
+    var report = RuleReport()
     while let page = try reading({ () throws(StoreError) in try walk.next(in: catalog.tree, limit: 512) }) {
-      for (_, path) in page where pattern.isFor(path) {
-        files += 1
+      guard isAwaited() else { throw ControlFailure(.gone, "the client left, or the server ends") }
+      for (_, path) in page where named.meet(path) {
+        report.files += 1
         let rule = rules.rule(subject, for: path)
         guard rule?.value ?? 0 != value, let rule else { continue }
         report.exceptions += 1
@@ -155,8 +164,8 @@ struct RuleService {
         }
       }
     }
-    report.files += files
-    if files == 0, report.unmatched.count < ControlLimits.shown { report.unmatched.append(pattern.text) }
+    report.unmatched = named.unmet.prefix(ControlLimits.shown).map(\.text)
+    return report
   }
 
   private func reading<Value>(_ body: () throws(StoreError) -> Value) throws(ControlFailure) -> Value {

@@ -35,7 +35,7 @@ struct ControlFuzzTests {
       #expect(from.map { $0 >= 0 && $0 < 1e9 } ?? true)
       return []
     }
-    func rule(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport {
+    func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport {
       note(paths)
       return RuleReport()
     }

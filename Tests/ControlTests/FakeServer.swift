@@ -15,6 +15,8 @@ final class FakeServer: ControlHandler {
     var holdsClears = false  // until the client leaves
     var wasLeft: Bool?  // whether that came
     var ruled: [(word: RuleWord, paths: [String])] = []
+    var counts = false  // whether a rule takes until nobody waits for it
+    var abandoned = 0  // how often nobody did
     var ready: [FileReadiness] = []
     var asked: [Double?] = []  // from when on each `ready` was
     var stopped = false
@@ -57,8 +59,13 @@ final class FakeServer: ControlHandler {
     return StatusPage(files: Array(all[start..<end]), next: end < all.count ? String(end) : nil)
   }
 
-  func rule(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport {
+  func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport {
     state.withLock { $0.ruled.append((word, paths)) }
+    if state.withLock({ $0.counts }) {
+      let deadline = Instant.now.adding(seconds: 20)
+      while isAwaited(), Instant.now < deadline { usleep(1000) }
+      if !isAwaited() { state.withLock { $0.abandoned += 1 } }
+    }
     var report = RuleReport()
     report.files = Int64(try selected(paths, in: state.withLock { $0.files }).count)
     return report

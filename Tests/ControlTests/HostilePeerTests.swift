@@ -39,6 +39,18 @@ struct RawPeer {
   ])
   func whatIsNoRequestIsAnsweredAndTheNextOneServed(_ line: String) throws { try expectMalformed(line) }
 
+  /// A count of a million names ends when the client leaves, and when the server does.
+  @Test(arguments: [true, false]) func longWorkEndsWithWhoWaitsForIt(leaves: Bool) throws {
+    let server = try RunningServer([FileStatus(path: "a")])
+    server.handler.state.withLock { $0.counts = true }
+    var peer: RawPeer? = try RawPeer(server.folder.path)
+    try peer?.say("{\"version\":1,\"request\":\"rule\",\"rule\":\"keep\",\"paths\":[\"a\"]}\n")
+    try waitUntil { server.handler.state.withLock { !$0.ruled.isEmpty } }
+    if leaves { peer = nil } else { server.listener.stop() }
+    #expect(eventually { server.handler.state.withLock { $0.abandoned == 1 } })
+    withExtendedLifetime(peer) {}
+  }
+
   @Test func deepAndLongRequestsAreAnsweredToo() throws {
     try expectMalformed(String(repeating: "[", count: 900_000))
     try expectMalformed("{\"a\":" + String(repeating: "{\"a\":", count: 150_000))

@@ -30,22 +30,63 @@ import Testing
     try (service.totals(StatusQuery()).rules ?? []).map { "\($0.word) \($0.pattern)" }
   }
 
+  @Test func oneWalkCountsForAllPatterns() throws {
+    let paths = (0..<3000).map { "\($0 % 300)/\($0).mkv" }
+    let named = (0..<200).map { "*\($0).mkv" } + ["0", "0/0.mkv", "1/*.txt", "1", "1"]
+    let patterns = try named.map { try PathPattern($0) }
+    try withRules(paths) { (service, catalog) throws in
+      let before = catalog.connections.runs
+      let report = try service.say(.keep, named)
+      let runs = catalog.connections.runs - before
+      // A few for each path, each rule and each folder.
+      #expect(runs < 5000, "\(runs) statements")
+      #expect(report.files == Int64(paths.count { path in patterns.contains { $0.isFor(path) } }), "\(report)")
+      #expect(report.unmatched == ["1/*.txt"], "\(report)")
+    }
+  }
+
+  @Test func aRequestHasSoManyPatterns() throws {
+    try withRules(["a"]) { (service, _) throws in
+      let many = (0...Rules.mostPatterns).map { "\($0)*" }
+      for word in RuleWord.allCases {
+        let refused = #expect(throws: ControlFailure.self) { try service.say(word, many) }
+        #expect(refused?.message.contains("at most \(Rules.mostPatterns)") == true)
+      }
+      #expect(throws: ControlFailure.self) { try service.cancel(many) }
+      #expect(try service.cancel(Array(many.dropLast())) == ClearReport())
+    }
+  }
+
+  @Test func nothingIsCountedForNobody() throws {
+    try withRules((0..<3000).map { "\($0 % 3)/\($0)" }) { (service, catalog) throws in
+      var looks = 0
+      let left = #expect(throws: ControlFailure.self) {
+        try service.rule(.keep, [""]) {
+          looks += 1
+          return looks < 3
+        }
+      }
+      #expect(left?.kind == .gone && looks == 3)
+      #expect(try texts(service) == ["keep "], "the rule holds all the same")
+    }
+  }
+
   @Test func aPathIsMeantByTheTextThatStatusPrints() throws {
     try withRules(["Movie [1080p].mkv", "b.mkv"]) { (service, catalog) throws in
       for text in ["Movie [1080p].mkv", "Movie \\[1080p].mkv", "Movie \\[1080p\\].mkv"] {
-        #expect(try service.rule(.keep, [text]).files == 1)
+        #expect(try service.say(.keep, [text]).files == 1)
         #expect(try texts(service) == ["keep Movie \\[1080p].mkv"], "\(text)")
       }
       for text in ["Movie [1080p].mkv", "Movie \\[1080p].mkv", "Movie \\[1080p\\].mkv"] {
-        _ = try service.rule(.keep, ["Movie [1080p].mkv"])
-        _ = try service.rule(.auto, [text])
+        _ = try service.say(.keep, ["Movie [1080p].mkv"])
+        _ = try service.say(.auto, [text])
         #expect(try catalog.notes.rules().isEmpty, "\(text) ends it until the next mount only")
       }
-      #expect(throws: ControlFailure.self) { try service.rule(.keep, ["Movie \\[720p].mkv"]) }
+      #expect(throws: ControlFailure.self) { try service.say(.keep, ["Movie \\[720p].mkv"]) }
       // Its line leaves the list: the rule can still be ended.
-      _ = try service.rule(.keep, ["Movie [1080p].mkv"])
+      _ = try service.say(.keep, ["Movie [1080p].mkv"])
       try catalog.list(["b.mkv"])
-      _ = try service.rule(.auto, ["Movie \\[1080p\\].mkv"])
+      _ = try service.say(.auto, ["Movie \\[1080p\\].mkv"])
       #expect(try texts(service) == [])
     }
   }
@@ -55,11 +96,11 @@ import Testing
     try withRules(["x/123", "b.mkv"], mayGain: ["x/123"]) { (service, catalog) throws in
       try catalog.changes.apply([.gainedExtension(ResourceKey(id: "x/123"), "mkv")], durably: true)
       try OpenedStore.settleNames(in: catalog)
-      #expect(try service.rule(.keep, ["x/123"]).files == 1)
+      #expect(try service.say(.keep, ["x/123"]).files == 1)
       #expect(try texts(service) == ["keep x/123.mkv"])
-      _ = try service.rule(.auto, ["x/123"])
+      _ = try service.say(.auto, ["x/123"])
       #expect(try texts(service) == [])
-      _ = try service.rule(.keep, ["x/123.mkv"])
+      _ = try service.say(.keep, ["x/123.mkv"])
       try catalog.changes.apply([.pinned(ResourceKey(id: "x/123"), true)], durably: true)
       #expect(try service.cancel(["x/123"]).kept.map(\.path) == ["x/123.mkv"])
     }
@@ -82,5 +123,12 @@ import Testing
       #expect(rules.map(\.pattern.text) == ["123.mkv", "789", "456.mkv"] && rules.map(\.value) == [1, 1, 2])
       try catalog.changes.apply(rules.map { .rule(.remove(.storage, $0.pattern)) }, durably: true)
     }
+  }
+}
+
+extension ControlService {
+  /// Says `word`, and waits for the answer.
+  fileprivate func say(_ word: RuleWord, _ paths: [String]) throws(ControlFailure) -> RuleReport {
+    try rule(word, paths) { true }
   }
 }

@@ -49,12 +49,13 @@ extension MediaFileSystem {
     }
     var key: ResourceKey?
     repeat {
+      if room.isEnding { return count }  // the listener has closed the connection, or is about to
       let keys = try store.notes.pins(limit: Self.cancelledAtOnce, after: key)
       try cancel(keys)
       key = keys.last
     } while key != nil
     var id: Int64? = 0
-    while let after = id {
+    while let after = id, !room.isEnding {
       let found = try store.generations.continuing(limit: Self.cancelledAtOnce, after: after)
       var others: [ResourceKey] = []
       // The pinned ones were looked at.

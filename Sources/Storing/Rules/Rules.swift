@@ -105,13 +105,8 @@ package struct Rules: Sendable {
     /// The rule for the longest path that is the one of `names` or of a folder above: it gives the most names.
     func pathRule(for names: some Sequence<Substring.UTF8View>) -> PathRule? {
       if paths.isEmpty { return nil }
-      var found = paths[[]]
-      var prefix: [UInt8] = []
-      for (index, name) in names.enumerated() {
-        if index > 0 { prefix.append(UInt8(ascii: "/")) }
-        prefix += name
-        found = paths[prefix] ?? found
-      }
+      var found: PathRule?
+      forEachPath(to: names) { found = paths[$0] ?? found }
       return found
     }
 
@@ -212,13 +207,7 @@ package struct Rules: Sendable {
 
   /// The folders below which all files lie that a rule with that value may apply to: none lies in another.
   package func folders(_ subject: RuleSubject, value: Int64) -> [String] {
-    let folders = Set(all(subject).filter { $0.value == value }.map { Array($0.pattern.folder.utf8) })
-    let outer = folders.filter { folder in
-      if folder.isEmpty { return true }
-      if folders.contains([]) { return false }
-      return !folder.indices.contains { folder[$0] == UInt8(ascii: "/") && folders.contains(Array(folder[..<$0])) }
-    }
-    return outer.map { String(decoding: $0, as: UTF8.self) }.sorted()
+    PathPatterns.folders(of: all(subject).filter { $0.value == value }.map(\.pattern))
   }
 }
 
