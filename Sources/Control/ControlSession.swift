@@ -63,7 +63,8 @@ struct ControlSession {
         "this server speaks version \(ControlLimits.version) of the control protocol, not \(request.version): "
           + "use the mediafs program that mounted it, or unmount and mount again")
     }
-    let paths = try request.paths.map(normalized)
+    let takesPatterns = request.request == .rule || request.request == .cancel
+    let paths = try request.paths.map { (paths) throws(ControlFailure) in try normalized(paths, takesPatterns) }
     switch request.request {
     case .hello:
       var reply = ControlReply(.hello)
@@ -273,8 +274,9 @@ private func some(_ paths: [String]?) throws(ControlFailure) -> [String] {
   return paths
 }
 
-/// Removes leading, trailing and doubled slashes and `.`. Throws `malformed` for `..`, NUL, or too many paths.
-private func normalized(_ paths: [String]) throws(ControlFailure) -> [String] {
+/// Removes leading, trailing and doubled slashes and `.`; but of a pattern of one name, a leading slash says that it is
+/// for the root alone. Throws `malformed` for `..`, NUL, or too many paths.
+private func normalized(_ paths: [String], _ arePatterns: Bool) throws(ControlFailure) -> [String] {
   guard paths.count <= ControlLimits.paths else {
     throw ControlFailure(.malformed, "\(paths.count) paths in one request: the limit is \(ControlLimits.paths)")
   }
@@ -284,7 +286,8 @@ private func normalized(_ paths: [String]) throws(ControlFailure) -> [String] {
     guard !parts.contains(".."), !path.utf8.contains(0) else {
       throw ControlFailure(.malformed, "a path contains \"..\" or NUL")
     }
-    result.append(parts.joined(separator: "/"))
+    let isBound = arePatterns && parts.count == 1 && path.utf8.first == UInt8(ascii: "/")
+    result.append((isBound ? "/" : "") + parts.joined(separator: "/"))
   }
   return result
 }

@@ -59,7 +59,9 @@ struct RuleService {
   /// prints it. Any other text without a wildcard is more likely a mistake than a wish for what may come: for that
   /// there are patterns.
   private func pattern(_ text: String, orRuled word: RuleWord? = nil) throws(ControlFailure) -> PathPattern {
-    if let path = try known(text, word) { return PathPattern(path: path) }
+    let isBound = text.utf8.first == UInt8(ascii: "/")  // a pattern, to the root
+    let named = isBound ? String(Substring(text.utf8.dropFirst())) : text
+    if let path = try known(named, word) { return PathPattern(path: path) }
     let pattern: PathPattern
     do throws(PathPattern.Problem) {
       pattern = try PathPattern(text)
@@ -73,7 +75,8 @@ struct RuleService {
     guard let path = pattern.path else { return pattern }
     if let path = try known(path, word) { return PathPattern(path: path) }
     throw ControlFailure(
-      .notFound, "the mount has no \(text): for what may come later, give a pattern, such as '\(text)/*' or '\(text)*'")
+      .notFound,
+      "the mount has no \(named): for what may come later, give a pattern, such as '\(named)/*' or '\(named)*'")
   }
 
   /// The present path of what the path leads to; or the path itself, if there is a rule for it that the word ends: its

@@ -25,7 +25,7 @@ enum CancelCommand {
       guard !options.operands.isEmpty else { throw .usage("PATH is missing: name files, folders or patterns") }
       let terminal = Terminal()
       var kept: Int64 = 0
-      for choice in try MountSelection.remembered().choose(options.operands) {
+      for choice in try MountSelection.remembered().choose(options.operands, asPatterns: true) {
         do throws(ControlFailure) {
           let report = try ControlClient.connect(to: choice.mount, for: "end its downloads").cancel(choice.paths)
           terminal.line(

@@ -1,6 +1,7 @@
 import Base
 import Control
 import Glibc
+import Storing
 
 /// `mediafs events`: what happens in a mount, as it happens.
 enum EventsCommand {
@@ -103,7 +104,7 @@ private final class EventPrinter {
   private static func text(_ event: ControlEvent) -> String {
     var parts = [TerminalText.timeOfDay(Int64(clamping: event.at), seconds: true)]
     parts.append(TerminalText.padded(event.kind.rawValue, 8))
-    if let path = event.path { parts.append(path.isEmpty ? "the whole mount" : path) }
+    if let path = event.path { parts.append(PathPattern.shown(path)) }
     if let count = event.count { parts.append(TerminalText.count(Int64(count), "event")) }
     var text = parts.joined(separator: "  ")
     if let bytes = event.bytes { text += " (\(TerminalText.size(bytes)))" }

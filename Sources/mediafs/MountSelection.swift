@@ -90,11 +90,16 @@ struct MountSelection {
   /// Groups `operands` by mount, in the order in which they first name each mount.
   ///
   /// An operand at or below a mountpoint names a place in that mount. Any other relative operand names a path in `base`
-  /// or, without `base`, in the only mount.
-  func choose(_ operands: some Sequence<String>, in base: MountRecord? = nil) throws(CommandError) -> [Choice] {
+  /// or, without `base`, in the only mount. `asPatterns`: one with a slash that names a place in a mount's root gets a
+  /// leading slash, because a pattern without any is for every folder.
+  func choose(
+    _ operands: some Sequence<String>, in base: MountRecord? = nil, asPatterns: Bool = false
+  ) throws(CommandError) -> [Choice] {
     var choices: [Choice] = []
     for operand in operands {
-      let (mount, path) = try place(operand, base)
+      var (mount, path) = try place(operand, base)
+      let slash = UInt8(ascii: "/")
+      if asPatterns, !path.isEmpty, operand.utf8.contains(slash), !path.utf8.contains(slash) { path = "/" + path }
       if let index = choices.firstIndex(where: { $0.mount.mountpoint == mount.mountpoint }) {
         choices[index].paths.append(path)
       } else {

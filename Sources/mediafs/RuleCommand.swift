@@ -40,6 +40,7 @@ enum RuleCommand {
             ("**", "As a whole name: any number of folders.", []),
             ("\\", "Before one of these: the character itself.", []),
             ("'*.mkv'", "Without a slash, a pattern is for names in every folder.", []),
+            ("'MOUNTPOINT/*.mkv'", "With one, for names in that folder alone.", []),
           ])
       ],
       notes: ["A file or a folder that exists under exactly that name is meant before a pattern."],
@@ -92,7 +93,7 @@ enum RuleCommand {
     OptionParser.run(word.rawValue, arguments, help) { options throws(CommandError) in
       guard !options.operands.isEmpty else { throw .usage("PATH is missing: name files, folders or patterns") }
       let terminal = Terminal()
-      for choice in try MountSelection.remembered().choose(options.operands) {
+      for choice in try MountSelection.remembered().choose(options.operands, asPatterns: true) {
         do throws(ControlFailure) {
           let client = try ControlClient.connect(to: choice.mount, for: "change its rules")
           tell(try client.rule(word, choice.paths), word, choice.mount, terminal)
@@ -129,7 +130,7 @@ enum RuleCommand {
 
   /// A rule's path or pattern for people.
   static func shown(_ pattern: String) -> String {
-    pattern.isEmpty ? "the whole mount" : TerminalText.plain(pattern)
+    TerminalText.plain(PathPattern.shown(pattern))
   }
 }
 

@@ -13,6 +13,15 @@ struct ControlFuzzTests {
     let paths = Lock<[String]>([])
 
     private func note(_ given: [String]?) { paths.withLock { $0 += given ?? [] } }
+    /// A slash binds a pattern of one name to the root.
+    private func notePatterns(_ given: [String]) {
+      let slash = UInt8(ascii: "/")
+      note(
+        given.map { path in
+          let name = path.utf8.dropFirst()
+          return path.utf8.first == slash && !name.contains(slash) ? String(Substring(name)) : path
+        })
+    }
     func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
       note(query.paths)
       return StatusTotals()
@@ -36,11 +45,11 @@ struct ControlFuzzTests {
       return []
     }
     func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport {
-      note(paths)
+      notePatterns(paths)
       return RuleReport()
     }
     func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport {
-      note(paths)
+      notePatterns(paths)
       return ClearReport()
     }
     func set(_ values: [String: String], host: String?) throws(ControlFailure) -> [SettingStatus] { [] }

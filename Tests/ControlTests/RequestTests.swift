@@ -153,6 +153,16 @@ import Testing
     #expect(server.handler.state.withLock { $0.cleared.isEmpty })
   }
 
+  @Test func aPatternKeepsTheSlashThatBindsItToTheRoot() throws {
+    let server = try RunningServer([FileStatus(path: "a/b.mp3")])
+    let client = try server.connect()
+    for path in ["/*.mp3", "*.mp3", "//./*.mp3/", "/a/*.mp3", "/", "a"] { _ = try? client.rule(.keep, [path]) }
+    let heard = server.handler.state.withLock { $0.ruled.map(\.paths) }
+    #expect(heard == [["/*.mp3"], ["*.mp3"], ["/*.mp3"], ["a/*.mp3"], [""], ["a"]])
+    _ = try client.page(StatusQuery(paths: ["/a"]))
+    #expect(server.handler.state.withLock { $0.queries.last?.paths } == ["a"])
+  }
+
   @Test func aFileInManyPiecesFitsAMessage() throws {
     let end = Int64.max
     let ranges = (0..<20_000).map { _ in [end - 1, end] }

@@ -34,15 +34,15 @@ import Testing
         try journey.wait(for: "complete", "b.mkv")
         _ = try says(journey, "pause", journey.mountpoint)
         try journey.unmount()
-        #expect(try journey.status().file("b.mkv").rule?.text == "keep *.mkv", "without a server")
+        #expect(try journey.status().file("b.mkv").rule?.text == "keep /*.mkv", "without a server")
         try journey.mount(nil, "--continue", "always")
         let files = try journey.status()
-        #expect(try files.file("a.mkv").rule?.text == "keep *.mkv")
+        #expect(try files.file("a.mkv").rule?.text == "keep /*.mkv")
         #expect(try files.file("d.mkv").rule?.text == "online d.mkv")
         #expect(try files.file("c.srt").rule == nil && files.file("c.srt").downloads?.word == "pause")
         let text = try says(journey, "status", journey.at("d.mkv"))
         #expect(
-          text.contains("rule: online (for d.mkv)") && text.contains("rules: online d.mkv, keep *.mkv"), "\(text)")
+          text.contains("rule: online (for d.mkv)") && text.contains("rules: online d.mkv, keep ./*.mkv"), "\(text)")
         #expect(text.contains("next: what programs read of it: its downloads are paused"), "\(text)")
         // Readers read, and nothing of an online file is stored.
         origin.log.reset()
@@ -66,7 +66,7 @@ import Testing
       let wrong = try journey.mediafs("keep", journey.at("a [1].mkv"), journey.at("b.mkv"))
       #expect(wrong.status == 1 && wrong.errors.contains("the mount has no b.mkv") && wrong.errors.contains("'b.mkv*'"))
       #expect(try journey.status().file("a [1].mkv").rule == nil, "one of two rules was stored")
-      #expect(try says(journey, "pause", journey.at("x*")).contains("x* is for no file yet"))
+      #expect(try says(journey, "pause", journey.at("x*")).contains("./x* is for no file yet"))
       _ = try says(journey, "online", journey.at("a [1].mkv"))
       #expect(try journey.status().file("a [1].mkv").rule?.text == "online a \\[1].mkv")
       #expect(try journey.mediafs("keep").status == 2)
@@ -76,6 +76,18 @@ import Testing
       try journey.unmount()
       try journey.mount("http://127.0.0.1:1/c.mkv\n")
       _ = try says(journey, "auto", journey.at("a \\[1].mkv"))
+      #expect(try !says(journey, "status").contains("online"))
+    }
+  }
+
+  @Test func whereAPatternIsSaidIsWhereItIsFor() throws {
+    try withJourney { journey in
+      try journey.mount("http://127.0.0.1:1/a.mkv\nhttp://127.0.0.1:1/b.mkv\n  out=x/b.mkv\n")
+      #expect(try says(journey, "online", journey.at("*.mkv")).contains("nothing more of 1 file"))
+      #expect(try says(journey, "keep", "*.mkv").contains("keeps 2 files"))
+      #expect(try says(journey, "status").contains("online ./*.mkv, keep *.mkv"))
+      // As 'status' prints them.
+      _ = try says(journey, "auto", "./*.mkv", "*.mkv")
       #expect(try !says(journey, "status").contains("online"))
     }
   }

@@ -45,6 +45,19 @@ import Testing
     }
   }
 
+  @Test func aPatternBelowTheMountpointIsForTheRoot() throws {
+    try withRules(["a.mkv", "x/b.mkv"]) { (service, _) throws in
+      #expect(try service.say(.keep, ["/*.mkv"]).files == 1)
+      #expect(try service.say(.online, ["*.mkv"]).files == 2)
+      #expect(try texts(service) == ["keep /*.mkv", "online *.mkv"])
+      #expect(try service.say(.auto, ["/*.mkv", "*.mkv"]).files == 2)
+      #expect(try service.say(.keep, ["/a.mkv"]).files == 1)
+      #expect(try texts(service) == ["keep a.mkv"])
+      let missing = #expect(throws: ControlFailure.self) { try service.say(.keep, ["/c.mkv"]) }
+      #expect(missing?.message.hasPrefix("the mount has no c.mkv") == true)
+    }
+  }
+
   @Test func aRequestHasSoManyPatterns() throws {
     try withRules(["a"]) { (service, _) throws in
       let many = (0...Rules.mostPatterns).map { "\($0)*" }

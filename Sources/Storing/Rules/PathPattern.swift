@@ -5,8 +5,8 @@ import Base
 /// A path stands for its entry and for all below it; the empty one for the whole mount. In a pattern, `*` stands for
 /// any characters of a name, `?` for one, `[a-z]` for one of these and `[!a-z]` for one of the others; none of them
 /// stands for a slash. `**` as a whole name stands for any number of folders. A backslash takes its meaning from the
-/// character behind it. A pattern without a slash is for names in every folder. What a pattern matches stands for all
-/// below it too.
+/// character behind it. A pattern without a slash is for names in every folder, and `/*.mkv` for those in the root.
+/// What a pattern matches stands for all below it too.
 package struct PathPattern: Sendable {
   /// Why a text is no pattern.
   package enum Problem: Error, Equatable {
@@ -60,7 +60,13 @@ package struct PathPattern: Sendable {
   package var depth: Int { names.count { !Self.isAnyFolders($0) } }
 
   /// The text for messages.
-  package var shown: String { text.isEmpty ? "the whole mount" : text }
+  package var shown: String { Self.shown(text) }
+
+  /// A text for messages. A pattern for the root is told in a form that commands take, as they do that of any other.
+  package static func shown(_ text: String) -> String {
+    if text.isEmpty { return "the whole mount" }
+    return text.utf8.first == UInt8(ascii: "/") ? "." + text : text
+  }
 
   /// The folder below which all that it matches lies.
   package var folder: String {
