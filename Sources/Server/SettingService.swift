@@ -26,6 +26,8 @@ struct SettingService: Sendable {
 
   static let forget = "default"
   static let none = "none"
+  /// The most hosts of which something is set: each is in memory, and a client hears of all.
+  static let mostHosts = 256
 
   let request: MountRequest
   /// The limit on the store's size that holds unless one is set.
@@ -103,6 +105,16 @@ struct SettingService: Sendable {
       changes.append(.setting(scope: scope, name: name, value: value == Self.forget ? nil : value))
     }
     do throws(StoreError) {
+      if !scope.isEmpty, values.values.contains(where: { $0 != Self.forget }) {
+        let others = Set(try catalog.notes.settings().map(\.scope)).subtracting(["", scope])
+        guard others.count < Self.mostHosts else {
+          throw StoreError(
+            kind: .invalid,
+            message:
+              "those of \(Self.mostHosts) hosts are set: end some with '--host HOST limit-rate=default' and "
+              + "'max-connections=default'")
+        }
+      }
       if !changes.isEmpty {
         try fileSystem.changeSettings(changes) { () throws(StoreError) in try limits() }
       }

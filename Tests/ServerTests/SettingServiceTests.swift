@@ -1,0 +1,36 @@
+import Control
+import TestSupport
+import Testing
+
+@testable import Server
+@testable import Storing
+
+/// Settings over the control socket of a running file system.
+@Suite struct SettingServiceTests {
+  @Test func thereIsABoundOnHosts() throws {
+    try withTemporaryFolder { folder in
+      let opened = try StoreFolder.open(folder.file("store"), mountpoint: "/nowhere", wait: 0)
+      let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
+      let host = { (number: Int) in "https://\(number).example" }
+      let most = SettingService.mostHosts
+      try catalog.changes.apply(
+        (1..<most).flatMap { number in
+          ["limit-rate", "max-connections"].map { .setting(scope: host(number), name: $0, value: "7") }
+        } + [.setting(scope: "", name: "limit-rate", value: "1M")], durably: true)
+      try withService(of: catalog, opened, try LibraryFolder(folder.file("library"))) { service in
+        _ = try service.set(["limit-rate": "1M"], host: host(most))
+        let refused = #expect(throws: ControlFailure.self) {
+          try service.set(["limit-rate": "1M"], host: host(most + 1))
+        }
+        #expect(refused?.message.contains("\(most) hosts") == true)
+        // What is set may change, and go; the mount's own is no host's.
+        _ = try service.set(["max-connections": "2"], host: host(most))
+        _ = try service.set(["limit-rate": "2M"], host: nil)
+        _ = try service.set(["limit-rate": "default"], host: host(most + 1))
+        _ = try service.set(["limit-rate": "default", "max-connections": "default"], host: host(1))
+        let all = try service.set(["limit-rate": "1M"], host: host(most + 1))
+        #expect(all.count == 3 + 2 * most - 1 && all.count <= ControlLimits.settings)
+      }
+    }
+  }
+}
