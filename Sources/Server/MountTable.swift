@@ -1,4 +1,5 @@
 import Base
+import Control
 import Glibc
 
 /// One mount in the mount namespace of this process.
@@ -41,10 +42,33 @@ package enum MountTable {
     return parse(text)
   }
 
-  /// The paths of all FUSE mounts, whose servers may hang; none if the table cannot be read.
-  package static var mountpoints: [String] {
-    guard let table = try? read() else { return [] }  // whoever needs the table reads it, and reports why it cannot
-    return table.filter { $0.type.hasPrefix("fuse") }.map(\.mountpoint)
+  /// Whether a path leads to a FUSE or network filesystem, whose server may hang; true of every path if the table
+  /// cannot be read. It asks no such filesystem.
+  package static var mayHang: (String) -> Bool {
+    guard let table = try? read() else { return { _ in true } }  // whoever needs the table reads it, and reports why
+    return mayHang(table)
+  }
+
+  static func mayHang(_ table: [MountTableEntry]) -> (String) -> Bool {
+    let mountpoints = table.filter { entry in
+      // A root that hangs leaves nobody to ask.
+      entry.mountpoint != "/" && (entry.type.hasPrefix("fuse") || remoteTypes.contains(entry.type))
+    }
+    .map(\.mountpoint)
+    return { MountPath.resolve($0, from: "/", mountpoints: mountpoints, readLink: linkTarget) != nil }
+  }
+
+  /// The types of network filesystems, and of those that are mounted when somebody looks.
+  private static let remoteTypes: Set = [
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "afs", "ncpfs", "coda", "autofs",
+  ]
+
+  /// Where the symbolic link at a path leads; nil if it is none.
+  package static func linkTarget(_ path: String) -> String? {
+    var target = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink(path, &target, target.count)
+    guard count > 0 else { return nil }
+    return String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
   /// The topmost mount at `path`; nil if there is none. `path` is absolute and without symbolic links.

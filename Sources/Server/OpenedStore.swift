@@ -86,7 +86,7 @@ struct OpenedStore {
     do throws(StoreError) {
       let registry = try MountRegistry(environment: environment, uid: geteuid())
       try registry.remember(record)
-      try registry.forgetVanished(besides: MountTable.mountpoints)
+      try registry.forgetVanished(unless: MountTable.mayHang)
     } catch {
       Log.warning("status, fetch and clear cannot find this mount by its mountpoint: \(error.message)")
     }

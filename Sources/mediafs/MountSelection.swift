@@ -24,7 +24,7 @@ struct MountSelection {
     let mounts: [MountRecord]
     do throws(StoreError) {
       let registry = try registry()
-      try registry.forgetVanished(besides: MountTable.mountpoints)
+      try registry.forgetVanished(unless: MountTable.mayHang)
       mounts = try registry.all()
     } catch {
       throw .failed(error.message)
@@ -127,12 +127,8 @@ struct MountSelection {
   func isMountpoint(_ operand: String) -> Bool { resolve(operand)?.path.isEmpty == true }
 
   private func resolve(_ argument: String) -> MountPath? {
-    MountPath.resolve(argument, from: folder, mountpoints: (mounts + others).map(\.mountpoint)) { path in
-      var target = [CChar](repeating: 0, count: Int(PATH_MAX))
-      let count = readlink(path, &target, target.count)
-      guard count > 0 else { return nil }
-      return String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
+    let mountpoints = (mounts + others).map(\.mountpoint)
+    return MountPath.resolve(argument, from: folder, mountpoints: mountpoints, readLink: MountTable.linkTarget)
   }
 
   private func record(_ place: MountPath) -> MountRecord? {

@@ -45,6 +45,24 @@ import Testing
     #expect(homeless?.kind == .invalid)
   }
 
+  @Test func forgetsWhatVanishedAndAsksNothingThatMayHang() throws {
+    let there = home.path + "/there"
+    mkdir(there, 0o755)
+    func remember(_ mountpoint: String, _ store: String) throws {
+      try registry.remember(MountRecord(mountpoint: mountpoint, store: store, library: "/l", manifest: "-"))
+    }
+    try remember("/nowhere/gone", "/nowhere/store")
+    try remember("/nowhere/a", there)
+    try remember(there, "/nowhere/store")
+    try remember("/nowhere/b", home.path + "/nas/store")
+    try remember(home.path + "/nas/m", "/nowhere/store")
+    try registry.forgetVanished { $0.hasPrefix(home.path + "/nas/") }
+    let left = [home.path + "/nas/m", there, "/nowhere/a", "/nowhere/b"]
+    #expect(try registry.all().map(\.mountpoint).sorted() == left.sorted())
+    try registry.forgetVanished { _ in false }
+    #expect(try registry.all().map(\.mountpoint).sorted() == [there, "/nowhere/a"].sorted())
+  }
+
   @Test func unknownVersionsAndDamage() throws {
     try registry.remember(record("/nowhere/a"))
     try registry.remember(record("/nowhere/b"))

@@ -125,12 +125,11 @@ package struct MountRegistry: Sendable {
   }
 
   /// Removes the records of mounts whose store and mountpoint no longer exist: they are of no interest. Only what the
-  /// kernel says is not there counts. `mounted`: the paths of all mountpoints, which nothing is asked of: a server may
-  /// hang.
-  package func forgetVanished(besides mounted: [String]) throws(StoreError) {
-    for record in try all() where Self.isGone(record.store) {
-      let isMounted = mounted.contains { (record.mountpoint + "/").utf8.starts(with: ($0 + "/").utf8) && $0 != "/" }
-      guard !isMounted, Self.isGone(record.mountpoint) else { continue }
+  /// kernel says is not there counts. `mayHang`: whether a path leads to a filesystem whose server may hang, which is
+  /// asked for nothing then.
+  package func forgetVanished(unless mayHang: (String) -> Bool) throws(StoreError) {
+    for record in try all() where ![record.store, record.mountpoint].contains(where: mayHang) {
+      guard Self.isGone(record.store), Self.isGone(record.mountpoint) else { continue }
       try forget(mountpoint: record.mountpoint)
     }
   }
