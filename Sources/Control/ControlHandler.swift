@@ -22,9 +22,9 @@ package protocol ControlHandler: AnyObject, Sendable, StatusSource {
   /// Its numbers, in Prometheus' text format.
   func metrics() throws(ControlFailure) -> String
   /// Says `word` of paths and patterns, of all of them or, if it throws, of none. Throws `notFound` if a path without a
-  /// wildcard does not exist. It counts their files after that, and throws `gone` once `isAwaited` says that the client
-  /// left or that the listener stops.
-  func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport
+  /// wildcard does not exist. It counts their files after that, and throws `gone` once `isLeft` says that the client
+  /// is gone, or that the listener stops.
+  func rule(_ word: RuleWord, _ paths: [String], isLeft: () -> Bool) throws(ControlFailure) -> RuleReport
   /// Ends the background downloads of the files at and below paths, and of those that match patterns. Keeps what is
   /// stored. Reports the files whose download a rule asks for, and which therefore goes on.
   func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport

@@ -99,7 +99,7 @@ struct ControlSession {
     case .rule:
       guard let word = request.rule else { throw ControlFailure(.malformed, "\"rule\" is missing") }
       var reply = ControlReply(.ruled)
-      reply.ruled = try handler.rule(word, try some(paths)) { [socket] in !socket.isClosed }
+      reply.ruled = try handler.rule(word, try some(paths)) { [socket] in socket.isLeft }
       try put(reply)
       try put(ControlReply(.done))
     case .cancel:

@@ -64,12 +64,6 @@ final class ControlSocket: Sendable {
     }
   }
 
-  /// Whether the peer closed the connection, or ``shutdown()`` ended it; not if the peer only sends nothing more.
-  var isClosed: Bool {
-    var entry = pollfd(fd: descriptor.rawValue, events: 0, revents: 0)  // poll(2) always tells of POLLHUP
-    return poll(&entry, 1, 0) > 0
-  }
-
   /// Waits for `seconds`. Returns true at once if the peer closes the connection or sends something.
   func isDisturbed(within seconds: Double) -> Bool {
     wait(for: Int16(POLLIN), until: Instant.now.adding(seconds: seconds))

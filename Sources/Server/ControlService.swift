@@ -74,8 +74,8 @@ final class ControlService: ControlHandler {
   func metrics() throws(ControlFailure) -> String {
     try reading { () throws(StoreError) in try numbers.text() }
   }
-  func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport {
-    try RuleService(fileSystem: fileSystem, catalog: catalog).rule(word, paths, isAwaited: isAwaited)
+  func rule(_ word: RuleWord, _ paths: [String], isLeft: () -> Bool) throws(ControlFailure) -> RuleReport {
+    try RuleService(fileSystem: fileSystem, catalog: catalog).rule(word, paths, isLeft: isLeft)
   }
   func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport {
     try RuleService(fileSystem: fileSystem, catalog: catalog).cancel(paths)

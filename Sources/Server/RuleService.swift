@@ -10,7 +10,7 @@ struct RuleService {
 
   /// Says `word` of paths and patterns, of all of them or of none. The rules hold also if nobody waits for the answer
   /// any more.
-  func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport {
+  func rule(_ word: RuleWord, _ paths: [String], isLeft: () -> Bool) throws(ControlFailure) -> RuleReport {
     let (subject, value) = word.rule
     let named = try patterns(paths, orRuled: word)
     do throws(StoreError) {
@@ -23,7 +23,7 @@ struct RuleService {
     for pattern in named.all {
       fileSystem.happened(Happening(.rule, path: pattern.text, message: word.rawValue))
     }
-    return try count(named, word, isAwaited)
+    return try count(named, word, isLeft)
   }
 
   /// Ends the background downloads of the files that paths and patterns name.
@@ -147,7 +147,7 @@ struct RuleService {
 
   /// Counts the files that the request is for, in one walk, for as long as the client waits for it.
   private func count(
-    _ named: PathPatterns, _ word: RuleWord, _ isAwaited: () -> Bool
+    _ named: PathPatterns, _ word: RuleWord, _ isLeft: () -> Bool
   ) throws(ControlFailure) -> RuleReport {
     let (subject, value) = word.rule
     let rules = fileSystem.rules
@@ -155,7 +155,7 @@ struct RuleService {
     var walk = TreeWalk(named.folders)
     var report = RuleReport()
     while let page = try reading({ () throws(StoreError) in try walk.next(in: catalog.tree, limit: 512) }) {
-      guard isAwaited() else { throw ControlFailure(.gone, "the client left, or the server ends") }
+      if isLeft() { throw ControlFailure(.gone, "the client left, or the server ends") }
       for (_, path) in page where named.meet(path) {
         report.files += 1
         let rule = rules.rule(subject, for: path)

@@ -44,7 +44,7 @@ struct ControlFuzzTests {
       #expect(from.map { $0 >= 0 && $0 < 1e9 } ?? true)
       return []
     }
-    func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport {
+    func rule(_ word: RuleWord, _ paths: [String], isLeft: () -> Bool) throws(ControlFailure) -> RuleReport {
       notePatterns(paths)
       return RuleReport()
     }

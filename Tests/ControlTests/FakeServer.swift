@@ -59,12 +59,12 @@ final class FakeServer: ControlHandler {
     return StatusPage(files: Array(all[start..<end]), next: end < all.count ? String(end) : nil)
   }
 
-  func rule(_ word: RuleWord, _ paths: [String], isAwaited: () -> Bool) throws(ControlFailure) -> RuleReport {
+  func rule(_ word: RuleWord, _ paths: [String], isLeft: () -> Bool) throws(ControlFailure) -> RuleReport {
     state.withLock { $0.ruled.append((word, paths)) }
     if state.withLock({ $0.counts }) {
       let deadline = Instant.now.adding(seconds: 20)
-      while isAwaited(), Instant.now < deadline { usleep(1000) }
-      if !isAwaited() { state.withLock { $0.abandoned += 1 } }
+      while !isLeft(), Instant.now < deadline { usleep(1000) }
+      if isLeft() { state.withLock { $0.abandoned += 1 } }
     }
     var report = RuleReport()
     report.files = Int64(try selected(paths, in: state.withLock { $0.files }).count)
