@@ -30,7 +30,7 @@ import Testing
           let bytes = Array(repeating: UInt8(7), count: 100)
           if whole.contains(path) {
             try folder.write(bytes, to: "library/" + path)
-            let copy = try FileDescriptor.open(folder.file("library/" + path), O_RDONLY).status().copy(at: path)
+            let copy = LibraryCopy(at: path, try FileDescriptor.open(folder.file("library/" + path), O_RDONLY).status())
             try catalog.changes.apply([.placed(generation: id, copy)], durably: true)
           } else {
             let file = try PartialFile(in: opened, id: id, create: true)

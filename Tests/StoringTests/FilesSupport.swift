@@ -26,7 +26,7 @@ final class TestFolder: Sendable {
       let folder = try Folder.open(path)
       for name in try folder.names() {
         guard let status = try folder.status(of: name) else { continue }
-        if status.isFolder { removeAll(path + "/" + name) } else { unlink(path + "/" + name) }
+        if case .folder = FileKind(status) { removeAll(path + "/" + name) } else { unlink(path + "/" + name) }
       }
     } catch {
       Issue.record("cannot clean \(path): \(error)")

@@ -82,7 +82,7 @@ package struct LibraryFolder: Sendable {
       guard let status = try folder.status(of: name.name), status.isPlainFile, Int64(status.st_size) == copy.size,
         status.modifiedNanoseconds == copy.modified
       else { return nil }
-      return status.copy(at: copy.path)
+      return LibraryCopy(at: copy.path, status)
     }
   }
 
@@ -257,12 +257,15 @@ extension stat {
   var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(st_mtim.tv_nsec) }
   /// st_ctim in the same form.
   var changedNanoseconds: Int64 { Int64(st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(st_ctim.tv_nsec) }
+}
 
-  /// What the catalog must remember of a copy that looks like this.
-  func copy(at path: String) -> LibraryCopy {
-    LibraryCopy(
-      path: path, size: Int64(st_size), modified: modifiedNanoseconds, changed: changedNanoseconds,
-      device: UInt64(st_dev), inode: UInt64(st_ino))
+extension LibraryCopy {
+  /// What the catalog must remember of a copy at `path` that looks like `status`. No function of `stat`: a build that
+  /// compiles only what changed does not find those in other modules.
+  package init(at path: String, _ status: stat) {
+    self.init(
+      path: path, size: Int64(status.st_size), modified: status.modifiedNanoseconds,
+      changed: status.changedNanoseconds, device: UInt64(status.st_dev), inode: UInt64(status.st_ino))
   }
 }
 

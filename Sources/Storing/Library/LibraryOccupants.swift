@@ -33,7 +33,7 @@ extension Placing {
       let now = try file.status()
       // A program is writing to it: the bytes that were compared may be gone.
       let isSteady = now.st_size == found.st_size && now.modifiedNanoseconds == found.modifiedNanoseconds
-      return isSteady ? .identical(now.copy(at: path)) : .other
+      return isSteady ? .identical(LibraryCopy(at: path, now)) : .other
     }
   }
 

@@ -64,7 +64,7 @@ extension LibraryFolder {
       let file = try folder.file(name.name, O_RDONLY)
       try file.sync()
       try folder.sync()
-      return try file.status().copy(at: path)
+      return LibraryCopy(at: path, try file.status())
     }
   }
 }
@@ -177,10 +177,10 @@ struct Placing {
       try target.sync()
       guard let incoming else {
         try partial.folder.syncPartials()
-        return try partial.descriptor.status().copy(at: path)
+        return LibraryCopy(at: path, try partial.descriptor.status())
       }
       try incoming.folder.sync()
-      return try incoming.descriptor.status().copy(at: path)
+      return LibraryCopy(at: path, try incoming.descriptor.status())
     }
   }
 }
