@@ -42,6 +42,7 @@ package enum MediafsServer {
     let session = Lock<FuseSession?>(nil)
     let goesOn = start.goesOn
     let places = start.rootWaits ? try ServerPlaces(request, goesOn: goesOn) : nil
+    if !goesOn { try places?.check(program: request.onComplete ?? []) }
     // What the server opens outside of these places, it opens before it is restricted to them.
     let named = try request.log.file.map { (path) throws(ServerError) in
       try LogFile(path: path, allowsDevice: true, opensOlder: start.rootWaits)

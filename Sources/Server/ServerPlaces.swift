@@ -100,6 +100,22 @@ struct ServerPlaces {
     try write(folder)
   }
 
+  /// The program of `--on`, and files that it is given, must not be where the server writes: one that was made to do
+  /// what it should not would put another there, and the launcher would run that without restriction.
+  func check(program words: [String]) throws(ServerError) {
+    var files = words.dropFirst().filter { $0.utf8.first == UInt8(ascii: "/") }
+    if let name = words.first, case .success(let path) = Launcher.find(name) { files.append(path) }
+    for file in files {
+      let place: String?
+      do throws(StoreError) { place = try follow(file) } catch { throw .failed("--on complete: \(error.message)") }
+      if isWritten(place ?? file) {
+        throw .failed(
+          "--on complete: \(file) lies where the server of a mount for another user writes (store, library, metrics): "
+            + "put it into another folder")
+      }
+    }
+  }
+
   private mutating func write(_ path: String) throws(StoreError) {
     if let place = try follow(path), !isWritten(place) { written.append(place) }
   }

@@ -52,6 +52,25 @@ final class ServerPlacesTests {
     }
   }
 
+  /// A server that does what it should not would put another program there.
+  @Test func theProgramForCompleteFilesLiesElsewhere() throws {
+    let places = try ServerPlaces(request, goesOn: true)
+    for name in ["store/run", "disk/run"] {
+      try folder.write("#!/bin/sh\n", to: name)
+      try #require(chmod(folder.file(name), 0o755) == 0)
+    }
+    try link("shortcut", to: "store/run")
+    for (words, isRefused) in [
+      (["sh"], false), (["/bin/sh", "-c", "true"], false), ([folder.file("disk/run"), "store/run"], false),
+      ([folder.file("store/run")], true), ([folder.file("shortcut")], true),
+      (["sh", folder.file("store/later")], true), (["sh", folder.file("disk/../store/run")], true),
+    ] as [([String], Bool)] {
+      let checked = Result { () throws(ServerError) in try places.check(program: words) }
+      let message: String? = if case .failure(let error) = checked { error.description } else { nil }
+      #expect(isRefused == (message?.contains("--on complete") ?? false), "\(words): \(message ?? "taken")")
+    }
+  }
+
   /// A program that sets the name servers replaces its file in a folder of its own; elsewhere the file itself counts.
   @Test func theNameServersAreRead() throws {
     try folder.write("", to: "resolv.conf")
