@@ -157,11 +157,15 @@ extension FakeStore: StoreGenerations, StoreNotes {
   func partialsByUse() -> [StoredPartial] {
     let all = state.withLock { state in
       state.generations.values.filter { $0.state == .partial }.map {
-        StoredPartial(id: $0.id, key: $0.key, storedBytes: $0.stored.count, usedAt: state.used[$0.id] ?? 0)
+        StoredPartial(
+          id: $0.id, key: $0.key, size: $0.size, stored: $0.stored, synced: $0.synced, usedAt: state.used[$0.id] ?? 0,
+          continues: $0.continues)
       }
     }
     return all.sorted { $0.usedAt < $1.usedAt }
   }
+  func copyBytes() -> Int64 { state.withLock { $0.copies.values.reduce(0) { $0 + $1.copy.size } } }
+  func placedCopies(limit: Int) -> [PlacedCopy] { [] }
   func isPinned(_ key: ResourceKey) -> Bool { state.withLock { $0.pins.contains(key) } }
   func pins(limit: Int, after key: ResourceKey?) -> [ResourceKey] {
     func order(_ key: ResourceKey) -> (UInt64, UInt64) { (key.high, key.low) }
@@ -218,6 +222,7 @@ extension FakeStore: StoreChanges {
     case .rule(.remove(let subject, let pattern)): state.rules.remove(subject, pattern)
     case .setting: break  // the room never asks for them
     case .used(let id, let time): state.used[id] = time
+    case .usedBlocks, .placement: break
     case .problem(let key, let message):
       state.problems[key] = message.map { NotedProblem(message: $0, at: Int64(time(nil))) }
     case .host(let note):
@@ -290,7 +295,13 @@ extension FakeStore: PartialFiles {
     return FakePartialFile(id: id, memory, of: self)
   }
 
-  func remove(_ id: Int64) { state.withLock { $0.partials[id] = nil } }
+  func remove(_ id: Int64) -> Int64 {
+    let memory = state.withLock { $0.partials.removeValue(forKey: id) }
+    return memory.map { $0.written.withLock { $0.count } } ?? 0
+  }
+  func allocated() -> Int64 {
+    state.withLock { Array($0.partials.values) }.reduce(0) { $0 + $1.written.withLock { $0.count } }
+  }
 
   func space() throws(StoreError) -> StoreSpace {
     let memory = try Memory()
@@ -329,15 +340,17 @@ private final class FakePartialFile: OpenPartialFile {
     try memory.descriptor.writeFully(bytes, at: offset)
     memory.written.withLock { $0.insert(ByteRange(at: offset, count: Int64(bytes.count))) }
   }
+  func punch(_ range: ByteRange) { memory.written.withLock { $0.remove(range) } }
+  func allocated() -> Int64 { memory.written.withLock { $0.count } }
   func place(
     as path: String, size: Int64, modified: Int64?, isCancelled: () -> Bool,
-    recordIntent: (String) throws(StoreError) -> Void
-  ) throws(StoreError) -> LibraryCopy {
+    reserve: (Int64) throws(StoreError) -> Void, recordIntent: (String) throws(StoreError) -> Void
+  ) throws(StoreError) -> Placement {
     var number = 1
     while true {
       let attempt = number == 1 ? path : "\(path) (\(number))"
       try recordIntent(attempt)
-      if let copy = store.place(memory, as: attempt, size, modified) { return copy }
+      if let copy = store.place(memory, as: attempt, size, modified) { return Placement(copy: copy, adopted: false) }
       number += 1
     }
   }
@@ -351,6 +364,7 @@ extension FakeStore: CompletedCopies {
       return there.copy == copy ? .intact : .modified
     }
   }
+  func isOnlyCopy(_ copy: LibraryCopy) -> Bool { check(copy) == .intact }
   func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor {
     guard check(copy) == .intact, let memory = state.withLock({ $0.copies[copy.path]?.memory }) else {
       throw StoreError(kind: .invalid, message: "\(copy.path) is not intact")

@@ -94,14 +94,37 @@ final class Finisher {
     let all = ByteRangeSet(ByteRange(0, size))
     try room.store.changes.apply(
       [.learned(generation), .extents(generation: generation.id, stored: all, synced: all)], durably: true)
-    let copy = try partial.place(
-      as: content.path, size: size, modified: generation.validators.lastModified, isCancelled: mustStop
-    ) { (path) throws(StoreError) in
-      try room.store.changes.apply([.placing(generation: generation.id, path: path)], durably: true)
+    room.ledger.changes()
+    var (reserved, released, copies): (Int64, Int64, Int64) = (0, 0, 0)
+    defer { room.ledger.changed(released: released, copies: copies) }
+    do throws(StoreError) {
+      let placed = try partial.place(
+        as: content.path, size: size, modified: generation.validators.lastModified, isCancelled: mustStop,
+        reserve: { (bytes) throws(StoreError) in
+          // On another filesystem the file is there twice for a while.
+          let space = ByteRange(0, bytes).blocks(of: StoreSpace.block).count
+          guard room.reserve(space) else {
+            throw StoreError(
+              kind: .full, message: "--max-size leaves no room for a copy on the library's filesystem: raise it")
+          }
+          reserved = space
+        },
+        recordIntent: { (path) throws(StoreError) in
+          try room.store.changes.apply([.placing(generation: generation.id, path: path)], durably: true)
+        })
+      if !placed.adopted { copies = ByteRange(0, size).blocks(of: StoreSpace.block).count }
+      try room.store.changes.apply(
+        [
+          .placed(generation: generation.id, placed.copy),
+          .placement(generation: generation.id, adopted: placed.adopted),
+        ],
+        durably: true)
+      // The partial file is still there after an adoption or a copy to another filesystem.
+      released = try room.store.partials.remove(generation.id)
+      return placed.copy
+    } catch {
+      released += reserved  // what is there of it, the next measurement finds
+      throw error
     }
-    try room.store.changes.apply([.placed(generation: generation.id, copy)], durably: true)
-    // The partial file is still there after an adoption or a copy to another filesystem.
-    try room.store.partials.remove(generation.id)
-    return copy
   }
 }

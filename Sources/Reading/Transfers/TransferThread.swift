@@ -142,7 +142,8 @@ final class TransferThread {
       scheduler.limit(lines.limits.rates)
     case .rulesChanged: resuming.startOver()
     case .clear(let content, let then): clear(content, then)
-    case .evict(let content): evict(content)
+    case .evict(let content, let ranges, let bytes, let endsDownload):
+      evict(content, ranges, bytes, endsDownload: endsDownload)
     case .thaw(let content):
       content.guarded.withLock { $0.held.thawed() }
       room.keeper.post(.grew(content))  // if its bytes could not be removed, they still need a commit
@@ -254,12 +255,27 @@ final class TransferThread {
       })
   }
 
-  private func evict(_ content: Content) {
-    guard let download = downloads[content.key], download.content === content, download.transfers.isEmpty,
-      !download.wish.rest, content.guarded.withLock({ $0.isIdle && $0.rules.storage != .keep && $0.held.frozen() })
-    else { return }
-    scheduler.nextFiles.removed(download.key)
-    room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: true, isEviction: true) })
+  private func evict(_ content: Content, _ ranges: ByteRangeSet, _ bytes: Int64, endsDownload: Bool) {
+    let download = downloads[content.key]
+    let isUsed =
+      download.map { download in
+        let isWanted = download.wish.rest && (!endsDownload || download.wish.isRequested)
+        return download.content !== content || !download.transfers.isEmpty || isWanted
+      } ?? false
+    let isFrozen =
+      !isUsed && (content.isUnusedCopy || content.guarded.withLock { $0.isIdle && $0.rules.storage != .keep })
+      && content.guarded.withLock { $0.held.frozen() }
+    guard isFrozen else {
+      return room.keeper.post(.job { keeper in keeper.space.answered(bytes, isGone: false, keeper.room.clock.now) })
+    }
+    if let download, download.wish.rest {
+      download.wish.rest = false
+      if let id = content.guarded.withLock({ $0.held.continues(false) }) {
+        room.record(.continues(generation: id, false))
+      }
+    }
+    scheduler.nextFiles.removed(content.key)
+    room.keeper.post(.job { keeper in keeper.evict(content, ranges, bytes: bytes) })
   }
 
   private func renew(_ content: Content, _ inode: Inode, _ ticket: Ticket) {

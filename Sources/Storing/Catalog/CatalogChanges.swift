@@ -25,6 +25,8 @@ package enum CatalogChange: Sendable {
   case setting(scope: String, name: String, value: String?)
   /// When a reader last read it, in seconds since 1970.
   case used(generation: Int64, at: Int64)
+  /// When blocks of it were last used. Of each block the later time counts, also of those noted before.
+  case usedBlocks(generation: Int64, BlockUses)
   /// The last failure of a resource, for the user and without secrets; nil once bytes arrive again.
   case problem(ResourceKey, String?)
   /// What was learned of a host. Beyond 1,024 hosts, the one that was learned of longest ago is forgotten.
@@ -40,6 +42,8 @@ package enum CatalogChange: Sendable {
   case placing(generation: Int64, path: String)
   /// The complete file is in the library.
   case placed(generation: Int64, LibraryCopy)
+  /// How its copy got there: mediafs placed it, or an identical file was there already.
+  case placement(generation: Int64, adopted: Bool)
   /// Nothing of it is stored any more; its size and validators stay known. Apply this durably before removing the
   /// bytes.
   case dropped(generation: Int64)
@@ -174,6 +178,7 @@ package final class CatalogChanges: Sendable {
       try run(Queries.used, on: connection) {
         $0.bind(1, id); $0.bind(2, at)
       }
+    case .usedBlocks(let id, let uses): try connection.note(uses, of: id)
     case .problem(let key, let message?):
       try run(Queries.problem, on: connection) {
         $0.bind(1, ResourceKeyColumns(key))
@@ -201,8 +206,12 @@ package final class CatalogChanges: Sendable {
         $0.bind(7, Int64(bitPattern: copy.inode))
         $0.bind(8, blob: ByteRangeSet(ByteRange(0, copy.size)).encoded)
       }
-    case .dropped(let id): try run(Queries.dropped, on: connection) { $0.bind(1, id) }
+    case .placement(let id, let adopted): try connection.notePlacement(of: id, adopted: adopted)
+    case .dropped(let id):
+      try run(Queries.dropped, on: connection) { $0.bind(1, id) }
+      try connection.forgetUse(of: id)
     case .forgotten(let id):
+      try connection.forgetUse(of: id)
       try run(Queries.forgottenInodes, on: connection) { $0.bind(1, id) }
       try run(Queries.forgotten, on: connection) { $0.bind(1, id) }
     }

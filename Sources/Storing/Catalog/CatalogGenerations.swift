@@ -7,10 +7,21 @@ package struct StoredPartial: Sendable, Equatable {
   package var id: Int64
   /// Its resource.
   package var key: ResourceKey
-  /// How many bytes of it are stored.
-  package var storedBytes: Int64
+  /// Its size in bytes; nil if the origin does not send it.
+  package var size: Int64?
+  /// The bytes that are stored.
+  package var stored: ByteRangeSet
+  /// The part of them that is synced.
+  package var synced: ByteRangeSet
   /// The time of the last read, in seconds since 1970; 0: never.
   package var usedAt: Int64
+  /// When its blocks were used; nil if nobody noted it: all of it was used at `usedAt`.
+  package var uses: BlockUses?
+  /// Whether its background download continues.
+  package var continues = false
+
+  /// How many bytes of it are stored.
+  package var storedBytes: Int64 { stored.count }
 }
 
 /// How many files are stored, and with how many bytes.
@@ -46,7 +57,9 @@ private enum Queries {
   static let superseded = SQL("\(columns) WHERE g.state = 2 AND g.id > ? ORDER BY g.id LIMIT ?")
   static let placing = SQL("\(columns) WHERE g.placing IS NOT NULL ORDER BY g.id")
   static let stored = SQL(
-    "\(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) ORDER BY g.used_at, g.id")
+    """
+    \(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) ORDER BY g.used_at, g.id
+    """)
   static let unlisted = SQL(
     """
     \(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) AND g.id > ? AND NOT EXISTS(
@@ -194,7 +207,10 @@ package struct CatalogGenerations: Sendable {
         // Skips it if all its extents were recent in an earlier boot.
         if known.stored.isEmpty { continue }
         found.append(
-          StoredPartial(id: known.id, key: known.key, storedBytes: known.stored.count, usedAt: statement.integer(19)))
+          StoredPartial(
+            id: known.id, key: known.key, size: known.size, stored: known.stored, synced: known.synced,
+            usedAt: statement.integer(19), uses: try Self.uses(of: known.id, on: connection), continues: known.continues
+          ))
       }
       return found
     }

@@ -124,6 +124,16 @@ package struct LibraryFolder: Sendable {
     return removed
   }
 
+  /// Whether an intact copy is there, and has no other name: a second one is the user's.
+  package func isOnlyCopy(_ copy: LibraryCopy) throws(StoreError) -> Bool {
+    guard try check(copy) == .intact else { return false }
+    let name = try LibraryPath(copy.path)
+    guard let folder = try existing(name.folders) else { return false }
+    return try calling("cannot look at \(path)/\(copy.path)") { () throws(Errno) in
+      try folder.status(of: name.name)?.st_nlink == 1
+    }
+  }
+
   /// Whether its filesystem is stacked on another, like a container's overlay. A filesystem stacked on that in turn
   /// needs an extra request. False also if it cannot be checked.
   package var isStacked: Bool {
