@@ -45,7 +45,7 @@ struct OpenedStore {
       }
       if !goesOn { try Self.settleNames(in: catalog) }
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library, keepsSuperseded: goesOn)
-      let bound = try Self.defaultMaximum(catalog, folder)
+      let bound = try Self.defaultMaximum(catalog, folder, library: library)
       maximumSize = request.storage.maxSize ?? bound
       if goesOn { return }
       try ManifestImport.run(request, input: input, list: list, into: catalog)
@@ -132,10 +132,19 @@ struct OpenedStore {
 
   /// What the store had, and half of what was free, when a program that knows this limit first used it: a store of
   /// before is not beyond it. The catalog remembers it.
-  private static func defaultMaximum(_ catalog: Catalog, _ folder: StoreFolder) throws(StoreError) -> Int64 {
+  /// Where the library is on a disk of its own, half of what is free there counts too.
+  private static func defaultMaximum(
+    _ catalog: Catalog, _ folder: StoreFolder, library: LibraryFolder
+  ) throws(StoreError) -> Int64 {
     if let remembered = try catalog.remembered("limit") { return remembered }
     let held = Int64.clampedSum(try folder.allocated(), try catalog.generations.copyBytes())
-    let maximum = Int64.clampedSum(held, Int64(clamping: try folder.space().available / 2))
+    var maximum = Int64.clampedSum(held, Int64(clamping: try folder.space().available / 2))
+    var (ofStore, ofLibrary, space) = (stat(), stat(), statvfs())
+    if stat(folder.path, &ofStore) == 0, stat(library.path, &ofLibrary) == 0, ofStore.st_dev != ofLibrary.st_dev,
+      statvfs(library.path, &space) == 0
+    {
+      maximum = .clampedSum(maximum, Int64(clamping: UInt64(space.f_bavail) * UInt64(space.f_frsize) / 2))
+    }
     try catalog.remember("limit", maximum)
     return maximum
   }

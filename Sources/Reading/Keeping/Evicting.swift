@@ -137,7 +137,7 @@ extension Keeper {
     }
     let freed = held.stored.count - content.guarded.withLock { $0.held.stored.count }
     if freed > 0 { room.evicted(content.key, bytes: freed) }
-    space.answered(bytes, isGone: true, room.clock.now)
+    space.answered(bytes, isGone: freed > 0, room.clock.now)
   }
 
   private func letGo(_ ranges: ByteRangeSet, of content: Content, _ held: FileState, kept: ByteRangeSet) {

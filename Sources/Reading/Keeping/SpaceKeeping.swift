@@ -86,7 +86,10 @@ final class SpaceKeeping {
       let isReadersTurn = room.ledger.takeRefusal() && room.health.intake != .everything
       let need = max(lacking, shortage ?? 0, room.health.takeRefusal() ? room.ledger.balance.headroom : 0)
       if need > 0 || oldest > 0, asked.files == 0 {
-        let freed = try evict(need, oldest: oldest, limits, endsDownloads: isReadersTurn, now)
+        // Copies may lie on another disk than the store's: what that lacks they may not give back. And a copy that is
+        // being placed has its room already, which no measurement counts before it is there.
+        let copiesMayGo = limits.evicts == .complete && need <= shortage ?? 0 && !room.ledger.isChanging
+        let freed = try evict(need, oldest: oldest, copies: copiesMayGo, endsDownloads: isReadersTurn, now)
         lacking = .clampedSum(lacking, -freed - asked.bytes)
         shortage = self.shortage(limits)
       }
@@ -159,9 +162,9 @@ final class SpaceKeeping {
   /// Evicts `need` bytes, and what was last used before `oldest`. Returns how many bytes are gone. Files in memory
   /// follow, as ``asked`` says.
   private func evict(
-    _ need: Int64, oldest: UInt32, _ limits: ReadingLimits, endsDownloads: Bool, _ now: Instant
+    _ need: Int64, oldest: UInt32, copies: Bool, endsDownloads: Bool, _ now: Instant
   ) throws(StoreError) -> Int64 {
-    let (candidates, contents) = try candidates(limits, endsDownloads: endsDownloads, now)
+    let (candidates, contents) = try candidates(copies: copies, endsDownloads: endsDownloads, now)
     let victims = EvictionPlan.victims(of: candidates, need: need, oldest: oldest) { candidate in
       examine(candidate, contents[candidate.key])
     }
@@ -172,7 +175,8 @@ final class SpaceKeeping {
       if let content = contents[candidate.key] {
         asked.files += 1
         asked.bytes += victim.bytes
-        room.transfers.post(.evict(content, victim.ranges, bytes: victim.bytes, endsDownload: endsDownloads))
+        room.transfers.post(.evict(
+            content, victim.ranges, bytes: victim.bytes, endsDownload: endsDownloads, isCopy: candidate.copy != nil))
       } else if let copy = candidate.copy {
         freed += evict(copy, of: candidate) ? victim.bytes : 0
       } else {
@@ -192,7 +196,7 @@ final class SpaceKeeping {
 
   /// What may go, as far as that takes no look at each file's names; and the files in memory among it.
   private func candidates(
-    _ limits: ReadingLimits, endsDownloads: Bool, _ now: Instant
+    copies: Bool, endsDownloads: Bool, _ now: Instant
   ) throws(StoreError) -> ([EvictionPlan.Candidate], [ResourceKey: Content]) {
     var candidates: [EvictionPlan.Candidate] = []
     var idle: [ResourceKey: Content] = [:]
@@ -205,13 +209,14 @@ final class SpaceKeeping {
       candidates.append(candidate)
       idle[content.key] = content
     }
-    for row in known.values {
+    // A download that is put away for now goes on later.
+    for row in known.values where endsDownloads || !row.continues {
       candidates.append(
         .init(
           id: row.id, key: row.key, size: canPunch ? row.size : nil, stored: row.stored,
           usedAt: UInt32(clamping: row.usedAt), uses: row.uses))
     }
-    if limits.evicts == .complete {
+    if copies {
       for placed in try room.store.generations.placedCopies(limit: Self.mostCopies) {
         let content = inMemory[placed.key]
         if let content {

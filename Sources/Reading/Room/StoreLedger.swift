@@ -86,6 +86,9 @@ final class StoreLedger: Sendable {
 
   // MARK: What changes on the disk
 
+  /// Whether one goes on.
+  var isChanging: Bool { state.withLock { $0.changing > 0 } }
+
   /// A removal or a placement begins. Until ``changed(released:copies:)``, no measurement counts.
   func changes() { state.withLock { $0.changing += 1 } }
 

@@ -35,7 +35,7 @@ enum TransferMessage: Sendable {
   case clear(Content, then: @Sendable () -> Void)
   /// Let the keeper evict these blocks of the file, or its copy, if nobody uses it at the moment. `bytes`: what the
   /// keeper expects of it. `endsDownload`: also if its rest is being downloaded, unless a user asked for that by name.
-  case evict(Content, ByteRangeSet, bytes: Int64, endsDownload: Bool)
+  case evict(Content, ByteRangeSet, bytes: Int64, endsDownload: Bool, isCopy: Bool)
   /// The keeper has removed the bytes, or could not: the file can be fetched again.
   case thaw(Content)
   /// The inode cannot be opened any more. Give the file another one, and answer the counted open with ESTALE.

@@ -142,8 +142,8 @@ final class TransferThread {
       scheduler.limit(lines.limits.rates)
     case .rulesChanged: resuming.startOver()
     case .clear(let content, let then): clear(content, then)
-    case .evict(let content, let ranges, let bytes, let endsDownload):
-      evict(content, ranges, bytes, endsDownload: endsDownload)
+    case .evict(let content, let ranges, let bytes, let endsDownload, let isCopy):
+      evict(content, ranges, bytes, endsDownload: endsDownload, isCopy: isCopy)
     case .thaw(let content):
       content.guarded.withLock { $0.held.thawed() }
       room.keeper.post(.grew(content))  // if its bytes could not be removed, they still need a commit
@@ -255,7 +255,10 @@ final class TransferThread {
       })
   }
 
-  private func evict(_ content: Content, _ ranges: ByteRangeSet, _ bytes: Int64, endsDownload: Bool) {
+  /// `isCopy`: what the keeper chose is a complete copy. A file that was completed since is another matter.
+  private func evict(
+    _ content: Content, _ ranges: ByteRangeSet, _ bytes: Int64, endsDownload: Bool, isCopy: Bool
+  ) {
     let download = downloads[content.key]
     let isUsed =
       download.map { download in
@@ -263,7 +266,10 @@ final class TransferThread {
         return download.content !== content || !download.transfers.isEmpty || isWanted
       } ?? false
     let isFrozen =
-      !isUsed && (content.isUnusedCopy || content.guarded.withLock { $0.isIdle && $0.rules.storage != .keep })
+      !isUsed
+      && (isCopy
+        ? content.isUnusedCopy
+        : content.guarded.withLock { $0.isIdle && !$0.held.isCopy && $0.rules.storage != .keep })
       && content.guarded.withLock { $0.held.frozen() }
     guard isFrozen else {
       return room.keeper.post(.job { keeper in keeper.space.answered(bytes, isGone: false, keeper.room.clock.now) })

@@ -88,7 +88,8 @@ private enum Queries {
     """
     UPDATE generation SET state = iif(state = 2, 2, 1), continues = 0, placing = NULL, size = ?3, synced = ?8,
       synced_bytes = ?3, recent = NULL, recent_bytes = 0, recent_boot = NULL, copy_path = ?2, copy_size = ?3,
-      copy_modified = ?4, copy_changed = ?5, copy_device = ?6, copy_inode = ?7
+      copy_modified = ?4, copy_changed = ?5, copy_device = ?6, copy_inode = ?7,
+      used_at = max(coalesce(used_at, 0), CAST(strftime('%s', 'now') AS INTEGER))
     WHERE id = ?1
     """)
   static let dropped = SQL(

@@ -34,7 +34,8 @@ private enum Queries {
     SELECT g.id, g.key_high, g.key_low, g.used_at, g.copy_path, g.copy_size, g.copy_modified, g.copy_changed,
       g.copy_device, g.copy_inode
     FROM generation g JOIN placement p ON p.generation = g.id
-    WHERE g.state = 1 AND p.adopted = 0 AND g.copy_path IS NOT NULL AND g.copy_size >= 0
+    WHERE g.state = 1 AND p.adopted = 0 AND g.copy_path IS NOT NULL AND g.copy_size >= 0 AND EXISTS(
+      SELECT 1 FROM entry e WHERE e.key_high = g.key_high AND e.key_low = g.key_low AND e.kind = 0 AND e.listed)
     ORDER BY g.used_at, g.id LIMIT ?
     """)
 }
