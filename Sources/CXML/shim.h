@@ -9,7 +9,9 @@
 #include <string.h>
 
 /// Why a parser stopped, beside what the document's own rules say.
-enum { cxml_runs, cxml_has_entities, cxml_is_too_deep };
+enum { cxml_runs, cxml_has_entities, cxml_is_too_deep, cxml_has_many_names };
+/// The most bytes of the different names of elements and attributes, which libxml2 keeps until the end.
+enum { cxml_names_limit = 4 << 20 };
 
 typedef struct cxml_parser {
   xmlParserCtxtPtr context;
@@ -106,6 +108,7 @@ static inline int cxml_feed(cxml_parser *self, const char *bytes, int count, int
   if (self->state != cxml_runs) return 0;
   // The result tells of undeclared prefixes too, which harm nothing here.
   xmlParseChunk(self->context, bytes, count, is_end);
+  if (xmlDictGetUsage(self->context->dict) > cxml_names_limit) cxml_stop(self, cxml_has_many_names);
   return self->state == cxml_runs && self->context->wellFormed;
 }
 /// Writes why the document cannot be read, and returns the line.
