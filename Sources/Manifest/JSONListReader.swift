@@ -56,6 +56,10 @@ final class JSONListReader<Format: JSONListFormat>: FileListReader {
     }
     for value in splitter.values {
       count += 1
+      if value.bytes.isEmpty {
+        output.leaveOut(value.line, "items that are null: what they stood for is not available")
+        continue
+      }
       var files: [ListedFile] = []
       format?.read(value, count, &files, &output)
       for file in files { builder.add(file, to: &output) }
@@ -78,7 +82,21 @@ extension JSONValue {
   }
 }
 
+/// A value of a list; nil if it is null or of another type.
+struct LenientElement<Value: Decodable>: Decodable {
+  var value: Value?
+
+  init(from decoder: any Decoder) throws { value = try? Value(from: decoder) }
+}
+
 extension KeyedDecodingContainer {
+  /// The values of the list `key` that can be read; none if there is no list.
+  func lenientList<Value: Decodable>(_ key: Key) -> [Value] {
+    let values: [LenientElement<Value>]? = lenient(key)
+    return (values ?? []).compactMap(\.value)
+  }
+
+
   /// The value of `key`; nil if there is none, or one of another type: programs write what they have.
   func lenient<Value: Decodable>(_ key: Key) -> Value? {
     guard let value = try? decodeIfPresent(Value.self, forKey: key) else { return nil }

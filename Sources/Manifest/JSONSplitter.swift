@@ -1,5 +1,6 @@
 /// A JSON object of a list, to be decoded by itself.
 struct JSONValue {
+  /// Its bytes; none for a `null` in the place of an object.
   var bytes: [UInt8]
   /// The line where it begins.
   var line: Int
@@ -37,10 +38,14 @@ struct JSONSplitter {
   private var elementLine = 1
   /// Where the last string of the object at the top begins, at its own depth.
   private var key = 0
+  /// The object at the top as its elements get it: all of them share it.
+  private var around: [UInt8]?
+  /// How many bytes of a `null` have been read.
+  private var ofNull = 0
 
   /// The end. Throws if an object has none.
   func finish() throws(Fault) {
-    if depth > 0 || isInString { throw Fault(line: line, reason: "it ends too early") }
+    if depth > 0 || isInString || ofNull > 0 { throw Fault(line: line, reason: "it ends too early") }
   }
 
   /// Reads the next byte.
@@ -58,6 +63,7 @@ struct JSONSplitter {
     }
     if depth == split {
       // Between objects: of the top, or of a list that is split.
+      if ofNull > 0 || (byte == 0x6E && split > 0) { return try readNull(byte) }
       switch byte {
       case 0x20, 0x09, 0x0A, 0x0D, 0x2C, 0xEF, 0xBB, 0xBF: return  // blanks, a comma, a byte order mark
       case 0x7B: break
@@ -73,6 +79,7 @@ struct JSONSplitter {
       if split == 0, depth == 1 { key = object.count }
     case 0x5B where split == 0 && depth == 1 && isAtEntries:
       (depth, split) = (2, 2)
+      around = object + Array("[]}".utf8)
       return
     case 0x5B, 0x7B: depth += 1
     case 0x5D, 0x7D:
@@ -83,6 +90,12 @@ struct JSONSplitter {
     default: break
     }
     try keep(byte)
+  }
+
+  private mutating func readNull(_ byte: UInt8) throws(Fault) {
+    guard byte == Array("null".utf8)[ofNull] else { throw Fault(line: line, reason: "it is no valid JSON") }
+    ofNull = ofNull == 3 ? 0 : ofNull + 1
+    if ofNull == 0 { values.append(JSONValue(bytes: [], line: line)) }
   }
 
   private mutating func keep(_ byte: UInt8) throws(Fault) {
@@ -102,13 +115,13 @@ struct JSONSplitter {
     if split == 0 {
       values.append(JSONValue(bytes: object, line: objectLine))
     } else {
-      let around = split == 2 ? object + Array("[]}".utf8) : nil
       values.append(JSONValue(bytes: element, line: elementLine, around: around))
       element = []
     }
   }
 
   private mutating func endList() {
+    around = nil
     if split == 2 {
       // The object around the list goes on without it.
       object.append(contentsOf: "[]".utf8)

@@ -70,7 +70,7 @@ struct M3UParser: LineParser, ~Copyable {
     let attributes = text.extracting(0..<comma)
     tags.title = comma < text.count ? SafeName.component(text.extracting(comma + 1..<text.count)) : nil
     if tags.title == nil { tags.title = Self.attribute("tvg-name=\"", attributes) }
-    tags.group = Self.attribute("group-title=\"", attributes)
+    tags.group = Self.attribute("group-title=\"", attributes) ?? tags.group
     let seconds = Double(attributes.text(0..<min(24, comma)).prefix { $0.isNumber || $0 == "." || $0 == "-" })
     tags.duration = seconds.flatMap { $0 > 0 ? $0 : nil }
   }
@@ -89,7 +89,7 @@ struct M3UParser: LineParser, ~Copyable {
   private mutating func readPlayerOption(_ text: Span<UInt8>) {
     for (name, field) in Self.playerOptions where text.hasPrefix(name) {
       let value = text.extracting(text.trimmedRange(name.utf8CodeUnitCount..<text.count))
-      if !value.isEmpty { tags.headers.append(HTTPHeader(name: field, value: value.text(0..<value.count))) }
+      if !value.isEmpty, tags.headers.count < EntryOptions.maximumHeaders { tags.headers.append(HTTPHeader(name: field, value: value.text(0..<value.count))) }
     }
   }
 

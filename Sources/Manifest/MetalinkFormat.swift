@@ -34,7 +34,7 @@ struct MetalinkFormat: XMLListFormat {
     switch element.name {
     case "size": file?.facts.size = Int64(text).flatMap { $0 >= 0 ? $0 : nil }
     // A digest of the whole file; those of its pieces are one level deeper.
-    case "hash": if let type = element.attributes["type"] { digests[type.lowercased()] = text }
+    case "hash": if digests.count < 16, let type = element.attributes["type"] { digests[type.lowercased()] = text }
     case "url":
       // Others may be FTP or rsync mirrors, which are no mistake.
       let isHTTP = ["http://", "https://"].contains { text.lowercased().hasPrefix($0) }

@@ -4,6 +4,7 @@ import Base
 struct PLSParser: LineParser, ~Copyable {
   /// The most bytes: the tracks are in memory until the end, because their keys may come in any order.
   private static let maximumBytes = 64 << 20
+  private static let maximumTracks = 200_000
 
   private let setup: ListSetup
   private var builder: EntryBuilder
@@ -25,7 +26,8 @@ struct PLSParser: LineParser, ~Copyable {
     if bytes > Self.maximumBytes {
       throw setup.malformed(number, "it has more than \(Self.maximumBytes >> 20) MiB; split it, or use another format")
     }
-    let range = line.trimmedRange(0..<line.count)
+    let start = number == 1 && line.hasPrefix("\u{FEFF}") ? 3 : 0
+    let range = line.trimmedRange(start..<line.count)
     guard !range.isEmpty, line[range.lowerBound] != 0x3B, line[range.lowerBound] != 0x5B else { return }
     if isTooLong {
       let limit = LineReader.maximumLength >> 10
@@ -39,6 +41,9 @@ struct PLSParser: LineParser, ~Copyable {
     let name = key.prefix { !$0.isNumber }
     guard ["file", "title", "length"].contains(name), let track = Int(key.dropFirst(name.count)) else { return }
     if value.isEmpty { return }
+    if tracks.count == Self.maximumTracks, tracks[track] == nil {
+      throw setup.malformed(number, "it has more than \(Self.maximumTracks) tracks; split it, or use another format")
+    }
     var file = tracks[track] ?? ListedFile(line: number, place: "File\(track)")
     switch name {
     case "file":

@@ -66,7 +66,11 @@ final class StrmReader: ListReader {
       if path.count > Self.maximumDepth {
         return output.leaveOut(count, "folders that nest deeper than \(Self.maximumDepth)")
       }
-      open.append(Folder(path: path, names: try names(of: path)))
+      do throws(ManifestError) {
+        open.append(Folder(path: path, names: try names(of: path)))
+      } catch .unreadable(_, let reason) {
+        output.report(count, .error, "\(Self.shown(path)): cannot be read: \(reason); what is in it is left out")
+      }
     case S_IFREG where SafeName.fileExtension(name) == "strm": read(path)
     case S_IFREG: output.leaveOut(count, "files that are not .strm")
     default: output.leaveOut(count, "names that are neither files nor folders (links are not followed)")

@@ -31,7 +31,7 @@ final class XMLStream {
     var reason: String
   }
 
-  private let parser: UnsafeMutablePointer<cxml_parser>
+  private let parser: OpaquePointer
 
   /// The client must outlive the stream.
   init(client: any XMLStreamClient) {
@@ -56,7 +56,7 @@ final class XMLStream {
   }
 
   deinit {
-    let user = parser.pointee.user
+    let user = cxml_user(parser)
     cxml_free(parser)
     if let user { Unmanaged<Calls>.fromOpaque(user).release() }
   }
@@ -68,7 +68,7 @@ final class XMLStream {
   func feed(_ bytes: UnsafeRawBufferPointer, isEnd: Bool = false) -> Fault? {
     let pointer = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
     if cxml_feed(parser, pointer, Int32(bytes.count), isEnd ? 1 : 0) == 1 { return nil }
-    switch Int(parser.pointee.state) {
+    switch Int(cxml_state(parser)) {
     case cxml_has_entities:
       return Fault(line: line, reason: "it declares entities, and mediafs expands none; write what they stand for")
     case cxml_is_too_deep:
@@ -82,7 +82,7 @@ final class XMLStream {
     let bytes = text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
     let reason = String(decoding: bytes, as: UTF8.self).filter { !$0.isNewline }
     // libxml2 has the same words for an end that comes too early.
-    if isEnd, parser.pointee.depth > 0 { return Fault(line: max(1, line), reason: "it ends too early") }
+    if isEnd, cxml_depth(parser) > 0 { return Fault(line: max(1, line), reason: "it ends too early") }
     // What libxml2 says of a mistake may repeat a piece of the document, and that a token: only its kind is shown.
     return Fault(line: max(1, line), reason: "it is not well-formed XML (\(Self.kind(reason)))")
   }
@@ -96,7 +96,7 @@ final class XMLStream {
   /// What the callbacks need. Only the stream's own thread uses it, during ``feed(_:isEnd:)``.
   private final class Calls {
     weak var client: (any XMLStreamClient)?
-    var parser: UnsafeMutablePointer<cxml_parser>?
+    var parser: OpaquePointer?
     init(client: any XMLStreamClient) { self.client = client }
 
     /// The stream retains the object for as long as the parser lives, which hands its pointer back.

@@ -15,15 +15,21 @@ struct YtdlpFormat: JSONListFormat {
     }
   }
 
+  /// The list whose elements are being read, and its title.
+  private var list: (around: [UInt8], title: String?)?
+
   init(_ setup: ListSetup) {}
 
   mutating func read(_ value: JSONValue, _ number: Int, _ files: inout [ListedFile], _ output: inout ListOutput) {
     guard let info: YtdlpInfo = value.decoded(number, &output) else { return }
     var folder: [String] = []
-    if let around = value.around, let list = try? JSONDecoder().decode(YtdlpInfo.self, from: Data(around)),
-      let title = list.title ?? list.id
-    {
-      folder = [title]
+    if let around = value.around {
+      // The elements of a list share these bytes, so the comparison looks at none of them.
+      if list?.around != around {
+        let info = try? JSONDecoder().decode(YtdlpInfo.self, from: Data(around))
+        list = (around, info?.title ?? info?.id)
+      }
+      folder = [list?.title].compactMap { $0 }
     }
     add(info, ListedFile(line: value.line, place: "item \(number)"), folder, &files, &output)
   }

@@ -38,13 +38,14 @@ struct YtdlpInfo: Decodable {
     isLive = values.lenient(.isLive) ?? false
     let fields: [String: String]? = values.lenient(.headers)
     headers = fields.map(YtdlpLink.headers)
-    entries = values.lenient(.entries) ?? []
+    // A video that is private or was deleted is null.
+    entries = values.lenientList(.entries)
     // Two requested formats are picture and sound, which yt-dlp would put together; the URL is the first one's then.
-    let requested: [YtdlpLink]? = values.lenient(.requested)
-    let formats: [YtdlpLink]? = values.lenient(.formats)
-    let chosen = (requested?.count ?? 0) > 1 ? nil : try? YtdlpLink(from: decoder)
+    let requested: [YtdlpLink] = values.lenientList(.requested)
+    let formats: [YtdlpLink] = values.lenientList(.formats)
+    let chosen = requested.count > 1 ? nil : try? YtdlpLink(from: decoder)
     // yt-dlp sorts formats from the worst to the best.
-    whole = chosen.flatMap { $0.isFile ? $0 : nil } ?? formats?.last { $0.isFile && $0.hasBoth }
+    whole = chosen.flatMap { $0.isFile ? $0 : nil } ?? formats.last { $0.isFile && $0.hasBoth }
   }
 }
 
