@@ -80,18 +80,7 @@ final class EventPlace {
     [try #require(place.helper), try #require(place.server), try #require(launcher)]
   }
 
-  private var names: [String] {
-    guard let stream = opendir(told) else { return [] }
-    defer { closedir(stream) }
-    var names: [String] = []
-    while let entry = readdir(stream) {
-      names.append(
-        withUnsafePointer(to: &entry.pointee.d_name) {
-          $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-        })
-    }
-    return names
-  }
+  private var names: [String] { folderNames(told) }
 
   /// The processes that noted themselves.
   var started: [Int32] { names.compactMap { Int32($0) } }

@@ -96,7 +96,7 @@ func bytes(of path: String) -> [UInt8]? {
 }
 
 /// The names in a folder, without `.` and `..`; empty when it cannot be read.
-func folderNames(_ path: String) -> [String] {
+package func folderNames(_ path: String) -> [String] {
   guard let stream = opendir(path) else { return [] }
   defer { closedir(stream) }
   var names: [String] = []
