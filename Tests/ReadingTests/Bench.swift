@@ -29,6 +29,8 @@ final class Bench {
   private let hasThreads: Bool
   private let trace: Trace?
   private var lastTicket: UInt = 0
+  /// Called before each look of the room at the simulated time: what a test has happen in the middle of a call.
+  let looks = Lock<(() -> Void)?>(nil)
   /// Whether the keeper is held back, as by a slow sync: nothing is committed.
   var holdsKeeper = false
   /// When each ticket was issued and, once it was, answered.
@@ -91,7 +93,7 @@ final class Bench {
       service.client = system.makeClient(port: port, service: service)
       system.start()
     } else {
-      system = try .simulated(store, options, time: time)
+      system = try .simulated(store, options, time: time, looks: looks)
       threads = RoomThreads(system, port: port, service: service)
       service.client = threads?.client
     }

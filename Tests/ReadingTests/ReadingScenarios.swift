@@ -22,6 +22,29 @@ import Reading
           Attributes(inode: inode, isFolder: false, size: 20 * Self.megabyte, modified: 1_600_000_000, isFinal: true)))
   }
 
+  @Test("A stat tells the size that the head brings at any moment of it", arguments: 1...3)
+  func statMeetsTheHead(moment: Int) throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
+    let inode = try bench.inode("a.mp4")
+    let opening = bench.open(inode)
+    var looks = 0
+    bench.looks.withLock { hook in
+      hook = {
+        looks += 1
+        if looks == moment { bench.run(1) }
+      }
+    }
+    let stat = bench.stat(inode)
+    let seen = looks
+    bench.looks.withLock { $0 = nil }
+    #expect(seen >= 2, "the scene is none: the stat looked at the time \(seen) times")
+    #expect(
+      bench.answer(stat)
+        == .attributes(
+          Attributes(inode: inode, isFolder: false, size: 20 * Self.megabyte, modified: 1_600_000_000, isFinal: true)))
+    #expect(bench.answer(opening) == .opened(directIO: false))
+  }
+
   @Test("A seek is answered while the first window is still coming")
   func seek() throws {
     var resource = FakeResource(name: "a.mp4", size: 200 * Self.megabyte)

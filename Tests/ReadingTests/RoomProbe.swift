@@ -31,11 +31,15 @@ enum RoomLimits {
 }
 
 extension MediaFileSystem {
-  /// A room without threads of its own, in the simulated `time`.
+  /// A room without threads of its own, in the simulated `time`. It calls `looks` before each look at the time.
   static func simulated(
-    _ store: StoreAccess, _ options: ReadingOptions, time: Lock<Instant>
+    _ store: StoreAccess, _ options: ReadingOptions, time: Lock<Instant>, looks: Lock<(() -> Void)?>
   ) throws(StoreError) -> MediaFileSystem {
-    let clock = Clock({ time.withLock { $0 } }, date: { time.withLock { Int64($0.nanoseconds / 1_000_000_000) } })
+    let clock = Clock(
+      {
+        looks.withLock { $0 }?()
+        return time.withLock { $0 }
+      }, date: { time.withLock { Int64($0.nanoseconds / 1_000_000_000) } })
     return try MediaFileSystem(store: store, options: options, clock: clock, wake: {})
   }
 

@@ -164,24 +164,24 @@ package final class MediaFileSystem: Sendable {
   ) throws(Errno) -> Answer<Attributes> {
     var content = first
     while true {
-      let known = room.attributes(of: content, inode: inode)
-      if known.isFinal { return .now(known) }
       let now = room.clock.now
-      // A stat of a body without a length is answered at once: otherwise it would wait for the whole download.
-      let (isPutAway, decision) = content.guarded.withLock { guarded -> (Bool, Waiters.ReadDecision?) in
-        if guarded.held.isPutAway { return (true, nil) }
-        guard case .unknown = guarded.held.length else { return (false, nil) }
+      // One look decides: between two, the transfer thread may learn the length.
+      let answer = content.guarded.withLock { guarded -> Answer<Attributes>? in
+        let shown = room.attributes(of: guarded.held, inode: inode)
+        if shown.isFinal { return .now(shown) }
+        if guarded.held.isPutAway { return nil }
+        // A stat of a body without a length is answered at once: otherwise it would wait for the whole download.
+        guard case .unknown = guarded.held.length else { return .now(shown) }
         let probe = ParkedProbe(
           ticket: ticket, kind: .attributes, inode: inode, since: now, process: caller.process, folder: folder)
-        return (false, guarded.waiters.probe(probe))
+        return guarded.waiters.probe(probe) == .park ? .parked : .now(shown)
       }
-      if isPutAway {
+      guard let answer else {
         content = try room.content(of: inode)
         continue
       }
-      guard case .park = decision else { return .now(known) }
-      room.transfers.post(.changed(content))
-      return .parked
+      if case .parked = answer { room.transfers.post(.changed(content)) }
+      return answer
     }
   }
 

@@ -85,13 +85,14 @@ final class ReadingRoom: Sendable {
 
   /// What stat shows of a file in memory: the real size when it is known, else a placeholder that is not 0.
   func attributes(of content: Content, inode: Inode) -> Attributes {
-    content.guarded.withLock { guarded in
-      let modified = guarded.held.generation?.validators.lastModified ?? mountedAt
-      if let size = guarded.held.size {
-        return Attributes(inode: inode, isFolder: false, size: size, modified: modified, isFinal: true)
-      }
-      return Attributes(inode: inode, isFolder: false, size: 1, modified: modified, isFinal: false)
-    }
+    content.guarded.withLock { attributes(of: $0.held, inode: inode) }
+  }
+
+  /// The same, for a caller who holds the file's lock.
+  func attributes(of held: borrowing FileState, inode: Inode) -> Attributes {
+    let modified = held.generation?.validators.lastModified ?? mountedAt
+    return Attributes(
+      inode: inode, isFolder: false, size: held.size ?? 1, modified: modified, isFinal: held.size != nil)
   }
 
   /// The end of a message about an error that a program gets for `path`: the command that tells more.
