@@ -35,7 +35,7 @@ import Testing
 
   @Test func goDownComesBackByItself() throws {
     try with { origin in
-      origin.fault(.goDown(seconds: 0.3), next: 1)
+      origin.fault(.goDown(seconds: 3), next: 1)
       try #expect(origin.ask("/a").end == .reset)
       #expect(throws: Errno(rawValue: ECONNREFUSED)) { _ = try RawClient(port: origin.port) }
       #expect(eventually { RawClient.isAccepted(port: origin.port) })
@@ -66,7 +66,7 @@ import Testing
       (.stallAfter(70_000), .timedOut),
     ] {
       try with(fault) { origin in
-        let answer = try origin.ask("/a", timeout: 0.5)
+        let answer = try origin.ask("/a", timeout: end == .timedOut ? 3 : 10)
         #expect(answer.status == 200 && answer.field("Content-Length") == "100000")
         #expect(answer.end == end && answer.body.count == 70_000)
         #expect(Pattern.check(answer.body, name: "/a", offset: 0) == nil)

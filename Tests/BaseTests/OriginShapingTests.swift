@@ -27,35 +27,41 @@ import Testing
     }
   }
 
+  /// A client in an array.
+  private final class Client {
+    private let socket: RawClient
+
+    /// Asks for the whole of /a, and takes the answer's head.
+    init(_ origin: Origin) throws {
+      socket = try RawClient(port: origin.port)
+      try socket.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+      _ = socket.receiveHead()
+    }
+
+    /// Takes what is there or comes within a millisecond.
+    func drain() -> Int { socket.receive(timeout: 0.001).bytes.count }
+  }
+
   @Test func theLineIsSharedEvenly() throws {
     var settings = OriginSettings()
     settings.lineRate = 2_000_000
+    settings.sendBuffer = 16 << 10
     try withOrigin(settings) { origin in
       origin.add("/a", size: 1 << 40)
-      let start = Lock<Instant?>(nil)
-      let counts = Lock<[Int]>([])
-      let threads = (0..<4).map { index in
-        OwnedThread(name: "client-\(index)") {
-          do {
-            let client = try RawClient(port: origin.port)
-            try client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
-            _ = client.receiveHead()
-            start.withLock { if $0 == nil { $0 = .now } }
-            let received = client.receive(timeout: 1.5)
-            counts.withLock { $0.append(received.bytes.count) }
-          } catch {
-            Issue.record(error)
-          }
-        }
-      }
-      for thread in threads { thread.join() }
-      let seconds = Instant.now.seconds(since: try #require(start.withLock { $0 }))
-      let all = counts.withLock { $0 }
-      let sum = all.reduce(0, +)
-      #expect(all.count == 4)
-      // No more than the line carries (and its 5 ms of credit), and nobody far from a fourth of what came.
-      #expect(Double(sum) <= 2_000_000 * (seconds + 0.05), "\(all)")
-      for count in all { #expect(abs(count - sum / 4) < sum / 20, "\(all)") }
+      // One thread reads for all: on a busy machine, threads of their own would not get even shares of its processors.
+      let clients = try (0..<4).map { _ in try Client(origin) }
+      // What came before all of them were there is not shared by four.
+      for _ in 0..<50 { for client in clients { _ = client.drain() } }
+      let start = Instant.now
+      var counts = [0, 0, 0, 0]
+      while counts.reduce(0, +) < 3_000_000 { for index in 0..<4 { counts[index] += clients[index].drain() } }
+      let seconds = Instant.now.seconds(since: start)
+      let sum = counts.reduce(0, +)
+      // No more than the line carries, its 5 ms of credit, and what the buffers of the sockets held (the kernel doubles
+      // their sizes).
+      #expect(Double(sum) <= 2_000_000 * (seconds + 0.05) + Double(4 * 2 * 16 << 10), "\(counts) in \(seconds) s")
+      // Nobody is far from a fourth of what came.
+      for count in counts { #expect(abs(count - sum / 4) < sum / 20, "\(counts)") }
     }
   }
 
@@ -67,11 +73,14 @@ import Testing
       origin.add("/b", size: 1_000_000)
       let idle = try RawClient(port: origin.port)
       try idle.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
-      // Until its buffers are full: then nothing is written to it any more.
-      var last: Int64 = -1
-      try waitUntil(timeout: 30, interval: 0.3, "the idle client's buffers to be full") {
-        defer { last = origin.log.bytesSent(of: "/a") }
-        return origin.log.bytesSent(of: "/a") == last && last > 0
+      // Until its buffers are full: then nothing is written to it any more. A busy machine may hold the origin up for a
+      // while: only five looks that see the same say so.
+      var (last, same): (Int64, Int) = (-1, 0)
+      try waitUntil(timeout: 60, interval: 0.3, "the idle client's buffers to be full") {
+        let sent = origin.log.bytesSent(of: "/a")
+        same = sent == last && sent > 0 ? same + 1 : 0
+        last = sent
+        return same == 4
       }
       #expect(try origin.ask("/b").body.count == 1_000_000)
       #expect(origin.log.bytesSent(of: "/a") == last)
