@@ -103,7 +103,7 @@ struct RawPeer {
   }
 
   @Test func aSilentPeerIsLetGo() throws {
-    let server = try RunningServer(patience: 0.1)
+    let server = try RunningServer(patience: 1.5)
     var peer = try RawPeer(server.folder.path)
     try peer.say("{\"version\":1")
     #expect(try peer.reply()?.code == .silent)
