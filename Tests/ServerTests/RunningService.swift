@@ -24,6 +24,7 @@ func withService(
     loop.stop()
     system.stop()
   }
+  system.commit()  // waits for the keeper's first jobs, which read the catalog: tests count its statements
   let handover = Handover(HelperLink(owning: dup(STDIN_FILENO)), failedUpgrade: nil) {}  // no helper
   try body(
     ControlService(
