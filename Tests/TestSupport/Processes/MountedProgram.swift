@@ -135,8 +135,7 @@ package final class MountedProgram: Sendable {
     process.signal(SIGKILL)
     _ = process.wait(timeout: 60)
     unmountDead()
-    // What lives on writes to the store.
-    _ = eventually(timeout: 60) { left.allSatisfy { Self.state(of: $0).map { $0 == "Z" } ?? true } }
+    waitForEnd(of: left)
   }
 
   /// Unmounts what is left when no process serves it any more.
@@ -175,9 +174,16 @@ package final class MountedProgram: Sendable {
 
   /// Takes it away by force; what hangs in it is freed.
   package func endByForce() {
+    let left = children
     if Mounts.isMounted(mountpoint) { umount2(mountpoint, Int32(MNT_FORCE | MNT_DETACH)) }
-    process?.terminate(grace: 2)
+    process?.terminate(grace: 20)
     unmountDead()
+    waitForEnd(of: left)
+  }
+
+  /// Waits until these processes have ended: what lives on writes to the store.
+  private func waitForEnd(of processes: [pid_t]) {
+    _ = eventually(timeout: 60) { processes.allSatisfy { Self.state(of: $0).map { $0 == "Z" } ?? true } }
   }
 
   /// Whether a server holds the store's lock.
