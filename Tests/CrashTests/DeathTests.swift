@@ -72,7 +72,8 @@ import Testing
     try lend { store, name, right in
       let whole = Pattern.bytes(name: Shelf.path(0), offset: 2_000_000, count: 100_000)
       #expect(try store.read(name, at: 2_000_000, count: 100_000) == whole)
-      sleep(seconds: 2.5)  // a commit: the next servers know what is stored
+      try store.waitForCommit(of: ByteRange(1_000_000, 1_100_000))
+      try store.waitForCommit(of: ByteRange(2_000_000, 2_100_000))
       try store.forgetPages(name)
       store.shim.fate(.crashes, ofReadsAt: 1_050_000, count: 100)
       let file = try FileDescriptor.open("\(store.mountpoint)/\(name)", O_RDONLY)
@@ -122,7 +123,7 @@ import Testing
   /// The disk fails under a mapped file as a thread serves a read. That is no fault of the read.
   @Test func aDiskThatFailsMakesNoSuspect() throws {
     try lend { store, name, right in
-      sleep(seconds: 2.5)  // a commit: the next servers know what is stored
+      try store.waitForCommit(of: ByteRange(1_000_000, 1_100_000))
       try store.forgetPages(name)
       store.shim.fate(.losesPages, ofReadsAt: 1_050_000, count: 3)
       #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
@@ -135,7 +136,7 @@ import Testing
   /// The fault may be mended in the program that takes over: it serves what killed the old one twice.
   @Test func aNewProgramBeginsWithoutSuspects() throws {
     try lend { store, name, right in
-      sleep(seconds: 2.5)
+      try store.waitForCommit(of: ByteRange(1_000_000, 1_100_000))
       try store.forgetPages(name)
       store.shim.fate(.crashes, ofReadsAt: 1_050_000, count: 100)
       #expect(throws: Errno(rawValue: EIO)) { try store.read(name, at: 1_050_000, count: 4096) }

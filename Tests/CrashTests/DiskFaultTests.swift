@@ -110,7 +110,7 @@ import Testing
   /// A disk that loses bytes and takes nothing, up to the unmount: the catalog cannot be told, and claims them still.
   @Test func nothingCanBeTold() throws {
     try lend { store, _ in
-      sleep(seconds: 2.5)  // a commit of what is not synced
+      try store.waitForCommit(of: ByteRange(0, 200_000))  // which is not synced
       store.shim.fail([.sync, .log, .database], with: EIO)
       try store.unmount()
       #expect(store.errors.contains("cannot be synced"), "\(store.errors)")
@@ -125,7 +125,7 @@ import Testing
   /// The same, and the server is killed before it can be told.
   @Test func killedBeforeItCouldBeTold() throws {
     try lend { store, _ in
-      sleep(seconds: 2.5)  // a commit of what is not synced
+      try store.waitForCommit(of: ByteRange(0, 200_000))  // which is not synced
       store.shim.fail([.sync, .log, .database], with: EIO)
       try Command.succeed(
         [builtProduct("mediafs"), "fetch", "\(store.mountpoint)/\(Self.name)"], environment: store.environment,

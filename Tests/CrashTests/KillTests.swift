@@ -116,7 +116,7 @@ struct KillCounts: Sendable {
             #expect(try store.read(Shelf.name(index), at: 0, count: 4096).count == 4096)
             // Eight seconds of the line: a server that commits at its end only would lose them all. A commit follows
             // the first byte by a second; half of what came is far more than that, however slow the machine is.
-            let came = (last + 8 * 256 << 10)
+            let came = origin.log.bytesSent(of: Shelf.path(index)) + 8 * 256 << 10
             try waitUntil(timeout: 200, "bytes to come") { origin.log.bytesSent(of: Shelf.path(index)) >= came }
             store.kill()
             try store.waitForEnd()

@@ -21,7 +21,7 @@ import Testing
             try store.start(["--continue", "never"], shimmed: false, environment: environment), "\(store.errors)")
           #expect(try store.run(["fetch", "--wait", "\(store.mountpoint)/\(Shelf.name(0))"]).succeeded)
           _ = try store.read(Shelf.name(1), at: 0, count: Int(Self.size / 2))
-          sleep(seconds: 2.5)  // a commit
+          try store.waitForCommit(of: ByteRange(0, Self.size / 2))
           let held = (0..<2).map { open("\(store.mountpoint)/\(Shelf.name($0))", O_RDONLY | O_CLOEXEC) }
           do {
             defer { for file in held { close(file) } }  // or the unmount waits for them
@@ -142,7 +142,7 @@ import Testing
           try #require(try store.start(["--continue", "never", "--max-size", "1G"], shimmed: false), "\(store.errors)")
           #expect(try store.run(["fetch", "--wait", "\(store.mountpoint)/\(Shelf.name(0))"]).succeeded)
           _ = try store.read(Shelf.name(1), at: 0, count: Int(Self.size / 2))
-          sleep(seconds: 2.5)  // a commit
+          try store.waitForCommit(of: ByteRange(0, Self.size / 2))
           let held = (0..<2).map { open("\(store.mountpoint)/\(Shelf.name($0))", O_RDONLY | O_CLOEXEC) }
           for round in 0..<3 {
             let served = store.timesServed

@@ -14,7 +14,7 @@ import Testing
   func whatWasNotSyncedIsBelievedInTheSameMountOnly(isMountedAnew: Bool) throws {
     try withBoundStore { shelf, store in
       #expect(try start(store) && fetched(shelf, store) >= 500_000)
-      sleep(seconds: 2.5)  // a commit, and no sync yet
+      try store.waitForCommit(of: Self.part)  // and no sync yet
       store.kill()
       try store.waitForEnd()
       if isMountedAnew { try mountAnew(store) }
@@ -28,7 +28,7 @@ import Testing
   func beforeMountsHadNamesTheHelperHoldsTheirs(isMountedAnew: Bool) throws {
     try withBoundStore { shelf, store in
       #expect(try start(store, OldKernel.withoutUniqueMounts) && fetched(shelf, store) >= 500_000)
-      sleep(seconds: 2.5)
+      let mount = try store.waitForCommit(of: Self.part)
       let first = try #require(store.server)
       store.holdHelper()
       store.killServer()
@@ -40,7 +40,7 @@ import Testing
       #expect(store.server != first)
       if isMountedAnew {
         // From now on, the helper holds that one.
-        sleep(seconds: 2.5)
+        try store.waitForCommit(of: Self.part, unlike: mount)
         store.killServer()
         #expect(try fetched(shelf, store) < 100_000)
         return
@@ -53,6 +53,7 @@ import Testing
 
   private static let place: Int64 = 1_000_000
   private static let count = 500_000
+  private static let part = ByteRange(place, place + Int64(count))
 
   private func start(_ store: ServedStore, _ wrapper: [String] = []) throws -> Bool {
     let starts = try store.start(["--continue", "never"], shimmed: false, wrapper: wrapper)

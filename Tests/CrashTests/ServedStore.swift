@@ -2,6 +2,8 @@ import Base
 import Glibc
 import TestSupport
 
+@testable import Storing
+
 /// A store, its mount and its server: started, killed and started again. One test's; any thread may call.
 final class ServedStore: Sendable {
   let folder: TemporaryFolder
@@ -88,6 +90,31 @@ final class ServedStore: Sendable {
   /// `mediafs verify`.
   func verify(_ options: [String] = []) throws -> CommandResult {
     try program.run(["verify", mountpoint] + options, timeout: 300)
+  }
+
+  /// Waits until the catalog claims that `range` of an incomplete file is stored, synced or not: the next server knows
+  /// it then. Returns in which mount the disk has to be for that (`recent_boot`). `earlier`: a claim that does not
+  /// count, of another mount.
+  @discardableResult
+  func waitForCommit(of range: ByteRange, unlike earlier: [UInt8]? = nil) throws -> [UInt8] {
+    let claims = SQL("SELECT synced, recent, recent_boot FROM generation WHERE state = 0")
+    var found: [UInt8]?
+    try waitUntil(timeout: 60, interval: 0.05, "a commit of \(range)") {
+      let catalog = try Catalog.open(path: store + "/catalog.sqlite", access: .readOnly)
+      found = try catalog.connections.read { (connection) throws(StoreError) in
+        let row = try connection.statement(claims)
+        defer { row.reset() }
+        while try row.step() {
+          let stored = row.withBlob(row.isNull(1) ? 0 : 1) { ByteRangeSet(encoded: $0) }
+          let mount = row.withBlob(2) { Array($0) }
+          if stored?.contains(range) == true, mount != earlier { return mount }
+        }
+        return nil
+      }
+      try catalog.close()
+      return found != nil
+    }
+    return found ?? []
   }
 
   /// Has the kernel forget what it read of a file in the mount: the next read asks the server.
