@@ -116,8 +116,13 @@ struct LimitTests {
       nginx.withLock { $0 = server }
       stage.options += ["--cacert", certificate.authority]
       Self.addFiles(count, size: 128 << 10, to: stage, url: server.url())
-      // Long enough for all that may be asked at once to be asked.
-      stage.origin.fault(.delay(2))
+      // The first one is answered at once. Then nobody is until as many have asked as may, and a second later: one more
+      // would have asked by then.
+      stage.origin.decide { [log = stage.origin.log] request in
+        if request.path == "/0.bin" { return [] }
+        _ = eventually(timeout: 60, interval: 0.05) { log.totals.peakRequests >= 64 }
+        return [.delay(1)]
+      }
     } _: { scene in
       let mount = scene.mount
       // The first answer tells that it is HTTP/2.
