@@ -6,60 +6,66 @@ import Testing
 /// Giving space back.
 @Suite struct ClearTests {
   @Test func aCopyIsClearedIfItsOriginHasIt() throws {
-    try withJourney { journey in
-      try withOrigin { origin in
-        let names = ["same.bin", "changed.bin", "gone.bin", "plain.bin"]
-        for name in names { origin.add("/\(name)", size: 200_000) }
-        origin.change("/plain.bin") { ($0.tag, $0.modified) = (OriginResource.Tag.none, nil) }
-        try journey.mount(names.map { origin.url("/\($0)") + "\n" }.joined(), "--timeout", "5")
-        try journey.succeed([try Programs.path("mediafs"), "fetch", "--wait", journey.mountpoint])
-        origin.nextGeneration("/changed.bin")
-        origin.remove("/gone.bin")
-        origin.log.reset()
-        let dry = try journey.mediafs("clear", "--all", "--dry-run")
-        #expect(dry.status == 1 && dry.output.contains("would delete") && dry.output.contains("of 1 file"), "\(dry)")
-        #expect(try journey.status().totals.complete == 4)
-        let cleared = try journey.mediafs("clear", "--all")
-        #expect(cleared.status == 1 && cleared.output.contains("of 1 file"), "\(cleared)")
-        for (name, reason) in [("changed", "another version"), ("gone", "404"), ("plain", "told apart")] {
-          #expect(
-            cleared.errors.contains { $0.hasPrefix("mediafs: kept \(name).bin: ") && $0.contains(reason) }, "\(cleared)"
-          )
+    try SystemRecords.unused {
+      try withJourney { journey in
+        try withOrigin { origin in
+          let names = ["same.bin", "changed.bin", "gone.bin", "plain.bin"]
+          for name in names { origin.add("/\(name)", size: 200_000) }
+          origin.change("/plain.bin") { ($0.tag, $0.modified) = (OriginResource.Tag.none, nil) }
+          try journey.mount(names.map { origin.url("/\($0)") + "\n" }.joined(), "--timeout", "5")
+          try journey.succeed([try Programs.path("mediafs"), "fetch", "--wait", journey.mountpoint])
+          origin.nextGeneration("/changed.bin")
+          origin.remove("/gone.bin")
+          origin.log.reset()
+          let dry = try journey.mediafs("clear", "--all", "--dry-run")
+          #expect(dry.status == 1 && dry.output.contains("would delete") && dry.output.contains("of 1 file"), "\(dry)")
+          #expect(try journey.status().totals.complete == 4)
+          let cleared = try journey.mediafs("clear", "--all")
+          #expect(cleared.status == 1 && cleared.output.contains("of 1 file"), "\(cleared)")
+          for (name, reason) in [("changed", "another version"), ("gone", "404"), ("plain", "told apart")] {
+            #expect(
+              cleared.errors.contains { $0.hasPrefix("mediafs: kept \(name).bin: ") && $0.contains(reason) },
+              "\(cleared)"
+            )
+          }
+          #expect(cleared.errors.contains("--force"))
+          #expect(try journey.status().file("same.bin").state == "remote")
+          #expect(try journey.status().totals.complete == 3)
+          for name in ["changed", "gone", "plain"] { #expect(origin.log.bytesSent(of: "/\(name).bin") < 400_000) }
+          try journey.succeed([try Programs.path("mediafs"), "clear", "--force", "--all"])
+          #expect(try journey.status().totals.complete == 0)
         }
-        #expect(cleared.errors.contains("--force"))
-        #expect(try journey.status().file("same.bin").state == "remote")
-        #expect(try journey.status().totals.complete == 3)
-        for name in ["changed", "gone", "plain"] { #expect(origin.log.bytesSent(of: "/\(name).bin") < 400_000) }
-        try journey.succeed([try Programs.path("mediafs"), "clear", "--force", "--all"])
-        #expect(try journey.status().totals.complete == 0)
       }
     }
   }
 
   /// One resource under two names: what holds of it, holds of both.
   @Test func aResourceWithTwoNames() throws {
-    try withJourney { journey in
-      try withOrigin { origin in
-        origin.add("/a.bin", size: 200_000)
-        let url = origin.url("/a.bin")
-        try journey.mount("\(url)\n\(url)\n  out=twin.bin\n", "--continue", "never")
-        let program = try Programs.path("mediafs")
-        try journey.succeed([program, "keep", journey.at("a.bin")])
-        try journey.wait(for: "complete", "a.bin")
-        #expect(try journey.mediafs("status", journey.at("twin.bin")).output.contains("rule: keep (for a.bin)"))
-        let kept = try journey.mediafs("clear", "--force", journey.at("twin.bin"))
-        #expect(kept.status == 1 && kept.errors.contains("kept twin.bin: the rule to keep a.bin"), "\(kept)")
-        #expect(try journey.status().file("a.bin").state == "complete")
-        try journey.unmount()
-        let offline = try journey.mediafs("clear", "--force", journey.at("twin.bin"))
-        #expect(offline.status == 1 && offline.errors.contains("the rule to keep a.bin"), "\(offline)")
-        try journey.mount(nil, "--continue", "never")
-        try journey.succeed([program, "auto", journey.at("a.bin")])
-        let dry = try journey.mediafs("clear", "--all", "--force", "--dry-run").output
-        #expect(dry.contains("of 1 file"), "\(dry)")
-        try journey.unmount()
-        let dryOffline = try journey.mediafs("clear", "--all", "--force", "--dry-run", "--store", journey.store).output
-        #expect(dryOffline.contains("of 1 file"), "\(dryOffline)")
+    try SystemRecords.unused {
+      try withJourney { journey in
+        try withOrigin { origin in
+          origin.add("/a.bin", size: 200_000)
+          let url = origin.url("/a.bin")
+          try journey.mount("\(url)\n\(url)\n  out=twin.bin\n", "--continue", "never")
+          let program = try Programs.path("mediafs")
+          try journey.succeed([program, "keep", journey.at("a.bin")])
+          try journey.wait(for: "complete", "a.bin")
+          #expect(try journey.mediafs("status", journey.at("twin.bin")).output.contains("rule: keep (for a.bin)"))
+          let kept = try journey.mediafs("clear", "--force", journey.at("twin.bin"))
+          #expect(kept.status == 1 && kept.errors.contains("kept twin.bin: the rule to keep a.bin"), "\(kept)")
+          #expect(try journey.status().file("a.bin").state == "complete")
+          try journey.unmount()
+          let offline = try journey.mediafs("clear", "--force", journey.at("twin.bin"))
+          #expect(offline.status == 1 && offline.errors.contains("the rule to keep a.bin"), "\(offline)")
+          try journey.mount(nil, "--continue", "never")
+          try journey.succeed([program, "auto", journey.at("a.bin")])
+          let dry = try journey.mediafs("clear", "--all", "--force", "--dry-run").output
+          #expect(dry.contains("of 1 file"), "\(dry)")
+          try journey.unmount()
+          let dryOffline = try journey.mediafs("clear", "--all", "--force", "--dry-run", "--store", journey.store)
+            .output
+          #expect(dryOffline.contains("of 1 file"), "\(dryOffline)")
+        }
       }
     }
   }
@@ -96,33 +102,35 @@ import Testing
   }
 
   @Test func unlisted() throws {
-    try withJourney { journey in
-      try withOrigin { origin in
-        for name in ["whole.bin", "part.bin", "stays.bin"] {
-          origin.add("/\(name)", size: name == "whole.bin" ? 200_000 : 4 << 20)
+    try SystemRecords.unused {
+      try withJourney { journey in
+        try withOrigin { origin in
+          for name in ["whole.bin", "part.bin", "stays.bin"] {
+            origin.add("/\(name)", size: name == "whole.bin" ? 200_000 : 4 << 20)
+          }
+          let all = ["whole.bin", "part.bin", "stays.bin"].map { origin.url("/\($0)") + "\n" }
+          try journey.mount(all.joined(), "--continue", "never")
+          try journey.succeed([try Programs.path("mediafs"), "fetch", "--wait", journey.at("whole.bin")])
+          for name in ["part.bin", "stays.bin"] { try journey.succeed(["head", "-c", "1000000", journey.at(name)]) }
+          let stored = try journey.status().file("part.bin").stored
+          try journey.unmount()
+          try journey.mount(all[2], "--continue", "never")
+          let totals = try journey.status().totals
+          #expect(totals.unlisted == stored && stored >= 1_000_000, "\(totals)")
+          #expect(try journey.mediafs("status").output.contains("clear --unlisted"))
+          let dry = try journey.mediafs("clear", "--unlisted", "--dry-run")
+          #expect(dry.status == 0 && dry.output.contains("of 1 file"), "\(dry)")
+          #expect(try journey.status().totals.unlisted == stored)
+          try journey.succeed([try Programs.path("mediafs"), "clear", "--unlisted"])
+          let after = try journey.status()
+          #expect(after.totals.unlisted == 0)
+          #expect(try after.file("stays.bin").stored >= 1_000_000)
+          var found = stat()
+          #expect(stat(journey.kept("whole.bin"), &found) == 0, "a copy in the library is gone")
+          try journey.unmount()
+          let verified = try journey.mediafs("verify")
+          #expect(verified.status == 0, "\(verified)")
         }
-        let all = ["whole.bin", "part.bin", "stays.bin"].map { origin.url("/\($0)") + "\n" }
-        try journey.mount(all.joined(), "--continue", "never")
-        try journey.succeed([try Programs.path("mediafs"), "fetch", "--wait", journey.at("whole.bin")])
-        for name in ["part.bin", "stays.bin"] { try journey.succeed(["head", "-c", "1000000", journey.at(name)]) }
-        let stored = try journey.status().file("part.bin").stored
-        try journey.unmount()
-        try journey.mount(all[2], "--continue", "never")
-        let totals = try journey.status().totals
-        #expect(totals.unlisted == stored && stored >= 1_000_000, "\(totals)")
-        #expect(try journey.mediafs("status").output.contains("clear --unlisted"))
-        let dry = try journey.mediafs("clear", "--unlisted", "--dry-run")
-        #expect(dry.status == 0 && dry.output.contains("of 1 file"), "\(dry)")
-        #expect(try journey.status().totals.unlisted == stored)
-        try journey.succeed([try Programs.path("mediafs"), "clear", "--unlisted"])
-        let after = try journey.status()
-        #expect(after.totals.unlisted == 0)
-        #expect(try after.file("stays.bin").stored >= 1_000_000)
-        var found = stat()
-        #expect(stat(journey.kept("whole.bin"), &found) == 0, "a copy in the library is gone")
-        try journey.unmount()
-        let verified = try journey.mediafs("verify")
-        #expect(verified.status == 0, "\(verified)")
       }
     }
   }

@@ -58,6 +58,13 @@ final class MountPlace: Sendable {
     for server in servers { kill(server, SIGKILL) }
   }
 
+  /// Gives the program a file of its own: the built one has the same file in all places, and who upgrades one mount to
+  /// it may upgrade those of other tests.
+  func takeOwnProgram() throws {
+    try Command.succeed(["cp", builtProduct("mediafs"), mediafs + ".new"])
+    try #require(rename(mediafs + ".new", mediafs) == 0)
+  }
+
   func write(_ text: String, to path: String) throws {
     let file = try FileDescriptor.open(path, O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
     let bytes = Array(text.utf8)
@@ -98,7 +105,7 @@ final class MountPlace: Sendable {
 
   /// Waits for a program's end: its exit status, or minus the signal that killed it.
   func wait(_ running: Running) throws -> (status: Int32, text: String) {
-    let end = try #require(running.program.wait(timeout: 20), "the process did not end: \(text(running))")
+    let end = try #require(running.program.wait(timeout: 120), "the process did not end: \(text(running))")
     return (end.status > 128 ? 128 - end.status : end.status, text(running))
   }
 
@@ -134,6 +141,40 @@ final class MountPlace: Sendable {
   /// Nothing of the mount is left: no entry in the table, no process.
   func isGone(server: Int32?) -> Bool {
     eventually { !self.isMounted && self.helper == nil && !(server.map { Processes.isAlive($0) } ?? false) }
+  }
+}
+
+/// Root's own folder for records, /var/lib/mediafs, which all tests that run as root have in common: root's commands
+/// without a MOUNTPOINT look there too, wherever the test's other records are.
+enum SystemRecords {
+  private static let users = Lock((readers: 0, isKept: false, waiting: 0))
+
+  /// Runs `body`, whose commands count on no record there. Any number of these run side by side.
+  static func unused<Result>(by body: () throws -> Result) throws -> Result {
+    try waitUntil(timeout: 600, interval: 0.02, "the records of other tests to be gone") {
+      users.withLock { users in
+        if users.isKept || users.waiting > 0 { return false }
+        users.readers += 1
+        return true
+      }
+    }
+    defer { users.withLock { $0.readers -= 1 } }
+    return try body()
+  }
+
+  /// Runs `body`, which has a record there: alone.
+  static func used<Result>(by body: () throws -> Result) throws -> Result {
+    users.withLock { $0.waiting += 1 }
+    defer { users.withLock { $0.waiting -= 1 } }
+    try waitUntil(timeout: 600, interval: 0.02, "other tests to be done with the records") {
+      users.withLock { users in
+        if users.isKept || users.readers > 0 { return false }
+        users.isKept = true
+        return true
+      }
+    }
+    defer { users.withLock { $0.isKept = false } }
+    return try body()
   }
 }
 

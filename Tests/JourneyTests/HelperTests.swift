@@ -155,36 +155,38 @@ struct HelperTests {
   }
 
   @Test func mountCallsItWithNoEnvironment() throws {
-    let place = try MountPlace()
-    try #require(mkdir(place.mountpoint, 0o755) == 0)
-    let store = try StoreFolder.defaultPath(mountpoint: place.mountpoint, environment: [:], uid: 0)
-    #expect(store.hasPrefix("/var/lib/mediafs/"))
-    let name = String(store.dropFirst("/var/lib/mediafs/".utf8.count))
-    defer { _ = try? SystemCalls.run(["rm", "-rf", store, "/var/lib/mediafs/mounts/" + name]) }
-    let running = try place.start([
-      "-i", place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-o",
-      "rw,nofail,_netdev,noatime,x-systemd.automount,allow_other,uid=1000,umask=022",
-    ])
-    let mounted = try place.wait(running)
-    #expect(mounted.status == 0 && mounted.text.isEmpty, "\(mounted)")
-    #expect(place.entry?.options.contains("allow_other") == true)
-    #expect(try place.run("umount", place.mountpoint).status == 0)
-    let fake = try place.wait(
-      place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-f"]))
-    #expect(fake.status == 0 && !place.isMounted)
-    let wrong = try place.wait(
-      place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-o", "nonsense"]))
-    #expect(wrong.status == 2 && wrong.text.contains("nonsense") && !place.isMounted, "\(wrong)")
-    // mount(8) puts `rw` first when nobody asked for `ro`; behind another option somebody wrote it.
-    for asked in [["-o", "nofail,rw"], ["-w"]] {
-      let writable = try place.wait(
-        place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint] + asked))
-      #expect(writable.status == 2 && writable.text.contains("read-only") && !place.isMounted, "\(writable)")
+    try SystemRecords.used {
+      let place = try MountPlace()
+      try #require(mkdir(place.mountpoint, 0o755) == 0)
+      let store = try StoreFolder.defaultPath(mountpoint: place.mountpoint, environment: [:], uid: 0)
+      #expect(store.hasPrefix("/var/lib/mediafs/"))
+      let name = String(store.dropFirst("/var/lib/mediafs/".utf8.count))
+      defer { _ = try? SystemCalls.run(["rm", "-rf", store, "/var/lib/mediafs/mounts/" + name]) }
+      let running = try place.start([
+        "-i", place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-o",
+        "rw,nofail,_netdev,noatime,x-systemd.automount,allow_other,uid=1000,umask=022",
+      ])
+      let mounted = try place.wait(running)
+      #expect(mounted.status == 0 && mounted.text.isEmpty, "\(mounted)")
+      #expect(place.entry?.options.contains("allow_other") == true)
+      #expect(try place.run("umount", place.mountpoint).status == 0)
+      let fake = try place.wait(
+        place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-f"]))
+      #expect(fake.status == 0 && !place.isMounted)
+      let wrong = try place.wait(
+        place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-o", "nonsense"]))
+      #expect(wrong.status == 2 && wrong.text.contains("nonsense") && !place.isMounted, "\(wrong)")
+      // mount(8) puts `rw` first when nobody asked for `ro`; behind another option somebody wrote it.
+      for asked in [["-o", "nofail,rw"], ["-w"]] {
+        let writable = try place.wait(
+          place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint] + asked))
+        #expect(writable.status == 2 && writable.text.contains("read-only") && !place.isMounted, "\(writable)")
+      }
+      let sloppy = try place.wait(
+        place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-s", "-o", "nonsense"]))
+      #expect(sloppy.status == 0 && place.isMounted, "\(sloppy)")
+      #expect(try place.run("unmount", place.mountpoint).status == 0)
     }
-    let sloppy = try place.wait(
-      place.start([place.folder + "/bin/mount.mediafs", place.manifest, place.mountpoint, "-s", "-o", "nonsense"]))
-    #expect(sloppy.status == 0 && place.isMounted, "\(sloppy)")
-    #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
 
   @Test func rootMountsForAnotherUser() throws {
