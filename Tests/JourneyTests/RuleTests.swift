@@ -114,10 +114,10 @@ import Testing
         _ = try says(journey, "fetch", journey.at("a.mkv"))
         try journey.wait(forStored: 1 << 20, "a.mkv")
         #expect(try says(journey, "cancel", journey.at("*.mkv")).contains("ended 1 download"))
+        let stored = try journey.storedAtRest(origin, "a.mkv")
+        #expect(stored >= 1 << 20 && stored < 64 << 20)
         sleep(seconds: 1)
-        let stored = try journey.status().file("a.mkv").stored
-        sleep(seconds: 1)
-        #expect(try journey.status().file("a.mkv").stored == stored && stored >= 1 << 20)
+        #expect(try journey.status().file("a.mkv").stored == stored)
         #expect(try journey.status().file("a.mkv").waitsFor == "reader")
         #expect(try says(journey, "cancel", journey.mountpoint).contains("ended 0 downloads"))
       }
