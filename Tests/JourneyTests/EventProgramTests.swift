@@ -53,8 +53,10 @@ import Testing
         #expect(file.hasPrefix(place.store + "/library/"))
         #expect(try Command.run(["cmp", "--", path, file]).status == 0, "\(run)")
       }
-      #expect(place.log.contains("plain.bin: its program says: one line\n"), "\(place.log)")
-      #expect(place.log.contains("plain.bin: its program says: to standard error\n"))
+      // The server reads what a program says on a thread of its own.
+      for said in ["one line", "to standard error"] {
+        #expect(eventually { place.log.contains("plain.bin: its program says: \(said)\n") }, "\(said): \(place.log)")
+      }
       // A complete file that is read, or mounted again, completes nothing.
       try Command.succeed(["cat", place.mountpoint + "/plain.bin"])
       let processes = try place.processes()

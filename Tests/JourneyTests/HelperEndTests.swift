@@ -247,7 +247,7 @@ struct HelperEndTests {
   @Test func anothersMountAtTheSamePlaceStays() throws {
     // The kernel gives a device number anew, which is the case that this is about; but another mount may get it first.
     var isSameNumber = false
-    for _ in 0..<20 where !isSameNumber {
+    for _ in 0..<60 where !isSameNumber {
       let place = try MountPlace()
       let running = try place.startForeground()
       let server = try #require(place.server)
