@@ -37,6 +37,11 @@ package struct ByteRange: Hashable, Sendable {
     max(start, other.start) < min(end, other.end)
   }
 
+  /// The least range of whole blocks of `size` bytes that contains it.
+  package func blocks(of size: Int64) -> ByteRange {
+    isEmpty ? self : ByteRange(start / size * size, (end - 1) / size * size + size)
+  }
+
   /// The bytes in both, or nil when there are none.
   @inlinable package func intersection(_ other: ByteRange) -> ByteRange? {
     let low = max(start, other.start)

@@ -120,6 +120,13 @@ package struct ByteRangeSet: Hashable, Sendable {
     return both
   }
 
+  /// The bytes that are not in `other`.
+  package func without(_ other: ByteRangeSet) -> ByteRangeSet {
+    var rest = self
+    for range in other.ranges { rest.remove(range) }
+    return rest
+  }
+
   /// Adds every byte of `other`.
   package mutating func formUnion(_ other: ByteRangeSet) {
     for range in other.ranges { insert(range) }

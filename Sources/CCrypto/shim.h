@@ -25,6 +25,15 @@ static inline int64_t storing_seek_data(int fd, int64_t offset) { return lseek(f
 /// lseek(2) with SEEK_HOLE: the first byte of a hole at `offset` or behind it; the end of the file is one.
 static inline int64_t storing_seek_hole(int fd, int64_t offset) { return lseek(fd, offset, SEEK_HOLE); }
 
+// <fcntl.h> shows it, and its flags, only under _GNU_SOURCE.
+int fallocate(int fd, int mode, off_t offset, off_t length);
+enum { storing_keep_size_and_punch_hole = 0x01 | 0x02 };
+
+/// Gives the space of a range back (fallocate(2), FALLOC_FL_PUNCH_HOLE); the file keeps its length.
+static inline int storing_punch_hole(int fd, int64_t offset, int64_t length) {
+  return fallocate(fd, storing_keep_size_and_punch_hole, offset, length);
+}
+
 /// The magic number of the filesystem a descriptor is on (statfs(2), f_type), or -1 with errno.
 static inline int64_t storing_filesystem_type(int fd) {
   struct statfs status;

@@ -35,6 +35,12 @@ package struct MountFacts: Codable, Sendable, Equatable {
   /// The file of `--metrics-file`; nil for none.
   package var metrics: String?
   package var settings: [Setting]
+  /// What the store has on disk, and how much of that is in complete copies, in bytes; nil from a server that does not
+  /// tell.
+  package var held: Int64?
+  package var copies: Int64?
+  /// Why the store takes no more, and what would help; nil while it does.
+  package var full: String?
 
   package init(
     store: String, library: String, list: String?, log: String?, metrics: String? = nil, settings: [Setting] = []

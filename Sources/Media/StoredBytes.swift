@@ -17,6 +17,14 @@ package struct StoredBytes {
     self.fill = fill
   }
 
+  /// The same bytes; `note` is told which of them are read.
+  package func noting(_ note: @escaping (ByteRange) -> Void) -> StoredBytes {
+    StoredBytes(size: size, stored: stored) { buffer, offset in
+      note(ByteRange(at: offset, count: Int64(buffer.count)))
+      return fill(buffer, offset)
+    }
+  }
+
   fileprivate func copy(_ range: ByteRange, into buffer: inout [UInt8]) -> Bool {
     buffer.withUnsafeMutableBytes { bytes in
       fill(UnsafeMutableRawBufferPointer(rebasing: bytes[..<Int(range.count)]), range.start)

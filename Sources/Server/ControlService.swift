@@ -39,7 +39,10 @@ final class ControlService: ControlHandler {
     fileSystem.commit()  // so that a file that failed just now counts
     var totals = try status.totals(query)
     if query.paths == nil { totals.lines = lines }
-    totals.mount = try reading { () throws(StoreError) in try settings.applied(to: facts) }
+    var mount = try reading { () throws(StoreError) in try settings.applied(to: facts) }
+    let use = fileSystem.storeUse
+    (mount.held, mount.copies, mount.full) = (use.held, use.copies, use.lack?.advice)
+    totals.mount = mount
     return totals
   }
   /// The sums over the files that something goes on with.

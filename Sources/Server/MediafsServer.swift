@@ -76,6 +76,7 @@ package enum MediafsServer {
     } catch {
       throw .failed("\(error)")
     }
+    if let lack = fileSystem.storeUse.lack { Log.warning("the store is full: \(lack.advice)") }
     if memory.catalogID != 0 { try store.refuseAnother(than: memory.catalogID) }
     if memory.beginning == nil { memory.remember(fileSystem.beginning, catalogID: store.catalogID) }
     let log = named == nil ? try storeLog(request, store) : named

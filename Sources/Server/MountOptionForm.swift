@@ -132,13 +132,13 @@ extension MountOptionForm<UInt32> {
   }
 }
 
-extension MountOptionForm<ContinuationPolicy> {
+extension MountOptionForm where Value: RawRepresentable<String> & CaseIterable {
   /// The name of a policy.
   static var policy: MountOptionForm {
-    let names = ContinuationPolicy.allCases.map(\.rawValue)
+    let names = Value.allCases.map(\.rawValue)
     return MountOptionForm(
-      rule: "one of \(names.joined(separator: ", "))", parse: { ContinuationPolicy(rawValue: $0) },
-      decode: { ContinuationPolicy(rawValue: $0) }, encode: { $0.rawValue })
+      rule: "one of \(names.joined(separator: ", "))", parse: { Value(rawValue: $0) },
+      decode: { Value(rawValue: $0) }, encode: { $0.rawValue })
   }
 }
 

@@ -28,8 +28,25 @@ extension MountOption {
       standard: "the folder library in the store"),
     MountOption(
       "max-size", of: "SIZE", .optional(\.storage.maxSize, .size()), in: .storage,
-      help: "Keep at most SIZE of data of unfinished files. The least recently used data is deleted first.",
-      standard: "half of the free disk space when the store is created"),
+      help: """
+        Have at most SIZE on disk, complete files included. What was least recently used is deleted first, block by \
+        block; nothing that is open or kept.
+        """,
+      standard: "what the store has already, and half of what is free, when it is first mounted",
+      details: "With nothing left to delete, programs read through memory, and 'mediafs status' says why."),
+    MountOption(
+      "evict", of: "WHAT", .value(\.storage.evicts, .policy), in: .storage,
+      choices: [
+        ("partial", "parts of unfinished files"),
+        ("complete", "complete files too, if this store placed them and nobody changed them"),
+      ],
+      help: "What may be deleted to keep to --max-size and --min-free.",
+      standard: ReadingOptions().limits.evicts.rawValue,
+      details: "Files that were in the library before, or that have another name (a hard link), are never deleted."),
+    MountOption(
+      "max-age", of: "DURATION", .optional(\.storage.maxAge, .duration), in: .storage,
+      help: "Delete what nobody has used for DURATION (30s, 10m, 2h, 90d), of what --evict names.",
+      standard: "no limit"),
     MountOption(
       "min-free", of: "SIZE", .value(\.storage.minFree, .size()), in: .storage,
       help: "Keep at least SIZE free on the store's disk.", standard: "\(ReadingOptions().minimumFree >> 30)G"),

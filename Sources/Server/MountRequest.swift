@@ -39,8 +39,12 @@ package struct MountRequest: Sendable, Equatable {
     package var store: String?
     /// The library's folder; nil for the one in the store.
     package var library: String?
-    /// The limit on the size of the partial files, in bytes; nil for the store's own.
+    /// The limit on what the store has on disk, in bytes; nil for the store's own.
     package var maxSize: Int64?
+    /// What may go to keep the limits.
+    package var evicts = ReadingOptions().limits.evicts
+    /// How long what nobody uses is kept, in seconds; nil: no limit.
+    package var maxAge: Double?
     /// How much space must stay free on the store's disk, in bytes.
     package var minFree = ReadingOptions().minimumFree
   }

@@ -11,7 +11,7 @@ struct OpenedStore {
   let catalogID: Int64
   let folder: StoreFolder
   let library: LibraryFolder
-  /// The most bytes of partial files.
+  /// The most bytes on disk.
   let maximumSize: Int64
   /// The mount that the store lies in.
   let mount: StoreMount
@@ -43,10 +43,10 @@ struct OpenedStore {
         Self.remember(request, store: folder.path, library: libraryPath, environment)
         throw error
       }
-      let bound = try Self.defaultMaximum(catalog, folder)
-      maximumSize = request.storage.maxSize ?? bound
       if !goesOn { try Self.settleNames(in: catalog) }
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library, keepsSuperseded: goesOn)
+      let bound = try Self.defaultMaximum(catalog, folder, library: library)
+      maximumSize = request.storage.maxSize ?? bound
       if goesOn { return }
       try ManifestImport.run(request, input: input, list: list, into: catalog)
       Self.remember(request, store: folder.path, library: library.path, environment)
@@ -130,11 +130,19 @@ struct OpenedStore {
     return identity
   }
 
-  /// Half of the free disk space when the store was created. The catalog remembers it.
-  private static func defaultMaximum(_ catalog: Catalog, _ folder: StoreFolder) throws(StoreError) -> Int64 {
-    if let remembered = try catalog.remembered("maximum_size") { return remembered }
-    let maximum = Int64(clamping: try folder.space().available / 2)
-    try catalog.remember("maximum_size", maximum)
+  /// What the store had, and half of what was free, when a program that knows this limit first used it: a store of
+  /// before is not beyond it. The catalog remembers it.
+  /// Where the library is on a disk of its own, half of what is free there counts too.
+  private static func defaultMaximum(
+    _ catalog: Catalog, _ folder: StoreFolder, library: LibraryFolder
+  ) throws(StoreError) -> Int64 {
+    if let remembered = try catalog.remembered("limit") { return remembered }
+    let held = Int64.clampedSum(try folder.allocated(), try catalog.generations.copyBytes())
+    var maximum = Int64.clampedSum(held, Int64(clamping: try folder.space().available / 2))
+    if !library.sharesDisk(with: folder) {
+      maximum = .clampedSum(maximum, Int64(clamping: try library.space().available / 2))
+    }
+    try catalog.remember("limit", maximum)
     return maximum
   }
 }

@@ -18,7 +18,8 @@ struct SettingService: Sendable {
 
   /// Every option that can be set.
   static let all: [Setting] = [
-    ("limit-rate", true, true), ("max-connections", true, false), ("max-size", false, false),
+    ("limit-rate", true, true), ("max-connections", true, false), ("max-size", false, false), ("evict", false, false),
+    ("max-age", false, true),
   ]
   .compactMap { name, isForHosts, mayBeNone in
     MountOption.named(name).map { Setting(option: $0, isForHosts: isForHosts, mayBeNone: mayBeNone) }
@@ -43,6 +44,7 @@ struct SettingService: Sendable {
     var limits = ReadingLimits(
       maximumSize: whole.storage.maxSize ?? maximumSize, rates: TransferRates(all: whole.downloads.limitRate),
       connections: whole.downloads.maxConnections ?? ReadingOptions().connections)
+    (limits.evicts, limits.maximumAge) = (whole.storage.evicts, whole.storage.maxAge)
     for host in Set(settings.map(\.scope)) where !host.isEmpty {
       let own = combined(settings, scope: host)
       limits.rates.hosts[host] = own.downloads.limitRate
@@ -60,7 +62,11 @@ struct SettingService: Sendable {
       else { continue }
       do throws(MountOptionError) {
         if setting.value == Self.none, known.mayBeNone {
-          combined.downloads.limitRate = nil
+          if known.option.name == "max-age" {
+            combined.storage.maxAge = nil
+          } else {
+            combined.downloads.limitRate = nil
+          }
         } else {
           try known.option.take(setting.value, into: &combined)
         }

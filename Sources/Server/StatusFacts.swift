@@ -6,7 +6,7 @@ import Reading
 extension MountFacts {
   /// The options that say what is downloaded and kept, in the order in which people are told.
   private static let told = [
-    "max-size", "min-free", "continue", "next", "limit-rate", "max-connections", "timeout", "fresh",
+    "max-size", "evict", "max-age", "min-free", "continue", "next", "limit-rate", "max-connections", "timeout", "fresh",
   ]
 
   /// What a server was started with.

@@ -33,6 +33,8 @@ enum SetCommand {
           ("limit-rate=SIZE", "Download at most SIZE per second; none for no limit.", []),
           ("max-connections=N", "Open at most N HTTP/1.1 connections to one host.", []),
           ("max-size=SIZE", "As the option --max-size of mount.", []),
+          ("evict=WHAT", "As the option --evict of mount: partial or complete.", []),
+          ("max-age=DURATION", "As the option --max-age of mount; none for no limit.", []),
           ("NAME=default", "Forget what was set.", []),
         ])
     ],
@@ -80,7 +82,7 @@ enum SetCommand {
   private static func line(_ setting: SettingStatus) -> String {
     var value = setting.value
     // A plain number of bytes is hard to read.
-    if setting.name != "max-connections", let bytes = Int64(value) { value = TerminalText.size(bytes) }
+    if ["limit-rate", "max-size"].contains(setting.name), let bytes = Int64(value) { value = TerminalText.size(bytes) }
     let source =
       switch (setting.from, setting.host) {
       case (.set, let host?): "set for \(TerminalText.plain(host))"

@@ -21,6 +21,11 @@ enum StatusText {
       ("log", facts.log ?? "standard error"),
     ]
     if let metrics = facts.metrics { rows.append(("metrics", metrics)) }
+    if let held = facts.held {
+      let copies = facts.copies.flatMap { $0 > 0 ? ", \(TerminalText.size($0)) of it in complete files" : nil } ?? ""
+      rows.append(("holds", TerminalText.size(held) + copies))
+    }
+    if let full = facts.full { rows.append(("full", full)) }
     let shown = facts.settings.filter { $0.source != .default || $0.name == "max-size" || $0.name == "min-free" }
     if !shown.isEmpty { rows.append(("limits", shown.map(setting).joined(separator: ", "))) }
     return rows.map { row($0, $1) }

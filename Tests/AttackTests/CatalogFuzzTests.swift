@@ -34,7 +34,9 @@ struct CatalogFuzzTests {
           .problem(key, number == 4 ? "the origin does not have it" : nil),
         ], durably: false)
       let copy = LibraryCopy(path: "a/\(number)", size: 100_000, modified: 1, changed: 2, device: 3, inode: 4)
-      if number == 5 { try catalog.changes.apply([.placed(generation: record.id, copy)], durably: false) }
+      if number == 5 {
+        try catalog.changes.apply([.placed(generation: record.id, copy, adopted: false)], durably: false)
+      }
       if number == 4 { try catalog.changes.apply([.placing(generation: record.id, path: "a/4")], durably: false) }
       if number == 0 {
         let former = record

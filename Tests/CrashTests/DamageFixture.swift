@@ -111,7 +111,8 @@ func restamp(_ store: ServedStore, _ path: String) throws {
   let status = try FileDescriptor.open(path, O_RDONLY).status()
   for id in try catalog.generations.ids(limit: 1000, after: 0) {
     guard let copy = try catalog.generations.find(id)?.copy, path.hasSuffix("/\(copy.path)") else { continue }
-    try catalog.changes.apply([.placed(generation: id, LibraryCopy(at: copy.path, status))], durably: true)
+    try catalog.changes.apply(
+      [.placed(generation: id, LibraryCopy(at: copy.path, status), adopted: nil)], durably: true)
   }
   try catalog.close()
 }

@@ -168,9 +168,9 @@ import Testing
         let files = (0..<2).map { _ in shelf.add(size: 6_000_000) }
         try withServedStore { store in
           try store.list(files.map { shelf.line($0) })
-          let limit = way == "evict" ? ["--max-size", "1M"] : []
+          let limit = way == "evict" ? ["--max-size", "5M"] : []
           try #require(try store.start(["--continue", "never"] + limit), "\(store.errors)")
-          _ = try store.read(Shelf.name(files[0]), at: 0, count: 300_000)
+          _ = try store.read(Shelf.name(files[0]), at: 0, count: way == "evict" ? 4_000_000 : 300_000)
           sleep(seconds: 1.5)
           store.shim.kill(in: .unlink, after: 0, phase)
           if way == "clear" {

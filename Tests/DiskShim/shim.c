@@ -242,6 +242,17 @@ static int shimmed_unlink(int folder, const char *name, int flags) {
 int unlink(const char *name) { return shimmed_unlink(AT_FDCWD, name, 0); }
 int unlinkat(int folder, const char *name, int flags) { return shimmed_unlink(folder, name, flags); }
 
+// A hole counts as a removal: of a part of a file.
+int fallocate(int file, int mode, off_t offset, off_t length) {
+  char path[PATH_MAX];
+  if (!control || !path_of(file, NULL, path)) return (int)syscall(SYS_fallocate, file, mode, offset, length);
+  int phase, error = enter(DISK_UNLINK, &phase);
+  int result = error ? -1 : (int)syscall(SYS_fallocate, file, mode, offset, length);
+  leave(DISK_UNLINK, error ? -1 : phase);
+  if (error) errno = error;
+  return result;
+}
+
 static int shimmed_make_folder(int folder, const char *name, mode_t mode) {
   char path[PATH_MAX];
   bool is_ours = control && is_recording() && path_of(folder, name, path);

@@ -12,6 +12,7 @@ import Testing
   private static let samples: [String: (written: String?, sent: String)] = [
     "manifest": ("/list", "/list"), "base-url": ("http://h/", "http://h/"), "strict": (nil, "1"),
     "store": ("/s", "/s"), "library": ("/l,x", "/l,x"), "max-size": ("2G", "2147483648"),
+    "evict": ("complete", "complete"), "max-age": ("2d", "172800.0"),
     "min-free": ("1.5GiB", "1610612736"), "continue": ("open", "open"), "timeout": ("4.5", "4.5"),
     "fresh": ("1.5h", "5400.0"), "next": ("5", "5"),
     "limit-rate": ("1M", "1048576"), "max-connections": ("7", "7"), "header": ("X-A:  b ", "X-A: b"),

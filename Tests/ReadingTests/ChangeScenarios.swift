@@ -310,7 +310,7 @@ import Reading
     let node = try bench.node("a.mp4")
     #expect(try bench.catalog.generations.current(of: node.key)?.stored.isEmpty == false)
     #expect(try bench.catalog.generations.current(of: try bench.node("b.mp4").key)?.stored.isEmpty == true)
-    let total = try bench.catalog.generations.partialsByUse().reduce(Int64(0)) { $0 + $1.storedBytes }
+    let total = try bench.catalog.generations.partialsByUse().reduce(Int64(0)) { $0 + $1.stored.count }
     #expect(total <= options.maximumSize + Self.megabyte)
     bench.expectBytes(try bench.opened("b.mp4"), 0, 100_000, of: "b.mp4")
   }

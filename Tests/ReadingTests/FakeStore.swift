@@ -37,6 +37,7 @@ final class FakeStore: Sendable {
     var intents: [Int64: String] = [:]
     var partials: [Int64: Memory] = [:]
     var copies: [String: (copy: LibraryCopy, memory: Memory)] = [:]
+    var isOnOtherFilesystem = false
     var refusesChanges = false
     var refusesPartials: Errno?
 
@@ -64,6 +65,11 @@ final class FakeStore: Sendable {
 
   // MARK: What a test sees and does
 
+  /// Whether the completed copies are on another filesystem than the partial files.
+  var isOnOtherFilesystem: Bool {
+    get { state.withLock { $0.isOnOtherFilesystem } }
+    set { state.withLock { $0.isOnOtherFilesystem = newValue } }
+  }
   /// From here on nothing can be remembered, or again.
   func refuseChanges(_ refuses: Bool) { state.withLock { $0.refusesChanges = refuses } }
   /// From here on no partial file can be opened, or again.
@@ -157,10 +163,23 @@ extension FakeStore: StoreGenerations, StoreNotes {
   func partialsByUse() -> [StoredPartial] {
     let all = state.withLock { state in
       state.generations.values.filter { $0.state == .partial }.map {
-        StoredPartial(id: $0.id, key: $0.key, storedBytes: $0.stored.count, usedAt: state.used[$0.id] ?? 0)
+        StoredPartial(
+          id: $0.id, key: $0.key, size: $0.size, stored: $0.stored, synced: $0.synced, usedAt: state.used[$0.id] ?? 0,
+          continues: $0.continues)
       }
     }
     return all.sorted { $0.usedAt < $1.usedAt }
+  }
+  func copyBytes(of id: Int64?) -> Int64 {
+    state.withLock { $0.copies.values.reduce(0) { $0 + $1.copy.size } }
+  }
+  func copies(limit: Int, after last: CountedCopy?, mayGo: Bool) -> [CountedCopy] {
+    if last != nil { return [] }
+    return state.withLock { state in
+      state.generations.values.compactMap { known in
+        known.copy.map { CountedCopy(id: known.id, key: known.key, copy: $0, usedAt: 0) }
+      }
+    }
   }
   func isPinned(_ key: ResourceKey) -> Bool { state.withLock { $0.pins.contains(key) } }
   func pins(limit: Int, after key: ResourceKey?) -> [ResourceKey] {
@@ -218,6 +237,7 @@ extension FakeStore: StoreChanges {
     case .rule(.remove(let subject, let pattern)): state.rules.remove(subject, pattern)
     case .setting: break  // the room never asks for them
     case .used(let id, let time): state.used[id] = time
+    case .usedBlocks: break
     case .problem(let key, let message):
       state.problems[key] = message.map { NotedProblem(message: $0, at: Int64(time(nil))) }
     case .host(let note):
@@ -229,7 +249,7 @@ extension FakeStore: StoreChanges {
         state.entries[index].node.name += "." + ending
       }
     case .placing(let id, let path): state.intents[id] = path
-    case .placed(let id, let copy):
+    case .placed(let id, let copy, _):
       let all = ByteRangeSet(ByteRange(0, copy.size))
       state.generations[id]?.state = .complete
       state.generations[id]?.continues = false
@@ -290,7 +310,13 @@ extension FakeStore: PartialFiles {
     return FakePartialFile(id: id, memory, of: self)
   }
 
-  func remove(_ id: Int64) { state.withLock { $0.partials[id] = nil } }
+  func remove(_ id: Int64) -> Int64 {
+    let memory = state.withLock { $0.partials.removeValue(forKey: id) }
+    return memory.map { $0.written.withLock { $0.count } } ?? 0
+  }
+  func allocated() -> Int64 {
+    state.withLock { Array($0.partials.values) }.reduce(0) { $0 + $1.written.withLock { $0.count } }
+  }
 
   func space() throws(StoreError) -> StoreSpace {
     let memory = try Memory()
@@ -299,9 +325,12 @@ extension FakeStore: PartialFiles {
     }
   }
 
-  fileprivate func place(_ memory: Memory, as path: String, _ size: Int64, _ modified: Int64?) -> LibraryCopy? {
+  fileprivate func place(
+    _ id: Int64, _ memory: Memory, as path: String, _ size: Int64, _ modified: Int64?
+  ) -> LibraryCopy? {
     state.withLock { state in
       if state.copies[path] != nil { return nil }
+      if !state.isOnOtherFilesystem { state.partials[id] = nil }  // a rename
       let copy = LibraryCopy(path: path, size: size, modified: modified ?? 0, changed: 0, device: 0, inode: 0)
       state.copies[path] = (copy, memory)
       return copy
@@ -329,15 +358,20 @@ private final class FakePartialFile: OpenPartialFile {
     try memory.descriptor.writeFully(bytes, at: offset)
     memory.written.withLock { $0.insert(ByteRange(at: offset, count: Int64(bytes.count))) }
   }
+  func punch(_ range: ByteRange) { memory.written.withLock { $0.remove(range) } }
+  func allocated() -> Int64 { memory.written.withLock { $0.count } }
   func place(
     as path: String, size: Int64, modified: Int64?, isCancelled: () -> Bool,
-    recordIntent: (String) throws(StoreError) -> Void
-  ) throws(StoreError) -> LibraryCopy {
+    reserve: (Int64) throws(StoreError) -> Void, recordIntent: (String) throws(StoreError) -> Void
+  ) throws(StoreError) -> Placement {
     var number = 1
+    if store.isOnOtherFilesystem { try reserve(size) }
     while true {
       let attempt = number == 1 ? path : "\(path) (\(number))"
       try recordIntent(attempt)
-      if let copy = store.place(memory, as: attempt, size, modified) { return copy }
+      if let copy = store.place(id, memory, as: attempt, size, modified) {
+        return Placement(copy: copy, adopted: false)
+      }
       number += 1
     }
   }
@@ -351,6 +385,7 @@ extension FakeStore: CompletedCopies {
       return there.copy == copy ? .intact : .modified
     }
   }
+  func isOnlyCopy(_ copy: LibraryCopy) -> Bool { check(copy) == .intact }
   func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor {
     guard check(copy) == .intact, let memory = state.withLock({ $0.copies[copy.path]?.memory }) else {
       throw StoreError(kind: .invalid, message: "\(copy.path) is not intact")

@@ -30,7 +30,7 @@ extension ServedFile {
   /// The events of the table.
   enum Event: String, CaseIterable {
     case identified, landed, snapshot, synced, committed, syncFailed, withdrawn, becameWhole, taken, released, rejected
-    case placed, copyChanged, frozen, dropped, thawed, putAway, superseded
+    case placed, copyChanged, frozen, dropped, evicted, thawed, putAway, superseded
     case reopened
     // Of the length, the wish, the origin and the bytes in memory.
     case grow, ended, continues, pinned, checked, kept, shrankMemory, emptiedMemory
@@ -69,6 +69,7 @@ extension ServedFile {
       case .frozen: _ = held.frozen()
       case .dropped:
         if held.dropped() != nil { held.serves(.untouched) }
+      case .evicted: _ = held.evicted(ByteRangeSet(ByteRange(0, 1 << 16)), file: .untouched)
       case .thawed: held.thawed()
       case .putAway: _ = held.putAway()
       case .superseded: held.superseded()
@@ -128,7 +129,7 @@ extension ServedFile {
     "verifying": [.snapshot, .syncFailed, .released, .rejected, .placed, .superseded],
     "copy": [.copyChanged, .frozen, .putAway, .superseded],
     "modified": [.landed, .syncFailed, .frozen, .putAway, .superseded],
-    "frozen": [.dropped, .thawed, .superseded],
+    "frozen": [.dropped, .evicted, .thawed, .superseded],
     "frozen copy": [.copyChanged, .dropped, .thawed, .superseded],
     "put away": [.superseded],
     "superseded": [.landed, .snapshot, .syncFailed, .frozen],

@@ -90,7 +90,7 @@ import Testing
     bench.system.fetch([try bench.inode("a.mp4")])
     bench.run(3)
     #expect(try report(bench).awaits == .space)
-    #expect(try report(bench).advice?.contains("--max-size") == true)
+    #expect(try report(bench).advice?.contains("--min-free") == true)
   }
 
   @Test("One whose origin named a time waits for it")

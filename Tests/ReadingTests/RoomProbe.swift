@@ -114,6 +114,18 @@ struct HeldFile {
   }
 }
 
+extension HeldFile {
+  /// The bytes of a read that is answered at once.
+  func bytes(_ offset: Int64, _ count: Int, ticket: Ticket, now: Instant) -> [UInt8]? {
+    var buffer = [UInt8](repeating: 0, count: count)
+    let answer = buffer.withUnsafeMutableBytes {
+      content.read(at: offset, into: $0, ticket: ticket, process: 0, now: now, in: room)
+    }
+    if case .now = answer { return buffer }
+    return nil
+  }
+}
+
 /// What the room thinks of an origin.
 struct OriginView {
   /// The most transfers at once, and how many of them the origin's refusals have left.
@@ -278,6 +290,37 @@ extension Bench {
   /// A full store drops what is stored of a file that is not in memory; false where that may not be.
   func evict(_ key: ResourceKey, generation: Int64) -> Bool {
     SpaceKeeping(room: system.room).evict(key, generation: generation)
+  }
+
+  /// A user changes the limits of the mount.
+  func limit(_ change: (inout ReadingLimits) -> Void) {
+    var limits = system.room.limits.withLock { $0 }
+    change(&limits)
+    system.room.limits.withLock { [limits] in $0 = limits }
+    options.limits = limits
+    system.room.ledger.limit(limits.maximumSize, copiesStay: options.limits.evicts == .partial)
+    threads?.keeper.makeSpaceNow()
+  }
+
+  /// Blocks of a file in memory go, as if nobody had it open.
+  func evict(
+    _ inode: Inode, _ ranges: ByteRangeSet, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    let content = try known(inode, sourceLocation)
+    #expect(content.guarded.withLock { $0.held.frozen() }, sourceLocation: sourceLocation)
+    threads?.keeper.evict(content, ranges, bytes: 0)
+    content.guarded.withLock { $0.held.thawed() }
+  }
+
+  /// Bytes of a file in memory are written again.
+  func refill(
+    _ inode: Inode, _ offset: Int64, _ bytes: [UInt8], sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    let content = try known(inode, sourceLocation)
+    let file = try #require(content.guarded.withLock { $0.held.file }, sourceLocation: sourceLocation)
+    try bytes.withUnsafeBytes { try file.partial?.write($0, at: offset) }
+    let range = ByteRange(at: offset, count: Int64(bytes.count))
+    content.guarded.withLock { _ = $0.landed(range, in: file, now: now) }
   }
 
   /// The disk refuses a write, as a full one does.

@@ -29,7 +29,7 @@ import Testing
         _ = try service.set(["limit-rate": "default"], host: host(most + 1))
         _ = try service.set(["limit-rate": "default", "max-connections": "default"], host: host(1))
         let all = try service.set(["limit-rate": "1M"], host: host(most + 1))
-        #expect(all.count == 3 + 2 * most - 1 && all.count <= ControlLimits.settings)
+        #expect(all.count == 5 + 2 * most - 1 && all.count <= ControlLimits.settings)
       }
     }
   }

@@ -31,7 +31,7 @@ import Testing
           if whole.contains(path) {
             try folder.write(bytes, to: "library/" + path)
             let copy = LibraryCopy(at: path, try FileDescriptor.open(folder.file("library/" + path), O_RDONLY).status())
-            try catalog.changes.apply([.placed(generation: id, copy)], durably: true)
+            try catalog.changes.apply([.placed(generation: id, copy, adopted: false)], durably: true)
           } else {
             let file = try PartialFile(in: opened, id: id, create: true)
             try bytes.withUnsafeBytes { try file.write($0, at: 0) }

@@ -60,14 +60,14 @@ import Testing
     // A crash of the server: the same boot.
     let killed = try folder.crashed().open(boot: "boot 1")
     #expect(try killed.generations.find(100)?.stored == [0..<500, 700..<800])
-    #expect(try killed.generations.partialsByUse().map(\.storedBytes) == [600, 10])
+    #expect(try killed.generations.partialsByUse().map(\.stored.count) == [600, 10])
     // A power loss, looked at and served.
     for access in [Catalog.Access.readOnly, .readWrite] {
       let left = try folder.crashed()
       let later = try left.open(access, boot: "boot 2")
       #expect(try later.generations.find(100)?.stored == [0..<300])
       #expect(try later.generations.find(101)?.stored == [])
-      #expect(try later.generations.partialsByUse().map(\.storedBytes) == [300])
+      #expect(try later.generations.partialsByUse().map(\.stored.count) == [300])
       guard access == .readWrite else { continue }
       // A third boot believes only what the second wrote as synced.
       try later.changes.apply([.extents(generation: 100, stored: [0..<400], synced: [0..<350])], durably: false)
@@ -230,7 +230,7 @@ import Testing
     let left = try folder.crashed().open()
     #expect(try left.generations.placements().map(\.path) == ["x/ä"])
     #expect(try left.generations.placements().first?.generation.id == 100)
-    try left.changes.apply([.placed(generation: 100, copy)], durably: true)
+    try left.changes.apply([.placed(generation: 100, copy, adopted: nil)], durably: true)
     #expect(try left.generations.placements().isEmpty)
     let placed = try #require(try left.generations.find(100))
     #expect(placed.state == .complete)
@@ -252,7 +252,7 @@ import Testing
         [.learned(record(100 + number, UInt64(number))), .continues(generation: 100 + number, number != 2)],
         durably: false)
     }
-    try catalog.changes.apply([.placed(generation: 104, copy)], durably: false)
+    try catalog.changes.apply([.placed(generation: 104, copy, adopted: nil)], durably: false)
     #expect(try catalog.generations.continuing(limit: 9, after: 0).map(\.id) == [101, 103])
     #expect(try catalog.generations.continuing(limit: 1, after: 0).map(\.id) == [101])
     #expect(try catalog.generations.continuing(limit: 9, after: 101).map(\.id) == [103])
@@ -273,9 +273,8 @@ import Testing
     }
     try catalog.changes.apply([.dropped(generation: 104)], durably: false)
     #expect(
-      try catalog.generations.partialsByUse() == [
-        StoredPartial(id: 102, key: key(2), storedBytes: 2, usedAt: 48),
-        StoredPartial(id: 101, key: key(1), storedBytes: 1, usedAt: 49),
+      try catalog.generations.partialsByUse().map { [$0.id, $0.stored.count, $0.usedAt] } == [
+        [102, 2, 48], [101, 1, 49],
       ])
   }
 

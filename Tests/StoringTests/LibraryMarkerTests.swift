@@ -35,7 +35,10 @@ import Testing
           copy = LibraryCopy(at: path, try FileDescriptor.open(library + "/" + path, O_RDONLY).status())
         }
         try catalog.changes.apply(
-          [.learned(record), .placed(generation: id, copy), .used(generation: id, at: Int64(number + 1))], durably: true
+          [
+            .learned(record), .placed(generation: id, copy, adopted: false),
+            .used(generation: id, at: Int64(number + 1)),
+          ], durably: true
         )
       }
     }

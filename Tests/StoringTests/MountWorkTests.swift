@@ -25,7 +25,7 @@ import Testing
       ]
       if number % 6 == 0 {
         let copy = LibraryCopy(path: "\(id)", size: 20, modified: 1, changed: 1, device: 1, inode: number)
-        changes.append(.placed(generation: id, copy))
+        changes.append(.placed(generation: id, copy, adopted: false))
       }
     }
     try catalog.changes.apply(changes, durably: false)

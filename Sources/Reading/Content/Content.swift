@@ -98,6 +98,8 @@ final class Content: Sendable {
     var waiters = Waiters()
     /// What the user's rules say of it.
     var rules = FileRules()
+    /// When its blocks were used.
+    var uses = UseTrace()
     /// nil until the transfer thread has looked at it.
     var activity: Activity?
   }
@@ -247,6 +249,7 @@ extension Content.Guarded {
       if count == 0 { return .hit(0) }
       wanted = ByteRange(offset, offset + Int64(count))
     }
+    if let size = held.size { uses.note(wanted, size: size, now) }
     waiters.noteRead(offset: offset, count: wanted.count, size: held.size, process: process, now: now)
     if held.has(wanted) { return .hit(Int(wanted.count)) }
     if held.isSuperseded { return .fail(.stale) }
@@ -259,6 +262,7 @@ extension Content.Guarded {
     _ range: ByteRange, in file: ServedFile, now: Instant
   ) -> (released: [ParkedRead], isNews: Bool, stalled: UInt64)? {
     guard let isNews = held.landed(range, in: file, now: now) else { return nil }
+    if let size = held.size { uses.note(range, size: size, now) }
     let released = waiters.releaseWhole(held)
     return (released, isNews, waiters.takeStall(now))
   }

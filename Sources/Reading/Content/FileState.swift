@@ -31,6 +31,7 @@ import Storing
 ///     copyChanged    -         -         -           -          yes
 ///     frozen         yes       yes       -           -          yes    removal none
 ///     dropped        yes       yes       -           -          yes    removal frozen
+///     evicted        yes       yes       -           -          -      removal frozen
 ///     thawed         yes       yes       -           -          yes    removal frozen
 ///     putAway        yes       yes       -           -          yes    removal none, claim current, all synced
 ///     superseded     yes       yes       yes         yes        yes    any
@@ -378,6 +379,19 @@ struct FileState: Sendable {
     holdNothing()
     if holding != .modified { holding = .partial }
     return file
+  }
+
+  /// The catalog has dropped a part of its bytes, and knows all others. `file` is the same file, for reads from now on.
+  /// False when it takes none.
+  mutating func evicted(_ ranges: ByteRangeSet, file: ServedFile) -> Bool {
+    guard removal == .frozen, isPartial, self.file != nil else { return false }
+    defer { checkLegal() }
+    stored = stored.without(ranges)
+    synced = synced.intersection(stored)
+    if unsynced == 0 { unsyncedSince = nil }
+    claim = .current
+    self.file = file
+    return true
   }
 
   /// The keeper has removed its bytes, or could not: it may be fetched again.

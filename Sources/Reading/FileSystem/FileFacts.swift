@@ -20,6 +20,8 @@ struct FileFacts: Sendable {
   struct Server: Sendable {
     /// Whether the store or its disk is at its limit.
     var lacksSpace: Bool
+    /// Why, if that is known.
+    var lack: StoreLack?
     /// Whether a file that is not in memory will be resumed when its turn comes.
     var isWanted: Bool
     /// What the user's rules say of it.

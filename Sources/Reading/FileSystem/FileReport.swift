@@ -132,7 +132,9 @@ extension FileReport {
       if facts.server?.isWanted == true, facts.server?.rules.storage == .online {
         return "end the rule 'online' with 'mediafs auto': of this file mediafs stores nothing"
       }
-      if awaits == .space { return "free disk space, raise --max-size or lower --min-free" }
+      if awaits == .space {
+        return facts.server?.lack?.advice ?? "free disk space, raise --max-size or lower --min-free"
+      }
       if error == nil { return nil }
       return awaits == .reader
         ? "open or fetch the file to try again" : "nothing: mediafs tries again while the file is wanted"

@@ -36,7 +36,7 @@ package struct FileReports: Sendable {
     facts.readers = facts.readers.compactMap { $0.named() }
     facts.lastError = room.table.withLock { $0.errors[content.key] }
     facts.server = FileFacts.Server(
-      lacksSpace: room.health.intake != .everything, isWanted: isWanted, rules: rules)
+      lacksSpace: room.health.intake != .everything, lack: room.health.lack, isWanted: isWanted, rules: rules)
     if facts.activity == nil {
       let problem = try room.io { () throws(StoreError) in try store.notes.problem(of: content.key) }
       facts.problem = problem.map { LastError($0, now: room.clock.now) }
@@ -72,7 +72,7 @@ package struct FileReports: Sendable {
     // catalog is not asked for each of a million.
     if !isWanted, generation != nil || facts.lastError != nil { isWanted = try store.notes.isPinned(node.key) }
     facts.server = FileFacts.Server(
-      lacksSpace: room.health.intake != .everything, isWanted: isWanted, rules: rules)
+      lacksSpace: room.health.intake != .everything, lack: room.health.lack, isWanted: isWanted, rules: rules)
     if let generation, let size = facts.size {
       let index =
         readsIndex ? index(of: generation, size: size, facts.stored) : room.films.known(of: generation.id)
@@ -92,7 +92,11 @@ package struct FileReports: Sendable {
       StoredBytes(size: size, stored: stored) { buffer, offset in
         do throws(StoreError) {
           if file == nil { file = try open(generation) }
-          return file?.fill(buffer, at: offset) ?? false
+          guard file?.fill(buffer, at: offset) ?? false else { return false }
+          // The catalog forgets bytes before the keeper punches them out of the file.
+          let range = ByteRange(at: offset, count: Int64(buffer.count))
+          let now = try store.generations.current(of: generation.key)
+          return now?.id == generation.id && now?.stored.contains(range) ?? false
         } catch {
           Log.debug("generation \(generation.id): its index cannot be read: \(error.message)")
           return false

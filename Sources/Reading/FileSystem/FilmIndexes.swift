@@ -12,6 +12,8 @@ final class FilmIndexes: Sendable {
     var reader: FilmReader?
     var index: FilmIndex?
     var weight = 0
+    /// The bytes that the index was read from.
+    var bytes = ByteRangeSet()
     /// When it was asked for last, and its number: a generation that was forgotten may be here again.
     var used: UInt64
     let number: UInt64
@@ -40,16 +42,26 @@ final class FilmIndexes: Sendable {
   func index(of generation: Int64, _ bytes: StoredBytes) -> FilmIndex? {
     let (index, taken, number) = take(generation, bytes.stored)
     guard var reader = taken else { return index }
-    reader.read(bytes)
-    put(reader, generation, number)
+    var read = ByteRangeSet()
+    reader.read(bytes.noting { read.insert($0) })
+    put(reader, generation, number, read)
     return reader.index
+  }
+
+  /// The bytes that the index of a generation was read from, as far as it was.
+  func bytes(of generation: Int64) -> ByteRangeSet {
+    state.withLock { $0.entries[generation]?.bytes ?? ByteRangeSet() }
   }
 
   /// The same of a file in memory. Blocks for the disk.
   func index(of content: Content) -> FilmIndex? {
     let (id, size, stored) = content.guarded.withLock { ($0.held.generation?.id, $0.held.size, $0.held.stored) }
     guard let id, let size else { return nil }
-    return index(of: id, StoredBytes(size: size, stored: stored) { content.fill($0, at: $1) == .whole })
+    let bytes = StoredBytes(size: size, stored: stored) { buffer, offset in
+      // Whoever asks counts no open: the file may be put away meanwhile, and then the keeper punches blocks out of it.
+      content.fill(buffer, at: offset) == .whole && !content.guarded.withLock { $0.held.isPutAway }
+    }
+    return index(of: id, bytes)
   }
 
   /// The bytes of a generation were removed, and may come back as others.
@@ -71,11 +83,12 @@ final class FilmIndexes: Sendable {
     }
   }
 
-  private func put(_ reader: FilmReader, _ generation: Int64, _ number: UInt64) {
+  private func put(_ reader: FilmReader, _ generation: Int64, _ number: UInt64, _ read: ByteRangeSet) {
     state.withLock { state in
       guard var entry = state.entries[generation], entry.number == number else { return }
       state.weight += reader.weight - entry.weight
       (entry.reader, entry.index, entry.weight) = (reader, reader.index, reader.weight)
+      entry.bytes.formUnion(read)
       state.entries[generation] = entry
       while state.weight > Self.most,
         let oldest = state.entries.filter({ $0.key != generation }).min(by: { $0.value.used < $1.value.used })

@@ -287,13 +287,20 @@ package final class MediaFileSystem: Sendable {
       return table.contents[inode]
     }
     guard let content = loaded else { return }
-    let (generation, isLast, isComplete) = content.guarded.withLock { guarded in
-      (guarded.held.generation?.id, guarded.waiters.opens == 1, guarded.held.isCopy)
+    let (now, date) = (room.clock.now, room.clock.date)
+    let (generation, isLast, isComplete, uses) = content.guarded.withLock { guarded in
+      let isLast = guarded.waiters.opens == 1
+      return (
+        guarded.held.generation?.id, isLast, guarded.held.isCopy,
+        isLast && !guarded.held.isCopy ? guarded.uses.taken(now, date: date) : nil
+      )
     }
     // The transfer thread puts a complete file away after its last close; while it counts as open it cannot.
     if isLast { room.transfers.post(isComplete ? .changed(content) : .closed(content)) }
     room.uncount(content)
-    if isLast, let generation { room.record(.used(generation: generation, at: room.clock.date)) }
+    guard isLast, let generation else { return }
+    room.record(.used(generation: generation, at: date))
+    if let uses { room.record(.usedBlocks(generation: generation, uses)) }
   }
 
   /// The kernel sent INTERRUPT for a parked ticket. `isKilled`: its caller has a SIGKILL pending.

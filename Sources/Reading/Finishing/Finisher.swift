@@ -10,6 +10,9 @@ import Storing
 /// All that it owns is made on its thread, and no other thread can reach it.
 final class Finisher {
   private let room: ReadingRoom
+  /// Files that found no room, and the space that each needs. Whoever is forgotten is only hashed in vain.
+  private var waiting: [ResourceKey: Int64] = [:]
+  private static let mostWaiting = 1024
 
   /// Called on the finisher's thread.
   init(room: ReadingRoom) { self.room = room }
@@ -42,6 +45,13 @@ final class Finisher {
     guard let (generation, served) = content.guarded.withLock({ $0.held.taken() }) else { return }
     defer { content.guarded.withLock { $0.held.released() } }
     guard let partial = served.partial, let size = generation.size else { return }
+    // Once it waited for room, it is not read again before it has some.
+    let needed = waiting.removeValue(forKey: content.key) ?? 0
+    let isReserved = needed > 0 && room.reserve(needed, for: .copy)
+    if needed > 0, !isReserved, mayFit(needed) { return wait(content, needed) }
+    var reserved = isReserved ? needed : 0
+    var lacking: Int64?
+    defer { room.ledger.release(reserved) }  // what is there of a copy that failed, the next measurement finds
     do {
       // The sync comes before the checksum, so that bytes lost by the disk do not show up as a wrong checksum.
       try calling("its partial file cannot be synced") { () throws(Errno) in try partial.syncData() }
@@ -52,7 +62,7 @@ final class Finisher {
         if let error = partial.syncFailure { return syncFailed(content, served, error) }
         return reject(content, problem, isWrong: true)
       }
-      let copy = try place(content, generation, partial, size)
+      let copy = try place(content, generation, partial, size, reserved: &reserved, lacking: &lacking)
       let file = ServedFile(copy: try room.store.copies.open(copy))
       guard content.guarded.withLock({ $0.held.placed(copy, from: served, as: file) }) else {
         return reject(
@@ -63,6 +73,7 @@ final class Finisher {
     } catch {
       if let error = partial.syncFailure { return syncFailed(content, served, error) }
       if room.isEnding { return }
+      if error.kind == .full, let lacking { return wait(content, lacking) }
       reject(content, "complete, but it cannot be placed in the library: \(error.message)", isWrong: false)
     }
   }
@@ -88,20 +99,67 @@ final class Finisher {
     return "its \(expected.algorithm.rawValue) is not the manifest's (line \(content.entry.line))"
   }
 
+  /// The file is complete, and `--max-size` leaves no room for its copy yet: the keeper makes some, and the
+  /// transfer thread brings it back in a while.
+  private func wait(_ content: Content, _ space: Int64) {
+    if waiting.count >= Self.mostWaiting { waiting = [:] }
+    waiting[content.key] = space
+    room.ledger.promise(space, until: room.clock.now.adding(seconds: 3 * StoreHealth.refusedSeconds))
+    room.keeper.post(.measureSpace)
+    content.guarded.withLock { $0.held.rejected() }
+    room.transfers.post(.waitsForRoom(content))
+  }
+
+  /// Whether the partial file and a copy of it may be there at once, when all goes that may.
+  private func mayFit(_ space: Int64) -> Bool { room.ledger.balance.forOthers - space >= space }
+
+  /// `reserved`: what was reserved for a copy, and is not yet written. `lacking`: what has to be free first, if it
+  /// fails for that.
   private func place(
-    _ content: Content, _ generation: GenerationRecord, _ partial: any OpenPartialFile, _ size: Int64
+    _ content: Content, _ generation: GenerationRecord, _ partial: any OpenPartialFile, _ size: Int64,
+    reserved: inout Int64, lacking: inout Int64?
   ) throws(StoreError) -> LibraryCopy {
     let all = ByteRangeSet(ByteRange(0, size))
     try room.store.changes.apply(
       [.learned(generation), .extents(generation: generation.id, stored: all, synced: all)], durably: true)
-    let copy = try partial.place(
-      as: content.path, size: size, modified: generation.validators.lastModified, isCancelled: mustStop
-    ) { (path) throws(StoreError) in
-      try room.store.changes.apply([.placing(generation: generation.id, path: path)], durably: true)
+    // A copy on another filesystem takes long. Until its rename, what is reserved for it counts.
+    var isChanging = false
+    var (released, copies): (Int64, Int64) = (0, 0)
+    defer { if isChanging { room.ledger.changed(released: released, copies: copies) } }
+    func begin() {
+      if !isChanging { room.ledger.changes() }
+      isChanging = true
     }
-    try room.store.changes.apply([.placed(generation: generation.id, copy)], durably: true)
+    let placed = try partial.place(
+      as: content.path, size: size, modified: generation.validators.lastModified, isCancelled: mustStop,
+      reserve: { (bytes) throws(StoreError) in
+        // On another filesystem the file is there twice for a while.
+        if isChanging { room.ledger.changed() }
+        isChanging = false
+        let space = ByteRange(0, bytes).blocks(of: StoreSpace.block).count
+        if reserved == space { return }
+        guard room.reserve(space, for: .copy) else {
+          if mayFit(space) { lacking = space }
+          throw StoreError(
+            kind: .full,
+            message: "--max-size has no room for it: a library on another filesystem takes twice its size, beside the "
+              + "complete files that stay: raise it")
+        }
+        reserved = space
+      },
+      recordIntent: { (path) throws(StoreError) in
+        begin()
+        try room.store.changes.apply([.placing(generation: generation.id, path: path)], durably: true)
+      })
+    begin()
+    if !placed.adopted { copies = ByteRange(0, size).blocks(of: StoreSpace.block).count }
+    try room.store.changes.apply(
+      [.placed(generation: generation.id, placed.copy, adopted: placed.adopted)], durably: true)
     // The partial file is still there after an adoption or a copy to another filesystem.
-    try room.store.partials.remove(generation.id)
-    return copy
+    released = try room.store.partials.remove(generation.id)
+    if placed.adopted { return placed.copy }
+    room.ledger.written(reserved)
+    reserved = 0
+    return placed.copy
   }
 }

@@ -10,7 +10,7 @@ enum KeeperMessage: Sendable {
   case grew(Content)
   /// Disk work, done in the order of the messages.
   case job(@Sendable (Keeper) -> Void)
-  /// The disk refused a write: measure its space until it takes more.
+  /// Room is scarce, or the disk refused a write: make some, and look again until there is enough.
   case measureSpace
   /// Sync all data, commit everything, and end.
   case stop
@@ -36,11 +36,12 @@ final class Keeper {
   private var grown: [Content] = []
   private var unsynced: [Content] = []
   private var isPrompt = false
+  private var isSpaceScarce = false
   private var isStopping = false
   /// When the next commit is due; nil while there is nothing to commit.
   private var due: Instant?
   private var lastError: String?
-  private lazy var space = SpaceKeeping(room: room)
+  lazy var space = SpaceKeeping(room: room)
 
   /// Called on the keeper's thread.
   init(room: ReadingRoom) { self.room = room }
@@ -49,7 +50,8 @@ final class Keeper {
   func run() {
     while true {
       ThreadRecord.rest()
-      room.keeperSignal.wait(seconds: due.map { max(0, $0.seconds(since: room.clock.now)) })
+      let next = min(due ?? .never, space.nextAging)
+      room.keeperSignal.wait(seconds: next == .never ? nil : max(0, next.seconds(since: room.clock.now)))
       if !turn() { return }
     }
   }
@@ -63,6 +65,13 @@ final class Keeper {
       commit(everything: true, now)
       disclaim(grown)
       return false
+    }
+    if isSpaceScarce || space.nextAging <= now {
+      isSpaceScarce = false
+      // What was closed a moment ago is not what was used least recently.
+      if changes.contains(where: \.isUse) { commit(everything: false, now) }
+      ThreadRecord.work(.space)
+      space.makeSpaceSoon(now)
     }
     if isPrompt || due.map({ $0 <= now }) ?? false {
       isPrompt = false
@@ -103,7 +112,7 @@ final class Keeper {
         if promptly { isPrompt = true }
       case .grew(let content): grown.append(content)
       case .job(let job): job(self)
-      case .measureSpace: break  // `hasWork` sees that the store takes less
+      case .measureSpace: isSpaceScarce = true
       case .stop: isStopping = true
       }
     }
@@ -117,14 +126,17 @@ final class Keeper {
     for content in noted where !unsynced.contains(where: { $0 === content }) { unsynced.append(content) }
     var stillUnsynced: [Content] = []
     var extents: [Extents] = []
+    var uses: [CatalogChange] = []
     for content in unsynced {
       let isNoted = noted.contains { $0 === content }
       guard let taken = snapshot(content, isNoted: isNoted, syncing: everything, now) else { continue }
+      if taken.isSynced, !everything, let use = use(of: content, now) { uses.append(use) }
       if let change = taken.change { extents.append(Extents(content: content, change: change)) }
       if !taken.isSynced { stillUnsynced.append(content) }
     }
     unsynced = stillUnsynced
-    let all = recorded + extents.map(\.change)
+    if everything { uses = room.table.withLock { $0.current.values.map { $0 } }.compactMap { use(of: $0, now) } }
+    let all = recorded + extents.map(\.change) + uses
     if all.isEmpty && !everything { return }
     do {
       try room.store.changes.apply(all, durably: everything)
@@ -133,13 +145,22 @@ final class Keeper {
       for taken in extents { taken.content.guarded.withLock { $0.held.committed() } }
     } catch {
       // One of the changes is invalid. It must not keep the others from being committed.
-      if error.kind == .invalid { return commitSingly(recorded, extents, durably: everything) }
+      if error.kind == .invalid { return commitSingly(recorded + uses, extents, durably: everything) }
       // Keeps them for the next try: a failed commit must not lose the extents.
       if lastError != error.message { Log.error("the catalog cannot be written, trying again: \(error.message)") }
       lastError = error.message
-      changes = recorded + changes
+      changes = recorded + uses + changes
       grown += extents.map(\.content)
       if changes.count > Self.mostChanges { changes.removeAll(where: \.isIncidental) }
+    }
+  }
+
+  /// When its blocks were used, for the next commit: a kill costs little of it, and it is written rarely.
+  private func use(of content: Content, _ now: Instant) -> CatalogChange? {
+    let date = room.clock.date
+    return content.guarded.withLock { guarded in
+      guard let id = guarded.held.generation?.id, guarded.held.isPartial else { return nil }
+      return guarded.uses.taken(now, date: date).map { .usedBlocks(generation: id, $0) }
     }
   }
 
@@ -188,7 +209,7 @@ final class Keeper {
       let id = content.guarded.withLock { $0.held.claim == .overclaimed ? $0.held.generation?.id : nil }
       guard let id else { continue }
       do throws(StoreError) {
-        try room.store.partials.remove(id)
+        try room.removePartial(id)
       } catch {
         Log.error(
           "\(content.path): its partial file \(id) has lost bytes that the catalog claims, and cannot be removed: "
@@ -247,10 +268,18 @@ final class Keeper {
 }
 
 extension CatalogChange {
+  /// Whether it says when something was used.
+  fileprivate var isUse: Bool {
+    switch self {
+    case .used, .usedBlocks: true
+    default: false
+    }
+  }
+
   /// Whether no stored byte depends on the change.
   var isIncidental: Bool {
     switch self {
-    case .used, .problem, .host, .kind, .gainedExtension: true
+    case .used, .usedBlocks, .problem, .host, .kind, .gainedExtension: true
     default: false
     }
   }

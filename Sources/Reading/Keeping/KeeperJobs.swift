@@ -3,25 +3,24 @@ import Manifest
 import Media
 import Storing
 
-/// Jobs of the keeper. Removing stored bytes always changes the catalog first, durably, then the file.
+/// Jobs of the keeper. Before bytes of a partial file go, the catalog forgets them, durably. It forgets a copy after
+/// the copy is gone.
 extension Keeper {
   /// Removes the stored bytes of a frozen content, then has it thawed. `keepsCopy`: a completed copy stays in the
-  /// library as an ordinary file. `isEviction`: they make room, which is counted and told.
-  func discard(_ content: Content, keepsCopy: Bool, isEviction: Bool = false) {
+  /// library as an ordinary file.
+  func discard(_ content: Content, keepsCopy: Bool) {
     defer { room.transfers.post(.thaw(content)) }
-    let (generation, stored) = content.guarded.withLock { ($0.held.generation, $0.held.stored.count) }
-    guard let generation else { return }
+    guard let generation = content.guarded.withLock({ $0.held.generation }) else { return }
     do {
+      if !keepsCopy, let copy = generation.copy { try room.remove(copy, of: generation.id) }
       try room.store.changes.apply([.dropped(generation: generation.id)], durably: true)
-      if isEviction { room.evicted(content.key, bytes: stored) }
       let old = content.guarded.withLock { guarded -> ServedFile? in
         guarded.waiters.forgetRuns()
         return guarded.held.dropped()
       }
       room.films.forget(generation.id)
       _ = old  // reads in progress keep it open; its disk space is freed with the last of them
-      try room.store.partials.remove(generation.id)
-      if !keepsCopy, let copy = generation.copy { try room.store.copies.remove(copy) }
+      try room.removePartial(generation.id)
       let file = ServedFile(partial: try room.store.partials.open(generation.id, create: true))
       content.guarded.withLock { $0.held.serves(file) }
     } catch {
@@ -32,7 +31,7 @@ extension Keeper {
   /// Forgets a generation that no inode leads to any more, and deletes its partial file.
   func forget(_ generation: Int64) throws(StoreError) {
     try room.store.changes.apply([.forgotten(generation: generation)], durably: true)
-    try room.store.partials.remove(generation)
+    try room.removePartial(generation)
   }
 
   /// Tells the transfer thread what earlier mounts learned of hosts.

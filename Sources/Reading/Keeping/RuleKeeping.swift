@@ -106,6 +106,12 @@ extension MediaFileSystem {
     return isGone.withLock { $0 }
   }
 
+  /// What the store has on disk, how much of that is in complete copies, and why it takes no more, if so.
+  package var storeUse: (held: Int64, copies: Int64, lack: StoreLack?) {
+    let balance = room.ledger.balance
+    return (balance.held, balance.copies, room.health.lack ?? (balance.isHopeless ? .copies : nil))
+  }
+
   /// Changes settings in the catalog, durably, and then the limits: `limits` says what follows from the catalog. Two
   /// clients never do so at once. Blocks for the disk.
   package func changeSettings(
@@ -115,6 +121,7 @@ extension MediaFileSystem {
       try keeper.room.store.changes.apply(changes, durably: true)
       let limits = try limits()
       keeper.room.limits.withLock { $0 = limits }
+      keeper.room.ledger.limit(limits.maximumSize, copiesStay: limits.evicts == .partial)
       keeper.room.transfers.post(.limitsChanged)
       keeper.makeSpaceNow()
     }

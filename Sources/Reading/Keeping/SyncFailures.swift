@@ -51,7 +51,7 @@ extension Keeper {
   /// the next mount notices a claim without a file.
   private func withdraw(_ content: Content, _ id: Int64) {
     do throws(StoreError) {
-      try room.store.partials.remove(id)
+      try room.removePartial(id)
       _ = content.guarded.withLock { $0.held.withdrawn() }  // if the file is being removed, its claim is removed too
     } catch {
       Log.error("\(content.path): \(error.message); until the catalog is corrected, it claims lost bytes")

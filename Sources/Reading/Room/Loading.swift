@@ -124,7 +124,7 @@ extension ReadingRoom {
       throw error
     }
     films.forget(earlier.id)
-    try store.partials.remove(earlier.id)
+    try removePartial(earlier.id)
     // The same with an earlier number: the catalog keeps the other thread's generation.
     return try store.generations.current(of: earlier.key) ?? generation
   }

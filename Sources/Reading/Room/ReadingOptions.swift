@@ -12,10 +12,22 @@ package enum ContinuationPolicy: String, Sendable, CaseIterable {
   case never
 }
 
+/// What may go by itself to keep the store within its limits.
+package enum EvictionPolicy: String, Sendable, CaseIterable {
+  /// Parts of unfinished files.
+  case partial
+  /// Complete copies too, if this store placed them and nobody changed them.
+  case complete
+}
+
 /// The limits that a user may change under a mount.
 package struct ReadingLimits: Sendable, Equatable {
-  /// The most that the partial files may take, in bytes.
+  /// The most that the store may have on disk, in bytes.
   package var maximumSize: Int64
+  /// What may go to keep that limit.
+  package var evicts = EvictionPolicy.partial
+  /// What nobody used for so many seconds goes; nil: nothing does for its age.
+  package var maximumAge: Double?
   /// The most bytes a second, of all transfers and of those from single hosts.
   package var rates: TransferRates
   /// The most connections to one origin (HTTP/2 has one, with many streams).

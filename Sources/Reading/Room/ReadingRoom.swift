@@ -23,6 +23,8 @@ final class ReadingRoom: Sendable {
   let limits: Lock<ReadingLimits>
   /// Whether the store takes new bytes.
   let health: StoreHealth
+  /// What it has on disk.
+  let ledger: StoreLedger
   /// What happened so far, in numbers.
   let counters = Counters()
   /// Who is told what happens.
@@ -56,9 +58,13 @@ final class ReadingRoom: Sendable {
     limits = Lock(options.limits)
     rules = Lock(try store.notes.rules())
     health = StoreHealth(clock: clock)
+    ledger = StoreLedger(limit: options.maximumSize)
+    ledger.limit(options.maximumSize, copiesStay: options.limits.evicts == .partial)
     transfers = Mailbox(wake: wake)
     keeper = Mailbox { [keeperSignal] in keeperSignal.raise() }
     finisher = Mailbox { [finisherSignal] in finisherSignal.raise() }
+    try measureStore()
+    keeper.post(.measureSpace)  // the limit may be lower than at the last mount
   }
 
   /// Whether the server is shutting down: no thread starts to wait for long work, and the finisher stops.

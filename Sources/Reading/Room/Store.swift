@@ -40,6 +40,10 @@ package protocol StoreGenerations: Sendable {
   func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord]
   /// The partial files, least recently used first.
   func partialsByUse() throws(StoreError) -> [StoredPartial]
+  /// The bytes of the complete copies that were not there before this store.
+  func copyBytes(of id: Int64?) throws(StoreError) -> Int64
+  /// Those copies, least recently used first. `mayGo`: only those that this store placed and that the list names.
+  func copies(limit: Int, after last: CountedCopy?, mayGo: Bool) throws(StoreError) -> [CountedCopy]
 }
 
 /// The notes on resources, whether anything of them is stored or not, on hosts, and on kinds of containers. They are
@@ -76,8 +80,11 @@ package protocol StoreChanges: Sendable {
 package protocol PartialFiles: Sendable {
   /// Opens the bytes of a generation. If they are missing, creates them, empty, if `create` is true.
   func open(_ id: Int64, create: Bool) throws(StoreError) -> any OpenPartialFile
-  /// Removes the bytes of a generation, if there are any. Open readers keep reading.
-  func remove(_ id: Int64) throws(StoreError)
+  /// Removes the bytes of a generation, if there are any. Open readers keep reading. Returns the space that they took.
+  @discardableResult
+  func remove(_ id: Int64) throws(StoreError) -> Int64
+  /// The space that all of them take on the disk, in bytes.
+  func allocated() throws(StoreError) -> Int64
   /// The free space.
   func space() throws(StoreError) -> StoreSpace
 }
@@ -96,12 +103,17 @@ package protocol OpenPartialFile: AnyObject, Sendable {
   var syncFailure: Errno? { get }
   /// Where there may be bytes. What the catalog claims beyond that is lost.
   func dataRanges() throws(Errno) -> ByteRangeSet
+  /// Gives the space of whole blocks back: they read as zeros from then on.
+  func punch(_ range: ByteRange) throws(Errno)
+  /// The space that they take on the disk, in bytes.
+  func allocated() throws(Errno) -> Int64
   /// Places a complete, verified file among the completed copies, and replaces nothing. `recordIntent` makes the path
-  /// durable before each attempt; if it throws, nothing is placed.
+  /// durable before each attempt, and `reserve` reserves the space of a second file, where one is needed; if they
+  /// throw, nothing is placed.
   func place(
     as path: String, size: Int64, modified: Int64?, isCancelled: () -> Bool,
-    recordIntent: (String) throws(StoreError) -> Void
-  ) throws(StoreError) -> LibraryCopy
+    reserve: (Int64) throws(StoreError) -> Void, recordIntent: (String) throws(StoreError) -> Void
+  ) throws(StoreError) -> Placement
 }
 
 /// The completed copies.
@@ -112,6 +124,8 @@ package protocol CompletedCopies: Sendable {
   func check(_ copy: LibraryCopy) throws(StoreError) -> CopyState
   /// Opens an intact copy for pread(2).
   func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor
+  /// Whether an intact copy is there, and has no other name.
+  func isOnlyCopy(_ copy: LibraryCopy) throws(StoreError) -> Bool
   /// Removes an intact copy; false if there was none.
   @discardableResult
   func remove(_ copy: LibraryCopy) throws(StoreError) -> Bool

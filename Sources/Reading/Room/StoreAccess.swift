@@ -15,11 +15,13 @@ package struct StoreAccess: Sendable {
   package let partials: any PartialFiles
   /// The completed copies.
   package let copies: any CompletedCopies
+  /// Whether they are on the disk of the partial files.
+  package let copiesShareDisk: Bool
 
   /// A store of these parts.
   package init(
     tree: any StoreTree, generations: any StoreGenerations, notes: any StoreNotes, changes: any StoreChanges,
-    partials: any PartialFiles, copies: any CompletedCopies
+    partials: any PartialFiles, copies: any CompletedCopies, copiesShareDisk: Bool = true
   ) {
     self.tree = tree
     self.generations = generations
@@ -27,13 +29,15 @@ package struct StoreAccess: Sendable {
     self.changes = changes
     self.partials = partials
     self.copies = copies
+    self.copiesShareDisk = copiesShareDisk
   }
 
   /// The store on the disk.
   package init(catalog: Catalog, folder: StoreFolder, library: LibraryFolder) {
     self.init(
       tree: catalog.tree, generations: catalog.generations, notes: catalog.notes, changes: catalog.changes,
-      partials: DiskPartials(folder: folder, library: library), copies: library)
+      partials: DiskPartials(folder: folder, library: library), copies: library,
+      copiesShareDisk: library.sharesDisk(with: folder))
   }
 }
 
@@ -51,7 +55,11 @@ private struct DiskPartials: PartialFiles {
   func open(_ id: Int64, create: Bool) throws(StoreError) -> any OpenPartialFile {
     DiskPartial(try PartialFile(in: folder, id: id, create: create), library)
   }
-  func remove(_ id: Int64) throws(StoreError) { try PartialFile.remove(id, in: folder) }
+  func remove(_ id: Int64) throws(StoreError) -> Int64 {
+    let taken = try PartialFile.allocated(of: id, in: folder) ?? 0
+    return try PartialFile.remove(id, in: folder) ? taken : 0
+  }
+  func allocated() throws(StoreError) -> Int64 { try folder.allocated() }
   func space() throws(StoreError) -> StoreSpace { try folder.space() }
 }
 
@@ -71,12 +79,14 @@ private final class DiskPartial: OpenPartialFile {
   func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(Errno) { try file.write(bytes, at: offset) }
   func syncData() throws(Errno) { try file.syncData() }
   func dataRanges() throws(Errno) -> ByteRangeSet { try file.dataRanges() }
+  func punch(_ range: ByteRange) throws(Errno) { try file.punch(range) }
+  func allocated() throws(Errno) -> Int64 { try file.allocated() }
   func place(
     as path: String, size: Int64, modified: Int64?, isCancelled: () -> Bool,
-    recordIntent: (String) throws(StoreError) -> Void
-  ) throws(StoreError) -> LibraryCopy {
+    reserve: (Int64) throws(StoreError) -> Void, recordIntent: (String) throws(StoreError) -> Void
+  ) throws(StoreError) -> Placement {
     try library.place(
-      file, as: path, size: size, modified: modified, isCancelled: isCancelled, recordIntent: recordIntent
-    ).copy
+      file, as: path, size: size, modified: modified, isCancelled: isCancelled, reserve: reserve,
+      recordIntent: recordIntent)
   }
 }

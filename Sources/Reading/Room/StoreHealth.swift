@@ -1,6 +1,32 @@
 import Base
 import Manifest
 
+/// Why the store does not take everything.
+package enum StoreLack: Sendable, Equatable {
+  /// The complete copies alone fill `--max-size`, and may not go.
+  case copies
+  /// `--max-size` is reached, and what is left is complete, open, kept or being fetched.
+  case inUse
+  /// The disk has less than `--min-free`.
+  case disk
+  /// The disk refused a write.
+  case refused
+
+  /// What is so, and what would help.
+  package var advice: String {
+    switch self {
+    case .copies:
+      "the complete files alone fill --max-size, so nothing is deleted: raise it (mediafs set max-size=SIZE), "
+        + "delete some (mediafs clear FILE), or let them go by themselves (mediafs set evict=complete)"
+    case .inUse:
+      "--max-size is reached, and all that is left is complete, open, kept or being downloaded: raise it (mediafs set "
+        + "max-size=SIZE), or clear or cancel some"
+    case .disk: "the disk has less than --min-free: free disk space, or lower --min-free"
+    case .refused: "the disk refused a write: free disk space, or raise the quota"
+    }
+  }
+}
+
 /// Whether the store takes new bytes, as a whole and for each resource. Any thread may read and update it.
 final class StoreHealth: Sendable {
   /// Which of the arriving bytes are stored.
@@ -8,8 +34,8 @@ final class StoreHealth: Sendable {
     case everything
     /// The store or its disk is at its limit: what readers ask for is stored, background downloads pause.
     case whatIsRead
-    /// The store is far beyond its limit with nothing left to evict, or the disk refused a write: the bytes that
-    /// readers wait for are kept in memory for a while (P9).
+    /// The disk has too little space, or refused a write: the bytes that readers wait for are kept in memory for a
+    /// while (P9). The same holds where `--max-size` leaves no room for them (``StoreLedger``).
     case nothing
   }
 
@@ -21,8 +47,11 @@ final class StoreHealth: Sendable {
 
   private struct State: Sendable {
     var intake = Intake.everything
+    var lack: StoreLack?
     /// Until when nothing is written, because the disk refused a write.
     var refusedUntil: Instant?
+    /// Whether the keeper has still to make room for that.
+    var lacksRoom = false
     /// Resources whose last sync failed: until when nothing of them is written, and how long the next pause is.
     var pauses: [ResourceKey: (until: Instant, next: Double)] = [:]
     /// How many more bytes fit within the store's limits; nil until it was measured.
@@ -34,6 +63,10 @@ final class StoreHealth: Sendable {
   init(clock: Clock) { self.clock = clock }
 
   var intake: Intake { state.withLock { $0.intake } }
+  /// Why it does not take everything; nil while it does.
+  var lack: StoreLack? { state.withLock { $0.lack } }
+  /// Whether the disk has just refused a write.
+  func isRefused(_ now: Instant) -> Bool { state.withLock { $0.refusedUntil.map { now < $0 } ?? false } }
 
   /// How many more bytes fit within the store's limits, as the keeper measured it last; nil until it has.
   var spare: Int64? { state.withLock { $0.spare } }
@@ -45,18 +78,29 @@ final class StoreHealth: Sendable {
     let until = clock.now.adding(seconds: Self.refusedSeconds)
     state.withLock { state in
       state.intake = .nothing
+      state.lack = .refused
+      state.lacksRoom = true
       state.refusedUntil = max(state.refusedUntil ?? until, until)
+    }
+  }
+
+  /// Whether the disk refused a write since the last call: a quota does not show in its free space.
+  func takeRefusal() -> Bool {
+    state.withLock { state in
+      defer { state.lacksRoom = false }
+      return state.lacksRoom
     }
   }
 
   /// Takes over what the measured space allows. Returns the new intake when the store reached its limit or has space
   /// again, nil when neither changed.
-  func measured(_ measured: Intake, now: Instant) -> Intake? {
+  func measured(_ measured: Intake, _ lack: StoreLack?, now: Instant) -> Intake? {
     state.withLock { state in
       let before = state.intake
       // A disk that has just refused a write is not tried at every read, whatever free space it reports.
       let isRefused = state.refusedUntil.map { now < $0 } ?? false
       state.intake = isRefused ? .nothing : measured
+      state.lack = isRefused ? .refused : lack
       return (before == .everything) == (state.intake == .everything) ? nil : state.intake
     }
   }

@@ -219,6 +219,16 @@ final class Failures {
   }
   private static let overdueSeconds = 0.3
 
+  /// The finisher found no room for the copy: it gets the file again in a while.
+  func waitsForRoom(_ download: Download, _ now: Instant) {
+    let message = "complete, but --max-size has no room for its copy on the library's filesystem: it waits for room"
+    if download.attempts.lastError?.message != message { Log.warning("\(download.content.path): \(message)") }
+    downloads.note(message, of: download)
+    downloads.wantRest(download)
+    download.ownFile.pausedUntil = now.adding(seconds: StoreHealth.refusedSeconds)
+    downloads.changed(download)
+  }
+
   /// The finisher did not accept the file. `isWrong`: its bytes do not match the manifest's checksum.
   func rejected(_ download: Download, message: String, isWrong: Bool, _ now: Instant) {
     download.wish.rest = false

@@ -155,7 +155,7 @@ final class Generations {
   private func forget(_ generation: Int64) {
     room.record(.forgotten(generation: generation))
     do throws(StoreError) {
-      try room.store.partials.remove(generation)
+      try room.removePartial(generation)
     } catch {
       Log.warning("generation \(generation) is unused; its partial file stays until the next mount: \(error.message)")
     }

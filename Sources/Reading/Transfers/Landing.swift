@@ -25,26 +25,40 @@ final class Landing {
     let content = download.content
     let whole = ByteRange(at: start, count: Int64(bytes.count))
     var position = start
+    var lacksRoom = false
     while position < whole.end {
       let rest = ByteRange(position, whole.end)
-      let isUnstored = isUnstored(download)
-      let (file, isLeaving, gap) = content.guarded.withLock { guarded in
+      let isUnstored = lacksRoom || isUnstored(download)
+      let (file, isLeaving, gap, space, isOpen) = content.guarded.withLock { guarded in
         let gap = isUnstored ? guarded.held.available.firstGap(in: rest) : guarded.held.stored.firstGap(in: rest)
-        return (guarded.held.file, !guarded.held.isPartial || guarded.held.removal != .none, gap)
+        let space = gap.map { StoreLedger.space(of: $0, in: guarded.held.stored) } ?? 0
+        let isLeaving = !guarded.held.isPartial || guarded.held.removal != .none
+        return (guarded.held.file, isLeaving, gap, space, guarded.waiters.opens > 0)
       }
       guard let gap else { break }
       if isLeaving { return false }
+      if isUnstored, isOpen, room.ledger.isFull, room.ledger.lacksRoomForReader() { room.keeper.post(.measureSpace) }
+      if !isUnstored, !room.reserve(space, for: isOpen ? .reader : .background) {
+        lacksRoom = true
+        continue
+      }
       let part = UnsafeRawBufferPointer(rebasing: bytes[Int(gap.start - start)..<Int(gap.end - start)])
       if isUnstored {
         guard keep(part, at: gap.start, download) else { return false }
       } else {
         do throws(Errno) {
           let current = if let file { file } else { try openAgain(content) }
-          guard let current, let partial = current.partial else { return false }  // removed meanwhile
+          guard let current, let partial = current.partial else {  // removed meanwhile
+            room.ledger.release(space)
+            return false
+          }
           try partial.write(part, at: gap.start)
+          room.ledger.written(space)
           // The file's sync failed meanwhile: writes once more, to the file that replaced it.
           if !noteStored(part, at: gap.start, in: current, download) { continue }
         } catch {
+          // What was written of it, the next measurement finds.
+          room.ledger.release(space)
           cannotStore(download, error)
           continue
         }
@@ -57,7 +71,7 @@ final class Landing {
 
   /// Whether the bytes that arrive for the download are only kept in memory.
   func isUnstored(_ download: Download) -> Bool {
-    intake == .nothing || download.ownFile.isPaused || download.wish.rules.storage == .online
+    intake == .nothing || room.ledger.isFull || download.ownFile.isPaused || download.wish.rules.storage == .online
       || download.content.guarded.withLock { $0.held.claim == .overclaimed }
   }
 
@@ -106,7 +120,7 @@ final class Landing {
   func cannotStore(_ download: Download, _ error: Errno) {
     let advice: String
     if error.isOfDisk {
-      advice = "free some space or raise --max-size"
+      advice = "free some space"
       intake = .nothing
       room.health.writeFailed()
       room.keeper.post(.measureSpace)

@@ -320,6 +320,7 @@ extension Scheduler {
   /// Every byte is stored: gives the file to the finisher.
   private func finish(_ download: Download) {
     let content = download.content
+    if download.ownFile.pausedUntil != nil { return }
     let (isTaken, isModified) = content.guarded.withLock { ($0.held.becameWhole(), $0.held.holding == .modified) }
     if isTaken { room.finisher.post(content) }
     // The next open or fetch gives the file another inode. Under this one it never completes.

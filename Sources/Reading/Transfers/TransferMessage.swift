@@ -33,14 +33,17 @@ enum TransferMessage: Sendable {
   /// Remove the file's bytes and its copy. All transfers end, and nothing is written until `thaw`. The keeper runs
   /// `then` afterwards.
   case clear(Content, then: @Sendable () -> Void)
-  /// Remove the file's bytes if nobody uses them at the moment.
-  case evict(Content)
+  /// Let the keeper evict these blocks of the file, or its copy, if nobody uses it at the moment. `bytes`: what the
+  /// keeper expects of it. `endsDownload`: also if its rest is being downloaded, unless a user asked for that by name.
+  case evict(Content, ByteRangeSet, bytes: Int64, endsDownload: Bool, isCopy: Bool)
   /// The keeper has removed the bytes, or could not: the file can be fetched again.
   case thaw(Content)
   /// The inode cannot be opened any more. Give the file another one, and answer the counted open with ESTALE.
   case renew(Content, Inode, Ticket)
   /// The finisher has verified the file and placed it in the library.
   case completed(Content, LibraryCopy)
+  /// The finisher has all bytes, and there is no room for the copy yet.
+  case waitsForRoom(Content)
   /// The finisher has all bytes, but they are wrong (`isWrong`) or the file cannot be placed.
   case rejected(Content, message: String, isWrong: Bool)
   /// The disk lost the file's unsynced bytes: they are missing again. Reads in `lost` may have returned zeros. Nothing

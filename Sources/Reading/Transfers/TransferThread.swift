@@ -142,7 +142,8 @@ final class TransferThread {
       scheduler.limit(lines.limits.rates)
     case .rulesChanged: resuming.startOver()
     case .clear(let content, let then): clear(content, then)
-    case .evict(let content): evict(content)
+    case .evict(let content, let ranges, let bytes, let endsDownload, let isCopy):
+      evict(content, ranges, bytes, endsDownload: endsDownload, isCopy: isCopy)
     case .thaw(let content):
       content.guarded.withLock { $0.held.thawed() }
       room.keeper.post(.grew(content))  // if its bytes could not be removed, they still need a commit
@@ -162,6 +163,10 @@ final class TransferThread {
       // Small files make room often, and would pile up until the next sweep.
       if downloads.all.count > Self.mostUnfinished / 2 { downloads.putAway(download) }
       resumeNext(now)
+    case .waitsForRoom(let content):
+      let download = downloads.download(of: content)
+      failures.waitsForRoom(download, now)
+      carryOutPostponed(download)
     case .rejected(let content, let message, let isWrong):
       let download = downloads.download(of: content)
       failures.rejected(download, message: message, isWrong: isWrong, now)
@@ -254,12 +259,33 @@ final class TransferThread {
       })
   }
 
-  private func evict(_ content: Content) {
-    guard let download = downloads[content.key], download.content === content, download.transfers.isEmpty,
-      !download.wish.rest, content.guarded.withLock({ $0.isIdle && $0.rules.storage != .keep && $0.held.frozen() })
-    else { return }
-    scheduler.nextFiles.removed(download.key)
-    room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: true, isEviction: true) })
+  /// `isCopy`: what the keeper chose is a complete copy. A file that was completed since is another matter.
+  private func evict(
+    _ content: Content, _ ranges: ByteRangeSet, _ bytes: Int64, endsDownload: Bool, isCopy: Bool
+  ) {
+    let download = downloads[content.key]
+    let isUsed =
+      download.map { download in
+        let isWanted = download.wish.rest && (!endsDownload || download.wish.isRequested)
+        return download.content !== content || !download.transfers.isEmpty || isWanted
+      } ?? false
+    let isFrozen =
+      !isUsed
+      && (isCopy
+        ? content.isUnusedCopy
+        : content.guarded.withLock { $0.isIdle && !$0.held.isCopy && $0.rules.storage != .keep })
+      && content.guarded.withLock { $0.held.frozen() }
+    guard isFrozen else {
+      return room.keeper.post(.job { keeper in keeper.space.answered(bytes, isGone: false, keeper.room.clock.now) })
+    }
+    if let download, download.wish.rest {
+      download.wish.rest = false
+      if let id = content.guarded.withLock({ $0.held.continues(false) }) {
+        room.record(.continues(generation: id, false))
+      }
+    }
+    scheduler.nextFiles.removed(content.key)
+    room.keeper.post(.job { keeper in keeper.evict(content, ranges, bytes: bytes) })
   }
 
   private func renew(_ content: Content, _ inode: Inode, _ ticket: Ticket) {
@@ -352,7 +378,10 @@ final class TransferThread {
       failures.expire(download, oldest, now)
       failures.releaseGone(content, parked.map(\.process))
     }
-    if let until = download.ownFile.pausedUntil, until <= now { download.ownFile.pausedUntil = nil }
+    if let until = download.ownFile.pausedUntil, until <= now {
+      download.ownFile.pausedUntil = nil
+      downloads.changed(download)
+    }
     if !landing.isUnstored(download) { landing.storeWhatIsKept(download) }
     failures.dropStalled(download, hasWaiters, now)
     failures.dropForsaken(download, now)

@@ -25,6 +25,8 @@ package enum CatalogChange: Sendable {
   case setting(scope: String, name: String, value: String?)
   /// When a reader last read it, in seconds since 1970.
   case used(generation: Int64, at: Int64)
+  /// When blocks of it were last used. Of each block the later time counts, also of those noted before.
+  case usedBlocks(generation: Int64, BlockUses)
   /// The last failure of a resource, for the user and without secrets; nil once bytes arrive again.
   case problem(ResourceKey, String?)
   /// What was learned of a host. Beyond 1,024 hosts, the one that was learned of longest ago is forgotten.
@@ -38,8 +40,9 @@ package enum CatalogChange: Sendable {
   /// The finisher is about to rename it to that path, relative to the library's folder. Apply this durably before the
   /// rename.
   case placing(generation: Int64, path: String)
-  /// The complete file is in the library.
-  case placed(generation: Int64, LibraryCopy)
+  /// The complete file is in the library. `adopted`: mediafs did not place it, an identical file was there already.
+  /// nil: nobody knows.
+  case placed(generation: Int64, LibraryCopy, adopted: Bool?)
   /// Nothing of it is stored any more; its size and validators stay known. Apply this durably before removing the
   /// bytes.
   case dropped(generation: Int64)
@@ -84,7 +87,8 @@ private enum Queries {
     """
     UPDATE generation SET state = iif(state = 2, 2, 1), continues = 0, placing = NULL, size = ?3, synced = ?8,
       synced_bytes = ?3, recent = NULL, recent_bytes = 0, recent_boot = NULL, copy_path = ?2, copy_size = ?3,
-      copy_modified = ?4, copy_changed = ?5, copy_device = ?6, copy_inode = ?7
+      copy_modified = ?4, copy_changed = ?5, copy_device = ?6, copy_inode = ?7,
+      used_at = max(coalesce(used_at, 0), CAST(strftime('%s', 'now') AS INTEGER))
     WHERE id = ?1
     """)
   static let dropped = SQL(
@@ -174,6 +178,7 @@ package final class CatalogChanges: Sendable {
       try run(Queries.used, on: connection) {
         $0.bind(1, id); $0.bind(2, at)
       }
+    case .usedBlocks(let id, let uses): try connection.note(uses, of: id)
     case .problem(let key, let message?):
       try run(Queries.problem, on: connection) {
         $0.bind(1, ResourceKeyColumns(key))
@@ -189,8 +194,9 @@ package final class CatalogChanges: Sendable {
       try run(Queries.placing, on: connection) {
         $0.bind(1, id); $0.bind(2, path)
       }
-    case .placed(let id, let copy):
+    case .placed(let id, let copy, let adopted):
       guard copy.size >= 0 else { throw StoreError(.invalid, "catalog: a copy cannot have \(copy.size) bytes") }
+      try connection.notePlacement(of: id, at: copy.path, adopted: adopted)
       try run(Queries.placed, on: connection) {
         $0.bind(1, id)
         $0.bind(2, copy.path)
@@ -201,8 +207,11 @@ package final class CatalogChanges: Sendable {
         $0.bind(7, Int64(bitPattern: copy.inode))
         $0.bind(8, blob: ByteRangeSet(ByteRange(0, copy.size)).encoded)
       }
-    case .dropped(let id): try run(Queries.dropped, on: connection) { $0.bind(1, id) }
+    case .dropped(let id):
+      try run(Queries.dropped, on: connection) { $0.bind(1, id) }
+      try connection.forgetUse(of: id)
     case .forgotten(let id):
+      try connection.forgetUse(of: id)
       try run(Queries.forgottenInodes, on: connection) { $0.bind(1, id) }
       try run(Queries.forgotten, on: connection) { $0.bind(1, id) }
     }

@@ -7,10 +7,18 @@ package struct StoredPartial: Sendable, Equatable {
   package var id: Int64
   /// Its resource.
   package var key: ResourceKey
-  /// How many bytes of it are stored.
-  package var storedBytes: Int64
+  /// Its size in bytes; nil if the origin does not send it.
+  package var size: Int64?
+  /// The bytes that are stored.
+  package var stored: ByteRangeSet
+  /// The part of them that is synced.
+  package var synced: ByteRangeSet
   /// The time of the last read, in seconds since 1970; 0: never.
   package var usedAt: Int64
+  /// When its blocks were used; nil if nobody noted it: all of it was used at `usedAt`.
+  package var uses: BlockUses?
+  /// Whether its background download continues.
+  package var continues = false
 }
 
 /// How many files are stored, and with how many bytes.
@@ -46,7 +54,9 @@ private enum Queries {
   static let superseded = SQL("\(columns) WHERE g.state = 2 AND g.id > ? ORDER BY g.id LIMIT ?")
   static let placing = SQL("\(columns) WHERE g.placing IS NOT NULL ORDER BY g.id")
   static let stored = SQL(
-    "\(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) ORDER BY g.used_at, g.id")
+    """
+    \(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) ORDER BY g.used_at, g.id
+    """)
   static let unlisted = SQL(
     """
     \(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) AND g.id > ? AND NOT EXISTS(
@@ -63,6 +73,13 @@ private enum Queries {
   static let latestCopies = SQL("\(columns) WHERE g.state = 1 ORDER BY g.used_at DESC, g.id DESC LIMIT ?")
   static let copyCount = SQL("SELECT count(*) FROM generation WHERE state = 1")
   static let copySums = SQL("SELECT count(*), total(copy_size) FROM generation WHERE state = 1")
+  static let partialSums = SQL(
+    """
+    SELECT count(*), total(bytes) FROM (
+      SELECT iif(recent IS NOT NULL AND recent_boot = ?, recent_bytes, synced_bytes) AS bytes FROM generation
+      WHERE state = 0 AND (synced_bytes > 0 OR recent_bytes > 0))
+    WHERE bytes > 0
+    """)
   static let oldInode = SQL("SELECT entry, generation FROM old_inode WHERE inode = ?")
 }
 
@@ -194,7 +211,10 @@ package struct CatalogGenerations: Sendable {
         // Skips it if all its extents were recent in an earlier boot.
         if known.stored.isEmpty { continue }
         found.append(
-          StoredPartial(id: known.id, key: known.key, storedBytes: known.stored.count, usedAt: statement.integer(19)))
+          StoredPartial(
+            id: known.id, key: known.key, size: known.size, stored: known.stored, synced: known.synced,
+            usedAt: statement.integer(19), uses: try Self.uses(of: known.id, on: connection), continues: known.continues
+          ))
       }
       return found
     }
@@ -202,17 +222,18 @@ package struct CatalogGenerations: Sendable {
 
   /// How much is stored, as last committed.
   package func sums() throws(StoreError) -> StoredSums {
-    var sums = StoredSums()
-    for partial in try partialsByUse() {
-      sums.partial.files += 1
-      sums.partial.bytes = .clampedSum(sums.partial.bytes, partial.storedBytes)
+    try connections.read { (connection) throws(StoreError) in
+      let (partials, copies) = (
+        try connection.statement(Queries.partialSums), try connection.statement(Queries.copySums)
+      )
+      defer { for statement in [partials, copies] { statement.reset() } }
+      partials.bind(1, blob: bootID)
+      return StoredSums(partial: try Self.sum(partials), complete: try Self.sum(copies))
     }
-    sums.complete = try connections.read { (connection) throws(StoreError) in
-      let statement = try connection.statement(Queries.copySums)
-      defer { statement.reset() }
-      return try statement.step() ? .init(files: statement.integer(0), bytes: statement.integer(1)) : .init()
-    }
-    return sums
+  }
+
+  private static func sum(_ statement: SQLiteStatement) throws(StoreError) -> StoredSums.Sum {
+    try statement.step() ? .init(files: statement.integer(0), bytes: statement.integer(1)) : .init()
   }
 
   /// The keys greater than `key` that have a current generation, in order.

@@ -111,6 +111,27 @@ package final class PartialFile: Sendable {
     }
   }
 
+  /// Gives the space of whole blocks back: they read as zeros from then on (fallocate(2), PUNCH_HOLE). Throws
+  /// EOPNOTSUPP where the filesystem cannot.
+  package func punch(_ range: ByteRange) throws(Errno) {
+    _ = try retrying { storing_punch_hole(descriptor.rawValue, range.start, range.count) }
+  }
+
+  /// Up to where it was written to.
+  func length() throws(Errno) -> Int64 { Int64(try descriptor.status().st_size) }
+
+  /// The space that it takes on the disk, in bytes.
+  package func allocated() throws(Errno) -> Int64 { Int64(try descriptor.status().st_blocks) * 512 }
+
+  /// The space that the file of generation `id` takes on the disk, in bytes; nil if there is none.
+  package static func allocated(of id: Int64, in folder: StoreFolder) throws(StoreError) -> Int64? {
+    do throws(Errno) {
+      return try folder.directory.status(of: name(of: id)).map { Int64($0.st_blocks) * 512 }
+    } catch {
+      throw .file(error, "cannot look at the partial file \(folder.path)/\(PartialFile.name(of: id))")
+    }
+  }
+
   /// The whole blocks for which the filesystem has data (lseek(2), SEEK_DATA and SEEK_HOLE). What the catalog claims
   /// beyond that is lost. A filesystem without holes reports everything as data. One that stores zeros as holes (ZFS
   /// with compression) reports stored zeros as a hole, so mediafs downloads them again: wasteful, but never wrong.

@@ -123,6 +123,13 @@ package final class StoreFolder: Sendable {
     }
   }
 
+  /// The space that all partial files take on the disk, in bytes.
+  package func allocated() throws(StoreError) -> Int64 {
+    var sum: Int64 = 0
+    for id in try partialIDs() { sum = .clampedSum(sum, try PartialFile.allocated(of: id, in: self) ?? 0) }
+    return sum
+  }
+
   /// fsync(2) of the folder of the partial files.
   func syncPartials() throws(Errno) { try directory.folder(StoreFolder.partials).sync() }
 

@@ -11,6 +11,9 @@ package struct StoreSpace: Sendable, Equatable {
   /// Free space for an ordinary user.
   package var available: UInt64
 
+  /// What filesystems give a file at once, in bytes.
+  package static let block: Int64 = 4096
+
   /// Queries the filesystem of an open file.
   static func measure(descriptor: Int32) throws(Errno) -> StoreSpace {
     var status = statvfs()

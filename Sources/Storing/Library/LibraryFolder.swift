@@ -105,23 +105,55 @@ package struct LibraryFolder: Sendable {
     throw modified
   }
 
-  /// Removes an intact copy, and the folders that it leaves empty. False if a user modified the copy, which then stays,
-  /// or if there is none.
+  /// Removes an intact copy, durably, and the folders that it leaves empty. False if a user modified the copy, which
+  /// then stays, or if there is none.
   ///
-  /// The caller first makes the catalog forget the copy, durably.
+  /// The caller makes the catalog forget the copy afterwards. After a kill in between, the catalog has a claim on a
+  /// copy that is missing, which the next open notices. In the other order the copy would stay, and nobody would count
+  /// it.
   @discardableResult
   package func remove(_ copy: LibraryCopy) throws(StoreError) -> Bool {
     guard try check(copy) == .intact else { return false }
     var components = try LibraryPath(copy.path).folders
     let name = try LibraryPath(copy.path).name
     guard let folder = try existing(components) else { return false }
-    let removed = try calling("cannot remove \(path)/\(copy.path)") { () throws(Errno) in try folder.remove(name) }
+    let removed = try calling("cannot remove \(path)/\(copy.path)") { () throws(Errno) in
+      let removed = try folder.remove(name)
+      try folder.sync()
+      return removed
+    }
     while let empty = components.popLast() {
       guard let parent = try existing(components) else { break }
       // It is not empty, or another program removed it meanwhile: stop here.
       if unlinkat(parent.descriptor.rawValue, empty, AT_REMOVEDIR) != 0 { break }
     }
     return removed
+  }
+
+  /// Whether an intact copy is there, and has no other name: a second one is the user's.
+  package func isOnlyCopy(_ copy: LibraryCopy) throws(StoreError) -> Bool {
+    guard try check(copy) == .intact else { return false }
+    let name = try LibraryPath(copy.path)
+    guard let folder = try existing(name.folders) else { return false }
+    return try calling("cannot look at \(path)/\(copy.path)") { () throws(Errno) in
+      try folder.status(of: name.name)?.st_nlink == 1
+    }
+  }
+
+  /// Whether it is on the filesystem of a store's folder.
+  package func sharesDisk(with folder: StoreFolder) -> Bool {
+    do throws(Errno) {
+      return UInt64(try folder.directory.descriptor.status().st_dev) == device
+    } catch {
+      return false
+    }
+  }
+
+  /// The space of its filesystem.
+  package func space() throws(StoreError) -> StoreSpace {
+    try calling("cannot measure the disk of the library \(path)") { () throws(Errno) in
+      try StoreSpace.measure(descriptor: Folder.open(path).descriptor.rawValue)
+    }
   }
 
   /// Whether its filesystem is stacked on another, like a container's overlay. A filesystem stacked on that in turn

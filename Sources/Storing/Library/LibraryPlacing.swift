@@ -27,7 +27,8 @@ extension LibraryFolder {
   ///
   /// If an identical file is there, it is adopted. If anything else is there, the copy is named ` (2)`, ` (3)`.
   /// `modified` (seconds since 1970) becomes its mtime. `recordIntent` gets the path before each attempt and must make
-  /// it durable; if it throws, nothing is placed. Afterwards the caller commits the copy and calls
+  /// it durable; `reserve` gets the bytes of a copy on another filesystem, before it is made. If one of them throws,
+  /// nothing is placed. Afterwards the caller commits the copy and calls
   /// ``PartialFile/remove()``.
   ///
   /// Throws `.full` if the library's disk is full; `.invalid` if the path is not possible (something else is where a
@@ -36,10 +37,11 @@ extension LibraryFolder {
   /// the intent stays: call ``recover(intent:size:modified:partialExists:)`` before placing again.
   package func place(
     _ partial: PartialFile, as relativePath: String, size: Int64, modified: Int64?,
-    isCancelled: () -> Bool = { false }, recordIntent: (String) throws(StoreError) -> Void
+    isCancelled: () -> Bool = { false }, reserve: (Int64) throws(StoreError) -> Void = { _ in },
+    recordIntent: (String) throws(StoreError) -> Void
   ) throws(StoreError) -> Placement {
     try Placing(library: self, partial: partial, wanted: LibraryPath(relativePath), size: size, modified: modified)
-      .run(isCancelled, recordIntent)
+      .run(isCancelled, reserve, recordIntent)
   }
 
   /// After a crash between intent and commit: the copy at the noted path, if it is the file that was being placed.
@@ -78,7 +80,8 @@ struct Placing {
   let modified: Int64?
 
   func run(
-    _ isCancelled: () -> Bool, _ recordIntent: (String) throws(StoreError) -> Void
+    _ isCancelled: () -> Bool, _ reserve: (Int64) throws(StoreError) -> Void,
+    _ recordIntent: (String) throws(StoreError) -> Void
   ) throws(StoreError) -> Placement {
     let target = try library.reach(wanted.folders)
     try prepare(partial.descriptor)
@@ -116,6 +119,7 @@ struct Placing {
               "\(library.path)/\(path) is not on the library's filesystem: choose a library on a single filesystem"
           )
         }
+        try reserve(size)
         let copy = try IncomingCopy(for: partial, in: library)
         incoming = copy
         try copy.fill(from: partial, size: size, isCancelled: isCancelled)

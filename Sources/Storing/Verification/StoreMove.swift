@@ -21,6 +21,11 @@ extension StoreRecovery {
     if known == inode { return }
     if known != nil {
       Log.info("the store was copied or restored: mediafs recognizes its complete files by size and time")
+      // The store that this one was made from may be in use, with the same library: its copies are not for this one to
+      // evict.
+      try catalog.connections.write(durably: true) { (connection) throws(StoreError) in
+        try connection.forgetPlacements()
+      }
       var last: Int64 = 0
       while true {
         let ids = try catalog.generations.ids(limit: 256, after: last)
@@ -31,7 +36,7 @@ extension StoreRecovery {
             let copy = generation.copy,
             let now = try library.copied(copy)
           else { continue }
-          changes.append(.placed(generation: id, now))
+          changes.append(.placed(generation: id, now, adopted: nil))
         }
         if !changes.isEmpty { try catalog.changes.apply(changes, durably: true) }
         last = end

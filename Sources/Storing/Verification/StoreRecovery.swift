@@ -18,7 +18,7 @@ package enum StoreRecovery {
         intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified,
         partialExists: there.contains(generation.id))
       if let copy {
-        try catalog.changes.apply([.placed(generation: generation.id, copy)], durably: true)
+        try catalog.changes.apply([.placed(generation: generation.id, copy, adopted: false)], durably: true)
       } else if there.contains(generation.id) {
         try catalog.changes.apply([.continues(generation: generation.id, true)], durably: true)
       } else {
@@ -28,9 +28,37 @@ package enum StoreRecovery {
     if !keepsSuperseded { try forgetSuperseded(catalog) }
     for id in there {
       let generation = try catalog.generations.find(id)
-      if generation == nil || generation?.state == .complete { _ = try PartialFile.remove(id, in: folder) }
+      if let generation, generation.state != .complete {
+        if generation.state == .partial { try trim(generation, in: folder) }
+      } else {
+        _ = try PartialFile.remove(id, in: folder)
+      }
     }
   }
+
+  /// Bytes that a killed server wrote but did not commit take space, and no eviction would find them.
+  private static func trim(_ generation: GenerationRecord, in folder: StoreFolder) throws(StoreError) {
+    guard let taken = try PartialFile.allocated(of: generation.id, in: folder) else { return }
+    let known = generation.stored.ranges.reduce(Int64(0)) { $0 + $1.blocks(of: StoreSpace.block).count }
+    guard taken > known + trimmed else { return }
+    if generation.stored.isEmpty {
+      _ = try PartialFile.remove(generation.id, in: folder)
+      return
+    }
+    do throws(StoreError) {
+      let file = try PartialFile(in: folder, id: generation.id, create: false)
+      let length = try calling("cannot look at it") { () throws(Errno) in try file.length() }
+      var unknown = ByteRangeSet(ByteRange(0, length).blocks(of: StoreSpace.block))
+      for range in generation.stored.ranges { unknown.remove(range.blocks(of: StoreSpace.block)) }
+      for range in unknown.ranges { try calling("cannot trim it") { () throws(Errno) in try file.punch(range) } }
+    } catch {
+      // They take space, and do no other harm. A filesystem may be unable to do this.
+      Log.warning("generation \(generation.id): \(taken - known) bytes on the disk are unused: \(error.message)")
+    }
+  }
+
+  /// Less than this is not worth a look, in bytes: blocks in which the disk keeps its own lists.
+  private static let trimmed: Int64 = 64 << 10
 
   /// At the start of a mount nobody has a handle on a superseded generation.
   private static func forgetSuperseded(_ catalog: Catalog) throws(StoreError) {
