@@ -33,6 +33,31 @@ import Reading
     #expect(try bench.catalog.generations.find(generation.id) == nil)
   }
 
+  @Test("Readers beyond the end of a shorter version find it, however often they give up before it is known")
+  func shorter() throws {
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    var resource = FakeResource(name: "a.mp4", size: 2 * Self.megabyte)
+    resource.latency = 1
+    let bench = try Bench(resource, options: options)
+    let old = try bench.opened("a.mp4")
+    bench.expectBytes(old, 0, 4096, of: "a.mp4")
+    bench.service.resources[Self.url]?.change(size: 200_000)
+    for _ in 0..<3 {
+      let ticket = bench.read(old, Self.megabyte, 4096)
+      let before = bench.service.requests.count
+      // The answer to the third, which would tell, never comes.
+      _ = bench.run(until: 20) { bench.service.requests.count == before + 3 }
+      bench.service.resources[Self.url]?.isSilent = true
+      bench.interrupt(ticket, isKilled: true)
+      // The origin is asked for ranges again.
+      bench.run(100, step: 0.1)
+      bench.service.resources[Self.url]?.isSilent = false
+    }
+    #expect(bench.answer(bench.read(old, Self.megabyte, 4096), within: 60) == .error(.stale))
+    bench.expectBytes(try bench.opened("a.mp4"), 0, 200_000, of: "a.mp4", version: 2)
+  }
+
   @Test("A version that is replaced before the catalog has recorded it leaves its inode too", arguments: [false, true])
   func changesBeforeItIsRecorded(isFake: Bool) throws {
     let resource = FakeResource(name: "a.mp4", size: 50 * Self.megabyte)

@@ -99,9 +99,12 @@ final class Failures {
   private func unsatisfiable(
     _ download: Download, _ running: Running, total: Int64?, _ failure: TransferFailure, _ now: Instant
   ) {
-    let isUnknown = download.content.guarded.withLock { $0.held.generation == nil }
-    if isUnknown, !running.active.isStream {
-      download.ranges.foundUnusable(now)  // an empty file answers a request for the whole body well
+    let (isUnknown, size) = download.content.guarded.withLock { ($0.held.generation == nil, $0.held.size) }
+    // An empty file answers a request for the whole body well. So does a version of another length, which the answer
+    // tells apart: a range of this one says nothing of it, however often it is asked for.
+    let isOther = total != nil && total != size
+    if isUnknown || isOther, !running.active.isStream {
+      download.ranges.foundUnusable(now)
       return
     }
     var nonsense = failure
