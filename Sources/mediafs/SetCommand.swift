@@ -80,9 +80,7 @@ enum SetCommand {
   }
 
   private static func line(_ setting: SettingStatus) -> String {
-    var value = setting.value
-    // A plain number of bytes is hard to read.
-    if ["limit-rate", "max-size"].contains(setting.name), let bytes = Int64(value) { value = TerminalText.size(bytes) }
+    let value = TerminalText.setting(setting.name, setting.value)
     let source =
       switch (setting.from, setting.host) {
       case (.set, let host?): "set for \(TerminalText.plain(host))"

@@ -46,14 +46,7 @@ enum StatusText {
 
   /// `--limit-rate 1.00 MiB/s`, `--max-size 12.0 GiB (default)`.
   private static func setting(_ setting: MountFacts.Setting) -> String {
-    var value = setting.value ?? "none"
-    if let bytes = setting.value.flatMap({ Int64($0) }) {
-      switch setting.name {
-      case "max-size", "min-free": value = TerminalText.size(bytes)
-      case "limit-rate": value = TerminalText.size(bytes) + "/s"
-      default: break
-      }
-    }
+    let value = setting.value.map { TerminalText.setting(setting.name, $0) } ?? "none"
     let source =
       switch setting.source {
       case .option: ""

@@ -24,6 +24,18 @@ enum TerminalText {
     return size(Int64(bytesPerSecond.rounded())) + "/s"
   }
 
+  /// The value of an option as people read it: `12.0 GiB`, `1.00 MiB/s`, `1h00m`. What is no plain number stays.
+  static func setting(_ name: String, _ value: String) -> String {
+    let readable: String? =
+      switch name {
+      case "max-size", "min-free": Int64(value).map(size)
+      case "limit-rate": Int64(value).map { size($0) + "/s" }
+      case "max-age": Double(value).map(duration)
+      default: nil
+      }
+    return readable ?? value
+  }
+
   /// A duration in seconds: `9s`, `2m05s`, `3h20m`, `4d02h`.
   static func duration(_ seconds: Double) -> String {
     guard seconds.isFinite, seconds < 1e9 else { return "?" }
