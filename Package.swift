@@ -31,12 +31,14 @@ let package = Package(
     .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+    .systemLibrary(name: "CLibXML", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
     // Without pkgConfig: SwiftPM warns of the macros that ncursesw.pc defines. Its files are where the compiler looks.
     .systemLibrary(name: "CCurses", providers: [.apt(["libncurses-dev"])]),
+    .target(name: "CXML", dependencies: ["CLibXML"]),  // keeps libxml2's headers out of Swift
     .target(name: "CSystem"),  // glibc and Linux calls that Swift cannot import by itself
 
     room("Base", ["CSystem"], fast),
-    room("Manifest", ["Base", "CCrypto"], fast),
+    room("Manifest", ["Base", "CSystem", "CCrypto", "CXML"], fast),
     room("Storing", ["Base", "Manifest", "CSQLite", "CCrypto"], fast),
     room("Fetching", ["Base", "CCurl"]),
     room("Media", ["Base"], fast),

@@ -21,6 +21,10 @@ int64_t csystem_boottime_nanoseconds(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+const char *csystem_parse_date(const char *text, const char *form, struct tm *fields) {
+  return strptime(text, form, fields);
+}
+
 static uint64_t mount_id(int folder, const char *path, int flags, unsigned which) {
   // struct statx, of which the headers of this machine may not know all: names of our own.
   union {

@@ -64,6 +64,18 @@ struct LineReader: ~Copyable {
     return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[..<visible])) }
   }
 
+  /// Removes and returns the next bytes as a range of ``buffer``; nil at the end. They are valid until the next call.
+  /// Not to be mixed with ``advance()``.
+  mutating func takePiece() throws(Errno) -> Range<Int>? {
+    if position == end {
+      (position, end) = (0, 0)
+      if !isAtEnd { try fill() }
+      if end == 0 { return nil }
+    }
+    defer { position = end }
+    return position..<end
+  }
+
   private mutating func setLine(upTo lineEnd: Int) {
     number += 1
     range = position..<lineEnd

@@ -23,12 +23,14 @@ package struct ManifestEntry: Sendable, Equatable {
   package var checksum: Checksum?
   /// The resource's key (``ResourceKey``).
   package var key: ResourceKey
+  /// What else the list tells of it; nil for nothing.
+  package var facts: EntryFacts?
 
   /// An entry with those values.
   package init(
     line: Int, urls: [String], folder: [String], name: String, mayGainExtension: Bool = false,
     headers: [HTTPHeader] = [], userAgent: String? = nil, referer: String? = nil, checksum: Checksum? = nil,
-    key: ResourceKey
+    key: ResourceKey, facts: EntryFacts? = nil
   ) {
     self.line = line
     self.urls = urls
@@ -40,6 +42,7 @@ package struct ManifestEntry: Sendable, Equatable {
     self.referer = referer
     self.checksum = checksum
     self.key = key
+    self.facts = facts
   }
 }
 

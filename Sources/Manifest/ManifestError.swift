@@ -6,6 +6,8 @@ package enum ManifestError: Error, Equatable, Sendable {
   case notFound(path: String)
   /// The path leads to a folder.
   case isFolder(path: String)
+  /// The path leads to no folder, and the format is one of folders.
+  case notAFolder(path: String)
   /// This user may not read the file.
   case permissionDenied(path: String)
   /// Opening or reading failed in another way.
@@ -16,6 +18,8 @@ package enum ManifestError: Error, Equatable, Sendable {
   case notAList(name: String, what: String)
   /// It is an HLS playlist: pieces of one stream, not a list of files.
   case streamPlaylist(name: String, line: Int)
+  /// It breaks the rules of its format, so that its rest cannot be read.
+  case malformed(name: String, format: String, line: Int, reason: String)
   /// The base for relative URLs is not an absolute http or https URL.
   case badBase(reason: String)
 }
@@ -27,7 +31,9 @@ extension ManifestError: CustomStringConvertible {
     case .notFound(let path):
       "manifest \(path): there is no such file"
     case .isFolder(let path):
-      "manifest \(path): this is a folder; give a text file with one URL a line"
+      "manifest \(path): this is a folder; give a file of that format"
+    case .notAFolder(let path):
+      "manifest \(path): this is no folder; the format strm is a folder of .strm files"
     case .permissionDenied(let path):
       "manifest \(path): permission denied; make the file readable for the user that runs this"
     case .unreadable(let name, let reason):
@@ -35,10 +41,13 @@ extension ManifestError: CustomStringConvertible {
     case .notUTF8(let name):
       "manifest \(name): this is UTF-16 text; save it as UTF-8"
     case .notAList(let name, let what):
-      "manifest \(name): this is a file of type \(what), not a list; give a text file with one URL a line"
+      "manifest \(name): this is a file of type \(what), not a list of a format that mediafs reads; "
+        + "give a text file with one URL a line"
     case .streamPlaylist(let name, let line):
       "manifest \(name), line \(line): this is an HLS stream's playlist: its lines are pieces of one stream, "
         + "not files; play its URL directly, or list files"
+    case .malformed(let name, let format, let line, let reason):
+      "manifest \(name), line \(line): this \(format) cannot be read: \(reason)"
     case .badBase(let reason):
       "base URL: \(reason)"
     }

@@ -92,7 +92,7 @@ enum ManifestImport {
     let reader: ManifestReader
     do throws(ManifestError) {
       let base = try request.baseURL.map { (url) throws(ManifestError) in try ManifestBase(url: url) } ?? .none
-      reader = try ManifestReader(descriptor: file, name: name, base: base)
+      reader = try ManifestReader(descriptor: file, name: name, base: base, format: request.format)
     } catch {
       throw StoreError(kind: .invalid, message: "\(error)")
     }
@@ -134,7 +134,7 @@ enum ManifestImport {
 
   /// The fingerprint includes the importer's version and the options that change the result.
   private static func tagged(_ kind: String, _ request: MountRequest, _ rest: [UInt8]) -> [UInt8] {
-    Array("1 \(kind) \(request.strict) \(request.baseURL ?? "") ".utf8) + rest
+    Array("2 \(kind) \(request.strict) \(request.baseURL ?? "") \(request.format?.rawValue ?? "") ".utf8) + rest
   }
 }
 

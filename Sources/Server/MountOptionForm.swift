@@ -1,5 +1,6 @@
 import Base
 import Glibc
+import Manifest
 import Reading
 
 /// The two written forms of an option's value: what a user may write, and the canonical form in the options file.
@@ -139,6 +140,16 @@ extension MountOptionForm<ContinuationPolicy> {
     return MountOptionForm(
       rule: "one of \(names.joined(separator: ", "))", parse: { ContinuationPolicy(rawValue: $0) },
       decode: { ContinuationPolicy(rawValue: $0) }, encode: { $0.rawValue })
+  }
+}
+
+extension MountOptionForm<ListFormat> {
+  /// The name of a format of lists.
+  static var listFormat: MountOptionForm {
+    let names = ListFormat.allCases.map(\.rawValue)
+    return MountOptionForm(
+      rule: "one of \(names.joined(separator: ", "))", parse: { ListFormat(rawValue: $0) },
+      decode: { ListFormat(rawValue: $0) }, encode: { $0.rawValue })
   }
 }
 

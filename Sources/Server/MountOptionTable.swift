@@ -1,4 +1,5 @@
 import Glibc
+import Manifest
 import Reading
 
 extension MountOption {
@@ -7,12 +8,16 @@ extension MountOption {
     MountOption(
       "manifest", of: "FILE", .value(\.manifest, .pathOrInput), in: .list, onlyOnCommandLine: true,
       help: """
-        Read the list of files from FILE: one URL per line, aria2's input format, or an M3U playlist. With -, read \
-        standard input. Required.
+        Read the list of files from FILE: one URL per line, or another format, which mediafs recognizes by the \
+        content. With -, read standard input. Required.
         """),
     MountOption(
+      "format", of: "NAME", .optional(\.format, .listFormat), in: .list,
+      choices: ListFormat.allCases.map { ($0.rawValue, $0.meaning) },
+      help: "Read the list as that format, whatever its content looks like.", standard: "recognized by the content"),
+    MountOption(
       "base-url", of: "URL", .optional(\.baseURL, .text), in: .list,
-      help: "Resolve relative URLs of a playlist against URL."),
+      help: "Resolve relative URLs and paths of a list against URL."),
     MountOption(
       "strict", .flag(\.strict), in: .list,
       help: "Refuse a list with an invalid line. Without this option, mediafs warns and leaves the line out."),

@@ -1,4 +1,5 @@
 import Base
+import Manifest
 import Reading
 
 /// What a server must mount and how: the options of `mediafs mount`, checked, with absolute paths.
@@ -10,7 +11,9 @@ package struct MountRequest: Sendable, Equatable {
   package var mountpoint: String
   /// The manifest's absolute path, or `-`: then ``HelperLink/Start/input`` has it.
   package var manifest: String
-  /// The base URL for relative URLs of a playlist; nil for none.
+  /// The manifest's format; nil to recognize it.
+  package var format: ListFormat?
+  /// The base URL for relative URLs of a list; nil for none.
   package var baseURL: String?
   /// Whether an error in the manifest prevents the mount.
   package var strict = false

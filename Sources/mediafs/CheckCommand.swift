@@ -7,7 +7,7 @@ import Storing
 /// `mediafs check`: reads a manifest as a mount would, without mounting and without the network.
 enum CheckCommand {
   static let help = CommandHelp(
-    synopsis: ["check [--quiet] [--base-url URL] FILE"],
+    synopsis: ["check [--quiet] [--format NAME] [--base-url URL] FILE"],
     summary: "Check a list of URLs for mistakes",
     about: [
       """
@@ -21,7 +21,7 @@ enum CheckCommand {
       (
         "Options",
         [.flag("quiet", "q", help: "Do not print the files and folders.")]
-          + MountOption.all.filter { $0.name == "base-url" }.map(Option.init)
+          + MountOption.all.filter { ["format", "base-url"].contains($0.name) }.map(Option.init)
       )
     ],
     status: "0 no errors (there may be warnings), 1 errors, 2 wrong usage.")
@@ -41,8 +41,13 @@ enum CheckCommand {
       } catch {
         throw .usage("--base-url: \(error)")
       }
+      if let name = options.value("format") {
+        manifest.format = ListFormat(rawValue: name)
+        let names = ListFormat.allCases.map(\.rawValue).joined(separator: ", ")
+        if manifest.format == nil { throw .usage("--format takes one of \(names), not \(name)") }
+      }
       // The command reads the list twice: the importer reports problems, and shows no entries to check for playlists.
-      var problems = try warnings(manifest)
+      var (problems, format) = try look(at: manifest)
       let reader = try open(manifest)
       let catalog: Catalog
       let report: ImportReport
@@ -62,10 +67,11 @@ enum CheckCommand {
       }
       let errors = problems.count { $0.severity == .error }
       terminal.line(
-        [
-          TerminalText.count(report.files, "file"), TerminalText.count(report.folders, "folder"),
-          TerminalText.count(Int64(errors), "error"), TerminalText.count(Int64(problems.count - errors), "warning"),
-        ].joined(separator: ", "))
+        (format.map { "\($0.title): " } ?? "")
+          + [
+            TerminalText.count(report.files, "file"), TerminalText.count(report.folders, "folder"),
+            TerminalText.count(Int64(errors), "error"), TerminalText.count(Int64(problems.count - errors), "warning"),
+          ].joined(separator: ", "))
       try terminal.finish()
       return errors == 0 ? ExitCode.done : ExitCode.failed
     }
@@ -76,6 +82,7 @@ enum CheckCommand {
     var path: String
     var name: String
     var base = ManifestBase.none
+    var format: ListFormat?
   }
 
   /// `file` itself, or a copy if it can be read only once: standard input, or a pipe such as a shell's `<(…)`.
@@ -117,15 +124,15 @@ enum CheckCommand {
 
   private static func open(_ source: Source) throws(CommandError) -> ManifestReader {
     do throws(ManifestError) {
-      return try ManifestReader(path: source.path, base: source.base)
+      return try ManifestReader(path: source.path, base: source.base, format: source.format)
     } catch {
       // The user knows the list by its own name, not by the copy's.
       throw .failed("\(error)".replacing(source.path, with: source.name))
     }
   }
 
-  /// Warnings about URLs that mediafs can download but that do not play as a file.
-  private static func warnings(_ source: Source) throws(CommandError) -> [ManifestProblem] {
+  /// Warnings about URLs that mediafs can download but that do not play as a file, and the list's format.
+  private static func look(at source: Source) throws(CommandError) -> ([ManifestProblem], ListFormat?) {
     var found: [ManifestProblem] = []
     var reader = try open(source)
     do throws(ManifestError) {
@@ -136,7 +143,7 @@ enum CheckCommand {
     } catch {
       throw .failed("\(error)".replacing(source.path, with: source.name))
     }
-    return found
+    return (found, reader.format)
   }
 
   private static func print(_ problems: [ManifestProblem], _ name: String) {

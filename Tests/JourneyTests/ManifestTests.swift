@@ -64,6 +64,39 @@ import Testing
     }
   }
 
+  @Test func otherFormats() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        for path in ["/get", "/film.mkv"] { origin.add(path, size: 1000) }
+        let feed = """
+          <rss version="2.0"><channel><title>Show</title><item><title>Words</title></item>
+          <item><title>One</title><pubDate>Mon, 23 Nov 2026 18:00:00 +0100</pubDate>
+          <enclosure url="\(origin.url("/get"))" length="1000" type="audio/mpeg"/></item></channel></rss>
+          """
+        let list = try journey.folder.write(feed, to: "feed.xml")
+        let command = try journey.mountCommand()
+        try journey.succeed(command.map { $0 == journey.manifest ? list : $0 })
+        #expect(try journey.succeed(["ls", journey.at("Show")]) == "2026-11-23 One.mp3\n")
+        #expect(try journey.succeed(["wc", "-c", journey.at("Show/2026-11-23 One.mp3")]).hasPrefix("1000 "))
+        try journey.unmount()
+
+        let checked = try journey.mediafs("check", list)
+        #expect(checked.status == 0 && checked.output.contains("2026-11-23 One.mp3"), "\(checked.errors)")
+        #expect(checked.output.hasSuffix("feed: 1 file, 1 folder, 0 errors, 1 warning\n"), "\(checked.output)")
+        #expect(checked.errors.contains(":1: warning: left out: items without an enclosure (1)"), "\(checked.errors)")
+        let forced = try journey.mediafs("check", "--format=pls", list)
+        #expect(forced.status == 1 && !forced.output.contains("One.mp3"))
+        #expect(try journey.mediafs("check", "--format=rar", list).status == 2)
+        let other = try journey.run(command.map { $0 == journey.manifest ? list : $0 } + ["--format=metalink"])
+        #expect(other.status == 1 && other.errors.contains("Metalink"), "\(other.errors)")
+
+        try journey.folder.write(origin.url("/film.mkv"), to: "films/A film.strm")
+        try journey.succeed(command.map { $0 == journey.manifest ? journey.folder.file("films") : $0 })
+        #expect(try journey.succeed(["ls", journey.mountpoint]) == "A film.mkv\n")
+      }
+    }
+  }
+
   @Test func badLinesAreReportedAndSkipped() throws {
     try withJourney { journey in
       let text = "http://127.0.0.1:9/good.mp4\r\nftp://127.0.0.1/bad.mp4\n# fine\n\n  what=is this\nhttp://[half/\n"

@@ -10,7 +10,8 @@ import Testing
 @Suite struct OptionTableTests {
   /// Something other than the default of each option, as a user writes it, and what the options file has for it.
   private static let samples: [String: (written: String?, sent: String)] = [
-    "manifest": ("/list", "/list"), "base-url": ("http://h/", "http://h/"), "strict": (nil, "1"),
+    "manifest": ("/list", "/list"), "format": ("m3u", "m3u"),
+    "base-url": ("http://h/", "http://h/"), "strict": (nil, "1"),
     "store": ("/s", "/s"), "library": ("/l,x", "/l,x"), "max-size": ("2G", "2147483648"),
     "min-free": ("1.5GiB", "1610612736"), "continue": ("open", "open"), "timeout": ("4.5", "4.5"),
     "fresh": ("1.5h", "5400.0"), "next": ("5", "5"),

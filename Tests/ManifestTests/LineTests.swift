@@ -163,6 +163,9 @@ struct LineTests {
     #expect(error([0xFF, 0xFE, 0x68, 0]) == .notUTF8(name: "x.txt"))
     #expect(error(Array("<!DOCTYPE html><html>Please log in".utf8)) == .notAList(name: "x.txt", what: "html"))
     #expect(error([0x1F, 0x8B, 0x08, 0, 0]) == .notAList(name: "x.txt", what: "gz"))
+    #expect(error(Array("\n {\"a\": 1}".utf8)) == .notAList(name: "x.txt", what: "json"))
+    #expect(error(Array("[\"https://h/1.mp3\"]".utf8)) == .notAList(name: "x.txt", what: "json"))
+    #expect(error(Array("<opml><body/></opml>".utf8)) == .notAList(name: "x.txt", what: "xml"))
     #expect(error(Array("#EXTM3U\nhttps://example.com/x".utf8)) == nil)
   }
 
@@ -170,7 +173,7 @@ struct LineTests {
     let folder = temporaryPath()
     #expect(mkdir(folder, 0o700) == 0)
     defer { rmdir(folder) }
-    #expect(throws: ManifestError.isFolder(path: folder)) { _ = try ManifestReader(path: folder) }
+    #expect(throws: ManifestError.isFolder(path: folder)) { _ = try ManifestReader(path: folder, format: .m3u) }
     #expect(throws: ManifestError.notFound(path: folder + "/none")) { _ = try ManifestReader(path: folder + "/none") }
     let file = folder + "/list.m3u"
     do {

@@ -1,3 +1,4 @@
+import Base
 import Manifest
 import Testing
 
@@ -27,11 +28,38 @@ struct PlaylistTests {
     #expect(reading.problems == [])
     #expect(
       reading.paths == [
-        "Artist - Song.mp3", "Channel _ One.flac", "3.ogg", "Mr. Smith vs. St.Anger.opus", "No extension anywhere",
+        "Artist - Song.mp3", "News, and more/Channel _ One.flac", "3.ogg", "Mr. Smith vs. St.Anger.opus",
+        "No extension anywhere",
         "Own.mkv", "7.mp3", "__.mp3",
       ])
     #expect(reading.entries.map(\.mayGainExtension) == [false, false, false, false, true, false, false, false])
     #expect(reading.entries.map(\.line) == [3, 6, 7, 9, 11, 13, 15, 17])
+  }
+
+  @Test func attributesAndPlayerOptions() throws {
+    let reading = try read(
+      """
+      #EXTM3U
+      #EXTINF:90.5 tvg-name="By attribute" group-title="a/b",
+      #EXTVLCOPT:http-user-agent=Player 1
+      #EXTVLCOPT:http-referrer=https://example.com/
+      #EXTVLCOPT:network-caching=1000
+      https://h/1.mp4
+      #EXTGRP:Others
+      https://h/2.mp4|User-Agent=A%20b&X-Key=k%3D1
+      https://h/3|4.mp4
+      #EXTINF:-1 xgroup-title="no",Plain
+      https://h/5.mp4|Connection=close
+      """)
+    #expect(reading.paths == ["a_b/By attribute.mp4", "Others/2.mp4", "3|4.mp4", "Plain.mp4"])
+    let entries = reading.entries
+    #expect(entries[0].userAgent == "Player 1" && entries[0].referer == "https://example.com/")
+    #expect(entries[0].facts?.duration == 90.5 && entries[3].facts?.duration == nil)
+    #expect(entries[1].urls == ["https://h/2.mp4"] && entries[1].userAgent == "A b")
+    #expect(entries[1].headers == [HTTPHeader(name: "X-Key", value: "k=1")])
+    #expect(entries[2].urls == ["https://h/3%7C4.mp4"] && entries[2].headers.isEmpty)
+    // A header that would bring wrong bytes is refused here as everywhere.
+    #expect(entries[3].headers.isEmpty && reading.errors.map(\.line) == [11])
   }
 
   @Test func toldByNameOrFirstLine() throws {

@@ -43,3 +43,21 @@ func problem(_ option: String) throws -> ManifestProblem {
   #expect(reading.problems.count == 1)
   return try #require(reading.problems.first)
 }
+
+/// What holds for every entry, whatever the list was.
+func checkEntry(_ entry: ManifestEntry, _ place: Comment) {
+  #expect((entry.folder + [entry.name]).allSatisfy(SafeName.isSafe), place)
+  #expect(SafeName.isSafe(SafeName.numbered(entry.name, 12)), place)
+  #expect(SafeName.isSafe(SafeName.appendingExtension(entry.name, "webm")), place)
+  #expect(entry.folder.count <= 32 && !entry.urls.isEmpty, place)
+  for url in entry.urls {
+    let isClean = url.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F } && !url.contains("#")
+    #expect(isClean && ["http://", "https://"].contains { url.utf8.starts(with: $0.utf8) }, place)
+    _ = ResourceKey(url: url)
+  }
+  for header in entry.headers {
+    #expect(
+      !header.name.isEmpty && !(header.name + header.value).utf8.contains { $0 == 13 || $0 == 10 || $0 == 0 }, place)
+  }
+  if let checksum = entry.checksum { #expect(checksum.digest.count == checksum.algorithm.byteCount, place) }
+}

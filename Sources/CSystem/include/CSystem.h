@@ -16,6 +16,7 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 /// Seconds and nanoseconds of CLOCK_BOOTTIME as one number: it counts while the machine sleeps.
@@ -82,6 +83,8 @@ uint64_t csystem_unique_mount_id(const char *path);
 /// The number of the mount that an open file or folder lies in; 0 where the kernel (before 5.8) does not tell it. Once
 /// nothing holds that mount any more, another one may get its number.
 uint64_t csystem_mount_id(int descriptor);
+/// strptime(3), which Swift does not import: reads a date, and returns what follows it; NULL for another form.
+const char *csystem_parse_date(const char *text, const char *form, struct tm *fields);
 /// memfd_create(2): a file without a name, which children inherit; -1 and errno.
 int csystem_make_memory_file(const char *name);
 /// Makes such a file one that nobody can change any more. 0, or -1 and errno.

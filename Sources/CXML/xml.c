@@ -1,0 +1,127 @@
+// Its types differ from version to version and stay here.
+#include "CXML.h"
+
+#include <libxml/SAX2.h>
+#include <libxml/parser.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/// The most bytes of the different names of elements and attributes, which libxml2 keeps until the end.
+enum { cxml_names_limit = 4 << 20 };
+
+struct cxml_parser {
+  xmlParserCtxtPtr context;
+  xmlSAXHandler events;
+  void *user;
+  cxml_begins begins;
+  cxml_text text;
+  cxml_ends ends;
+  int depth, depth_limit, state, line;
+};
+
+void *cxml_user(const cxml_parser *self) { return self->user; }
+int cxml_state(const cxml_parser *self) { return self->state; }
+int cxml_depth(const cxml_parser *self) { return self->depth; }
+
+/// The line that is being read, from 1.
+int cxml_line(const cxml_parser *self) {
+  if (self->line > 0) return self->line;
+  return self->context->input == NULL ? 1 : self->context->input->line;
+}
+static void cxml_stop(cxml_parser *self, int state) {
+  if (self->state != cxml_runs) return;
+  self->state = state;
+  self->line = cxml_line(self);
+  xmlStopParser(self->context);
+}
+static void cxml_on_begin(
+    void *user, const xmlChar *name, const xmlChar *prefix, const xmlChar *space, int spaces, const xmlChar **names,
+    int count, int defaulted, const xmlChar **attributes) {
+  (void)prefix, (void)spaces, (void)names;
+  cxml_parser *const self = user;
+  if (self->state != cxml_runs) return;
+  if (++self->depth > self->depth_limit) return cxml_stop(self, cxml_is_too_deep);
+  // Those that the document type gives come last. They are left out: a few bytes could stand for many.
+  self->begins(self->user, (const char *)name, (const char *)space, attributes, count - defaulted);
+}
+static void cxml_on_end(void *user, const xmlChar *name, const xmlChar *prefix, const xmlChar *space) {
+  (void)name, (void)prefix, (void)space;
+  cxml_parser *const self = user;
+  if (self->state != cxml_runs) return;
+  self->depth--;
+  self->ends(self->user);
+}
+static void cxml_on_text(void *user, const xmlChar *bytes, int count) {
+  cxml_parser *const self = user;
+  if (self->state == cxml_runs) self->text(self->user, (const char *)bytes, count);
+}
+// The five entities of XML alone exist: a document that declares others is refused, so that none is ever expanded.
+static xmlEntityPtr cxml_on_entity(void *user, const xmlChar *name) {
+  (void)user;
+  return xmlGetPredefinedEntity(name);
+}
+static void cxml_on_declaration(
+    void *user, const xmlChar *name, int type, const xmlChar *public_id, const xmlChar *system_id, xmlChar *content) {
+  (void)name, (void)type, (void)public_id, (void)system_id, (void)content;
+  cxml_stop(user, cxml_has_entities);
+}
+
+/// A parser that calls these; NULL when there is no memory.
+cxml_parser *cxml_make(
+    void *user, int depth_limit, cxml_begins begins, cxml_text text, cxml_ends ends) {
+  cxml_parser *const self = calloc(1, sizeof *self);
+  if (self == NULL) return NULL;
+  xmlInitParser();
+  self->user = user;
+  self->begins = begins;
+  self->text = text;
+  self->ends = ends;
+  self->depth_limit = depth_limit;
+  self->events.initialized = XML_SAX2_MAGIC;
+  self->events.startElementNs = cxml_on_begin;
+  self->events.endElementNs = cxml_on_end;
+  self->events.characters = cxml_on_text;
+  self->events.ignorableWhitespace = cxml_on_text;
+  self->events.cdataBlock = cxml_on_text;
+  self->events.getEntity = cxml_on_entity;
+  self->events.entityDecl = cxml_on_declaration;
+  self->context = xmlCreatePushParserCtxt(&self->events, self, NULL, 0, NULL);
+  if (self->context == NULL) {
+    free(self);
+    return NULL;
+  }
+  // No network, no messages on the standard error output, no entity in the place of its name; and not
+  // XML_PARSE_HUGE, so that libxml2's own limits hold.
+  xmlCtxtUseOptions(self->context, XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
+  return self;
+}
+void cxml_free(cxml_parser *self) {
+  // The declarations of a document that was refused.
+  if (self->context->myDoc != NULL) xmlFreeDoc(self->context->myDoc);
+  self->context->myDoc = NULL;
+  xmlFreeParserCtxt(self->context);
+  free(self);
+}
+/// Takes the next bytes, or the end; 0 when the document cannot be read on.
+int cxml_feed(cxml_parser *self, const char *bytes, int count, int is_end) {
+  if (self->state != cxml_runs) return 0;
+  // The result tells of undeclared prefixes too, which harm nothing here.
+  xmlParseChunk(self->context, bytes, count, is_end);
+  if (xmlDictGetUsage(self->context->dict) > cxml_names_limit) cxml_stop(self, cxml_has_many_names);
+  return self->state == cxml_runs && self->context->wellFormed;
+}
+/// Writes why the document cannot be read, and returns the line.
+int cxml_fault(const cxml_parser *self, char *text, int size) {
+  const xmlError *const error = xmlCtxtGetLastError(self->context);
+  if (error == NULL || error->message == NULL) return cxml_line(self);
+  snprintf(text, (size_t)size, "%s", error->message);
+  return error->line > 0 ? error->line : cxml_line(self);
+}
+
+/// One of the attributes: its local name, and its value, which has no NUL at its end.
+cxml_attribute_value cxml_attribute(const void *attributes, int index) {
+  const xmlChar *const *const five = (const xmlChar *const *)attributes + 5 * index;
+  return (cxml_attribute_value){(const char *)five[0], (const char *)five[3], (int)(five[4] - five[3])};
+}

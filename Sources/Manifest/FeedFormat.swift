@@ -1,0 +1,100 @@
+/// RSS 2.0, RSS 1.0 and Atom feeds with enclosures: a folder with the feed's title, and in it a file for each
+/// enclosure, named by the item's date and title.
+struct FeedFormat: XMLListFormat {
+  private var title: String?
+  private var item: Item?
+  private var count = 0
+
+  private struct Item {
+    var line: Int
+    var title: String?
+    var date: ListDate?
+    var duration: Double?
+    /// Each is a file of its own.
+    var enclosures: [Enclosure] = []
+  }
+  private struct Enclosure {
+    var url: String
+    var size: Int64?
+    var mediaType: String?
+  }
+
+  static func recognizes(root: String) -> Bool { root == "rss" || root == "RDF" || root == "feed" }
+
+  mutating func begin(_ element: XMLElement, in parents: [XMLElement], _ list: inout XMLListOutput) {
+    if (element.name == "item" || element.name == "entry") && item == nil {
+      count += 1
+      item = Item(line: element.line)
+    } else if element.name == "enclosure" {
+      append(element.attributes["url"] ?? element.attributes["resource"], "length", element)
+    } else if element.name == "link", element.attributes["rel"] == "enclosure" {
+      append(element.attributes["href"], "length", element)
+    } else if element.name == "content", element.space.hasPrefix("http://search.yahoo.com/mrss") {
+      // Media RSS: a medium, where the feed has no enclosure of the same URL.
+      append(element.attributes["url"], "fileSize", element)
+    }
+  }
+
+  private mutating func append(_ url: String?, _ size: String, _ element: XMLElement) {
+    guard let url, !url.isEmpty, let known = item?.enclosures else { return }
+    if known.count == ListLimits.mirrors || known.contains(where: { $0.url == url }) { return }
+    // Many feeds say 0 for a length that they do not know.
+    let bytes = element.attributes[size].flatMap { Int64($0) }.flatMap { $0 > 0 ? $0 : nil }
+    item?.enclosures.append(Enclosure(url: url, size: bytes, mediaType: element.attributes["type"]))
+  }
+
+  mutating func end(_ element: XMLElement, text: String, in parents: [XMLElement], _ list: inout XMLListOutput) {
+    let parent = parents.last?.name
+    if parent == "item" || parent == "entry" {
+      if !text.isEmpty { take(element, text) }
+    } else if element.name == "title", parent == "channel" || parent == "feed" && parents.count == 1, !text.isEmpty {
+      title = title ?? text
+    } else if element.name == "item" || element.name == "entry", let ended = item.take() {
+      finish(ended, &list)
+    }
+  }
+
+  private mutating func take(_ element: XMLElement, _ text: String) {
+    switch element.name {
+    // An element of another namespace (`itunes:title`, `media:title`) counts where the feed has no own.
+    case "title": if item?.title == nil || !Self.isForeign(element) { item?.title = text }
+    case "pubDate", "published": if let date = ListDate(text) { item?.date = date }
+    case "updated", "date": if item?.date == nil { item?.date = ListDate(text) }
+    case "duration": item?.duration = Self.seconds(text)
+    default: break
+    }
+  }
+
+  private static func isForeign(_ element: XMLElement) -> Bool {
+    element.space.contains("itunes") || element.space.contains("search.yahoo.com")
+  }
+
+  /// `5400`, `90:00` or `1:30:00` as seconds.
+  private static func seconds(_ text: String) -> Double? {
+    let parts = text.split(separator: ":")
+    guard (1...3).contains(parts.count) else { return nil }
+    var sum = 0.0
+    for part in parts {
+      guard let number = Double(part), number >= 0 else { return nil }
+      sum = sum * 60 + number
+    }
+    return sum
+  }
+
+  private mutating func finish(_ item: Item, _ list: inout XMLListOutput) {
+    if item.enclosures.isEmpty { return list.output.leaveOut(item.line, "items without an enclosure") }
+    for enclosure in item.enclosures {
+      var file = ListedFile(line: item.line, place: "item \(count)")
+      file.urls = [enclosure.url]
+      file.folder = [title ?? "Feed"]
+      file.title = [item.date?.day, item.title].compactMap { $0 }.joined(separator: " ")
+      if file.title == "" { file.title = nil }
+      file.facts.size = enclosure.size
+      file.facts.title = item.title
+      file.facts.date = item.date?.seconds
+      file.facts.duration = item.duration
+      file.facts.mediaType = enclosure.mediaType
+      list.files.append(file)
+    }
+  }
+}

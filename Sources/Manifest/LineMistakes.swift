@@ -1,0 +1,57 @@
+/// What people write into a list of URLs that is something else there.
+enum LineMistakes {
+  /// The warning for a line whose URL can be fetched and hardly is what was meant; nil for none. It repeats nothing of
+  /// the line.
+  static func warning(_ text: Span<UInt8>) -> String? {
+    var start = 0
+    while let blank = text.firstIndex(of: 0x20, in: start..<text.count) {
+      start = blank + 1
+      if text.hasPrefix("http://", at: start) || text.hasPrefix("https://", at: start) {
+        return "two URLs with a blank between them are read as one; give each file's URL a line of its own, "
+          + "or write a TAB between mirrors of one file"
+      }
+      let end = text.firstIndex(of: 0x3D, in: start..<min(text.count, start + 16))
+      if let end, let option = EntryOptions.Option(text.extracting(start..<end)) {
+        return "\(option.rawValue)= after the URL is read as a part of the URL; "
+          + "an option is a line of its own that begins with white space"
+      }
+    }
+    guard let comma = text.firstIndex(of: 0x2C, in: 0..<text.count) else { return nil }
+    return isTable(text, comma) ? table : nil
+  }
+
+  /// The message for a line that is no URL and looks like a row of a table.
+  static func tableHint(_ text: Span<UInt8>) -> String? {
+    let isQuoted = text.hasPrefix("\"http://") || text.hasPrefix("\"https://")
+    var start = 0
+    while let comma = text.firstIndex(of: 0x2C, in: start..<text.count) {
+      start = comma + 1
+      if isQuoted || isURL(text, start) { return "not a URL: \(table)" }
+    }
+    return nil
+  }
+
+  private static let table =
+    "this looks like a table with commas, which is read as one URL; "
+    + "write the URL alone, and the name as an option (out=) on the next line"
+
+  /// A comma belongs to a table if the text before it is a whole file's URL, or if a quote or a URL follows.
+  private static func isTable(_ text: Span<UInt8>, _ first: Int) -> Bool {
+    if let known = SafeName.fileExtension(text.text(max(0, first - 16)..<first)),
+      FileType.mediaType(forExtension: known) != nil
+    {
+      return true
+    }
+    var start = first
+    while let comma = text.firstIndex(of: 0x2C, in: start..<text.count) {
+      start = comma + 1
+      if isURL(text, start) || start < text.count && text[start] == 0x22 { return true }
+    }
+    return false
+  }
+
+  private static func isURL(_ text: Span<UInt8>, _ start: Int) -> Bool {
+    let quote = start < text.count && (text[start] == 0x22 || text[start] == 0x20) ? 1 : 0
+    return text.hasPrefix("http://", at: start + quote) || text.hasPrefix("https://", at: start + quote)
+  }
+}

@@ -1,0 +1,114 @@
+import Base
+
+/// Reads one list.
+protocol ListReader: AnyObject {
+  /// The next entry or problem; nil at the end. After an error there is no further call.
+  func next() throws(ManifestError) -> ManifestItem?
+}
+
+/// Reads one format of lists that are files or pipes. A new format is a file with a type of this protocol (or of
+/// ``LineParser``, ``XMLListFormat`` or ``JSONListFormat``), and a case of ``ListFormat``.
+protocol FileListReader: ListReader {
+  /// Whether a list that begins so is of this format.
+  static func recognizes(_ head: ListHead) -> Bool
+  /// Begins to read `input` from its start.
+  init(_ input: consuming LineReader, _ setup: ListSetup)
+}
+
+/// What a reader needs beside the list.
+struct ListSetup {
+  /// The list's name, for messages.
+  var name: String
+  var base: ManifestBase
+  var format: ListFormat
+
+  /// The error of a list that breaks the rules of its format on `line`.
+  func malformed(_ line: Int, _ reason: String) -> ManifestError {
+    .malformed(name: name, format: format.title, line: line, reason: reason)
+  }
+}
+
+/// The first bytes of a list, from which its format is recognized, and its name.
+struct ListHead {
+  /// How many bytes are enough.
+  static let count = 4096
+
+  private let bytes: [UInt8]
+  /// The extension of the list's name, in lower case.
+  let fileExtension: String?
+
+  init(_ bytes: UnsafeRawBufferPointer, name: String) {
+    var head = bytes[...]
+    if head.starts(with: [0xEF, 0xBB, 0xBF]) { head = head.dropFirst(3) }
+    self.bytes = Array(head.drop { $0.isBlank || $0 == 0x0A })
+    fileExtension = SafeName.fileExtension(name.split(separator: "/").last.map(String.init) ?? "")
+  }
+
+  /// Whether it begins with `text` (in lower case), after blank lines and in any case.
+  func begins(_ text: StaticString) -> Bool { bytes.span.hasPrefix(text) }
+
+  /// Whether `text` is in it.
+  func contains(_ text: String) -> Bool { !bytes.ranges(of: Array(text.utf8)).isEmpty }
+
+  /// The kind of a text that is no line of a list, by its first character.
+  var otherKind: String? { begins("<") ? "xml" : begins("{") || begins("[") ? "json" : nil }
+
+  /// The local name of an XML document's first element; nil if this is no XML.
+  var rootElement: String? {
+    guard begins("<") else { return nil }
+    var rest = bytes[...]
+    while let start = rest.firstIndex(of: 0x3C) {
+      rest = rest[start...].dropFirst()
+      if rest.starts(with: "!--".utf8) {
+        guard let end = rest.firstRange(of: Array("-->".utf8)) else { return nil }
+        rest = rest[end.upperBound...]
+      } else if rest.first == 0x3F || rest.first == 0x21 {
+        rest = rest.drop { $0 != 0x3E }
+      } else {
+        let name = rest.prefix { $0.isLetter || $0.isDigit || $0 == 0x2D || $0 == 0x5F || $0 == 0x3A }
+        return name.split(separator: 0x3A).last.map { String(decoding: $0, as: UTF8.self) }
+      }
+    }
+    return nil
+  }
+}
+
+/// What a reader found and has not handed over yet.
+struct ListOutput {
+  private var items: [ManifestItem] = []
+  private var position = 0
+  /// What is left out without being a mistake: why, how often, and the first line.
+  private var leftOut: [(reason: String, count: Int, line: Int)] = []
+
+  mutating func append(_ entry: consuming ManifestEntry) { items.append(.entry(entry)) }
+
+  mutating func report(_ line: Int, _ severity: ManifestProblem.Severity, _ message: String) {
+    items.append(.problem(ManifestProblem(line: max(1, line), severity: severity, message: message)))
+  }
+
+  /// Counts an item that is left out for `reason`, such as "items without an enclosure".
+  mutating func leaveOut(_ line: Int, _ reason: String) {
+    guard let index = leftOut.firstIndex(where: { $0.reason == reason }) else {
+      return leftOut.append((reason, 1, line))
+    }
+    leftOut[index].count += 1
+  }
+
+  /// Reports, at the end, how many items were left out.
+  mutating func reportLeftOut() {
+    for (reason, count, line) in leftOut {
+      report(line, .warning, "left out: \(reason) (\(count)\(count > 1 ? ", the first here" : ""))")
+    }
+    leftOut = []
+  }
+
+  mutating func takeItem() -> ManifestItem? {
+    if position == items.count {
+      items.removeAll(keepingCapacity: true)
+      position = 0
+      return nil
+    }
+    defer { position += 1 }
+    return items[position]
+  }
+}

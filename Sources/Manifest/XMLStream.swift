@@ -1,0 +1,132 @@
+import Base
+import CXML
+
+/// An XML element whose start was read.
+struct XMLElement {
+  /// Its local name.
+  var name: String
+  /// Its namespace; empty when it has none.
+  var space: String
+  /// The line of its start.
+  var line: Int
+  /// The attributes by their local names.
+  var attributes: [String: String]
+}
+
+/// Takes what an ``XMLStream`` reads.
+protocol XMLStreamClient: AnyObject {
+  func begin(_ element: XMLElement)
+  func text(_ bytes: UnsafeBufferPointer<UInt8>)
+  func end()
+}
+
+/// Reads an XML document that comes in pieces, by libxml2, without network, and without any entity but XML's own five.
+final class XMLStream {
+  /// The most nested elements.
+  static let maximumDepth = 64
+
+  /// Why a document cannot be read on.
+  struct Fault {
+    var line: Int
+    var reason: String
+  }
+
+  private let parser: OpaquePointer
+
+  /// The client must outlive the stream.
+  init(client: any XMLStreamClient) {
+    let calls = Calls(client: client)
+    let user = Unmanaged.passRetained(calls)
+    let made = cxml_make(
+      user.toOpaque(), Int32(Self.maximumDepth),
+      { user, name, space, attributes, count in
+        Calls.of(user).begin(name, space, attributes, Int(count))
+      },
+      { user, bytes, count in
+        guard let bytes else { return }
+        // libxml2's characters, as bytes; they are copied before the call ends.
+        bytes.withMemoryRebound(to: UInt8.self, capacity: Int(count)) {
+          Calls.of(user).client?.text(UnsafeBufferPointer(start: $0, count: Int(count)))
+        }
+      },
+      { user in Calls.of(user).client?.end() })
+    guard let made else { preconditionFailure("libxml2 gives no parser: out of memory") }
+    parser = made
+    calls.parser = made
+  }
+
+  deinit {
+    let user = cxml_user(parser)
+    cxml_free(parser)
+    if let user { Unmanaged<Calls>.fromOpaque(user).release() }
+  }
+
+  /// The line that is being read.
+  var line: Int { max(1, Int(cxml_line(parser))) }
+
+  /// Reads the next bytes; the end, if there are none. Returns why the document cannot be read on; nil if it can.
+  func feed(_ bytes: UnsafeRawBufferPointer, isEnd: Bool = false) -> Fault? {
+    let pointer = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
+    if cxml_feed(parser, pointer, Int32(bytes.count), isEnd ? 1 : 0) == 1 { return nil }
+    switch Int(cxml_state(parser)) {
+    case cxml_has_entities:
+      return Fault(line: line, reason: "it declares entities, and mediafs expands none; write what they stand for")
+    case cxml_is_too_deep:
+      return Fault(line: line, reason: "its elements nest deeper than \(Self.maximumDepth)")
+    default: break
+    }
+    var text = [CChar](repeating: 0, count: 256)
+    let line = Int(cxml_fault(parser, &text, Int32(text.count)))
+    let bytes = text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+    let reason = String(decoding: bytes, as: UTF8.self).filter { !$0.isNewline }
+    // libxml2 has the same words for an end that comes too early.
+    if isEnd, cxml_depth(parser) > 0 { return Fault(line: max(1, line), reason: "it ends too early") }
+    // What libxml2 says of a mistake may repeat a piece of the document, and that a token: only its kind is shown.
+    return Fault(line: max(1, line), reason: "it is not well-formed XML (\(Self.kind(reason)))")
+  }
+
+  /// The words of libxml2's message before it names a part of the document.
+  private static func kind(_ message: String) -> String {
+    let words = message.prefix { $0 != ":" && $0 != "'" && $0 != "\"" && $0 != "&" }
+    return words.isEmpty ? "it ends too early, or is damaged" : String(words.prefix(80))
+  }
+
+  /// What the callbacks need. Only the stream's own thread uses it, during ``feed(_:isEnd:)``.
+  private final class Calls {
+    weak var client: (any XMLStreamClient)?
+    var parser: OpaquePointer?
+    init(client: any XMLStreamClient) { self.client = client }
+
+    /// The stream retains the object for as long as the parser lives, which hands its pointer back.
+    static func of(_ user: UnsafeMutableRawPointer?) -> Calls {
+      guard let user else { preconditionFailure("libxml2 lost its user pointer") }
+      return Unmanaged<Calls>.fromOpaque(user).takeUnretainedValue()
+    }
+
+    func begin(
+      _ name: UnsafePointer<CChar>?, _ space: UnsafePointer<CChar>?, _ attributes: UnsafeRawPointer?, _ count: Int
+    ) {
+      guard let name, let parser else { return }
+      var values: [String: String] = [:]
+      if let attributes {
+        for index in 0..<min(count, 64) {
+          let found = cxml_attribute(attributes, Int32(index))
+          guard let key = found.name, let start = found.value else { continue }
+          // The value lies in libxml2's buffer until the callback returns; the String copies it.
+          let value = UnsafeRawBufferPointer(start: start, count: min(Int(found.count), XMLLimits.text))
+          values[String(cString: key)] = String(decoding: value, as: UTF8.self)
+        }
+      }
+      client?.begin(
+        XMLElement(
+          name: String(cString: name), space: space.map { String(cString: $0) } ?? "",
+          line: max(1, Int(cxml_line(parser))), attributes: values))
+    }
+  }
+}
+
+/// Bounds of what is kept of a document.
+enum XMLLimits {
+  /// The most bytes of an element's text or of an attribute, as of a line of a list.
+  static let text = LineReader.maximumLength
+}

@@ -1,0 +1,90 @@
+import Base
+import FoundationEssentials
+
+/// What yt-dlp prints: `-J` (one object, whose `entries` are split), `-j` (an object a line), with or without
+/// `--flat-playlist`. Only what a plain request fetches as one file becomes an entry.
+struct YtdlpFormat: JSONListFormat {
+  /// The most playlists within each other.
+  private static let maximumDepth = 8
+
+  static func recognizes(_ head: ListHead) -> Bool {
+    guard head.begins("{") || head.begins("[") else { return false }
+    return ["\"_type\":", "\"extractor\":", "\"webpage_url\":", "\"formats\":", "\"ie_key\":", "\"entries\":"].contains
+    {
+      head.contains($0)
+    }
+  }
+
+  /// The list whose elements are being read, and its title.
+  private var list: (around: [UInt8], title: String?)?
+
+  init(_ setup: ListSetup) {}
+
+  mutating func read(_ value: JSONValue, _ number: Int, _ files: inout [ListedFile], _ output: inout ListOutput) {
+    guard let info: YtdlpInfo = value.decoded(number, &output) else { return }
+    var folder: [String] = []
+    if let around = value.around {
+      // The elements of a list share these bytes, so the comparison looks at none of them.
+      if list?.around != around {
+        let info = try? JSONDecoder().decode(YtdlpInfo.self, from: Data(around))
+        list = (around, info?.title ?? info?.id)
+      }
+      folder = [list?.title].compactMap { $0 }
+    }
+    add(info, ListedFile(line: value.line, place: "item \(number)"), folder, &files, &output)
+  }
+
+  private func add(
+    _ info: YtdlpInfo, _ begun: ListedFile, _ folder: [String], _ files: inout [ListedFile],
+    _ output: inout ListOutput
+  ) {
+    var file = begun
+    if info.type == "playlist" || info.type == "multi_video" || !info.entries.isEmpty {
+      if folder.count == Self.maximumDepth { return output.leaveOut(file.line, "playlists within too many others") }
+      let inner = folder + [info.title ?? info.id].compactMap { $0 }
+      for entry in info.entries { add(entry, begun, inner, &files, &output) }
+      return
+    }
+    if info.type == "url" || info.type == "url_transparent" {
+      guard let url = info.url, Self.isMedium(url) else {
+        return output.leaveOut(
+          file.line, "links to pages, which yt-dlp must look up first (run it without --flat-playlist)")
+      }
+      file.urls = [url]
+    } else if info.isLive {
+      return output.leaveOut(file.line, "live streams, which are no files")
+    } else if let best = info.whole {
+      file.urls = [best.url]
+      file.headers = best.headers ?? info.headers ?? []
+      file.facts.size = best.size
+      // A link expires; what it leads to stays the same. The generic extractor's ids are names of files.
+      if let extractor = info.extractor, let id = info.id, extractor.lowercased() != "generic" {
+        file.id = "yt-dlp:\(extractor):\(id):\(best.name ?? "")"
+      }
+    } else {
+      return output.leaveOut(
+        file.line,
+        "films without a link to a whole file: picture and sound come apart, or in pieces "
+          + "(try yt-dlp -f b)")
+    }
+    file.folder = folder
+    file.title = info.title ?? info.id
+    let ending = info.whole?.ending ?? info.ending
+    if let ending, let title = file.title.flatMap({ SafeName.component($0) }) {
+      file.path = SafeName.appendingExtension(title, ending)
+    }
+    file.facts.title = info.title
+    file.facts.duration = info.duration
+    file.facts.date = info.date
+    files.append(file)
+  }
+
+  /// Whether the URL of an entry that was not looked up names a medium by its extension.
+  private static func isMedium(_ url: String) -> Bool {
+    let path = url.prefix { $0 != "?" && $0 != "#" }
+    let type = SafeName.fileExtension(path.split(separator: "/").last.map(String.init) ?? "").flatMap {
+      FileType.mediaType(forExtension: $0)
+    }
+    return type.map { $0.hasPrefix("video/") || $0.hasPrefix("audio/") } ?? false
+  }
+}

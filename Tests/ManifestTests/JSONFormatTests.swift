@@ -1,0 +1,108 @@
+import Base
+import Manifest
+import Testing
+
+/// Lists that programs print as JSON.
+@Suite("Lists of rclone and yt-dlp")
+struct JSONFormatTests {
+  @Test func rclone() throws {
+    let text = """
+      [
+      {"Path":"a","Name":"a","Size":-1,"ModTime":"2026-01-01T00:00:00Z","IsDir":true},
+      {"Path":"a/b c?#%.mp4","Name":"x","Size":12,"MimeType":"video/mp4","ModTime":"2026-01-02T03:04:05.123456789+01:00",
+       "IsDir":false,"Hashes":{"md5":"d41d8cd98f00b204e9800998ecf8427e","sha1":"12"}},
+      {"Path":"../x.mp3","Size":"nonsense","IsDir":false},
+      {"Name":"no path","IsDir":false}
+      ]
+      """
+    #expect(throws: ManifestError.self) { try read(text) }
+    let reading = try read(text, base: ManifestBase(url: "https://h/dir"))
+    #expect(reading.paths == ["a/b c?#%.mp4", "x.mp3"])
+    #expect(reading.entries.map { $0.urls[0] } == ["https://h/dir/a/b%20c%3F%23%25.mp4", "https://h/x.mp3"])
+    #expect(reading.entries.map(\.line) == [3, 5])
+    let facts = try #require(reading.entries[0].facts)
+    #expect(facts.size == 12 && facts.date == 1_767_319_445 && facts.mediaType == "video/mp4")
+    #expect(reading.entries[1].facts == nil)
+    // The strongest digest is wrong, and the file is listed without one.
+    #expect(reading.errors.map(\.line) == [3, 6] && reading.entries[0].checksum == nil)
+    #expect(reading.errors[1].message.hasPrefix("item 4: "))
+  }
+
+  private static let film = """
+    {"id": "1", "title": "A / film", "extractor_key": "Site", "ext": "mp4", "duration": 61.5, "timestamp": 1700000000,
+     "url": "https://h/videoplayback?expire=1&sig=geheim", "protocol": "https", "format_id": "22", "filesize": 1234,
+     "http_headers": {"User-Agent": "UA", "Accept-Encoding": "gzip", "X-A": "b"},
+     "cookies": "a=1; Domain=.h; Path=/; Secure; b=2", "webpage_url": "https://h/watch?v=1"}
+    """
+
+  @Test func aFilm() throws {
+    for text in [Self.film, Self.film.replacing("\n", with: "") + "\n"] {
+      let reading = try read(text)
+      #expect(reading.paths == ["A _ film.mp4"] && reading.problems == [])
+      let entry = try #require(reading.entries.first)
+      #expect(entry.urls == ["https://h/videoplayback?expire=1&sig=geheim"] && entry.line == 1)
+      #expect(entry.userAgent == "UA")
+      #expect(entry.headers == [HTTPHeader(name: "X-A", value: "b"), HTTPHeader(name: "Cookie", value: "a=1; b=2")])
+      #expect(entry.key == ResourceKey(id: "yt-dlp:Site:1:22"), "a link that is renewed leads to the same bytes")
+      #expect(entry.facts?.size == 1234 && entry.facts?.duration == 61.5 && entry.facts?.date == 1_700_000_000)
+    }
+  }
+
+  @Test func filmsThatAreNoFile() throws {
+    let apart = #"""
+      {"id": "2", "title": "Apart", "ext": "webm", "url": "https://h/v.webm", "protocol": "https", "_type": "video",
+       "requested_formats": [{"url": "https://h/v.webm"}, {"url": "https://h/a.webm"}], "formats": [
+       {"url": "https://h/low.mp4", "vcodec": "avc1", "acodec": "mp4a", "ext": "mp4", "protocol": "https"},
+       {"url": "https://h/high.mp4", "vcodec": "avc1", "acodec": "mp4a", "ext": "mp4", "protocol": "https"},
+       {"url": "https://h/v.webm", "vcodec": "vp9", "acodec": "none", "ext": "webm", "protocol": "https"},
+       {"url": "https://h/x.m3u8", "vcodec": "vp9", "acodec": "opus", "ext": "mp4", "protocol": "m3u8_native"}]}
+      """#
+    #expect(try read(apart).entries.map(\.urls) == [["https://h/high.mp4"]])
+    let lines = [
+      #"{"_type": "video", "id": "3", "title": "T", "url": "https://h/x.m3u8", "protocol": "m3u8_native"}"#,
+      #"{"_type": "video", "id": "4", "title": "T", "url": "https://h/x.mp4", "is_live": true}"#,
+      #"{"_type": "url", "id": "5", "title": "T", "url": "https://h/watch?v=5", "ie_key": "Site"}"#,
+      #"{"_type": "url", "title": "Six", "url": "https://h/6.mp4?x=1"}"#, "{\"_type\": nonsense}",
+    ]
+    let reading = try read(lines.joined(separator: "\n"))
+    #expect(reading.paths == ["Six.mp4"])
+    #expect(reading.errors.map(\.line) == [5] && reading.errors[0].message.contains("no valid JSON"))
+    let left = reading.problems.filter { $0.severity == .warning }
+    #expect(left.map(\.line) == [1, 2, 3] && left.allSatisfy { $0.message.contains("left out") })
+  }
+
+  @Test func playlistsWithinPlaylists() throws {
+    let text = """
+      {"_type": "playlist", "id": "x", "title": "Channel", "entries" : [
+      \(Self.film),
+      null_is_no_object
+      """
+    #expect(throws: ManifestError.self) { try read(text) }
+    let inner =
+      #"{"_type": "playlist", "title": "Inner", "entries": [\#(Self.film.replacing("film", with: "[{\\\"}"))]}"#
+    let outer = """
+      {"_type": "playlist", "id": "x", "title": "Channel", "entries" : [
+      \(Self.film),
+      \(inner)
+      ], "extractor": "x", "more": ["a", {"entries": [1]}]}
+      """
+    let reading = try read(outer)
+    #expect(reading.paths == ["Channel/A _ film.mp4", "Channel/Inner/A _ [{\"}.mp4"] && reading.problems == [])
+    #expect(reading.entries.map(\.line) == [2, 6])
+  }
+
+  @Test func whatIsRefused() throws {
+    let long = "{\"_type\": \"video\", \"x\": \"" + String(repeating: "x", count: 17 << 20) + "\"}"
+    let deep = "{\"_type\": \"video\", \"x\": " + String(repeating: "[", count: 100_000)
+    for (text, words) in [
+      (long, "more than 16 MiB"), (deep, "ends too early"), ("{\"_type\": \"video\"", "ends too early"),
+      ("{\"_type\": \"video\"} 1", "other than an object"), ("[{\"_type\": \"video\"}, 1]", "other than an object"),
+    ] {
+      let error = #expect(throws: ManifestError.self) { try read(text) }
+      let message = error?.description ?? ""
+      #expect(message.contains(words) && message.contains("this list of yt-dlp"), "\(message)")
+    }
+    let closed = deep + String(repeating: "]", count: 100_000) + "}"
+    #expect(try read(closed).errors.map(\.line) == [1])
+  }
+}

@@ -1,0 +1,123 @@
+import Base
+import Glibc
+import Manifest
+import TestSupport
+import Testing
+
+/// Mutated samples of every format: no trap, no endless reading, and only safe entries.
+@Suite("Mutated lists")
+struct ListFuzzTests {
+  struct Sample: CustomTestStringConvertible, Sendable {
+    var format: ListFormat
+    var text: String
+    var testDescription: String { format.rawValue }
+  }
+
+  private static let samples = [
+    Sample(
+      format: .m3u,
+      text: """
+        #EXTM3U
+        #EXTINF:12 tvg-name="n" group-title="../g",Title
+        #EXTVLCOPT:http-user-agent=UA
+        https://h/1.mp4|X-A=b%0D%0A&Referer=r
+        #EXTGRP:g
+        2.mp3
+
+        """),
+    Sample(
+      format: .pls, text: "[playlist]\nFile1=https://h/1\nTitle1=T/\nLength1=9\nFile2=../2.mp3\nNumberOfEntries=2\n"),
+    Sample(
+      format: .xspf,
+      text: """
+        <?xml version="1.0"?><playlist xmlns="http://xspf.org/ns/0/"><trackList>
+        <track><location>https://h/1.mp3</location><title>T&amp;<![CDATA[x]]></title><duration>1</duration></track>
+        <track><location>../2</location><creator>C</creator></track></trackList></playlist>
+        """),
+    Sample(
+      format: .metalink,
+      text: """
+        <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="../a/b.iso"><size>12</size>
+        <hash type="md5">d41d8cd98f00b204e9800998ecf8427e</hash><url priority="2">https://h/1</url>
+        <url priority="1">http://g/1</url></file></metalink>
+        """),
+    Sample(
+      format: .feed,
+      text: """
+        <rss><channel><title>F</title><item><title>..</title><pubDate>Mon, 23 Nov 2026 01:02:03 +0100</pubDate>
+        <enclosure url="https://h/1" length="9" type="audio/mpeg"/></item></channel></rss>
+        """),
+    Sample(
+      format: .feed,
+      text: """
+        <feed xmlns="http://www.w3.org/2005/Atom"><title>F</title><entry><title>T</title>
+        <updated>2026-11-23T01:02:03.5Z</updated><link rel="enclosure" href="https://h/1"/></entry></feed>
+        """),
+    Sample(
+      format: .rclone,
+      text: """
+        [{"Path":"../a/b.mp4","Size":12,"ModTime":"2026-11-23T01:02:03.123Z","IsDir":false,
+        "Hashes":{"md5":"d41d8cd98f00b204e9800998ecf8427e"}},
+        {"Path":"c","IsDir":true}]
+        """),
+    Sample(
+      format: .ytdlp,
+      text: """
+        {"_type": "playlist", "title": "P/", "entries": [{"id": "1", "title": "T", "url": "https://h/1", "ext": "mp4",
+        "protocol": "https", "http_headers": {"X": "y"}, "cookies": "a=b; Path=/", "filesize": 1e3, "duration": 1.5},
+        {"_type": "url", "url": "https://h/2.mp4", "title": null}]}
+        """),
+  ]
+
+  private static let words = tokens(
+    "..", "/", "\0", "\n", "\r\n", "<", ">", "</", "/>", "&", "&amp;", "&#0;", "&#x202E;", "&#x110000;",
+    "<!DOCTYPE a [",
+    "<!ENTITY a \"b\">", "&a;", "<![CDATA[", "]]>", "<!--", "-->", "<?xml encoding=\"UTF-16\"?>", "xmlns:a=\"b\"", "a:",
+    "\"", "'", "\\", "\\u0000", "\\uD800", "{", "}", "[", "]", ",", ":", "null", "1e999", "-1", "9223372036854775808",
+    "http://", "https://h/", "|", "=", "%", "#EXTINF:", "File999999999999999999999=", "\u{202E}", "é", "\u{FEFF}",
+    "\"entries\":[", "\"Path\":", "2026-13-45T99:99:99Z", "Mon, 99 Foo 99999")
+
+  @Test(arguments: samples) func everyEntryIsSafe(_ sample: Sample) throws {
+    let base = try ManifestBase(url: "https://base.example/x/y?z")
+    var entries = 0
+    let whole = try readAll(ManifestReader(bytes: Array(sample.text.utf8), name: "x", base: base))
+    #expect(!whole.entries.isEmpty && whole.errors.count <= 1, "the sample itself is read: \(whole.errors)")
+    let cases = Fuzzing("lists \(sample.format.rawValue)", cases: 700).run { random, place in
+      let bytes = random.mutated(Array(sample.text.utf8), tokens: Self.words)
+      let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false).count
+      var reader = ManifestReader(bytes: bytes, name: "x", base: base, format: random.oneIn(4) ? nil : sample.format)
+      do throws(ManifestError) {
+        while let item = try reader.next() {
+          switch item {
+          case .problem(let problem):
+            #expect((1...lines + 1).contains(problem.line) && !problem.message.isEmpty, "\(place)")
+            #expect(!problem.message.utf8.contains { $0 < 0x20 }, "\(place): \(problem.message.debugDescription)")
+          case .entry(let entry):
+            entries += 1
+            checkEntry(entry, "\(place)")
+          }
+        }
+      } catch {
+        #expect(!error.description.isEmpty && !error.description.utf8.contains { $0 < 0x20 }, "\(place): \(error)")
+      }
+    }
+    #expect(entries > cases / 100, "the mutations leave nothing to check")
+  }
+
+  @Test func everyStrmFileIsRead() throws {
+    try Fuzzing.withFolder { folder in
+      let top = folder.file("top")
+      #expect(mkdir(top, 0o700) == 0)
+      var entries = 0
+      try Fuzzing("lists strm", cases: 200).run { random, place in
+        let seed = Array("\u{FEFF}# a\r\n\r\n https://h/a.mp4|User-Agent=A%20b&X=y\r\n".utf8)
+        try folder.write(random.mutated(seed, tokens: Self.words), to: "top/a.strm")
+        let reading = try readAll(ManifestReader(path: top))
+        entries += reading.entries.count
+        for entry in reading.entries { checkEntry(entry, "\(place)") }
+        #expect(reading.entries.count <= 1 && reading.problems.allSatisfy { $0.line == 1 }, "\(place)")
+      }
+      #expect(entries > 20)
+    }
+  }
+}

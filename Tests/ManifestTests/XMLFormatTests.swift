@@ -1,0 +1,184 @@
+import Manifest
+import Testing
+
+/// Formats that are XML, and PLS.
+@Suite("Playlists in XML, Metalink and PLS")
+struct XMLFormatTests {
+  @Test func xspf() throws {
+    let reading = try read(
+      """
+      <?xml version="1.0" encoding="UTF-8"?>
+      <!-- <feed> --><playlist version="1" xmlns="http://xspf.org/ns/0/">
+        <title>Mine</title>
+        <trackList>
+          <track><location>https://h/1.mp3?a=1&amp;b=2</location><location>https://m/1.mp3</location>
+            <creator>Artist</creator><title>Song</title><duration>90500</duration></track>
+          <track><title>No location</title></track>
+          <track><location>
+            https://h/2</location><title><![CDATA[<b> & co]]></title></track>
+          <track><location>file:///home/geheim.mp3</location></track>
+        </trackList>
+      </playlist>
+      """, name: "x.xml")
+    #expect(reading.paths == ["Artist - Song.mp3", "<b> & co"])
+    #expect(reading.entries[0].urls == ["https://h/1.mp3?a=1&b=2", "https://m/1.mp3"])
+    #expect(reading.entries.map(\.line) == [5, 8])
+    #expect(reading.entries[0].facts?.duration == 90.5)
+    #expect(reading.entries[1].mayGainExtension)
+    #expect(reading.errors.map(\.line) == [10] && reading.errors[0].message.hasPrefix("track 4: "))
+    #expect(reading.problems.last?.message.contains("tracks without a location (1)") == true)
+    #expect(!reading.problems.contains { $0.message.contains("geheim") })
+  }
+
+  @Test func metalink() throws {
+    let digest = String(repeating: "ab", count: 32)
+    let reading = try read(
+      """
+      <metalink xmlns="urn:ietf:params:xml:ns:metalink">
+        <file name="a/b.iso">
+          <size>12345</size>
+          <hash type="md5">d41d8cd98f00b204e9800998ecf8427e</hash><hash type="sha-256">\(digest)</hash>
+          <pieces length="1" type="sha-1"><hash>\(String(repeating: "0", count: 40))</hash></pieces>
+          <url priority="2">https://second/b.iso</url><url>https://last/b.iso</url>
+          <url priority="1">http://first/b.iso</url><url priority="1">ftp://first/b.iso</url>
+        </file>
+        <file name="../../etc/x"><url>https://h/x</url><hash type="sha-256">12</hash></file>
+        <file name="no"><url>ftp://h/no</url></file>
+      </metalink>
+      """, name: "x")
+    #expect(reading.paths == ["a/b.iso", "etc/x"])
+    #expect(reading.entries[0].urls == ["http://first/b.iso", "https://second/b.iso", "https://last/b.iso"])
+    #expect(reading.entries[0].checksum == Checksum(algorithm: .sha256, digest: .init(repeating: 0xAB, count: 32)))
+    #expect(reading.entries[0].facts?.size == 12345)
+    #expect(reading.entries[1].checksum == nil && reading.errors.map(\.line) == [9])
+    #expect(reading.errors[0].message.hasPrefix("file 2: the digest must have 64"), "\(reading.errors[0].message)")
+    #expect(reading.problems.last?.message.hasSuffix("(1)") == true)
+    #expect(throws: ManifestError.self) { try read("<metalink version=\"3.0\"><files/></metalink>", name: "x") }
+  }
+
+  @Test func rss() throws {
+    let reading = try read(
+      """
+      <rss version="2.0" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd"
+        xmlns:media="http://search.yahoo.com/mrss/"><channel>
+        <title>A / show</title><image><title>Logo</title></image>
+        <item><title>First</title><pubDate>Mon, 23 Nov 2026 23:30:00 -0800</pubDate><guid>1</guid>
+          <itunes:duration>1:02:03</itunes:duration><itunes:title>no</itunes:title>
+          <enclosure url="https://h/get?id=1" length="1234" type="audio/mpeg"/></item>
+        <item><title>Words only</title></item>
+        <item><enclosure url="https://h/two.m4a" length="0" type="audio/mp4"/>
+          <media:content url="https://h/two.m4a"/><media:content url="https://h/two" type="video/mp4" fileSize="9"/></item>
+      </channel></rss>
+      """, name: "x")
+    #expect(reading.paths == ["A _ show/2026-11-23 First.mp3", "A _ show/two.m4a", "A _ show/two.mp4"])
+    let facts = try #require(reading.entries[0].facts)
+    #expect(facts.size == 1234 && facts.duration == 3723 && facts.mediaType == "audio/mpeg" && facts.title == "First")
+    #expect(facts.date == 1_795_505_400)
+    #expect(reading.entries[1].facts?.size == nil && reading.entries[2].facts?.size == 9)
+    #expect(reading.entries.map(\.line) == [4, 8, 8] && reading.errors.isEmpty)
+    #expect(reading.problems.map(\.message) == ["left out: items without an enclosure (1)"])
+  }
+
+  @Test func atom() throws {
+    let reading = try read(
+      """
+      <feed xmlns="http://www.w3.org/2005/Atom"><title>Feed</title>
+      <entry><title>One</title><updated>2026-01-02T03:04:05Z</updated><published>2025-12-31T01:00:00+02:00</published>
+        <link href="https://h/page"/><link rel="enclosure" href="https://h/1.ogg" length="7" type="audio/ogg"/></entry>
+      </feed>
+      """, name: "x")
+    #expect(reading.paths == ["Feed/2025-12-31 One.ogg"] && reading.problems == [])
+    #expect(reading.entries[0].facts?.date == 1_767_135_600 && reading.entries[0].facts?.size == 7)
+  }
+
+  @Test func pls() throws {
+    let reading = try read(
+      """
+      [playlist]
+      NumberOfEntries=3
+      File2=https://h/2.ogg
+      File1=https://h/1
+      Title1=First
+      Title2=Second
+      Length1=-1
+      Length2=61
+      Title3=No file
+      nonsense
+      File11=https://h/11.ogg
+      File5=https://h/5.ogg
+      Version=2
+      """, name: "x")
+    #expect(reading.paths == ["First", "Second.ogg", "5.ogg", "11.ogg"])
+    #expect(reading.entries.map(\.line) == [4, 3, 12, 11])
+    #expect(reading.entries[1].facts?.duration == 61)
+    #expect(reading.problems.map(\.line) == [10, 9] && reading.errors.isEmpty)
+  }
+
+  @Test func relativeURLsNeedABase() throws {
+    let text = "<playlist><trackList><track><location>a b.mp3</location></track></trackList></playlist>"
+    #expect(try read(text).errors.count == 1)
+    let base = try ManifestBase(url: "https://h/d/list.xspf")
+    #expect(try read(text, base: base).entries.map(\.urls) == [["https://h/d/a%20b.mp3"]])
+  }
+
+  @Test func documentsThatAreRefused() throws {
+    let laughs = """
+      <!DOCTYPE rss [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>
+      <rss><channel><title>&b;</title></channel></rss>
+      """
+    let file = "<!DOCTYPE rss [<!ENTITY x SYSTEM \"file:///etc/passwd\">]><rss><channel>&x;</channel></rss>"
+    let deep = "<rss>" + String(repeating: "<a>", count: 100_000)
+    for (text, words, line) in [
+      (laughs, "declares entities", 1), (file, "declares entities", 1), (deep, "nest deeper", 1),
+      ("<rss>\n<channel>&nbsp;</channel></rss>", "well-formed", 2), ("<rss>\n<channel>\n", "ends too early", 2),
+      ("<rss><item></rss>", "well-formed", 1), ("<rss></rss><rss></rss>", "well-formed", 1),
+    ] {
+      let error = #expect(throws: ManifestError.self) { try read(text, name: "x") }
+      let message = error?.description ?? ""
+      #expect(message.contains(words) && message.contains("line \(line): this feed"), "\(message)")
+    }
+    // A document type alone declares nothing, and is not fetched.
+    let typed = "<!DOCTYPE rss SYSTEM \"http://127.0.0.1:9/x.dtd\"><rss><channel/></rss>"
+    #expect(try read(typed, name: "x").entries.isEmpty)
+    #expect(throws: ManifestError.notAList(name: "x", what: "xml")) {
+      try read("<?xml version=\"1.0\"?><a/>", name: "x")
+    }
+  }
+
+  @Test func latin1IsReadAsItsDeclarationSays() throws {
+    var bytes = Array("<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><playlist><trackList><track><title>caf".utf8)
+    bytes += [0xE9] + Array("</title><location>https://h/a.mp3</location></track></trackList></playlist>".utf8)
+    let reading = try readAll(ManifestReader(bytes: bytes, name: "x"))
+    #expect(reading.paths == ["café.mp3"])
+  }
+
+  /// A feed of 40 MB, with a text of 16 MB in it that libxml2 gives in pieces: what is kept of it is bounded.
+  @Test func aLargeFeedIsRead() throws {
+    var text = "<rss><channel><title>T</title>"
+    for number in 0..<20_000 {
+      text += "<item><title>\(number)</title><description>\(String(repeating: "x", count: 1000))</description>"
+      text += "<enclosure url='https://h/\(number).mp3'/></item>"
+    }
+    text += "<item><title>\(String(repeating: "é ", count: 3 << 20))</title><enclosure url='https://h/a.mp3'/></item>"
+    let reading = try read(text + "</channel></rss>", name: "x")
+    #expect(reading.entries.count == 20_001 && reading.problems == [])
+    #expect(reading.entries.last?.name.utf8.count ?? 0 <= 255)
+  }
+
+  @Test func aFormatCanBeForced() throws {
+    let text = "[playlist]\nFile1=https://h/1.mp3\n"
+    var reader = ManifestReader(bytes: Array(text.utf8), name: "x", format: .pls)
+    #expect(reader.format == .pls)
+    guard case .entry = try reader.next() else {
+      Issue.record("no entry")
+      return
+    }
+    let forced = try readAll(ManifestReader(bytes: Array(text.utf8), name: "x", format: .aria2))
+    #expect(forced.entries.isEmpty && forced.errors.map(\.line) == [1, 2])
+    #expect(throws: ManifestError.self) {
+      try readAll(ManifestReader(bytes: Array("https://h/1.mp3".utf8), name: "x", format: .feed))
+    }
+    // A playlist's name does not count against what the user says.
+    #expect(try readAll(ManifestReader(bytes: Array(text.utf8), name: "x.m3u", format: .pls)).paths == ["1.mp3"])
+  }
+}
