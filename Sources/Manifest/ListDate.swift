@@ -21,7 +21,7 @@ struct ListDate {
     day = "\(year)-\(month < 10 ? "0" : "")\(month)-\(dayOfMonth < 10 ? "0" : "")\(dayOfMonth)"
   }
 
-  /// As strptime(3) writes them. The program never calls setlocale(3), so the months are English.
+  /// As strptime(3) writes them. The program stays in the C locale, so the months are English.
   private static let forms = [
     "%a, %d %b %Y %H:%M:%S", "%d %b %Y %H:%M:%S", "%a, %d %b %Y %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
     "%Y-%m-%d", "%Y%m%d",

@@ -73,6 +73,8 @@ final class XMLStream {
       return Fault(line: line, reason: "it declares entities, and mediafs expands none; write what they stand for")
     case cxml_is_too_deep:
       return Fault(line: line, reason: "its elements nest deeper than \(Self.maximumDepth)")
+    case cxml_has_many_names:
+      return Fault(line: line, reason: "it has more different names of elements than any list")
     default: break
     }
     var text = [CChar](repeating: 0, count: 256)

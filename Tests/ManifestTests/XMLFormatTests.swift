@@ -127,9 +127,11 @@ struct XMLFormatTests {
       <rss><channel><title>&b;</title></channel></rss>
       """
     let file = "<!DOCTYPE rss [<!ENTITY x SYSTEM \"file:///etc/passwd\">]><rss><channel>&x;</channel></rss>"
+    let names = "<rss>" + (0..<60_000).map { "<x\($0)\(String(repeating: "y", count: 100))/>" }.joined()
     let deep = "<rss>" + String(repeating: "<a>", count: 100_000)
     for (text, words, line) in [
       (laughs, "declares entities", 1), (file, "declares entities", 1), (deep, "nest deeper", 1),
+      (names, "different names", 1),
       ("<rss>\n<channel>&nbsp;</channel></rss>", "well-formed", 2), ("<rss>\n<channel>\n", "ends too early", 2),
       ("<rss><item></rss>", "well-formed", 1), ("<rss></rss><rss></rss>", "well-formed", 1),
     ] {
