@@ -136,8 +136,8 @@ struct Aria2Parser: LineParser, ~Copyable {
   private mutating func begin(_ line: Int) {
     skipsOptions = false
     hasCurrent = true
-    if let warning = WatchPage.warning(parser) { report(line, .warning, warning) }
     let (name, mayGainExtension) = EntryBuilder.name(of: parser, &decoded)
+    if mayGainExtension, let warning = WatchPage.warning(parser) { report(line, .warning, warning) }
     current = ManifestEntry(
       line: line, urls: [parser.string], folder: [], name: name, mayGainExtension: mayGainExtension, headers: [],
       userAgent: nil, referer: nil, checksum: nil, key: keys.key(of: parser))

@@ -83,8 +83,8 @@ struct EntryBuilder: ~Copyable {
         if entry?.urls.contains(parser.string) == false { entry?.urls.append(parser.string) }
         continue
       }
-      if let warning = WatchPage.warning(parser) { report(file, .warning, warning, &output) }
       let (name, mayGainExtension) = Self.name(of: parser, &decoded)
+      if mayGainExtension, let warning = WatchPage.warning(parser) { report(file, .warning, warning, &output) }
       entry = ManifestEntry(
         line: file.line, urls: [parser.string], folder: [], name: name, mayGainExtension: mayGainExtension,
         key: keys.key(of: parser))

@@ -1,6 +1,6 @@
-/// Pages that show a film and are not one: what people paste from a browser.
+/// Pages that show a film and are not one: what people paste from a browser. Their names have no extension.
 enum WatchPage {
-  /// The hosts of the sites. Apart from their pages, because every URL is compared with them.
+  /// The hosts of the sites. Apart from their pages, because many URLs are compared with them.
   private static let hosts: [StaticString] = [
     "youtube.com", "youtu.be", "vimeo.com", "dailymotion.com", "twitch.tv", "soundcloud.com", "bandcamp.com",
     "tiktok.com",
