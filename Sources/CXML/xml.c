@@ -10,6 +10,10 @@
 
 /// The most bytes of the different names of elements and attributes, which libxml2 keeps until the end.
 enum { cxml_names_limit = 4 << 20 };
+/// The most attributes, and declarations of namespaces, of an element. libxml2 compares each with all others, in a tag
+/// that it reads as a whole; so the bytes of a tag (or a comment) that has no end yet have a bound too. The bytes are
+/// handed over in small pieces, so that the bound is looked at in time.
+enum { cxml_attributes_limit = 256, cxml_open_limit = 256 << 10, cxml_piece = 64 << 10 };
 
 struct cxml_parser {
   xmlParserCtxtPtr context;
@@ -39,10 +43,12 @@ static void cxml_stop(cxml_parser *self, int state) {
 static void cxml_on_begin(
     void *user, const xmlChar *name, const xmlChar *prefix, const xmlChar *space, int spaces, const xmlChar **names,
     int count, int defaulted, const xmlChar **attributes) {
-  (void)prefix, (void)spaces, (void)names;
+  (void)prefix, (void)names;
   cxml_parser *const self = user;
   if (self->state != cxml_runs) return;
   if (++self->depth > self->depth_limit) return cxml_stop(self, cxml_is_too_deep);
+  if (count > cxml_attributes_limit || spaces > cxml_attributes_limit)
+    return cxml_stop(self, cxml_has_many_attributes);
   // Those that the document type gives come last. They are left out: a few bytes could stand for many.
   self->begins(self->user, (const char *)name, (const char *)space, attributes, count - defaulted);
 }
@@ -107,9 +113,16 @@ void cxml_free(cxml_parser *self) {
 /// Takes the next bytes, or the end; 0 when the document cannot be read on.
 int cxml_feed(cxml_parser *self, const char *bytes, int count, int is_end) {
   if (self->state != cxml_runs) return 0;
-  // The result tells of undeclared prefixes too, which harm nothing here.
-  xmlParseChunk(self->context, bytes, count, is_end);
-  if (xmlDictGetUsage(self->context->dict) > cxml_names_limit) cxml_stop(self, cxml_has_many_names);
+  do {
+    const int next = count < cxml_piece ? count : cxml_piece;
+    // The result tells of undeclared prefixes too, which harm nothing here.
+    xmlParseChunk(self->context, bytes, next, is_end && next == count);
+    if (xmlDictGetUsage(self->context->dict) > cxml_names_limit) cxml_stop(self, cxml_has_many_names);
+    const xmlParserInput *const input = self->context->input;
+    if (input != NULL && input->end - input->cur > cxml_open_limit) cxml_stop(self, cxml_has_long_tag);
+    bytes += next;
+    count -= next;
+  } while (count > 0 && self->state == cxml_runs && self->context->wellFormed);
   return self->state == cxml_runs && self->context->wellFormed;
 }
 /// Writes why the document cannot be read, and returns the line.

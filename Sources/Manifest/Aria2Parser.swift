@@ -19,13 +19,17 @@ struct Aria2Parser: LineParser, ~Copyable {
   private var problems: [ManifestProblem] = []
   private var nextProblem = 0
 
+  private let cookies: CookieFiles
+  /// The line of the last `load-cookies=`.
+  private var cookieLine = 0
+
   private var parser = URLParser()
   private var keys = KeyBuilder()
   private var decoded: [UInt8] = []
 
   static func recognizes(_ head: ListHead) -> Bool { false }  // what nothing else recognizes
 
-  init(_ setup: ListSetup) {}
+  init(_ setup: ListSetup) { cookies = CookieFiles(setup.cookies) }
 
   /// Removes and returns one item that the lines so far gave; nil when there is none left.
   mutating func takeItem() -> ManifestItem? {
@@ -120,7 +124,9 @@ struct Aria2Parser: LineParser, ~Copyable {
     guard hasCurrent else {
       return report(number, .error, "an option before any URL; options follow the URL they are for")
     }
+    let former = options.cookieFile
     for finding in options.read(text) { report(number, finding.severity, finding.message) }
+    if options.cookieFile != former { cookieLine = number }
   }
 
   private mutating func report(_ line: Int, _ severity: ManifestProblem.Severity, _ message: String) {
@@ -148,10 +154,29 @@ struct Aria2Parser: LineParser, ~Copyable {
     hasCurrent = false
     if options.isUsed {
       options.apply(to: &entry)
+      if options.hasPasswordAlone { report(entry.line, .warning, "http-passwd= without http-user= is ignored") }
+      if let file = options.cookieFile { addCookies(of: file, to: &entry) }
       if let id = options.id { entry.key = keys.key(id: id) }
       options = EntryOptions()
     }
     ready = consume entry
     hasReady = true
+  }
+
+  /// Adds the cookies that the file at `path` has for the entry's first URL.
+  private mutating func addCookies(of path: String, to entry: inout ManifestEntry) {
+    do throws(CookieFiles.Fault) {
+      var url = URLParser()
+      do throws(URLFault) { try url.parse(entry.urls[0].utf8.span) } catch {
+        throw CookieFiles.Fault(message: error.message)
+      }
+      guard let value = try cookies.value(of: path, for: url) else {
+        return report(cookieLine, .warning, "load-cookies=: the file has no cookie for this URL")
+      }
+      let own = entry.headers.filter { $0.name.lowercased() == "cookie" }.map(\.value)
+      entry.setHeader("Cookie", (own + [value]).joined(separator: "; "))
+    } catch {
+      report(cookieLine, .error, "load-cookies=: \(error.message); the URL is asked for without its cookies")
+    }
   }
 }

@@ -172,7 +172,7 @@ extension EntryOptions.Option {
     case .dir: "the folder"
     case .checksum: "the digest"
     case .header: "a header"
-    case .referer, .userAgent, .id: rawValue
+    case .referer, .userAgent, .id, .httpUser, .httpPassword, .cookies: rawValue
     }
   }
 }

@@ -12,6 +12,9 @@ struct EntryOptions {
   enum Option: String {
     case out, dir, header, referer, checksum, id
     case userAgent = "user-agent"
+    case httpUser = "http-user"
+    case httpPassword = "http-passwd"
+    case cookies = "load-cookies"
 
     /// The option with that name, in any case.
     init?(_ name: Span<UInt8>) {
@@ -22,7 +25,10 @@ struct EntryOptions {
       case 6 where name.hasPrefix("header"): self = .header
       case 7 where name.hasPrefix("referer"): self = .referer
       case 8 where name.hasPrefix("checksum"): self = .checksum
+      case 9 where name.hasPrefix("http-user"): self = .httpUser
       case 10 where name.hasPrefix("user-agent"): self = .userAgent
+      case 11 where name.hasPrefix("http-passwd"): self = .httpPassword
+      case 12 where name.hasPrefix("load-cookies"): self = .cookies
       default: return nil
       }
     }
@@ -36,13 +42,16 @@ struct EntryOptions {
       case .checksum: Marks(rawValue: 16)
       case .id: Marks(rawValue: 32)
       case .userAgent: Marks(rawValue: 64)
+      case .httpUser: Marks(rawValue: 128)
+      case .httpPassword: Marks(rawValue: 256)
+      case .cookies: Marks(rawValue: 512)
       }
     }
   }
 
   /// A set of options. A `Set` of the enumeration would hash each case.
   fileprivate struct Marks: OptionSet {
-    let rawValue: UInt8
+    let rawValue: UInt16
   }
 
   /// The most header fields of an entry: servers refuse more, and memory stays bounded.
@@ -65,6 +74,10 @@ struct EntryOptions {
   private var userAgent: String?
   private var referer: String?
   private var checksum: Checksum?
+  private var httpUser: String?
+  private var httpPassword: String?
+  /// The path of `load-cookies=`.
+  private(set) var cookieFile: String?
   private var seen: Marks = []
 
   /// Sets the entry's properties to the values of the options.
@@ -75,10 +88,14 @@ struct EntryOptions {
     }
     entry.folder = foldersOfName.isEmpty ? folders : folders + foldersOfName
     entry.headers = headers
+    if let httpUser { entry.setHeader("Authorization", "Basic " + base64("\(httpUser):\(httpPassword ?? "")")) }
     entry.userAgent = userAgent
     entry.referer = referer
     entry.checksum = checksum
   }
+
+  /// Whether a password has no user.
+  var hasPasswordAlone: Bool { httpUser == nil && httpPassword != nil }
 
   /// Reads `name=value`, without white space around it. Returns the findings in their order.
   mutating func read(_ text: Span<UInt8>) -> [Finding] {
@@ -110,7 +127,7 @@ struct EntryOptions {
     case .dir: return setFolders(SafeName.folders(value), foldersOfName)
     case .checksum: return setChecksum(value.text(0..<value.count))
     case .header: return addHeader(value)
-    case .userAgent, .referer, .id: break
+    case .userAgent, .referer, .id, .httpUser, .httpPassword, .cookies: break
     }
     // These values are taken unchanged. The first two become header values, which must be one line.
     for index in value.indices where value[index].isControl {
@@ -120,6 +137,12 @@ struct EntryOptions {
     switch option {
     case .userAgent: userAgent = text
     case .referer: referer = text
+    case .httpPassword: httpPassword = text
+    case .cookies: cookieFile = text
+    case .httpUser:
+      // RFC 7617, section 2: the first colon ends the user.
+      if text.contains(":") { return .error("http-user= has a colon, which HTTP does not allow; it is skipped") }
+      httpUser = text
     default: id = text
     }
     return nil
@@ -211,6 +234,27 @@ struct EntryOptions {
     "host", "connection", "proxy-connection", "proxy-authorization", "keep-alive", "te", "trailer", "transfer-encoding",
     "upgrade", "http2-settings", "expect", "content-length", "content-encoding", "content-range", "content-type",
   ]
+}
+
+extension ManifestEntry {
+  /// Sets a header field, in the place of those of that name.
+  mutating func setHeader(_ name: String, _ value: String) {
+    headers.removeAll { $0.name.lowercased() == name.lowercased() }
+    headers.append(HTTPHeader(name: name, value: value))
+  }
+}
+
+/// RFC 4648, section 4.
+private func base64(_ text: String) -> String {
+  let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+  let bytes = Array(text.utf8)
+  var result: [UInt8] = []
+  for start in stride(from: 0, to: bytes.count, by: 3) {
+    let group = bytes[start..<min(start + 3, bytes.count)]
+    let bits = group.reduce(0) { $0 << 8 | Int($1) } << (8 * (3 - group.count))
+    for place in 0..<4 { result.append(place > group.count ? 0x3D : alphabet[bits >> (18 - 6 * place) & 63]) }
+  }
+  return String(decoding: result, as: UTF8.self)
 }
 
 extension EntryOptions.Finding {

@@ -4,12 +4,22 @@ struct FeedFormat: XMLListFormat {
   private var title: String?
   private var item: Item?
   private var count = 0
+  /// Files that came before the feed's title, which names their folder.
+  private var early: [ListedFile] = []
+  private var bytesOfEarly = 0
+
+  /// The most bytes of texts of files that wait for the feed's title.
+  private static let mostEarly = 4 << 20
+  /// The folder of a feed without a title.
+  private static let noTitle = "Feed"
 
   private struct Item {
     var line: Int
     var title: String?
     var date: ListDate?
     var duration: Double?
+    /// Whether an enclosure was left out because it is a picture.
+    var hasImage = false
     /// Each is a file of its own.
     var enclosures: [Enclosure] = []
   }
@@ -19,6 +29,8 @@ struct FeedFormat: XMLListFormat {
     var mediaType: String?
   }
 
+  static let texts: Set<String> = ["title", "pubDate", "published", "updated", "date", "duration"]
+
   static func recognizes(root: String) -> Bool { root == "rss" || root == "RDF" || root == "feed" }
 
   mutating func begin(_ element: XMLElement, in parents: [XMLElement], _ list: inout XMLListOutput) {
@@ -26,21 +38,34 @@ struct FeedFormat: XMLListFormat {
       count += 1
       item = Item(line: element.line)
     } else if element.name == "enclosure" {
-      append(element.attributes["url"] ?? element.attributes["resource"], "length", element)
+      append(element.attributes["url"] ?? element.attributes["resource"], "length", element, &list)
     } else if element.name == "link", element.attributes["rel"] == "enclosure" {
-      append(element.attributes["href"], "length", element)
+      append(element.attributes["href"], "length", element, &list)
     } else if element.name == "content", element.space.hasPrefix("http://search.yahoo.com/mrss") {
       // Media RSS: a medium, where the feed has no enclosure of the same URL.
-      append(element.attributes["url"], "fileSize", element)
+      append(element.attributes["url"], "fileSize", element, &list)
     }
   }
 
-  private mutating func append(_ url: String?, _ size: String, _ element: XMLElement) {
+  private mutating func append(_ url: String?, _ size: String, _ element: XMLElement, _ list: inout XMLListOutput) {
     guard let url, !url.isEmpty, let known = item?.enclosures else { return }
     if known.count == ListLimits.mirrors || known.contains(where: { $0.url == url }) { return }
+    if Self.isImage(url, element) {
+      item?.hasImage = true
+      return list.output.leaveOut(element.line, "pictures, which feeds show beside their items")
+    }
     // Many feeds say 0 for a length that they do not know.
     let bytes = element.attributes[size].flatMap { Int64($0) }.flatMap { $0 > 0 ? $0 : nil }
     item?.enclosures.append(Enclosure(url: url, size: bytes, mediaType: element.attributes["type"]))
+  }
+
+  /// Whether an enclosure is a picture: by what the feed says of it, else by its URL's extension.
+  private static func isImage(_ url: String, _ element: XMLElement) -> Bool {
+    if let medium = element.attributes["medium"] { return medium == "image" }
+    if let type = element.attributes["type"], !type.isEmpty { return type.lowercased().hasPrefix("image/") }
+    let name = url.prefix { $0 != "?" && $0 != "#" }.split(separator: "/").last.map(String.init) ?? ""
+    let type = SafeName.fileExtension(name).flatMap { FileType.mediaType(forExtension: $0) }
+    return type?.hasPrefix("image/") ?? false
   }
 
   mutating func end(_ element: XMLElement, text: String, in parents: [XMLElement], _ list: inout XMLListOutput) {
@@ -49,9 +74,19 @@ struct FeedFormat: XMLListFormat {
       if !text.isEmpty { take(element, text) }
     } else if element.name == "title", parent == "channel" || parent == "feed" && parents.count == 1, !text.isEmpty {
       title = title ?? text
+      letGo(text, &list)
     } else if element.name == "item" || element.name == "entry", let ended = item.take() {
       finish(ended, &list)
+    } else if parents.isEmpty {
+      letGo(Self.noTitle, &list)
     }
+  }
+
+  /// Hands over the files that waited for the folder's name.
+  private mutating func letGo(_ folder: String, _ list: inout XMLListOutput) {
+    for index in early.indices { early[index].folder = [folder] }
+    list.files += early
+    early = []
   }
 
   private mutating func take(_ element: XMLElement, _ text: String) {
@@ -82,11 +117,14 @@ struct FeedFormat: XMLListFormat {
   }
 
   private mutating func finish(_ item: Item, _ list: inout XMLListOutput) {
-    if item.enclosures.isEmpty { return list.output.leaveOut(item.line, "items without an enclosure") }
+    if item.enclosures.isEmpty {
+      if !item.hasImage { list.output.leaveOut(item.line, "items without an enclosure") }
+      return
+    }
     for enclosure in item.enclosures {
       var file = ListedFile(line: item.line, place: "item \(count)")
       file.urls = [enclosure.url]
-      file.folder = [title ?? "Feed"]
+      file.folder = [title].compactMap { $0 }
       file.title = [item.date?.day, item.title].compactMap { $0 }.joined(separator: " ")
       if file.title == "" { file.title = nil }
       file.facts.size = enclosure.size
@@ -94,7 +132,19 @@ struct FeedFormat: XMLListFormat {
       file.facts.date = item.date?.seconds
       file.facts.duration = item.duration
       file.facts.mediaType = enclosure.mediaType
-      list.files.append(file)
+      if title != nil {
+        list.files.append(file)
+        continue
+      }
+      early.append(file)
+      bytesOfEarly += enclosure.url.utf8.count + (item.title?.utf8.count ?? 0) + 256
+    }
+    if title == nil, bytesOfEarly > Self.mostEarly {
+      title = Self.noTitle
+      list.output.report(
+        item.line, .warning,
+        "the feed has no title before its items; their folder is \(Self.noTitle), whatever title follows")
+      letGo(Self.noTitle, &list)
     }
   }
 }

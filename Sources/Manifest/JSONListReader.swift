@@ -96,7 +96,6 @@ extension KeyedDecodingContainer {
     return (values ?? []).compactMap(\.value)
   }
 
-
   /// The value of `key`; nil if there is none, or one of another type: programs write what they have.
   func lenient<Value: Decodable>(_ key: Key) -> Value? {
     guard let value = try? decodeIfPresent(Value.self, forKey: key) else { return nil }

@@ -31,6 +31,8 @@ struct JSONSplitter {
   private var depth = 0
   /// The depth of the elements of the list that is split; 0 for none.
   private var split = 0
+  /// Whether a list of the object at the top was split. A second one is kept: each costs a copy of the object.
+  private var hasSplit = false
   /// The object at the top, and the element that is being read.
   private var object: [UInt8] = []
   private var objectLine = 1
@@ -71,14 +73,15 @@ struct JSONSplitter {
       case 0x5D where split > 0: return endList()
       default: throw Fault(line: line, reason: "something other than an object stands where an item should")
       }
-      if split == 0 { (object, objectLine) = ([], line) } else { (element, elementLine) = ([], line) }
+      if split == 0 { (object, objectLine, hasSplit) = ([], line, false) } else { (element, elementLine) = ([], line) }
     }
     switch byte {
     case 0x22:
       isInString = true
       if split == 0, depth == 1 { key = object.count }
-    case 0x5B where split == 0 && depth == 1 && isAtEntries:
+    case 0x5B where split == 0 && depth == 1 && !hasSplit && isAtEntries:
       (depth, split) = (2, 2)
+      hasSplit = true
       around = object + Array("[]}".utf8)
       return
     case 0x5B, 0x7B: depth += 1

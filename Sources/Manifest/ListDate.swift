@@ -12,8 +12,14 @@ struct ListDate {
   init?(_ text: String) {
     if text.utf8.count > 64 { return nil }
     var fields = tm()
-    guard let rest = Self.forms.lazy.compactMap({ Self.parse(text, $0, &fields) }).first else { return nil }
+    let found = Self.forms.lazy.compactMap { form in Self.parse(text, form, &fields).map { (form, $0) } }.first
+    guard let (form, rest) = found else { return nil }
     let zone = rest.drop { $0 == "." || $0.isNumber || $0 == " " }
+    // RFC 5322, section 4.3: a year of two digits is of this century up to 49, one of three counts from 1900.
+    if form.contains("%b"), (-1900 ..< -900).contains(fields.tm_year) {
+      let year = fields.tm_year + 1900
+      fields.tm_year = year < 50 ? year + 100 : year
+    }
     // timegm reads the fields as UTC, and changes those that are out of range.
     let (year, month, dayOfMonth) = (Int(fields.tm_year) + 1900, Int(fields.tm_mon) + 1, Int(fields.tm_mday))
     guard (1900...9999).contains(year) else { return nil }
@@ -23,7 +29,8 @@ struct ListDate {
 
   /// As strptime(3) writes them. The program stays in the C locale, so the months are English.
   private static let forms = [
-    "%a, %d %b %Y %H:%M:%S", "%d %b %Y %H:%M:%S", "%a, %d %b %Y %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
+    "%a, %d %b %Y %H:%M:%S", "%d %b %Y %H:%M:%S", "%a, %d %b %Y %H:%M", "%d %b %Y %H:%M",
+    "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
     "%Y-%m-%d", "%Y%m%d",
   ]
 

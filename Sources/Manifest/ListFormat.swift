@@ -57,8 +57,8 @@ package enum ListFormat: String, CaseIterable, Sendable {
   }
 
   /// A reader of a file of that format.
-  func open(_ input: consuming LineReader, name: String, base: ManifestBase) throws(ManifestError) -> any ListReader {
-    guard let reader else { throw .notAFolder(path: name) }
-    return reader.init(input, ListSetup(name: name, base: base, format: self))
+  func open(_ input: consuming LineReader, _ setup: ListSetup) throws(ManifestError) -> any ListReader {
+    guard let reader else { throw .notAFolder(path: setup.name) }
+    return reader.init(input, setup)
   }
 }

@@ -21,6 +21,8 @@ struct ListSetup {
   var name: String
   var base: ManifestBase
   var format: ListFormat
+  /// Which files of cookies the list may name.
+  var cookies = CookieAccess.none
 
   /// The error of a list that breaks the rules of its format on `line`.
   func malformed(_ line: Int, _ reason: String) -> ManifestError {
@@ -50,8 +52,25 @@ struct ListHead {
   /// Whether `text` is in it.
   func contains(_ text: String) -> Bool { !bytes.ranges(of: Array(text.utf8)).isEmpty }
 
-  /// The kind of a text that is no line of a list, by its first character.
-  var otherKind: String? { begins("<") ? "xml" : begins("{") || begins("[") ? "json" : nil }
+  /// The kind of a text that is no list of lines; nil for one that may be. A `<` or `[` alone shows nothing: a line of
+  /// a plain list may begin so, and gets a message of its own.
+  var otherKind: String? {
+    if hasLineWithURL { return nil }
+    if begins("<") { return rootElement == nil ? nil : "xml" }
+    guard begins("{") || begins("[") else { return nil }
+    // What may follow the bracket in JSON.
+    guard let next = bytes.dropFirst().first(where: { !$0.isBlank && $0 != 0x0A }) else { return "json" }
+    let isValue = next.isDigit || ByteSet("{}[]\"-").contains(next)
+    return isValue && (begins("[") || next == 0x22 || next == 0x7D) ? "json" : nil
+  }
+
+  /// Whether a line begins with a URL, as no line of an XML or JSON document does that mediafs does not know.
+  private var hasLineWithURL: Bool {
+    bytes.split(separator: 0x0A).contains { line in
+      let span = Array(line.prefix(16)).span
+      return span.hasPrefix("http://") || span.hasPrefix("https://")
+    }
+  }
 
   /// The local name of an XML document's first element; nil if this is no XML.
   var rootElement: String? {
@@ -65,7 +84,10 @@ struct ListHead {
       } else if rest.first == 0x3F || rest.first == 0x21 {
         rest = rest.drop { $0 != 0x3E }
       } else {
-        let name = rest.prefix { $0.isLetter || $0.isDigit || $0 == 0x2D || $0 == 0x5F || $0 == 0x3A }
+        let name = rest.prefix { $0.isLetter || $0.isDigit || $0 == 0x2D || $0 == 0x5F || $0 == 0x2E || $0 == 0x3A }
+        // A `<https://h/x>` is no element.
+        let after = rest.dropFirst(name.count).first ?? 0x3E
+        guard after.isBlank || after == 0x0A || after == 0x3E || after == 0x2F && name.last != 0x3A else { return nil }
         return name.split(separator: 0x3A).last.map { String(decoding: $0, as: UTF8.self) }
       }
     }

@@ -89,7 +89,9 @@ struct M3UParser: LineParser, ~Copyable {
   private mutating func readPlayerOption(_ text: Span<UInt8>) {
     for (name, field) in Self.playerOptions where text.hasPrefix(name) {
       let value = text.extracting(text.trimmedRange(name.utf8CodeUnitCount..<text.count))
-      if !value.isEmpty, tags.headers.count < EntryOptions.maximumHeaders { tags.headers.append(HTTPHeader(name: field, value: value.text(0..<value.count))) }
+      if !value.isEmpty, tags.headers.count < EntryOptions.maximumHeaders {
+        tags.headers.append(HTTPHeader(name: field, value: value.text(0..<value.count)))
+      }
     }
   }
 

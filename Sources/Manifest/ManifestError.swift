@@ -41,8 +41,8 @@ extension ManifestError: CustomStringConvertible {
     case .notUTF8(let name):
       "manifest \(name): this is UTF-16 text; save it as UTF-8"
     case .notAList(let name, let what):
-      "manifest \(name): this is a file of type \(what), not a list of a format that mediafs reads; "
-        + "give a text file with one URL a line"
+      "manifest \(name): its first line begins a file of type \(what), not a list of a format that mediafs reads; "
+        + "give a text file with one URL a line, or say its format (--format)"
     case .streamPlaylist(let name, let line):
       "manifest \(name), line \(line): this is an HLS stream's playlist: its lines are pieces of one stream, "
         + "not files; play its URL directly, or list files"

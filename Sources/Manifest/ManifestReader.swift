@@ -29,11 +29,14 @@ package struct ManifestReader: ~Copyable {
   private var reader: (any ListReader)?
   private let base: ManifestBase
   private let name: String
+  private let cookies: CookieAccess
   /// The list's format: the one that was asked for; else, from the first item on, the one that was recognized.
   package private(set) var format: ListFormat?
 
   /// Opens the file at `path` (or a pipe, as a shell's `<(…)`).
-  package init(path: String, base: ManifestBase = .none, format: ListFormat? = nil) throws(ManifestError) {
+  package init(
+    path: String, base: ManifestBase = .none, format: ListFormat? = nil, cookies: CookieAccess = .none
+  ) throws(ManifestError) {
     let descriptor: FileDescriptor
     do { descriptor = try FileDescriptor.open(path, O_RDONLY) } catch {
       switch error.rawValue {
@@ -42,13 +45,14 @@ package struct ManifestReader: ~Copyable {
       default: throw .unreadable(name: path, reason: error)
       }
     }
-    try self.init(descriptor: descriptor, name: path, base: base, format: format)
+    try self.init(descriptor: descriptor, name: path, base: base, format: format, cookies: cookies)
   }
 
   /// Reads from `descriptor`, which may be a pipe, and closes it at the end (pass a duplicate of standard input).
   /// `name` is for messages; `.m3u` or `.m3u8` at its end means an M3U playlist. `format` forces a format.
   package init(
-    descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none, format: ListFormat? = nil
+    descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none, format: ListFormat? = nil,
+    cookies: CookieAccess = .none
   ) throws(ManifestError) {
     let mode: mode_t
     do { mode = try descriptor.status().st_mode } catch { throw .unreadable(name: name, reason: error) }
@@ -56,6 +60,7 @@ package struct ManifestReader: ~Copyable {
     if isFolder, let format, format != .strm { throw .isFolder(path: name) }
     self.base = base
     self.name = name
+    self.cookies = cookies
     self.format = isFolder ? .strm : format
     if isFolder {
       input = nil
@@ -73,7 +78,7 @@ package struct ManifestReader: ~Copyable {
         let found: ListFormat
         if let format { found = format } else { found = try recognize(&input) }
         format = found
-        reader = try found.open(input, name: name, base: base)
+        reader = try found.open(input, ListSetup(name: name, base: base, format: found, cookies: cookies))
       }
       if let item = try reader?.next() { return item }
       reader = nil

@@ -7,6 +7,8 @@ struct MetalinkFormat: XMLListFormat {
   private var digests: [String: String] = [:]
   private var count = 0
 
+  static let texts: Set<String> = ["size", "hash", "url"]
+
   static func recognizes(root: String) -> Bool { root == "metalink" }
 
   mutating func begin(_ element: XMLElement, in parents: [XMLElement], _ list: inout XMLListOutput) {

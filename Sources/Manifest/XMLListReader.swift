@@ -4,6 +4,8 @@ import Base
 protocol XMLListFormat {
   /// Whether a document whose first element has that local name is of this format.
   static func recognizes(root: String) -> Bool
+  /// The local names of the elements whose text it reads.
+  static var texts: Set<String> { get }
   init()
   /// An element begins within `parents`.
   mutating func begin(_ element: XMLElement, in parents: [XMLElement], _ list: inout XMLListOutput)
@@ -28,7 +30,11 @@ final class XMLListReader<Format: XMLListFormat>: FileListReader, XMLStreamClien
   private var format = Format()
   private var list = XMLListOutput()
   private var elements: [XMLElement] = []
+  /// The text since the last tag, of an element whose text the format reads.
   private var buffer: [UInt8] = []
+  private var isRead = false
+  /// Whether that text is longer than what is kept.
+  private var isTooLong = false
   private var stream: XMLStream?
   private var isFinished = false
 
@@ -68,22 +74,45 @@ final class XMLListReader<Format: XMLListFormat>: FileListReader, XMLStreamClien
   }
 
   func begin(_ element: XMLElement) {
-    buffer.removeAll(keepingCapacity: true)
+    if let name = element.tooLong {
+      list.output.report(
+        element.line, .warning, "the attribute \(Self.shown(name)) is \(Self.excess); mediafs passes over it")
+    }
     if list.fault == nil { format.begin(element, in: elements, &list) }
     elements.append(element)
+    beginText()
+  }
+
+  private func beginText() {
+    buffer.removeAll(keepingCapacity: true)
+    isTooLong = false
+    isRead = elements.last.map { Format.texts.contains($0.name) } ?? false
   }
 
   func text(_ bytes: UnsafeBufferPointer<UInt8>) {
-    buffer.append(contentsOf: bytes.prefix(max(0, XMLLimits.text - buffer.count)))
+    guard isRead, !isTooLong else { return }
+    isTooLong = buffer.count + bytes.count > XMLLimits.text
+    if !isTooLong { buffer.append(contentsOf: bytes) }
   }
 
   func end() {
     guard let element = elements.popLast() else { return }
+    if isTooLong {
+      // A part of a URL is another URL, and a part of a digest none.
+      let warning = "the text of \(Self.shown(element.name)) is \(Self.excess); mediafs passes over it"
+      list.output.report(element.line, .warning, warning)
+      buffer.removeAll(keepingCapacity: true)
+    }
     let range = buffer.span.trimmedLines()
     let text = String(decoding: buffer[range], as: UTF8.self)
     if list.fault == nil { format.end(element, text: text, in: elements, &list) }
-    buffer.removeAll(keepingCapacity: true)
+    beginText()
   }
+
+  private static var excess: String { "longer than \(XMLLimits.text >> 10) KiB" }
+
+  /// A name of the document, for messages.
+  private static func shown(_ name: String) -> String { SafeName.component(String(name.prefix(40))) ?? "_" }
 }
 
 extension Span where Element == UInt8 {

@@ -11,6 +11,8 @@ struct XMLElement {
   var line: Int
   /// The attributes by their local names.
   var attributes: [String: String]
+  /// The name of an attribute that is left out because it is longer than ``XMLLimits/text``; nil if none is.
+  var tooLong: String?
 }
 
 /// Takes what an ``XMLStream`` reads.
@@ -75,6 +77,10 @@ final class XMLStream {
       return Fault(line: line, reason: "its elements nest deeper than \(Self.maximumDepth)")
     case cxml_has_many_names:
       return Fault(line: line, reason: "it has more different names of elements than any list")
+    case cxml_has_many_attributes:
+      return Fault(line: line, reason: "an element has more attributes than any list")
+    case cxml_has_long_tag:
+      return Fault(line: line, reason: "a tag or a comment is longer than 256 KiB")
     default: break
     }
     var text = [CChar](repeating: 0, count: 256)
@@ -110,25 +116,30 @@ final class XMLStream {
     ) {
       guard let name, let parser else { return }
       var values: [String: String] = [:]
+      var tooLong: String?
       if let attributes {
-        for index in 0..<min(count, 64) {
+        for index in 0..<count {
           let found = cxml_attribute(attributes, Int32(index))
           guard let key = found.name, let start = found.value else { continue }
+          if found.count > XMLLimits.text {
+            tooLong = String(cString: key)
+            continue
+          }
           // The value lies in libxml2's buffer until the callback returns; the String copies it.
-          let value = UnsafeRawBufferPointer(start: start, count: min(Int(found.count), XMLLimits.text))
+          let value = UnsafeRawBufferPointer(start: start, count: Int(found.count))
           values[String(cString: key)] = String(decoding: value, as: UTF8.self)
         }
       }
       client?.begin(
         XMLElement(
           name: String(cString: name), space: space.map { String(cString: $0) } ?? "",
-          line: max(1, Int(cxml_line(parser))), attributes: values))
+          line: max(1, Int(cxml_line(parser))), attributes: values, tooLong: tooLong))
     }
   }
 }
 
 /// Bounds of what is kept of a document.
 enum XMLLimits {
-  /// The most bytes of an element's text or of an attribute, as of a line of a list.
+  /// The most bytes of an element's text or of an attribute, as of a line of a list. Longer ones are left out.
   static let text = LineReader.maximumLength
 }

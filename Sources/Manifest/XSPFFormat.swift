@@ -4,6 +4,8 @@ struct XSPFFormat: XMLListFormat {
   private var count = 0
   private var creator: String?
 
+  static let texts: Set<String> = ["location", "title", "creator", "duration"]
+
   static func recognizes(root: String) -> Bool { root == "playlist" }
 
   mutating func begin(_ element: XMLElement, in parents: [XMLElement], _ list: inout XMLListOutput) {

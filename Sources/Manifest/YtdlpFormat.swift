@@ -56,6 +56,9 @@ struct YtdlpFormat: JSONListFormat {
     } else if let best = info.whole {
       file.urls = [best.url]
       file.headers = best.headers ?? info.headers ?? []
+      if let cookie = best.cookie ?? info.cookie, !file.headers.contains(where: { $0.name.lowercased() == "cookie" }) {
+        file.headers.append(HTTPHeader(name: "Cookie", value: cookie))
+      }
       file.facts.size = best.size
       // A link expires; what it leads to stays the same. The generic extractor's ids are names of files.
       if let extractor = info.extractor, let id = info.id, extractor.lowercased() != "generic" {

@@ -13,13 +13,16 @@ struct YtdlpInfo: Decodable {
   var date: Int64?
   var isLive: Bool
   var headers: [HTTPHeader]?
+  /// The value of a Cookie field.
+  var cookie: String?
   var entries: [YtdlpInfo]
   /// The best link to a whole file, with picture and sound if it has both; nil for none.
   var whole: YtdlpLink?
 
   private enum Key: String, CodingKey {
     case type = "_type", id, title, extractor = "extractor_key", otherExtractor = "extractor", url, ending = "ext"
-    case duration, timestamp, day = "upload_date", isLive = "is_live", headers = "http_headers", entries, formats
+    case duration, timestamp, day = "upload_date", isLive = "is_live", headers = "http_headers", cookies, entries,
+      formats
     case requested = "requested_formats"
   }
 
@@ -38,6 +41,8 @@ struct YtdlpInfo: Decodable {
     isLive = values.lenient(.isLive) ?? false
     let fields: [String: String]? = values.lenient(.headers)
     headers = fields.map(YtdlpLink.headers)
+    let cookies: String? = values.lenient(.cookies)
+    cookie = cookies.flatMap(YtdlpLink.cookie)
     // A video that is private or was deleted is null.
     entries = values.lenientList(.entries)
     // Two requested formats are picture and sound, which yt-dlp would put together; the URL is the first one's then.
@@ -56,7 +61,10 @@ struct YtdlpLink: Decodable {
   var name: String?
   var ending: String?
   var size: Int64?
+  /// nil when it names none: those of the film count then.
   var headers: [HTTPHeader]?
+  /// The value of a Cookie field.
+  var cookie: String?
   /// Whether one request brings the whole: no HLS, no DASH, no RTMP.
   var isFile: Bool
   /// Whether it has picture and sound.
@@ -77,9 +85,7 @@ struct YtdlpLink: Decodable {
     let fields: [String: String]? = values.lenient(.headers)
     let cookies: String? = values.lenient(.cookies)
     headers = fields.map(Self.headers)
-    if let cookie = cookies.flatMap(Self.cookie) {
-      headers = (headers ?? []) + [HTTPHeader(name: "Cookie", value: cookie)]
-    }
+    cookie = cookies.flatMap(Self.cookie)
     let transport: String = values.lenient(.transport) ?? "https"
     isFile = transport == "http" || transport == "https"
     let (picture, sound): (String?, String?) = (values.lenient(.picture), values.lenient(.sound))
@@ -95,7 +101,7 @@ struct YtdlpLink: Decodable {
   }
 
   /// The pairs of yt-dlp's cookies, which have their attributes between them: `a=1; Domain=.h; Path=/; b=2`.
-  private static func cookie(_ text: String) -> String? {
+  static func cookie(_ text: String) -> String? {
     let attributes: Set<String> = ["domain", "path", "expires", "secure", "httponly", "samesite", "max-age", "version"]
     let pairs = text.split(separator: ";").map { $0.trimmingPrefix { $0.isWhitespace } }.filter { pair in
       pair.contains("=") && !attributes.contains(pair.prefix { $0 != "=" }.lowercased())

@@ -16,8 +16,11 @@ enum ManifestImport {
     _ request: MountRequest, input: borrowing FileDescriptor?, list: consuming FileDescriptor?, into catalog: Catalog
   ) throws(StoreError) {
     switch consume list {
-    case .some(let file): try run(request, file, into: catalog)
-    case .none: try run(request, open(request, input, rootWaits: false), into: catalog)
+    case .some(let file): try run(request, file, cookies: .none, into: catalog)
+    case .none:
+      let folder = request.readsStandardInput ? nil : request.manifest.split(separator: "/").dropLast()
+      let cookies = CookieAccess.files(below: folder.map { "/" + $0.joined(separator: "/") })
+      try run(request, open(request, input, rootWaits: false), cookies: cookies, into: catalog)
     }
   }
 
@@ -81,7 +84,7 @@ enum ManifestImport {
   }
 
   private static func run(
-    _ request: MountRequest, _ file: consuming FileDescriptor, into catalog: Catalog
+    _ request: MountRequest, _ file: consuming FileDescriptor, cookies: CookieAccess, into catalog: Catalog
   ) throws(StoreError) {
     let name = name(of: request)
     let fingerprint = try fingerprint(of: file, request)
@@ -92,7 +95,7 @@ enum ManifestImport {
     let reader: ManifestReader
     do throws(ManifestError) {
       let base = try request.baseURL.map { (url) throws(ManifestError) in try ManifestBase(url: url) } ?? .none
-      reader = try ManifestReader(descriptor: file, name: name, base: base, format: request.format)
+      reader = try ManifestReader(descriptor: file, name: name, base: base, format: request.format, cookies: cookies)
     } catch {
       throw StoreError(kind: .invalid, message: "\(error)")
     }

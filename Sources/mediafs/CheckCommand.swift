@@ -83,6 +83,8 @@ enum CheckCommand {
     var name: String
     var base = ManifestBase.none
     var format: ListFormat?
+    /// The list's own folder; nil if it is no file.
+    var folder: String?
   }
 
   /// `file` itself, or a copy if it can be read only once: standard input, or a pipe such as a shell's `<(…)`.
@@ -92,7 +94,8 @@ enum CheckCommand {
     let isInput = file == "-"
     var status = stat()
     if !isInput, stat(file, &status) != 0 || status.st_mode & S_IFMT != S_IFIFO {
-      return Source(path: file, name: file)
+      let folder = file.lastIndex(of: "/").map { String(file[...$0]) } ?? "."
+      return Source(path: file, name: file, folder: folder)
     }
     let name = isInput ? "standard input" : file
     // The extension marks a playlist, so the copy keeps it.
@@ -124,7 +127,9 @@ enum CheckCommand {
 
   private static func open(_ source: Source) throws(CommandError) -> ManifestReader {
     do throws(ManifestError) {
-      return try ManifestReader(path: source.path, base: source.base, format: source.format)
+      return try ManifestReader(
+        path: source.path, base: source.base, format: source.format,
+        cookies: .files(below: source.folder))
     } catch {
       // The user knows the list by its own name, not by the copy's.
       throw .failed("\(error)".replacing(source.path, with: source.name))

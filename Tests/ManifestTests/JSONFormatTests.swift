@@ -48,6 +48,35 @@ struct JSONFormatTests {
     }
   }
 
+  /// Cookies of a link come beside the header fields of the film, not in their place.
+  @Test func cookiesBesideTheFilmsHeaders() throws {
+    let fields = #""http_headers": {"User-Agent": "UA", "X-A": "b"}"#
+    let formats = #"[{"url": "https://h/1.mp4", "vcodec": "a", "acodec": "b", "protocol": "https", "cookies": "k=v"}]"#
+    let cookie = HTTPHeader(name: "Cookie", value: "k=v")
+    for text in [
+      #"{"_type": "video", "id": "1", "title": "T", \#(fields), "formats": \#(formats)}"#,
+      #"{"_type": "video", "id": "1", "title": "T", \#(fields), "cookies": "k=v", "url": "https://h/1.mp4"}"#,
+      #"{"_type": "video", "id": "1", "title": "T", \#(fields), "cookies": "z=z", "formats": \#(formats)}"#,
+    ] {
+      let entry = try #require(try read(text).entries.first)
+      #expect(entry.userAgent == "UA" && entry.headers == [HTTPHeader(name: "X-A", value: "b"), cookie], "\(text)")
+    }
+  }
+
+  /// An object that is broken, in a list whose brackets close, is skipped; so is a second list in one object.
+  @Test func brokenObjectsAreSkipped() throws {
+    let lines = [
+      "[", Self.film + ",", #"{"_type": "video", "id": nope},"#, Self.film.replacing("A /", with: "B") + "]",
+    ]
+    let reading = try read(lines.joined(separator: "\n"))
+    #expect(reading.paths == ["A _ film.mp4", "B film.mp4"])
+    #expect(reading.errors.map(\.line) == [6] && reading.problems.count == 1, "\(reading.problems)")
+    #expect(reading.errors[0].message == "item 2: it is no valid JSON; it is skipped")
+    // Each list that is split costs a copy of what stands before it.
+    let lists = "{\"_type\": \"playlist\"" + String(repeating: ",\"entries\":[]", count: 200_000) + "}"
+    #expect(try read(lists).entries.isEmpty)
+  }
+
   @Test func filmsThatAreNoFile() throws {
     let apart = #"""
       {"id": "2", "title": "Apart", "ext": "webm", "url": "https://h/v.webm", "protocol": "https", "_type": "video",

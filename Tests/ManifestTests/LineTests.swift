@@ -166,7 +166,24 @@ struct LineTests {
     #expect(error(Array("\n {\"a\": 1}".utf8)) == .notAList(name: "x.txt", what: "json"))
     #expect(error(Array("[\"https://h/1.mp3\"]".utf8)) == .notAList(name: "x.txt", what: "json"))
     #expect(error(Array("<opml><body/></opml>".utf8)) == .notAList(name: "x.txt", what: "xml"))
+    #expect(error(Array("{}".utf8)) == .notAList(name: "x.txt", what: "json"))
+    #expect(error(Array("[1, 2]".utf8)) == .notAList(name: "x.txt", what: "json"))
+    #expect(error(Array("<a:b c='d'/>".utf8)) == .notAList(name: "x.txt", what: "xml"))
     #expect(error(Array("#EXTM3U\nhttps://example.com/x".utf8)) == nil)
+  }
+
+  /// A first line that begins with a bracket is a line like any other, and gets its own message.
+  @Test(arguments: [
+    "[Films]", "<films>", "[ films ]", "<https://h/0.mp4>", "{films}", "[1] new ones", "<<< new >>>", "[\"new\"]",
+    "</films>", "<films", "[https://h/0.mp4]",
+  ]) func aPlainListMayBeginOddly(line: String) throws {
+    for text in ["\(line)\nhttps://h/1.mp4\n", "\(line)\r\n\r\nHTTPS://h/1.mp4\r\n out=1.mp4\r\n"] {
+      let reading = try read(text)
+      #expect(reading.paths == ["1.mp4"] && reading.errors.map(\.line) == [1], "\(reading.problems)")
+    }
+    // Also where no URL is near.
+    if ["[\"new\"]", "[1] new ones", "<films>", "<films"].contains(line) { return }
+    #expect(try read("\(line)\n\(String(repeating: "# comment\n", count: 1000))https://h/1.mp4\n").paths == ["1.mp4"])
   }
 
   @Test func pathsThatCannotBeRead() throws {

@@ -104,6 +104,79 @@ struct ListFuzzTests {
     #expect(entries > cases / 100, "the mutations leave nothing to check")
   }
 
+  /// Each sample cut at each byte: a clear end, or an error.
+  @Test(arguments: samples) func everyCutIsRead(_ sample: Sample) throws {
+    let base = try ManifestBase(url: "https://base.example/x/y?z")
+    let bytes = Array(sample.text.utf8)
+    for count in 0..<bytes.count {
+      var reader = ManifestReader(bytes: Array(bytes[..<count]), name: "x", base: base, format: sample.format)
+      do throws(ManifestError) {
+        while try reader.next() != nil {}
+        let isOfLines = sample.format == .m3u || sample.format == .pls
+        let isWhole = sample.text.utf8.dropFirst(count).allSatisfy { $0 == 0x0A || $0 == 0x20 }
+        #expect(isOfLines || count == 0 || isWhole || sample.format == .rclone, "\(count) bytes of \(sample.format)")
+      } catch {
+        #expect(!error.description.isEmpty)
+      }
+    }
+  }
+
+  /// Lines that end with CR LF, and a byte order mark, change nothing.
+  @Test(arguments: samples) func lineEndsAndMarks(_ sample: Sample) throws {
+    let base = try ManifestBase(url: "https://base.example/x/y?z")
+    func paths(_ text: String) throws -> [String] {
+      let reading = try readAll(ManifestReader(bytes: Array(text.utf8), name: "x", base: base))
+      return reading.paths + reading.entries.flatMap(\.urls)
+    }
+    let plain = try paths(sample.text)
+    #expect(try paths(sample.text.replacing("\n", with: "\r\n")) == plain && !plain.isEmpty)
+    #expect(try paths("\u{FEFF}" + sample.text) == plain)
+    let wide: [UInt8] =
+      [0xFF, 0xFE] + sample.text.utf16.flatMap { unit -> [UInt8] in [UInt8(unit & 0xFF), UInt8(unit >> 8)] }
+    #expect(throws: ManifestError.notUTF8(name: "x")) { try readAll(ManifestReader(bytes: wide, name: "x")) }
+  }
+
+  /// 100,000 entries of every format, in a time in which none can be compared with all others.
+  @Test(arguments: [
+    (ListFormat.m3u, "#EXTM3U\n", "#EXTINF:1 group-title=\"g\",T\nhttps://h/1.mp4|X=y\n", ""),
+    (.xspf, "<playlist><trackList>", "<track><location>https://h/1</location></track>\n", "</trackList></playlist>"),
+    (
+      .metalink, "<metalink xmlns='urn:ietf:params:xml:ns:metalink'>",
+      "<file name='a'><size>1</size><url>https://h/1</url></file>", "</metalink>"
+    ),
+    (.feed, "<rss><channel>", "<item><enclosure url='https://h/1'/></item>", "<title>F</title></channel></rss>"),
+    (.rclone, "[{\"Path\":\"a\",\"IsDir\":true}", ",{\"Path\":\"b\",\"IsDir\":false}", "]"),
+    (
+      .ytdlp, "{\"_type\":\"playlist\",\"title\":\"P\",\"entries\":[null",
+      ",{\"_type\":\"url\",\"url\":\"https://h/2.mp4\"}", "]}"
+    ),
+    (.aria2, "", "https://h/1\n http-user=a\n", ""),
+  ]) func manyEntries(format: ListFormat, start: String, item: String, end: String) throws {
+    let text = start + String(repeating: item, count: 100_000) + end
+    var reader = ManifestReader(bytes: Array(text.utf8), name: "x", base: try ManifestBase(url: "https://b/"))
+    var entries = 0
+    while let next = try reader.next() { if case .entry = next { entries += 1 } }
+    #expect(entries == 100_000 && reader.format == format)
+  }
+
+  /// What is no list at all, whatever format it is forced into.
+  @Test(arguments: ListFormat.allCases) func garbage(_ format: ListFormat) throws {
+    let brackets = ["[", "{", "<a>", "[{", "{\"a\":", "<a b='", "\"", "<!--", "<![CDATA[", "&lt;", "\\", "|", ","]
+    let noise = (0..<200_000).map { UInt8(truncatingIfNeeded: ($0 &* 2_654_435_761) >> 13) }
+    for bytes in brackets.map({ Array(String(repeating: $0, count: 50_000).utf8) }) + [
+      noise, [UInt8](repeating: 0, count: 300_000), [UInt8](repeating: 0x0A, count: 300_000), [],
+    ] {
+      var reader = ManifestReader(bytes: bytes, name: "x", base: try ManifestBase(url: "https://b/"), format: format)
+      var entries = 0
+      do throws(ManifestError) {
+        while let next = try reader.next() { if case .entry = next { entries += 1 } }
+      } catch {
+        #expect(!error.description.isEmpty && !error.description.utf8.contains { $0 < 0x20 }, "\(error)")
+      }
+      #expect(entries <= 1 || format == .m3u, "\(entries) entries of \(bytes.prefix(8))")
+    }
+  }
+
   @Test func everyStrmFileIsRead() throws {
     try Fuzzing.withFolder { folder in
       let top = folder.file("top")

@@ -62,6 +62,32 @@ struct PlaylistTests {
     #expect(entries[3].headers.isEmpty && reading.errors.map(\.line) == [11])
   }
 
+  /// A bar in a query is the query's, unless names of header fields follow it.
+  @Test(arguments: [
+    ("https://h/a.mp4?q=a|b=2", "https://h/a.mp4?q=a%7Cb=2", [String: String]()),
+    ("https://h/a.mp4?q=a|b=2&c=3", "https://h/a.mp4?q=a%7Cb=2&c=3", [:]),
+    (
+      "https://h/a.mp4?q=a|b=2|User-Agent=A%20b&X-Key=k", "https://h/a.mp4?q=a%7Cb=2",
+      ["User-Agent": "A b", "X-Key": "k"]
+    ),
+    ("https://h/a.mp4?x=1|referer=https%3A%2F%2Fh%2F", "https://h/a.mp4?x=1", ["referer": "https://h/"]),
+    ("https://h/a.mp4?x=1|Cookie=a%3D1&b=2", "https://h/a.mp4?x=1%7CCookie=a%3D1&b=2", [:]),
+    ("https://h/a|b.mp4|Key=v", "https://h/a%7Cb.mp4", ["Key": "v"]),
+  ]) func barsOfQueries(line: String, url: String, fields: [String: String]) throws {
+    let reading = try read("#EXTM3U\n\(line)\n")
+    let entry = try #require(reading.entries.first)
+    #expect(entry.urls == [url] && reading.problems == [])
+    var found = Dictionary(uniqueKeysWithValues: entry.headers.map { ($0.name, $0.value) })
+    found["User-Agent"] = entry.userAgent
+    found["referer"] = entry.referer
+    #expect(found == fields)
+  }
+
+  @Test func manyBarsCostLittle() throws {
+    let line = "https://h/a.mp4?q=" + String(repeating: "|X-A=b&", count: 8000)
+    #expect(try read("#EXTM3U\n" + String(repeating: line + "c\n", count: 20)).entries.count == 20)
+  }
+
   @Test func toldByNameOrFirstLine() throws {
     let text = "#EXTINF:1,Title\nhttps://example.com/a.mp3\n"
     for name in ["x.m3u", "/a/b.M3U8", "x.m3u8"] { #expect(try read(text, name: name).paths == ["Title.mp3"]) }

@@ -163,8 +163,91 @@ struct XMLFormatTests {
     }
     text += "<item><title>\(String(repeating: "é ", count: 3 << 20))</title><enclosure url='https://h/a.mp3'/></item>"
     let reading = try read(text + "</channel></rss>", name: "x")
-    #expect(reading.entries.count == 20_001 && reading.problems == [])
-    #expect(reading.entries.last?.name.utf8.count ?? 0 <= 255)
+    #expect(reading.entries.count == 20_001 && reading.entries.last?.name == "a.mp3")
+    #expect(reading.problems.map(\.message) == ["the text of title is longer than 64 KiB; mediafs passes over it"])
+  }
+
+  /// A part of a URL would be another URL.
+  @Test func textsThatAreTooLong() throws {
+    let long = "https://h/" + String(repeating: "x", count: 64 << 10)
+    let playlist = """
+      <playlist><trackList>
+      <track>
+      <location>\(long)</location><location>https://m/1.mp3</location></track>
+      <track><annotation>\(long)</annotation>
+      <location>\(long)</location></track></trackList></playlist>
+      """
+    let reading = try read(playlist)
+    #expect(reading.entries.map(\.urls) == [["https://m/1.mp3"]])
+    #expect(reading.problems.map(\.line) == [3, 5, 4])
+    #expect(reading.problems[0].message == "the text of location is longer than 64 KiB; mediafs passes over it")
+    #expect(reading.problems[2].message.contains("tracks without a location"))
+    let feed =
+      "<rss><channel><title>T</title>\n<item><enclosure type='audio/mpeg'\nurl='\(long)'/></item></channel></rss>"
+    let problems = try read(feed).problems
+    #expect(problems.map(\.line) == [3, 2], "\(problems)")
+    #expect(problems[0].message == "the attribute url is longer than 64 KiB; mediafs passes over it")
+  }
+
+  /// libxml2 compares each attribute with all others, and reads a tag as a whole.
+  @Test func manyAttributesAreRefusedSoon() throws {
+    let many = (0..<40_000).map { "a\($0)=''" }.joined(separator: " ")
+    let few = (0..<10_000).map { "a\($0)=''" }.joined(separator: " ")
+    for (text, words) in [
+      ("<rss \(many)/>", "a tag or a comment is longer"), ("<rss \(few)/>", "more attributes"),
+      ("<rss><!--\(many)--></rss>", "a tag or a comment is longer"),
+      ("<rss " + (0..<1000).map { "xmlns:a\($0)='b'" }.joined(separator: " ") + "/>", "more attributes"),
+    ] {
+      let error = #expect(throws: ManifestError.self) { try read(text, name: "x") }
+      #expect(error?.description.contains(words) == true, "\(error?.description ?? "")")
+    }
+  }
+
+  @Test func aFeedsTitleMayComeAfterItsItems() throws {
+    func feed(_ items: Int, _ title: String) -> String {
+      let item = "<item><enclosure url='https://h/1.mp3'/></item>\n"
+      return "<rss><channel>\n\(String(repeating: item, count: items))\(title)</channel></rss>"
+    }
+    #expect(try read(feed(2, "<title>Late</title>")).paths == ["Late/1.mp3", "Late/1.mp3"])
+    #expect(
+      try read(feed(1, "<title>Late</title><item><enclosure url='https://h/2.mp3'/></item>")).paths == [
+        "Late/1.mp3", "Late/2.mp3",
+      ])
+    #expect(try read(feed(2, "")).paths == ["Feed/1.mp3", "Feed/1.mp3"])
+    // What waits for the title is bounded: a feed is then a folder all the same, and only one.
+    let reading = try read(feed(30_000, "<title>Late</title>"))
+    #expect(Set(reading.paths) == ["Feed/1.mp3"] && reading.entries.count == 30_000)
+    #expect(reading.problems.count == 1 && reading.problems[0].message.contains("no title before its items"))
+  }
+
+  @Test func picturesOfFeedsAreNoMedia() throws {
+    let reading = try read(
+      """
+      <rss xmlns:media="http://search.yahoo.com/mrss/"><channel><title>F</title>
+      <item><enclosure url="https://h/1.mp3"/><media:content url="https://h/1.jpg?x=1"/>
+        <media:content url="https://h/2" medium="image"/><media:content url="https://h/3" type="image/png"/></item>
+      <item><title>Picture</title><enclosure url="https://h/4" type="image/jpeg"/></item>
+      <item><enclosure url="https://h/5.jpg" type="video/mp4"/></item>
+      </channel></rss>
+      """)
+    #expect(reading.entries.map { $0.urls[0] } == ["https://h/1.mp3", "https://h/5.jpg"])
+    #expect(reading.problems.count == 1 && reading.problems[0].line == 2)
+    #expect(reading.problems[0].message.contains("pictures") && reading.problems[0].message.contains("(4, "))
+  }
+
+  @Test(arguments: [
+    ("Mon, 23 Nov 26 18:00:00 +0100", "2026-11-23", Int64(1_795_453_200)),
+    ("3 Jan 99 00:00 GMT", "1999-01-03", 915_321_600), ("01 Feb 49 00:00:00 Z", "2049-02-01", 2_495_750_400),
+    ("Fri, 01 Jan 2100 00:00:00 GMT", "2100-01-01", 4_102_444_800),
+  ]) func yearsOfFeeds(date: String, day: String, seconds: Int64) throws {
+    let item = "<item><title>T</title><pubDate>\(date)</pubDate><enclosure url='https://h/1.mp3'/></item>"
+    let reading = try read("<rss><channel><title>F</title>\(item)</channel></rss>")
+    #expect(reading.paths == ["F/\(day) T.mp3"] && reading.entries[0].facts?.date == seconds)
+    // No year of two digits in RFC 3339.
+    let atom =
+      "<feed><title>F</title><entry><title>T</title><published>26-11-23T00:00:00Z</published>"
+      + "<link rel='enclosure' href='https://h/1.mp3'/></entry></feed>"
+    #expect(try read(atom).paths == ["F/T.mp3"])
   }
 
   @Test func aFormatCanBeForced() throws {

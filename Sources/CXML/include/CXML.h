@@ -1,8 +1,15 @@
-// libxml2's parser that is fed in pieces, with the few events that lists need. No header of libxml2 is needed to use it.
+// libxml2's parser that is fed in pieces, with the few events that lists need. Who uses it needs no header of libxml2.
 #pragma once
 
 /// Why a parser stopped, beside what the document's own rules say.
-enum { cxml_runs, cxml_has_entities, cxml_is_too_deep, cxml_has_many_names };
+enum {
+  cxml_runs,
+  cxml_has_entities,
+  cxml_is_too_deep,
+  cxml_has_many_names,
+  cxml_has_many_attributes,
+  cxml_has_long_tag,
+};
 
 typedef struct cxml_parser cxml_parser;
 /// An element begins: its local name, its namespace or NULL, and its attributes for cxml_attribute.
