@@ -128,9 +128,28 @@ package final class MediaFileSystem: Sendable {
         inode: node.inode, isFolder: false, size: size, modified: node.modified ?? room.mountedAt, isFinal: true)
     }
     if let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) {
-      return room.attributes(of: content, inode: node.inode)
+      return attributes(of: content, node)
     }
-    return Attributes(inode: node.inode, isFolder: false, size: 1, modified: room.mountedAt, isFinal: false)
+    return listed(node)
+      ?? Attributes(
+        inode: node.inode, isFolder: false, size: 1, modified: room.mountedAt, isFinal: false)
+  }
+
+  /// What memory knows of a node's file; what the list says, while the origin has said nothing.
+  private func attributes(of content: Content, _ node: Node) -> Attributes {
+    let known = room.attributes(of: content, inode: node.inode)
+    if known.isFinal { return known }
+    // A body without a length has the placeholder: the origin has answered, and the list's size may be another's.
+    guard content.guarded.withLock({ $0.held.generation == nil }) else { return known }
+    return listed(node) ?? known
+  }
+
+  /// What the list says of the file; nil if it gives no size. The kernel does not cache it, as an open may find that
+  /// the origin has another size.
+  private func listed(_ node: Node) -> Attributes? {
+    guard node.size == nil, let size = node.listedSize else { return nil }
+    return Attributes(
+      inode: node.inode, isFolder: false, size: size, modified: node.listedDate ?? room.mountedAt, isFinal: false)
   }
 
   /// What stat shows. Parks when the size has to be found out first.
@@ -140,12 +159,16 @@ package final class MediaFileSystem: Sendable {
         let known = room.attributes(of: content, inode: inode)
         if known.isFinal { return .now(known) }
         let node = try room.io({ () throws(StoreError) in try store.tree.node(inode) })
-        if let node { siblings.looked(at: node, process: caller.process) }
+        if let node {
+          let listed = attributes(of: content, node)
+          if listed.size == node.listedSize { return .now(listed) }
+          siblings.looked(at: node, process: caller.process)
+        }
         return try probe(content, inode, folder: node?.parent ?? 0, ticket, caller)
       }
       if let node = try room.io({ () throws(StoreError) in try store.tree.node(inode) }) {
         let known = attributes(of: node)
-        if known.isFinal { return .now(known) }
+        if known.isFinal || known.size == node.listedSize { return .now(known) }
         siblings.looked(at: node, process: caller.process)
         return try probe(try room.content(of: inode), inode, folder: node.parent, ticket, caller)
       }

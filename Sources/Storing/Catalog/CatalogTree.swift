@@ -28,7 +28,7 @@ package struct SurveyedNode: Sendable {
 
 private let nodeFields = """
   e.id, coalesce(e.inode, e.id), e.parent, e.kind, coalesce(e.name, e.wanted), e.key_high, e.key_low, g.size,
-    g.last_modified
+    g.last_modified, iif(g.id IS NULL, e.source, NULL)
   """
 private let nodeRows = """
   FROM entry e LEFT JOIN generation g ON g.key_high = e.key_high AND g.key_low = e.key_low AND g.state <> 2
@@ -134,7 +134,7 @@ package struct CatalogTree: Sendable {
       statement.bind(3, limit)
       var found: [SurveyedNode] = []
       while found.last?.node.kind != .folder, try statement.step() {
-        found.append(SurveyedNode(node: Self.node(of: statement), isKnown: statement.integer(9) != 0))
+        found.append(SurveyedNode(node: Self.node(of: statement), isKnown: statement.integer(10) != 0))
       }
       return found
     }
@@ -271,12 +271,13 @@ package struct CatalogTree: Sendable {
 
   /// The node in the current row of a statement with `nodeColumns`.
   private static func node(of row: SQLiteStatement) -> Node {
-    Node(
+    let listed = row.isNull(9) ? ListedFacts(nil) : row.withBlob(9) { ListedFacts(source: $0) }
+    return Node(
       entry: row.integer(0), inode: Inode(bitPattern: row.integer(1)), parent: Inode(bitPattern: row.integer(2)),
       kind: row.integer(3) == 1 ? .folder : .file, name: row.text(4),
       key: ResourceKeyColumns(high: row.integer(5), low: row.integer(6)).key,
       // A negative size is damage; a read of the generation reports it.
       size: row.optionalInteger(7).flatMap { $0 < 0 ? nil : $0 },
-      modified: row.optionalInteger(8))
+      modified: row.optionalInteger(8), listedSize: listed.size, listedDate: listed.modified)
   }
 }

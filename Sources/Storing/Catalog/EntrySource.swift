@@ -13,6 +13,8 @@ private struct SourceFlags: OptionSet {
   static let userAgent = SourceFlags(rawValue: 4)
   static let referer = SourceFlags(rawValue: 8)
   static let checksum = SourceFlags(rawValue: 16)
+  static let size = SourceFlags(rawValue: 32)
+  static let modified = SourceFlags(rawValue: 64)
 }
 
 extension Checksum.Algorithm {
@@ -40,8 +42,13 @@ extension BlobWriter {
     if entry.userAgent != nil { flags.insert(.userAgent) }
     if entry.referer != nil { flags.insert(.referer) }
     if entry.checksum != nil { flags.insert(.checksum) }
+    let listed = ListedFacts(entry.facts)
+    if listed.size != nil { flags.insert(.size) }
+    if listed.modified != nil { flags.insert(.modified) }
     append(byte: sourceVersion)
     append(byte: flags.rawValue)
+    if let size = listed.size { append(size) }
+    if let modified = listed.modified { append(modified) }
     append(Int64(entry.urls.count))
     for url in entry.urls { append(url) }
     if !entry.headers.isEmpty {
@@ -63,8 +70,8 @@ extension BlobWriter {
 extension BlobReader {
   /// The entry that this source encodes; nil if the source is invalid.
   mutating func source(line: Int, folder: [String], name: String, key: ResourceKey) -> ManifestEntry? {
-    guard byte() == sourceVersion, let flags = byte().map(SourceFlags.init(rawValue:)), let urlCount = number(),
-      urlCount > 0
+    guard byte() == sourceVersion, let flags = byte().map(SourceFlags.init(rawValue:)),
+      let facts = listedFacts(flags), let urlCount = number(), urlCount > 0
     else { return nil }
     var urls: [String] = []
     for _ in 0..<urlCount {
@@ -98,7 +105,55 @@ extension BlobReader {
     return ManifestEntry(
       line: line, urls: urls, folder: folder, name: name,
       mayGainExtension: flags.contains(.mayGainExtension), headers: headers, userAgent: agent, referer: referer,
-      checksum: checksum, key: key)
+      checksum: checksum, key: key, facts: facts.entryFacts)
+  }
+
+  /// What the list says of the file; nil if it is damaged.
+  fileprivate mutating func listedFacts(_ flags: SourceFlags) -> ListedFacts? {
+    var size: Int64?
+    if flags.contains(.size) {
+      size = number()
+      if size == nil { return nil }
+    }
+    var modified: Int64?
+    if flags.contains(.modified) {
+      modified = number()
+      if modified == nil { return nil }
+    }
+    return ListedFacts(size: size, modified: modified)
+  }
+}
+
+/// The size and the date that a list gives a file: what stat shows until the origin was asked.
+struct ListedFacts {
+  /// Bytes. Zero is not kept: programs take it for "empty", and many lists write it for "unknown".
+  var size: Int64?
+  /// Seconds since 1970, from then on.
+  var modified: Int64?
+
+  /// No file is larger than a pebibyte, and no date is after the year 9999.
+  private static let (mostBytes, lastDate): (Int64, Int64) = (1 << 50, 253_402_300_799)
+
+  init(_ facts: EntryFacts?) { self.init(size: facts?.size, modified: facts?.date) }
+
+  fileprivate init(size: Int64?, modified: Int64?) {
+    self.size = size.flatMap { (1...Self.mostBytes).contains($0) ? $0 : nil }
+    self.modified = modified.flatMap { (0...Self.lastDate).contains($0) ? $0 : nil }
+  }
+
+  /// Those of the source in a row. None, if it is damaged: the open of the file reports that.
+  init(source bytes: UnsafeRawBufferPointer) {
+    self.init(nil)
+    guard bytes.count >= 2, bytes[1] & (SourceFlags.size.rawValue | SourceFlags.modified.rawValue) != 0 else { return }
+    var reader = BlobReader(UnsafeRawBufferPointer(rebasing: bytes[2...]))
+    if let facts = reader.listedFacts(SourceFlags(rawValue: bytes[1])) { self = facts }
+  }
+
+  fileprivate var entryFacts: EntryFacts? {
+    if size == nil, modified == nil { return nil }
+    var facts = EntryFacts()
+    (facts.size, facts.date) = (size, modified)
+    return facts
   }
 }
 
