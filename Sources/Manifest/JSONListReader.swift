@@ -56,6 +56,11 @@ final class JSONListReader<Format: JSONListFormat>: FileListReader {
     }
     for value in splitter.values {
       count += 1
+      if value.isTooLarge {
+        output.report(
+          value.line, .error, "item \(count) has more than \(JSONSplitter.maximumBytes >> 20) MiB; it is skipped")
+        continue
+      }
       if value.bytes.isEmpty {
         output.leaveOut(value.line, "items that are null: what they stood for is not available")
         continue

@@ -4,6 +4,8 @@ struct JSONValue {
   var bytes: [UInt8]
   /// The line where it begins.
   var line: Int
+  /// Whether it is longer than ``JSONSplitter/maximumBytes``; it has no bytes then.
+  var isTooLarge = false
   /// The object around the list `entries` that it is an element of, as far as it was read before; nil for none.
   var around: [UInt8]?
 }
@@ -13,8 +15,8 @@ struct JSONValue {
 ///
 /// It knows strings and brackets; what lies between is checked when an object is decoded.
 struct JSONSplitter {
-  /// The most bytes of an object.
-  static let maximumBytes = 16 << 20
+  /// The most bytes of an object. While it is decoded, the decoder takes up to 80 times as much.
+  static let maximumBytes = 4 << 20
 
   /// Why the rest cannot be read.
   struct Fault: Error {
@@ -36,6 +38,8 @@ struct JSONSplitter {
   /// The object at the top, and the element that is being read.
   private var object: [UInt8] = []
   private var objectLine = 1
+  /// Whether the object at the top, or the element, is too large to be kept.
+  private var isTooLarge = (object: false, element: false)
   private var element: [UInt8] = []
   private var elementLine = 1
   /// Where the last string of the object at the top begins, at its own depth.
@@ -61,7 +65,7 @@ struct JSONSplitter {
       } else if byte == 0x22 {
         isInString = false
       }
-      return try keep(byte)
+      return keep(byte)
     }
     if depth == split {
       // Between objects: of the top, or of a list that is split.
@@ -73,7 +77,11 @@ struct JSONSplitter {
       case 0x5D where split > 0: return endList()
       default: throw Fault(line: line, reason: "something other than an object stands where an item should")
       }
-      if split == 0 { (object, objectLine, hasSplit) = ([], line, false) } else { (element, elementLine) = ([], line) }
+      if split == 0 {
+        (object, objectLine, hasSplit, isTooLarge.object) = ([], line, false, false)
+      } else {
+        (element, elementLine, isTooLarge.element) = ([], line, false)
+      }
     }
     switch byte {
     case 0x22:
@@ -87,12 +95,12 @@ struct JSONSplitter {
     case 0x5B, 0x7B: depth += 1
     case 0x5D, 0x7D:
       depth -= 1
-      try keep(byte)
+      keep(byte)
       if depth == split { endObject() }
       return
     default: break
     }
-    try keep(byte)
+    keep(byte)
   }
 
   private mutating func readNull(_ byte: UInt8) throws(Fault) {
@@ -101,10 +109,11 @@ struct JSONSplitter {
     if ofNull == 0 { values.append(JSONValue(bytes: [], line: line)) }
   }
 
-  private mutating func keep(_ byte: UInt8) throws(Fault) {
-    if split == 0 { object.append(byte) } else { element.append(byte) }
-    if max(object.count, element.count) > Self.maximumBytes {
-      throw Fault(line: line, reason: "an item has more than \(Self.maximumBytes >> 20) MiB")
+  private mutating func keep(_ byte: UInt8) {
+    if split == 0 {
+      if object.count < Self.maximumBytes { object.append(byte) } else { isTooLarge.object = true }
+    } else {
+      if element.count < Self.maximumBytes { element.append(byte) } else { isTooLarge.element = true }
     }
   }
 
@@ -116,9 +125,12 @@ struct JSONSplitter {
 
   private mutating func endObject() {
     if split == 0 {
-      values.append(JSONValue(bytes: object, line: objectLine))
+      values.append(JSONValue(bytes: isTooLarge.object ? [] : object, line: objectLine, isTooLarge: isTooLarge.object))
+      object = []
     } else {
-      values.append(JSONValue(bytes: element, line: elementLine, around: around))
+      values.append(
+        JSONValue(
+          bytes: isTooLarge.element ? [] : element, line: elementLine, isTooLarge: isTooLarge.element, around: around))
       element = []
     }
   }

@@ -56,7 +56,7 @@ struct ListHead {
   /// a plain list may begin so, and gets a message of its own.
   var otherKind: String? {
     if hasLineWithURL { return nil }
-    if begins("<") { return rootElement == nil ? nil : "xml" }
+    if begins("<") { return begins("<?xml") || begins("<!") || rootElement != nil ? "xml" : nil }
     guard begins("{") || begins("[") else { return nil }
     // What may follow the bracket in JSON.
     guard let next = bytes.dropFirst().first(where: { !$0.isBlank && $0 != 0x0A }) else { return "json" }

@@ -9,7 +9,17 @@ struct PLSParser: LineParser, ~Copyable {
   private let setup: ListSetup
   private var builder: EntryBuilder
   private var output = ListOutput()
-  private var tracks: [Int: ListedFile] = [:]
+  private var tracks: [Int: Track] = [:]
+  /// The numbers of the tracks whose entries were not made yet, the next one last.
+  private var left: [Int] = []
+
+  /// What stands of a track: many are in memory together.
+  private struct Track {
+    var line: Int
+    var url: String?
+    var title: String?
+    var duration: Double?
+  }
   private var bytes = 0
 
   static func recognizes(_ head: ListHead) -> Bool { head.begins("[playlist]") }
@@ -19,7 +29,13 @@ struct PLSParser: LineParser, ~Copyable {
     builder = EntryBuilder(setup)
   }
 
-  mutating func takeItem() -> ManifestItem? { output.takeItem() }
+  mutating func takeItem() -> ManifestItem? {
+    while true {
+      if let item = output.takeItem() { return item }
+      guard let number = left.popLast(), let track = tracks.removeValue(forKey: number) else { return nil }
+      add(track, number)
+    }
+  }
 
   mutating func read(_ line: Span<UInt8>, number: Int, isTooLong: Bool) throws(ManifestError) {
     bytes += line.count + 1
@@ -44,31 +60,31 @@ struct PLSParser: LineParser, ~Copyable {
     if tracks.count == Self.maximumTracks, tracks[track] == nil {
       throw setup.malformed(number, "it has more than \(Self.maximumTracks) tracks; split it, or use another format")
     }
-    var file = tracks[track] ?? ListedFile(line: number, place: "File\(track)")
+    var known = tracks[track] ?? Track(line: number)
     switch name {
     case "file":
-      if !file.urls.isEmpty {
+      if known.url != nil {
         output.report(number, .warning, "File\(track) is given twice; the first one counts")
       } else {
-        file.urls = [value]
-        file.line = number
+        (known.url, known.line) = (value, number)
       }
-    case "title": file.title = value
-    default: file.facts.duration = Double(value).flatMap { $0 > 0 ? $0 : nil }
+    case "title": known.title = value
+    default: known.duration = Double(value).flatMap { $0 > 0 ? $0 : nil }
     }
-    file.facts.title = file.title
-    tracks[track] = file
+    tracks[track] = known
   }
 
-  mutating func finish() {
-    for (_, file) in tracks.sorted(by: { $0.key < $1.key }) {
-      if file.urls.isEmpty {
-        output.leaveOut(file.line, "titles or lengths without a file")
-      } else {
-        builder.add(file, to: &output)
-      }
+  mutating func finish() { left = tracks.keys.sorted(by: >) }
+
+  private mutating func add(_ track: Track, _ number: Int) {
+    if let url = track.url {
+      var file = ListedFile(line: track.line, place: "File\(number)")
+      (file.urls, file.title) = ([url], track.title)
+      (file.facts.title, file.facts.duration) = (track.title, track.duration)
+      builder.add(file, to: &output)
+    } else {
+      output.leaveOut(track.line, "titles or lengths without a file")
     }
-    tracks = [:]
-    output.reportLeftOut()
+    if left.isEmpty { output.reportLeftOut() }
   }
 }

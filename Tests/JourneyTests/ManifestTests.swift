@@ -97,6 +97,22 @@ import Testing
     }
   }
 
+  /// The file of cookies lies beside the list, wherever the command runs.
+  @Test func cookiesAndPasswordsAreSent() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        origin.add("/a.mp4", size: 1000)
+        try journey.folder.write("127.0.0.1\tFALSE\t/\tFALSE\t0\tsession\tgeheim\n", to: "cookies.txt")
+        try journey.mount("\(origin.url("/a.mp4"))\n load-cookies=cookies.txt\n http-user=a\n http-passwd=b\n")
+        try journey.succeed(["cat", journey.at("a.mp4")])
+        let request = try #require(origin.log.entries.first).request
+        #expect(request.header("cookie") == "session=geheim" && request.header("authorization") == "Basic YTpi")
+        let checked = try journey.mediafs("check", journey.manifest)
+        #expect(checked.status == 0 && checked.errors.isEmpty, "\(checked.errors)")
+      }
+    }
+  }
+
   @Test func badLinesAreReportedAndSkipped() throws {
     try withJourney { journey in
       let text = "http://127.0.0.1:9/good.mp4\r\nftp://127.0.0.1/bad.mp4\n# fine\n\n  what=is this\nhttp://[half/\n"

@@ -71,7 +71,7 @@ struct JSONFormatTests {
     let reading = try read(lines.joined(separator: "\n"))
     #expect(reading.paths == ["A _ film.mp4", "B film.mp4"])
     #expect(reading.errors.map(\.line) == [6] && reading.problems.count == 1, "\(reading.problems)")
-    #expect(reading.errors[0].message == "item 2: it is no valid JSON; it is skipped")
+    #expect(reading.errors.first?.message == "item 2: it is no valid JSON; it is skipped")
     // Each list that is split costs a copy of what stands before it.
     let lists = "{\"_type\": \"playlist\"" + String(repeating: ",\"entries\":[]", count: 200_000) + "}"
     #expect(try read(lists).entries.isEmpty)
@@ -120,11 +120,23 @@ struct JSONFormatTests {
     #expect(reading.entries.map(\.line) == [2, 6])
   }
 
+  /// An item that is too large is skipped, at the top and in a list, and what surrounds the list is no item.
+  @Test func largeItemsAreSkipped() throws {
+    let pad = String(repeating: "x", count: 5 << 20)
+    let large = "{\"_type\": \"video\", \"x\": \"\(pad)\"}"
+    for text in ["\(large)\n\(Self.film)", "[\(large)\n,\(Self.film)]"] {
+      let reading = try read(text)
+      #expect(reading.paths == ["A _ film.mp4"] && reading.problems.map(\.line) == [1])
+      #expect(reading.errors.first?.message == "item 1 has more than 4 MiB; it is skipped")
+    }
+    let list = try read("{\"_type\": \"playlist\", \"title\": \"P\", \"entries\": [\(Self.film)], \"x\": \"\(pad)\"}")
+    #expect(list.paths == ["P/A _ film.mp4"] && list.errors.count == 1)
+  }
+
   @Test func whatIsRefused() throws {
-    let long = "{\"_type\": \"video\", \"x\": \"" + String(repeating: "x", count: 17 << 20) + "\"}"
     let deep = "{\"_type\": \"video\", \"x\": " + String(repeating: "[", count: 100_000)
     for (text, words) in [
-      (long, "more than 16 MiB"), (deep, "ends too early"), ("{\"_type\": \"video\"", "ends too early"),
+      (deep, "ends too early"), ("{\"_type\": \"video\"", "ends too early"),
       ("{\"_type\": \"video\"} 1", "other than an object"), ("[{\"_type\": \"video\"}, 1]", "other than an object"),
     ] {
       let error = #expect(throws: ManifestError.self) { try read(text) }

@@ -168,6 +168,8 @@ struct LineTests {
     #expect(error(Array("<opml><body/></opml>".utf8)) == .notAList(name: "x.txt", what: "xml"))
     #expect(error(Array("{}".utf8)) == .notAList(name: "x.txt", what: "json"))
     #expect(error(Array("[1, 2]".utf8)) == .notAList(name: "x.txt", what: "json"))
+    let typed = "<!-- \(String(repeating: "x", count: 5000)) --><opml/>"
+    #expect(error(Array(typed.utf8)) == .notAList(name: "x.txt", what: "xml"))
     #expect(error(Array("<a:b c='d'/>".utf8)) == .notAList(name: "x.txt", what: "xml"))
     #expect(error(Array("#EXTM3U\nhttps://example.com/x".utf8)) == nil)
   }
