@@ -76,11 +76,15 @@ final class CookieFiles {
         whole = folder + "/" + path
       }
     }
-    var bytes = [UInt8](repeating: 0, count: Self.maximumBytes + 1)
+    var bytes: [UInt8] = []
     let count: Int
     do throws(PlainFileError) {
       let file = try FileDescriptor.openPlain(whole)
       var failure: Errno?
+      do throws(Errno) {
+        // One more than it has, to notice that it grows beyond what is read.
+        bytes = [UInt8](repeating: 0, count: min(Int(try file.status().st_size), Self.maximumBytes) + 1)
+      } catch { throw .system(error) }
       count = bytes.withUnsafeMutableBytes { buffer in
         do throws(Errno) { return try file.readFully(at: 0, into: buffer) } catch {
           failure = error

@@ -17,7 +17,8 @@ struct FuzzTests {
   private static let words = tokens(
     "..", "/", "%", "%00", "%2F", "\t", "\r", "\n", "\n  ", "\0", "http://", "https://", "#", "?", "&", "=", "@", ":",
     "[", "]",
-    "out=", "dir=", "header=", "checksum=sha-256=", "id=", "#EXTINF:,", "#EXTM3U\n", "\u{202E}", "\u{85}", "é",
+    "out=", "dir=", "load-cookies=", "http-user=", "http-passwd=", "header=", "checksum=sha-256=", "id=", "#EXTINF:,",
+    "#EXTM3U\n", "\u{202E}", "\u{85}", "é",
     "e\u{301}",
     " ", ".", "\u{FEFF}", "sig=", "sv=2020-01-01&sig=aaaaaaaaaaaaaaaaaaaaaaaaaaa", "expires=1700000000")
 
