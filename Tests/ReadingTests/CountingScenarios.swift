@@ -164,7 +164,7 @@ import Reading
     arguments: [false, true])
   func evictions(isKept: Bool) throws {
     var options = ReadingOptions.testing
-    (options.continuation, options.maximumSize) = (.never, 1 << 20)
+    (options.continuation, options.maximumSize) = (.never, 32 << 20)
     let bench = try Bench(FakeResource(name: "a.mp4", size: Self.size), options: options)
     let listener = Listener()
     bench.system.tell(listener)
@@ -177,6 +177,7 @@ import Reading
     bench.service.resources["http://origin/a.mp4"]?.failure = FakeResource.reset
     if isKept { try bench.rule(.keep, "a.mp4") }
     bench.system.release(inode)
+    bench.limit { $0.maximumSize = 64 << 10 }
     bench.run(20)
     let evicted = listener.take().filter { $0.kind == .evicted }
     let metrics = bench.system.metrics()

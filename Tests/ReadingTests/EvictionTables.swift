@@ -140,13 +140,14 @@ import Testing
   @Test("What is promised to a copy is room for readers, and none for background downloads")
   func promises() {
     let ledger = StoreLedger(limit: 100 << 20)
-    ledger.promise(90 << 20, until: Instant(nanoseconds: 5))
+    let (key, other) = (ResourceKey(high: 1, low: 1), ResourceKey(high: 2, low: 2))
+    ledger.promise(90 << 20, to: key, until: Instant(nanoseconds: 5))
+    ledger.promise(1 << 20, to: other, until: Instant(nanoseconds: 5))
     #expect(!ledger.reserve(20 << 20, for: .background).isGranted && ledger.reserve(5 << 20, for: .reader).isGranted)
-    #expect(ledger.reserve(90 << 20, for: .copy).isGranted && ledger.balance.promised == 0)
-    ledger.promise(1 << 20, until: Instant(nanoseconds: 5))
-    ledger.forgetPromise(Instant(nanoseconds: 4))
+    #expect(ledger.reserve(90 << 20, for: .copy(key)).isGranted && ledger.balance.promised == 1 << 20)
+    ledger.forgetPromises(Instant(nanoseconds: 4))
     #expect(ledger.balance.promised == 1 << 20)
-    ledger.forgetPromise(Instant(nanoseconds: 5))
+    ledger.forgetPromises(Instant(nanoseconds: 5))
     #expect(ledger.balance.free == 5 << 20)
   }
 }

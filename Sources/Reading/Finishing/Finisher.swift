@@ -10,9 +10,11 @@ import Storing
 /// All that it owns is made on its thread, and no other thread can reach it.
 final class Finisher {
   private let room: ReadingRoom
-  /// Files that found no room, and the space that each needs. Whoever is forgotten is only hashed in vain.
-  private var waiting: [ResourceKey: Int64] = [:]
+  /// Files that found no room, and how often. Whoever is forgotten is only hashed in vain.
+  private var waiting: [ResourceKey: Int] = [:]
   private static let mostWaiting = 1024
+  /// How often room is held free for a file. Two that wait for each other's room must not stop all downloads.
+  private static let mostPromises = 6
 
   /// Called on the finisher's thread.
   init(room: ReadingRoom) { self.room = room }
@@ -46,10 +48,10 @@ final class Finisher {
     defer { content.guarded.withLock { $0.held.released() } }
     guard let partial = served.partial, let size = generation.size else { return }
     // Once it waited for room, it is not read again before it has some.
-    let needed = waiting.removeValue(forKey: content.key) ?? 0
-    let isReserved = needed > 0 && room.reserve(needed, for: .copy)
-    if needed > 0, !isReserved, mayFit(needed) { return wait(content, needed) }
-    var reserved = isReserved ? needed : 0
+    let space = ByteRange(0, size).blocks(of: StoreSpace.block).count
+    let isReserved = waiting[content.key] != nil && room.reserve(space, for: .copy(content.key))
+    if waiting[content.key] != nil, !isReserved, mayFit(space) { return wait(content, space) }
+    var reserved = isReserved ? space : 0
     var lacking: Int64?
     defer { room.ledger.release(reserved) }  // what is there of a copy that failed, the next measurement finds
     do {
@@ -68,6 +70,7 @@ final class Finisher {
         return reject(
           content, "it changed while it was placed; its copy is used from the next mount on", isWrong: false)
       }
+      waiting[content.key] = nil
       Log.info("\(content.path): complete, \(size) bytes, in the library as \(copy.path)")
       room.transfers.post(.completed(content, copy))
     } catch {
@@ -103,9 +106,13 @@ final class Finisher {
   /// transfer thread brings it back in a while.
   private func wait(_ content: Content, _ space: Int64) {
     if waiting.count >= Self.mostWaiting { waiting = [:] }
-    waiting[content.key] = space
-    room.ledger.promise(space, until: room.clock.now.adding(seconds: 3 * StoreHealth.refusedSeconds))
-    room.keeper.post(.measureSpace)
+    let tries = (waiting[content.key] ?? 0) + 1
+    waiting[content.key] = tries
+    if tries <= Self.mostPromises {
+      let until = room.clock.now.adding(seconds: 3 * StoreHealth.refusedSeconds)
+      room.ledger.promise(space, to: content.key, until: until)
+      room.keeper.post(.measureSpace)
+    }
     content.guarded.withLock { $0.held.rejected() }
     room.transfers.post(.waitsForRoom(content))
   }
@@ -136,9 +143,9 @@ final class Finisher {
         // On another filesystem the file is there twice for a while.
         if isChanging { room.ledger.changed() }
         isChanging = false
+        if reserved > 0 { return }
         let space = ByteRange(0, bytes).blocks(of: StoreSpace.block).count
-        if reserved == space { return }
-        guard room.reserve(space, for: .copy) else {
+        guard room.reserve(space, for: .copy(content.key)) else {
           if mayFit(space) { lacking = space }
           throw StoreError(
             kind: .full,

@@ -41,13 +41,16 @@ final class SpaceKeeping {
   /// Copies that cannot be removed, and until when nobody tries.
   private var stuck: [Int64: Instant] = [:]
   /// When this mount began, in seconds since 1970: what was never noted as used counts as used then.
-  private let begun: UInt32
+  private var begun: UInt32 {
+    UInt32(clamping: room.clock.date - Int64(room.clock.now.seconds(since: beginning)))
+  }
+  private let beginning: Instant
   /// Whether the filesystem can give back parts of a file.
   var canPunch = true
 
   init(room: ReadingRoom) {
     self.room = room
-    begun = UInt32(clamping: room.clock.date)
+    beginning = room.clock.now
     if room.limits.withLock({ $0.maximumAge }) != nil { nextAging = Instant(nanoseconds: 0) }
   }
 
@@ -74,6 +77,7 @@ final class SpaceKeeping {
   func makeSpaceNow(_ now: Instant) {
     nextCheck = now
     nextLook = now
+    stuck = [:]
     nextAging = room.limits.withLock { $0.maximumAge } == nil ? .never : now
     makeSpace(now)
   }
@@ -90,7 +94,7 @@ final class SpaceKeeping {
     nextCheck = now.adding(seconds: Self.interval)
     do throws(StoreError) {
       let limits = room.limits.withLock { $0 }
-      room.ledger.forgetPromise(now)
+      room.ledger.forgetPromises(now)
       try measureStore(now)
       var lacking = try lacking()
       var shortage = shortage()
@@ -115,9 +119,11 @@ final class SpaceKeeping {
         stuck = stuck.filter { $0.value > now }
         let freed = try evict(need, oldest: oldest, copies: copiesMayGo, endsDownloads: isReadersTurn, now)
         lacking = .clampedSum(lacking, -freed - asked.bytes)
-        nextLook = isCut ? now : rest(after: now)
+        // A round that was cut goes on at once if it got anywhere.
+        let goesOn = isCut && freed > 0 && !room.isEnding
+        nextLook = goesOn ? now : rest(after: now)
         shortage = self.shortage()
-        if isCut {
+        if goesOn {
           nextCheck = now
           if oldest > 0 { nextAging = now }
           room.keeper.post(.measureSpace)
@@ -179,14 +185,15 @@ final class SpaceKeeping {
     let isScarce = room.health.intake != .everything || shortage() != nil
     guard now >= (isScarce ? nextMeasurement.scarce : nextMeasurement.roomy) else { return }
     // Also when it fails.
-    nextMeasurement = (now.adding(seconds: Self.scarceInterval), now.adding(seconds: Self.roomyInterval))
+    nextMeasurement.roomy = now.adding(seconds: Self.roomyInterval)
     if !isScarce { try room.measureStore() }
     // What users removed from the library themselves need not be made room for.
-    if isScarce || shortage() != nil { try room.measureStore(looksAtCopies: true) }
-    let rested = rest(after: now)
-    nextMeasurement = (
-      max(now.adding(seconds: Self.scarceInterval), rested), max(now.adding(seconds: Self.roomyInterval), rested)
-    )
+    if isScarce || shortage() != nil {
+      nextMeasurement.scarce = now.adding(seconds: Self.scarceInterval)
+      try room.measureStore(looksAtCopies: true)
+      nextMeasurement.scarce = max(nextMeasurement.scarce, rest(after: now))
+    }
+    nextMeasurement.roomy = max(nextMeasurement.roomy, rest(after: now))
   }
 
   /// What was counted is not what the disk has.
@@ -196,7 +203,10 @@ final class SpaceKeeping {
   func answered(_ bytes: Int64, isGone: Bool, _ now: Instant) {
     asked.files -= 1
     asked.bytes -= bytes
-    if !isGone { notBefore = now.adding(seconds: Self.interval) }
+    if !isGone {
+      notBefore = now.adding(seconds: Self.interval)
+      room.ledger.answered()
+    }
     guard asked.files == 0 else { return }
     if now >= notBefore { nextCheck = now }
     makeSpace(now)
@@ -218,7 +228,8 @@ final class SpaceKeeping {
       freed += evict(candidates, contents, need: wanted, oldest: oldest, endsDownloads: endsDownloads, now)
       // Partial files are looked through once.
       (candidates, contents) = ([], [:])
-    } while !isCut && last.map { freed + asked.bytes < need || $0.usedAt < Int64(oldest) } ?? false
+    } while !isCut && room.clock.now.seconds(since: now) < Self.mostSeconds
+      && last.map { freed + asked.bytes < need || $0.usedAt < Int64(oldest) } ?? false
     return freed
   }
 
@@ -230,8 +241,13 @@ final class SpaceKeeping {
     let candidates = candidates.sorted { $0.id < $1.id }
     let victims = EvictionPlan.victims(of: candidates, need: need, oldest: oldest) { candidate in
       ThreadRecord.work(.space)
-      return examine(candidate, contents[candidate.key])
+      let index = examine(candidate, contents[candidate.key])
+      // A copy that may not go is not looked at again soon: there may be very many.
+      if index == nil, candidate.copy != nil { stuck[candidate.id] = now.adding(seconds: Self.stuckSeconds) }
+      return index
     }
+    // The look took what it took. At least one goes in each round.
+    let begun = room.clock.now
     var freed: Int64 = 0
     var away: [Eviction] = []
     for victim in victims {
@@ -243,25 +259,26 @@ final class SpaceKeeping {
           .evict(
             content, victim.ranges, bytes: victim.bytes, endsDownload: endsDownloads, isCopy: candidate.copy != nil))
       } else if let copy = candidate.copy {
-        if takesTooLong(since: now) { break }
+        if isCut { continue }
         let isGone = evict(copy, of: candidate)
         freed += isGone ? victim.bytes : 0
+        isCut = takesTooLong(since: begun)
         if !isGone { stuck[candidate.id] = now.adding(seconds: Self.stuckSeconds) }
       } else {
         away.append(Eviction(key: candidate.key, generation: candidate.id, ranges: canPunch ? victim.ranges : nil))
       }
     }
-    while !away.isEmpty, !takesTooLong(since: now) {
+    while !away.isEmpty, !isCut {
       freed += evict(Array(away.prefix(Self.atOnce)))
       away.removeFirst(min(away.count, Self.atOnce))
+      isCut = takesTooLong(since: begun)
     }
     return freed
   }
 
   /// Whether the round that began at `begun` has to stop, and goes on after other work.
   private func takesTooLong(since begun: Instant) -> Bool {
-    isCut = isCut || room.isEnding || room.clock.now.seconds(since: begun) > Self.mostSeconds
-    return isCut
+    room.isEnding || room.clock.now.seconds(since: begun) > Self.mostSeconds
   }
 
   /// How many files go with one commit.
@@ -325,6 +342,7 @@ final class SpaceKeeping {
         bytes = .clampedSum(bytes, counted.copy.size)
       }
       last = page.count == Self.copiesAtOnce ? page.last : nil
+      if room.clock.now.seconds(since: now) > Self.mostSeconds { break }
     } while last.map { bytes < need || $0.usedAt < Int64(oldest) } ?? false
     return last
   }

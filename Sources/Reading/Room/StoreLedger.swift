@@ -1,4 +1,5 @@
 import Base
+import Manifest
 import Storing
 
 /// How much the store has on disk, and how much it may have (P14). Any thread may use it.
@@ -30,23 +31,29 @@ final class StoreLedger: Sendable {
     /// What is not for copies that stay.
     var forOthers: Int64 { copiesStay ? max(0, .clampedSum(limit, -copies)) : limit }
     /// How much the keeper keeps free, so that readers need not wait for evictions.
-    var headroom: Int64 { max(4 * StoreSpace.block, min(limit / 16, 64 << 20, forOthers / 2)) }
+    var headroom: Int64 { max(StoreLedger.twoPieces, min(limit / 16, 64 << 20, forOthers / 2)) }
     /// How much the keeper evicts up to, once less than ``headroom`` is free.
     var goal: Int64 { max(headroom, min(limit / 8, 1 << 30, forOthers / 2)) }
     /// Whether the copies that stay leave no room, whatever else goes.
-    var isHopeless: Bool { forOthers < StoreLedger.least }
+    var isHopeless: Bool { copiesStay && copies > 0 && forOthers < StoreLedger.twoPieces }
   }
 
   /// Who reserves.
-  enum Purpose { case background, reader, copy }
+  enum Purpose {
+    case background, reader
+    /// The copy of a file on another filesystem.
+    case copy(ResourceKey)
+  }
 
   private struct State {
     var balance: Balance
     var isAsked = false
     /// Whether a reader's bytes found no room since the keeper last looked.
     var isRefused = false
-    /// Until when ``Balance/promised`` holds: whoever waits asks again before.
-    var promisedUntil = Instant(nanoseconds: 0)
+    /// What each complete file waits for, and until when that holds: whoever waits asks again before.
+    var promises: [ResourceKey: (bytes: Int64, until: Instant)] = [:] {
+      didSet { balance.promised = promises.values.map(\.bytes).max() ?? 0 }
+    }
     /// Removals and placements that have begun, and those that are over: a measurement beside one does not count.
     var changing = 0
     var changes: UInt64 = 0
@@ -61,6 +68,8 @@ final class StoreLedger: Sendable {
 
   /// Less than this is no room for a reader's next bytes.
   private static let least: Int64 = 64 << 10
+  /// Two of the largest pieces that arrive at once.
+  private static let twoPieces: Int64 = 256 << 10
 
   var balance: Balance { state.withLock { $0.balance } }
   /// Whether a reader's next bytes go through memory.
@@ -69,8 +78,9 @@ final class StoreLedger: Sendable {
   /// Reserves space that is about to be taken on the disk.
   func reserve(_ bytes: Int64, for purpose: Purpose) -> Answer {
     state.withLock { state in
-      let isGranted = bytes <= max(0, purpose == .background ? state.balance.free : state.balance.room)
-      if isGranted, purpose == .copy { state.balance.promised = 0 }
+      var isGranted = bytes <= max(0, state.balance.room)
+      if case .background = purpose { isGranted = bytes <= max(0, state.balance.free) }
+      if isGranted, case .copy(let key) = purpose { state.promises[key] = nil }
       let free = state.balance.free
       if isGranted {
         state.balance.held += bytes
@@ -115,13 +125,13 @@ final class StoreLedger: Sendable {
   }
 
   /// A complete file waits for so much room. Until then, background downloads do not take it.
-  func promise(_ bytes: Int64, until: Instant) {
-    state.withLock { ($0.balance.promised, $0.promisedUntil) = (max($0.balance.promised, bytes), until) }
+  func promise(_ bytes: Int64, to key: ResourceKey, until: Instant) {
+    state.withLock { $0.promises[key] = (bytes, until) }
   }
 
   /// Forgets what nobody waits for any more.
-  func forgetPromise(_ now: Instant) {
-    state.withLock { if now >= $0.promisedUntil { $0.balance.promised = 0 } }
+  func forgetPromises(_ now: Instant) {
+    state.withLock { if !$0.promises.isEmpty { $0.promises = $0.promises.filter { now < $0.value.until } } }
   }
 
   /// From now on another limit holds, and the copies may go by themselves, or not.

@@ -37,7 +37,9 @@ final class Landing {
       }
       guard let gap else { break }
       if isLeaving { return false }
-      if isUnstored, isOpen, room.ledger.isFull, room.ledger.lacksRoomForReader() { room.keeper.post(.measureSpace) }
+      if isUnstored, isOpen, lacksRoom || room.ledger.isFull, room.ledger.lacksRoomForReader() {
+        room.keeper.post(.measureSpace)
+      }
       if !isUnstored, !room.reserve(space, for: isOpen ? .reader : .background) {
         lacksRoom = true
         continue

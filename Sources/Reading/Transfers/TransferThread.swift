@@ -165,7 +165,7 @@ final class TransferThread {
       resumeNext(now)
     case .waitsForRoom(let content):
       let download = downloads.download(of: content)
-      failures.waitsForRoom(download, now)
+      if download.content === content { failures.waitsForRoom(download, now) }
       carryOutPostponed(download)
     case .rejected(let content, let message, let isWrong):
       let download = downloads.download(of: content)
@@ -266,7 +266,9 @@ final class TransferThread {
     let download = downloads[content.key]
     let isUsed =
       download.map { download in
-        let isWanted = download.wish.rest && (!endsDownload || download.wish.isRequested)
+        // As the keeper judges it: a file that was played is not wanted under every policy once it is closed.
+        let goesOn = room.options.continuation.goesOn(isRequested: download.wish.isRequested, isOpen: false)
+        let isWanted = download.wish.rest && goesOn && (!endsDownload || download.wish.isRequested)
         return download.content !== content || !download.transfers.isEmpty || isWanted
       } ?? false
     let isFrozen =

@@ -20,6 +20,8 @@ package enum StoreRecovery {
       if let copy {
         try catalog.changes.apply([.placed(generation: generation.id, copy, adopted: false)], durably: true)
       } else if there.contains(generation.id) {
+        // Else an eviction took a part of it since.
+        guard generation.synced.count == generation.size else { continue }
         try catalog.changes.apply([.continues(generation: generation.id, true)], durably: true)
       } else {
         try catalog.changes.apply([.dropped(generation: generation.id)], durably: true)
