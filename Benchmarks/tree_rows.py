@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+import threading
 import time
 
 from rows import Row, systems
@@ -32,13 +33,32 @@ def listing(results, repetition):
 
 def list_all(folder):
     begin = time.perf_counter()
-    done = subprocess.run(["ls", "-l", folder], check=True, capture_output=True, text=True, env={"LC_ALL": "C"})
+    done = subprocess.run(["ls", "-lR", folder], check=True, capture_output=True, text=True, env={"LC_ALL": "C"})
     seconds = time.perf_counter() - begin
     lines = [line for line in done.stdout.splitlines() if ".mp4" in line]
     wrong = [line for line in lines if int(line.split()[4]) != 1 << 20]
     if len(lines) != 2000 or wrong:
         raise RuntimeError(f"the listing is wrong: {len(lines)} lines, {len(wrong)} with another size: {wrong[:1]}")
     return seconds
+
+
+def known(results, repetition):
+    """`ls -lR` of 2,000 files whose sizes and dates the list gives. Only mediafs: rclone has no lists."""
+    for system in systems(results):
+        if not system.is_ours:
+            continue
+        files = {f"film{index}.mp4": 1 << 20 for index in range(2000)}
+        with serving(files, latency=0.05) as origin:
+            folder = work_folder("known")
+            with open(os.path.join(folder, "urls.txt"), "w") as file:
+                file.write('<metalink xmlns="urn:ietf:params:xml:ns:metalink">')
+                for name, size in files.items():
+                    file.write(f'<file name="{name}"><size>{size}</size><url>{origin.url}/{name}</url></file>\n')
+                file.write("</metalink>\n")
+            with mounted(system, origin, folder):
+                origin.command("reset-log")  # the mount's status may ask for one
+                results.add("known", system, list_all(system.mountpoint))
+                results.add("known-requests", system, origin.totals()["requests"])
 
 
 def million(results, repetition):
@@ -83,13 +103,55 @@ def one_million(results, repetition, system):
             assert found.stdout.count(b"\n") == FOLDERS * FILES
             results.add("million-find", system, time.perf_counter() - begin)
             results.add("million-memory", system, peak_memory(system.pids()))
+            reload_ten(results, repetition, system)
+
+
+def reload_ten(results, repetition, system):
+    """Ten lines of the million get other links, under a program that looks names up."""
+    chance = random.Random(repetition)
+    lines = chance.sample(range(FOLDERS * FILES), 10)
+    with open(system.manifest) as file:
+        text = file.readlines()
+    for line in lines:
+        text[3 * line] = text[3 * line].rstrip() + "&again\n"
+    new = system.manifest + ".new"
+    with open(new, "w") as file:
+        file.writelines(text)
+    del text
+    before = peak_memory(system.pids())
+    waits, is_over = [], threading.Event()
+
+    def look_up():
+        while not is_over.is_set():
+            begin = time.perf_counter()
+            assert not os.path.lexists(system.path(f"folder{chance.randrange(FOLDERS)}/none{chance.random()}"))
+            waits.append(time.perf_counter() - begin)
+
+    thread = threading.Thread(target=look_up)
+    thread.start()
+    try:
+        os.rename(new, system.manifest)
+        begin = time.perf_counter()
+        said = system.run("reload", system.mountpoint)
+        results.add("million-reload", system, time.perf_counter() - begin)
+    finally:
+        is_over.set()
+        thread.join()
+    if "10 " not in said:
+        raise RuntimeError(f"the reload says: {said}")
+    results.add("million-reload-wait", system, max(waits))
+    results.add("million-reload-memory", system, max(0, peak_memory(system.pids()) - before))
+    results.add("million-reload-log", system, os.path.getsize(os.path.join(system.store, "catalog.sqlite-wal")))
 
 
 ROWS = [
-    Row("listing", "ls -l of 2,000 files, nothing known", "s", of="rclone", goal=1, measure=listing,
+    Row("listing", "ls -lR of 2,000 files, nothing known", "s", of="rclone", goal=1, measure=listing,
         how="Latency 50 ms a request and a connection; every size has to be asked for."),
     Row("listing-again", "… after a remount", "s", how="The sizes are remembered, or not."),
     Row("listing-again-requests", "… requests for it", "", goal=0, limit=0),
+    Row("known", "ls -lR of 2,000 files whose sizes the list gives", "s", measure=known,
+        how="A Metalink; the origin's latency is 50 ms a request."),
+    Row("known-requests", "… requests for it", "", goal=0, limit=0),
     Row("million-first", "A million entries: first mount", "s", goal=5, absolute=True, measure=million,
         how="A thousand folders of a thousand entries (a manifest of three million lines)."),
     Row("million-again", "… second mount, manifest unchanged", "s", goal=0.1, absolute=True,
@@ -100,4 +162,9 @@ ROWS = [
     Row("million-find", "… find -type f, all of it", "s"),
     Row("million-first-memory", "… peak memory of the first mount", "B", goal=100 << 20, absolute=True),
     Row("million-memory", "… of the second, with all the above", "B", goal=100 << 20, absolute=True),
+    Row("million-reload", "… ten lines changed: `mediafs reload`", "s", goal=2, absolute=True,
+        how="Ten entries get other links, while a program looks names up."),
+    Row("million-reload-wait", "… longest of the lookups meanwhile", "s", goal=0.05, absolute=True, worst=True),
+    Row("million-reload-memory", "… peak memory above that of before", "B", goal=50 << 20, absolute=True),
+    Row("million-reload-log", "… the catalog's log (WAL) afterwards", "B", goal=16 << 20, absolute=True),
 ]

@@ -10,6 +10,7 @@
 #include "notices.h"
 #include "settings.h"
 #include "upgrade.h"
+#include "waking.h"
 #include "watchdog.h"
 
 // The most links that are left open.
@@ -50,6 +51,7 @@ struct helper {
   struct upgrade upgrade;
   struct watchdog watchdog;
   struct backing backing;
+  struct waking waking;
   struct hold hold;
   pid_t guard;          // the process that ends the mount if this one is killed; -1 without one
   int64_t guard_at;     // when to start another one; 0 for never

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROTOCOL_VERSION = 4, PAYLOAD_LIMIT = 8192 };
+enum { PROTOCOL_VERSION = 5, PAYLOAD_LIMIT = 8192 };
 
 enum message_type {
   MESSAGE_OPTIONS = 1,
@@ -16,6 +16,7 @@ enum message_type {
   MESSAGE_KEPT = 8,
   MESSAGE_BACKING = 9,
   MESSAGE_HELD = 10,
+  MESSAGE_WAKING = 11,
   MESSAGE_PREPARED = 16,
   MESSAGE_READY = 17,
   MESSAGE_LOG = 18,
@@ -26,6 +27,9 @@ enum message_type {
   MESSAGE_REGISTER = 32,
   MESSAGE_UNREGISTER = 33,
   MESSAGE_REGISTERED = 34,
+  // On the socket for watchers.
+  MESSAGE_WAKE = 35,
+  MESSAGE_WOKEN = 36,
 };
 
 // The exit status of a server that ended for an upgrade.

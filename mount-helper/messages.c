@@ -18,6 +18,7 @@
 #include "reception.h"
 #include "state.h"
 #include "upgrade.h"
+#include "waking.h"
 #include "watchdog.h"
 
 // How long the helper waits for the messages of a server that has ended, in milliseconds.
@@ -61,12 +62,16 @@ static void take_log(struct helper *helper, struct message *message) {
 // Makes the helper ready for a server that has the device: what it does for the server, it does on threads of its own.
 static void send_mount(struct helper *helper, int library) {
   const int files = start_backing(&helper->backing, helper->mount.device_fd, helper->session, library);
-  if (files < 0) return give_up(helper);
+  const int orders = start_waking(&helper->waking, &helper->mount);
   // If a send fails, the server has ended.
-  if (link_send(helper->link, MESSAGE_NOTICES, 0, NULL, 0, helper->notices.for_servers) == 0 &&
-      link_send(helper->link, MESSAGE_BACKING, 0, NULL, 0, files) == 0)
+  if (files >= 0 && orders >= 0 &&
+      link_send(helper->link, MESSAGE_NOTICES, 0, NULL, 0, helper->notices.for_servers) == 0 &&
+      link_send(helper->link, MESSAGE_BACKING, 0, NULL, 0, files) == 0 &&
+      link_send(helper->link, MESSAGE_WAKING, 0, NULL, 0, orders) == 0)
     link_send(helper->link, MESSAGE_MOUNTED, helper->mount.device, NULL, 0, helper->mount.device_fd);
-  close(files);
+  if (files < 0 || orders < 0) give_up(helper);
+  if (files >= 0) close(files);
+  if (orders >= 0) close(orders);
 }
 
 static void take_message(struct helper *helper, struct message *message) {

@@ -55,6 +55,9 @@ static bool identify(const struct place *place, struct mount *mount) {
   }
   mount->id = status.stx_mnt_id;
   mount->device = status.stx_dev_minor;
+  const bool has_unique = statx(place->parent, place->name, flags, MOUNT_ID_UNIQUE, &status) == 0 &&
+                          status.stx_mask & MOUNT_ID_UNIQUE;
+  mount->unique = has_unique ? status.stx_mnt_id : 0;
   return true;
 }
 

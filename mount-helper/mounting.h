@@ -1,15 +1,9 @@
 // The mount: libfuse mounts, and the helper unmounts.
 #pragma once
 #include <stdbool.h>
-#include <stdint.h>
 
+#include "mount.h"
 #include "settings.h"
-
-struct mount {
-  int device_fd;    // /dev/fuse, or -1 while there is no mount
-  uint32_t device;  // the mount's device number (minor)
-  uint64_t id;      // the kernel's number for the mount, which stays the same when a folder of its path is renamed
-};
 
 // Mounts. Returns 0, or -1 after a message on stderr.
 int mount_filesystem(const struct settings *settings, struct mount *mount);

@@ -21,6 +21,7 @@
 #include "session.h"
 #include "succession.h"
 #include "upgrade.h"
+#include "waking.h"
 #include "watchdog.h"
 
 // How long the server may run after a second signal, and how long the kernel may take to end it, in milliseconds.
@@ -55,7 +56,9 @@ static void take_signal(struct helper *helper) {
   if (read(helper->signals, &info, sizeof info) != sizeof info) return;
   if (info.ssi_signo == SIGCHLD) return take_child(helper);
   if (info.ssi_signo == SIGHUP) {
-    complain("the mount helper ignores SIGHUP: a mount ends by unmounting, or by SIGTERM");
+    // The server reads its list again; one that does not serve yet will. A terminal that closes asks for nothing: its
+    // hang-up comes from the kernel.
+    if (info.ssi_code == SI_USER && helper->server > 0 && helper->served) kill(helper->server, SIGHUP);
     return;
   }
   helper->stops++;
@@ -174,6 +177,8 @@ int supervise(const struct settings *settings, int announce_to) {
   helper.watchdog.limit = settings->watchdog;
   helper.backing.settings = settings;
   helper.backing.socket = -1;
+  helper.waking.settings = settings;
+  helper.waking.socket = -1;
   helper.hold.folder = -1;
   sigset_t set;
   fill_signals(&set);
@@ -189,6 +194,7 @@ int supervise(const struct settings *settings, int announce_to) {
   }
   end_notices(&helper.notices, helper.session, &helper.mount);
   end_backing(&helper.backing);
+  end_waking(&helper.waking);
   unmount_filesystem(settings, &helper.mount);
   end_guard(helper.guard);
   complain_directly();

@@ -19,7 +19,7 @@ int csystem_open_child_watch(void) {
   return signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-pid_t csystem_start_program(char *const *words, int output) {
+pid_t csystem_start_program(char *const *words, int input, int output, int error) {
   const pid_t launcher = getpid();
   const pid_t child = fork();
   if (child != 0) return child;
@@ -28,7 +28,7 @@ pid_t csystem_start_program(char *const *words, int output) {
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
-  if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0 ||
+  if (dup2(input, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 || dup2(error, STDERR_FILENO) < 0 ||
       syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0 ||
       sigprocmask(SIG_SETMASK, &none, NULL) != 0)
     _exit(127);

@@ -1,6 +1,7 @@
 // Its types differ from version to version and stay here.
 #include "CXML.h"
 
+#include <libxml/HTMLparser.h>
 #include <libxml/SAX2.h>
 #include <libxml/parser.h>
 #include <stdint.h>
@@ -22,7 +23,7 @@ struct cxml_parser {
   cxml_begins begins;
   cxml_text text;
   cxml_ends ends;
-  int depth, depth_limit, state, line;
+  int depth, depth_limit, state, line, is_html;
 };
 
 void *cxml_user(const cxml_parser *self) { return self->user; }
@@ -38,7 +39,8 @@ static void cxml_stop(cxml_parser *self, int state) {
   if (self->state != cxml_runs) return;
   self->state = state;
   self->line = cxml_line(self);
-  xmlStopParser(self->context);
+  // The HTML parser goes on to the end of its piece, and nothing of that is handed over.
+  if (!self->is_html) xmlStopParser(self->context);
 }
 static void cxml_on_begin(
     void *user, const xmlChar *name, const xmlChar *prefix, const xmlChar *space, int spaces, const xmlChar **names,
@@ -63,6 +65,19 @@ static void cxml_on_text(void *user, const xmlChar *bytes, int count) {
   cxml_parser *const self = user;
   if (self->state == cxml_runs) self->text(self->user, (const char *)bytes, count);
 }
+// The HTML parser gives names and values in turn, up to a NULL. They are handed over in the form of XML's attributes;
+// those beyond the bound are left out, because a page is read for its links whatever else it has.
+static void cxml_on_html_begin(void *user, const xmlChar *name, const xmlChar **attributes) {
+  const xmlChar *fives[5 * cxml_attributes_limit];
+  int count = 0;
+  for (; attributes != NULL && attributes[0] != NULL && count < cxml_attributes_limit; attributes += 2, count++) {
+    const xmlChar *const value = attributes[1] != NULL ? attributes[1] : (const xmlChar *)"";
+    const xmlChar **const five = fives + 5 * count;
+    five[0] = attributes[0], five[1] = five[2] = NULL, five[3] = value, five[4] = value + strlen((const char *)value);
+  }
+  cxml_on_begin(user, name, NULL, NULL, 0, NULL, count, 0, fives);
+}
+static void cxml_on_html_end(void *user, const xmlChar *name) { cxml_on_end(user, name, NULL, NULL); }
 // The five entities of XML alone exist: a document that declares others is refused, so that none is ever expanded.
 static xmlEntityPtr cxml_on_entity(void *user, const xmlChar *name) {
   (void)user;
@@ -74,9 +89,10 @@ static void cxml_on_declaration(
   cxml_stop(user, cxml_has_entities);
 }
 
-/// A parser that calls these; NULL when there is no memory.
+/// A parser that calls these; NULL when there is no memory. HTML is read as UTF-8, whatever it says of itself, and no
+/// mistake in it ends the reading.
 cxml_parser *cxml_make(
-    void *user, int depth_limit, cxml_begins begins, cxml_text text, cxml_ends ends) {
+    void *user, int is_html, int depth_limit, cxml_begins begins, cxml_text text, cxml_ends ends) {
   cxml_parser *const self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
   xmlInitParser();
@@ -85,6 +101,7 @@ cxml_parser *cxml_make(
   self->text = text;
   self->ends = ends;
   self->depth_limit = depth_limit;
+  self->is_html = is_html;
   self->events.initialized = XML_SAX2_MAGIC;
   self->events.startElementNs = cxml_on_begin;
   self->events.endElementNs = cxml_on_end;
@@ -93,14 +110,24 @@ cxml_parser *cxml_make(
   self->events.cdataBlock = cxml_on_text;
   self->events.getEntity = cxml_on_entity;
   self->events.entityDecl = cxml_on_declaration;
-  self->context = xmlCreatePushParserCtxt(&self->events, self, NULL, 0, NULL);
+  if (is_html) {
+    self->events.startElement = cxml_on_html_begin;
+    self->events.endElement = cxml_on_html_end;
+    self->context = htmlCreatePushParserCtxt(&self->events, self, NULL, 0, NULL, XML_CHAR_ENCODING_UTF8);
+  } else {
+    self->context = xmlCreatePushParserCtxt(&self->events, self, NULL, 0, NULL);
+  }
   if (self->context == NULL) {
     free(self);
     return NULL;
   }
   // No network, no messages on the standard error output, no entity in the place of its name; and not
   // XML_PARSE_HUGE, so that libxml2's own limits hold.
-  xmlCtxtUseOptions(self->context, XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
+  const int html_options = HTML_PARSE_NONET | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING | HTML_PARSE_IGNORE_ENC;
+  if (is_html)
+    htmlCtxtUseOptions(self->context, html_options);
+  else
+    xmlCtxtUseOptions(self->context, XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
   return self;
 }
 void cxml_free(cxml_parser *self) {
@@ -110,13 +137,24 @@ void cxml_free(cxml_parser *self) {
   xmlFreeParserCtxt(self->context);
   free(self);
 }
+static int cxml_goes_on(const cxml_parser *self) {
+  return self->state == cxml_runs && (self->is_html || self->context->wellFormed);
+}
 /// Takes the next bytes, or the end; 0 when the document cannot be read on.
 int cxml_feed(cxml_parser *self, const char *bytes, int count, int is_end) {
   if (self->state != cxml_runs) return 0;
   do {
     const int next = count < cxml_piece ? count : cxml_piece;
     // The result tells of undeclared prefixes too, which harm nothing here.
-    xmlParseChunk(self->context, bytes, next, is_end && next == count);
+#if LIBXML_VERSION < 21100
+    // These versions forget that a piece ended within a quoted value, take the quote at its end for one that begins,
+    // and hand over nothing more for long. From the tag's start they search it right.
+    if (self->is_html) self->context->checkIndex = 0;
+#endif
+    if (self->is_html)
+      htmlParseChunk(self->context, bytes, next, is_end && next == count);
+    else
+      xmlParseChunk(self->context, bytes, next, is_end && next == count);
     if (xmlDictGetUsage(self->context->dict) > cxml_names_limit) cxml_stop(self, cxml_has_many_names);
     const xmlParserInput *const input = self->context->input;
     // libxml2 hands over a section of CDATA by a few bytes for each piece, and has a bound of its own.
@@ -124,8 +162,8 @@ int cxml_feed(cxml_parser *self, const char *bytes, int count, int is_end) {
     if (is_tag && input != NULL && input->end - input->cur > cxml_open_limit) cxml_stop(self, cxml_has_long_tag);
     bytes += next;
     count -= next;
-  } while (count > 0 && self->state == cxml_runs && self->context->wellFormed);
-  return self->state == cxml_runs && self->context->wellFormed;
+  } while (count > 0 && cxml_goes_on(self));
+  return cxml_goes_on(self);
 }
 /// Writes why the document cannot be read, and returns the line.
 int cxml_fault(const cxml_parser *self, char *text, int size) {

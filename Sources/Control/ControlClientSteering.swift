@@ -89,4 +89,14 @@ extension ControlClient {
     _ = try next(.done, &allowance)
     return settings
   }
+
+  /// Has the server read its list again, and waits for that.
+  package func reload() throws(ControlFailure) -> ReloadReport {
+    var allowance = self.allowance(limits.clear)
+    try send(ControlRequest(.reload))
+    let reply = try next(.reloaded, &allowance)
+    guard let reloaded = reply.reloaded else { throw unexpected(reply) }
+    _ = try next(.done, &allowance)
+    return reloaded
+  }
 }

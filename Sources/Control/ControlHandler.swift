@@ -31,6 +31,9 @@ package protocol ControlHandler: AnyObject, Sendable, StatusSource {
   /// Sets values of options by their names, of the mount or of a host: all of them or, if it throws, none. Returns all
   /// values that can be set, also if none was.
   func set(_ values: [String: String], host: String?) throws(ControlFailure) -> [SettingStatus]
+  /// Reads the list again, and waits until the tree is as it says. Throws `gone` once `isLeft` says that the client is
+  /// gone, and `failed`, without a change, if the list is of no use.
+  func reload(isLeft: () -> Bool) throws(ControlFailure) -> ReloadReport
   /// Tells the server to unmount, save and exit. Returns at once: the server's end stops the listener, which waits for
   /// the calling thread.
   func stop()

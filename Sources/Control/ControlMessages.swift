@@ -37,7 +37,7 @@ package enum ControlLimits {
 /// One line from a client.
 struct ControlRequest: Codable, Equatable {
   enum Operation: String, Codable {
-    case hello, status, ready, fetch, clear, stop, upgrade, metrics, events, rule, cancel, set
+    case hello, status, ready, fetch, clear, stop, upgrade, metrics, events, rule, cancel, set, reload
   }
 
   var version = ControlLimits.version
@@ -113,6 +113,8 @@ struct ControlReply: Codable, Equatable {
     case ruled
     /// Answers `set`.
     case settings
+    /// What `reload` changed.
+    case reloaded
     /// The last line of an answer without errors.
     case done
     /// The last line of an answer that failed.
@@ -138,6 +140,7 @@ struct ControlReply: Codable, Equatable {
   var event: ControlEvent?
   var ruled: RuleReport?
   var settings: [SettingStatus]?
+  var reloaded: ReloadReport?
   /// done, after a page: where the next page starts; absent after the last page.
   var next: String?
   var code: ControlFailure.Kind?

@@ -115,6 +115,11 @@ struct ControlSession {
         try handler.set(request.values ?? [:], host: request.host).prefix(ControlLimits.settings))
       try put(reply)
       try put(ControlReply(.done))
+    case .reload:
+      var reply = ControlReply(.reloaded)
+      reply.reloaded = try handler.reload { [socket] in socket.isLeft }
+      try put(reply)
+      try put(ControlReply(.done))
     case .stop:
       // The answer goes first: when the server stops, it closes this connection, perhaps before another send.
       try put(ControlReply(.done))

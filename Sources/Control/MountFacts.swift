@@ -30,6 +30,8 @@ package struct MountFacts: Codable, Sendable, Equatable {
   package var library: String
   /// The list; nil if it came from standard input.
   package var list: String?
+  /// Why the tree is not as the list; nil: it is, or the server does not tell.
+  package var listProblem: String?
   /// The log; nil if it goes to standard error.
   package var log: String?
   /// The file of `--metrics-file`; nil for none.

@@ -68,6 +68,11 @@ struct EasyHandle: ~Copyable {
       try set(login.user, CURLOPT_USERNAME)
       try set(login.password ?? "", CURLOPT_PASSWORD)
     }
+    if let document = chain.document {
+      try set("", CURLOPT_ACCEPT_ENCODING)  // what libcurl decodes
+      try set(document.method, CURLOPT_CUSTOMREQUEST)
+      if let body = document.body { try set(body, CURLOPT_COPYPOSTFIELDS) }
+    }
     for line in chain.headerLines() {
       guard let longer = curl_slist_append(headers, line) else { throw CurlError(code: CURLE_OUT_OF_MEMORY) }
       headers = longer

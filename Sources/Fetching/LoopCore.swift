@@ -224,7 +224,7 @@ final class LoopCore: @unchecked Sendable {
     do throws(TransferFailure) {
       let chain = try RedirectChain(request, options: setup.options)
       guard let slot = idle.popLast() ?? TransferSlot(loop: self) else {
-        throw TransferFailure(kind: .transient, message: "\(Log.redacted(url: request.url)): out of memory")
+        throw TransferFailure(kind: .transient, message: "\(request.shown(request.url)): out of memory")
       }
       slot.begin(request, chain)
       active[request.id] = slot

@@ -17,6 +17,12 @@ struct RedirectChain {
   /// Whether the entry has something that mediafs does not send to `url`.
   var isWithholding: Bool { !isHome && (homeCredentials != nil || !headers.isEmpty || request.referer != nil) }
 
+  /// What is asked for, if it is a document.
+  var document: DocumentRequest? { request.document }
+
+  /// The URL to request now, for messages.
+  var shown: String { request.shown(url.text) }
+
   private let request: TransferRequest
   private let userAgent: String
   /// What goes to the home origin: the options' fields, then the entry's, which replace those of the same name.
@@ -36,33 +42,34 @@ struct RedirectChain {
       (home, homeCredentials) = try WebURL.parse(request.homeURL)
       url = try WebURL.parse(request.url).url
     } catch {
-      throw Self.failure(error, url: request.url, what: "cannot be requested")
+      throw Self.failure(error, url: request.shown(request.url), what: "cannot be requested")
     }
     if request.range?.isEmpty == true {
-      throw TransferFailure(kind: .unusable, message: "\(Log.redacted(url: request.url)): the requested range is empty")
+      throw TransferFailure(kind: .unusable, message: "\(request.shown(request.url)): the requested range is empty")
     }
     let own = Set(request.headers.map { $0.name.lowercased() })
-    headers = options.headers.filter { !own.contains($0.name.lowercased()) } + request.headers
+    let general = request.isSecret ? [] : options.headers
+    headers = general.filter { !own.contains($0.name.lowercased()) } + request.headers
     visited = [url.text]
-    for field in headers where !Self.isSendable(field) {
-      throw Self.badField(field.name, url: request.homeURL)
+    for field in headers + (request.document?.headers ?? []) where !Self.isSendable(field) {
+      throw Self.badField(field.name, url: request.shown(request.homeURL))
     }
     let single = [("User-Agent", userAgent), ("Referer", request.referer), ("If-Range", request.ifRange)]
     for (name, value) in single where !Self.isSendable(HTTPHeader(name: name, value: value ?? "")) {
-      throw Self.badField(name, url: request.homeURL)
+      throw Self.badField(name, url: request.shown(request.homeURL))
     }
   }
 
   /// Moves on to `location`, as the response of the current URL gave it.
   mutating func follow(_ location: String, mayStore allowed: Bool) throws(TransferFailure) {
-    let from = Log.redacted(url: url.text)
+    let from = request.shown(url.text)
     let next: WebURL
     do throws(WebURL.Problem) { next = try url.resolving(location) } catch {
-      throw Self.failure(error, url: url.text, what: "redirects to a URL that cannot be requested")
+      throw Self.failure(error, url: from, what: "redirects to a URL that cannot be requested")
     }
     guard visited.insert(next.text).inserted else {
       throw TransferFailure(
-        kind: .permanent, message: "\(from): redirects in a loop, to \(Log.redacted(url: next.text)) again")
+        kind: .permanent, message: "\(from): redirects in a loop, to \(request.shown(next.text)) again")
     }
     guard visited.count <= Self.limit + 1 else {
       throw TransferFailure(kind: .permanent, message: "\(from): more than \(Self.limit) redirects")
@@ -80,7 +87,7 @@ struct RedirectChain {
         if own.password != nil { return own }
         return WebURL.Credentials(user: own.user, password: netrc?.login(host: host, user: own.user)?.password)
       }
-      return netrc?.login(host: host) ?? netrc?.defaultLogin
+      return netrc?.login(host: host) ?? (request.isSecret ? nil : netrc?.defaultLogin)
     }
     if home.origin.scheme == "https", url.origin.scheme == "http" { return nil }
     return netrc?.login(host: host)
@@ -92,14 +99,17 @@ struct RedirectChain {
     let reserved: Set = [
       "range", "if-range", "accept-encoding", "te", "transfer-encoding", "content-length", "connection", "expect",
     ]
-    var lines = ["Accept-Encoding: identity"]
+    // Of a document libcurl says itself what it decodes.
+    var lines = request.document == nil ? ["Accept-Encoding: identity"] : []
+    for field in request.document?.headers ?? [] { lines.append("\(field.name): \(field.value)") }
     if let range = request.range {
       lines.append("Range: bytes=\(range.start)-" + (range.end == .max ? "" : "\(range.end - 1)"))
       if let ifRange = request.ifRange { lines.append("If-Range: \(ifRange)") }
     }
-    var names: Set<String> = []
+    var names = Set((request.document?.headers ?? []).map { $0.name.lowercased() })
     if isHome {
-      for field in headers where !reserved.contains(field.name.lowercased()) {
+      let taken = reserved.union(names)
+      for field in headers where !taken.contains(field.name.lowercased()) {
         names.insert(field.name.lowercased())
         // `Name:` would make libcurl omit the field; `Name;` sends it empty.
         lines.append(field.value.isEmpty ? "\(field.name);" : "\(field.name): \(field.value)")
@@ -121,7 +131,7 @@ struct RedirectChain {
     let safe = String(name.prefix(64)).filter { $0.isLetter || $0.isNumber || $0 == "-" }
     return TransferFailure(
       kind: .permanent,
-      message: "\(Log.redacted(url: url)): the header field “\(safe)” cannot be sent: it contains a control character, "
+      message: "\(url): the header field “\(safe)” cannot be sent: it contains a control character, "
         + "or one that no field name may have")
   }
 
@@ -131,6 +141,6 @@ struct RedirectChain {
       case .malformed: "not a valid URL"
       case .scheme(let scheme): "“\(scheme.prefix(16)):” is neither http nor https"
       }
-    return TransferFailure(kind: .permanent, message: "\(Log.redacted(url: url)): \(what): \(why)")
+    return TransferFailure(kind: .permanent, message: "\(url): \(what): \(why)")
   }
 }

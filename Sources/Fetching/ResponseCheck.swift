@@ -16,6 +16,7 @@ enum ResponseVerdict {
 struct AcceptedHead: Equatable {
   var body: ResponseHead.Body
   var validators: Validators
+  var speaksDAV = false
   var mediaType: String?
   var suggestedName: String?
 }
@@ -28,6 +29,8 @@ struct ResponseContext {
   var url: String
   /// Whether mediafs withheld credentials or fields of the entry because this is not its home origin.
   var withheld = false
+  /// Whether the request was for a document.
+  var isDocument = false
   /// Seconds since 1970.
   var now: Int64
 }
@@ -37,6 +40,8 @@ func verdict(on fields: ResponseFields, in context: ResponseContext) -> Response
   let check = ResponseCheck(fields: fields, context: context)
   do throws(TransferFailure) {
     switch fields.status {
+    case 200..<300 where context.isDocument && fields.status != 206: return .accepted(try check.document())
+    case 304 where context.isDocument: return .accepted(try check.document())
     case 200: return .accepted(try check.whole())
     case 206: return .accepted(try check.part())
     case 301, 302, 303, 307, 308: return try check.redirect()
@@ -61,6 +66,14 @@ private struct ResponseCheck {
       else { throw unusable("sent status 200 with a Content-Range that is not the whole file") }
     }
     return accepted(.whole(length: length))
+  }
+
+  /// A document may come encoded: then its length is not that of its text.
+  func document() throws(TransferFailure) -> AcceptedHead {
+    let isPlain = fields.status != 304 && fields.all(.contentEncoding).isEmpty
+    var head = accepted(.whole(length: isPlain ? try contentLength() : nil))
+    head.speaksDAV = fields[.dav] != nil || fields.all(.allow).contains { $0.uppercased().contains("PROPFIND") }
+    return head
   }
 
   func part() throws(TransferFailure) -> AcceptedHead {

@@ -26,8 +26,13 @@ package struct TransferRequest: Sendable {
   package var userAgent: String?
   /// The Referer for the home origin.
   package var referer: String?
+  /// Whether the URL came from a resolver: no message tells it, and it gets neither the options' fields nor the netrc
+  /// file's default login, which are for the hosts that the list names.
+  package var isSecret = false
   /// The receive buffer of the socket in bytes (SO_RCVBUF on new connections), nil for the kernel's default.
   package var receiveBuffer: Int32?
+  /// What makes it a request for a document, of which mediafs wants the text: nil for a file's bytes.
+  package var document: DocumentRequest?
 
   /// A GET of `range` of `url`.
   package init(id: TransferID, url: String, homeURL: String? = nil, range: ByteRange?, ifRange: String? = nil) {
@@ -37,9 +42,24 @@ package struct TransferRequest: Sendable {
     self.range = range
     self.ifRange = ifRange
   }
+
+  /// A URL of this transfer, as messages have it.
+  func shown(_ url: String) -> String { isSecret ? "a link of the resolver" : Log.redacted(url: url) }
 }
 
-/// What an accepted response (200 or 206) said before its body.
+/// A request for a document: a list, or a server's folder. Its answer may come encoded, of any success.
+package struct DocumentRequest: Sendable, Equatable {
+  package var method: String
+  package var body: String?
+  /// Fields that go to every host: they hold no secret.
+  package var headers: [HTTPHeader]
+
+  package init(method: String = "GET", body: String? = nil, headers: [HTTPHeader] = []) {
+    (self.method, self.body, self.headers) = (method, body, headers)
+  }
+}
+
+/// What an accepted response (200 or 206; of a document any 2xx, or 304) said before its body.
 package struct ResponseHead: Sendable {
   /// Which bytes the body contains.
   package enum Body: Sendable, Equatable {
@@ -51,6 +71,10 @@ package struct ResponseHead: Sendable {
 
   /// Which bytes the body contains.
   package var body: Body
+  /// The HTTP status.
+  package var status = 200
+  /// Whether it has a header field `DAV`, or an `Allow` with PROPFIND.
+  package var speaksDAV = false
   /// What distinguishes this version from others.
   package var validators: Validators
   /// Content-Type without parameters, in lower case; nil when not sent.

@@ -27,11 +27,12 @@ package final class TransferLoop: Sendable {
   /// Starts the thread, which makes its client by `makeClient` and drops it after ``stop()``. Call it once. `record`:
   /// where the thread notes what it is busy with.
   package func run(
-    record: ThreadRecord? = nil, _ makeClient: @escaping @Sendable (TransferCommands) -> any TransferClient
+    name: String = "transfers", record: ThreadRecord? = nil,
+    _ makeClient: @escaping @Sendable (TransferCommands) -> any TransferClient
   ) {
     precondition(thread.withLock { $0 == nil }, "a transfer loop runs once")
     // The thread must not retain `self`, whose `deinit` stops it.
-    let started = OwnedThread(name: "transfers", record: record) { [core] in core.run(makeClient) }
+    let started = OwnedThread(name: name, record: record) { [core] in core.run(makeClient) }
     thread.withLock { $0 = started }
   }
 

@@ -54,7 +54,7 @@ final class TransferSlot {
   }
 
   /// The current URL, for messages.
-  var redactedURL: String { chain.map { Log.redacted(url: $0.url.text) } ?? "" }
+  var redactedURL: String { chain?.shown ?? "" }
 
   /// The host of the current URL, as ``TransferRates`` has it.
   var host: String { chain.map { TransferRates.host(of: $0.url.text) } ?? "" }
@@ -102,7 +102,8 @@ final class TransferSlot {
     } catch {
       throw failure(of: error.code, detail: "", url: redactedURL, progress: nil)
     }
-    Log.debug("transfer \(id.rawValue): GET \(redactedURL) \(range?.description ?? "whole")")
+    Log.debug(
+      "transfer \(id.rawValue): \(chain.document?.method ?? "GET") \(redactedURL) \(range?.description ?? "whole")")
   }
 
   private func prepare(_ chain: RedirectChain) throws(CurlError) {
@@ -181,7 +182,8 @@ final class TransferSlot {
   private func judge() -> Bool {
     guard let chain else { return false }
     let context = ResponseContext(
-      range: range, url: redactedURL, withheld: chain.isWithholding, now: Int64(time(nil)))
+      range: range, url: redactedURL, withheld: chain.isWithholding, isDocument: chain.document != nil,
+      now: Int64(time(nil)))
     switch verdict(on: fields, in: context) {
     case .accepted(let head): return accept(head, chain)
     case .redirected(let location, let mayStore):
@@ -201,6 +203,7 @@ final class TransferSlot {
     var head = ResponseHead(
       body: accepted.body, validators: accepted.validators, mediaType: accepted.mediaType,
       suggestedName: accepted.suggestedName, url: chain.url.text, isRedirected: chain.isRememberable)
+    (head.status, head.speaksDAV) = (fields.status, accepted.speaksDAV)
     head.firstByteSeconds = Double(max(0, wait)) / 1e6
     head.reusedConnection = easy.info(CURLINFO_NUM_CONNECTS) == 0
     let port = easy.info(CURLINFO_LOCAL_PORT)

@@ -23,6 +23,9 @@ struct Aria2Parser: LineParser, ~Copyable {
   /// The line of the last `load-cookies=`.
   private var cookieLine = 0
 
+  /// What is wrong with the current entry's URL, unless a resolver is to look it up.
+  private var pageWarning: String?
+
   private var parser = URLParser()
   private var keys = KeyBuilder()
   private var decoded: [UInt8] = []
@@ -143,7 +146,7 @@ struct Aria2Parser: LineParser, ~Copyable {
     skipsOptions = false
     hasCurrent = true
     let (name, mayGainExtension) = EntryBuilder.name(of: parser, &decoded)
-    if mayGainExtension, let warning = WatchPage.warning(parser) { report(line, .warning, warning) }
+    pageWarning = mayGainExtension ? WatchPage.warning(parser) : nil
     current = ManifestEntry(
       line: line, urls: [parser.string], folder: [], name: name, mayGainExtension: mayGainExtension, headers: [],
       userAgent: nil, referer: nil, checksum: nil, key: keys.key(of: parser))
@@ -152,6 +155,7 @@ struct Aria2Parser: LineParser, ~Copyable {
   private mutating func completeEntry() {
     guard hasCurrent, var entry = current.take() else { return }
     hasCurrent = false
+    if let warning = pageWarning, options.resolver == nil { report(entry.line, .warning, warning) }
     if options.isUsed {
       options.apply(to: &entry)
       if options.hasPasswordAlone { report(entry.line, .warning, "http-passwd= without http-user= is ignored") }

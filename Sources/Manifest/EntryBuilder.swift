@@ -18,6 +18,8 @@ struct ListedFile {
   var checksum: (type: String, hex: String)?
   /// What identifies it whatever its URL.
   var id: String?
+  /// The name of the resolver that gives its link.
+  var resolver: String?
   var facts = EntryFacts()
 
   init(line: Int, place: String = "") {
@@ -55,6 +57,7 @@ struct EntryBuilder: ~Copyable {
     if let (type, hex) = file.checksum { apply(&options, .checksum, "\(type)=\(hex)", file, &output) }
     if let id = file.id { entry.key = keys.key(id: id) }
     if options.isUsed { options.apply(to: &entry) }
+    entry.resolver = file.resolver
     if !file.facts.isEmpty { entry.facts = file.facts }
     output.append(entry)
   }
@@ -172,7 +175,7 @@ extension EntryOptions.Option {
     case .dir: "the folder"
     case .checksum: "the digest"
     case .header: "a header"
-    case .referer, .userAgent, .id, .httpUser, .httpPassword, .cookies: rawValue
+    case .referer, .userAgent, .id, .httpUser, .httpPassword, .cookies, .resolver: rawValue
     }
   }
 }

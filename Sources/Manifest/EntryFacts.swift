@@ -1,4 +1,4 @@
-/// What a list tells of a file beside what mediafs needs for it. The store does not keep it.
+/// What a list tells of a file beside what mediafs needs for it. The store keeps the size and the date.
 package struct EntryFacts: Sendable, Equatable {
   /// Bytes.
   package var size: Int64?

@@ -10,7 +10,7 @@ struct EntryOptions {
 
   /// The options that exist.
   enum Option: String {
-    case out, dir, header, referer, checksum, id
+    case out, dir, header, referer, checksum, id, resolver
     case userAgent = "user-agent"
     case httpUser = "http-user"
     case httpPassword = "http-passwd"
@@ -25,6 +25,7 @@ struct EntryOptions {
       case 6 where name.hasPrefix("header"): self = .header
       case 7 where name.hasPrefix("referer"): self = .referer
       case 8 where name.hasPrefix("checksum"): self = .checksum
+      case 8 where name.hasPrefix("resolver"): self = .resolver
       case 9 where name.hasPrefix("http-user"): self = .httpUser
       case 10 where name.hasPrefix("user-agent"): self = .userAgent
       case 11 where name.hasPrefix("http-passwd"): self = .httpPassword
@@ -45,6 +46,7 @@ struct EntryOptions {
       case .httpUser: Marks(rawValue: 128)
       case .httpPassword: Marks(rawValue: 256)
       case .cookies: Marks(rawValue: 512)
+      case .resolver: Marks(rawValue: 1024)
       }
     }
   }
@@ -78,6 +80,7 @@ struct EntryOptions {
   private var httpPassword: String?
   /// The path of `load-cookies=`.
   private(set) var cookieFile: String?
+  private(set) var resolver: String?
   private var seen: Marks = []
 
   /// Sets the entry's properties to the values of the options.
@@ -92,6 +95,7 @@ struct EntryOptions {
     entry.userAgent = userAgent
     entry.referer = referer
     entry.checksum = checksum
+    entry.resolver = resolver
   }
 
   /// Whether a password has no user.
@@ -127,7 +131,7 @@ struct EntryOptions {
     case .dir: return setFolders(SafeName.folders(value), foldersOfName)
     case .checksum: return setChecksum(value.text(0..<value.count))
     case .header: return addHeader(value)
-    case .userAgent, .referer, .id, .httpUser, .httpPassword, .cookies: break
+    case .userAgent, .referer, .id, .httpUser, .httpPassword, .cookies, .resolver: break
     }
     // These values are taken unchanged. The first two become header values, which must be one line.
     for index in value.indices where value[index].isControl {
@@ -139,6 +143,12 @@ struct EntryOptions {
     case .referer: referer = text
     case .httpPassword: httpPassword = text
     case .cookies: cookieFile = text
+    case .resolver:
+      // A list comes from a stranger: it names what the user defined, and never a program.
+      guard ResolverName.isValid(text) else {
+        return .error("resolver= must be a name of letters, digits, - and _; it is skipped")
+      }
+      resolver = text
     case .httpUser:
       // RFC 7617, section 2: the first colon ends the user.
       if text.contains(":") { return .error("http-user= has a colon, which HTTP does not allow; it is skipped") }

@@ -35,7 +35,7 @@ struct ListDate {
   ]
 
   /// What follows a text of that form; nil if it has another one.
-  private static func parse(_ text: String, _ form: String, _ fields: inout tm) -> Substring? {
+  static func parse(_ text: String, _ form: String, _ fields: inout tm) -> Substring? {
     fields = tm()
     return text.withCString { start in
       // strptime returns a pointer into the text, which lives until the closure ends.

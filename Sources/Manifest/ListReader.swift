@@ -104,6 +104,8 @@ struct ListOutput {
 
   mutating func append(_ entry: consuming ManifestEntry) { items.append(.entry(entry)) }
 
+  mutating func append(_ folder: ManifestFolder) { items.append(.folder(folder)) }
+
   mutating func report(_ line: Int, _ severity: ManifestProblem.Severity, _ message: String) {
     items.append(.problem(ManifestProblem(line: max(1, line), severity: severity, message: message)))
   }

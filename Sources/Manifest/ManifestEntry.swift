@@ -21,6 +21,8 @@ package struct ManifestEntry: Sendable, Equatable {
   package var referer: String?
   /// The digest that the bytes must have.
   package var checksum: Checksum?
+  /// The name of the program that gives the links to the bytes: the URLs are then for it, and are never requested.
+  package var resolver: String?
   /// The resource's key (``ResourceKey``).
   package var key: ResourceKey
   /// What else the list tells of it; nil for nothing.
@@ -30,7 +32,7 @@ package struct ManifestEntry: Sendable, Equatable {
   package init(
     line: Int, urls: [String], folder: [String], name: String, mayGainExtension: Bool = false,
     headers: [HTTPHeader] = [], userAgent: String? = nil, referer: String? = nil, checksum: Checksum? = nil,
-    key: ResourceKey, facts: EntryFacts? = nil
+    resolver: String? = nil, key: ResourceKey, facts: EntryFacts? = nil
   ) {
     self.line = line
     self.urls = urls
@@ -41,6 +43,7 @@ package struct ManifestEntry: Sendable, Equatable {
     self.userAgent = userAgent
     self.referer = referer
     self.checksum = checksum
+    self.resolver = resolver
     self.key = key
     self.facts = facts
   }

@@ -20,6 +20,8 @@ package enum ManifestError: Error, Equatable, Sendable {
   case streamPlaylist(name: String, line: Int)
   /// It breaks the rules of its format, so that its rest cannot be read.
   case malformed(name: String, format: String, line: Int, reason: String)
+  /// One of several lists gives nothing: without it, all that it gave before would go.
+  case empty(name: String)
   /// The base for relative URLs is not an absolute http or https URL.
   case badBase(reason: String)
 }
@@ -48,6 +50,8 @@ extension ManifestError: CustomStringConvertible {
         + "not files; play its URL directly, or list files"
     case .malformed(let name, let format, let line, let reason):
       "manifest \(name), line \(line): this \(format) cannot be read: \(reason)"
+    case .empty(let name):
+      "manifest \(name): it has no usable line (mediafs check FILE lists the problems)"
     case .badBase(let reason):
       "base URL: \(reason)"
     }
@@ -86,8 +90,16 @@ extension ManifestProblem: CustomStringConvertible {
 
 /// An item of a manifest.
 package enum ManifestItem: Sendable, Equatable {
-  /// An entry.
-  case entry(ManifestEntry)
+  /// An entry. Boxed: several readers hand it on, and each copy would retain all of its fields.
+  indirect case entry(ManifestEntry)
+  /// A folder that shows a server's.
+  case folder(ManifestFolder)
   /// A problem.
   case problem(ManifestProblem)
+
+  /// Whether it is an entry whose URL ends as those of servers' folders do.
+  var hasFolderURL: Bool {
+    guard case .entry(let entry) = self else { return false }
+    return entry.urls.first?.utf8.last == 0x2F
+  }
 }

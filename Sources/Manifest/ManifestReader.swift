@@ -28,14 +28,31 @@ package struct ManifestReader: ~Copyable {
   private var input: LineReader?
   private var reader: (any ListReader)?
   private let base: ManifestBase
-  private let name: String
+  /// For messages.
+  let name: String
   private let cookies: CookieAccess
+  /// What is remembered of the servers' folders that it names; nil: they are files.
+  private let folders: (any ServerFolders)?
+  /// The lists that follow.
+  private var parts: [ListPart] = []
+  /// What is said before the next item.
+  private var warning: ManifestProblem?
+  /// Where servers' folders show, and the lines that say so.
+  private var places: [[UInt8]: Int] = [:]
+  /// The folder whose entries come next.
+  private var expansion: FolderExpansion?
   /// The list's format: the one that was asked for; else, from the first item on, the one that was recognized.
   package private(set) var format: ListFormat?
 
+  /// Whether anything of it shows, beside the lists that follow it.
+  private var isUsable = false
+  /// The resolver of the entries that name none; nil: they have their own links.
+  package var resolver: String?
+
   /// Opens the file at `path` (or a pipe, as a shell's `<(…)`).
   package init(
-    path: String, base: ManifestBase = .none, format: ListFormat? = nil, cookies: CookieAccess = .none
+    path: String, base: ManifestBase = .none, format: ListFormat? = nil, cookies: CookieAccess = .none,
+    folders: (any ServerFolders)? = nil
   ) throws(ManifestError) {
     let descriptor: FileDescriptor
     do { descriptor = try FileDescriptor.open(path, O_RDONLY) } catch {
@@ -45,14 +62,22 @@ package struct ManifestReader: ~Copyable {
       default: throw .unreadable(name: path, reason: error)
       }
     }
-    try self.init(descriptor: descriptor, name: path, base: base, format: format, cookies: cookies)
+    try self.init(descriptor: descriptor, name: path, base: base, format: format, cookies: cookies, folders: folders)
+  }
+
+  /// A list that is a server's folder.
+  package init(folder: ServerFolder, name: String, folders: any ServerFolders) {
+    input = nil
+    (reader, base, format, self.name, self.folders) = (nil, .none, nil, name, folders)
+    cookies = .none
+    expansion = FolderExpansion([], folder, line: 1, folders, name: name)
   }
 
   /// Reads from `descriptor`, which may be a pipe, and closes it at the end (pass a duplicate of standard input).
   /// `name` is for messages; `.m3u` or `.m3u8` at its end means an M3U playlist. `format` forces a format.
   package init(
     descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none, format: ListFormat? = nil,
-    cookies: CookieAccess = .none
+    cookies: CookieAccess = .none, folders: (any ServerFolders)? = nil
   ) throws(ManifestError) {
     let mode: mode_t
     do { mode = try descriptor.status().st_mode } catch { throw .unreadable(name: name, reason: error) }
@@ -61,6 +86,7 @@ package struct ManifestReader: ~Copyable {
     self.base = base
     self.name = name
     self.cookies = cookies
+    self.folders = folders
     self.format = isFolder ? .strm : format
     if isFolder {
       input = nil
@@ -71,22 +97,104 @@ package struct ManifestReader: ~Copyable {
     }
   }
 
+  /// Whether a folder can have that name as it is.
+  package static func isFolderName(_ name: String) -> Bool {
+    SafeName.component(name).map { $0.utf8.elementsEqual(name.utf8) } ?? false
+  }
+
+  /// Several lists: `parts` follow this one.
+  package mutating func append(_ parts: [ListPart]) { self.parts += parts }
+
+  /// No list: what follows it is all there is.
+  package init(name: String) {
+    input = nil
+    (reader, base, format, self.name, folders) = (nil, .none, nil, name, nil)
+    (cookies, isUsable) = (.none, true)
+  }
+
   /// The next entry or problem; nil at the end, and after an error.
   package mutating func next() throws(ManifestError) -> ManifestItem? {
-    do throws(ManifestError) {
-      if var input = input.take() {
-        let found: ListFormat
-        if let format { found = format } else { found = try recognize(&input) }
-        format = found
-        reader = try found.open(input, ListSetup(name: name, base: base, format: found, cookies: cookies))
+    let item = try nextItem()
+    guard let resolver, case .entry(var entry) = item, entry.resolver == nil else { return item }
+    entry.resolver = resolver
+    return .entry(entry)
+  }
+
+  private mutating func nextItem() throws(ManifestError) -> ManifestItem? {
+    if let warning = warning.take() { return .problem(warning) }
+    if let item = try nextOfOwn() {
+      if !parts.isEmpty { noteShared(item) }
+      if case .problem = item {} else { isUsable = true }
+      return item
+    }
+    if !parts.isEmpty, !isUsable {
+      parts = []
+      throw .empty(name: name)
+    }
+    while let part = parts.first {
+      do throws(ManifestError) { if let item = try part.next() { return item } } catch {
+        parts = []
+        throw error
       }
-      if let item = try reader?.next() { return item }
+      parts.removeFirst()
+    }
+    return nil
+  }
+
+  /// Two lists may want one name: a folder has the names of both.
+  private mutating func noteShared(_ item: ManifestItem) {
+    let top: (name: String?, line: Int)
+    switch item {
+    case .entry(let entry): top = (entry.folder.first ?? entry.name, entry.line)
+    case .folder(let folder): top = (folder.path.first, folder.line)
+    case .problem: return
+    }
+    guard let part = parts.first(where: { !$0.isShared && $0.folder == top.name }) else { return }
+    part.isShared = true
+    warning = ManifestProblem(
+      line: top.line, severity: .warning,
+      message: "\(part.folder) is also the folder of the list \(part.name): folders of both show together, and of two "
+        + "names that are equal one gets a number")
+  }
+
+  private mutating func nextOfOwn() throws(ManifestError) -> ManifestItem? {
+    do throws(ManifestError) {
+      if reader == nil { try open() }
+      if let item = try expansion?.next() { return item }
+      expansion = nil
+      if let item = try reader?.next() {
+        // Looks before it takes anything out of the item: a list may have millions, and hardly one is a folder.
+        guard item.hasFolderURL, let folders, case .entry(let entry) = item, let folder = ServerFolder(entry) else {
+          return item
+        }
+        let path = entry.folder + [entry.name]
+        let shown = path.joined(separator: "/")
+        if let first = places.updateValue(entry.line, forKey: Array(shown.utf8)) {
+          places[Array(shown.utf8)] = first
+          return .problem(
+            ManifestProblem(
+              line: entry.line, severity: .error,
+              message: "the folder \(shown) shows a server's folder already, that of line \(first): name this one "
+                + "otherwise (out=)"))
+        }
+        expansion = FolderExpansion(path, folder, line: entry.line, folders, name: name)
+        return try expansion?.next()
+      }
       reader = nil
       return nil
     } catch {
-      reader = nil
+      (reader, parts) = (nil, [])
       throw error
     }
+  }
+
+  /// Makes the reader of the list's format; none for a list without a file, and once it has been made.
+  private mutating func open() throws(ManifestError) {
+    guard var input = input.take() else { return }
+    let found: ListFormat
+    if let format { found = format } else { found = try recognize(&input) }
+    format = found
+    reader = try found.open(input, ListSetup(name: name, base: base, format: found, cookies: cookies))
   }
 
   /// The format of `input`. Throws when it is a file of another type altogether, so that not each of its "lines" is

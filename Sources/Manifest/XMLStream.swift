@@ -22,10 +22,13 @@ protocol XMLStreamClient: AnyObject {
   func end()
 }
 
-/// Reads an XML document that comes in pieces, by libxml2, without network, and without any entity but XML's own five.
+/// Reads a document that comes in pieces, by libxml2, without network: XML, without any entity but its own five; or
+/// HTML, of which only a bound can be a fault.
 final class XMLStream {
-  /// The most nested elements.
+  /// The most nested elements of XML.
   static let maximumDepth = 64
+  /// The most nested elements of HTML, where a page that does not close some is common.
+  static let maximumDepthOfHTML = 1024
 
   /// Why a document cannot be read on.
   struct Fault {
@@ -34,13 +37,15 @@ final class XMLStream {
   }
 
   private let parser: OpaquePointer
+  private let depth: Int
 
   /// The client must outlive the stream.
-  init(client: any XMLStreamClient) {
+  init(client: any XMLStreamClient, isHTML: Bool = false) {
+    depth = isHTML ? Self.maximumDepthOfHTML : Self.maximumDepth
     let calls = Calls(client: client)
     let user = Unmanaged.passRetained(calls)
     let made = cxml_make(
-      user.toOpaque(), Int32(Self.maximumDepth),
+      user.toOpaque(), isHTML ? 1 : 0, Int32(depth),
       { user, name, space, attributes, count in
         Calls.of(user).begin(name, space, attributes, Int(count))
       },
@@ -74,7 +79,7 @@ final class XMLStream {
     case cxml_has_entities:
       return Fault(line: line, reason: "it declares entities, and mediafs expands none; write what they stand for")
     case cxml_is_too_deep:
-      return Fault(line: line, reason: "its elements nest deeper than \(Self.maximumDepth)")
+      return Fault(line: line, reason: "its elements nest deeper than \(depth)")
     case cxml_has_many_names:
       return Fault(line: line, reason: "it has more different names of elements than any list")
     case cxml_has_many_attributes:

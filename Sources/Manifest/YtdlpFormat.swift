@@ -2,10 +2,13 @@ import Base
 import FoundationEssentials
 
 /// What yt-dlp prints: `-J` (one object, whose `entries` are split), `-j` (an object a line), with or without
-/// `--flat-playlist`. Only what a plain request fetches as one file becomes an entry.
+/// `--flat-playlist`. What a plain request fetches as one file becomes an entry, and so does a page, whose link a
+/// resolver gives.
 struct YtdlpFormat: JSONListFormat {
   /// The most playlists within each other.
   private static let maximumDepth = 8
+  /// The resolver that pages name.
+  private static let resolver = "ytdlp"
 
   static func recognizes(_ head: ListHead) -> Bool {
     guard head.begins("{") || head.begins("[") else { return false }
@@ -46,11 +49,12 @@ struct YtdlpFormat: JSONListFormat {
       return
     }
     if info.type == "url" || info.type == "url_transparent" {
-      guard let url = info.url, Self.isMedium(url) else {
-        return output.leaveOut(
-          file.line, "links to pages, which yt-dlp must look up first (run it without --flat-playlist)")
-      }
+      guard let url = info.url else { return output.leaveOut(file.line, "items without a URL") }
       file.urls = [url]
+      if !Self.isMedium(url) {
+        file.resolver = Self.resolver
+        file.id = "yt-dlp:\(info.extractor ?? ""):\(info.id ?? url):"
+      }
     } else if info.isLive {
       return output.leaveOut(file.line, "live streams, which are no files")
     } else if let best = info.whole {

@@ -21,6 +21,7 @@ struct YtdlpInfo: Decodable {
 
   private enum Key: String, CodingKey {
     case type = "_type", id, title, extractor = "extractor_key", otherExtractor = "extractor", url, ending = "ext"
+    case flatExtractor = "ie_key"
     case duration, timestamp, day = "upload_date", isLive = "is_live", headers = "http_headers", cookies, entries,
       formats
     case requested = "requested_formats"
@@ -31,7 +32,7 @@ struct YtdlpInfo: Decodable {
     type = values.lenient(.type)
     id = values.lenient(.id)
     title = values.lenient(.title)
-    extractor = values.lenient(.extractor) ?? values.lenient(.otherExtractor)
+    extractor = values.lenient(.extractor) ?? values.lenient(.otherExtractor) ?? values.lenient(.flatExtractor)
     url = values.lenient(.url)
     ending = values.lenient(.ending)
     duration = values.lenient(.duration)

@@ -40,8 +40,8 @@ struct Appearance {
     return status
   }
 
-  /// How long the kernel may cache `attributes`. While the size is unknown, the kernel must ask each time.
-  private func timeout(_ attributes: Attributes) -> Double { attributes.isFinal ? foreverSeconds : 0 }
+  /// How long the kernel may cache `attributes`. While the size is unknown or new, the kernel must ask each time.
+  private func timeout(_ attributes: Attributes) -> Double { attributes.isCacheable ? foreverSeconds : 0 }
 
   /// The reply to a lookup that found `attributes`.
   func entry(_ attributes: Attributes) -> fuse_entry_param {
@@ -54,8 +54,9 @@ struct Appearance {
   }
 
   /// Answers a stat.
-  func send(_ attributes: Attributes, to request: OpaquePointer) {
+  func send(_ attributes: Attributes, nanoseconds: Int = 0, to request: OpaquePointer) {
     var status = status(attributes)
+    status.st_mtim.tv_nsec = nanoseconds
     fuse_reply_attr(request, &status, timeout(attributes))
   }
 }

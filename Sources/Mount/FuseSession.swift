@@ -7,16 +7,17 @@ import Reading
 /// threads.
 ///
 /// The thread that calls ``run(ready:)`` answers INIT, starts the others and waits for their end. The loop threads
-/// (``LoopThreads``) serve requests. One more thread is the ``Notifier``'s.
+/// (``LoopThreads``) serve requests. Two more threads are the ``Notifier``'s and the ``Waker``'s.
 ///
-/// Locks: `Tickets`, `HandleTable` and `Notifier` have one each, `LoopThreads` and `Passthrough` two. No thread takes a
-/// second lock while it holds one, and none holds one over a call that leaves the room.
+/// Locks: `Tickets`, `HandleTable`, `Notifier` and `Waker` have one each, `LoopThreads` and `Passthrough` two. No
+/// thread takes a second lock while it holds one, and none holds one over a call that leaves the room.
 package final class FuseSession: Sendable {
   private let options: MountOptions
   let operations: Operations
   let device: Device
   private let memory: SessionMemory
   private let notifier: Notifier
+  private let waker: Waker
   private let loop: LoopThreads
   /// The numbers of requests that the last server took and that nobody can read any more.
   private let damaged: Set<UInt64>
@@ -26,25 +27,29 @@ package final class FuseSession: Sendable {
   /// `device` is the /dev/fuse descriptor of a mount: a helper mounted it and passed it on. ``run(ready:)`` closes it
   /// at its end. The kernel then fails the parked requests, unless another process holds the descriptor too.
   ///
-  /// `memory` has what an earlier server of the mount left. `notices` and `backing` are the sockets to the helper that
-  /// writes notifications, and that registers complete files (``BackingFiles``).
+  /// `memory` has what an earlier server of the mount left. `notices`, `backing` and `waking` are the sockets to the
+  /// helper that writes notifications, registers complete files (``BackingFiles``) and starts wakers (``Waker``).
   package convenience init(
     device: consuming FileDescriptor, memory: SessionMemory, notices: consuming FileDescriptor,
-    backing: consuming FileDescriptor, fileSystem: MediaFileSystem, options: MountOptions
+    backing: consuming FileDescriptor, waking: consuming FileDescriptor, fileSystem: MediaFileSystem,
+    options: MountOptions
   ) throws(MountError) {
     try self.init(
-      device: device, memory: memory, notices: notices, backing: backing, serving: fileSystem, options: options)
+      device: device, memory: memory, notices: notices, backing: backing, waking: waking, serving: fileSystem,
+      options: options)
   }
 
   init(
     device: consuming FileDescriptor, memory: SessionMemory, notices: consuming FileDescriptor? = nil,
-    backing: consuming FileDescriptor? = nil, serving fileSystem: any Served, options: MountOptions
+    backing: consuming FileDescriptor? = nil, waking: consuming FileDescriptor? = nil, serving fileSystem: any Served,
+    options: MountOptions
   ) throws(MountError) {
     self.options = options
     self.memory = memory
     let descriptor: Int32
     do throws(Errno) {
       notifier = try Notifier()
+      waker = try Waker(waking)
       // libfuse closes the descriptor that it is given, so it gets a duplicate; `device` closes with this scope.
       descriptor = try duplicate(device.rawValue)
     } catch { throw .device("preparing to serve", error) }
@@ -61,7 +66,7 @@ package final class FuseSession: Sendable {
     let tickets = Tickets(fileSystem: fileSystem, notifier: notifier, passthrough: passthrough, memory: memory)
     operations = Operations(
       fileSystem: fileSystem, appearance: Appearance(options), handshake: handshake, tickets: tickets,
-      passthrough: passthrough,
+      passthrough: passthrough, waker: waker,
       writer: ReplyWriter(handshake: handshake, memory: memory, notifier: notifier, notices: notices))
     self.device = try Device(descriptor: descriptor, operations: operations)
     do throws(Errno) {
@@ -94,8 +99,13 @@ package final class FuseSession: Sendable {
     let notifying = OwnedThread(name: "fuse-notify") { [notifier, device, operations] in
       notifier.run(device, operations.tickets)
     }
+    let waking = OwnedThread(name: "fuse-wake") { [waker, notifier, operations] in
+      waker.run(operations.fileSystem, notifier)
+    }
     let threads = loop.start()
     loop.waitForEnd()
+    waker.end()
+    waking.join()
     // The notifier waits for the helper no longer. Only in a session without a helper the kernel may hold it, until a
     // lookup is answered or the mount is gone.
     notifier.end()
@@ -182,11 +192,36 @@ extension FuseSession: ReplyPort {
     }
   }
 
+  /// Answers a parked open of a folder.
+  package func replyFolder(_ ticket: Ticket) {
+    _ = operations.tickets.answer(ticket) { request, _ in cfuse_reply_opendir(request) == 0 }
+  }
+
   /// Answers a parked request with an error.
   package func reply(_ ticket: Ticket, error: Errno) { operations.tickets.refuse(ticket, error) }
 
-  /// Makes the notifier tell the kernel to forget a name.
-  package func invalidate(parent: Inode, name: String) { notifier.forget(name, in: parent) }
+  /// Makes the notifier tell the kernel to forget a name; if its file has changed, programs that watch are told.
+  package func invalidate(parent: Inode, name: String, isChanged: Bool) {
+    notifier.forget(TreeName(parent, name))
+    if isChanged { waker.changed(.replaced(parent: parent, name: name)) }
+  }
+
+  /// Hides new names, before the catalog has them, until ``announce(_:)`` has shown them.
+  package func prepare(_ added: [TreeChange]) { waker.prepare(added) }
+
+  /// Has programs that watch the mount told of changes that the catalog has, shows the new names, and makes the kernel
+  /// forget what it knew of all of them.
+  package func announce(_ changes: [TreeChange]) { waker.announce(changes) }
+
+  /// Waits, for some seconds at most, until all that was announced is told.
+  package func settle() { waker.settle() }
+
+  /// Makes the kernel forget names that came or went, and what it has of their folders' listings. No program is told.
+  package func forget(_ changes: [TreeChange]) {
+    for change in changes { notifier.forget(TreeName(change)) }
+    // A name that the kernel did not know leaves the listing as it is.
+    for folder in Set(changes.map(\.parent)) { notifier.forgetListing(of: folder) }
+  }
 
   /// Makes the notifier tell the kernel to drop its cached pages of `range`.
   package func forgetPages(of inode: Inode, _ range: ByteRange) { notifier.forgetPages(of: inode, range) }

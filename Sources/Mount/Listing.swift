@@ -35,7 +35,9 @@ struct Listing {
     if offset < 2 && !isFull { isFull = !addFolder(appearance, "..", fileSystem.parent(of: folder), offset: 2) }
     if !isFull {
       var filling = self
+      let hidden = operations.waker.hidden(in: folder)
       try fileSystem.list(folder, after: max(0, offset - 2)) { item in
+        if let hidden, hidden.contains(Array(item.name.utf8)) { return true }
         isFull = !filling.add(appearance, item)
         return !isFull
       }

@@ -9,15 +9,10 @@ import Reading
 final class Notifier: Sendable {
   /// What the kernel must forget, each item once however often it is queued: never more than the tree has.
   private struct Queue {
-    var names: Set<Name> = []
+    var names: Set<TreeName> = []
     var pages: [Inode: ByteRange] = [:]
     var isEmpty: Bool { names.isEmpty && pages.isEmpty }
     var isEnding = false
-  }
-
-  private struct Name: Hashable {
-    var parent: Inode
-    var name: String
   }
 
   /// How often the notifier checks the callers of interrupted requests while there are any.
@@ -34,7 +29,7 @@ final class Notifier: Sendable {
   }
 
   /// Makes the kernel forget a name.
-  func forget(_ name: String, in parent: Inode) { add { $0.names.insert(Name(parent: parent, name: name)) } }
+  func forget(_ name: TreeName) { add { $0.names.insert(name) } }
 
   /// Makes the kernel drop its cached pages of `range`.
   func forgetPages(of inode: Inode, _ range: ByteRange) {
@@ -43,6 +38,9 @@ final class Notifier: Sendable {
       queue.pages[inode] = ByteRange(min(range.start, other.start), max(range.end, other.end))
     }
   }
+
+  /// Makes the kernel drop its cached listing of a folder.
+  func forgetListing(of folder: Inode) { forgetPages(of: folder, ByteRange(0, 0)) }  // an empty range: all there is
 
   private func add(_ change: (inout Queue) -> Void) {
     let isFirst = queue.withLock { queue in
@@ -82,7 +80,9 @@ final class Notifier: Sendable {
         return queue
       }
       if work.isEnding { return }
-      for name in work.names where !isEnding { device.forget(name.name, in: name.parent) }
+      for name in work.names where !isEnding {
+        device.forget(name.text, in: name.parent)
+      }
       for (inode, range) in work.pages where !isEnding { device.forgetPages(of: inode, range) }
       wakeUp.wait(milliseconds: tickets.lookAfterInterrupted() ? Self.watchMilliseconds : -1)
     }

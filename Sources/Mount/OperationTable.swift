@@ -17,7 +17,7 @@ func operationTable() -> fuse_lowlevel_ops {
   table.getattr = { request, inode, _ in withOperations(request) { $1.attributes($0, inode) } }
   table.access = { request, inode, mask in withOperations(request) { $1.access($0, inode, mask: mask) } }
   table.readlink = { request, _ in refuse(request!, .invalid) }  // there are no links
-  table.opendir = { request, _, _ in _ = cfuse_reply_opendir(request) }
+  table.opendir = { request, folder, _ in withOperations(request) { $1.open($0, folder: folder) } }
   table.readdir = { request, folder, size, offset, _ in
     withOperations(request) { $1.list($0, folder, size, Int64(offset), .names) }
   }
@@ -45,13 +45,18 @@ func operationTable() -> fuse_lowlevel_ops {
   return table
 }
 
-/// Refuses every operation that would change something (EROFS), whatever the mount's own flags say.
+/// Refuses every operation that would change something (EROFS), whatever the mount's own flags say, but for those of
+/// the waker (``Waker``).
 private func refuseWrites(_ table: inout fuse_lowlevel_ops) {
-  table.setattr = { request, _, _, _, _ in refuse(request!, .readOnly) }
-  table.mknod = { request, _, _, _, _ in refuse(request!, .readOnly) }
-  table.mkdir = { request, _, _, _ in refuse(request!, .readOnly) }
-  table.unlink = { request, _, _ in refuse(request!, .readOnly) }
-  table.rmdir = { request, _, _ in refuse(request!, .readOnly) }
+  table.setattr = { request, inode, _, changes, _ in
+    withOperations(request) { $1.touch($0, inode, changes: changes) }
+  }
+  table.mknod = { request, parent, name, _, _ in
+    withOperations(request) { $1.make($0, parent, name!, isFolder: false) }
+  }
+  table.mkdir = { request, parent, name, _ in withOperations(request) { $1.make($0, parent, name!, isFolder: true) } }
+  table.unlink = { request, parent, name in withOperations(request) { $1.remove($0, parent, name!, isFolder: false) } }
+  table.rmdir = { request, parent, name in withOperations(request) { $1.remove($0, parent, name!, isFolder: true) } }
   table.symlink = { request, _, _, _ in refuse(request!, .readOnly) }
   table.rename = { request, _, _, _, _, _ in refuse(request!, .readOnly) }
   table.link = { request, _, _, _ in refuse(request!, .readOnly) }

@@ -14,26 +14,31 @@ final class Operations: Sendable {
   let handshake: Handshake
   let tickets: Tickets
   let passthrough: Passthrough
+  let waker: Waker
   let writer: ReplyWriter
 
   init(
     fileSystem: any Served, appearance: Appearance, handshake: Handshake, tickets: Tickets, passthrough: Passthrough,
-    writer: ReplyWriter
+    waker: Waker, writer: ReplyWriter
   ) {
     self.fileSystem = fileSystem
     self.appearance = appearance
     self.handshake = handshake
     self.tickets = tickets
     self.passthrough = passthrough
+    self.waker = waker
     self.writer = writer
   }
 
   func lookup(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>) {
-    let length = strlen(name)
     do throws(Errno) {
-      let attributes = try name.withMemoryRebound(to: UInt8.self, capacity: length) { bytes throws(Errno) in
-        try fileSystem.lookup(parent: parent, name: UnsafeBufferPointer(start: bytes, count: length))
+      switch waker.lookup(name, in: parent, process: process(of: request)) {
+      case .absent: return refuse(request, .notFound)
+      case .leaving(let isFolder): return sendLeaving(request, isFolder: isFolder)
+      case .asUsual: break
       }
+      let attributes = try attributes(of: name, in: parent)
+      if attributes.isFolder, !waker.isWaker(process(of: request)) { fileSystem.met(attributes.inode) }
       var entry = appearance.entry(attributes)
       fuse_reply_entry(request, &entry)
     } catch .notFound {
@@ -42,6 +47,13 @@ final class Operations: Sendable {
       fuse_reply_entry(request, &missing)
     } catch {
       refuse(request, error)
+    }
+  }
+
+  func attributes(of name: UnsafePointer<CChar>, in parent: Inode) throws(Errno) -> Attributes {
+    let length = strlen(name)
+    return try name.withMemoryRebound(to: UInt8.self, capacity: length) { bytes throws(Errno) in
+      try fileSystem.lookup(parent: parent, name: UnsafeBufferPointer(start: bytes, count: length))
     }
   }
 
@@ -115,6 +127,19 @@ final class Operations: Sendable {
     // Only once, also if an earlier server had carried it out and was killed before its reply.
     if passthrough.close(handle, of: inode) { fileSystem.release(inode) }
     refuse(request, nil)
+  }
+
+  func open(_ request: OpaquePointer, folder: Inode) {
+    let (ticket, _) = tickets.begin(request)
+    switch fileSystem.openFolder(folder, ticket: ticket) {
+    case .now:
+      cfuse_reply_opendir(request)
+      tickets.settle(ticket)
+    case .failed(let error):
+      refuse(request, error)
+      tickets.settle(ticket)
+    case .parked: tickets.park(ticket)
+    }
   }
 
   func list(

@@ -20,7 +20,7 @@ func isTaken(_ request: OpaquePointer, _ error: Errno?) -> Bool {
 }
 
 /// How long the kernel may cache what cannot change while an inode lives, in seconds: 30 days. When a name leads to
-/// another inode, ``FuseSession/invalidate(parent:name:)`` makes the kernel forget the name.
+/// another inode, ``FuseSession/invalidate(parent:name:isChanged:)`` makes the kernel forget the name.
 let foreverSeconds = 30.0 * 86_400
 
 /// How long the kernel may cache that a name does not exist, in seconds. Players and media servers look up the same

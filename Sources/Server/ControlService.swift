@@ -15,14 +15,16 @@ final class ControlService: ControlHandler {
   private let numbers: MetricsSource
   private let facts: MountFacts
   private let settings: SettingService
+  private let list: ListKeeper
   let events: EventHub
 
   init(
     fileSystem: MediaFileSystem, catalog: Catalog, library: LibraryFolder, settings: SettingService,
-    handover: Handover, facts: MountFacts, numbers: MetricsSource, events: EventHub,
+    handover: Handover, facts: MountFacts, numbers: MetricsSource, events: EventHub, list: ListKeeper,
     stop: @escaping @Sendable () -> Void
   ) {
     self.handover = handover
+    self.list = list
     self.settings = settings
     self.facts = facts
     self.events = events
@@ -42,6 +44,7 @@ final class ControlService: ControlHandler {
     var mount = try reading { () throws(StoreError) in try settings.applied(to: facts) }
     let use = fileSystem.storeUse
     (mount.held, mount.copies, mount.full) = (use.held, use.copies, use.lack?.advice)
+    mount.listProblem = list.problem
     totals.mount = mount
     return totals
   }
@@ -86,6 +89,7 @@ final class ControlService: ControlHandler {
   func set(_ values: [String: String], host: String?) throws(ControlFailure) -> [SettingStatus] {
     try settings.set(values, host: host, fileSystem)
   }
+  func reload(isLeft: () -> Bool) throws(ControlFailure) -> ReloadReport { try list.reload(isLeft: isLeft) }
   func stop() {
     handover.cancel()
     end()

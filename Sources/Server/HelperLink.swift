@@ -7,8 +7,8 @@ import Storing
 /// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
 ///
 /// One thread calls ``receiveStart()``, ``prepared(library:)``, ``receiveNotices()``, ``receiveBacking()``,
-/// ``receiveMount()``, ``ready()`` and ``watch(onGone:)``, in this order. Any thread may call ``close()``,
-/// ``sendLog(_:)`` and ``unmountLazily()``.
+/// ``receiveWaking()``, ``receiveMount()``, ``ready()`` and ``watch(onGone:)``, in this order. Any thread may call
+/// ``close()``, ``sendLog(_:)`` and ``unmountLazily()``.
 package final class HelperLink: Sendable {
   /// What the helper asks the server to mount.
   package struct Start: ~Copyable, Sendable {
@@ -112,6 +112,9 @@ package final class HelperLink: Sendable {
 
   /// Waits for the socket to the helper's thread that registers complete files with the kernel.
   package func receiveBacking() throws(ServerError) -> FileDescriptor { try receiveSocket(.backing) }
+
+  /// Waits for the socket to the helper's thread that has programs told that watch the mount.
+  package func receiveWaking() throws(ServerError) -> FileDescriptor { try receiveSocket(.waking) }
 
   private func receiveSocket(_ message: HelperMessage) throws(ServerError) -> FileDescriptor {
     guard let socket = try receive(message).takeDescriptor() else {

@@ -10,6 +10,7 @@ enum HelperMessage: UInt32 {
   case kept = 8
   case backing = 9
   case held = 10
+  case waking = 11
   case prepared = 16
   case ready = 17
   case log = 18
@@ -18,7 +19,7 @@ enum HelperMessage: UInt32 {
   case hold = 21
 
   /// The protocol version, which both ends must share.
-  static let version: UInt32 = 4
+  static let version: UInt32 = 5
   /// The length of `type` and `value`.
   static let headerLength = 8
   /// The longest payload of a message, after its header.

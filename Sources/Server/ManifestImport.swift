@@ -12,15 +12,142 @@ enum ManifestImport {
   /// Seconds during which a changed file may change again without a new modification time.
   private static let settling: Int64 = 2
 
+  /// Returns what the list is known by; nil for one from standard input.
   static func run(
-    _ request: MountRequest, input: borrowing FileDescriptor?, list: consuming FileDescriptor?, into catalog: Catalog
-  ) throws(StoreError) {
-    switch consume list {
-    case .some(let file): try run(request, file, cookies: .none, into: catalog)
-    case .none:
-      let folder = request.readsStandardInput ? nil : request.manifest.split(separator: "/").dropLast()
-      let cookies = CookieAccess.files(below: folder.map { "/" + $0.joined(separator: "/") })
-      try run(request, open(request, input, rootWaits: false), cookies: cookies, into: catalog)
+    _ request: MountRequest, rootWaits: Bool, input: borrowing FileDescriptor?, list: consuming FileDescriptor?,
+    into catalog: Catalog
+  ) throws(StoreError) -> ListMark? {
+    var mark = ListMark(of: request)
+    var fingerprint = try fingerprint(of: request, input)
+    let isMoved =
+      switch list {
+      case .some(let file): isMoved(file, from: request.manifest)
+      case .none: false
+      }
+    // Another file took the place of the one that was opened: the mount looks again.
+    if isMoved { (mark, fingerprint) = (nil, []) }
+    if !fingerprint.isEmpty, try catalog.importedFingerprint() == fingerprint {
+      Log.debug("the manifest is unchanged")
+      request.lists?.folders.shows([:])  // with servers' folders there is no fingerprint
+    } else {
+      let reader = try reader(of: request, input, list: list, rootWaits: rootWaits)
+      _ = try read(request, reader, fingerprint, into: catalog)
+    }
+    return request.readsStandardInput ? nil : mark
+  }
+
+  private static func isMoved(_ file: borrowing FileDescriptor, from path: String) -> Bool {
+    do throws(Errno) { return ListMark(try file.status()) != ListMark(path: path) } catch { return true }
+  }
+
+  private static func cookies(_ list: NamedList, _ rootWaits: Bool) -> CookieAccess {
+    // A list that a server gave names no local file.
+    if list.url != nil || rootWaits { return .none }
+    let folder = list.place == "-" ? nil : list.place.split(separator: "/").dropLast()
+    return .files(below: folder.map { "/" + $0.joined(separator: "/") })
+  }
+
+  /// Reads all lists, one after the other. `opened`: the one at the top, if it is open already.
+  private static func reader(
+    of request: MountRequest, _ input: borrowing FileDescriptor?, list opened: consuming FileDescriptor?,
+    rootWaits: Bool, isAgain: Bool = false
+  ) throws(StoreError) -> ManifestReader {
+    var parts: [ListPart] = []
+    for list in request.named {
+      let file = try open(list, request, nil, rootWaits: rootWaits, isAgain: isAgain)
+      if rootWaits { try checkSize(of: file, list) }
+      parts.append(ListPart(try reader(of: list, request, file, rootWaits), folder: list.folder))
+    }
+    var reader: ManifestReader
+    if request.manifest.isEmpty {
+      reader = ManifestReader(name: "")
+    } else {
+      let list = NamedList(folder: "", place: request.manifest)
+      switch consume opened {
+      case .some(let file): reader = try Self.reader(of: list, request, file, rootWaits)
+      case .none:
+        let file = try open(list, request, input, rootWaits: rootWaits, isAgain: isAgain)
+        reader = try Self.reader(of: list, request, file, rootWaits)
+      }
+    }
+    reader.append(parts)
+    return reader
+  }
+
+  private static func reader(
+    of list: NamedList, _ request: MountRequest, _ file: consuming FileDescriptor, _ rootWaits: Bool
+  ) throws(StoreError) -> ManifestReader {
+    let lists = request.lists
+    let document = list.url.flatMap { lists?.documents.remembered.head(of: $0) }
+    do throws(ManifestError) {
+      if let lists, let document, document.kind == .folder {
+        return ManifestReader(folder: ServerFolder(url: document.url), name: list.shown, folders: lists.folders)
+      }
+      let own = document.map { document in
+        let source = ServerFolder(url: document.url)
+        return source.isAnswered(by: document.finalURL) ? source.withUserinfo(document.finalURL) : document.finalURL
+      }
+      let base = try (request.baseURL ?? own).map { (url) throws(ManifestError) in
+        try ManifestBase(url: url)
+      }
+      return try ManifestReader(
+        descriptor: file, name: list.formatName, base: base ?? .none, format: request.format,
+        cookies: cookies(list, rootWaits), folders: lists?.folders)
+    } catch {
+      throw StoreError(kind: .invalid, message: "\(error)")
+    }
+  }
+
+  /// What became of a list that was read again.
+  struct Reload {
+    /// What the list was known by when it was opened; nil: it cannot be opened.
+    var mark: ListMark?
+    /// Whether it changed while it was read, so that nothing of it was taken.
+    var isChanging = false
+    var result: Result<ImportReport, StoreError>
+  }
+
+  /// Reads the list of a live mount again. `rootWaits`: root made the mount for another user. ``ImportWatcher`` says
+  /// when the others are called.
+  static func again(
+    _ request: MountRequest, rootWaits: Bool, into catalog: Catalog,
+    compared: @escaping (_ removed: Int, _ names: Int64) throws(StoreError) -> Void,
+    beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void, committed: @escaping (ListChanges) -> Void
+  ) -> Reload {
+    var reload = Reload(result: .failure(StoreError(kind: .invalid, message: "")))
+    // Also of one that cannot be opened: it is not tried again before it changes.
+    let mark = ListMark(of: request)
+    reload.mark = mark
+    do throws(StoreError) {
+      let fingerprint = try fingerprint(of: request, nil)
+      let reader = try reader(of: request, nil, list: nil, rootWaits: rootWaits, isAgain: true)
+      let check = { (removed: Int, names: Int64) throws(StoreError) in
+        // One that is written to in its place may have been read in part.
+        guard ListMark(of: request) == mark else {
+          reload.isChanging = true
+          throw StoreError(
+            kind: .invalid, message: "the list \(request.listName) changed while it was read: try again")
+        }
+        try compared(removed, names)
+      }
+      reload.result = .success(
+        try read(
+          request, reader, fingerprint, into: catalog,
+          watcher: ImportWatcher(compared: check, beforeCommit: beforeCommit, committed: committed)))
+    } catch {
+      reload.result = .failure(error)
+    }
+    return reload
+  }
+
+  /// Whether the tree was made of the list as it is now.
+  static func isCurrent(_ request: MountRequest, rootWaits: Bool, in catalog: Catalog) -> Bool {
+    do throws(StoreError) {
+      let fingerprint = try fingerprint(of: request, nil)
+      if fingerprint.isEmpty { return false }
+      return try catalog.importedFingerprint() == fingerprint
+    } catch {
+      return false  // the reload tells why
     }
   }
 
@@ -30,8 +157,9 @@ enum ManifestImport {
     -> FileDescriptor
   {
     do throws(StoreError) {
-      let file = try open(request, input, rootWaits: true)
-      if !request.readsStandardInput { try checkSize(of: file, request) }
+      let list = NamedList(folder: "", place: request.manifest)
+      let file = try open(list, request, input, rootWaits: true, isAgain: false)
+      if list.place != "-" { try checkSize(of: file, list) }
       return file
     } catch {
       throw .failed(error.message)
@@ -39,27 +167,33 @@ enum ManifestImport {
   }
 
   /// If root mounts for a user, the manifest has a bound: a file of holes may be as large as its filesystem allows.
-  private static func checkSize(of file: borrowing FileDescriptor, _ request: MountRequest) throws(StoreError) {
+  private static func checkSize(of file: borrowing FileDescriptor, _ list: NamedList) throws(StoreError) {
     let size: Int64
     do throws(Errno) { size = Int64(try file.status().st_size) } catch {
-      throw StoreError(kind: .io(error), message: "cannot look at the manifest \(request.manifest): \(error)")
+      throw StoreError(kind: .io(error), message: "cannot look at the manifest \(list.shown): \(error)")
     }
     if size <= mostForRoot { return }
     throw StoreError(
       kind: .invalid,
-      message: "the manifest \(request.manifest) has \(size) bytes: with user=NAME, mediafs reads at most "
+      message: "the manifest \(list.shown) has \(size) bytes: with user=NAME, mediafs reads at most "
         + "\(mostForRoot >> 30) GiB; split the list")
   }
 
-  /// Opens the manifest. A user's own mount may read it from a FIFO, and waits for its writer. If root mounts for a
-  /// user, the manifest must be a plain file, because the user could otherwise make root wait for ever.
+  /// Opens a list. A user's own mount may read it from a FIFO, and waits for its writer. If root mounts for a user, the
+  /// list must be a plain file, because the user could otherwise make root wait for ever. `isAgain`: for a live mount,
+  /// whose thread a pipe must not hold either.
   private static func open(
-    _ request: MountRequest, _ input: borrowing FileDescriptor?, rootWaits: Bool
+    _ list: NamedList, _ request: MountRequest, _ input: borrowing FileDescriptor?, rootWaits: Bool, isAgain: Bool
   ) throws(StoreError) -> FileDescriptor {
+    if let url = list.url, let file = try request.lists?.open(url).file.take() { return file }
     do throws(PlainFileError) {
-      if rootWaits, !request.readsStandardInput { return try FileDescriptor.openPlain(request.manifest) }
+      var status = stat()
+      let isFolder = !rootWaits && stat(list.place, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+      if list.place != "-", rootWaits || isAgain && !isFolder {
+        return try FileDescriptor.openPlain(list.place)
+      }
       do throws(Errno) {
-        guard request.readsStandardInput else { return try FileDescriptor.open(request.manifest, O_RDONLY) }
+        guard list.place == "-" else { return try FileDescriptor.open(list.place, O_RDONLY) }
         switch input {
         // A new open file description, so that each server reads the input from its start.
         case .some(let given): return try FileDescriptor.open("/proc/self/fd/\(given.rawValue)", O_RDONLY)
@@ -71,73 +205,73 @@ enum ManifestImport {
     } catch .kind(let kind) {
       throw StoreError(
         kind: .invalid,
-        message: "the manifest \(request.manifest) is \(kind): with user=NAME, mediafs reads plain files only; "
+        message: "the manifest \(list.shown) is \(kind), and only plain files are read again, or for user=NAME: "
           + "write the list to a plain file")
     } catch {
       throw StoreError(
-        kind: .invalid, message: "cannot read the manifest \(name(of: request)): \(error); check --manifest")
+        kind: .invalid, message: "cannot read the manifest \(list.shown): \(error); check --manifest")
     }
   }
 
-  private static func name(of request: MountRequest) -> String {
-    request.readsStandardInput ? "standard input" : request.manifest
-  }
-
-  private static func run(
-    _ request: MountRequest, _ file: consuming FileDescriptor, cookies: CookieAccess, into catalog: Catalog
-  ) throws(StoreError) {
-    let name = name(of: request)
-    let fingerprint = try fingerprint(of: file, request)
-    if !fingerprint.isEmpty, try catalog.importedFingerprint() == fingerprint {
-      Log.debug("the manifest is unchanged")
-      return
-    }
-    let reader: ManifestReader
-    do throws(ManifestError) {
-      let base = try request.baseURL.map { (url) throws(ManifestError) in try ManifestBase(url: url) } ?? .none
-      reader = try ManifestReader(descriptor: file, name: name, base: base, format: request.format, cookies: cookies)
-    } catch {
-      throw StoreError(kind: .invalid, message: "\(error)")
-    }
+  private static func read(
+    _ request: MountRequest, _ reader: consuming ManifestReader, _ fingerprint: [UInt8], into catalog: Catalog,
+    watcher: ImportWatcher? = nil
+  ) throws(StoreError) -> ImportReport {
+    var reader = reader
+    reader.resolver = request.resolve
+    let name = request.listName
+    let lists = request.lists
     var problems = 0
-    let report = try catalog.importManifest(reader, fingerprint: fingerprint, strict: request.strict) { problem in
+    let note = { (problem: ManifestProblem) in
       problems += 1
       guard problems <= listed else { return }
       Log.warning("\(name):\(problem.line): \(problem.message)")
     }
+    let report = try catalog.importManifest(
+      reader, fingerprint: fingerprint, strict: request.strict, report: note, watcher: watcher)
     if problems > listed {
       Log.warning("\(name): \(problems - listed) more problems; `mediafs check` lists them all")
     }
     Log.debug("\(name): \(report.files) files in \(report.folders) folders")
+    lists?.folders.shows(report.servers)
+    return report
   }
 
-  /// A value that changes with the manifest; empty if the file changed too recently to tell.
+  /// A value that changes with the lists; empty if one changed too recently to tell.
   private static func fingerprint(
-    of file: borrowing FileDescriptor, _ request: MountRequest
+    of request: MountRequest, _ input: borrowing FileDescriptor?
   ) throws(StoreError) -> [UInt8] {
-    let status: stat
-    do throws(Errno) {
-      status = try file.status()
-    } catch {
-      throw StoreError(kind: .invalid, message: "cannot read the manifest \(name(of: request)): \(error)")
-    }
     if request.readsStandardInput {
-      let digest = try Digester.digest(of: file.rawValue, size: Int64(status.st_size), .sha256) ?? []
-      return tagged("stdin", request, digest)
+      guard request.named.isEmpty else { return [] }
+      switch input {
+      case .some(let file):
+        let size: Int64
+        do throws(Errno) { size = Int64(try file.status().st_size) } catch {
+          throw StoreError(kind: .invalid, message: "cannot read the manifest \(request.listName): \(error)")
+        }
+        return tagged("stdin", request, try Digester.digest(of: file.rawValue, size: size, .sha256) ?? [])
+      case .none: return []
+      }
     }
-    guard status.st_mode & S_IFMT == S_IFREG, Int64(time(nil)) - Int64(status.st_mtim.tv_sec) > settling else {
-      return []
+    var numbers: [Int64] = []
+    for list in request.allLists {
+      var status = stat()
+      guard stat(list.path(request.lists), &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+        Int64(time(nil)) - Int64(status.st_mtim.tv_sec) > settling
+      else { return [] }
+      numbers += [
+        Int64(status.st_dev), Int64(status.st_ino), Int64(status.st_size), Int64(status.st_mtim.tv_sec),
+        Int64(status.st_mtim.tv_nsec), Int64(status.st_ctim.tv_sec), Int64(status.st_ctim.tv_nsec),
+      ]
     }
-    let numbers = [
-      Int64(status.st_dev), Int64(status.st_ino), Int64(status.st_size), Int64(status.st_mtim.tv_sec),
-      Int64(status.st_mtim.tv_nsec), Int64(status.st_ctim.tv_sec), Int64(status.st_ctim.tv_nsec),
-    ]
-    return tagged("file", request, Array("\(numbers) \(request.manifest)".utf8))
+    let names = request.allLists.map { "\($0.folder)=\($0.place)" }.joined(separator: " ")
+    return tagged("file", request, Array("\(numbers) \(names)".utf8))
   }
 
   /// The fingerprint includes the importer's version and the options that change the result.
   private static func tagged(_ kind: String, _ request: MountRequest, _ rest: [UInt8]) -> [UInt8] {
-    Array("2 \(kind) \(request.strict) \(request.baseURL ?? "") \(request.format?.rawValue ?? "") ".utf8) + rest
+    let options = [request.baseURL, request.format?.rawValue, request.resolve].map { $0 ?? "" }
+    return Array("5 \(kind) \(request.strict) \(options.joined(separator: " ")) ".utf8) + rest
   }
 }
 

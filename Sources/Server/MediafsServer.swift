@@ -40,21 +40,32 @@ package enum MediafsServer {
           + "(ulimit -n, or LimitNOFILE= of a systemd unit)")
     }
     let session = Lock<FuseSession?>(nil)
+    let reload = Lock<ListKeeper?>(nil)
     let goesOn = start.goesOn
+    let rootWaits = start.rootWaits
     let places = start.rootWaits ? try ServerPlaces(request, goesOn: goesOn) : nil
-    if !goesOn { try places?.check(program: request.onComplete ?? []) }
+    if !goesOn {
+      try places?.check(program: request.onComplete ?? [], of: MountOption.onComplete)
+      for resolver in request.resolvers { try places?.check(program: resolver.words, of: MountOption.resolver) }
+    }
     // What the server opens outside of these places, it opens before it is restricted to them.
     let named = try request.log.file.map { (path) throws(ServerError) in
       try LogFile(path: path, allowsDevice: true, opensOlder: start.rootWaits)
     }
-    let list = start.rootWaits && !goesOn ? try ManifestImport.openForRoot(request, start.input) : nil
+    let opened =
+      start.rootWaits && !goesOn && request.opensList ? try ManifestImport.openForRoot(request, start.input) : nil
     // No thread may exist before: Landlock restricts only the thread that asks for it, and those that it starts.
     let rights = try places.map { (places) throws(ServerError) in try Confinement.begin(places) }
     let launcher = try LauncherLink.begin(launcher, for: request, goesOn: goesOn)
     let handover = Handover(link, failedUpgrade: start.failedUpgrade) {
       session.withLock { $0 }?.stop()
     }
-    StopSignals.watch { _ in
+    StopSignals.watch { number in
+      if number == SIGHUP {
+        guard let list = reload.withLock({ $0 }) else { return Log.info("SIGHUP: the list is being read already") }
+        Log.info("SIGHUP: the server reads the list again")
+        return list.reloadSoon()
+      }
       handover.cancel()
       // Before it serves, no data can be lost: the store survives any end of the process. Status 0 ends a mount that
       // had a server before; another status would bring the next one.
@@ -62,7 +73,10 @@ package enum MediafsServer {
       running.stop()
     }
 
-    let store = try OpenedStore(request, input: start.input, list: list, goesOn: goesOn, held: start.held)
+    let store = try OpenedStore(
+      request, input: start.input, list: opened, goesOn: goesOn, held: start.held, rootWaits: rootWaits,
+      transfers: transferOptions(request, nil))
+    defer { store.lists.documents.stop() }
     let settings = SettingService(request: request, maximumSize: store.maximumSize, catalog: store.catalog)
     let loop: TransferLoop
     let fileSystem: MediaFileSystem
@@ -85,12 +99,13 @@ package enum MediafsServer {
 
     let notices = try link.receiveNotices()
     let backing = try link.receiveBacking()
+    let waking = try link.receiveWaking()
     let mounted = try link.receiveMount()
     let fuse: FuseSession
     let access = request.access
     do {
       fuse = try FuseSession(
-        device: mounted.takeDevice(), memory: memory, notices: notices, backing: backing,
+        device: mounted.takeDevice(), memory: memory, notices: notices, backing: backing, waking: waking,
         fileSystem: fileSystem,
         options: Mount.MountOptions(
           uid: access.uid, gid: access.gid, umask: access.umask, mountedAt: fileSystem.beginning.mountedAt,
@@ -103,6 +118,8 @@ package enum MediafsServer {
       do throws(ServerError) { try link.unmountLazily() } catch { Log.error(error.description) }
       fuse.stop()
     }
+    let lists = store.lists
+    fileSystem.watchFolders(lists.folders)
     fileSystem.goOn(with: fuse.opens)
     for request in fuse.refused { fileSystem.refuses(request.text, of: request.inode) }
     let numbers = MetricsSource(
@@ -111,12 +128,32 @@ package enum MediafsServer {
       try MetricsFile(path: path, goesOn: goesOn) { try numbers.text() }
     }
     let events = EventHub()
-    fileSystem.tell(EventTeller(hub: events, launcher: launcher, library: store.library.path))
+    fileSystem.tell(
+      EventTeller(hub: events, launcher: request.onComplete == nil ? nil : launcher, library: store.library.path))
+    if let launcher, !request.resolvers.isEmpty {
+      launcher.hear { fileSystem.heard($0) }
+      fileSystem.resolve(with: launcher)
+    }
     fileSystem.start(keeperRecord: memory.keeperRecord, finisherRecord: memory.finisherRecord)
     loop.run(record: memory.transfersRecord) { fileSystem.makeClient(port: fuse, service: $0) }
     let facts = MountFacts(request, store)
+    var listed = request
+    listed.lists = lists
+    let list = try ListKeeper(
+      listed, rootWaits: rootWaits, imported: store.listMark, store.catalog,
+      TreeUpdate(
+        prepare: { fuse.prepare($0) },
+        announce: { changes in
+          // First: who is told of a file reads it at once.
+          fileSystem.listChanged(changes.resources)
+          fuse.announce(changes.tree)
+        }, forget: { fuse.forget($0) }, settle: { fuse.settle() }))
+    reload.withLock { $0 = list }
+    lists.folders.connect(
+      answer: { ticket, error in if let error { fuse.reply(ticket, error: error) } else { fuse.replyFolder(ticket) } },
+      news: { list.look() })
     let control = try listen(
-      request, store, settings, fileSystem, handover, facts, numbers, events, stop: { fuse.stop() })
+      request, store, settings, fileSystem, handover, facts, numbers, events, list, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)
     let housekeeper = try Housekeeper(
       reconnect: { fileSystem.reconnect() },
@@ -138,6 +175,8 @@ package enum MediafsServer {
           if let rights { Log.info(rights) }
           do throws(StoreError) { try store.catalog.settle() } catch { Log.warning(error.message) }
           fileSystem.resume()
+          if goesOn { announceAgain(store.catalog, to: fuse) }
+          list.start()
           metricsFile?.start()
         } catch {
           failure.withLock { $0 = error }
@@ -148,6 +187,8 @@ package enum MediafsServer {
       failure.withLock { $0 = .failed("cannot serve the mount: \(error)") }
     }
     housekeeper.stop()
+    list.stop()
+    lists.documents.stop()
     metricsFile?.stop(isUnmounting: !handover.isAgreed)
     fileSystem.beginEnding()
     // The listeners of a server that hands over listen to the next one.
@@ -168,13 +209,18 @@ package enum MediafsServer {
     return 0
   }
 
-  private static func transferOptions(_ request: MountRequest, _ limits: ReadingLimits) -> TransferOptions {
+  /// The server before may have ended between an import and its announcement.
+  private static func announceAgain(_ catalog: Catalog, to fuse: FuseSession) {
+    do throws(StoreError) { fuse.forget(try catalog.lastChanges()) } catch { Log.warning(error.message) }
+  }
+
+  private static func transferOptions(_ request: MountRequest, _ limits: ReadingLimits?) -> TransferOptions {
     var options = TransferOptions()
     let origins = request.origins
     options.headers = origins.headers
     options.certificateFile = origins.certificateFile
     options.netrcFile = origins.netrcFile
-    options.rates = limits.rates
+    if let limits { options.rates = limits.rates }
     return options
   }
 
@@ -200,12 +246,12 @@ package enum MediafsServer {
   private static func listen(
     _ request: MountRequest, _ store: OpenedStore, _ settings: SettingService, _ fileSystem: MediaFileSystem,
     _ handover: Handover, _ facts: MountFacts, _ numbers: MetricsSource, _ events: EventHub,
-    stop: @escaping @Sendable () -> Void
+    _ list: ListKeeper, stop: @escaping @Sendable () -> Void
   ) throws(ServerError) -> ControlListener {
     let identity = ServerIdentity(pid: getpid(), mountpoint: request.mountpoint, program: "mediafs \(mediafsVersion)")
     let service = ControlService(
       fileSystem: fileSystem, catalog: store.catalog, library: store.library, settings: settings,
-      handover: handover, facts: facts, numbers: numbers, events: events, stop: stop)
+      handover: handover, facts: facts, numbers: numbers, events: events, list: list, stop: stop)
     do throws(ControlFailure) {
       return try ControlListener(store: store.folder.path, identity: identity, handler: service)
     } catch {

@@ -31,10 +31,29 @@ struct MountOptionField: Sendable {
   static func list<Value>(
     _ property: any WritableKeyPath<MountRequest, [Value]> & Sendable, _ form: MountOptionForm<Value>
   ) -> MountOptionField {
-    var list = field(form, store: { $1[keyPath: property].append($0) }, values: { $0[keyPath: property] })
+    var list = several(property, form)
     list.readsFile = true
-    list.isRepeatable = true
     return list
+  }
+
+  /// A property that collects the values.
+  static func several<Value>(
+    _ property: any WritableKeyPath<MountRequest, [Value]> & Sendable, _ form: MountOptionForm<Value>
+  ) -> MountOptionField {
+    var several = field(form, store: { $1[keyPath: property].append($0) }, values: { $0[keyPath: property] })
+    several.isRepeatable = true
+    return several
+  }
+
+  /// The lists: one at the top, and those with a folder.
+  static var lists: MountOptionField {
+    var lists = field(
+      .list,
+      store: { list, request in
+        if list.folder.isEmpty { request.manifest = list.place } else { request.named.append(list) }
+      }, values: { $0.allLists })
+    lists.isRepeatable = true
+    return lists
   }
 
   private static func field<Value>(

@@ -42,11 +42,40 @@ extension MountOptionForm<String> {
       return path
     }
   }
+}
 
-  /// A path, or `-` for standard input.
-  static var pathOrInput: MountOptionForm {
-    MountOptionForm("a path, or -") { text throws(MountOptionError) in text == "-" ? text : try path.parse(text) }
+extension MountOptionForm<NamedList> {
+  /// A path, a URL, or `-` for standard input; with `NAME=` before it for a folder of its own.
+  static var list: MountOptionForm {
+    MountOptionForm(
+      rule: "a path, a URL or -, or NAME= and a path or URL",
+      parse: { text throws(MountOptionError) in
+        var list = split(text)
+        if !list.folder.isEmpty, list.place.isEmpty || list.place == "-" || !isName(list.folder) { return nil }
+        let scheme = list.place.prefix(8).lowercased()
+        for known in ["http://", "https://"] where scheme.hasPrefix(known) {
+          list.place = known + list.place.dropFirst(known.count)
+          return list
+        }
+        if list.place == "-" { return list }
+        guard let path = try MountOptionForm<String>.path.parse(list.place) else { return nil }
+        list.place = path
+        return list
+      },
+      decode: { split($0) },
+      encode: { $0.folder.isEmpty ? $0.place : "\($0.folder)=\($0.place)" })
   }
+
+  /// A path with an equals sign has a slash before that (`./a=b`), as every URL has.
+  private static func split(_ text: String) -> NamedList {
+    let bytes = text.utf8
+    guard let equals = bytes.firstIndex(of: 0x3D), !bytes[..<equals].contains(0x2F) else {
+      return NamedList(folder: "", place: text)
+    }
+    return NamedList(folder: String(text[..<equals]), place: String(text[text.index(after: equals)...]))
+  }
+
+  private static func isName(_ name: String) -> Bool { ManifestReader.isFolderName(name) }
 }
 
 extension MountOptionForm<[String]> {
@@ -57,13 +86,7 @@ extension MountOptionForm<[String]> {
       rule: "complete and a command",
       parse: { text throws(MountOptionError) in
         guard var words = try command(text) else { return nil }
-        guard let program = words.first, !program.isEmpty else {
-          throw .usage("--on complete needs a command: a program, and its arguments")
-        }
-        if program.utf8.contains(UInt8(ascii: "/")) {
-          guard let path = AbsolutePath.of(program) else { throw .failed(AbsolutePath.folderIsGone) }
-          words[0] = path
-        }
+        try findProgram(&words, of: MountOption.onComplete)
         return words
       },
       decode: { text in
@@ -76,10 +99,55 @@ extension MountOptionForm<[String]> {
       encode: { "complete " + CommandWords.joined($0) })
   }
 
+  /// Makes the path of the program absolute.
+  fileprivate static func findProgram(_ words: inout [String], of option: String) throws(MountOptionError) {
+    guard let program = words.first, !program.isEmpty else {
+      throw .usage("\(option) needs a command: a program, and its arguments")
+    }
+    if program.utf8.contains(UInt8(ascii: "/")) {
+      guard let path = AbsolutePath.of(program) else { throw .failed(AbsolutePath.folderIsGone) }
+      words[0] = path
+    }
+  }
+
   /// The words of the command; nil if it is for another event.
   private static func command(_ text: String) throws(MountOptionError) -> [String]? {
     let words = try CommandWords.split(text)
     return words.first == "complete" ? Array(words.dropFirst()) : nil
+  }
+}
+
+extension MountOptionForm<String> {
+  /// The name of a resolver.
+  static var resolverName: MountOptionForm {
+    MountOptionForm("a name of letters, digits, - and _") { ResolverName.isValid($0) ? $0 : nil }
+  }
+}
+
+extension MountOptionForm<Resolver> {
+  /// A name, an equals sign and a command, which is split into words.
+  static var resolver: MountOptionForm {
+    MountOptionForm(
+      rule: "NAME=CMD, with a name of letters, digits, - and _",
+      parse: { text throws(MountOptionError) in
+        guard var resolver = try split(text) else { return nil }
+        try MountOptionForm<[String]>.findProgram(&resolver.words, of: MountOption.resolver)
+        return resolver
+      },
+      decode: { text in
+        do throws(MountOptionError) {
+          return try split(text).flatMap { $0.words.isEmpty ? nil : $0 }
+        } catch {
+          return nil  // the command that mounts has told what is wrong
+        }
+      },
+      encode: { "\($0.name)=" + CommandWords.joined($0.words) })
+  }
+
+  private static func split(_ text: String) throws(MountOptionError) -> Resolver? {
+    guard let equals = text.firstIndex(of: "="), ResolverName.isValid(String(text[..<equals])) else { return nil }
+    return Resolver(
+      name: String(text[..<equals]), words: try CommandWords.split(String(text[text.index(after: equals)...])))
   }
 }
 

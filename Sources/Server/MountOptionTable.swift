@@ -6,10 +6,15 @@ extension MountOption {
   /// Every option, in the order of help. The help of each says its unit; the defaults are those of ``MountRequest``.
   package static let all: [MountOption] = [
     MountOption(
-      "manifest", of: "FILE", .value(\.manifest, .pathOrInput), in: .list, onlyOnCommandLine: true,
+      "manifest", of: "FILE|URL", .lists, in: .list, onlyOnCommandLine: true,
       help: """
         Read the list of files from FILE: one URL per line, or another format, which mediafs recognizes by the \
         content. With -, read standard input. Required.
+        """,
+      details: """
+        A URL (http or https) is asked for again after --fresh; its last good copy is kept for mounts without network. \
+        It may be the URL of a server's folder. With --manifest NAME=FILE, which may be repeated, the list shows in the \
+        folder NAME. Write a path with an equals sign as ./a=b.
         """),
     MountOption(
       "format", of: "NAME", .optional(\.format, .listFormat), in: .list,
@@ -105,6 +110,21 @@ extension MountOption {
       help: "Read user names and passwords from FILE.", standard: "~/.netrc"),
 
     MountOption(
+      "resolver", of: "NAME=CMD", .several(\.resolvers, .resolver), in: .requests,
+      help: """
+        Have the program CMD give the links of the entries that say resolver=NAME, and new ones before they end. May be \
+        repeated. CMD is a program (a path, or a name in PATH) and its arguments.
+        """,
+      details: """
+        mediafs-resolve-ytdlp is such a program, for the pages that yt-dlp knows. The server speaks to it by lines of \
+        JSON; docs/RESOLVERS.md describes them.
+        """),
+    MountOption(
+      "resolve", of: "NAME", .optional(\.resolve, .resolverName), in: .requests,
+      help: "Have the resolver NAME give the links of all entries that name none: of a feed whose links expire, say.",
+      standard: "their own links"),
+
+    MountOption(
       "foreground", .flag(\.foreground), in: .server,
       help: "Stay in the foreground and log to standard error. SIGINT and SIGTERM unmount."),
     MountOption(
@@ -165,6 +185,10 @@ extension MountOption {
       help: "Show NAME as the source in the table of mounts.", standard: "the path of the list"),
   ]
 
+  /// What messages about the program for completed files begin with.
+  static let onComplete = "--on complete"
+  /// What messages about the programs that give links begin with.
+  static let resolver = "--resolver"
   /// The option that names who the server runs as.
   package static let userName = "user"
   /// The option that names the mount's source.

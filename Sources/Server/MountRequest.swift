@@ -9,8 +9,10 @@ import Reading
 package struct MountRequest: Sendable, Equatable {
   /// The mountpoint: absolute, without symbolic links.
   package var mountpoint: String
-  /// The manifest's absolute path, or `-`: then ``HelperLink/Start/input`` has it.
+  /// The manifest's absolute path, its URL, or `-`: then ``HelperLink/Start/input`` has it.
   package var manifest: String
+  /// More lists, each below a folder of its own. With them, `manifest` may be empty.
+  package var named: [NamedList] = []
   /// The manifest's format; nil to recognize it.
   package var format: ListFormat?
   /// The base URL for relative URLs of a list; nil for none.
@@ -31,10 +33,16 @@ package struct MountRequest: Sendable, Equatable {
   package var metricsFile: String?
   /// The program that is started for each completed file: its path or name, and its arguments; nil for none.
   package var onComplete: [String]?
+  /// The programs that give links to entries which name them.
+  package var resolvers: [Resolver] = []
+  /// The resolver of the entries that name none; nil: they have their own links.
+  package var resolve: String?
   /// How long a thread of the server may hang until the mount helper replaces the server, in seconds; 0: for ever.
   package var watchdog = 10.0
   /// Who owns the files, and who may use them.
   package var access = Access()
+  /// What the server has of lists and folders of servers, once the store is open; not in the encoded form.
+  var lists: ListAccess?
 
   /// Where downloaded data is stored, and how much of it.
   package struct Storage: Sendable, Equatable {
@@ -104,8 +112,43 @@ package struct MountRequest: Sendable, Equatable {
     self.manifest = manifest
   }
 
+  /// Whether it has programs, which a launcher starts.
+  package var needsLauncher: Bool { onComplete != nil || !resolvers.isEmpty }
   /// Whether the manifest comes from standard input.
   package var readsStandardInput: Bool { manifest == "-" }
+  /// Whether the list at the top is a file, or standard input.
+  var opensList: Bool { readsStandardInput || manifest.hasPrefix("/") }
+  /// All lists, the one without a folder first.
+  package var allLists: [NamedList] {
+    (manifest.isEmpty ? [] : [NamedList(folder: "", place: manifest)]) + named
+  }
+  /// What messages call the lists: no secret of their URLs is in it.
+  package var listName: String { allLists.map(\.shown).joined(separator: ", ") }
+}
+
+/// A list, and the folder of the mount that it shows in.
+package struct NamedList: Sendable, Equatable {
+  /// The folder's name; empty for the top.
+  package var folder: String
+  /// Its absolute path, its URL, or `-`.
+  package var place: String
+
+  /// Its URL; nil for a file.
+  package var url: String? { place.hasPrefix("http://") || place.hasPrefix("https://") ? place : nil }
+  /// What messages call it: no secret of its URL is in it.
+  package var shown: String { place == "-" ? "standard input" : url.map { Log.redacted(url: $0) } ?? place }
+  /// The same as a name by whose end a format may be known.
+  var formatName: String { url == nil ? shown : String(shown.prefix { $0 != "?" }) }
+  fileprivate var isAbsolute: Bool { place.hasPrefix("/") || url != nil || place == "-" && folder.isEmpty }
+
+  /// The file that has it.
+  func path(_ lists: ListAccess?) -> String { url.flatMap { lists?.documents.remembered.path(of: $0) } ?? place }
+}
+
+/// A program that gives links: the name that lists use, and its path or name with its arguments.
+package struct Resolver: Sendable, Equatable {
+  package var name: String
+  package var words: [String]
 }
 
 extension MountRequest {
@@ -163,7 +206,7 @@ extension MountRequest {
         throw .badRequest("the option \(key) came twice")
       }
     }
-    guard mountpoint.hasPrefix("/"), manifest.hasPrefix("/") || manifest == "-" else {
+    guard mountpoint.hasPrefix("/"), !allLists.isEmpty, allLists.allSatisfy(\.isAbsolute) else {
       throw .badRequest("the server's options lack the mountpoint or the manifest")
     }
   }

@@ -1,4 +1,5 @@
 import Base
+import Fetching
 import Glibc
 import Manifest
 import Reading
@@ -15,6 +16,10 @@ struct OpenedStore {
   let maximumSize: Int64
   /// The mount that the store lies in.
   let mount: StoreMount
+  /// What the list was known by when it was imported; nil: it was not, or came from standard input.
+  let listMark: ListMark?
+  /// Lists and folders that servers give.
+  let lists: ListAccess
 
   /// Opens or creates the store. Waits a few seconds for another server of the same store that is about to exit.
   ///
@@ -23,7 +28,7 @@ struct OpenedStore {
   /// list that changed meanwhile is for the next mount. `held`: what the helper holds for it.
   init(
     _ request: MountRequest, input: borrowing FileDescriptor?, list: consuming FileDescriptor?, goesOn: Bool,
-    held: StoreMount.Hold?
+    held: StoreMount.Hold?, rootWaits: Bool, transfers: TransferOptions
   ) throws(ServerError) {
     do throws(StoreError) {
       let environment = processEnvironment()
@@ -44,14 +49,37 @@ struct OpenedStore {
         throw error
       }
       if !goesOn { try Self.settleNames(in: catalog) }
+      lists = try ListAccess(request, transfers, in: folder)
       try StoreRecovery.run(catalog: catalog, folder: folder, library: library, keepsSuperseded: goesOn)
       let bound = try Self.defaultMaximum(catalog, folder, library: library)
       maximumSize = request.storage.maxSize ?? bound
-      if goesOn { return }
-      try ManifestImport.run(request, input: input, list: list, into: catalog)
+      if goesOn {
+        listMark = nil
+        return
+      }
+      try lists.bring()
+      var request = request
+      request.lists = lists
+      listMark = try Self.importing(request, lists, rootWaits: rootWaits, input: input, list: list, into: catalog)
       Self.remember(request, store: folder.path, library: library.path, environment)
     } catch {
       throw .failed(error.message)
+    }
+  }
+
+  /// Imports the list. A copy of a list by URL that is of no use (with other options than before) is asked for again.
+  private static func importing(
+    _ request: MountRequest, _ lists: ListAccess, rootWaits: Bool, input: borrowing FileDescriptor?,
+    list: consuming FileDescriptor?, into catalog: Catalog
+  ) throws(StoreError) -> ListMark? {
+    if lists.urls.count < request.allLists.count {
+      return try ManifestImport.run(request, rootWaits: rootWaits, input: input, list: list, into: catalog)
+    }
+    do throws(StoreError) {
+      return try ManifestImport.run(request, rootWaits: rootWaits, input: nil, list: nil, into: catalog)
+    } catch  where error.kind == .invalid {
+      try lists.bring(again: true)
+      return try ManifestImport.run(request, rootWaits: rootWaits, input: nil, list: nil, into: catalog)
     }
   }
 
@@ -82,7 +110,8 @@ struct OpenedStore {
     _ request: MountRequest, store: String, library: String, _ environment: [String: String]
   ) {
     let record = MountRecord(
-      mountpoint: request.mountpoint, store: store, library: library, manifest: request.manifest)
+      mountpoint: request.mountpoint, store: store, library: library,
+      manifest: request.readsStandardInput ? "-" : request.listName)
     do throws(StoreError) {
       let registry = try MountRegistry(environment: environment, uid: geteuid())
       try registry.remember(record)
@@ -97,7 +126,9 @@ struct OpenedStore {
 
   /// Refuses a store, library or manifest inside the mount: the server would access it through its own mount.
   private static func refuseInside(_ request: MountRequest, store: String) throws(StoreError) {
-    let places = [("store", store), ("library", request.storage.library), ("manifest", request.manifest)]
+    let places =
+      [("store", store), ("library", request.storage.library)]
+      + request.allLists.map { ("manifest", $0.place) }
     for (what, path) in places {
       guard let path, path.hasPrefix("/") else { continue }
       if (path + "/").utf8.starts(with: (request.mountpoint + "/").utf8) {

@@ -40,9 +40,11 @@ struct ServerPlaces {
       if !goesOn { try writeRecords(environment) }
       if let file = request.metricsFile { try writeMetrics(file, home: environment["HOME"]) }
       // What is opened before has no rule. And the store may be in the library.
-      for opened in [path, request.manifest, request.log.file, request.log.file.map { $0 + ".1" }] {
+      let places = request.allLists.map { Optional($0.place) }
+      for opened in places + [path, request.log.file, request.log.file.map { $0 + ".1" }] {
         if let opened, opened.hasPrefix("/") { _ = try follow(opened) }
       }
+      for list in request.allLists where list.place.hasPrefix("/") { try read(list.place) }
       try read(request.origins.certificateFile)
       try read(request.origins.netrcFile ?? getenv("HOME").map { String(cString: $0) + "/.netrc" })
     } catch {
@@ -102,15 +104,15 @@ struct ServerPlaces {
 
   /// The program of `--on`, and files that it is given, must not be where the server writes: one that was made to do
   /// what it should not would put another there, and the launcher would run that without restriction.
-  func check(program words: [String]) throws(ServerError) {
+  func check(program words: [String], of option: String) throws(ServerError) {
     var files = words.dropFirst().filter { $0.utf8.first == UInt8(ascii: "/") }
-    if let name = words.first, case .success(let path) = Launcher.find(name) { files.append(path) }
+    if let name = words.first, case .success(let path) = Launcher.find(name, for: option) { files.append(path) }
     for file in files {
       let place: String?
-      do throws(StoreError) { place = try follow(file) } catch { throw .failed("--on complete: \(error.message)") }
+      do throws(StoreError) { place = try follow(file) } catch { throw .failed("\(option): \(error.message)") }
       if isWritten(place ?? file) {
         throw .failed(
-          "--on complete: \(file) lies where the server of a mount for another user writes (store, library, metrics): "
+          "\(option): \(file) lies where the server of a mount for another user writes (store, library, metrics): "
             + "put it into another folder")
       }
     }

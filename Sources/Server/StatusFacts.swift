@@ -18,7 +18,7 @@ extension MountFacts {
     }
     self.init(
       store: store.folder.path, library: store.library.path,
-      list: request.readsStandardInput ? nil : request.manifest,
+      list: request.readsStandardInput ? nil : request.listName,
       log: request.log.file ?? (request.foreground ? nil : store.folder.path + "/mediafs.log"),
       metrics: request.metricsFile, settings: settings)
     guard let index = self.settings.firstIndex(where: { $0.name == "max-size" }), request.storage.maxSize == nil,

@@ -1,8 +1,7 @@
 import Base
 import Glibc
 
-/// The signals that stop the server: SIGTERM and SIGINT. SIGHUP only writes a line to the log: a terminal that closes
-/// does not unmount.
+/// The signals that the server takes: SIGTERM and SIGINT stop it, and SIGHUP has it read its list again.
 ///
 /// Every thread blocks them, and one thread takes them with sigwait(3). Unlike a signal handler, that thread may take
 /// locks and allocate memory. The process ignores SIGPIPE and SIGXFSZ: a write to a closed socket, or beyond the limit
@@ -23,17 +22,13 @@ package enum StopSignals {
     signal(SIGXFSZ, SIG_IGN)
   }
 
-  /// Starts the thread, which calls `handler` with the signal's number for each SIGTERM and SIGINT.
+  /// Starts the thread, which calls `handler` with the signal's number for each of them.
   package static func watch(_ handler: @escaping @Sendable (Int32) -> Void) {
     _ = OwnedThread(name: "signals") {
       var set = set()
       var number: Int32 = 0
       while sigwait(&set, &number) == 0 {
-        if number == SIGHUP {
-          Log.info("the server ignores SIGHUP: a mount ends by unmounting, or by SIGTERM")
-        } else {
-          handler(number)
-        }
+        handler(number)
       }
     }
   }

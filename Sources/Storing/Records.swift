@@ -27,6 +27,10 @@ package struct Node: Sendable, Equatable {
   package var size: Int64?
   /// Last-Modified of the known generation, in seconds since 1970; nil if there is none.
   package var modified: Int64?
+  /// The size that the list gives, while the origin has said nothing; nil if it gives none.
+  package var listedSize: Int64?
+  /// The date that the list gives, in seconds since 1970, while the origin has said nothing; nil if it gives none.
+  package var listedDate: Int64?
 }
 
 /// What is known of one generation of a resource.
@@ -111,4 +115,6 @@ package struct EntryRecord: Sendable {
   package var path: String
   /// Its line of the manifest, with everything on it.
   package var source: ManifestEntry
+  /// Whether the list has its resource, under this name or another one.
+  package var isListed = true
 }

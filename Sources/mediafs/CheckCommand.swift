@@ -30,6 +30,9 @@ enum CheckCommand {
     OptionParser.run("check", arguments, help) {
       options throws(CommandError) in
       guard options.operands.count == 1 else { throw .usage("check takes one FILE, or - for standard input") }
+      if options.operands[0].hasPrefix("http://") || options.operands[0].hasPrefix("https://") {
+        throw .usage("check asks no server: get the list first (curl URL | mediafs check -)")
+      }
       let terminal = Terminal()
       let folder: TemporaryFolder
       do throws(Errno) { folder = try TemporaryFolder() } catch {
@@ -129,7 +132,7 @@ enum CheckCommand {
     do throws(ManifestError) {
       return try ManifestReader(
         path: source.path, base: source.base, format: source.format,
-        cookies: .files(below: source.folder))
+        cookies: .files(below: source.folder), folders: NothingRemembered())
     } catch {
       // The user knows the list by its own name, not by the copy's.
       throw .failed("\(error)".replacing(source.path, with: source.name))
@@ -159,4 +162,9 @@ enum CheckCommand {
       line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
   }
+}
+
+/// A check asks no server: folders of servers are empty.
+private struct NothingRemembered: ServerFolders {
+  func listing(of folder: ServerFolder) throws(Errno) -> FolderListing? { nil }
 }

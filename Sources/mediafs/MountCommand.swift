@@ -7,7 +7,7 @@ import Server
 /// the server (mount-helper/PROTOCOL.md).
 enum MountCommand {
   static let help = CommandHelp(
-    synopsis: ["mount MOUNTPOINT --manifest FILE [OPTION...]"],
+    synopsis: ["mount MOUNTPOINT --manifest FILE [OPTION...]", "mount FILE MOUNTPOINT [OPTION...]"],
     summary: "Mount a list of URLs as a folder of files",
     about: [
       """
@@ -38,7 +38,8 @@ enum MountCommand {
 
   static func run(_ arguments: [String]) -> Int32 {
     return OptionParser.run("mount", arguments, help, hidden: [.flag("sloppy")]) { parsed throws(CommandError) in
-      Secrets.hideArguments(parsed.values("header"))
+      let lists = (parsed.values("manifest") + parsed.operands).filter { $0.contains("://") }
+      Secrets.hideArguments(parsed.values("header") + lists)
       let (mount, mountpoint) = try self.options(parsed)
       return try exec(mount, mountpoint)
     }
@@ -55,10 +56,14 @@ enum MountCommand {
         try mount.take(name, value, isMountOption: false)
       }
     }
-    guard let folder = parsed.operands.first else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
-    if parsed.operands.count > 1 { throw .usage("mount takes one MOUNTPOINT, not also \(parsed.operands[1])") }
-    if mount.request.manifest.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
-    if let descriptor = Files.ownDescriptor(mount.request.manifest) {
+    var operands = parsed.operands[...]
+    if operands.count == 2, mount.request.allLists.isEmpty {
+      try mount.take("manifest", operands.removeFirst(), isMountOption: false)
+    }
+    guard let folder = operands.first else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
+    if operands.count > 1 { throw .usage("mount takes one MOUNTPOINT, not also \(operands.last ?? "")") }
+    if mount.request.allLists.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
+    if !mount.request.manifest.isEmpty, let descriptor = Files.ownDescriptor(mount.request.manifest) {
       // Before the command opens anything, which could get the same number.
       guard csystem_fcntl(descriptor, F_GETFD, 0) >= 0 else {
         throw .failed("cannot read the list \(mount.request.manifest): \(Errno.current)")
@@ -66,6 +71,23 @@ enum MountCommand {
       // The server does not inherit the descriptor: the command reads the list.
       mount.input = descriptor
       mount.request.manifest = "-"
+    }
+    if mount.unnamedLists > 1 {
+      throw .usage("--manifest is given twice without a name: give each list but one its folder (NAME=FILE)")
+    }
+    let lists = mount.request.named
+    for (index, list) in lists.enumerated() {
+      guard let first = lists[..<index].first(where: { $0.folder.utf8.elementsEqual(list.folder.utf8) }) else {
+        continue
+      }
+      throw .usage("two lists want the folder \(list.folder): \(first.shown) and \(list.shown)")
+    }
+    let names = mount.request.resolvers.map(\.name)
+    if let name = names.indices.first(where: { names[..<$0].contains(names[$0]) }).map({ names[$0] }) {
+      throw .usage("--resolver \(name) is given twice")
+    }
+    if let name = mount.request.resolve, !names.contains(name) {
+      throw .usage("--resolve \(name) names no resolver: define it by --resolver \(name)=CMD")
     }
     try checkUser(&mount)
     for value in mount.headers { mount.request.origins.headers += try Secrets.headers(value, readBy: mount.user) }
@@ -112,7 +134,7 @@ enum MountCommand {
       "--watchdog", "\(Int((mount.request.watchdog * 1000).rounded(.up)))", "-o", mount.libfuseOptions,
     ]
     if let file = input { words += ["--input-fd", "\(file)"] }
-    if mount.request.onComplete != nil { words.append("--launcher") }
+    if mount.request.needsLauncher { words.append("--launcher") }
     if mount.request.foreground { words.append("--foreground") }
     if let user = mount.user { words += ["--user", user] }
     if mountpoint.missing > 0 { words += ["--made-folders", "\(mountpoint.missing)"] }

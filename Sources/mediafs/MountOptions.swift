@@ -16,6 +16,8 @@ struct MountOptions {
   var headers: [String] = []
   /// Options for the kernel and libfuse, as given.
   var kernelOptions: [String] = []
+  /// How many lists came without a folder.
+  var unnamedLists = 0
   /// Whether unknown `-o` options are ignored (mount -s).
   var sloppy = false
 
@@ -50,7 +52,9 @@ struct MountOptions {
       var checked = request  // reports wrong usage before any other error
       return try take(option, value, &checked)
     }
+    let named = request.named.count
     try take(option, value, &request)
+    if name == "manifest", request.named.count == named { unnamedLists += 1 }
     if name == MountOption.userName { user = value }
     if name == MountOption.sourceName { sourceName = value }
   }
@@ -116,9 +120,15 @@ struct MountOptions {
   ///
   /// With `default_permissions`, the kernel checks the modes itself and does not ask the server for each access. With
   /// `max_read`, the kernel splits its read-ahead into requests that a slow line can answer one by one.
+  ///
+  /// An ordinary user's mount is writable for the kernel, so that programs that watch it can be told of changes; the
+  /// server refuses every write. There the kernel must not check modes: it would say EACCES where the server says
+  /// EROFS. Where a umask takes rights to read away, the kernel has to, and the mount is as root's.
   var libfuseOptions: String {
-    var options = ["ro", "subtype=mediafs", "default_permissions", "max_read=65536"]
-    let source = sourceName ?? (request.readsStandardInput ? "mediafs" : request.manifest)
+    let isRoot = geteuid() == 0 || (request.access.umask ?? 0) & 0o555 != 0
+    var options = isRoot ? ["ro", "default_permissions"] : ["rw"]
+    options += ["subtype=mediafs", "max_read=65536"]
+    let source = sourceName ?? (request.readsStandardInput ? "mediafs" : request.listName)
     options.append("fsname=\(Self.escaped(source))")
     if request.access.allowOther { options.append("allow_other") }
     return (options + kernelOptions).joined(separator: ",")

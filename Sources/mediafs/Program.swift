@@ -25,6 +25,7 @@ enum Program {
       Command(names: ["top"], help: TopCommand.help, run: TopCommand.run),
       Command(names: ["ready"], help: ReadyCommand.help, run: ReadyCommand.run),
       Command(names: ["fetch"], help: FetchCommand.help, run: FetchCommand.run),
+      Command(names: ["reload"], help: ReloadCommand.help, run: ReloadCommand.run),
       Command(names: ["cancel"], help: CancelCommand.help, run: CancelCommand.run),
       Command(names: ["clear"], help: ClearCommand.help, run: ClearCommand.run),
     ] + RuleCommand.all + [

@@ -18,8 +18,9 @@ enum StatusText {
     guard let facts else { return [] }
     var rows = [
       ("store", facts.store), ("library", facts.library), ("list", facts.list ?? "standard input"),
-      ("log", facts.log ?? "standard error"),
     ]
+    if let problem = facts.listProblem { rows.append(("!", problem)) }
+    rows.append(("log", facts.log ?? "standard error"))
     if let metrics = facts.metrics { rows.append(("metrics", metrics)) }
     if let held = facts.held {
       let copies = facts.copies.flatMap { $0 > 0 ? ", \(TerminalText.size($0)) of it in complete files" : nil } ?? ""

@@ -48,6 +48,7 @@ struct ControlFuzzTests {
       notePatterns(paths)
       return RuleReport()
     }
+    func reload(isLeft: () -> Bool) throws(ControlFailure) -> ReloadReport { ReloadReport() }
     func cancel(_ paths: [String]) throws(ControlFailure) -> ClearReport {
       notePatterns(paths)
       return ClearReport()

@@ -14,10 +14,11 @@ enum FakeServer {
         return *struct.unpack('II', data[:8]), data[8:], files[0] if files else -1
     def say(*words): print(*words, file=sys.stderr, flush=True)
     def prepare(library=None):
-        # Until the mount is there: the sockets for notices and for complete files, and the device.
-        global device
-        link_send(16, 4, library)
+        # Until the mount is there: the sockets for notices, for complete files and for watchers, and the device.
+        global device, waking
+        link_send(16, 5, library)
         notices, files = receive()[3], receive()[3]
+        waking = socket.socket(fileno=receive()[3])
         device = receive()[3]
         return socket.socket(fileno=notices), socket.socket(fileno=files)
     def link_send(kind, value, file=None): pack(link, kind, value, b'', [] if file is None else [file])
@@ -49,12 +50,13 @@ enum FakeServer {
 
     """
 
-  /// Runs the helper on a server that goes on with `script`, until the helper ends.
+  /// Runs the helper on a server that goes on with `script`, until the helper ends. `asNobody`: as an ordinary user's.
   static func run(
     _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, options: String = "",
-    timeout: Double = 60
+    asNobody: Bool = false, timeout: Double = 60
   ) throws -> CommandResult {
-    let words = try command(script, in: folder, mountpoint: mountpoint, user: user, options)
+    var words = try command(script, in: folder, mountpoint: mountpoint, user: user, options)
+    if asNobody { words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] + words }
     return try Command.run(words, timeout: timeout)
   }
 

@@ -34,7 +34,7 @@ struct OptionFuzzTests {
   }
 
   @Test func noOptionSmugglesInAnother() {
-    let own: Set = ["ro", "subtype=mediafs", "default_permissions", "max_read=65536", "allow_other"]
+    let own: Set = ["ro", "rw", "subtype=mediafs", "default_permissions", "max_read=65536", "allow_other"]
     let plain: Set = [
       "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "diratime", "nodiratime", "relatime",
       "norelatime", "strictatime", "nostrictatime",

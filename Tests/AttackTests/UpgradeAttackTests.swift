@@ -31,8 +31,9 @@ struct UpgradeAttackTests {
         if kind == 10: say('held', text, os.readlink('/proc/self/fd/%d' % file))
         if kind == 3: break
     BEFORE
-    send(16, value=4)
+    send(16, value=5)
     notices = receive()[2]
+    receive()
     receive()
     device = receive()[2]
     if value == 0:

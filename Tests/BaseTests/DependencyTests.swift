@@ -12,8 +12,8 @@ struct DependencyTests {
   private static let essential: [String: String] = [
     "bash": "bash", "dash": "sh kill", "diffutils": "cmp", "findutils": "find xargs", "grep": "grep", "gzip": "gzip",
     "coreutils": """
-    basename cat chmod chown cp cut dd df dirname echo env false head id install ln ls mkdir mkfifo mktemp mv od printf pwd
-    readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate wc
+    basename cat chmod chown cp cut date dd df dirname echo env false head id install ln ls mkdir mkfifo mknod mktemp mv
+    od printf pwd readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate wc
     """,
     "libc-bin": "ldconfig", "perl-base": "perl", "sed": "sed", "tar": "tar",
     "util-linux": "findmnt mountpoint nsenter pivot_root prlimit setpriv setsid unshare",
@@ -42,7 +42,7 @@ struct DependencyTests {
       known: [
         "curl", "nginx", "ffprobe", "mpv", "gdb", "getfattr", "useradd", "umount", "ps", "cmp", "tar", "perl", "file",
         "tmux", "promtool",
-      ]),
+      ], optional: ["yt-dlp"]),
     Use(
       purposes: ["build", "test"],
       sources: [
@@ -65,7 +65,7 @@ struct DependencyTests {
       optional: ["apt-config", "apt-get"]),
     Use(
       purposes: ["build"], sources: ["Scripts/deps"], known: ["ldconfig", "apt-get", "id"],
-      optional: ["apt-get", "dpkg-deb", "sudo", "systemctl"]),
+      optional: ["apt-get", "dpkg-deb", "python3", "sudo", "systemctl"]),
   ])
   func everyProgramIsNamed(use: Use) throws {
     let named = try Self.named(for: use.purposes)

@@ -57,7 +57,9 @@ struct DocumentTests {
     }
   }
 
-  @Test(arguments: ["docs/SEMANTICS.md", "docs/RELIABILITY.md", "docs/SECURITY.md", "mount-helper/PROTOCOL.md"])
+  @Test(arguments: [
+    "docs/SEMANTICS.md", "docs/RELIABILITY.md", "docs/SECURITY.md", "docs/RESOLVERS.md", "mount-helper/PROTOCOL.md",
+  ])
   func everyTestThatIsNamedExists(document: String) throws {
     let tests = try Self.tests()
     #expect(tests.count > 500, "the tests were not found")

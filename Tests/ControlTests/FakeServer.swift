@@ -117,6 +117,9 @@ final class FakeServer: ControlHandler {
 
   func metrics() throws(ControlFailure) -> String { state.withLock { $0.metrics } }
 
+  func reload(isLeft: () -> Bool) throws(ControlFailure) -> ReloadReport {
+    ReloadReport(added: 2, removed: 1, changed: 3, problems: 4)
+  }
   func stop() { state.withLock { $0.stopped = true } }
 
   var upgradeFacts: UpgradeFacts {

@@ -4,23 +4,23 @@ import TestSupport
 
 /// Programs that read in a mount while its servers are killed, each in its own way, and compare every byte.
 final class SurvivalReaders {
-  /// A program says how often it read, on SIGTERM, or what went wrong.
+  /// A program says how often it read, on SIGTERM, or what went wrong. It reads once at least, however soon that comes.
   private static let script = """
     import errno, mmap, os, random, signal, sys, time
-    way, mount, right = sys.argv[1:4]
-    names = sorted(os.listdir(right))
-    bytes_of = {name: open(f'{right}/{name}', 'rb').read() for name in names}
     turns, ending = 0, False
     def end(*_):
         global ending
         ending = True
     signal.signal(signal.SIGTERM, end)
+    way, mount, right = sys.argv[1:4]
+    names = sorted(os.listdir(right))
+    bytes_of = {name: open(f'{right}/{name}', 'rb').read() for name in names}
     def forget(file): os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     def check(name, at, found, count):
         assert found == bytes_of[name][at:at + count], f'{name}: wrong bytes at {at}, {len(found)} of {count}'
     held = os.open(f'{mount}/{names[0]}', os.O_RDONLY)
     mapped = mmap.mmap(os.open(f'{mount}/{names[1]}', os.O_RDONLY), 0, prot=mmap.PROT_READ) if way == 'map' else None
-    while not ending:
+    while not ending or turns == 0:
         name = random.choice(names)
         data = bytes_of[name]
         if way == 'cat':
@@ -73,6 +73,15 @@ final class SurvivalReaders {
     programs = try ways.map { way in
       (way, try BackgroundProcess(["/usr/bin/python3", "-c", Self.script, way, mount, right]))
     }
+    // A signal that comes before would end them.
+    try waitUntil(timeout: 60, "readers that take SIGTERM") { programs.allSatisfy { Self.takesSIGTERM($0.program) } }
+  }
+
+  private static func takesSIGTERM(_ program: BackgroundProcess) -> Bool {
+    // One that has ended is told of later.
+    guard let bytes = try? readFile("/proc/\(program.processID)/status") else { return true }
+    let line = String(decoding: bytes, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("SigCgt:\t") }
+    return line.flatMap { UInt64($0.dropFirst(8), radix: 16) }.map { $0 & 1 << UInt64(SIGTERM - 1) != 0 } ?? true
   }
 
   /// What a reader that has ended said: none may end by itself.

@@ -41,6 +41,19 @@ struct RedirectChainTests {
     #expect(chain.url.text == "http://h/a")
   }
 
+  @Test("A document's own fields go everywhere, the entry's only home") func documentFields() throws {
+    var chain = try chain("http://h/a") { request in
+      request.range = nil
+      request.headers.append(HTTPHeader(name: "accept", value: "text/plain"))
+      request.document = DocumentRequest(headers: [HTTPHeader(name: "Accept", value: "text/html")])
+    }
+    let home = chain.headerLines()
+    #expect(home.contains("Accept: text/html") && home.contains("X-Key: secret"))
+    #expect(!home.contains { $0.hasPrefix("accept:") || $0.hasPrefix("Accept-Encoding") })
+    try chain.follow("http://o/c", mayStore: true)
+    #expect(chain.headerLines().contains("Accept: text/html") && !chain.headerLines().contains("X-Key: secret"))
+  }
+
   @Test("A loop is found") func loops() throws {
     var chain = try chain("http://h/a?token=secret")
     try chain.follow("/b", mayStore: true)

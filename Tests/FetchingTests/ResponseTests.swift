@@ -56,6 +56,19 @@ struct ResponseTests {
   }
 
   @Test(
+    "Heads of documents",
+    arguments: [
+      (["200", "Content-Length: 10"], .whole(length: 10)), (["207"], .whole(length: nil)),
+      (["200", "Content-Encoding: gzip", "Content-Length: 10"], .whole(length: nil)),
+      (["304", "Content-Length: 10"], .whole(length: nil)), (["206", "Content-Range: bytes 0-9/10"], nil),
+      (["404"], nil), (["401"], nil),
+    ] as [([String], ResponseHead.Body?)])
+  func documents(lines: [String], expected: ResponseHead.Body?) {
+    let context = ResponseContext(range: nil, url: "http://host/list", isDocument: true, now: 100)
+    #expect(body(verdict(on: head(["HTTP/1.1 \(lines[0]) x"] + lines.dropFirst()), in: context)) == expected)
+  }
+
+  @Test(
     "Heads that must not be believed",
     arguments: [
       ["206"],

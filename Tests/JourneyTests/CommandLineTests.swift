@@ -66,7 +66,7 @@ import Testing
     #expect(request.strict && request.log.verbosity == 1)
     #expect(
       mount.libfuseOptions
-        == "ro,subtype=mediafs,default_permissions,max_read=65536,fsname=a\\,b,allow_other,nosuid,noatime")
+        == "ro,default_permissions,subtype=mediafs,max_read=65536,fsname=a\\,b,allow_other,nosuid,noatime")
     #expect(try options("user=bob").user == "bob")
   }
 

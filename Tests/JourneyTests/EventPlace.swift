@@ -146,13 +146,15 @@ let strangeServer = #"""
       assert ours.recv(4096)[0] == 1
       return ours, process
 
-  def file(*fields): return b''.join(field.encode() + b'\0' for field in fields)
+  def order(kind, *fields): return bytes([kind]) + b''.join(field.encode() + b'\0' for field in fields)
+  def file(*fields): return order(1, *fields)
 
   print('ready')
   for what, packet in [
       ('too few fields', file('a', '/l/a', '1')), ('too many', file('a', '/l/a', '', '1', 'LD_PRELOAD=/x')),
-      ('no number', file('a', '/l/a', '', 'x')), ('not UTF-8', b'\xff\0/l/a\0\0' + b'1\0'),
+      ('no number', file('a', '/l/a', '', 'x')), ('not UTF-8', b'\x01\xff\0/l/a\0\0' + b'1\0'),
       ('too long', file('a', '/l/a', 'u' * 98304, '1')), ('empty', b'\0'),
+      ('a resolver of its own', order(2, 'r', '{}')), ('another resolver', order(3, 'r')),
   ]:
       ours, process = launcher(f'{script} {told}')
       ours.send(packet)

@@ -161,7 +161,7 @@ import Testing
       let launcher = try #require(place.launcher)
       let programs = place.started.filter { Processes.isAlive($0) }
       kill(launcher, SIGKILL)
-      #expect(eventually { place.log.contains("the launcher of --on has ended") }, "\(place.log)")
+      #expect(eventually { place.log.contains("the launcher has ended") }, "\(place.log)")
       #expect(place.launcher == nil)
       #expect(eventually { programs.filter { Processes.isAlive($0) }.count < 2 })
       for process in programs { kill(process, SIGKILL) }  // a group that nobody ends
@@ -259,6 +259,8 @@ import Testing
         not UTF-8: ended
         too long: ended
         empty: ended
+        a resolver of its own: ended
+        another resolver: ended
         a name of its own: started
         1010 files: told
         stopped reading: ended

@@ -23,7 +23,9 @@ import Testing
         try journey.succeed(["rm", "-r", journey.store])
         #expect(try journey.mediafs("status").errors.contains("catalog"), "the mountpoint is still there")
         try journey.succeed(["rmdir", journey.mountpoint])
-        #expect(try journey.mediafs("status").output.contains("There is no mount"))
+        let left = try journey.mediafs("status").output
+        // Root is also shown the mounts of others, which tests that run at the same time make.
+        #expect(geteuid() == 0 ? !left.contains(journey.mountpoint) : left.contains("There is no mount"), "\(left)")
         try journey.succeed(["mkdir", journey.mountpoint])
       }
     }

@@ -35,6 +35,22 @@ struct HelperTests {
       #expect(place.entry?.options.contains("user_id=65534") == true)
       let server = try #require(place.server)
       #expect(Processes.text(server, "status").contains("Uid:\t65534\t65534\t65534\t65534"))
+      // The kernel calls the mount writable, and leaves it to the server to refuse.
+      let at = place.mountpoint
+      #expect(place.entry?.options.hasPrefix("rw,") == true && place.entry?.options.contains("default") == false)
+      let refused = try place.wait(
+        place.start(
+          [
+            "sh", "-c",
+            """
+            cd \(at) && f=$(ls | head -n 1) && test -n "$f" && exec 2>&1
+            touch new; mkdir m; ln -s x l; mknod p p; echo x >"$f"; rm -f "$f"; mv "$f" o; chmod 600 "$f"
+            chown 65534 "$f"; truncate -s 0 "$f"; touch "$f"; touch .; ln "$f" hard; setfattr -n user.x -v 1 "$f"
+            : <>"$f"; test -w . && echo writable
+            """,
+          ], user: true))
+      let others = refused.text.split(separator: "\n").filter { !$0.contains("Read-only file system") }
+      #expect(others.isEmpty && refused.text.split(separator: "\n").count == 15, "\(refused)")
       let unmounted = try place.run("unmount", place.mountpoint, user: true)
       #expect(unmounted.status == 0, "\(unmounted)")
       #expect(!place.isMounted && place.helper == nil && !Processes.isAlive(server))

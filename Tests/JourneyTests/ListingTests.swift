@@ -32,6 +32,56 @@ import Testing
     }
   }
 
+  /// What the list says is shown without a request. What programs read is the origin's, whatever the list says.
+  @Test(arguments: Traveller.all) func sizesOfTheListAskNobody(_ traveller: Traveller) throws {
+    try withJourney(traveller) { journey in
+      try withOrigin { origin in
+        let size: Int64 = 3_000_001
+        let listed: [(name: String, size: Int64)] = [
+          ("right", size), ("small", 1000), ("large", 40_000_000), ("small2", 1000), ("large2", 40_000_000),
+          ("large3", 40_000_000),
+        ]
+        for file in listed { origin.add("/\(file.name)", size: size) }
+        let files = listed.map { file in
+          "<file name=\"d/\(file.name).mkv\"><size>\(file.size)</size><url>\(origin.url("/" + file.name))</url></file>"
+        }
+        try journey.mount(
+          "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">\(files.joined())</metalink>", "--next", "0")
+        for _ in 0..<2 {
+          let sizes = try journey.succeed(["stat", "-c", "%s"] + listed.map { journey.at("d/\($0.name).mkv") })
+          #expect(sizes.split(separator: "\n").compactMap { Int64($0) } == listed.map(\.size))
+          #expect(try journey.succeed(["ls", "-lR", journey.mountpoint]).contains("40000000"))
+        }
+        #expect(origin.log.totals.requests == 0)
+
+        for name in ["right", "small", "large"] {
+          try journey.succeed(["cp", journey.at("d/\(name).mkv"), journey.folder.file("copy of \(name)")])
+          #expect(
+            try journey.succeed(["stat", "-c", "%s", journey.folder.file("copy of \(name)")]) == "\(size)\n", "\(name)")
+          try journey.succeed(["cmp", journey.folder.file("copy of \(name)"), journey.at("d/\(name).mkv")])
+        }
+        // Whoever has asked for the size before the open, and never asks again, reads to the real end as well.
+        let read = """
+          import os, sys
+          for path in sys.argv[1:]:
+            os.stat(path)
+            file, count = os.open(path, os.O_RDONLY), 0
+            while (data := os.read(file, 65536)): count += len(data)
+            print(count)
+          """
+        #expect(
+          try journey.python(read, journey.at("d/small2.mkv"), journey.at("d/large2.mkv")) == "\(size)\n\(size)\n")
+        let map = """
+          import mmap, os, sys
+          os.stat(sys.argv[1])
+          with open(sys.argv[1], "rb") as file: print(len(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[:]))
+          """
+        #expect(try journey.python(map, journey.at("d/large3.mkv")) == "\(size)\n")
+        #expect(try journey.succeed(["stat", "-c", "%s", journey.at("d/large2.mkv")]) == "\(size)\n")
+      }
+    }
+  }
+
   @Test(arguments: Traveller.all) func bodiesWithoutALengthAreReadToTheirEnd(_ traveller: Traveller) throws {
     try withJourney(traveller) { journey in
       var settings = OriginSettings()

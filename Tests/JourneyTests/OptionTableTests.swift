@@ -17,6 +17,7 @@ import Testing
     "min-free": ("1.5GiB", "1610612736"), "continue": ("open", "open"), "timeout": ("4.5", "4.5"),
     "fresh": ("1.5h", "5400.0"), "next": ("5", "5"),
     "limit-rate": ("1M", "1048576"), "max-connections": ("7", "7"), "header": ("X-A:  b ", "X-A: b"),
+    "resolve": ("r-2", "r-2"), "resolver": ("r=/x 'a  b' c,d", "r='/x' 'a  b' 'c,d'"),
     "cacert": ("/c", "/c"), "netrc-file": ("/n", "/n"), "foreground": (nil, "1"), "log-file": ("/log", "/log"),
     "metrics-file": ("/m.prom", "/m.prom"),
     "on": ("complete /x 'a  b' c,d", "complete '/x' 'a  b' 'c,d'"), "verbose": (nil, "1"), "watchdog": ("2.5", "2.5"),

@@ -76,7 +76,7 @@ import Testing
       try journey.unmount()
       try journey.mount("http://127.0.0.1:1/c.mkv\n")
       _ = try says(journey, "auto", journey.at("a \\[1].mkv"))
-      #expect(try !says(journey, "status").contains("online"))
+      #expect(try !says(journey, "status", journey.mountpoint).contains("online"))
     }
   }
 
@@ -85,10 +85,10 @@ import Testing
       try journey.mount("http://127.0.0.1:1/a.mkv\nhttp://127.0.0.1:1/b.mkv\n  out=x/b.mkv\n")
       #expect(try says(journey, "online", journey.at("*.mkv")).contains("nothing more of 1 file"))
       #expect(try says(journey, "keep", "*.mkv").contains("keeps 2 files"))
-      #expect(try says(journey, "status").contains("online ./*.mkv, keep *.mkv"))
+      #expect(try says(journey, "status", journey.mountpoint).contains("online ./*.mkv, keep *.mkv"))
       // As 'status' prints them.
       _ = try says(journey, "auto", "./*.mkv", "*.mkv")
-      #expect(try !says(journey, "status").contains("online"))
+      #expect(try !says(journey, "status", journey.mountpoint).contains("online"))
     }
   }
 
@@ -101,7 +101,7 @@ import Testing
         try journey.start([program, words[number % 3], journey.at("\(number)*")])
       }
       for one in running { #expect(one.wait(timeout: 60)?.status == 0) }
-      let rules = try says(journey, "status")
+      let rules = try says(journey, "status", journey.mountpoint)
       #expect(rules.count { $0 == "*" } == 8 && rules.contains("and 4 more"), "\(rules)")
     }
   }

@@ -94,10 +94,14 @@ struct JSONFormatTests {
       #"{"_type": "url", "title": "Six", "url": "https://h/6.mp4?x=1"}"#, "{\"_type\": nonsense}",
     ]
     let reading = try read(lines.joined(separator: "\n"))
-    #expect(reading.paths == ["Six.mp4"])
+    #expect(reading.paths == ["T", "Six.mp4"])
+    // A page has no link of its own: a resolver gives one.
+    let page = reading.entries[0]
+    #expect(page.resolver == "ytdlp" && page.urls == ["https://h/watch?v=5"] && page.mayGainExtension)
+    #expect(page.key == ResourceKey(id: "yt-dlp:Site:5:") && reading.entries[1].resolver == nil)
     #expect(reading.errors.map(\.line) == [5] && reading.errors[0].message.contains("no valid JSON"))
     let left = reading.problems.filter { $0.severity == .warning }
-    #expect(left.map(\.line) == [1, 2, 3] && left.allSatisfy { $0.message.contains("left out") })
+    #expect(left.map(\.line) == [1, 2] && left.allSatisfy { $0.message.contains("left out") })
   }
 
   @Test func playlistsWithinPlaylists() throws {

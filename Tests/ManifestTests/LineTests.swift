@@ -85,6 +85,7 @@ struct LineTests {
     while let item = try reader.next() {
       switch item {
       case .entry(let entry): seen.append("entry \(entry.line)")
+      case .folder(let folder): seen.append("folder \(folder.line)")
       case .problem(let problem): seen.append("problem \(problem.line)")
       }
     }

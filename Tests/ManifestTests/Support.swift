@@ -18,6 +18,7 @@ func readAll(_ reader: consuming ManifestReader) throws -> Reading {
   while let item = try reader.next() {
     switch item {
     case .entry(let entry): reading.entries.append(entry)
+    case .folder: Issue.record("a folder of a server, though none was asked for")
     case .problem(let problem): reading.problems.append(problem)
     }
   }

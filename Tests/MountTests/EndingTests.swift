@@ -90,7 +90,7 @@ extension Tests {
       #expect(eventually { mount.ending.withLock { $0 != nil } })
       #expect(program.wait().status == 1)
       #expect(Program.run("ls \(mount.path)").output.contains("not connected"))
-      mount.session.invalidate(parent: rootInode, name: "late")
+      mount.session.invalidate(parent: rootInode, name: "late", isChanged: false)
       mount.fileSystem.state.withLock { $0.held = [] }
       #expect(eventually { mount.session.operations.tickets.table.withLock { $0.count } == 0 })
     }

@@ -20,10 +20,11 @@ final class RealMount: Sendable {
   let ending = Lock<Result<Void, MountError>?>(nil)
   private let server = Lock<[OwnedThread]>([])
 
-  /// `notices`: the socket to a helper that writes notifications; nil: the session writes them.
+  /// `notices`: the socket to a helper that writes notifications; nil: the session writes them. `waking`: the socket to
+  /// one that starts wakers; nil: none does.
   init(
     _ nodes: [SyntheticFileSystem.Node], notices: consuming FileDescriptor? = nil,
-    change: (inout MountOptions) -> Void = { _ in }
+    waking: consuming FileDescriptor? = nil, change: (inout MountOptions) -> Void = { _ in }
   ) throws {
     var template = Array("\(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")/mediafs-mount-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else { throw Errno.current }
@@ -40,8 +41,8 @@ final class RealMount: Sendable {
     let ends = try makeSocketPair()
     registrar = Registrar(device: device, socket: FileDescriptor(owning: ends.1))
     session = try FuseSession(
-      device: mounted, memory: memory, notices: notices, backing: FileDescriptor(owning: ends.0), serving: fileSystem,
-      options: options)
+      device: mounted, memory: memory, notices: notices, backing: FileDescriptor(owning: ends.0), waking: waking,
+      serving: fileSystem, options: options)
     serve()
   }
 
@@ -122,7 +123,7 @@ final class RealMount: Sendable {
   }
 }
 
-private func makeSocketPair() throws -> (Int32, Int32) {
+func makeSocketPair() throws -> (Int32, Int32) {
   var ends: [Int32] = [-1, -1]
   guard socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0 else { throw Errno.current }
   return (ends[0], ends[1])

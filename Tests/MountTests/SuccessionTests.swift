@@ -70,7 +70,7 @@ extension Tests {
       let mount = try RealMount([Self.node(.plain)], notices: FileDescriptor(owning: server))
       defer { mount.end() }
       #expect(mount.sh("stat film.bin").status == 0)
-      mount.session.invalidate(parent: rootInode, name: "film.bin")
+      mount.session.invalidate(parent: rootInode, name: "film.bin", isChanged: false)
       var waiting = pollfd(fd: helper.rawValue, events: Int16(POLLIN), revents: 0)
       try #require(poll(&waiting, 1, 20_000) == 1, "nothing came")
       var packet = [UInt8](repeating: 0, count: 100)
@@ -87,7 +87,7 @@ extension Tests {
       let helper = FileDescriptor(owning: end)
       let mount = try RealMount([Self.node(.plain)], notices: FileDescriptor(owning: server))
       #expect(mount.sh("stat film.bin").status == 0)
-      for number in 0..<2000 { mount.session.invalidate(parent: rootInode, name: "\(number)") }
+      for number in 0..<2000 { mount.session.invalidate(parent: rootInode, name: "\(number)", isChanged: false) }
       // The socket has room for some hundreds.
       var count: Int32 = 0
       var last: Int32 = -1

@@ -140,14 +140,21 @@ final class SyntheticFileSystem: Served {
   // MARK: Served
 
   func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes {
-    let wanted = String(decoding: name, as: UTF8.self)
     let found = state.withLock { state in
       state.lookups += 1
-      return state.nodes.values.first { $0.parent == parent && $0.name == wanted }
+      return state.nodes.values.first { $0.parent == parent && $0.name.utf8.elementsEqual(name) }
     }
     guard let found else { throw .notFound }
     return attributes(found)
   }
+
+  func find(_ name: UnsafeBufferPointer<UInt8>, in parent: Inode) throws(Errno) -> Attributes {
+    try lookup(parent: parent, name: name)
+  }
+
+  func met(_ folder: Inode) {}
+
+  func known(_ inode: Inode) -> Attributes? { node(inode).map(attributes) }
 
   func attributes(of inode: Inode, ticket: Ticket, caller: Caller) -> Answer<Attributes> {
     guard let node = node(inode) else { return .failed(.stale) }
@@ -175,7 +182,14 @@ final class SyntheticFileSystem: Served {
     }
   }
 
+  func path(of inode: Inode) -> String? {
+    if inode == rootInode { return "" }
+    guard let node = node(inode), let parent = path(of: node.parent) else { return nil }
+    return parent.isEmpty ? node.name : "\(parent)/\(node.name)"
+  }
+
   func parent(of folder: Inode) -> Inode { node(folder)?.parent ?? rootInode }
+  func openFolder(_ folder: Inode, ticket: Ticket) -> Answer<Void> { .now(()) }
 
   func open(_ inode: Inode, ticket: Ticket, caller: Caller) -> Answer<OpenMode> {
     guard let node = node(inode) else { return .failed(.stale) }

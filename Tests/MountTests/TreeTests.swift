@@ -169,7 +169,7 @@ extension Tests {
       }
       #expect(mount.sh("stat -c '%i %s' plain.bin").output == "2 5243003\n")  // kept by the kernel
       for name in ["plain.bin", "plain.bin", "added", "never known"] {
-        mount.session.invalidate(parent: rootInode, name: name)
+        mount.session.invalidate(parent: rootInode, name: name, isChanged: false)
       }
       #expect(eventually { mount.sh("stat -c '%i %s' plain.bin added").output == "20000 77\n20001 78\n" })
       #expect(mount.sh("find . -name plain.bin -printf '%i\\n'").lines == ["20000"])

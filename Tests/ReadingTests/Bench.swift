@@ -105,13 +105,27 @@ final class Bench {
     catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
     library = try LibraryFolder(folder + "/library")
     store = StoreAccess(catalog: catalog, folder: opened, library: library)
+    _ = try importEntries(nil)
+  }
+
+  private func importEntries(_ watcher: ImportWatcher?) throws(StoreError) -> ImportReport {
     var rest = entries[...]
-    _ = try catalog.importBatches(fingerprint: [1], strict: true, report: { _ in }) { () throws(StoreError) in
+    return try catalog.importBatches(
+      fingerprint: [1], strict: true, report: { _ in }, watcher: watcher
+    ) { () throws(StoreError) in
       if rest.isEmpty { return nil }
       var batch = ImportBatch()
       while let entry = rest.popFirst() { batch.append(.entry(entry)) }
       return batch
     }
+  }
+
+  /// The list has these entries from now on, and the room is told.
+  func list(_ entries: [ManifestEntry]) throws {
+    self.entries = entries
+    let watcher = ImportWatcher(
+      beforeCommit: { _ in }, committed: { [system] in system?.listChanged($0.resources) })
+    _ = try importEntries(watcher)
   }
 
   /// Ends the server: tidily, or as `kill -9` does (the catalog forgets nothing that was committed).

@@ -34,6 +34,17 @@ import Testing
     return gone
   }
 
+  @Test("What the list does not have any more goes first, all of it, and not for its age alone")
+  func unlistedFirst() {
+    let old = file(1, blocks: 6, [1, 2, 3, 4, 5, 6])
+    var unlisted = file(2, blocks: 6, [90, 91, 92, 93, 94, 95])
+    unlisted.isListed = false
+    let index = { (_: EvictionPlan.Candidate) in ByteRangeSet(ByteRange(2 * Self.block, 3 * Self.block)) }
+    #expect(gone([old, unlisted], need: 6, examine: index) == [2: [0, 1, 2, 3, 4, 5]])
+    #expect(gone([old, unlisted], need: 7) == [1: [1], 2: [0, 1, 2, 3, 4, 5]])
+    #expect(gone([old, unlisted], need: 0, oldest: 4) == [1: [0, 1, 2]])
+  }
+
   @Test("The blocks used longest ago go first, whichever file they are of, and no more than is needed")
   func leastRecentlyUsed() {
     let (one, two) = (file(1, blocks: 6, [9, 50, 10, 40, 60, 9]), file(2, blocks: 6, [9, 20, 70, 30, 80, 9]))

@@ -52,7 +52,7 @@ final class FakePort: ReplyPort, @unchecked Sendable {
     return true
   }
   func reply(_ ticket: Ticket, error: Errno) { put(ticket, .error(error)) }
-  func invalidate(parent: Inode, name: String) {
+  func invalidate(parent: Inode, name: String, isChanged: Bool) {
     trace?.told("invalidate \(name)")
     state.withLock { $0.invalidated.append(name) }
   }

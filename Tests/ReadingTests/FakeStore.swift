@@ -138,6 +138,7 @@ extension FakeStore: StoreTree {
   func entries(of key: ResourceKey) -> [EntryRecord] {
     state.withLock { state in state.entries.filter { $0.node.key == key } }
   }
+  func formerPaths(of key: ResourceKey) -> [String] { [] }
   func find(path: String) -> Node? { path.isEmpty ? root : first { $0.name == path }?.node }
   func survey(_ folder: Inode, after cookie: Int64, limit: Int) -> [SurveyedNode] {
     list(folder, after: cookie, limit: limit).map { SurveyedNode(node: $0, isKnown: true) }

@@ -19,7 +19,9 @@ import Reading
     #expect(
       reply
         == .attributes(
-          Attributes(inode: inode, isFolder: false, size: 20 * Self.megabyte, modified: 1_600_000_000, isFinal: true)))
+          Attributes(
+            inode: inode, isFolder: false, size: 20 * Self.megabyte, modified: 1_600_000_000, isFinal: true,
+            isCacheable: false)))
   }
 
   @Test("A stat tells the size that the head brings at any moment of it", arguments: 1...3)
@@ -41,8 +43,24 @@ import Reading
     #expect(
       bench.answer(stat)
         == .attributes(
-          Attributes(inode: inode, isFolder: false, size: 20 * Self.megabyte, modified: 1_600_000_000, isFinal: true)))
+          Attributes(
+            inode: inode, isFolder: false, size: 20 * Self.megabyte, modified: 1_600_000_000, isFinal: true,
+            isCacheable: false)))
     #expect(bench.answer(opening) == .opened(directIO: false))
+  }
+
+  @Test("The kernel caches a size that it was shown a second ago, and none before")
+  func cacheable() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
+    let inode = try bench.opened("a.mp4")
+    for (after, isCacheable) in [(2.0, false), (0, false), (0.9, false), (0.2, true)] {
+      bench.run(after)
+      guard case .attributes(let shown) = bench.answer(bench.stat(inode)) else {
+        Issue.record("no attributes")
+        return
+      }
+      #expect(shown.size == 20 * Self.megabyte && shown.isCacheable == isCacheable, "\(after) s later: \(shown)")
+    }
   }
 
   @Test("A seek is answered while the first window is still coming")

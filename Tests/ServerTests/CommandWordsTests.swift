@@ -25,14 +25,23 @@ import Testing
 
   @Test func aPacketIsWhatWasSent() throws {
     let file = CompletedFile(path: "a/-b \n", file: "/l/a", url: "", size: 1 << 50)
-    let packet = try #require(file.packet)
-    #expect(CompletedFile(packet: packet) == file)
-    #expect(CompletedFile(packet: packet.dropLast()) == nil && CompletedFile(packet: packet + [0]) == nil)
-    let url = String(repeating: "u", count: CompletedFile.limit)
-    #expect(CompletedFile(path: "a", file: "/l/a", url: url, size: 1).packet == nil)
+    for order in [LauncherOrder.complete(file), .ask("r", line: "{}"), .ask("r", line: ""), .end("r")] {
+      let packet = try #require(order.packet)
+      #expect(LauncherOrder(packet: packet) == order)
+      #expect(LauncherOrder(packet: packet.dropLast()) == nil && LauncherOrder(packet: packet + [0]) == nil)
+      #expect(LauncherOrder(packet: [77] + packet.dropFirst()) == nil)
+    }
+    let long = String(repeating: "u", count: LauncherOrder.limit)
+    #expect(LauncherOrder.complete(CompletedFile(path: "a", file: "/l/a", url: long, size: 1)).packet == nil)
+    #expect(LauncherOrder.ask("r", line: long).packet == nil)
+    // One ask is one line.
+    #expect(LauncherOrder(packet: try #require(LauncherOrder.ask("r", line: "{}\n{}").packet)) == nil)
     let words = LauncherWords(.info, String(repeating: "ä", count: LauncherWords.limit))
-    #expect(words.packet.count == LauncherWords.limit && LauncherWords(packet: words.packet)?.kind == .info)
+    #expect(words.packet.count == 4096 && LauncherWords(packet: words.packet)?.kind == .info)
     #expect(LauncherWords(packet: []) == nil && LauncherWords(packet: [77]) == nil)
+    let answer = LauncherWords(packet: LauncherWords(.answer, "r\0{}").packet)
+    #expect(answer?.ofResolver?.name == "r" && answer?.ofResolver?.words == "{}")
+    #expect(LauncherWords(.answer, "r").ofResolver == nil)
   }
 }
 

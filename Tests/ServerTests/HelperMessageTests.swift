@@ -18,8 +18,9 @@ import Testing
     for number in 0...100 as ClosedRange<UInt32> {
       if let message = HelperMessage(rawValue: number) { ours[number] = "\(message)" }
       if let message = BackingFiles.Message(rawValue: number) { ours[number] = "\(message)" }
+      if let message = WakingHelper.Message(rawValue: number) { ours[number] = "\(message)" }
     }
-    #expect(ours == theirs && ours.count == 19)
+    #expect(ours == theirs && ours.count == 22)
     #expect(text.contains("PROTOCOL_VERSION = \(HelperMessage.version),"))
     #expect(text.contains("STATUS_HANDED_OVER = \(HelperMessage.handedOver) "))
     #expect(text.contains("PAYLOAD_LIMIT = \(HelperMessage.payloadLimit) "))

@@ -34,7 +34,10 @@ func withService(
       handover: handover,
       facts: MountFacts(store: folder.path, library: library.path, list: nil, log: nil),
       numbers: MetricsSource(fileSystem: system, catalog: catalog, folder: folder, isFirst: true),
-      events: EventHub()
+      events: EventHub(),
+      list: try ListKeeper(
+        MountRequest(mountpoint: "/m", manifest: "-"), rootWaits: false, imported: nil, catalog,
+        TreeUpdate(prepare: { _ in }, announce: { _ in }, forget: { _ in }, settle: {}))
     ) {})
 }
 
@@ -47,6 +50,6 @@ private final class NoKernel: ReplyPort {
     return false
   }
   func reply(_ ticket: Ticket, error: Errno) { Issue.record("\(ticket) is no request") }
-  func invalidate(parent: Inode, name: String) {}
+  func invalidate(parent: Inode, name: String, isChanged: Bool) {}
   func forgetPages(of inode: Inode, _ range: ByteRange) {}
 }

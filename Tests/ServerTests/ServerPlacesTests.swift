@@ -65,7 +65,7 @@ final class ServerPlacesTests {
       ([folder.file("store/run")], true), ([folder.file("shortcut")], true),
       (["sh", folder.file("store/later")], true), (["sh", folder.file("disk/../store/run")], true),
     ] as [([String], Bool)] {
-      let checked = Result { () throws(ServerError) in try places.check(program: words) }
+      let checked = Result { () throws(ServerError) in try places.check(program: words, of: "--on complete") }
       let message: String? = if case .failure(let error) = checked { error.description } else { nil }
       #expect(isRefused == (message?.contains("--on complete") ?? false), "\(words): \(message ?? "taken")")
     }

@@ -53,15 +53,46 @@ import Testing
       line: 7, urls: ["https://a.example/ä?token=1", "http://b.example/x"], folder: ["films", "été"], name: "film.mkv",
       mayGainExtension: true, headers: [HTTPHeader(name: "X-A", value: "1"), HTTPHeader(name: "X-B", value: "")],
       userAgent: "agent", referer: "https://r.example/",
-      checksum: Checksum(algorithm: .md5, digest: (0..<16).map { UInt8($0) }), key: key(1))
+      checksum: Checksum(algorithm: .md5, digest: (0..<16).map { UInt8($0) }), resolver: "name",
+      key: key(1))
     var plain = line("song.mp3", 2)
     plain.line = 9
-    try catalog.load([full, plain])
+    var facts = EntryFacts()
+    (facts.size, facts.date) = (123_456_789_012, 1_700_000_000)
+    var known = full
+    (known.name, known.line, known.key, known.facts) = ("known.mkv", 10, key(3), facts)
+    try catalog.load([full, plain, known])
+    #expect(try catalog.tree.entries(of: key(3)).first?.source == known)
     let record = try #require(try catalog.tree.entries(of: key(1)).first)
     #expect(record.source == full)
     #expect(record.path == "films/été/film.mkv")
     #expect(try catalog.tree.entry(record.node.inode)?.source == full)
     #expect(try catalog.tree.entries(of: key(2)).first?.source == plain)
     #expect(try catalog.tree.entry(record.node.parent) == nil)
+  }
+
+  /// What a list says counts until the origin has answered. Sizes and dates that no file has are not kept.
+  @Test func listedSizesAndDates() throws {
+    func node(_ catalog: Catalog, _ number: UInt64) throws -> Node {
+      try #require(try catalog.tree.entries(of: key(number)).first).node
+    }
+    let catalog = try CatalogFolder().open()
+    let given: [(size: Int64?, date: Int64?)] = [
+      (5, 6), (7, nil), (nil, 8), (0, -1), (-5, .max), (.max, .min), (1 << 50, 253_402_300_799),
+    ]
+    let entries = given.enumerated().map { index, facts in
+      var entry = line("\(index)", UInt64(index + 1))
+      var known = EntryFacts()
+      (known.size, known.date) = (facts.size, facts.date)
+      entry.facts = known
+      return entry
+    }
+    try catalog.load(entries)
+    let nodes = try given.indices.map { try node(catalog, UInt64($0 + 1)) }
+    #expect(nodes.map(\.listedSize) == [5, 7, nil, nil, nil, nil, 1 << 50])
+    #expect(nodes.map(\.listedDate) == [6, nil, 8, nil, nil, nil, 253_402_300_799])
+    #expect(nodes.allSatisfy { $0.size == nil })
+    let survey = try #require(try catalog.tree.list(rootInode, after: 0, limit: 1).first)
+    #expect(survey.listedSize == 5)
   }
 }

@@ -97,10 +97,10 @@ int csystem_set_death_signal(int number);
 /// -1 and errno.
 int csystem_open_child_watch(void);
 /// Starts a program with those arguments, the first of which is its path: in a session of its own, with no signal
-/// blocked or ignored, its standard output and error at `output`, and no other descriptor but the standard input. The
-/// kernel kills it (SIGKILL) if the calling thread ends. If it cannot be run it says why there, and ends with 127. Its
-/// process id, or -1 and errno. Only for a process without a second thread.
-pid_t csystem_start_program(char *const *words, int output);
+/// blocked or ignored, its standard input, output and error at those three, and no other descriptor. The kernel kills
+/// it (SIGKILL) if the calling thread ends. If it cannot be run it says why at `error`, and ends with 127. Its process
+/// id, or -1 and errno. Only for a process without a second thread.
+pid_t csystem_start_program(char *const *words, int input, int output, int error);
 /// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers
 /// of it.
 int csystem_is_dead_mount(const char *path);

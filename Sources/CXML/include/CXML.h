@@ -17,8 +17,10 @@ typedef void (*cxml_begins)(void *user, const char *name, const char *space, con
 typedef void (*cxml_text)(void *user, const char *bytes, int count);
 typedef void (*cxml_ends)(void *user);
 
-/// A parser that calls these; NULL when there is no memory.
-cxml_parser *cxml_make(void *user, int depth_limit, cxml_begins begins, cxml_text text, cxml_ends ends);
+/// A parser that calls these; NULL when there is no memory. HTML is read as UTF-8, whatever it says of itself, and no
+/// mistake in it ends the reading.
+cxml_parser *cxml_make(
+    void *user, int is_html, int depth_limit, cxml_begins begins, cxml_text text, cxml_ends ends);
 void cxml_free(cxml_parser *self);
 /// What the parser was made with.
 void *cxml_user(const cxml_parser *self);

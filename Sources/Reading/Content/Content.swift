@@ -106,29 +106,43 @@ final class Content: Sendable {
 
   /// The resource.
   let key: ResourceKey
-  /// The resource's entry in the manifest.
-  let entry: ManifestEntry
-  /// The path in the mount of the entry through which it was loaded: its completed copy gets this path.
-  let path: String
   /// What its name says of its kind (``MediaKind``).
   let kind: String?
   let guarded: Lock<Guarded>
+  private let source: Lock<(entry: ManifestEntry, path: String)>
 
   init(record: EntryRecord, held: FileState, rules: FileRules = FileRules()) {
     key = record.node.key
-    entry = record.source
-    path = record.path
-    kind = MediaKind.name(of: path)
-    guarded = Lock(Guarded(held: held, rules: rules))
+    kind = MediaKind.name(of: record.path)
+    var waiters = Waiters()
+    waiters.isUnlisted = !record.isListed
+    guarded = Lock(Guarded(held: held, waiters: waiters, rules: rules))
+    source = Lock((record.source, record.path))
   }
 
   /// The content of the new generation that replaces `old`.
   init(replacing old: Content, held: FileState) {
     key = old.key
-    entry = old.entry
-    path = old.path
     kind = old.kind
-    guarded = Lock(Guarded(held: held, rules: old.guarded.withLock { $0.rules }))
+    let (rules, isUnlisted) = old.guarded.withLock { ($0.rules, $0.waiters.isUnlisted) }
+    var waiters = Waiters()
+    waiters.isUnlisted = isUnlisted
+    guarded = Lock(Guarded(held: held, waiters: waiters, rules: rules))
+    source = Lock(old.source.withLock { $0 })
+  }
+
+  /// The resource's entry in the list, or the last one that it had there.
+  var entry: ManifestEntry { source.withLock { $0.entry } }
+  /// The path in the mount of that entry: its completed copy gets this path.
+  var path: String { source.withLock { $0.path } }
+
+  /// The list says something else of the resource; nil: it does not have it any more.
+  func listed(as record: EntryRecord?, _ rules: FileRules) {
+    if let record { source.withLock { $0 = (record.source, record.path) } }
+    guarded.withLock { guarded in
+      guarded.waiters.isUnlisted = record == nil
+      guarded.rules = rules
+    }
   }
 
   /// Answers a read or parks it, and counts it in `room`. `.parked`: the caller wakes the transfer thread. nil when the

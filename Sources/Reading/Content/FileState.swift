@@ -63,6 +63,8 @@ struct FileState: Sendable {
   private(set) var memory = MemoryWindow()
   /// When the origin last answered with this version; nil: not since it is in memory.
   private(set) var checkedAt: Instant?
+  /// When stat first showed the size.
+  private var shownAt: Instant?
 
   init(isPinned: Bool = false) { self.isPinned = isPinned }
 
@@ -118,7 +120,7 @@ struct FileState: Sendable {
 
   /// The first response: the resource's generation begins. nil when one is known already.
   mutating func identified(_ generation: GenerationRecord, file: ServedFile?) -> Identified? {
-    guard self.generation == nil, removal == .none else { return nil }
+    guard awaitsGeneration else { return nil }
     defer { checkLegal() }
     let former = useless
     useless = nil
@@ -191,6 +193,20 @@ struct FileState: Sendable {
 
   /// The origin answered with this version.
   mutating func checked(at now: Instant) { checkedAt = now }
+
+  /// stat shows the file now. Returns whether the kernel may cache what it gets.
+  ///
+  /// The kernel sets the time until which it may use its attributes, and then the size, without a lock that others
+  /// take (fuse_change_attributes, Linux 6.18). Between the two, a stat would get the placeholder as cached. So the
+  /// first replies that have the size are not for the cache: later ones change nothing any more.
+  mutating func showsSize(at now: Instant) -> Bool {
+    guard size != nil else { return false }
+    guard let shownAt else {
+      shownAt = now
+      return false
+    }
+    return now.seconds(since: shownAt) >= 1
+  }
 
   /// Every byte is stored. Returns whether to give the file to the finisher.
   mutating func becameWhole() -> Bool {

@@ -44,6 +44,8 @@ extension FileState {
     if case .known(let size) = length { return size }
     return nil
   }
+  /// Whether an answer of the origin begins its generation.
+  var awaitsGeneration: Bool { generation == nil && removal == .none }
   /// Stored bytes that are not known to be on disk.
   var unsynced: Int64 { stored.count - synced.count }
   /// The bytes that can answer a read now: stored, or in memory.

@@ -66,6 +66,8 @@ struct Waiters: Sendable {
   /// The error for every request that would have to wait, until a time: the origin failed for good, or a wait for the
   /// length timed out.
   private(set) var refusal: (error: Errno, until: Instant)?
+  /// Whether the list has the file no more: what is stored can be read, and nothing else is waited for.
+  var isUnlisted = false
   /// Where a stall has just ended in an error, until a time. There the kernel asks again for one page, and gets the
   /// error at once.
   private var stalled: (ranges: ByteRangeSet, until: Instant)?
@@ -131,6 +133,7 @@ struct Waiters: Sendable {
   }
 
   private mutating func currentRefusal(_ now: Instant) -> Errno? {
+    if isUnlisted { return .stale }
     guard let refusal else { return nil }
     if now < refusal.until { return refusal.error }
     self.refusal = nil

@@ -11,6 +11,8 @@ package final class MediaFileSystem: Sendable {
   let room: ReadingRoom
   let store: StoreAccess
   private let siblings: SiblingProbe
+  /// Who knows the folders whose names come from elsewhere.
+  let folders = Lock<(any FolderSource)?>(nil)
   private let threads = Lock<(keeper: OwnedThread, finisher: OwnedThread)?>(nil)
 
   /// A filesystem over an open store whose manifest is imported. `wake` makes the transfer thread take its next turn
@@ -82,9 +84,19 @@ package final class MediaFileSystem: Sendable {
 
   /// The node `name` (raw bytes, any) in `parent`. ENOENT when there is none.
   package func lookup(parent: Inode, name: UnsafeBufferPointer<UInt8>) throws(Errno) -> Attributes {
+    shown(try find(name, in: parent))
+  }
+
+  /// The same for whoever does not tell the kernel.
+  package func find(_ name: UnsafeBufferPointer<UInt8>, in parent: Inode) throws(Errno) -> Attributes {
     guard let node = try room.io({ () throws(StoreError) in try store.tree.lookup(parent: parent, name: name) })
     else { throw .notFound }
     return attributes(of: node)
+  }
+
+  /// What is known of a node now; nil if the catalog does not have it, or does not tell, which the log says.
+  package func known(_ inode: Inode) -> Attributes? {
+    (try? room.io { () throws(StoreError) in try store.tree.node(inode) }).flatMap { $0 }.map(attributes)
   }
 
   /// The names of `folder` after `cookie` (0: from the first), until `visit` returns false or there are no more. `.`
@@ -116,6 +128,12 @@ package final class MediaFileSystem: Sendable {
     (try? room.io { () throws(StoreError) in try store.tree.parent(of: folder) }) ?? rootInode  // logged by io
   }
 
+  /// The path of a node in the mount, without a slash before it; nil if the list has it no more.
+  package func path(of inode: Inode) -> String? {
+    if inode == rootInode { return "" }
+    return try? room.io { () throws(StoreError) in try store.tree.path(of: inode) }  // logged by io
+  }
+
   // MARK: Attributes
 
   /// What the catalog knows of a node, and what memory knows better.
@@ -127,10 +145,43 @@ package final class MediaFileSystem: Sendable {
       return Attributes(
         inode: node.inode, isFolder: false, size: size, modified: node.modified ?? room.mountedAt, isFinal: true)
     }
-    if let content = room.table.withLock({ $0.contents[node.inode] ?? $0.current[node.key] }) {
-      return room.attributes(of: content, inode: node.inode)
+    let (content, unrecorded) = room.table.withLock { table in
+      (table.contents[node.inode] ?? table.current[node.key], table.unrecorded[node.key])
     }
-    return Attributes(inode: node.inode, isFolder: false, size: 1, modified: room.mountedAt, isFinal: false)
+    if let content { return attributes(of: content, node) }
+    if let unrecorded, let size = unrecorded.size {
+      return Attributes(
+        inode: node.inode, isFolder: false, size: size,
+        modified: unrecorded.validators.lastModified ?? room.mountedAt, isFinal: true)
+    }
+    return listed(node)
+      ?? Attributes(
+        inode: node.inode, isFolder: false, size: 1, modified: room.mountedAt, isFinal: false)
+  }
+
+  /// What memory knows of a node's file; what the list says, while the origin has said nothing.
+  private func attributes(of content: Content, _ node: Node) -> Attributes {
+    let known = room.attributes(of: content, inode: node.inode)
+    if known.isFinal { return known }
+    // A body without a length has the placeholder: the origin has answered, and the list's size may be another's.
+    // Nor while handles are open, which saw the origin's.
+    guard content.guarded.withLock({ $0.held.generation == nil && $0.waiters.opens == 0 }) else { return known }
+    return listed(node) ?? known
+  }
+
+  /// Notes that the kernel learns the origin's size of a file.
+  private func shown(_ attributes: Attributes) -> Attributes {
+    if attributes.isFinal { room.table.withLock { $0.listedSizes.showedOrigins(attributes.inode) } }
+    return attributes
+  }
+
+  /// What the list says of the file; nil if it gives no size. The kernel does not cache it, as an open may find that
+  /// the origin has another size.
+  private func listed(_ node: Node) -> Attributes? {
+    guard node.size == nil, let size = node.listedSize else { return nil }
+    room.table.withLock { $0.listedSizes.showedListed(node.inode, size: size) }
+    return Attributes(
+      inode: node.inode, isFolder: false, size: size, modified: node.listedDate ?? room.mountedAt, isFinal: false)
   }
 
   /// What stat shows. Parks when the size has to be found out first.
@@ -138,14 +189,18 @@ package final class MediaFileSystem: Sendable {
     do throws(Errno) {
       if let content = room.table.withLock({ $0.contents[inode] }) {
         let known = room.attributes(of: content, inode: inode)
-        if known.isFinal { return .now(known) }
+        if known.isFinal { return .now(shown(known)) }
         let node = try room.io({ () throws(StoreError) in try store.tree.node(inode) })
-        if let node { siblings.looked(at: node, process: caller.process) }
+        if let node {
+          let listed = attributes(of: content, node)
+          if listed.size == node.listedSize { return .now(listed) }
+          siblings.looked(at: node, process: caller.process)
+        }
         return try probe(content, inode, folder: node?.parent ?? 0, ticket, caller)
       }
       if let node = try room.io({ () throws(StoreError) in try store.tree.node(inode) }) {
         let known = attributes(of: node)
-        if known.isFinal { return .now(known) }
+        if known.isFinal || known.size == node.listedSize { return .now(shown(known)) }
         siblings.looked(at: node, process: caller.process)
         return try probe(try room.content(of: inode), inode, folder: node.parent, ticket, caller)
       }
@@ -167,11 +222,11 @@ package final class MediaFileSystem: Sendable {
       let now = room.clock.now
       // One look decides: between two, the transfer thread may learn the length.
       let answer = content.guarded.withLock { guarded -> Answer<Attributes>? in
-        let shown = room.attributes(of: guarded.held, inode: inode)
+        let shown = room.attributes(of: &guarded.held, inode: inode)
         if shown.isFinal { return .now(shown) }
         if guarded.held.isPutAway { return nil }
         // A stat of a body without a length is answered at once: otherwise it would wait for the whole download.
-        guard case .unknown = guarded.held.length else { return .now(shown) }
+        guard case .unknown = guarded.held.length, !guarded.waiters.isUnlisted else { return .now(shown) }
         let probe = ParkedProbe(
           ticket: ticket, kind: .attributes, inode: inode, since: now, process: caller.process, folder: folder)
         return guarded.waiters.probe(probe) == .park ? .parked : .now(shown)
@@ -201,7 +256,8 @@ package final class MediaFileSystem: Sendable {
       }
       let now = room.clock.now
       let (answer, isComplete) = content.guarded.withLock { guarded -> (Answer<OpenMode>, Bool) in
-        if guarded.held.isSuperseded { return (.failed(.stale), false) }
+        // The kernel looks the name up again, which leads elsewhere, or to nothing.
+        if guarded.held.isSuperseded || guarded.waiters.isUnlisted { return (.failed(.stale), false) }
         switch guarded.held.length {
         case .known:
           if guarded.held.isToBeChecked(now, after: max(room.options.fresh, OpenChecks.longest)),
@@ -226,6 +282,17 @@ package final class MediaFileSystem: Sendable {
           return (.parked, false)
         }
       }
+      // Looked at after the file: its size may have come just now.
+      var isDirect = false
+      if case .now = answer, let size = content.guarded.withLock({ $0.held.size }) {
+        switch room.table.withLock({ $0.listedSizes.opens(inode, size: size) }) {
+        case .open: break
+        case .direct: isDirect = true
+        case .stale:
+          isCounted = false
+          return .failed(.stale)
+        }
+      }
       if case .failed = answer { isCounted = false }
       // The kernel may have cached what a user wrote to the copy: the origin's bytes get another inode.
       if content.guarded.withLock({ $0.held.holding == .modified && !$0.held.isSuperseded }), isCounted {
@@ -237,6 +304,7 @@ package final class MediaFileSystem: Sendable {
       } else if room.options.looksAhead, !ScanPrograms.contains(process: caller.process) {
         room.transfers.post(.held(content))
       }
+      if isDirect { return .now(OpenMode(directIO: true)) }
       // The kernel reads ahead for nobody where a program only looks at the file, and what it asks for is fetched.
       if !isComplete, case .now = answer, ScanPrograms.contains(process: caller.process) {
         content.guarded.withLock { $0.waiters.looks(caller.process) }
@@ -310,6 +378,7 @@ package final class MediaFileSystem: Sendable {
   /// True: the ticket is not parked any more, and the caller answers it with EINTR.
   package func interrupt(_ ticket: Ticket, isKilled: Bool) -> Bool {
     guard isKilled else { return false }
+    if folders.withLock({ $0 })?.interrupt(ticket) == true { return true }
     let contents = room.table.withLock { table in Array(table.contents.values) }
     return contents.contains { content in content.guarded.withLock { $0.waiters.take(ticket) } }
   }

@@ -19,16 +19,21 @@ package struct Attributes: Sendable, Equatable {
   package var size: Int64
   /// Last-Modified, or the time of the mount, in seconds since 1970.
   package var modified: Int64
-  /// Whether `size` is real and final, so that the kernel may cache the attributes.
+  /// Whether `size` is real and final.
   package var isFinal: Bool
+  /// Whether the kernel may cache the attributes: they are final, and the kernel has got the size before.
+  package var isCacheable: Bool
 
   /// The attributes of one node.
-  package init(inode: Inode, isFolder: Bool, size: Int64, modified: Int64, isFinal: Bool) {
+  package init(
+    inode: Inode, isFolder: Bool, size: Int64, modified: Int64, isFinal: Bool, isCacheable: Bool? = nil
+  ) {
     self.inode = inode
     self.isFolder = isFolder
     self.size = size
     self.modified = modified
     self.isFinal = isFinal
+    self.isCacheable = isCacheable ?? isFinal
   }
 }
 
@@ -78,8 +83,9 @@ package protocol ReplyPort: AnyObject, Sendable {
   func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool
   /// Answers any parked request with an error.
   func reply(_ ticket: Ticket, error: Errno)
-  /// The name has another inode now: makes the kernel forget the name. Never blocks the caller.
-  func invalidate(parent: Inode, name: String)
+  /// The name has another inode now: makes the kernel forget the name. `isChanged`: and other bytes, of which programs
+  /// that watch are told. Never blocks the caller.
+  func invalidate(parent: Inode, name: String, isChanged: Bool)
   /// Cached pages of `inode` in `range` may be wrong: makes the kernel drop them. Never blocks the caller.
   func forgetPages(of inode: Inode, _ range: ByteRange)
 }

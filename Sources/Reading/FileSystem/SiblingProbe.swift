@@ -77,7 +77,7 @@ final class SiblingProbe: Sendable {
     do throws(StoreError) {
       let next = try room.store.tree.list(node.parent, after: from, limit: batch)
       var contents: [Content] = []
-      for sibling in next where sibling.kind == .file && sibling.size == nil {
+      for sibling in next where sibling.kind == .file && sibling.size == nil && sibling.listedSize == nil {
         do throws(Errno) {
           let content = try room.content(of: sibling.inode)
           if content.guarded.withLock({ $0.held.generation == nil }) { contents.append(content) }

@@ -15,6 +15,8 @@ struct EvictionPlan {
     /// When it was used, in seconds since 1970, if nobody noted it of its blocks.
     var usedAt: UInt32
     var uses: BlockUses?
+    /// Whether the list has its resource. What it has not goes first, all of it.
+    var isListed = true
     /// The complete copy that this is; nil for a partial file.
     var copy: LibraryCopy?
   }
@@ -30,6 +32,7 @@ struct EvictionPlan {
 
   /// Blocks of one file that follow each other and were used at the same time.
   private struct Run {
+    var isListed: Bool
     var time: UInt32
     var candidate: Int
     var blocks: Range<Int64>
@@ -69,11 +72,15 @@ struct EvictionPlan {
     for index in candidates.indices { sort(index, into: &bodies, &edges) }
     bodies.sort(by: Self.isBefore)
     for run in bodies {
-      guard goesOn(run) else { break }
-      guard let index = look(at: run.candidate, examine) else { continue }
+      // Behind what is not listed there may be older runs.
+      guard goesOn(run) else { if run.isListed { break } else { continue } }
+      guard var index = look(at: run.candidate, examine) else { continue }
+      if !run.isListed { index = ByteRangeSet() }
       for block in run.blocks.reversed() {
         if index.count(in: range(of: block, run.candidate)) >= Self.leastIndex {
-          edges.append(Run(time: run.time, candidate: run.candidate, blocks: block..<block + 1))
+          var edge = run
+          edge.blocks = block..<block + 1
+          edges.append(edge)
         } else {
           guard goesOn(run) else { break }
           take(block, of: run.candidate)
@@ -89,8 +96,11 @@ struct EvictionPlan {
   }
 
   private static func isBefore(_ first: Run, _ second: Run) -> Bool {
+    if first.isListed != second.isListed { return !first.isListed }
     // Of one file, what lies further back goes first: it is started from its beginning.
-    (first.time, first.candidate, second.blocks.lowerBound) < (second.time, second.candidate, first.blocks.lowerBound)
+    return (first.time, first.candidate, second.blocks.lowerBound) < (
+      second.time, second.candidate, first.blocks.lowerBound
+    )
   }
 
   /// More is needed, or the run is too old.
@@ -119,7 +129,8 @@ struct EvictionPlan {
     let candidate = candidates[index]
     if candidate.stored.isEmpty { return }
     guard let size = candidate.size, candidate.copy == nil else {
-      return bodies.append(Run(time: candidate.usedAt, candidate: index, blocks: 0..<1))
+      return bodies.append(
+        Run(isListed: candidate.isListed, time: candidate.usedAt, candidate: index, blocks: 0..<1))
     }
     let shift = shift(candidate)
     let uses = candidate.uses.flatMap { Int64($0.shift) == shift ? $0 : nil }
@@ -130,8 +141,14 @@ struct EvictionPlan {
         if block << shift >= stored.end { break }
         next = block + 1
         let noted = uses.flatMap { Int(block) < $0.times.count ? $0.times[Int(block)] : nil } ?? 0
-        let run = Run(time: noted == 0 ? candidate.usedAt : noted, candidate: index, blocks: block..<block + 1)
-        if block <= head || block >= tail { Self.append(run, to: &edges) } else { Self.append(run, to: &bodies) }
+        let run = Run(
+          isListed: candidate.isListed, time: noted == 0 ? candidate.usedAt : noted, candidate: index,
+          blocks: block..<block + 1)
+        if candidate.isListed, block <= head || block >= tail {
+          Self.append(run, to: &edges)
+        } else {
+          Self.append(run, to: &bodies)
+        }
       }
     }
   }

@@ -9,10 +9,14 @@ struct KeptWalk: Sendable {
 
 extension ReadingRoom {
   /// What the user's rules say of a resource. Reads the catalog for its paths only if there are rules.
+  ///
+  /// Rules are for names: of one that left the list, for those that it had, so that what was kept waits for its line.
   func rules(of key: ResourceKey) throws(StoreError) -> FileRules {
     let rules = self.rules.withLock { $0 }
     if rules.isEmpty { return FileRules() }
-    return rules.verdict(for: try store.tree.entries(of: key).map(\.path))
+    var paths = try store.tree.entries(of: key).map(\.path)
+    if paths.isEmpty { paths = try store.tree.formerPaths(of: key) }
+    return rules.verdict(for: paths)
   }
 
   /// Whether nothing of a resource may be evicted, because a user asked for it by name or a rule keeps it.

@@ -304,11 +304,11 @@ final class SpaceKeeping {
       idle[content.key] = content
     }
     // A download that is put away for now goes on later.
-    for row in known.values where endsDownloads || !row.continues {
+    for row in known.values where endsDownloads || !row.continues || !row.isListed {
       candidates.append(
         .init(
           id: row.id, key: row.key, size: canPunch ? row.size : nil, stored: row.stored,
-          usedAt: lastUse(row.usedAt, row.uses), uses: row.uses))
+          usedAt: lastUse(row.usedAt, row.uses), uses: row.uses, isListed: row.isListed))
     }
     return (candidates, idle)
   }
@@ -390,7 +390,7 @@ extension Content {
       }
       return .init(
         id: generation.id, key: key, size: canPunch ? guarded.held.size : nil, stored: guarded.held.stored,
-        usedAt: usedAt(uses), uses: uses)
+        usedAt: usedAt(uses), uses: uses, isListed: !guarded.waiters.isUnlisted)
     }
   }
 

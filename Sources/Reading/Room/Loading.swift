@@ -30,6 +30,7 @@ extension ReadingRoom {
         // Since this thread read the catalog, the resource may have been cleared, evicted or superseded.
         if table.leaving.contains(entry.node.key) || table.departures != departures { return nil }
         let content = table.insert(loaded, inode: inode)
+        table.listedSizes.loaded(inode, size: entry.source.facts?.size)
         if opening { content.guarded.withLock { $0.waiters.opened() } }
         return content
       }

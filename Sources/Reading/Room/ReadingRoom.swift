@@ -40,6 +40,8 @@ final class ReadingRoom: Sendable {
   let keeperSignal = Signal()
   let finisher: Mailbox<Content>
   let finisherSignal = Signal()
+  /// Who asks for links; nil without `--resolver`.
+  let resolver = Lock<(any LinkResolver)?>(nil)
   private let ending = Lock(false)
 
   /// `wake` makes the transfer thread take its next turn soon. `beginning`: nil for the mount's first server.
@@ -91,14 +93,15 @@ final class ReadingRoom: Sendable {
 
   /// What stat shows of a file in memory: the real size when it is known, else a placeholder that is not 0.
   func attributes(of content: Content, inode: Inode) -> Attributes {
-    content.guarded.withLock { attributes(of: $0.held, inode: inode) }
+    content.guarded.withLock { attributes(of: &$0.held, inode: inode) }
   }
 
   /// The same, for a caller who holds the file's lock.
-  func attributes(of held: borrowing FileState, inode: Inode) -> Attributes {
+  func attributes(of held: inout FileState, inode: Inode) -> Attributes {
     let modified = held.generation?.validators.lastModified ?? mountedAt
     return Attributes(
-      inode: inode, isFolder: false, size: held.size ?? 1, modified: modified, isFinal: held.size != nil)
+      inode: inode, isFolder: false, size: held.size ?? 1, modified: modified, isFinal: held.size != nil,
+      isCacheable: held.showsSize(at: clock.now))
   }
 
   /// The end of a message about an error that a program gets for `path`: the command that tells more.

@@ -22,6 +22,8 @@ package protocol StoreTree: Sendable {
   func entry(_ inode: Inode) throws(StoreError) -> EntryRecord?
   /// The listed entries of a resource.
   func entries(of key: ResourceKey) throws(StoreError) -> [EntryRecord]
+  /// The paths that a resource had when it was listed last.
+  func formerPaths(of key: ResourceKey) throws(StoreError) -> [String]
   /// The listed entry at a path below the root; the root for an empty path.
   func find(path: String) throws(StoreError) -> Node?
   /// Like ``list(_:after:limit:)``, for a walk over the tree: the list ends after the first folder.

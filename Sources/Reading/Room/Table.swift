@@ -19,6 +19,8 @@ struct Table: Sendable {
   var fetched = FetchTallies()
   /// How often readers had inodes open that could not be loaded when this server took over the mount.
   var owedOpens: [Inode: Int] = [:]
+  /// The sizes that the list gives.
+  var listedSizes = ListedSizes()
   /// Counts the contents that were put away, evicted or superseded. A thread that read the catalog before the number
   /// changed reads it again.
   var departures: UInt64 = 0
@@ -49,6 +51,9 @@ struct Table: Sendable {
   mutating func remove(_ content: Content) {
     departures += 1
     if current[content.key] === content { current[content.key] = nil }
-    for (inode, other) in contents where other === content { contents[inode] = nil }
+    for (inode, other) in contents where other === content {
+      contents[inode] = nil
+      listedSizes.left(inode)
+    }
   }
 }

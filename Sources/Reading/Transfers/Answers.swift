@@ -28,7 +28,9 @@ final class Answers {
     port.reply(read.ticket, error: error)
   }
   func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) { port.reply(ticket, data: data) }
-  func invalidate(parent: Inode, name: String) { port.invalidate(parent: parent, name: name) }
+  func invalidate(parent: Inode, name: String, isChanged: Bool) {
+    port.invalidate(parent: parent, name: name, isChanged: isChanged)
+  }
 
   /// Answers a read whose bytes have all arrived.
   func answer(_ read: ParkedRead, _ content: Content) {
@@ -63,14 +65,24 @@ final class Answers {
     switch probe.kind {
     case .attributes: port.reply(probe.ticket, attributes: room.attributes(of: content, inode: probe.inode))
     case .open, .check:
-      if probe.kind == .check { content.guarded.withLock { $0.waiters.opened() } }
+      let size = content.guarded.withLock { guarded in
+        if probe.kind == .check { guarded.waiters.opened() }
+        return guarded.held.size
+      }
+      let verdict = size.map { size in room.table.withLock { $0.listedSizes.opens(probe.inode, size: size) } }
+      if verdict == .stale {
+        content.guarded.withLock { $0.waiters.closed() }
+        return port.reply(probe.ticket, error: .stale)
+      }
       let isGrowing = content.guarded.withLock { guarded in
         if case .growing = guarded.held.length { return true }
         return false
       }
       let isLook = downloads[content.key]?.isLooker(probe.process) ?? false
       if isLook { content.guarded.withLock { $0.waiters.looks(probe.process) } }
-      if !port.reply(probe.ticket, opened: OpenMode(directIO: isGrowing || isLook), inode: probe.inode) {
+      if !port.reply(
+        probe.ticket, opened: OpenMode(directIO: isGrowing || isLook || verdict == .direct), inode: probe.inode)
+      {
         content.guarded.withLock { $0.waiters.closed() }
       }
     }

@@ -71,9 +71,22 @@ final class Download {
   }
 
   let key: ResourceKey
+  /// The entry from which its URLs are.
+  private(set) var entry: ManifestEntry
   private let service: any TransferService
   var content: Content
   var mirrors: MirrorList
+  /// The link that its resolver gave; nil for none, and for an entry without a resolver.
+  var link: ResolvedLink?
+  /// Which link it is (``Renewal/number``).
+  var linkNumber = 0
+  /// How the answers of the mirror that the generation comes from describe it, where another one began it.
+  private(set) var joined: GenerationCheck.Identity?
+  var seam = Seam()
+  /// Whether its last request had to wait for a link.
+  var waitsForLink = false
+  /// Whether the resolver was asked because of a length, and no answer has had the right one since.
+  var hasAskedForSize = false
   var ranges = RangeUse()
   var opinion = SecondOpinion()
   var transfers: [Running] = []
@@ -97,7 +110,8 @@ final class Download {
     key = content.key
     self.service = service
     self.content = content
-    mirrors = MirrorList(content.entry.urls)
+    entry = content.entry
+    mirrors = MirrorList(entry.urls)
     pace = DownloadPace(seconds: Int(timeout.rounded(.up)))
   }
 
@@ -112,6 +126,48 @@ final class Download {
       }
     }
   }
+
+  /// Whether the list has other URLs or header fields for the resource than those that are asked.
+  var hasNewSource: Bool {
+    let now = content.entry
+    return now.urls != entry.urls || now.headers != entry.headers || now.userAgent != entry.userAgent
+      || now.referer != entry.referer || now.resolver != entry.resolver
+  }
+
+  /// Takes the entry's URLs of now. Transfers of URLs that the list has no more go on: what they bring is checked as
+  /// everything is, and their failure says nothing.
+  func takeSource() {
+    entry = content.entry
+    mirrors.relist(entry.urls)
+    (link, linkNumber, joined, seam) = (nil, 0, nil, Seam())
+    (ranges, opinion) = (RangeUse(), SecondOpinion())
+    attempts.retry.progressed()
+    forgive()
+  }
+
+  /// Takes `urls` in the place of those that it has been requested by. Transfers in flight go on.
+  func replaceSource(_ urls: [String]) {
+    mirrors.replace(by: urls)
+    joined = nil
+    attempts.retry.progressed()
+    ranges.foundWorking()
+    if attempts.failure != nil { forgive() }
+  }
+
+  /// The current mirror leads to the version that is stored; its answers say `identity`.
+  func joins(_ identity: GenerationCheck.Identity) {
+    mirrors.ofGeneration = mirrors.current
+    joined = identity
+  }
+
+  /// A version begins, as the mirror at that place describes it.
+  func begins(at mirror: Int?) {
+    mirrors.ofGeneration = mirror
+    joined = nil
+  }
+
+  /// Whether the current mirror is known to lead to the version that is stored.
+  var isJoined: Bool { content.entry.resolver == nil || mirrors.ofGeneration == mirrors.current }
 
   func index(of id: TransferID) -> Int? { transfers.firstIndex { $0.active.id == id } }
 
@@ -128,7 +184,10 @@ final class Download {
   }
 
   /// Clears the failure, the backoff and the refusals, so that the next plan tries again.
+  ///
+  /// What the list has no more fails as long as that is so.
   func forgive() {
+    if content.guarded.withLock({ $0.waiters.isUnlisted }) { return }
     attempts.failure = nil
     attempts.retry.progressed()
     ranges.unusableAnswers = 0

@@ -158,7 +158,9 @@ final class Downloads {
       download.wish.head || lacksAhead == true
       || (download.wish.rest
         && room.options.continuation.goesOn(isRequested: download.wish.isRequested, isOpen: isOpen))
-    (activity.mirror, activity.refusals) = (download.mirrors.current, download.mirrors.refusals)
+    // A resolver's links are told to nobody.
+    let isNamed = download.content.entry.resolver == nil
+    (activity.mirror, activity.refusals) = isNamed ? (download.mirrors.index, download.mirrors.refusals) : (0, [])
     (activity.servesRanges, activity.fetched) = (download.ranges.works, download.fetched)
     activity.retryAt = download.attempts.retry.due(readerWaits: hasWaiters)
     if !hasWaiters, line.isUnreachable, let due = line.outage.due(readerWaits: false) {

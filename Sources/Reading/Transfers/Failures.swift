@@ -12,6 +12,7 @@ final class Failures {
   private let answers: Answers
   private let stats: StatWaits
   private let generations: Generations
+  private let renewals: Renewals
   /// Gives the jitter of a retry, in 0..<1.
   private let jitter: () -> Double
   /// Resources that failed their checksum and were fetched a second time. There is no third time before a user asks for
@@ -20,7 +21,7 @@ final class Failures {
 
   init(
     room: ReadingRoom, lines: Lines, downloads: Downloads, answers: Answers, stats: StatWaits,
-    generations: Generations, jitter: @escaping () -> Double
+    generations: Generations, renewals: Renewals, jitter: @escaping () -> Double
   ) {
     self.room = room
     self.lines = lines
@@ -28,6 +29,7 @@ final class Failures {
     self.answers = answers
     self.stats = stats
     self.generations = generations
+    self.renewals = renewals
     self.jitter = jitter
   }
 
@@ -44,6 +46,9 @@ final class Failures {
   private static let patienceWithMirror = 4
 
   func failed(_ download: Download, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
+    let mirror = running.mirror
+    // A newer link was given meanwhile, and nothing follows from the failure of the former one.
+    if download.mirrors.isReplaced(mirror) { return }
     downloads.note(failure.message, of: download)
     lines.update(running.host) { $0.failures.note(failure.message, now: now) }
     room.counters.requestFailed(failure)
@@ -54,10 +59,10 @@ final class Failures {
     case .denied, .permanent:
       if running.isResolved {
         // The target of a redirect expires; the entry's own URL leads to a new one.
-        download.mirrors[running.mirror].resolved = nil
+        download.mirrors[mirror].resolved = nil
         return
       }
-      refuse(running.mirror, of: download, failure)
+      refuse(mirror, of: download, failure)
     case .transient:
       download.attempts.retry.failed(failure, now: now, random: jitter())
       if failure.status == 429 || failure.status == 503 {
@@ -71,12 +76,12 @@ final class Failures {
             line.missed(download.key, askedAt: running.started, failure, now: now, random: random)
           }
         }
-        download.mirrors[running.mirror].resolved = nil
+        download.mirrors[mirror].resolved = nil
       }
       stats.showPlaceholder(download, now)  // a stat does not wait for an origin that fails
       // When several transfers fail together, only the first failure changes the mirror.
       let isOfNoUse = running.bytes == 0 || running.isTrickle(now)
-      if running.mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download) }
+      if mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download) }
     case .unusable:
       // The request was made before ranges were found unusable: its failure says nothing new.
       if !download.ranges.mayAskForRange(now), !running.active.isStream { return }
@@ -86,7 +91,7 @@ final class Failures {
         download.ranges.foundUnusable(now)
       } else if download.ranges.unusableAnswers >= 4 {
         download.ranges.unusableAnswers = 0
-        refuse(running.mirror, of: download, failure)
+        refuse(mirror, of: download, failure)
       } else {
         download.attempts.retry.failed(failure, now: now, random: jitter())
       }
@@ -130,6 +135,7 @@ final class Failures {
       download.ranges.foundWorking()
       return
     }
+    if let why = failure.status.flatMap(ResolverAsk.Reason.init(status:)), renewals.died(download, why) { return }
     fail(download, failure.kind == .denied ? .accessDenied : .io, failure.message)
   }
 
@@ -160,7 +166,10 @@ final class Failures {
     // An error from before a success, or from before this wait, is not the reason for this wait.
     let last = download.attempts.lastError
     let isOfThisWait = download.attempts.retry.failures > 0 || last.map { $0.at >= oldest } ?? false
-    let message = (isOfThisWait ? last?.message : nil) ?? "the origin sent less than 1 KiB/s for \(seconds) s"
+    let plain =
+      download.waitsForLink
+      ? "its resolver gave no link within \(seconds) s" : "the origin sent less than 1 KiB/s for \(seconds) s"
+    let message = (isOfThisWait ? last?.message : nil) ?? plain
     downloads.note(message, of: download)
     stats.endedInVain(waiting.probes, now: now)
     Log.warning(

@@ -10,6 +10,8 @@ final class Generations {
   enum Judgement {
     /// Its bytes belong to the download's current content.
     case accepted
+    /// The resolver's link leads elsewhere; without a resolver, it counts as a failed attempt.
+    case dead(ResolverAsk.Reason, TransferFailure)
     /// Its bytes are discarded.
     case refused
     /// It counts as a failed attempt.
@@ -35,23 +37,31 @@ final class Generations {
       return .refused
     }
     let found = GenerationCheck.identity(of: head)
-    guard let known = download.identity else {
-      if isUnpromised(head.mediaType, download) { return unexpectedPage(head) }
+    let begun = download.identity
+    if download.content.entry.resolver != nil, let dead = otherLength(found, than: begun, download) { return dead }
+    guard let begun else {
+      if isUnpromised(head.mediaType, download) { return unexpectedPage(head, download) }
       return identify(download, as: found, running)
     }
-    let isOtherMirror = download.mirrors.ofGeneration.map { $0 != running.mirror } ?? false
+    if download.content.entry.resolver != nil, download.mirrors.ofGeneration != running.mirror {
+      return judgeSeam(found, than: begun, head, of: download, running, now)
+    }
+    let known = download.joined ?? begun
+    // What a URL brings that the list has no more is judged by itself, and says nothing of the one that it has.
+    let isReplaced = download.mirrors.isReplaced(running.mirror)
+    let isOtherMirror = download.mirrors.ofGeneration.map { $0 != running.mirror && !isReplaced } ?? false
     // Mirrors share bytes only if the length is equal and a checksum can verify the result (P8).
     let maySplice = download.content.entry.checksum != nil && found.size == known.size && found.size != nil
     if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
       download.opinion.agreed()
-      download.mirrors.ofGeneration = running.mirror
+      if !isReplaced { download.mirrors.ofGeneration = running.mirror }
       return .accepted
     }
     if isOtherMirror, !download.hasStored, GenerationCheck.compare(found, with: known) == .same {
       download.mirrors.ofGeneration = running.mirror
       return .accepted
     }
-    return judgeOther(found, than: known, head, of: download, running, now)
+    return isReplaced ? .refused : judgeOther(found, than: known, head, of: download, running, now)
   }
 
   /// Whether the entry's name promises media and a web page came instead: a login page, or an error page with status
@@ -63,13 +73,62 @@ final class Generations {
     return promised.hasPrefix("video/") || promised.hasPrefix("audio/") || promised.hasPrefix("image/")
   }
 
-  private func unexpectedPage(_ head: ResponseHead) -> Judgement {
-    .failed(
+  private func unexpectedPage(_ head: ResponseHead, _ download: Download) -> Judgement {
+    .dead(
+      .html,
       TransferFailure(
         kind: .transient, status: 200,
         message:
-          "\(Log.redacted(url: head.url)) sent a web page where media was expected: a login page of the network, "
+          "\(download.link == nil ? Log.redacted(url: head.url) : "its link") sent a web page where media was expected: a login page of the network, "
           + "or an expired link"))
+  }
+
+  /// A link that leads to another length than is known, or than its resolver said: the resolver is asked once, before
+  /// that is believed.
+  private func otherLength(
+    _ found: GenerationCheck.Identity, than known: GenerationCheck.Identity?, _ download: Download
+  ) -> Judgement? {
+    guard let size = found.size, let expected = known?.size ?? download.link?.size, size != expected else {
+      download.hasAskedForSize = false
+      return nil
+    }
+    if download.hasAskedForSize || GenerationCheck.isPage(found.mediaType ?? "") { return nil }
+    download.hasAskedForSize = true
+    let message = "its link leads to \(size) bytes, and \(expected) are expected"
+    return .dead(.size, TransferFailure(kind: .transient, status: 200, message: message))
+  }
+
+  /// Judges the first responses by a new link: whether it leads to the version whose bytes are stored (``Seam``).
+  private func judgeSeam(
+    _ found: GenerationCheck.Identity, than known: GenerationCheck.Identity, _ head: ResponseHead,
+    of download: Download, _ running: Running, _ now: Instant
+  ) -> Judgement {
+    // What a former link still brings is of use only if it needs no proof.
+    if download.mirrors.isReplaced(running.mirror) {
+      return Seam.isProved(found, known) ? .accepted : .refused
+    }
+    if !GenerationCheck.compatible(known.mediaType, found.mediaType) || isUnpromised(found.mediaType, download) {
+      return unexpectedPage(head, download)
+    }
+    if let size = found.size, size == known.size {
+      // The whole is verified where the list has a checksum.
+      if Seam.isProved(found, known) || download.content.entry.checksum != nil {
+        if running.mirror == download.mirrors.current { download.joins(found) }
+        download.opinion.agreed()
+        return .accepted
+      }
+      let stored = download.content.guarded.withLock { $0.held.stored }
+      download.seam.begin(found, running.mirror, stored: stored, size: size)
+      if !download.seam.isDifferent {
+        guard running.kind == .seam, case .part = head.body else {
+          // The windows are asked for by ranges, which this origin does not give.
+          if running.kind == .seam { download.seam.differed() }
+          return .refused
+        }
+        return .accepted
+      }
+    }
+    return judgeOther(found, than: known, head, of: download, running, now)
   }
 
   /// Judges a response of another generation than the known one. It is believed when a second response agrees and its
@@ -79,7 +138,7 @@ final class Generations {
     of download: Download, _ running: Running, _ now: Instant
   ) -> Judgement {
     if !GenerationCheck.compatible(known.mediaType, found.mediaType) || isUnpromised(found.mediaType, download) {
-      return unexpectedPage(head)
+      return unexpectedPage(head, download)
     }
     switch download.opinion.heard(found, isConfirmation: running.kind == .confirm, now: now) {
     case .wait: return .refused
@@ -109,7 +168,7 @@ final class Generations {
     do {
       let generation = try record(of: found, download)
       let file = begin(generation.id, download)
-      download.mirrors.ofGeneration = running.mirror
+      download.begins(at: download.mirrors.isReplaced(running.mirror) ? nil : running.mirror)
       let begun = content.guarded.withLock { guarded -> (FileState.Identified, [ParkedProbe], [ParkedRead])? in
         guard let identified = guarded.held.identified(generation, file: file) else { return nil }
         let released = guarded.waiters.identified(guarded.held)
@@ -183,14 +242,16 @@ final class Generations {
       }
       download.content = new
       download.ranges.foundWorking()
-      download.mirrors.ofGeneration = running?.mirror
+      download.begins(at: running?.mirror)
       let waiting = old.guarded.withLock { guarded in
         guarded.held.superseded()
         return guarded.waiters.takeAll()
       }
       for read in waiting.reads { answers.fail(read, .stale) }
       for probe in waiting.probes { answers.reply(probe.ticket, error: .stale) }
-      for change in renumbered { answers.invalidate(parent: change.parent, name: change.name) }
+      for change in renumbered {
+        answers.invalidate(parent: change.parent, name: change.name, isChanged: running != nil)
+      }
       download.cancelAll(except: running?.active.id)
       var reason = "a new inode: the old one has other bytes than the origin"
       if running != nil {
@@ -234,7 +295,7 @@ final class Generations {
       room.table.withLock { table in
         if table.current[content.key] === content { table.contents[change.new] = content }
       }
-      answers.invalidate(parent: change.parent, name: change.name)
+      answers.invalidate(parent: change.parent, name: change.name, isChanged: false)
       Log.info("\(content.path): a new inode, because open handles of the old one read from a copy that is gone")
     } catch {
       Log.error("\(content.path): it cannot be given a new inode, so it cannot be opened for now: \(error.message)")

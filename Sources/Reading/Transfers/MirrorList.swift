@@ -1,6 +1,9 @@
 import Fetching
 
-/// The URLs of an entry, and which of them is requested. Pure.
+/// The URLs that an entry is requested by, and which of them is. Pure.
+///
+/// Each has a place, which stays its own: where others replaced it, a transfer that it has still in flight is told from
+/// theirs.
 struct MirrorList {
   struct Mirror {
     let url: String
@@ -11,28 +14,55 @@ struct MirrorList {
   }
 
   private var mirrors: [Mirror]
-  /// The index of the mirror that is requested.
+  /// The place of the first one.
+  private var first = 0
+  /// The place of the mirror that is requested.
   private(set) var current = 0
-  /// The index of the mirror that the current generation came from; nil before the first response of this mount.
+  /// The place of the mirror that the current generation came from; nil before the first response of this mount.
   var ofGeneration: Int?
 
   init(_ urls: [String]) { mirrors = urls.map { Mirror(url: $0) } }
 
+  /// Takes `urls` in the place of all that it has.
+  mutating func replace(by urls: [String]) {
+    first += mirrors.count
+    current = first
+    mirrors = urls.map { Mirror(url: $0) }
+  }
+
+  /// Takes the URLs that its entry has in the list now. What is known of a URL that it had before stays.
+  mutating func relist(_ urls: [String]) {
+    let former = self
+    replace(by: urls)
+    for index in mirrors.indices {
+      mirrors[index].resolved = former.mirrors.first { $0.url == mirrors[index].url }?.resolved
+    }
+    ofGeneration = former.ofGeneration.flatMap { place in
+      former.isReplaced(place) ? nil : urls.firstIndex(of: former[place].url).map { first + $0 }
+    }
+  }
+
   var count: Int { mirrors.count }
-  subscript(index: Int) -> Mirror {
-    get { mirrors[index] }
-    set { mirrors[index] = newValue }
+  var places: Range<Int> { first..<first + mirrors.count }
+  /// Whether the mirror at `place` was replaced.
+  func isReplaced(_ place: Int) -> Bool { place < first }
+  /// Which of the mirrors is requested, from 0.
+  var index: Int { current - first }
+
+  subscript(place: Int) -> Mirror {
+    get { isReplaced(place) ? Mirror(url: "") : mirrors[place - first] }
+    set { if !isReplaced(place) { mirrors[place - first] = newValue } }
   }
 
   /// The entry's own URL of the current mirror.
-  var url: String { mirrors[current].url }
+  var url: String { self[current].url }
   /// The URL to request now: the remembered target of a redirect, or the entry's own.
   var target: (url: String, isResolved: Bool) {
-    let mirror = mirrors[current]
+    let mirror = self[current]
     return mirror.resolved.map { ($0, true) } ?? (mirror.url, false)
   }
 
-  /// Why mirrors were given up, by their places; empty while none was.
+  /// Why mirrors were given up, in their order; empty while none was.
   var refusals: [String?] {
     mirrors.contains { $0.refusal != nil } ? mirrors.map { $0.refusal?.message } : []
   }
@@ -40,17 +70,17 @@ struct MirrorList {
   /// Changes to the next mirror that has not refused; false when there is none.
   mutating func next() -> Bool {
     for step in 1...mirrors.count {
-      let next = (current + step) % mirrors.count
+      let next = (index + step) % mirrors.count
       if mirrors[next].refusal == nil {
-        current = next
+        current = first + next
         return true
       }
     }
     return false
   }
 
-  /// Changes to the mirror at `index`.
-  mutating func go(to index: Int) { current = index }
+  /// Changes to the mirror at `place`.
+  mutating func go(to place: Int) { current = place }
 
   /// Forgets all refusals.
   mutating func forgive() {

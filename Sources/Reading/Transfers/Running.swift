@@ -8,6 +8,8 @@ struct Running {
     case window, head, confirm
     /// A window that begins with stored bytes, of an origin without validators (``Comparison``).
     case compare
+    /// Stored bytes by a new link (``Seam``).
+    case seam
   }
   var active: ActiveTransfer
   let kind: Kind

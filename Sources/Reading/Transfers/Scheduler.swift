@@ -11,6 +11,9 @@ final class Scheduler {
   let downloads: Downloads
   let landing: Landing
   private let stats: StatWaits
+  private let renewals: Renewals
+  /// Ends a download that gets no link.
+  private let failed: (Download, String) -> Void
   /// The transfers that this turn's plans want.
   var starts: [PendingStart] = []
   private var lastTransfer: UInt64 = 0
@@ -27,7 +30,7 @@ final class Scheduler {
 
   init(
     room: ReadingRoom, service: any TransferService, lines: Lines, downloads: Downloads, landing: Landing,
-    stats: StatWaits
+    stats: StatWaits, renewals: Renewals, failed: @escaping (Download, String) -> Void
   ) {
     self.room = room
     self.service = service
@@ -35,6 +38,8 @@ final class Scheduler {
     self.downloads = downloads
     self.landing = landing
     self.stats = stats
+    self.renewals = renewals
+    self.failed = failed
     allowance = RateAllowance(limit: lines.limits.rates.all)
     hostAllowances = lines.limits.rates.hosts.mapValues { RateAllowance(limit: $0) }
     nextFiles = NextFiles(room: room, lines: lines, downloads: downloads)
@@ -85,7 +90,11 @@ final class Scheduler {
     }
     starts.removeAll(keepingCapacity: true)
     for download in downloads.takeChanged() { plan(download, now) }
-    for start in inTurn(starts) { admit(start, now) }
+    for start in inTurn(starts) {
+      let download = start.download
+      let isGood = renewals.admits(download, start.purpose, fail: { failed(download, $0) }, now)
+      if isGood { admit(start, now) }
+    }
   }
 
   /// Orders the starts by rank, then by deadline, then by purpose, then by the file whose last start is longest ago,
@@ -228,15 +237,24 @@ final class Scheduler {
   private func request(_ id: TransferID, _ start: PendingStart, url: String) -> TransferRequest {
     let download = start.download
     var request = TransferRequest(id: id, url: url, homeURL: download.mirrors.url, range: start.range)
-    if start.kind != .confirm, start.range != nil, !download.ranges.omitsIfRange {
-      request.ifRange = download.content.guarded.withLock { guarded in
-        guarded.held.generation.flatMap { GenerationCheck.ifRange(for: $0.validators) }
+    // A new link may lead to another host, with tags of its own.
+    if start.kind != .confirm, start.range != nil, !download.ranges.omitsIfRange, download.isJoined {
+      request.ifRange = download.identity.flatMap { known in
+        GenerationCheck.ifRange(for: (download.joined ?? known).validators)
       }
     }
-    let entry = download.content.entry
-    request.headers = entry.headers
-    request.userAgent = entry.userAgent
-    request.referer = entry.referer
+    // That of the URL: the list may have another one by now, for another host.
+    let entry = download.entry
+    guard entry.resolver != nil else {
+      request.headers = entry.headers
+      request.userAgent = entry.userAgent
+      request.referer = entry.referer
+      return request
+    }
+    request.isSecret = true
+    request.headers = download.link?.headers ?? []
+    request.userAgent = download.link?.userAgent
+    request.referer = download.link?.referer
     return request
   }
 }

@@ -48,6 +48,12 @@ extension Scheduler {
     let continues = mayContinue(download)
     let mayRunAhead = download.wish.mayRunAhead && !download.ownFile.isPaused && landing.intake == .everything
     let ahead = mayRunAhead ? download.wish.mayAhead : []
+    if let window = download.seam.next, download.seam.subject?.mirror == download.mirrors.current, !download.isJoined,
+      download.opinion.suspect == nil
+    {
+      if waits || continues || !ahead.isEmpty { want(download, range: window, .seam, waits, now) }
+      return
+    }
     if download.opinion.suspect != nil {
       if waits || continues || !ahead.isEmpty {
         want(download, range: confirmation(download, view), .confirm, waits, now)

@@ -119,7 +119,7 @@ final class StatWaits {
     }
     guard isSilent(download.mirrors.current) else { return false }
     guard
-      let other = (0..<download.mirrors.count).first(where: { !isSilent($0) && download.mirrors[$0].refusal == nil })
+      let other = download.mirrors.places.first(where: { !isSilent($0) && download.mirrors[$0].refusal == nil })
     else { return true }
     if download.mirrors.ofGeneration == nil, download.transfers.allSatisfy({ !$0.responded }) {
       download.cancelAll()

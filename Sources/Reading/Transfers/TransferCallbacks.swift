@@ -31,10 +31,15 @@ extension TransferThread: TransferClient {
     if head.isRedirected { download.mirrors[running.mirror].resolved = head.url }
     let asked = running.active.isStream ? nil : running.active.rest
     switch generations.judge(head, of: download, running, now) {
-    case .accepted: break
+    case .accepted: renewals.accepted(download)
     case .refused: return false
     case .failed(let failure):
       failures.failed(download, running, failure, now)
+      return false
+    case .dead(let why, let failure):
+      if download.mirrors.isReplaced(running.mirror) { return false }
+      downloads.note(failure.message, of: download)
+      if !renewals.died(download, why) { failures.failed(download, running, failure, now) }
       return false
     case .broken(let message):
       failures.fail(download, .io, message)
@@ -94,6 +99,7 @@ extension TransferThread: TransferClient {
       line.settled(continued)
     }
     downloads.changed(download)
+    if download.transfers[index].kind == .seam { return repeats(bytes, at: start, download, index) }
     let (size, before, hasValidators) = download.content.guarded.withLock { guarded in
       let range = ByteRange(at: start, count: Int64(count))
       return (
@@ -180,6 +186,36 @@ extension TransferThread: TransferClient {
     return true
   }
 
+  /// Whether a new link leads to the bytes that are stored at `start`.
+  private func repeats(
+    _ bytes: UnsafeRawBufferPointer, at start: Int64, _ download: Download, _ index: Int
+  ) -> Bool {
+    room.counters.add(UInt64(bytes.count), to: .duplicateBytes)
+    let file = download.content.guarded.withLock { $0.held.file }
+    var done = 0
+    while done < bytes.count {
+      let count = min(answers.scratch.count, bytes.count - done)
+      let stored = UnsafeMutableRawBufferPointer(rebasing: answers.scratch[..<count])
+      let came = UnsafeRawBufferPointer(rebasing: bytes[done..<done + count])
+      guard let file, file.fill(stored, at: start + Int64(done)), stored.elementsEqual(came) else {
+        Log.info("\(download.content.path): a new link leads to other bytes")
+        download.seam.differed()
+        return false
+      }
+      done += count
+    }
+    return true
+  }
+
+  /// A window of the file came again by a new link, and has the stored bytes.
+  private func repeated(_ download: Download) {
+    guard let subject = download.seam.subject, download.seam.agreed(), subject.mirror == download.mirrors.current
+    else { return }
+    Log.debug("\(download.content.path): a new link leads to the same bytes")
+    download.joins(subject.found)
+    renewals.accepted(download)
+  }
+
   /// An answer has other bytes than the file from `position` on: `bytes`.
   private func differs(
     from position: Int64, _ bytes: UnsafeRawBufferPointer, _ download: Download, _ running: Running
@@ -220,7 +256,8 @@ extension TransferThread: TransferClient {
     if running.fresh > 0 {
       if !running.isTrickle(now) { download.attempts.retry.progressed() }
       download.ranges.unusableAnswers = 0
-    } else if running.bytes > 0, running.kind != .compare {
+      if !download.mirrors.isReplaced(running.mirror) { renewals.brought(download) }
+    } else if running.bytes > 0, running.kind != .compare, running.kind != .seam {
       download.ranges.fruitless += 1
     }
     if running.kind == .head || running.active.isStream { generations.learnExtension(download) }
@@ -234,6 +271,7 @@ extension TransferThread: TransferClient {
       }
       download.attempts.retry.progressed()
       if running.bytes > 0 { downloads.forgetError(of: download) }
+      if running.kind == .seam, running.active.rest.isEmpty, !download.seam.isDifferent { repeated(download) }
     case .cancelled:
       if let misfit = running.misfit, !download.isWhole {
         failures.failed(download, running, TransferFailure(kind: .transient, message: misfit), now)

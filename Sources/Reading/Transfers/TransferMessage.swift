@@ -24,6 +24,8 @@ enum TransferMessage: Sendable {
   case cancelled(Content)
   /// The user's rules say something else of the file than before.
   case ruled(Content)
+  /// The list says something else of the file than before, or does not have it any more.
+  case listed(Content)
   /// A user asks whether an origin still has a version.
   case ask(VersionQuestion)
   /// The user's limits changed.
@@ -53,6 +55,8 @@ enum TransferMessage: Sendable {
   case resumedUntil(Resuming.Place?)
   /// Earlier mounts learned this of hosts.
   case hosts([HostNote])
+  /// A resolver answered, or ended.
+  case resolver(ResolverNews)
   /// The network changed: drop every connection and send the requests again.
   case reconnect
 }

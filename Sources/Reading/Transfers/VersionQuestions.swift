@@ -55,6 +55,9 @@ final class VersionQuestions {
     if question.known.validators.isEmpty {
       return question.then(.unproved("its origin sends nothing by which its versions can be told apart"))
     }
+    if question.entry.resolver != nil {
+      return question.then(.unproved("its link comes from a resolver, which is asked only for what is read"))
+    }
     waiting.append(Request(question: question, mirror: 0))
   }
 

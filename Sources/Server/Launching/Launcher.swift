@@ -2,8 +2,8 @@ import Base
 import CSystem
 import Glibc
 
-/// The process behind `mediafs launch`: starts the program of `--on` for the completed files that its server names, and
-/// ends with that server, however that ends.
+/// The process behind `mediafs launch`: starts the program of `--on` for the completed files that its server names,
+/// runs the resolvers, and ends with that server, however that ends.
 ///
 /// It has one thread, waits for no program, and has nothing open but the socket and the programs' output. It waits for
 /// the filesystem of the command alone (``find()``).
@@ -22,15 +22,18 @@ package final class Launcher {
   /// The server's process.
   private let parent = getppid()
   private let mountpoint: String
-  private let command: [String]
+  /// The program of `--on`; nil for none.
+  private let command: [String]?
+  private var resolvers: Resolvers
   private var waiting: [CompletedFile] = []
   private var running: [StartedProgram] = []
   private var dropped = 0
+  private var packet = [UInt8](repeating: 0, count: LauncherOrder.limit + 1)
 
   /// `options`: those of the server, in a file that the server cannot change.
   package init(server: consuming FileDescriptor, options: consuming FileDescriptor) throws(ServerError) {
     let request = try MountRequest(reading: options)
-    guard let command = request.onComplete else { throw .badRequest("the mount has no program to start") }
+    guard request.needsLauncher else { throw .badRequest("the mount has no program to start") }
     // It may outlive the command that mounts, by whose terminal or pipe somebody waits.
     dup2(STDIN_FILENO, STDOUT_FILENO)
     dup2(STDIN_FILENO, STDERR_FILENO)
@@ -44,18 +47,23 @@ package final class Launcher {
     self.server = server
     self.children = FileDescriptor(owning: children)
     mountpoint = request.mountpoint
-    self.command = command
+    command = request.onComplete
+    resolvers = Resolvers(request)
   }
 
   /// Works until the server has ended.
   package func run() {
-    if case .failure(let why) = find() { tell(.refused, why.message) }
+    for (words, option) in [(command, MountOption.onComplete)] + resolvers.commands {
+      if let words, case .failure(let why) = find(words[0], for: option) { tell(.refused, why.message) }
+    }
     tell(.ready, "\(getpid())")
     while true {
       var events = [server.rawValue, children.rawValue].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
       events += running.map { pollfd(fd: $0.output, events: Int16(POLLIN), revents: 0) }
+      events += resolvers.events
       _ = poll(&events, nfds_t(events.count), -1)
       if events[0].revents != 0, !receive() { break }
+      resolvers.work(tell)
       for (program, event) in zip(running, events[2...]) where event.revents != 0 { program.read(tell) }
       reap()
       running.removeAll { $0.isOver }
@@ -66,10 +74,26 @@ package final class Launcher {
 
   /// Takes what the server sends; false when that has ended, or sends what it should not.
   private func receive() -> Bool {
-    var packet = [UInt8](repeating: 0, count: CompletedFile.limit + 1)
     let count = recv(server.rawValue, &packet, packet.count, Int32(MSG_DONTWAIT))
     if count < 0 { return [EAGAIN, EINTR].contains(errno) }
-    guard count > 0, let file = CompletedFile(packet: packet[..<count]) else { return false }
+    guard count > 0, let order = LauncherOrder(packet: packet[..<count]) else { return false }
+    switch order {
+    case .complete(let file): return take(file)
+    case .end(let name): return resolvers.end(name)
+    case .ask(let name, let line):
+      return resolvers.ask(name, line, tell) { words in
+        var variables = [("EVENT", "resolve"), ("MOUNTPOINT", mountpoint)]
+        variables += ["PATH", "FILE", "URL", "SIZE"].map { ($0, "") }  // of the last completed file
+        for (variable, value) in variables {
+          if value.isEmpty { unsetenv("MEDIAFS_" + variable) } else { setenv("MEDIAFS_" + variable, value, 1) }
+        }
+        return find(words[0], for: MountOption.resolver)
+      }
+    }
+  }
+
+  private func take(_ file: CompletedFile) -> Bool {
+    guard command != nil else { return false }
     if waiting.count < Self.mostWaiting {
       if dropped > 0 { tell(.warning, "--on: no program was started for \(dropped) completed files") }
       dropped = 0
@@ -88,8 +112,9 @@ package final class Launcher {
   }
 
   private func start(_ file: CompletedFile) {
+    guard let command else { return }
     let program: String
-    switch find() {
+    switch find(command[0], for: MountOption.onComplete) {
     case .success(let path): program = path
     case .failure(let why): return tell(.warning, "\(file.path): \(why.message)")
     }
@@ -144,6 +169,7 @@ package final class Launcher {
   /// parent ends.
   private func signalAll(_ number: Int32) {
     for program in running where !program.hasEnded { kill(-program.process, number) }
+    resolvers.signal(number)
     guard let file = try? FileDescriptor.open("/proc/thread-self/children", O_RDONLY) else { return }
     let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 1)
     defer { space.deallocate() }
@@ -164,25 +190,25 @@ package final class Launcher {
   }
 
   /// The path of the program. If its filesystem does not answer, the kernel ends this process with its server.
-  private func find() -> Result<String, NotFound> {
+  private func find(_ name: String, for option: String) -> Result<String, NotFound> {
     guard csystem_set_death_signal(SIGKILL) == 0 else {
       return .failure(NotFound(message: "cannot prepare the launcher: \(Errno.current)"))
     }
     defer { csystem_set_death_signal(0) }
     if getppid() != parent { return .failure(NotFound(message: "the server has ended")) }
-    return Self.find(command[0])
+    return Self.find(name, for: option)
   }
 
   /// The path of a program: itself, or that of a name in PATH.
-  static func find(_ name: String) -> Result<String, NotFound> {
+  static func find(_ name: String, for option: String) -> Result<String, NotFound> {
     if name.utf8.contains(UInt8(ascii: "/")) {
       guard let error = whyNot(name) else { return .success(name) }
-      return .failure(NotFound(message: "--on complete: cannot run \(name): \(error)"))
+      return .failure(NotFound(message: "\(option): cannot run \(name): \(error)"))
     }
     let folders = (getenv("PATH").map { String(cString: $0) } ?? "/usr/local/bin:/usr/bin:/bin").split(separator: ":")
     let paths = folders.filter { $0.hasPrefix("/") }.map { "\($0)/\(name)" }
     if let found = paths.first(where: { whyNot($0) == nil }) { return .success(found) }
-    return .failure(NotFound(message: "--on complete: there is no program \(name) in PATH"))
+    return .failure(NotFound(message: "\(option): there is no program \(name) in PATH"))
   }
 
   /// Why that is no program that this process may run; nil if it is one.

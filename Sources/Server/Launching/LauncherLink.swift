@@ -1,6 +1,8 @@
 import Base
 import CSystem
 import Glibc
+import Manifest
+import Reading
 
 /// The server's end of the socket to its launcher (mount-helper/PROTOCOL.md, "The launcher").
 ///
@@ -21,6 +23,8 @@ package final class LauncherLink: Sendable {
   private let socket: FileDescriptor
   private let state = Lock(State())
   private let ended = Signal()
+  /// Who hears of resolvers.
+  private let listener = Lock<(@Sendable (ResolverNews) -> Void)?>(nil)
 
   /// Takes ownership of the descriptor that the helper left open.
   package init(owning descriptor: Int32) {
@@ -33,9 +37,9 @@ package final class LauncherLink: Sendable {
   static func begin(
     _ launcher: LauncherLink?, for request: MountRequest, goesOn: Bool
   ) throws(ServerError) -> LauncherLink? {
-    if request.onComplete == nil { return nil }
+    if !request.needsLauncher { return nil }
     guard let launcher else {
-      let why = "no program is started for completed files: the mount helper could not start the launcher"
+      let why = "no program of --on and no resolver is started: the mount helper could not start the launcher"
       guard goesOn else { throw .failed(why) }
       Log.warning(why)
       return nil
@@ -52,9 +56,9 @@ package final class LauncherLink: Sendable {
       guard try retrying({ poll(&event, 1, Self.patience * 1000) }) > 0 else { throw .timedOut }
       first = try receive()
     } catch {
-      throw .failed("the launcher of --on does not answer: \(error)")
+      throw .failed("the launcher does not answer: \(error)")
     }
-    guard let first else { throw .failed("the launcher of --on has ended before the mount was ready") }
+    guard let first else { throw .failed("the launcher has ended before the mount was ready") }
     if first.kind == .refused { throw .failed(first.words) }
     take(first)
   }
@@ -62,7 +66,7 @@ package final class LauncherLink: Sendable {
   /// Has the launcher start the program for a file. What the socket does not take is dropped: the launcher stands still
   /// then, as it takes whatever comes.
   func tell(_ file: CompletedFile) {
-    guard let packet = file.packet else {
+    guard let packet = LauncherOrder.complete(file).packet else {
       return Log.warning("\(file.path): no program is started for it: its URL and paths are too long")
     }
     if send(socket.rawValue, packet, packet.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) == packet.count {
@@ -95,12 +99,12 @@ package final class LauncherLink: Sendable {
     do throws(Errno) {
       while let message = try receive() { take(message) }
     } catch {
-      Log.warning("the launcher of --on cannot be heard: \(error)")
+      Log.warning("the launcher cannot be heard: \(error)")
     }
     let (process, isEnding) = state.withLock { ($0.process, $0.isEnding) }
     var status: Int32 = 0
     if process > 0 { waitpid(process, &status, 0) }
-    if !isEnding { Log.warning("the launcher of --on has ended: the next server of the mount has one again") }
+    if !isEnding { Log.warning("the launcher has ended: the next server of the mount has one again") }
     ended.raise()
   }
 
@@ -110,7 +114,25 @@ package final class LauncherLink: Sendable {
     case .refused, .warning: Log.warning(message.words)
     case .info: Log.info(message.words)
     case .debug: Log.debug(message.words)
+    case .answer, .ended:
+      guard let said = message.ofResolver else { return }
+      if message.kind == .ended { return told(.ended(said.name, String(said.words))) }
+      guard let answer = ResolverAnswer(line: said.words.utf8) else {
+        end(said.name)
+        return told(.ended(said.name, "it says what is no answer"))
+      }
+      told(.answered(said.name, answer))
     }
+  }
+
+  private func told(_ news: ResolverNews) { listener.withLock { $0 }?(news) }
+
+  /// From now on, `listener` hears what resolvers say.
+  func hear(_ listener: @escaping @Sendable (ResolverNews) -> Void) { self.listener.withLock { $0 = listener } }
+
+  private func order(_ order: LauncherOrder) -> Bool {
+    guard let packet = order.packet else { return false }
+    return send(socket.rawValue, packet, packet.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) == packet.count
   }
 
   /// The next message; nil when the launcher has ended.
@@ -121,4 +143,9 @@ package final class LauncherLink: Sendable {
     guard let message = LauncherWords(packet: packet[..<count]) else { throw Errno(rawValue: EPROTO) }
     return message
   }
+}
+
+extension LauncherLink: LinkResolver {
+  package func ask(_ ask: ResolverAsk, of name: String) -> Bool { order(.ask(name, line: ask.line)) }
+  package func end(_ name: String) { _ = order(.end(name)) }
 }

@@ -20,18 +20,12 @@ final class StartedProgram {
   private var lines = 0
 
   init(_ words: [String], for path: String) throws(Errno) {
-    var ends: (Int32, Int32) = (-1, -1)
-    let piped = withUnsafeMutablePointer(to: &ends) {
-      $0.withMemoryRebound(to: Int32.self, capacity: 2) { pipe($0) }
-    }
-    if piped != 0 { throw Errno.current }
-    let reader = FileDescriptor(owning: ends.0)
-    let writer = FileDescriptor(owning: ends.1)
-    _ = csystem_fcntl(reader.rawValue, F_SETFL, O_NONBLOCK)
+    let pipe = try Pipe()
+    _ = csystem_fcntl(pipe.reader.rawValue, F_SETFL, O_NONBLOCK)
     let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
     defer { argv.forEach { free($0) } }
-    process = try retrying { csystem_start_program(argv, writer.rawValue) }
-    self.reader = reader
+    process = try retrying { csystem_start_program(argv, STDIN_FILENO, pipe.writer.rawValue, pipe.writer.rawValue) }
+    reader = pipe.reader
     self.path = path
   }
 

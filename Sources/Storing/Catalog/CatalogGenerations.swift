@@ -19,6 +19,8 @@ package struct StoredPartial: Sendable, Equatable {
   package var uses: BlockUses?
   /// Whether its background download continues.
   package var continues = false
+  /// Whether the list has its resource.
+  package var isListed = true
 }
 
 /// How many files are stored, and with how many bytes.
@@ -34,11 +36,15 @@ package struct StoredSums: Sendable, Equatable {
   package var complete = Sum()
 }
 
-private let columns = """
+private let fields = """
   SELECT g.id, g.key_high, g.key_low, g.state, g.continues, g.size, g.last_modified, g.etag, g.etag_weak, g.media_type,
     g.synced, g.recent, g.recent_boot, g.copy_path, g.copy_size, g.copy_modified, g.copy_changed, g.copy_device,
     g.copy_inode, g.used_at, g.placing
-  FROM generation g
+  """
+private let columns = "\(fields) FROM generation g"
+private let isListed = """
+  EXISTS(
+    SELECT 1 FROM entry e WHERE e.key_high = g.key_high AND e.key_low = g.key_low AND e.kind = 0 AND e.listed = 1)
   """
 
 private enum Queries {
@@ -46,22 +52,18 @@ private enum Queries {
   static let byID = SQL("\(columns) WHERE g.id = ?")
   static let continuing = SQL(
     """
-    \(columns) WHERE g.continues = 1 AND g.state = 0 AND g.id > ? AND EXISTS(
-      SELECT 1 FROM entry e
-      WHERE e.key_high = g.key_high AND e.key_low = g.key_low AND e.kind = 0 AND e.listed = 1)
-    ORDER BY g.id LIMIT ?
+    \(columns) WHERE g.continues = 1 AND g.state = 0 AND g.id > ? AND \(isListed) ORDER BY g.id LIMIT ?
     """)
   static let superseded = SQL("\(columns) WHERE g.state = 2 AND g.id > ? ORDER BY g.id LIMIT ?")
   static let placing = SQL("\(columns) WHERE g.placing IS NOT NULL ORDER BY g.id")
   static let stored = SQL(
     """
-    \(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) ORDER BY g.used_at, g.id
+    \(fields), \(isListed) FROM generation g
+    WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) ORDER BY g.used_at, g.id
     """)
   static let unlisted = SQL(
     """
-    \(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) AND g.id > ? AND NOT EXISTS(
-      SELECT 1 FROM entry e
-      WHERE e.key_high = g.key_high AND e.key_low = g.key_low AND e.kind = 0 AND e.listed = 1)
+    \(columns) WHERE g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0) AND g.id > ? AND NOT \(isListed)
     ORDER BY g.id LIMIT ?
     """)
   static let knownAfter = SQL(
@@ -213,8 +215,9 @@ package struct CatalogGenerations: Sendable {
         found.append(
           StoredPartial(
             id: known.id, key: known.key, size: known.size, stored: known.stored, synced: known.synced,
-            usedAt: statement.integer(19), uses: try Self.uses(of: known.id, on: connection), continues: known.continues
-          ))
+            usedAt: statement.integer(19), uses: try Self.uses(of: known.id, on: connection),
+            continues: known.continues,
+            isListed: statement.integer(21) != 0))
       }
       return found
     }

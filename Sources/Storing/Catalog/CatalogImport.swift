@@ -14,26 +14,74 @@ package struct ImportReport: Sendable, Equatable {
   package var problems: Int
   /// Lines that repeat an entry of an earlier line.
   package var duplicates: Int
+  /// What changed, if the caller asked for it.
+  package var changes: ListChanges?
+  /// The folders that show a server's.
+  package var servers: [Inode: ServerFolder] = [:]
+
+  mutating func note(
+    _ problem: ManifestProblem, strict: Bool, _ report: (ManifestProblem) -> Void
+  ) throws(StoreError) {
+    problems += 1
+    report(problem)
+    if strict && problem.severity == .error {
+      throw StoreError(
+        .invalid,
+        "manifest, line \(problem.line): \(problem.message); nothing was changed (--strict); correct the line")
+    }
+  }
+
+  mutating func noteDuplicate(line: Int, first: Int, _ report: (ManifestProblem) -> Void) {
+    duplicates += 1
+    problems += 1
+    report(
+      ManifestProblem(
+        line: line, severity: .warning, message: "the same resource and name as on line \(first); listed once"))
+  }
+}
+
+/// Who shows the tree during an import, and is told what changes. The import's thread calls both.
+package struct ImportWatcher {
+  /// Called when the list was read to its end: how many names it removes at least, of how many. A throw ends the
+  /// import. No other writer waits for it, unless the difference is very large.
+  package var compared: (_ removed: Int, _ names: Int64) throws(StoreError) -> Void
+  /// Called when all is written, and nothing committed. A throw takes all of it back. It must not call the catalog.
+  package var beforeCommit: (ListChanges) throws(StoreError) -> Void
+  /// Called when the tree has changed.
+  package var committed: (ListChanges) -> Void
+
+  package init(
+    compared: @escaping (_ removed: Int, _ names: Int64) throws(StoreError) -> Void = { (_, _) throws(StoreError) in },
+    beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void, committed: @escaping (ListChanges) -> Void
+  ) {
+    (self.compared, self.beforeCommit, self.committed) = (compared, beforeCommit, committed)
+  }
 }
 
 extension Catalog {
   /// Turns a manifest into the tree: a new epoch, all of it or nothing. Readers see the old tree until the import is
-  /// done. Other writers wait.
+  /// done. Other writers wait while the import writes what differs from the tree before; while it compares, they do
+  /// not.
   ///
   /// The rules of docs/STORE-FORMAT.md ("Names") give the names. The catalog remembers `fingerprint` for
   /// ``importedFingerprint()``. The import calls `report` for each problem, on this thread and in no certain order of
   /// lines; it must not call the catalog. With `strict`, a problem of severity error ends the import. Such a problem, a
   /// manifest without a usable line, and one that cannot be read throw `.invalid` and change nothing.
   ///
+  /// `watcher`: for a mount that shows the tree; the report then has the changes. Only one thread may import at a time.
+  ///
   /// Another thread reads the manifest and has ended when this returns. There is one exception: if the reader is no
   /// longer needed and waits for a pipe (or a slow disk), it ends when data comes or the pipe is closed.
   package func importManifest(
-    _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void
+    _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
+    watcher: ImportWatcher? = nil
   ) throws(StoreError) -> ImportReport {
     // Reading and parsing take half of the time. They need not wait for the catalog, nor the catalog for them.
     let feed = ManifestFeed(reader, strict: strict)
     defer { feed.end() }
-    return try importBatches(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
+    return try importBatches(
+      fingerprint: fingerprint, strict: strict, report: report, watcher: watcher
+    ) { () throws(StoreError) in
       do throws(ManifestError) { return try feed.next() } catch { throw StoreError(.invalid, "\(error)") }
     }
   }
@@ -44,17 +92,40 @@ extension Catalog {
     try connections.read { (connection) throws(StoreError) in try connection.metaBlob("fingerprint") }
   }
 
-  /// The same with batches from any source: it calls `next` until `next` returns nil.
+  /// The names that the last import under a mount brought or took: the kernel may not have been told of all of them.
+  package func lastChanges() throws(StoreError) -> [TreeChange] {
+    let bytes = try connections.read { (connection) throws(StoreError) in try connection.metaBlob("announced") }
+    return ListChanges.names(encoded: bytes ?? [])
+  }
+
+  /// The same with batches from any source: it calls `next` until `next` returns nil. `mostCompared`: how many bytes of
+  /// lines that differ are kept until the rest is imported as a whole.
   func importBatches(
-    fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
-    next: () throws(StoreError) -> ImportBatch?
+    fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void, watcher: ImportWatcher? = nil,
+    mostCompared: Int = ListComparison.mostBytes, next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
     try withoutActuallyEscaping(report) { (report) throws(StoreError) in
-      try importBatches(fingerprint, strict, report, next)
+      // With the writing connection: another one would keep a first import from writing without the log.
+      let isFirst = try connections.withWriter { (connection, _) throws(StoreError) in
+        try connection.integer("SELECT 1 FROM entry LIMIT 1") == nil
+      }
+      // Under a mount, which may have begun without a name, those who watch are told.
+      if isFirst, watcher == nil { return try importFirst(fingerprint, strict, report, next) }
+      let compared = try connections.read(snapshot: true) { (connection) throws(StoreError) in
+        try ListComparison.run(connection, strict: strict, most: mostCompared, report: report, next: next)
+      }
+      if compared.unseen != nil, compared.entries == 0 { throw TreeImport.nothingUsable }
+      if let watcher, let unseen = compared.unseen {
+        // Each new line may bring back one of the names that go.
+        try watcher.compared(unseen.count - compared.rows.count { $0 == nil }, try tree.counts().names)
+      }
+      let write = DifferenceImport(
+        compared: compared, fingerprint: fingerprint, strict: strict, report: report, watcher: watcher)
+      return try write.run(connections, next)
     }
   }
 
-  private func importBatches(
+  private func importFirst(
     _ fingerprint: [UInt8], _ strict: Bool, _ report: @escaping (ManifestProblem) -> Void,
     _ next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
@@ -64,23 +135,12 @@ extension Catalog {
       // Syncs at the end of the import: after a power loss, no inode that the kernel was told of is assigned again.
       try connection.run("PRAGMA synchronous = FULL")
       isFull = true
-      let isFirst = try connection.integer("SELECT 1 FROM entry LIMIT 1") == nil
-      if isFirst { try prepareBulk(connection) }
-      try connection.run("PRAGMA cache_size = \(TreeImport.pages)")
-      let result: Result<ImportReport, StoreError>
-      do throws(StoreError) {
-        result = .success(
-          try connection.transaction("BEGIN IMMEDIATE") { (connection) throws(StoreError) in
-            var tree = try TreeImport(connection, isFirst: isFirst, report: report)
-            while let batch = try next() { try tree.add(batch, strict: strict) }
-            return try tree.finish(fingerprint: fingerprint)
-          })
-      } catch {
-        result = .failure(error)
+      try prepareBulk(connection)
+      let result = try connection.withLargeCache { (connection) throws(StoreError) in
+        var tree = try TreeImport(connection, after: nil, report: report)
+        while let batch = try next() { try tree.add(batch, strict: strict) }
+        return try tree.finish(fingerprint: fingerprint, unseen: [])
       }
-      try connection.run("PRAGMA cache_size = -2048; PRAGMA shrink_memory")
-      // malloc returned the pages in small pieces, and glibc keeps them: 50 MiB after a million lines.
-      malloc_trim(0)
       try CatalogFile.useLog(connection)
       if case .success = result { try connection.run("PRAGMA wal_checkpoint(TRUNCATE)") }
       return try result.get()
@@ -97,5 +157,86 @@ extension Catalog {
       Log.debug("catalog \(connection.path): another program reads it; the import uses the log")
     }
     try connection.run("PRAGMA busy_timeout = 5000")
+  }
+}
+
+extension SQLiteConnection {
+  /// Calls `body` in a transaction with an import's cache, and gives that memory back.
+  fileprivate func withLargeCache<Value>(
+    _ body: (SQLiteConnection) throws(StoreError) -> Value
+  ) throws(StoreError) -> Result<Value, StoreError> {
+    try run("PRAGMA cache_size = \(TreeImport.pages)")
+    let result: Result<Value, StoreError>
+    do throws(StoreError) {
+      result = .success(try transaction("BEGIN IMMEDIATE", body))
+    } catch {
+      result = .failure(error)
+    }
+    try run("PRAGMA cache_size = -2048; PRAGMA shrink_memory")
+    // malloc returned the pages in small pieces, and glibc keeps them: 50 MiB after a million lines.
+    malloc_trim(0)
+    return result
+  }
+}
+
+/// The second half of an import into a tree that exists: writes what ``ListComparison`` found.
+private struct DifferenceImport {
+  let compared: ListComparison.Result
+  let fingerprint: [UInt8]
+  let strict: Bool
+  let report: (ManifestProblem) -> Void
+  let watcher: ImportWatcher?
+
+  /// `next`: the rest of the list, where it was not compared to its end.
+  func run(
+    _ connections: CatalogConnections, _ next: () throws(StoreError) -> ImportBatch?
+  ) throws(StoreError) -> ImportReport {
+    let shiftsLater = compared.shifts.count > LineShifts.most
+    let result = try connections.withWriter { (connection, isFull) throws(StoreError) in
+      if !isFull { try connection.run("PRAGMA synchronous = FULL") }
+      isFull = true
+      guard compared.unseen == nil else {
+        return try connection.transaction("BEGIN IMMEDIATE") { (connection) throws(StoreError) in
+          try write(connection, shiftsLater: shiftsLater, next)
+        }
+      }
+      let result = try connection.withLargeCache { (connection) throws(StoreError) in
+        try write(connection, shiftsLater: shiftsLater, next)
+      }
+      // Readers go on meanwhile: what they still need of the log stays in it.
+      if case .success = result { try connection.run("PRAGMA wal_checkpoint(PASSIVE)") }
+      return try result.get()
+    }
+    if let changes = result.changes { watcher?.committed(changes) }
+    guard shiftsLater else { return result }
+    do throws(StoreError) {
+      try compared.shifts.write(connections)
+      try connections.write(durably: false) { (connection) throws(StoreError) in
+        try connection.setMeta("fingerprint", blob: result.servers.isEmpty ? fingerprint : [])
+      }
+    } catch {
+      // The tree is as the list says. Without a fingerprint, the next import puts the numbers right.
+      Log.warning("messages may name other lines of the list: \(error.message)")
+    }
+    return result
+  }
+
+  private func write(
+    _ connection: SQLiteConnection, shiftsLater: Bool, _ next: () throws(StoreError) -> ImportBatch?
+  ) throws(StoreError) -> ImportReport {
+    var tree = try TreeImport(connection, after: compared, gathers: watcher != nil, report: report)
+    try tree.add(compared)
+    if compared.unseen == nil {
+      while let batch = try next() { try tree.add(batch, strict: strict) }
+      if let watcher { try watcher.compared(0, 0) }
+    }
+    if !shiftsLater { try compared.shifts.write(connection) }
+    // An import whose lines have not their numbers yet is done again if it is interrupted.
+    let result = try tree.finish(fingerprint: shiftsLater ? [] : fingerprint, unseen: compared.unseen)
+    if let watcher, let changes = result.changes {
+      if !changes.tree.isEmpty { try connection.setMeta("announced", blob: changes.encodedNames) }
+      try watcher.beforeCommit(changes)
+    }
+    return result
   }
 }

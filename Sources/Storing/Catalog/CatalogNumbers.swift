@@ -23,6 +23,14 @@ extension SQLiteConnection {
     return try statement.step() ? statement.blob(0) : nil
   }
 
+  func setMeta(_ name: String, blob: [UInt8]) throws(StoreError) {
+    let statement = try statement(Queries.remember)
+    defer { statement.reset() }
+    statement.bind(1, name)
+    statement.bind(2, blob: blob)
+    _ = try statement.step()
+  }
+
   func setMeta(_ name: String, _ value: Int64) throws(StoreError) {
     let statement = try statement(Queries.remember)
     defer { statement.reset() }

@@ -28,7 +28,7 @@ package struct SurveyedNode: Sendable {
 
 private let nodeFields = """
   e.id, coalesce(e.inode, e.id), e.parent, e.kind, coalesce(e.name, e.wanted), e.key_high, e.key_low, g.size,
-    g.last_modified
+    g.last_modified, iif(g.id IS NULL, e.source, NULL)
   """
 private let nodeRows = """
   FROM entry e LEFT JOIN generation g ON g.key_high = e.key_high AND g.key_low = e.key_low AND g.state <> 2
@@ -50,9 +50,10 @@ private enum Queries {
     \(nodeRows) WHERE e.parent = ? AND e.listed = 1 AND e.id > ? ORDER BY e.id LIMIT ?
     """)
   static let byKey = SQL("\(nodeColumns) WHERE e.key_high = ? AND e.key_low = ? AND e.kind = 0 AND e.listed = 1")
+  static let former = SQL("\(nodeColumns) WHERE e.key_high = ? AND e.key_low = ? AND e.kind = 0 AND e.listed = 0")
   static let parent = SQL("SELECT parent FROM entry WHERE id = ? AND kind = 1")
   static let names = SQL("SELECT parent, coalesce(name, wanted), coalesce(wanted, name) FROM entry WHERE id = ?")
-  static let source = SQL("SELECT line, coalesce(wanted, name), source FROM entry WHERE id = ?")
+  static let source = SQL("SELECT line, coalesce(wanted, name), source, listed FROM entry WHERE id = ?")
 }
 
 /// The tree of names.
@@ -134,7 +135,7 @@ package struct CatalogTree: Sendable {
       statement.bind(3, limit)
       var found: [SurveyedNode] = []
       while found.last?.node.kind != .folder, try statement.step() {
-        found.append(SurveyedNode(node: Self.node(of: statement), isKnown: statement.integer(9) != 0))
+        found.append(SurveyedNode(node: Self.node(of: statement), isKnown: statement.integer(10) != 0))
       }
       return found
     }
@@ -236,8 +237,21 @@ package struct CatalogTree: Sendable {
     }
   }
 
-  static func nodes(of key: ResourceKeyColumns, on connection: SQLiteConnection) throws(StoreError) -> [Node] {
-    let statement = try connection.statement(Queries.byKey)
+  /// The paths of the resource's unlisted entries, in no certain order.
+  package func formerPaths(of key: ResourceKey) throws(StoreError) -> [String] {
+    try connections.read(snapshot: true) { (connection) throws(StoreError) in
+      var paths: [String] = []
+      for node in try Self.nodes(of: ResourceKeyColumns(key), on: connection, Queries.former) {
+        paths.append(try Self.path(of: node, on: connection).joined(separator: "/"))
+      }
+      return paths
+    }
+  }
+
+  static func nodes(
+    of key: ResourceKeyColumns, on connection: SQLiteConnection, _ query: SQL = Queries.byKey
+  ) throws(StoreError) -> [Node] {
+    let statement = try connection.statement(query)
     defer { statement.reset() }
     statement.bind(1, key)
     var nodes: [Node] = []
@@ -258,7 +272,17 @@ package struct CatalogTree: Sendable {
       return reader.source(line: line, folder: wanted, name: name, key: node.key)
     }
     guard let source else { throw .damaged(connection.path, "the source of entry \(node.entry) cannot be read") }
-    return EntryRecord(node: node, path: (names + [node.name]).joined(separator: "/"), source: source)
+    var record = EntryRecord(node: node, path: (names + [node.name]).joined(separator: "/"), source: source)
+    if statement.integer(3) == 1 { return record }
+    statement.reset()
+    // The resource may have another name by now, and other URLs there.
+    guard let present = try nodes(of: ResourceKeyColumns(node.key), on: connection).first else {
+      record.isListed = false
+      return record
+    }
+    record = try Self.record(of: present, on: connection)
+    record.node = node
+    return record
   }
 
   // MARK: - Rows
@@ -271,12 +295,13 @@ package struct CatalogTree: Sendable {
 
   /// The node in the current row of a statement with `nodeColumns`.
   private static func node(of row: SQLiteStatement) -> Node {
-    Node(
+    let listed = row.isNull(9) ? ListedFacts(nil) : row.withBlob(9) { ListedFacts(source: $0) }
+    return Node(
       entry: row.integer(0), inode: Inode(bitPattern: row.integer(1)), parent: Inode(bitPattern: row.integer(2)),
       kind: row.integer(3) == 1 ? .folder : .file, name: row.text(4),
       key: ResourceKeyColumns(high: row.integer(5), low: row.integer(6)).key,
       // A negative size is damage; a read of the generation reports it.
       size: row.optionalInteger(7).flatMap { $0 < 0 ? nil : $0 },
-      modified: row.optionalInteger(8))
+      modified: row.optionalInteger(8), listedSize: listed.size, listedDate: listed.modified)
   }
 }

@@ -69,6 +69,9 @@ struct BlobWriter {
   /// Appends the bytes without a length.
   mutating func append(bytesOf text: String) { bytes.append(contentsOf: text.utf8) }
 
+  /// Appends the bytes without a length.
+  mutating func append(rawBytes: ArraySlice<UInt8>) { bytes.append(contentsOf: rawBytes) }
+
   mutating func append(_ blob: [UInt8]) {
     append(Int64(blob.count))
     bytes.append(contentsOf: blob)
@@ -84,6 +87,8 @@ struct BlobReader {
   init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
   var isAtEnd: Bool { position == bytes.count }
+  /// The bytes that are left.
+  var rest: [UInt8] { [UInt8](bytes[position...]) }
 
   mutating func byte() -> UInt8? {
     guard position < bytes.count else { return nil }

@@ -18,9 +18,22 @@ struct ImportBatch: Sendable {
     var name: Range<Int>
     /// The `entry.source` that the catalog keeps of the line.
     var source: Range<Int>
+
+    /// A path may have 4095 bytes (PATH_MAX with its NUL, Linux).
+    private static let maximumPath = 4095
+
+    /// Why the line cannot be used; nil if it can.
+    var problem: ManifestProblem? {
+      if pathLength <= Self.maximumPath { return nil }
+      return ManifestProblem(
+        line: line, severity: .error,
+        message: "its path has \(pathLength) bytes, more than the 4095 that Linux allows")
+    }
   }
   enum Item {
     case line(Line)
+    /// A folder that shows a server's, and the index of its path.
+    case folder(ServerFolder, Int)
     case problem(ManifestProblem)
   }
 
@@ -45,10 +58,9 @@ struct ImportBatch: Sendable {
   mutating func append(_ item: consuming ManifestItem) {
     switch consume item {
     case .problem(let problem): items.append(.problem(problem))
+    case .folder(let folder): append(folder.source, path: folder.path)
     case .entry(let entry):
-      // Compares bytes: as Strings, names that differ only in their normalization are equal.
-      let isSame = folders.last?.elementsEqual(entry.folder) { $0.utf8.elementsEqual($1.utf8) } ?? false
-      if !isSame { folders.append(entry.folder) }
+      add(path: entry.folder)
       let start = writer.bytes.count
       writer.append(sourceOf: entry)
       let end = writer.bytes.count
@@ -61,5 +73,32 @@ struct ImportBatch: Sendable {
             pathLength: entry.folder.reduce(entry.name.utf8.count) { $0 + $1.utf8.count + 1 },
             name: end..<writer.bytes.count, source: start..<end)))
     }
+  }
+
+  mutating func append(_ folder: ServerFolder, path: [String]) {
+    add(path: path)
+    items.append(.folder(folder, folders.count - 1))
+  }
+
+  private mutating func add(path: [String]) {
+    // Compares bytes: as Strings, names that differ only in their normalization are equal.
+    let isSame = folders.last?.elementsEqual(path) { $0.utf8.elementsEqual($1.utf8) } ?? false
+    if !isSame { folders.append(path) }
+  }
+
+  /// Appends a line of another batch.
+  mutating func append(_ line: Line, of batch: ImportBatch) {
+    add(path: batch.folders[line.folder])
+    var copy = line
+    copy.folder = folders.count - 1
+    copy.source = append(batch.bytes[line.source])
+    copy.name = append(batch.bytes[line.name])
+    items.append(.line(copy))
+  }
+
+  private mutating func append(_ bytes: ArraySlice<UInt8>) -> Range<Int> {
+    let start = writer.bytes.count
+    writer.append(rawBytes: bytes)
+    return start..<writer.bytes.count
   }
 }

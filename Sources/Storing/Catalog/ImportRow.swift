@@ -24,6 +24,72 @@ struct ImportRow {
   }
 }
 
+/// The rows of `entry`, as an import looks them up.
+struct ImportRows {
+  let connection: SQLiteConnection
+
+  func row(named name: String, in parent: Int64) throws(StoreError) -> ImportRow? {
+    let statement = try connection.statement(ImportQueries.byName)
+    statement.bind(1, parent)
+    statement.bind(2, name)
+    return try ImportRow(first: statement)
+  }
+
+  func row(
+    wanting name: String, _ key: ResourceKeyColumns, kind: Int, in parent: Int64, before id: Int64
+  ) throws(StoreError) -> ImportRow? {
+    let statement = try connection.statement(ImportQueries.byWanted)
+    statement.bind(1, parent)
+    statement.bind(2, name)
+    statement.bind(3, key)
+    statement.bind(5, kind)
+    statement.bind(6, id)
+    return try ImportRow(first: statement)
+  }
+
+  func row(id: Int64) throws(StoreError) -> ImportRow? {
+    let statement = try connection.statement(ImportQueries.byID)
+    statement.bind(1, id)
+    return try ImportRow(first: statement)
+  }
+
+  /// The row of the same resource that wants the same name in the same folder. `holder`: the row that has the name.
+  func file(
+    _ name: String, _ key: ResourceKeyColumns, in parent: Int64, holder: ImportRow?
+  ) throws(StoreError) -> ImportRow? {
+    if let holder, holder.kind == 0, holder.key == key, holder.wanted == nil { return holder }
+    return try row(wanting: name, key, kind: 0, in: parent, before: .max)
+  }
+
+  /// Whether a row's line is the one that `source` encodes.
+  func hasSource(_ id: Int64, _ source: UnsafeRawBufferPointer) throws(StoreError) -> Bool {
+    let statement = try connection.statement(ImportQueries.source)
+    defer { statement.reset() }
+    statement.bind(1, id)
+    return try statement.step() && statement.withBlob(0) { $0.elementsEqual(source) }
+  }
+
+  /// In what `source` differs from a row's line.
+  func difference(_ id: Int64, _ source: UnsafeRawBufferPointer) throws(StoreError) -> SourceDifference {
+    let statement = try connection.statement(ImportQueries.source)
+    defer { statement.reset() }
+    statement.bind(1, id)
+    return try statement.step() ? statement.withBlob(0) { SourceDifference(from: $0, to: source) } : .link
+  }
+
+  /// The listed rows for which `isWanted` says so.
+  func listed(_ isWanted: (Int64) -> Bool) throws(StoreError) -> [Int64] {
+    var found: [Int64] = []
+    let statement = try connection.statement(ImportQueries.listed)
+    defer { statement.reset() }
+    while try statement.step() {
+      let id = statement.integer(0)
+      if isWanted(id) { found.append(id) }
+    }
+    return found
+  }
+}
+
 enum ImportQueries {
   static let columns = "SELECT id, parent, kind, listed, name IS NOT NULL, wanted, key_high, key_low, line FROM entry"
   static let byName = SQL("\(columns) WHERE parent = ? AND name = ?")
@@ -37,17 +103,21 @@ enum ImportQueries {
       AND +id < ? LIMIT 1
     """)
   static let source = SQL("SELECT source FROM entry WHERE id = ?")
+  static let generation = SQL("SELECT 1 FROM generation WHERE key_high = ? AND key_low = ? AND state <> 2")
   static let insert = SQL(
     """
     INSERT INTO entry(id, parent, kind, listed, name, wanted, key_high, key_low, line, source)
     VALUES(?, ?, ?, 1, ?, ?, ?, ?, ?, ?)
     """)
+  static let names = SQL("SELECT parent, coalesce(name, wanted), kind, key_high, key_low FROM entry WHERE id = ?")
+  static let aliases = SQL("SELECT parent, name, entry FROM alias")
   static let update = SQL("UPDATE entry SET line = ?2, source = ?3, listed = 1 WHERE id = ?1")
   static let list = SQL("UPDATE entry SET listed = 1 WHERE id = ?")
   static let listed = SQL("SELECT id FROM entry WHERE listed = 1")
   static let unlist = SQL("UPDATE entry SET listed = 0 WHERE id = ?")
   static let delete = SQL("DELETE FROM entry WHERE id = ?")
   static let remember = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(?, ?)")
+  static let forgetProblem = SQL("DELETE FROM problem WHERE key_high = ? AND key_low = ?")
   static let inherit = SQL(
     """
     INSERT OR IGNORE INTO gained(entry, extension, applied)

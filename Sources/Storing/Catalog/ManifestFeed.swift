@@ -1,5 +1,6 @@
 import Base
 import Manifest
+import Synchronization
 
 /// Reads a manifest on a thread of its own, while the caller's thread uses its items.
 ///
@@ -58,11 +59,12 @@ final class ManifestBatches: Sendable {
     var waiting: [ImportBatch] = []
     var isComplete = false
     var failure: ManifestError?
-    var isRefused = false
   }
   private enum Put { case done, full, refused }
 
   private let state = Lock(State())
+  /// Whether no more batches are wanted. The reading thread asks after each item, which a lock would slow down.
+  private let isRefused = Atomic<Bool>(false)
   /// Signals the taking thread: there is a batch, or the end.
   private let arrived = Signal()
   /// Signals the filling thread: there is room, or no more batches are wanted.
@@ -88,7 +90,7 @@ final class ManifestBatches: Sendable {
         if batch.isFull || isUrgent {
           guard put(batch) else { return }
           batch = ImportBatch(capacity: ImportBatch.most)
-        } else if state.withLock({ $0.isRefused }) {
+        } else if isRefused.load(ordering: .relaxed) {
           return
         }
       }
@@ -107,7 +109,7 @@ final class ManifestBatches: Sendable {
   private func put(_ batch: ImportBatch) -> Bool {
     while true {
       let result = state.withLock { state -> Put in
-        if state.isRefused { return .refused }
+        if isRefused.load(ordering: .relaxed) { return .refused }
         if state.waiting.count == Self.maximum { return .full }
         state.waiting.append(batch)
         return .done
@@ -144,8 +146,8 @@ final class ManifestBatches: Sendable {
 
   /// Refuses further batches. Waits at most that many seconds for the reading thread; returns whether it is done.
   fileprivate func refuse(patience: Double) -> Bool {
+    isRefused.store(true, ordering: .relaxed)
     let rest = state.withLock { state in
-      state.isRefused = true
       defer { state.waiting = [] }
       return state.waiting
     }

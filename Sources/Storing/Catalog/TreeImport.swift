@@ -9,19 +9,22 @@ import Manifest
 // 3. Rows without a name, in order: each takes the name it wants if that is free by now (or an unlisted row's).
 // 4. The rest get numbers.
 //
+// Of step 1, ``ListComparison`` has done what needs no write: it leaves the lines that differ from their rows.
+//
 // The first import of a catalog is the same with fewer lookups: there are no existing rows, and a Bloom filter knows
 // which names are certainly new. SQLite creates the indexes after step 1. Steps 3 and 4 settle the names of which the
 // filter is not certain, including repeated lines.
 
 /// One import, within a transaction of the writing connection.
 struct TreeImport {
-  /// A path may have 4095 bytes (PATH_MAX with its NUL, Linux).
-  private static let maximumPath = 4095
   /// `PRAGMA cache_size` of an import: 24 MiB. With less, SQLite writes the pages of a large import again and again.
   static let pages = -24_576
 
   let connection: SQLiteConnection
+  private let rows: ImportRows
   private let isFirst: Bool
+  /// What differs from the tree before, for whoever shows it.
+  private var changes: GatheredChanges
   private let report: (ManifestProblem) -> Void
   private let hasAliases: Bool
   private let hasExtensions: Bool
@@ -36,11 +39,16 @@ struct TreeImport {
   private var entries = 0
   private var result: ImportReport
 
+  /// `compared`: what is known of a tree that exists; nil for a catalog's first import. `gathers`: whether to tell what
+  /// changes.
   init(
-    _ connection: SQLiteConnection, isFirst: Bool, report: @escaping (ManifestProblem) -> Void
+    _ connection: SQLiteConnection, after compared: ListComparison.Result?, gathers: Bool = false,
+    report: @escaping (ManifestProblem) -> Void
   ) throws(StoreError) {
     self.connection = connection
-    self.isFirst = isFirst
+    rows = ImportRows(connection: connection)
+    isFirst = compared == nil
+    changes = GatheredChanges(isWanted: gathers)
     self.report = report
     hasAliases = try connection.integer("SELECT 1 FROM alias LIMIT 1") != nil
     hasExtensions = try connection.integer("SELECT 1 FROM gained LIMIT 1") != nil
@@ -49,7 +57,10 @@ struct TreeImport {
     epoch = last + 1
     // The numbers that the import uses become reserved with its commit; blocks of other threads are below.
     nextID = try connection.reserveIDs(0)
-    result = ImportReport(epoch: epoch, files: 0, folders: 0, problems: 0, duplicates: 0)
+    result = compared?.counts ?? ImportReport(epoch: 0, files: 0, folders: 0, problems: 0, duplicates: 0)
+    result.epoch = epoch
+    seen = compared?.seen ?? IDSet()
+    entries = compared?.entries ?? 0
     if isFirst {
       filter = NameFilter()
       for index in Schema.entryIndexes { try connection.run("DROP INDEX \(index.name)") }
@@ -58,27 +69,36 @@ struct TreeImport {
 
   // MARK: - Step 1: lines
 
-  mutating func add(_ problem: ManifestProblem, strict: Bool) throws(StoreError) {
-    result.problems += 1
-    report(problem)
-    if strict && problem.severity == .error {
-      throw StoreError(
-        .invalid,
-        "manifest, line \(problem.line): \(problem.message); nothing was changed (--strict); correct the line")
-    }
+  /// Writes what a comparison found.
+  mutating func add(_ compared: ListComparison.Result) throws(StoreError) {
+    try add(compared.lines, strict: false, rows: compared.rows, folders: compared.folders)
   }
 
-  mutating func add(_ batch: ImportBatch, strict: Bool) throws(StoreError) {
+  /// `rows`: the rows that the lines change, as far as they are known. `folders`: those that come before a line.
+  mutating func add(
+    _ batch: ImportBatch, strict: Bool, rows: [Int64?] = [], folders: [(before: Int, id: Int64)] = []
+  ) throws(StoreError) {
+    var folders = folders[...]
     var folderIndex: Int?
     var parent: Int64 = 0
     let bytes = batch.bytes
-    for item in batch.items {
+    for (index, item) in batch.items.enumerated() {
+      while let next = folders.first, next.before <= index { try list(known(folders.removeFirst().id)) }
       switch item {
-      case .problem(let problem): try add(problem, strict: strict)
+      case .problem(let problem): try result.note(problem, strict: strict, report)
+      case .folder(let source, let path):
+        entries += 1
+        result.servers[Inode(bitPattern: try folder(batch.folders[path]))] = source
       case .line(let line):
-        guard line.pathLength <= Self.maximumPath else {
-          let message = "its path has \(line.pathLength) bytes, more than the 4095 that Linux allows"
-          try add(ManifestProblem(line: line.line, severity: .error, message: message), strict: strict)
+        if let problem = line.problem {
+          try result.note(problem, strict: strict, report)
+          continue
+        }
+        if index < rows.count, let row = rows[index] {
+          let row = try known(row)
+          try bytes.span.withUnsafeBytes { (bytes) throws(StoreError) in
+            try update(row, line: line.line, UnsafeRawBufferPointer(rebasing: bytes[line.source]))
+          }
           continue
         }
         if line.folder != folderIndex {
@@ -93,6 +113,7 @@ struct TreeImport {
         }
       }
     }
+    for folder in folders { try list(known(folder.id)) }
   }
 
   private mutating func add(
@@ -107,8 +128,8 @@ struct TreeImport {
       return
     }
     let text = String(decoding: name, as: UTF8.self)
-    let holder = try row(named: text, in: parent)
-    guard let known = try knownFile(text, entry.key, in: parent, holder: holder) else {
+    let holder = try rows.row(named: text, in: parent)
+    guard let known = try rows.file(text, entry.key, in: parent, holder: holder) else {
       let isFree = try isFree(text, in: parent, holder: holder)
       let id = try insertFile(entry, name, source, in: parent, isNamed: isFree)
       _ = seen.insert(id)
@@ -117,27 +138,9 @@ struct TreeImport {
       result.files += 1
       return
     }
-    guard seen.insert(known.id) else { return reportDuplicate(line: entry.line, first: known.line) }
-    if !known.hasName { unnamed.append(known.id) }
+    guard seen.insert(known.id) else { return result.noteDuplicate(line: entry.line, first: known.line, report) }
     result.files += 1
     try update(known, line: entry.line, source)
-  }
-
-  private mutating func reportDuplicate(line: Int, first: Int) {
-    result.duplicates += 1
-    result.problems += 1
-    report(
-      ManifestProblem(
-        line: line, severity: .warning, message: "the same resource and name as on line \(first); listed once")
-    )
-  }
-
-  /// The row of the same resource that wants the same name in the same folder.
-  private func knownFile(
-    _ name: String, _ key: ResourceKeyColumns, in parent: Int64, holder: ImportRow?
-  ) throws(StoreError) -> ImportRow? {
-    if let holder, holder.kind == 0, holder.key == key, holder.wanted == nil { return holder }
-    return try row(wanting: name, key, kind: 0, in: parent, before: .max)
   }
 
   private mutating func insertFile(
@@ -155,21 +158,31 @@ struct TreeImport {
     statement.bind(8, entry.line)
     statement.bind(9, lastingBlob: source)
     try statement.run()
+    changes.added(id, entry.key)
     return id
   }
 
-  /// Writes the line's changes; most lines change nothing.
-  private func update(_ known: ImportRow, line: Int, _ source: UnsafeRawBufferPointer) throws(StoreError) {
-    let current = try connection.statement(ImportQueries.source)
-    current.bind(1, known.id)
-    let isSame = try current.step() && current.withBlob(0) { $0.elementsEqual(source) }
-    current.reset()
-    if isSame && known.line == line && known.isListed { return }
+  /// Writes the line's changes.
+  private mutating func update(_ known: ImportRow, line: Int, _ source: UnsafeRawBufferPointer) throws(StoreError) {
+    if !known.hasName { unnamed.append(known.id) }
+    let difference = try rows.difference(known.id, source)
+    if difference == .none && known.line == line && known.isListed { return }
     let statement = try connection.statement(ImportQueries.update)
     statement.bind(1, known.id)
     statement.bind(2, line)
     statement.bind(3, lastingBlob: source)
     try statement.run()
+    // What failed may have been the former link.
+    if difference == .link {
+      let problem = try connection.statement(ImportQueries.forgetProblem)
+      problem.bind(1, known.key)
+      try problem.run()
+    }
+    if !known.isListed {
+      changes.added(known.id, known.key)
+    } else {
+      changes.changed(known.id, known.key, difference)
+    }
   }
 
   /// If the resource's extension is known, its new name gains it at the next mount, too.
@@ -198,22 +211,17 @@ struct TreeImport {
   }
 
   private mutating func folder(_ name: String, in parent: Int64) throws(StoreError) -> Int64 {
-    if let known = try row(wanting: name, .none, kind: 1, in: parent, before: .max) {
+    if let known = try rows.row(wanting: name, .none, kind: 1, in: parent, before: .max) {
       guard seen.insert(known.id) else { return known.id }
       result.folders += 1
-      if !known.hasName { unnamed.append(known.id) }
-      if !known.isListed {
-        let statement = try connection.statement(ImportQueries.list)
-        statement.bind(1, known.id)
-        try statement.run()
-      }
+      try list(known)
       return known.id
     }
     let isFree: Bool
     if isFirst {
       isFree = name.utf8.span.withUnsafeBytes { filter?.insert($0, in: parent) } ?? false
     } else {
-      isFree = try self.isFree(name, in: parent, holder: row(named: name, in: parent))
+      isFree = try self.isFree(name, in: parent, holder: rows.row(named: name, in: parent))
     }
     let id = nextID
     nextID += 1
@@ -229,47 +237,63 @@ struct TreeImport {
     _ = seen.insert(id)
     if !isFree { unnamed.append(id) }
     result.folders += 1
+    changes.added(id, .none)
     return id
+  }
+
+  /// Lists a folder again.
+  private mutating func list(_ known: ImportRow) throws(StoreError) {
+    if !known.hasName { unnamed.append(known.id) }
+    if known.isListed { return }
+    let statement = try connection.statement(ImportQueries.list)
+    statement.bind(1, known.id)
+    try statement.run()
+    changes.added(known.id, .none)
   }
 
   // MARK: - Steps 2 to 4
 
-  mutating func finish(fingerprint: [UInt8]) throws(StoreError) -> ImportReport {
-    guard entries > 0 else {
-      throw StoreError(
-        .invalid, "the manifest has no usable line; nothing was changed (mediafs check FILE lists the problems)")
-    }
+  static var nothingUsable: StoreError {
+    StoreError(.invalid, "the manifest has no usable line; nothing was changed (mediafs check FILE lists the problems)")
+  }
+
+  /// `unseen`: the listed rows that no line found; nil if they are to be looked up. Some may have been found since.
+  mutating func finish(fingerprint: [UInt8], unseen: [Int64]?) throws(StoreError) -> ImportReport {
+    guard entries > 0 else { throw Self.nothingUsable }
     if isFirst {
       try makeIndexes()
     } else {
-      try unlistTheUnseen()
+      if let unseen { try unlist(unseen) } else { try unlist(rows.listed { !seen.contains($0) }) }
     }
-    let names = EntryNames(connection: connection, hasAliases: hasAliases)
+    let naming = EntryNames(connection: connection, hasAliases: hasAliases)
     var toNumber: [Int64] = []
     for id in unnamed {
-      guard let entry = try row(id: id), let wanted = entry.wanted else {
-        throw .damaged(connection.path, "entry \(id) is gone")
-      }
+      let entry = try known(id)
+      guard let wanted = entry.wanted else { throw .damaged(connection.path, "entry \(id) has no name") }
       if isFirst, let first = try earlierTwin(of: entry, wanting: wanted) {
         let statement = try connection.statement(ImportQueries.delete)
         statement.bind(1, id)
         try statement.run()
         result.files -= 1
-        reportDuplicate(line: entry.line, first: first.line)
-      } else if try names.take(wanted, in: entry.parent, for: id) {
-        try names.set(wanted, wanted: entry.kind == 0 ? nil : wanted, for: id)
+        result.noteDuplicate(line: entry.line, first: first.line, report)
+      } else if try naming.take(wanted, in: entry.parent, for: id) {
+        try naming.set(wanted, wanted: entry.kind == 0 ? nil : wanted, for: id)
       } else {
         toNumber.append(id)
       }
     }
     for id in toNumber {
-      guard let entry = try row(id: id), let wanted = entry.wanted else {
-        throw .damaged(connection.path, "entry \(id) is gone")
-      }
-      let name = try names.takeNumbered(wanted, in: entry.parent, for: id)
-      try names.set(name, wanted: wanted, for: id)
+      let entry = try known(id)
+      guard let wanted = entry.wanted else { throw .damaged(connection.path, "entry \(id) has no name") }
+      let name = try naming.takeNumbered(wanted, in: entry.parent, for: id)
+      try naming.set(name, wanted: wanted, for: id)
     }
-    try remember(fingerprint)
+    let names = try connection.meta("names") ?? 0
+    // What is remembered of a server's folder may be another each time.
+    try remember(result.servers.isEmpty ? fingerprint : [])
+    if changes.isWanted {
+      result.changes = try changes.list(in: connection, hasAliases: hasAliases, namesBefore: names)
+    }
     return result
   }
 
@@ -282,16 +306,10 @@ struct TreeImport {
     try connection.run("PRAGMA cache_size = \(Self.pages)")
   }
 
-  private func unlistTheUnseen() throws(StoreError) {
-    var unseen: [Int64] = []
-    let listed = try connection.statement(ImportQueries.listed)
-    defer { listed.reset() }
-    while try listed.step() {
-      let id = listed.integer(0)
-      if !seen.contains(id) { unseen.append(id) }
-    }
+  private mutating func unlist(_ unseen: [Int64]) throws(StoreError) {
     let statement = try connection.statement(ImportQueries.unlist)
-    for id in unseen {
+    for id in unseen where !seen.contains(id) {
+      try changes.removed(id, connection)
       statement.bind(1, id)
       try statement.run()
     }
@@ -300,12 +318,12 @@ struct TreeImport {
   /// In a first import: the row of an earlier line with the same resource, folder and wanted name.
   private func earlierTwin(of entry: ImportRow, wanting wanted: String) throws(StoreError) -> ImportRow? {
     guard entry.kind == 0 else { return nil }
-    if let holder = try row(named: wanted, in: entry.parent), holder.kind == 0, holder.key == entry.key,
+    if let holder = try rows.row(named: wanted, in: entry.parent), holder.kind == 0, holder.key == entry.key,
       holder.wanted == nil, holder.id < entry.id
     {
       return holder
     }
-    return try row(wanting: wanted, entry.key, kind: 0, in: entry.parent, before: entry.id)
+    return try rows.row(wanting: wanted, entry.key, kind: 0, in: entry.parent, before: entry.id)
   }
 
   private func remember(_ fingerprint: [UInt8]) throws(StoreError) {
@@ -324,29 +342,10 @@ struct TreeImport {
 
   // MARK: - Rows
 
-  private func row(named name: String, in parent: Int64) throws(StoreError) -> ImportRow? {
-    let statement = try connection.statement(ImportQueries.byName)
-    statement.bind(1, parent)
-    statement.bind(2, name)
-    return try ImportRow(first: statement)
-  }
-
-  private func row(
-    wanting name: String, _ key: ResourceKeyColumns, kind: Int, in parent: Int64, before id: Int64
-  ) throws(StoreError) -> ImportRow? {
-    let statement = try connection.statement(ImportQueries.byWanted)
-    statement.bind(1, parent)
-    statement.bind(2, name)
-    statement.bind(3, key)
-    statement.bind(5, kind)
-    statement.bind(6, id)
-    return try ImportRow(first: statement)
-  }
-
-  private func row(id: Int64) throws(StoreError) -> ImportRow? {
-    let statement = try connection.statement(ImportQueries.byID)
-    statement.bind(1, id)
-    return try ImportRow(first: statement)
+  /// The row with that id, which must exist.
+  private func known(_ id: Int64) throws(StoreError) -> ImportRow {
+    guard let known = try rows.row(id: id) else { throw .damaged(connection.path, "entry \(id) is gone") }
+    return known
   }
 
   /// Whether a new row may take `name`, which `holder` has, at once. If the holder, or an alias's entry, is unlisted, a

@@ -1,0 +1,344 @@
+import Base
+import CSystem
+import Control
+import Glibc
+import Manifest
+import Storing
+
+/// Keeps the tree as the list is: a thread that hears of changes, reads the list, and has the difference applied under
+/// the readers (docs/decisions/0020-the-list-lives.md).
+///
+/// What goes wrong with a list leaves the tree as it was, and is told by the log and by `status`.
+final class ListKeeper: Sendable {
+  /// Whoever asks for a reload and waits for it.
+  private final class Asking: Sendable {
+    let answered = Signal()
+    let answer = Lock<Result<ReloadReport, ControlFailure>?>(nil)
+  }
+
+  private struct State {
+    var askings: [Asking] = []
+    /// A signal asked.
+    var isSignalled = false
+    var isStopping = false
+    var problem: String?
+    /// What a server said last, instead of giving the list.
+    var refusal: String?
+    /// What was asked for has come.
+    var hasCome = false
+    /// What the kernel is to be told a second time, and when.
+    var recent: (changes: [TreeChange], since: Instant)?
+  }
+
+  /// How often the list is looked at, in seconds: what inotify does not tell shows then.
+  private static let interval = 5.0
+  /// For how long the end of the server waits for a reload that goes on, in seconds.
+  private static let patience = 5.0
+  /// After how many seconds the kernel is told of changes a second time.
+  private static let again = 1.0
+  /// A reload that nobody asked for removes at most this part of the names.
+  private static let mostRemoved = 2
+
+  private let request: MountRequest
+  private let rootWaits: Bool
+  /// What the tree was made of; nil if that is not known.
+  private let imported: ListMark?
+  private let catalog: Catalog
+  private let update: TreeUpdate
+  private let state = Lock(State())
+  private let wake: FileDescriptor
+  private let ended = Signal()
+  /// Whether the lists of servers are being asked for.
+  private let isRevalidating = Lock(false)
+  private let thread = Lock<OwnedThread?>(nil)
+
+  /// `rootWaits`: root made the mount for another user. `imported`: what the tree was made of just now; nil if that is
+  /// not known.
+  init(
+    _ request: MountRequest, rootWaits: Bool, imported: ListMark?, _ catalog: Catalog, _ update: TreeUpdate
+  ) throws(ServerError) {
+    self.request = request
+    self.rootWaits = rootWaits
+    self.imported = imported
+    self.catalog = catalog
+    self.update = update
+    let number = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
+    guard number >= 0 else { throw .failed("cannot create an eventfd: \(Errno.current)") }
+    wake = FileDescriptor(owning: number)
+  }
+
+  /// Starts the thread, which looks at once whether the list is still the one that the tree was made of.
+  func start() {
+    let started = OwnedThread(name: "list") { [self] in
+      run()
+      for asking in state.withLock({ $0.askings }) { settle(asking, .failure(Self.ending)) }
+      ended.raise()
+    }
+    thread.withLock { $0 = started }
+  }
+
+  /// Ends the thread. Leaves it alone if its disk holds it: the catalog lets it write nothing more.
+  func stop() {
+    state.withLock { $0.isStopping = true }
+    signal()
+    guard let running = thread.withLock({ $0.take() }) else { return }
+    if ended.wait(seconds: Self.patience) { running.join() } else { running.detach() }
+  }
+
+  /// What is wrong with the list, or with servers' folders in it; nil: nothing.
+  var problem: String? { state.withLock { $0.problem ?? $0.refusal } ?? request.lists?.folders.problem }
+
+  /// Has the thread look what servers gave.
+  func look() { signal() }
+
+  /// Reads the list soon, because a signal asks for it.
+  func reloadSoon() {
+    state.withLock { $0.isSignalled = true }
+    signal()
+  }
+
+  /// Reads the list now, and waits for that, unless `isLeft` says that nobody needs the answer.
+  func reload(isLeft: () -> Bool) throws(ControlFailure) -> ReloadReport {
+    let asking = Asking()
+    let isStopping = state.withLock { state in
+      state.askings.append(asking)
+      return state.isStopping
+    }
+    if isStopping { throw Self.ending }
+    signal()
+    while !asking.answered.wait(seconds: 0.2) {
+      if isLeft() { throw ControlFailure(.gone, "the client is gone") }
+      if state.withLock({ $0.isStopping }) { throw Self.ending }
+    }
+    return try asking.answer.withLock { $0 ?? .failure(Self.ending) }.get()
+  }
+
+  private static let ending = ControlFailure(.failed, "the mount ends")
+
+  private func signal() {
+    var one: UInt64 = 1
+    _ = write(wake.rawValue, &one, 8)
+  }
+
+  // MARK: - The thread
+
+  private func run() {
+    let paths = request.allLists.map { $0.path(request.lists) }
+    guard !request.readsStandardInput, paths.allSatisfy(ListMark.isReadable) else { return serveWithout() }
+    let watch = ListWatch(paths: paths)
+    watch.renew()
+    var settled = imported
+    if settled == nil, ManifestImport.isCurrent(request, rootWaits: rootWaits, in: catalog) {
+      settled = ListMark(of: request)
+      request.lists?.folders.shows([:])  // with servers' folders it would not be known to be current
+    }
+    if settled == nil, ListMark(of: request) == nil {
+      request.lists?.folders.refused("the list is not there", isLasting: true)
+    }
+    var settling = ListSettling(settled: settled)
+    var next = 0.0
+    // The list of a server, and who waits until it, and the folders of it, were asked for again.
+    var revalidation = Instant.now
+    var waiting: [Asking] = []
+    // Whether folders of servers wait to be shown, whether a reload asked for them, and not before when.
+    var (hasNews, isNewsAsked, newsAt) = (false, false, Instant.now)
+    while true {
+      var events = [wake.rawValue, watch.number].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+      _ = poll(&events, 2, Int32(min(next, Self.interval) * 1000) + 1)
+      var count: UInt64 = 0
+      _ = read(wake.rawValue, &count, 8)
+      let (askings, isSignalled, isStopping) = state.withLock { state in
+        defer { (state.askings, state.isSignalled) = ([], false) }
+        return (state.askings, state.isSignalled, state.isStopping)
+      }
+      if isStopping {
+        for asking in askings + waiting { settle(asking, .failure(Self.ending)) }
+        return
+      }
+      next = Self.interval
+      if let rest = repeatRecent() { next = rest }
+      if let rest = request.lists?.folders.expire() { next = min(next, rest) }
+      if let lists = request.lists, !lists.urls.isEmpty {
+        if revalidation <= .now, !isRevalidating.withLock({ $0 }) {
+          isRevalidating.withLock { $0 = true }
+          revalidation = .now.adding(seconds: max(1, request.downloads.fresh))
+          lists.ask { [self] answer in
+            isRevalidating.withLock { $0 = false }
+            come(answer)
+          }
+        }
+        next = min(next, max(0.5, revalidation.seconds(since: .now)))
+      }
+      waiting += askings
+      if !askings.isEmpty || isSignalled, !revalidate() { state.withLock { $0.hasCome = true } }
+      if state.withLock({ state in
+        defer { state.hasCome = false }
+        return state.hasCome
+      }) {
+        var result = load(&settling, isAsked: true)
+        if case .success = result, let refusal = state.withLock({ $0.refusal }) {
+          result = .failure(ControlFailure(.failed, refusal))
+        }
+        update.settle()
+        for asking in waiting { settle(asking, result) }
+        waiting = []
+        watch.renew()
+        next = Self.again
+        continue
+      }
+      if let event = watch.take(), case .lookIn(let rest) = settling.handle(event, .now) { next = min(next, rest) }
+      let action = settling.handle(.looked(ListMark(of: request)), .now)
+      if let news = request.lists?.folders.takeNews() { (hasNews, isNewsAsked) = (true, isNewsAsked || news.isAsked) }
+      switch action {
+      // What servers gave shows once the list is quiet, too: it is read with it.
+      case .lookIn(let rest): next = min(next, rest)
+      case .complain:
+        fail("the list \(request.listName) is not there any more: the mount stays as it was; bring the list back")
+      case .nothing where !hasNews: break
+      case .nothing where newsAt > .now: next = min(next, newsAt.seconds(since: .now))
+      case .nothing, .read:
+        let result = load(&settling, isAsked: isNewsAsked)
+        (hasNews, isNewsAsked, next) = (false, false, Self.again)
+        // What the import could not show for now, it is told of again.
+        if case .failure = result { newsAt = .now.adding(seconds: Self.interval) }
+      }
+      watch.renew()
+    }
+  }
+
+  /// Asks for the lists that servers gave, and in the background for the folders; false: there are no such lists.
+  private func revalidate() -> Bool {
+    guard let lists = request.lists else { return false }
+    lists.folders.refresh()
+    if lists.urls.isEmpty { return false }
+    lists.ask(isAsked: true) { [self] answer in
+      come(answer)
+      state.withLock { $0.hasCome = true }
+      signal()
+    }
+    return true
+  }
+
+  /// What became of the request for the list. Another list is a file that changed (``ListWatch``).
+  private func come(_ answer: DocumentAsk.Answer) {
+    guard case .failed(let why) = answer else { return state.withLock { $0.refusal = nil } }
+    let isNews = state.withLock { state in
+      defer { state.refusal = why }
+      return state.refusal != why
+    }
+    if isNews { Log.warning("the list stays as it was: \(why)") }
+  }
+
+  /// A lookup that began before a commit may be answered after the kernel was told to forget the name. Returns when
+  /// there is something to repeat, in seconds.
+  private func repeatRecent() -> Double? {
+    let recent = state.withLock { $0.recent }
+    guard let recent else { return nil }
+    let rest = Self.again - Instant.now.seconds(since: recent.since)
+    if rest > 0 { return rest }
+    state.withLock { $0.recent = nil }
+    update.forget(recent.changes)
+    return nil
+  }
+
+  /// A list from standard input, or a pipe, cannot be read again.
+  private func serveWithout() {
+    request.lists?.folders.fix()
+    while true {
+      var event = pollfd(fd: wake.rawValue, events: Int16(POLLIN), revents: 0)
+      _ = poll(&event, 1, -1)
+      var count: UInt64 = 0
+      _ = read(wake.rawValue, &count, 8)
+      let (askings, isStopping) = state.withLock { state in
+        defer { state.askings = [] }
+        return (state.askings, state.isStopping)
+      }
+      let why = "the list came from standard input or a pipe, which is over: write it to a file, and mount that"
+      for asking in askings { settle(asking, .failure(ControlFailure(.failed, why))) }
+      if isStopping { return }
+    }
+  }
+
+  private func settle(_ asking: Asking, _ result: Result<ReloadReport, ControlFailure>) {
+    asking.answer.withLock { $0 = result }
+    asking.answered.raise()
+  }
+
+  private func load(_ settling: inout ListSettling, isAsked: Bool) -> Result<ReloadReport, ControlFailure> {
+    let folders = request.lists?.folders
+    let isFirst = { @Sendable (change: TreeChange) -> Bool in folders?.isListedFirst(change.parent) == true }
+    let read = ManifestImport.again(
+      request, rootWaits: rootWaits, into: catalog,
+      compared: { (removed, names) throws(StoreError) in
+        if !isAsked { try Self.refuseLoss(of: removed, names) }
+      },
+      beforeCommit: { [state, update] (changes) throws(StoreError) in
+        if state.withLock({ $0.isStopping }) { throw StoreError(kind: .invalid, message: Self.ending.message) }
+        if !isAsked { try Self.refuseLoss(of: changes.removed, changes.namesBefore) }
+        update.prepare(changes.tree.filter { !isFirst($0) })
+      },
+      committed: { [state, update] changes in
+        var told = changes
+        told.tree.removeAll(where: isFirst)
+        update.forget(changes.tree.filter(isFirst))
+        update.announce(told)
+        if !changes.tree.isEmpty { state.withLock { $0.recent = (changes.tree, .now) } }
+      })
+    switch read.result {
+    case .success(let report):
+      settling.read(as: read.mark)
+      return .success(taken(report, isAsked: isAsked))
+    case .failure(let error):
+      update.prepare([])
+      if !read.isChanging, !state.withLock({ $0.isStopping }) {
+        // A disk that is full, or a lack of descriptors, passes: then the list is tried again.
+        if error.kind == .invalid { settling.read(as: read.mark) }
+        fail(error.message)
+      }
+      request.lists?.folders.refused(error.message, isLasting: error.kind == .invalid && !read.isChanging)
+      return .failure(ControlFailure(.failed, error.message))
+    }
+  }
+
+  private func taken(_ report: ImportReport, isAsked: Bool) -> ReloadReport {
+    state.withLock { $0.problem = nil }
+    guard let changes = report.changes, !changes.isEmpty else {
+      if isAsked { Log.info("the list is as before") }
+      return ReloadReport(problems: report.problems)
+    }
+    Log.info("the list changed: \(changes.added) names more, \(changes.removed) less, \(changes.relinked) new links")
+    return ReloadReport(
+      added: changes.added, removed: changes.removed, changed: changes.relinked, problems: report.problems)
+  }
+
+  /// A list that was cut at the end of a line is a list too, and a media server deletes what vanishes.
+  private static func refuseLoss(of removed: Int, _ names: Int64) throws(StoreError) {
+    guard Int64(removed) * Int64(mostRemoved) > names else { return }
+    throw StoreError(
+      kind: .invalid,
+      message: "the list lacks \(removed) of the mount's \(names) names now, and nobody asked to "
+        + "remove so many: the mount stays as it was; if the list is right, run 'mediafs reload'")
+  }
+
+  private func fail(_ reason: String) {
+    let outcome = "the mount stays as it was"
+    let message = reason.contains(outcome) ? reason : "\(reason); \(outcome)"
+    let isNews = state.withLock { state in
+      defer { state.problem = message }
+      return state.problem != message
+    }
+    if isNews { Log.warning(message) }
+  }
+}
+
+/// What shows the tree, and is told of its changes.
+struct TreeUpdate: Sendable {
+  /// Before the catalog has them; with none: after an import that failed. It must not call the catalog.
+  let prepare: @Sendable ([TreeChange]) -> Void
+  /// After it has them.
+  let announce: @Sendable (ListChanges) -> Void
+  /// Makes the kernel forget these names, and their folders' listings.
+  let forget: @Sendable ([TreeChange]) -> Void
+  /// Waits, for some seconds at most, until programs that watch the mount know of all that was announced.
+  let settle: @Sendable () -> Void
+}

@@ -1,0 +1,85 @@
+import Base
+import Fetching
+import Manifest
+import Storing
+
+/// What a mount has of lists and folders that servers give.
+final class ListAccess: Sendable {
+  let documents: ListDocuments
+  let folders: ServedFolders
+  /// The lists that URLs name.
+  let urls: [String]
+  private let request: MountRequest
+
+  init(_ request: MountRequest, _ options: TransferOptions, in store: StoreFolder) throws(StoreError) {
+    self.request = request
+    documents = ListDocuments(
+      try RememberedDocuments(in: store), options: options, timeout: request.downloads.timeout)
+    folders = ServedFolders(documents, fresh: request.downloads.fresh, timeout: request.downloads.timeout)
+    urls = request.allLists.compactMap(\.url)
+  }
+
+  /// Asks whether the lists are still as they are remembered. `done` gets the worst that came, once.
+  func ask(isAsked: Bool = false, _ done: @escaping @Sendable (DocumentAsk.Answer) -> Void) {
+    if urls.isEmpty { return done(.same) }
+    let answers = Lock<[DocumentAsk.Answer]>([])
+    for url in urls {
+      ask(url, isAsked: isAsked) { [count = urls.count] answer in
+        let all = answers.withLock { all in
+          all.append(answer)
+          return all
+        }
+        guard all.count == count else { return }
+        let failure = all.first { if case .failed = $0 { true } else { false } }
+        done(failure ?? (all.contains(.ended) ? .ended : all.contains(.new) ? .new : .same))
+      }
+    }
+  }
+
+  private func ask(_ url: String, isAsked: Bool, _ done: @escaping @Sendable (DocumentAsk.Answer) -> Void) {
+    documents.ask(
+      DocumentAsk(
+        source: ServerFolder(url: url), isFolder: url.utf8.last == 0x2F, format: request.format, base: request.baseURL,
+        isAsked: isAsked, isWanted: true, done: done))
+  }
+
+  /// Gets the lists of which nothing is remembered, and waits for them: a mount without a list has nothing to show.
+  /// `again`: also those that are remembered, as they are of no use.
+  func bring(again: Bool = false) throws(StoreError) {
+    let missing = urls.filter { again || documents.remembered.head(of: $0) == nil }
+    let end = Instant.now.adding(seconds: request.downloads.timeout)
+    let waiting = missing.map { url in (url, Signal(), Lock<DocumentAsk.Answer?>(nil)) }
+    for (url, answered, answer) in waiting {
+      ask(url, isAsked: false) { came in
+        answer.withLock { $0 = came }
+        answered.raise()
+      }
+    }
+    for (url, answered, answer) in waiting {
+      guard answered.wait(seconds: max(0, end.seconds(since: .now))) else {
+        throw StoreError(
+          kind: .invalid,
+          message: "the list \(Log.redacted(url: url)) did not come within \(Int(request.downloads.timeout)) s, and "
+            + "there is no copy of it: look whether its server answers, or give it more time (--timeout)")
+      }
+      if case .failed(let why)? = answer.withLock({ $0 }) {
+        throw StoreError(kind: .invalid, message: "there is no copy of the list, and it cannot be had: \(why)")
+      }
+    }
+  }
+
+  /// What is remembered of the list at `url`, and the file at its start.
+  func open(_ url: String) throws(StoreError) -> (head: DocumentHead, file: OwnedDescriptor) {
+    do throws(Errno) {
+      if let found = try documents.remembered.open(url) { return found }
+    } catch {
+      throw .file(error, "cannot read the copy of the list \(Log.redacted(url: url))")
+    }
+    throw StoreError(
+      kind: .invalid, message: "there is no good copy of the list \(Log.redacted(url: url)) in the store")
+  }
+}
+
+extension ListAccess: Equatable {
+  static func == (left: ListAccess, right: ListAccess) -> Bool { left === right }
+}

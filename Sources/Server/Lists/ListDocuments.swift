@@ -1,0 +1,86 @@
+import Base
+import Fetching
+import Manifest
+import Storing
+
+/// What somebody wants of a server: a list, or the listing of a folder.
+struct DocumentAsk: Sendable {
+  /// What became of it.
+  enum Answer: Sendable, Equatable {
+    /// What is remembered is what the server has.
+    case same
+    /// Another one is remembered now.
+    case new
+    /// What is remembered stays, if there is anything. The message holds no secret.
+    case failed(String)
+    /// The mount ends.
+    case ended
+  }
+
+  var source: ServerFolder
+  /// Whether it is a folder; a list may turn out to be one.
+  var isFolder: Bool
+  /// The format of the list, and what its relative URLs are relative to, if the user says that.
+  var format: ListFormat?
+  var base: String?
+  /// Whether a user asked: then a folder without names takes the place of one with names.
+  var isAsked = false
+  /// Scheme, host and port of its URL.
+  var host: Substring { source.url[..<(source.url.utf8.dropFirst(8).firstIndex(of: 0x2F) ?? source.url.endIndex)] }
+  /// Whether a program waits for it: it goes before the others.
+  var isWanted = false
+  /// Called on the documents' thread, once.
+  var done: @Sendable (Answer) -> Void
+}
+
+/// Gets lists and listings, and remembers them. Its thread, with a loop of its own, begins with the first request: a
+/// mount whose list names no server's folder has none.
+final class ListDocuments: Sendable {
+  let remembered: RememberedDocuments
+  private let options: TransferOptions
+  private let timeout: Double
+  private let loop = Lock<(loop: TransferLoop, asks: Mailbox<DocumentMessage>)?>(nil)
+  private let isEnding = Lock(false)
+
+  init(_ remembered: RememberedDocuments, options: TransferOptions, timeout: Double) {
+    (self.remembered, self.options, self.timeout) = (remembered, options, timeout)
+  }
+
+  /// Asks a server. From any thread; it waits for nothing.
+  func ask(_ ask: DocumentAsk) {
+    if isEnding.withLock({ $0 }) { return ask.done(.ended) }
+    do throws(FetchError) { try start().post(.ask(ask)) } catch { ask.done(.failed("\(error)")) }
+  }
+
+  /// A program waits for what was asked for already.
+  func prefer(_ url: String) { loop.withLock { $0 }?.asks.post(.prefer(url)) }
+
+  private func start() throws(FetchError) -> Mailbox<DocumentMessage> {
+    if let (_, asks) = loop.withLock({ $0 }) { return asks }
+    let new = try TransferLoop(options: options)
+    let asks = Mailbox<DocumentMessage>(wake: new.waking)
+    let winner = loop.withLock { current in
+      if let current { return current.asks }
+      current = (new, asks)
+      return asks
+    }
+    guard winner === asks else { return winner }
+    new.run(name: "documents") { [remembered, timeout] commands in
+      DocumentClient(commands, asks, remembered, timeout: timeout)
+    }
+    return asks
+  }
+
+  /// Ends the thread: what it asks for at the time is given up.
+  func stop() {
+    isEnding.withLock { $0 = true }
+    loop.withLock { $0 }?.loop.stop()
+  }
+}
+
+/// What the thread is told.
+enum DocumentMessage: Sendable {
+  case ask(DocumentAsk)
+  /// This URL goes before the others.
+  case prefer(String)
+}

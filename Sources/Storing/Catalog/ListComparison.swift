@@ -1,0 +1,191 @@
+import Base
+import Manifest
+
+/// The first half of an import into a tree that exists: compares the list with the rows, on a read connection, and
+/// keeps what differs. So the catalog's writer is held only for the difference (``TreeImport``), however long the list
+/// is.
+///
+/// Most lists change in a few lines. The rows lie in the order in which their lines first came, so a row is mostly the
+/// one after that of the line before. Two walks over the rows go along with the list, and only a line that neither of
+/// them meets costs lookups.
+struct ListComparison {
+  /// How many bytes of lines that differ are kept. A comparison with more goes on as a whole import.
+  static let mostBytes = 32 << 20
+
+  /// What it finds.
+  struct Result {
+    /// The rows that the list has.
+    var seen = IDSet()
+    var counts = ImportReport(epoch: 0, files: 0, folders: 0, problems: 0, duplicates: 0)
+    /// Usable lines.
+    var entries = 0
+    /// The lines that change or add a row, in the list's order, and the rows that they change.
+    var lines = ImportBatch()
+    var rows: [Int64?] = []
+    /// Folders that the list has, and that are unlisted or have no name; and before which of `lines` each came.
+    var folders: [(before: Int, id: Int64)] = []
+    /// The rows whose lines only have other numbers.
+    var shifts = LineShifts()
+    /// The listed rows that the list does not have; nil if there was too much to compare the list to its end.
+    var unseen: [Int64]?
+  }
+
+  private let rows: ImportRows
+  private let report: (ManifestProblem) -> Void
+  private(set) var result = Result()
+  private var folders = FolderCache()
+  /// Follows the rows that the last lines met.
+  private let walk: RowWalk
+  /// Begins anew after each row that a lookup found.
+  private let jump: RowWalk
+  /// Whether `jump` has become the walk that most lines meet.
+  private var isSwapped = false
+  /// Unlisted rows that the list has again.
+  private var relisted: [Int64] = []
+  /// Lines that repeat one of a row.
+  private var repeated: [(line: Int, row: Int64)] = []
+
+  /// Compares the batches that `next` gives until it returns nil, or until more than `most` bytes of lines differ.
+  static func run(
+    _ connection: SQLiteConnection, strict: Bool, most: Int, report: @escaping (ManifestProblem) -> Void,
+    next: () throws(StoreError) -> ImportBatch?
+  ) throws(StoreError) -> Result {
+    var comparison = try ListComparison(connection, report)
+    defer { comparison.end() }
+    while comparison.result.lines.bytes.count <= most {
+      guard let batch = try next() else {
+        let seen = comparison.result.seen
+        comparison.result.unseen = try comparison.rows.listed { !seen.contains($0) }
+        break
+      }
+      try comparison.add(batch, strict: strict)
+    }
+    return try comparison.finish()
+  }
+
+  private init(_ connection: SQLiteConnection, _ report: @escaping (ManifestProblem) -> Void) throws(StoreError) {
+    rows = ImportRows(connection: connection)
+    self.report = report
+    walk = try RowWalk(connection)
+    jump = try RowWalk(connection)
+    try walk.begin(after: 0)
+  }
+
+  private mutating func finish() throws(StoreError) -> Result {
+    result.shifts.sort()
+    result.shifts.exclude(relisted)
+    var changed: [Int64: Int] = [:]
+    if !repeated.isEmpty {
+      for (index, item) in result.lines.items.enumerated() {
+        if case .line(let line) = item, let row = result.rows[index] { changed[row] = line.line }
+      }
+    }
+    for (line, row) in repeated {
+      let former = try rows.row(id: row)?.line ?? 0
+      result.counts.noteDuplicate(
+        line: line, first: changed[row] ?? result.shifts.line(of: row, from: former), report)
+    }
+    return result
+  }
+
+  private func end() {
+    walk.end()
+    jump.end()
+  }
+
+  private mutating func add(_ batch: ImportBatch, strict: Bool) throws(StoreError) {
+    var folderIndex: Int?
+    var parent: Int64?
+    let bytes = batch.bytes
+    for item in batch.items {
+      switch item {
+      case .problem(let problem): try result.counts.note(problem, strict: strict, report)
+      case .folder(let source, let path):
+        result.entries += 1
+        if let id = try folder(batch.folders[path]) {
+          result.counts.servers[Inode(bitPattern: id)] = source
+        } else {
+          result.rows.append(nil)
+          result.lines.append(source, path: batch.folders[path])
+        }
+      case .line(let line):
+        if let problem = line.problem {
+          try result.counts.note(problem, strict: strict, report)
+          continue
+        }
+        result.entries += 1
+        if line.folder != folderIndex {
+          parent = try folder(batch.folders[line.folder])
+          folderIndex = line.folder
+        }
+        // No pointer leaves the closure.
+        let isKept = try bytes.span.withUnsafeBytes { (bytes) throws(StoreError) -> KeptLine in
+          guard let parent else { return .new }
+          return try compare(
+            line, name: UnsafeRawBufferPointer(rebasing: bytes[line.name]),
+            source: UnsafeRawBufferPointer(rebasing: bytes[line.source]), in: parent)
+        }
+        switch isKept {
+        case .no: continue
+        case .new: result.rows.append(nil)
+        case .row(let row): result.rows.append(row)
+        }
+        result.lines.append(line, of: batch)
+      }
+    }
+  }
+
+  /// Whether a line differs from the tree, and in which row.
+  private enum KeptLine {
+    case no
+    case new
+    case row(Int64)
+  }
+
+  private mutating func compare(
+    _ line: ImportBatch.Line, name: UnsafeRawBufferPointer, source: UnsafeRawBufferPointer, in parent: Int64
+  ) throws(StoreError) -> KeptLine {
+    let (usual, other) = isSwapped ? (jump, walk) : (walk, jump)
+    for walk in [usual, other] where try walk.meets(line, name, source, in: parent, result.seen) {
+      result.counts.files += 1
+      _ = result.seen.insert(walk.id)
+      result.shifts.note(walk.id, by: line.line - walk.line, after: walk.previous)
+      if walk === other, walk.length == RowWalk.long { isSwapped.toggle() }
+      return .no
+    }
+    let text = String(decoding: name, as: UTF8.self)
+    let holder = try rows.row(named: text, in: parent)
+    guard let known = try rows.file(text, line.key, in: parent, holder: holder) else { return .new }
+    guard result.seen.insert(known.id) else {
+      repeated.append((line.line, known.id))
+      return .no
+    }
+    result.counts.files += 1
+    if !known.isListed { relisted.append(known.id) }
+    guard known.isListed, known.hasName, try rows.hasSource(known.id, source) else { return .row(known.id) }
+    result.shifts.note(known.id, by: line.line - known.line)
+    try other.begin(after: known.id)
+    return .no
+  }
+
+  /// The row of a folder; nil if it, or a folder above it, has none.
+  private mutating func folder(_ path: [String]) throws(StoreError) -> Int64? {
+    if let known = folders.find(path) { return known }
+    var id = Int64(rootInode)
+    for depth in path.indices {
+      let prefix = path[...depth]
+      if let known = folders.find(prefix) {
+        id = known
+        continue
+      }
+      guard let known = try rows.row(wanting: path[depth], .none, kind: 1, in: id, before: .max) else { return nil }
+      if result.seen.insert(known.id) {
+        result.counts.folders += 1
+        if !known.isListed || !known.hasName { result.folders.append((result.rows.count, known.id)) }
+      }
+      id = known.id
+      folders.insert(prefix, id)
+    }
+    return id
+  }
+}

@@ -1,0 +1,179 @@
+import Base
+import Glibc
+
+/// What the store remembers of lists and folders that servers gave, one file for each URL (docs/STORE-FORMAT.md,
+/// "Lists"). A file that is damaged, or of a later version, counts as none.
+package final class RememberedDocuments: Sendable {
+  /// The folder's path.
+  package let path: String
+  /// Whether nothing was remembered when the store was opened.
+  package let wasEmpty: Bool
+
+  /// Creates the folder in the store, if it is not there.
+  package init(in store: StoreFolder) throws(StoreError) {
+    path = store.path + "/lists"
+    do throws(Errno) {
+      _ = try store.directory.makeFolder("lists", mode: 0o700)
+      guard let status = try store.directory.status(of: "lists"), status.isFolder else { throw .notDirectory }
+      // What a killed server was writing.
+      let names = try store.directory.folder("lists").names()
+      for name in names where name.hasSuffix(".new") { unlink(path + "/" + name) }
+      wasEmpty = names.allSatisfy { $0.hasSuffix(".new") }
+    } catch {
+      throw .file(error, "cannot create the folder \(path)")
+    }
+  }
+
+  /// The path of the file for `url`.
+  package func path(of url: String) -> String {
+    // libcrypto has SHA-256, or the store's path could not have been computed either.
+    let digest = (try? Digester.digest(of: url, .sha256)) ?? []
+    return path + "/" + hexadecimal(digest.prefix(16))
+  }
+
+  /// What is remembered of `url`, with the file at the start of the body; nil: nothing.
+  /// Throws where that cannot be found out: what is remembered must not look as if it were gone.
+  package func open(_ url: String) throws(Errno) -> (head: DocumentHead, file: OwnedDescriptor)? {
+    do throws(Errno) {
+      let file = try FileDescriptor.open(path(of: url), O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+      let status = try file.status()
+      guard status.isPlainFile else { return nil }
+      let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: DocumentHead.limit, alignment: 16)
+      defer { buffer.deallocate() }
+      let count = try file.readFully(at: 0, into: buffer)
+      guard let (head, start, length) = DocumentHead.decode(Array(buffer[..<count])), head.url == url,
+        Int64(start) + length == Int64(status.st_size), lseek(file.rawValue, off_t(start), SEEK_SET) == off_t(start)
+      else { return nil }
+      return (head, try OwnedDescriptor(file))
+    } catch .notFound {
+      return nil
+    }
+  }
+
+  /// The head of what is remembered of `url`.
+  package func head(of url: String) -> DocumentHead? {
+    do throws(Errno) { return try open(url)?.head } catch {
+      Log.warning("cannot read what is remembered of a list: \(error)")
+      return nil
+    }
+  }
+
+  /// Begins the file of an answer.
+  package func begin(_ head: DocumentHead) throws(StoreError) -> DocumentWriter {
+    try DocumentWriter(head, path: path(of: head.url), documents: self)
+  }
+}
+
+/// A descriptor that one owner takes.
+package final class OwnedDescriptor: Sendable {
+  private let file: Lock<Int32>
+
+  init(_ file: consuming FileDescriptor) throws(Errno) {
+    // A descriptor has one owner: this one closes what nobody took.
+    let copy = try retrying { fcntl(file.rawValue, F_DUPFD_CLOEXEC, 3) }
+    self.file = Lock(copy)
+  }
+
+  deinit { if let left = take() { _ = consume left } }
+
+  /// The descriptor; nil if it was taken before.
+  package func take() -> FileDescriptor? {
+    let number = file.withLock { number in
+      defer { number = -1 }
+      return number
+    }
+    return number < 0 ? nil : FileDescriptor(owning: number)
+  }
+}
+
+/// Writes an answer beside what is remembered, and puts it in its place once somebody has read it and found it good.
+/// One thread uses it.
+package final class DocumentWriter {
+  /// What is remembered once it is placed.
+  package var head: DocumentHead
+  /// Where the body is until then.
+  package let path: String
+  private let place: String
+  private let file: FileDescriptor
+  private let start: Int64
+  private var length: Int64 = 0
+  private var isPlaced = false
+  private let documents: RememberedDocuments
+
+  fileprivate init(_ head: DocumentHead, path: String, documents: RememberedDocuments) throws(StoreError) {
+    self.head = head
+    self.documents = documents
+    place = path
+    self.path = path + ".new"
+    let text = Array(head.encoded(length: 0).utf8)
+    start = Int64(text.count)
+    do throws(Errno) {
+      if text.count > DocumentHead.limit { throw .invalid }
+      file = try FileDescriptor.open(self.path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
+      try text.span.withUnsafeBytes { bytes throws(Errno) in try file.writeFully(bytes, at: 0) }
+    } catch {
+      throw .file(error, "cannot remember a list in \(documents.path)")
+    }
+  }
+
+  deinit { if !isPlaced { unlink(path) } }
+
+  /// Appends to the body.
+  package func write(_ bytes: UnsafeRawBufferPointer) throws(StoreError) {
+    do throws(Errno) { try file.writeFully(bytes, at: start + length) } catch {
+      throw .file(error, "cannot remember a list in \(documents.path)")
+    }
+    length += Int64(bytes.count)
+  }
+
+  /// The body, for whoever judges it.
+  package func body() -> FileDescriptor? {
+    guard let body = try? FileDescriptor.open(path, O_RDONLY), lseek(body.rawValue, off_t(start), SEEK_SET) >= 0 else {
+      return nil
+    }
+    return body
+  }
+
+  /// Puts it in its place, unless that has the same. Returns whether it is another one.
+  package func place(names: Int) throws(StoreError) -> Bool {
+    head.names = names
+    do throws(Errno) {
+      if let (known, file) = try documents.open(head.url), known.kind == head.kind, known.finalURL == head.finalURL,
+        known.etag == head.etag,
+        let file = file.take(), try isSame(file)
+      {
+        return false
+      }
+      let text = Array(head.encoded(length: length).utf8)
+      try text.span.withUnsafeBytes { bytes throws(Errno) in try file.writeFully(bytes, at: 0) }
+      try file.sync()
+      guard rename(path, place) == 0 else { throw Errno.current }
+      isPlaced = true
+      try Folder.open(documents.path).sync()
+      return true
+    } catch {
+      throw .file(error, "cannot remember a list in \(documents.path)")
+    }
+  }
+
+  /// Whether the body is that of `other`, which is at the start of its body.
+  private func isSame(_ other: borrowing FileDescriptor) throws(Errno) -> Bool {
+    let from = Int64(lseek(other.rawValue, 0, SEEK_CUR))
+    guard Int64(try other.status().st_size) - from == length else { return false }
+    let buffers = UnsafeMutableRawBufferPointer.allocate(byteCount: 128 << 10, alignment: 16)
+    defer { buffers.deallocate() }
+    let (mine, others) = (
+      UnsafeMutableRawBufferPointer(rebasing: buffers[..<(64 << 10)]),
+      UnsafeMutableRawBufferPointer(rebasing: buffers[(64 << 10)...])
+    )
+    var position: Int64 = 0
+    while position < length {
+      let count = try file.readFully(at: start + position, into: mine)
+      guard count > 0, try other.readFully(at: from + position, into: others) == count,
+        mine[..<count].elementsEqual(others[..<count])
+      else { return false }
+      position += Int64(count)
+    }
+    return true
+  }
+}

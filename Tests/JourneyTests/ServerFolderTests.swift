@@ -1,0 +1,365 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// Folders of servers in the mount.
+@Suite struct ServerFolderTests {
+  /// A folder that nginx lists: films with a folder in it.
+  private func withServer(_ body: (Journey, Nginx, TemporaryFolder) throws -> Void) throws {
+    try withJourney { journey in
+      let www = try TemporaryFolder(open: true)
+      defer { try? www.remove() }
+      for (name, count) in [("films/a.mkv", 300_000), ("films/sub/b.mkv", 70_000), ("films/sub/deep/c.txt", 10)] {
+        try www.write(Pattern.bytes(name: name, generation: 1, offset: 0, count: count), to: name)
+      }
+      var settings = NginxSettings(.folder(www.path))
+      settings.lines = "autoindex on;"
+      try withNginx(settings) { nginx in try body(journey, nginx, www) }
+    }
+  }
+
+  @Test func theFirstLookShowsAll() throws {
+    try withServer { journey, nginx, www in
+      try journey.mount("\(nginx.url("/films/"))\n", "--fresh", "1s")
+      // Each folder waits for its names once: none is empty to its first reader.
+      let all = try journey.succeed(["find", journey.mountpoint, "-type", "f", "-printf", "%P\n"])
+      #expect(Set(all.split(separator: "\n")) == ["films/a.mkv", "films/sub/b.mkv", "films/sub/deep/c.txt"])
+      for name in ["films/a.mkv", "films/sub/b.mkv", "films/sub/deep/c.txt"] {
+        try journey.succeed(["cmp", journey.at(name), www.file(name)])
+      }
+      // What comes and goes on the server shows, once somebody looks.
+      try www.write("new", to: "films/new.txt")
+      try journey.waitForNames(["a.mkv", "new.txt", "sub"], in: "films")
+      #expect(unlink(www.file("films/new.txt")) == 0)
+      try journey.waitForNames(["a.mkv", "sub"], in: "films")
+      let asked = nginx.accesses.filter { $0.target == "/films/sub/deep/" }
+      #expect(asked.count <= 2 && asked.allSatisfy { $0.status == 200 }, "\(asked)")
+    }
+  }
+
+  @Test func withoutTheServerTheLastNamesAreThere() throws {
+    try withServer { journey, nginx, _ in
+      try journey.mount("\(nginx.url("/films/"))\n", "--fresh", "1s", "--timeout", "5")
+      let all = try journey.succeed(["ls", "-R", journey.at("films")])
+      try journey.succeed(["cat", journey.at("films/a.mkv")])
+      try journey.wait(for: "complete", "films/a.mkv")
+      try journey.unmount()
+      nginx.kill()
+      try journey.mount(nil, "--fresh", "1s", "--timeout", "5")
+      #expect(try journey.succeed(["ls", "-R", journey.at("films")]) == all)
+      sleep(seconds: 1.5)
+      #expect(try journey.succeed(["ls", "-R", journey.at("films")]) == all)
+      try journey.succeed(["cat", journey.at("films/a.mkv")])
+    }
+  }
+
+  @Test func aFolderThatCannotBeListedSaysWhy() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        origin.fault(.stallBeforeHeaders, path: "/silent/")
+        origin.fault(.status(403), path: "/closed/")
+        origin.fault(.redirect(to: "http://localhost:\(origin.port)/films/"), path: "/elsewhere/")
+        origin.set("/films/", OriginResource(bytes: Array("<title>Index of /films/</title>".utf8), type: "text/html"))
+        try journey.list(["silent", "closed", "elsewhere"].map { origin.url("/\($0)/\n") }.joined())
+        // The log is the command's own until the mount is ready.
+        let mounted = try journey.run(try journey.mountCommand(["--timeout", "2"]))
+        #expect(mounted.succeeded)
+        for (name, words) in [
+          ("silent", "/silent/"), ("closed", "refused access"), ("elsewhere", "leads to another host"),
+        ] {
+          let failed = try journey.run(["ls", journey.at(name)])
+          #expect(failed.status != 0 && failed.errors.contains("Input/output error"), "\(name): \(failed)")
+          #expect(eventually { (journey.log + mounted.errors).contains(words) }, "\(name): \(journey.log)")
+        }
+        #expect(try journey.mediafs("status", journey.mountpoint).output.contains("cannot be listed"))
+        // The mount and its other names are alive meanwhile.
+        #expect(try journey.names() == ["closed", "elsewhere", "silent"])
+        // The other server did not get what is for this one.
+        #expect(origin.log.entries(of: "/films/").count <= 3)
+      }
+    }
+  }
+
+  @Test func anEmptyAnswerTakesNothing() throws {
+    try withServer { journey, nginx, www in
+      try journey.mount("\(nginx.url("/films/sub/deep/"))\n\(nginx.url("/films/"))\n", "--fresh", "1s")
+      try journey.waitForNames(["c.txt"], in: "deep")
+      #expect(unlink(www.file("films/sub/deep/c.txt")) == 0)
+      let said = eventually {
+        _ = try? journey.names("deep")
+        return journey.log.contains("lists nothing there now")
+      }
+      #expect(said, "\(journey.log)")
+      #expect(try journey.names("deep") == ["c.txt"])
+      try journey.succeed([try Programs.path("mediafs"), "reload", journey.mountpoint])
+      try journey.waitForNames([], in: "deep")
+    }
+  }
+
+  @Test func aListFromAPipeHoldsUpNobody() throws {
+    try withServer { journey, nginx, _ in
+      try journey.succeed(
+        [try Programs.path("mediafs"), "mount", journey.mountpoint, "--manifest", "-", "--store", journey.store],
+        input: Array("\(nginx.url("/films/"))\n".utf8))
+      #expect(try journey.names("films") == [])
+    }
+  }
+
+  @Test func theNextServerShowsNoFolderEmpty() throws {
+    try withServer { journey, nginx, _ in
+      try journey.mount("\(nginx.url("/films/"))\n")
+      #expect(try journey.names("films") == ["a.mkv", "sub"])
+      try #require(kill(try #require(try journey.status().pid), SIGKILL) == 0)
+      // Never listed before: the next server must have read the list first.
+      #expect(try journey.names("films/sub") == ["b.mkv", "deep"])
+    }
+  }
+
+  @Test func aSilentServerHoldsUpNoOther() throws {
+    try withServer { journey, nginx, _ in
+      try withOrigin { origin in
+        origin.fault(.stallBeforeHeaders)
+        let silent = (0..<40).map { origin.url("/silent\($0)/\n") }.joined()
+        try journey.mount(silent + "\(nginx.url("/films/"))\n", "--timeout", "20")
+        #expect(try journey.names("films") == ["a.mkv", "sub"])
+      }
+    }
+  }
+
+  @Test func aListingThatCannotShowIsSaidAtOnce() throws {
+    try withServer { journey, nginx, _ in
+      let list = "\(nginx.url("/films/"))\n"
+      try journey.mount(list, "--timeout", "200")
+      #expect(try journey.names("films") == ["a.mkv", "sub"])
+      // What the server lists comes, and the list that names it is of no use meanwhile.
+      try journey.list("")
+      #expect(
+        eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains("no usable line")) == true })
+      let refused = try journey.run(["ls", journey.at("films/sub")], timeout: 100)
+      #expect(refused.errors.contains("Input/output error"), "\(refused)")
+      try journey.list(list)
+      #expect(eventually { (try? journey.run(["ls", journey.at("films/sub")]).output) == "b.mkv\ndeep\n" })
+    }
+  }
+
+  @Test func aServersFolderIsAWholeList() throws {
+    try withServer { journey, nginx, _ in
+      try journey.succeed(
+        [try Programs.path("mediafs"), "mount", nginx.url("/films/"), journey.mountpoint, "--store", journey.store])
+      #expect(try journey.names() == ["a.mkv", "sub"])
+      #expect(try journey.names("sub") == ["b.mkv", "deep"])
+    }
+  }
+
+  @Test func twoHundredThousandNames() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let lines = (0..<200_000).map { "<a href=\"\($0).mkv\">\($0).mkv</a>  24-Nov-2026 02:15  \($0)\n" }
+        let page =
+          "<html><head><title>Index of /many/</title></head><body><h1>Index of /many/</h1><pre>" + lines.joined()
+          + "</pre></body></html>"
+        origin.set("/many/", OriginResource(bytes: Array(page.utf8), type: "text/html"))
+        try journey.mount("\(origin.url("/many/"))\n")
+        #expect(try journey.succeed(["ls", "-U", journey.at("many")]).split(separator: "\n").count == 200_000)
+      }
+    }
+  }
+}
+
+/// Lists that a URL names.
+@Suite struct ListByURLTests {
+  private func mount(_ journey: Journey, _ url: String, _ options: String...) throws -> CommandResult {
+    try journey.run(
+      [try Programs.path("mediafs"), "mount", journey.mountpoint, "--manifest", url, "--store", journey.store] + options
+    )
+  }
+
+  /// A folder with a list that nginx serves.
+  private func withList(_ body: (Journey, Nginx, _ write: (String) throws -> Void) throws -> Void) throws {
+    try withJourney { journey in
+      let www = try TemporaryFolder(open: true)
+      defer { try? www.remove() }
+      try withNginx(NginxSettings(.folder(www.path))) { nginx in
+        try body(journey, nginx) { text in try www.write(text, to: "list.txt") }
+      }
+    }
+  }
+
+  @Test func itIsAskedForAgain() throws {
+    try withList { journey, nginx, write in
+      try write("\(nginx.url("/a.bin"))\nb.bin\n")
+      let url = nginx.url("/list.txt?token=secret")
+      #expect(try mount(journey, url, "--fresh", "1s").succeeded)
+      try journey.waitForNames(["a.bin"])
+      #expect(eventually { nginx.accesses.contains { $0.status == 304 } }, "\(nginx.accesses)")
+      try write("\(nginx.url("/a.bin"))\n\(nginx.url("/c.bin"))\n")
+      try journey.waitForNames(["a.bin", "c.bin"])
+      // Nor does a page, or what lacks most of it.
+      for text in ["<!DOCTYPE html><title>Log in</title><input type=password>", "\(nginx.url("/a.bin"))\n"] {
+        try write("\(nginx.url("/a.bin"))\n\(nginx.url("/c.bin"))\n\(nginx.url("/d.bin"))\n")
+        try journey.waitForNames(["a.bin", "c.bin", "d.bin"])
+        try write(text)
+        #expect(
+          eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains("/list.txt?…: ")) == true })
+        #expect(try journey.names() == ["a.bin", "c.bin", "d.bin"])
+      }
+      try write("\(nginx.url("/a.bin"))\n\(nginx.url("/c.bin"))\n")
+      try journey.waitForNames(["a.bin", "c.bin"])
+      // What is no list takes nothing.
+      try write("nothing that is a list\n")
+      #expect(eventually { journey.log.contains("the list stays as it was") }, "\(journey.log)")
+      #expect(try journey.names() == ["a.bin", "c.bin"])
+      let failed = try journey.mediafs("reload", journey.mountpoint)
+      #expect(failed.status == 1, "\(failed)")
+      // Its token is a secret.
+      #expect(!journey.log.contains("secret"))
+      #expect(try !journey.mediafs("status", journey.mountpoint).output.contains("secret"))
+      #expect(!readText("/proc/mounts").contains("token=secret"))
+      // Without network the last good one is there.
+      try journey.unmount()
+      nginx.kill()
+      #expect(try mount(journey, url).succeeded)
+      #expect(try journey.names() == ["a.bin", "c.bin"])
+      #expect(eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains("connect")) == true })
+    }
+  }
+
+  @Test func withoutACopyTheMountSaysWhy() throws {
+    try withList { journey, nginx, write in
+      try write("https://example.com/a.bin\n")
+      let missing = try mount(journey, nginx.url("/nothing.txt"))
+      #expect(missing.status == 1 && missing.errors.contains("does not have it"), "\(missing)")
+      nginx.kill()
+      let away = try mount(journey, nginx.url("/list.txt"))
+      #expect(away.status == 1 && away.errors.contains("there is no copy of the list"), "\(away)")
+    }
+  }
+
+  @Test func itNamesNoFileAndNoProgram() throws {
+    try withList { journey, nginx, write in
+      try journey.folder.write("# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/\tFALSE\t0\tname\tvalue\n", to: "jar")
+      try write("\(nginx.url("/a.bin"))\n  load-cookies=\(journey.folder.file("jar"))\n")
+      let mounted = try mount(journey, nginx.url("/list.txt"))
+      #expect(mounted.succeeded && mounted.errors.contains("load-cookies="), "\(mounted)")
+    }
+  }
+}
+
+/// Several lists in one mount.
+@Suite struct SeveralListTests {
+  private func mount(_ journey: Journey, _ lists: [String], _ options: String...) throws -> CommandResult {
+    try journey.run(
+      [try Programs.path("mediafs"), "mount", journey.mountpoint, "--store", journey.store]
+        + lists.flatMap { ["--manifest", $0] } + options)
+  }
+
+  private func write(_ journey: Journey, _ name: String, _ text: String) throws -> String {
+    let path = try journey.folder.write(text, to: name)
+    if let user = journey.user { try #require(chown(path, user.userID, user.groupID) == 0) }
+    return path
+  }
+
+  @Test(arguments: Traveller.all) func eachHasItsFolder(_ traveller: Traveller) throws {
+    try withJourney(traveller) { journey in
+      let top = try write(journey, "top", "http://127.0.0.1:1/one.bin\n")
+      let films = try write(journey, "films", "http://127.0.0.1:1/a.mkv\n")
+      let music = try write(journey, "music", "http://127.0.0.1:1/a.mp3\n  dir=Album\n")
+      #expect(try mount(journey, [top, "Films=\(films)", "Music=\(music)"]).succeeded)
+      #expect(try journey.names() == ["Films", "Music", "one.bin"])
+      #expect(try journey.names("Music/Album") == ["a.mp3"])
+      // Each is followed.
+      try journey.shell(#"echo "$1" >> "$2""#, "http://127.0.0.1:1/b.mkv", films)
+      try journey.waitForNames(["a.mkv", "b.mkv"], in: "Films")
+      try journey.shell(#"echo "$1" >> "$2""#, "http://127.0.0.1:1/two.bin", top)
+      try journey.waitForNames(["Films", "Music", "one.bin", "two.bin"])
+      // A broken one keeps what was, and is named.
+      try journey.shell(#"printf '<?xml version="1.0"?><rss><channel>' > "$1""#, music)
+      #expect(
+        eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains("\(music), line")) == true })
+      #expect(try journey.names("Music/Album") == ["a.mp3"])
+      // So does one that lost all, though the others have names.
+      for list in [music, top] {
+        try journey.shell(#"printf 'http://127.0.0.1:1/a.mp3\n  dir=Album\n' > "$1"; : > "$2""#, music, list)
+        #expect(
+          eventually {
+            (try? journey.mediafs("status", journey.mountpoint).output.contains("\(list): it has no usable line"))
+              == true
+          }, "\(journey.log.suffix(2000))")
+        #expect(try journey.names("Music/Album") == ["a.mp3"] && journey.names().contains("one.bin"))
+      }
+    }
+  }
+
+  /// A folder that was empty at the mount shows what comes.
+  @Test func anEmptyFolderIsAListToo() throws {
+    try withJourney { journey in
+      let www = try TemporaryFolder(open: true)
+      defer { try? www.remove() }
+      try www.makeFolder("incoming")
+      var settings = NginxSettings(.folder(www.path))
+      settings.lines = "autoindex on;"
+      try withNginx(settings) { nginx in
+        #expect(try mount(journey, [nginx.url("/incoming/")], "--fresh", "1s").succeeded)
+        #expect(try journey.names().isEmpty)
+        try www.write("text", to: "incoming/a.txt")
+        try journey.waitForNames(["a.txt"])
+        #expect(try journey.succeed(["cat", journey.at("a.txt")]) == "text")
+      }
+    }
+  }
+
+  @Test func noListHasToBeAtTheTop() throws {
+    try withJourney { journey in
+      let www = try TemporaryFolder(open: true)
+      defer { try? www.remove() }
+      try www.write("http://127.0.0.1:1/a.mkv\n", to: "list.txt")
+      try www.write("text", to: "films/b.txt")
+      var settings = NginxSettings(.folder(www.path))
+      settings.lines = "autoindex on;"
+      try withNginx(settings) { nginx in
+        #expect(
+          try mount(journey, ["A=\(nginx.url("/list.txt"))", "B=\(nginx.url("/films/"))"], "--fresh", "1s").succeeded)
+        #expect(try journey.names() == ["A", "B"])
+        #expect(try journey.names("B") == ["b.txt"] && journey.names("A") == ["a.mkv"])
+        try www.write("http://127.0.0.1:1/a.mkv\nhttp://127.0.0.1:1/c.mkv\n", to: "list.txt")
+        try journey.waitForNames(["a.mkv", "c.mkv"], in: "A")
+      }
+    }
+  }
+
+  @Test func twoListsThatWantOneNameAreNamed() throws {
+    try withJourney { journey in
+      let one = try write(journey, "one", "http://127.0.0.1:1/a.mkv\n  out=Films\n")
+      let two = try write(journey, "two", "http://127.0.0.1:1/b.mkv\n")
+      for (lists, words) in [
+        (["Films=\(one)", "Films=\(two)"], "two lists want the folder Films: \(one) and \(two)"),
+        ([one, two], "--manifest is given twice without a name"), (["a b/..=\(one)"], "cannot read"),
+        (["..=\(one)"], "--manifest takes"), (["Films=-"], "--manifest takes"), (["Films="], "--manifest takes"),
+      ] {
+        let failed = try mount(journey, lists)
+        #expect(failed.status != 0 && failed.errors.contains(words), "\(lists): \(failed)")
+      }
+      let mounted = try mount(journey, [one, "Films=\(two)"])
+      #expect(mounted.errors.contains("\(one)") && mounted.errors.contains("folder of the list \(two)"), "\(mounted)")
+      #expect(try journey.names().count == 2)
+    }
+  }
+}
+
+extension Journey {
+  fileprivate func names(_ folder: String = "") throws -> [String] {
+    try succeed(["ls", at(folder)]).split(separator: "\n").map(String.init)
+  }
+
+  fileprivate func waitForNames(
+    _ wanted: [String], in folder: String = "", sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    var last: [String]?
+    let came = eventually {
+      last = try? names(folder)
+      return last == wanted
+    }
+    #expect(came, "\(last ?? []): \(log.suffix(2000))", sourceLocation: sourceLocation)
+  }
+}

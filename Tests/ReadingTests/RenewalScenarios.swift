@@ -1,0 +1,303 @@
+import Base
+import Fetching
+import Manifest
+import Reading
+import TestSupport
+import Testing
+
+@testable import Storing
+
+/// A resolver that answers in the turn after the one that asks it, or never.
+final class FakeResolver: LinkResolver, Sendable {
+  private struct State {
+    var asks: [ResolverAsk] = []
+    var ends = 0
+    var answers: @Sendable (ResolverAsk, Int) -> String? = { _, _ in nil }
+    var tell: (@Sendable (ResolverNews) -> Void)?
+  }
+  private let state = Lock(State())
+
+  /// `answers`: the fields of the answer to an ask and how many there were before; nil for none.
+  init(_ answers: @escaping @Sendable (ResolverAsk, Int) -> String?) { state.withLock { $0.answers = answers } }
+
+  var asks: [ResolverAsk] { state.withLock { $0.asks } }
+  var reasons: [String] { asks.map(\.why.rawValue) }
+  var ends: Int { state.withLock { $0.ends } }
+
+  func serve(_ system: MediaFileSystem) {
+    state.withLock { $0.tell = { [unowned system] in system.heard($0) } }
+    system.resolve(with: self)
+  }
+
+  func ask(_ ask: ResolverAsk, of name: String) -> Bool {
+    let (fields, tell) = state.withLock { state in
+      state.asks.append(ask)
+      return (state.answers(ask, state.asks.count - 1), state.tell)
+    }
+    if let fields, let answer = ResolverAnswer(line: "{\"key\":\"\(ask.key.hex)\",\(fields)}".utf8) {
+      tell?(.answered(name, answer))
+    }
+    return true
+  }
+
+  func end(_ name: String) { state.withLock { $0.ends += 1 } }
+}
+
+/// Entries that name a resolver: when it is asked, and what its links may bring.
+@Suite struct RenewalScenarios {
+  static let megabyte: Int64 = 1 << 20
+  static let size = 8 * megabyte
+
+  /// A room with one such entry, whose links `http://cdn/0`, `http://cdn/1`… lead to its bytes.
+  private func bench(
+    _ resolver: FakeResolver, links: Int = 8, options: ReadingOptions = .testing,
+    _ change: (Int, inout FakeResource) -> Void = { _, _ in }
+  ) throws -> Bench {
+    var entry = Bench.entry("a.mp4", 1, urls: ["http://page/watch?v=1"])
+    entry.resolver = "r"
+    var resources: [String: FakeResource] = [:]
+    for number in 0..<links {
+      var resource = FakeResource(name: "a.mp4", size: Self.size)
+      change(number, &resource)
+      resources["http://cdn/\(number)"] = resource
+    }
+    let bench = try Bench([entry], resources, options: options)
+    resolver.serve(bench.system)
+    return bench
+  }
+
+  private static let numbered: @Sendable (ResolverAsk, Int) -> String? = {
+    "\"url\":\"http://cdn/\($1)\",\"size\":\(size)"
+  }
+  private static let denied = TransferFailure(kind: .denied, status: 403, message: "refused (HTTP 403)")
+
+  /// Links refuse once they have answered so many requests.
+  private func wearOut(_ bench: Bench, after most: Int) {
+    var used: [String: Int] = [:]
+    bench.service.answer = { request, resource in
+      used[request.url, default: 0] += 1
+      var resource = resource
+      if used[request.url, default: 0] > most { resource.failure = Self.denied }
+      return resource
+    }
+  }
+
+  private func readAll(_ bench: Bench, _ inode: Inode, step: Int64 = 128 << 10, version: UInt64 = 1) {
+    for offset in stride(from: 0, to: Self.size, by: Int(step)) {
+      bench.expectBytes(inode, offset, Int(step), of: "a.mp4", version: version)
+    }
+  }
+
+  @Test("The first request asks for a link, nobody requests the entry's own URL, and the link serves all others")
+  func first() throws {
+    let resolver = FakeResolver { ask, _ in
+      "\"url\":\"http://cdn/0\",\"headers\":{\"X-A\":\"1\"},\"cookies\":\"c=2\""
+    }
+    let bench = try bench(resolver)
+    bench.run(10, step: 0.1)
+    #expect(resolver.asks.isEmpty)
+    readAll(bench, try bench.opened("a.mp4"))
+    #expect(resolver.reasons == ["first"] && resolver.asks.first?.source == "http://page/watch?v=1")
+    #expect(bench.service.requests.allSatisfy { $0.url == "http://cdn/0" && $0.isSecret })
+    #expect(bench.service.requests.allSatisfy { $0.headers.map(\.name) == ["X-A", "Cookie"] })
+    #expect(bench.service.sent == Self.size)
+  }
+
+  @Test("A link that dies under a reader is replaced in no time of its own, and no byte comes twice")
+  func deadLinks() throws {
+    let resolver = FakeResolver(Self.numbered)
+    let bench = try bench(resolver, links: 100)
+    wearOut(bench, after: 6)
+    let inode = try bench.opened("a.mp4")
+    for offset in stride(from: 0, to: Self.size, by: 128 << 10) {
+      bench.expectBytes(inode, offset, 128 << 10, of: "a.mp4", within: 1.5)
+    }
+    #expect(resolver.asks.count > 2 && Set(resolver.reasons.dropFirst()) == ["403"], "\(resolver.reasons)")
+    #expect(resolver.asks.last?.size == Self.size && resolver.asks.last?.validator == "\"1\"")
+    #expect(bench.service.sent == Self.size)
+    #expect(try bench.inode("a.mp4") == inode)
+  }
+
+  @Test("A link is replaced before it ends, only when a request is coming, and requests go on meanwhile")
+  func soon() throws {
+    let resolver = FakeResolver { _, number in
+      number == 0 ? "\"url\":\"http://cdn/0\",\"expires\":1100" : "\"url\":\"http://cdn/1\",\"expires\":9000"
+    }
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try bench(resolver, options: options)
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 4096, of: "a.mp4")
+    // The time is 1000 at the beginning: the end is near, but nobody reads.
+    bench.run(90, step: 0.1)
+    #expect(resolver.reasons == ["first"])
+    bench.expectBytes(inode, 4 * Self.megabyte, 4096, of: "a.mp4")
+    #expect(resolver.reasons == ["first", "soon"])
+    bench.run(1)
+    bench.expectBytes(inode, 6 * Self.megabyte, 4096, of: "a.mp4")
+    #expect(Set(bench.service.requests.map(\.url)) == ["http://cdn/0", "http://cdn/1"])
+    #expect(bench.service.requests.last?.url == "http://cdn/1" && resolver.asks.count == 2)
+  }
+
+  @Test("Where a new link has other tags, two stored windows are compared, and then it goes on")
+  func comparedSeam() throws {
+    let resolver = FakeResolver(Self.numbered)
+    let bench = try bench(resolver, links: 100) { number, resource in
+      resource.etag = number == 2 ? nil : "\"tag \(number)\""
+      resource.lastModified = 1_600_000_000 + Int64(number)
+    }
+    wearOut(bench, after: 8)
+    let inode = try bench.opened("a.mp4")
+    readAll(bench, inode)
+    #expect(resolver.asks.count > 2, "\(resolver.reasons)")
+    #expect(try bench.inode("a.mp4") == inode)
+    let extra = Int64(resolver.asks.count - 1) * 128 << 10
+    #expect(bench.service.sent > Self.size && bench.service.sent <= Self.size + extra)
+  }
+
+  @Test("A new link to other bytes of the same length is another version, and nothing is mixed")
+  func otherBytes() throws {
+    let resolver = FakeResolver(Self.numbered)
+    let bench = try bench(resolver) { number, resource in
+      if number > 0 { resource.change() }
+    }
+    bench.service.answer = { request, resource in
+      var resource = resource
+      if request.url.hasSuffix("/0"), (request.range?.start ?? 0) >= Self.megabyte { resource.failure = Self.denied }
+      return resource
+    }
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 128 << 10, of: "a.mp4")
+    bench.run(3)
+    #expect(bench.answer(bench.read(inode, 6 * Self.megabyte, 4096)) == .error(.stale))
+    readAll(bench, try bench.opened("a.mp4"), version: 2)
+  }
+
+  @Test("A page or another length asks for another link at once", arguments: ["html", "size"])
+  func elsewhere(_ why: String) throws {
+    let resolver = FakeResolver(Self.numbered)
+    let bench = try bench(resolver)
+    bench.service.answer = { request, resource in
+      var resource = resource
+      if request.url.hasSuffix("/0"), (request.range?.start ?? 0) >= Self.megabyte {
+        if why == "html" { resource.mediaType = "text/html" }
+        (resource.size, resource.etag) = (resource.size - 1, "\"p\"")
+      }
+      return resource
+    }
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 128 << 10, of: "a.mp4")
+    bench.run(3)
+    bench.expectBytes(inode, 6 * Self.megabyte, 4096, of: "a.mp4", within: 2)
+    #expect(resolver.reasons == ["first", why])
+    #expect(try bench.inode("a.mp4") == inode)
+  }
+
+  @Test("A link to another length than its resolver says is replaced before anything is known of the file")
+  func liesAboutTheLength() throws {
+    let resolver = FakeResolver(Self.numbered)
+    var options = ReadingOptions.testing
+    options.timeout = 60
+    let bench = try bench(resolver, options: options) { number, resource in
+      if number == 0 { (resource.name, resource.size) = ("another", 1000) }
+    }
+    bench.expectBytes(try bench.opened("a.mp4"), 0, 4096, of: "a.mp4")
+    #expect(resolver.reasons == ["first", "size"])
+  }
+
+  @Test("Links that bring nothing cost a run each 30 s, however eager the reader")
+  func uselessLinks() throws {
+    let resolver = FakeResolver(Self.numbered)
+    let bench = try bench(resolver, links: 100) { _, resource in resource.failure = Self.denied }
+    let inode = try bench.inode("a.mp4")
+    for _ in 0..<40 { _ = bench.answer(bench.open(inode), within: 3, step: 0.1) }
+    #expect((2...5).contains(resolver.asks.count), "\(resolver.reasons)")
+  }
+
+  @Test("A resolver without a link fails its readers at once, and is not asked again for a while")
+  func refuses() throws {
+    let resolver = FakeResolver { _, _ in "\"error\":\"it is private\"" }
+    let bench = try bench(resolver)
+    let inode = try bench.inode("a.mp4")
+    for _ in 0..<20 {
+      #expect(bench.answer(bench.open(inode), within: 2) == .error(.io))
+      bench.run(1, step: 0.1)
+    }
+    #expect(resolver.asks.count == 1)
+    bench.run(40, step: 0.1)
+    _ = bench.answer(bench.open(inode), within: 2)
+    #expect(resolver.asks.count == 2)
+    #expect(try bench.system.reports.report(on: bench.node("a.mp4")).error?.contains("it is private") == true)
+  }
+
+  @Test("A resolver that hangs is ended after a minute; the reader's stall ends as any other")
+  func hangs() throws {
+    let resolver = FakeResolver { _, _ in nil }
+    let bench = try bench(resolver)
+    let ticket = bench.open(try bench.inode("a.mp4"))
+    #expect(bench.answer(ticket, within: 40, step: 0.1) == .error(.timedOut))
+    #expect(resolver.ends == 0)
+    bench.run(40, step: 0.1)
+    #expect(resolver.ends == 1 && resolver.asks.count == 1)
+  }
+
+  @Test("A resolver that ends is asked again, and no reader notices more than a pause")
+  func dies() throws {
+    let resolver = FakeResolver { $1 == 0 ? nil : Self.numbered($0, 0) }
+    let bench = try bench(resolver)
+    let ticket = bench.open(try bench.inode("a.mp4"))
+    bench.run(0.5)
+    bench.system.heard(.ended("r", "it has ended"))
+    guard case .opened? = bench.answer(ticket, within: 5) else {
+      Issue.record("not opened")
+      return
+    }
+    #expect(resolver.asks.count == 2)
+  }
+
+  @Test("An answer for a file that was not asked for ends the resolver, and changes no file's link")
+  func answersForAnother() throws {
+    let resolver = FakeResolver { _, _ in nil }
+    let bench = try bench(resolver)
+    let ticket = bench.open(try bench.inode("a.mp4"))
+    bench.run(0.5)
+    let line = "{\"key\":\"\(ResourceKey(high: 7, low: 7).hex)\",\"url\":\"http://cdn/0\"}"
+    bench.system.heard(.answered("r", try #require(ResolverAnswer(line: line.utf8))))
+    bench.run(0.5)
+    #expect(resolver.ends == 1 && bench.service.requests.isEmpty && bench.port.reply(to: ticket) == nil)
+    bench.run(2)
+    #expect(resolver.asks.count == 2)
+  }
+
+  @Test("Links outlive their file in memory; the server's end forgets them, and stored bytes need a proof again")
+  func restarts() throws {
+    let resolver = FakeResolver(Self.numbered)
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try bench(resolver, options: options)
+    var inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 256 << 10, of: "a.mp4")
+    bench.system.release(inode)
+    #expect(bench.run(until: 90, step: 0.1) { !bench.isInMemory(inode) })
+    inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 4 * Self.megabyte, 4096, of: "a.mp4")
+    #expect(resolver.asks.count == 1 && bench.service.requests.last?.ifRange != nil)
+    try bench.restart()
+    resolver.serve(bench.system)
+    inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 6 * Self.megabyte, 4096, of: "a.mp4")
+    #expect(resolver.reasons == ["first", "first"] && resolver.asks.last?.size == Self.size)
+  }
+
+  @Test("A name that no option defines fails, and the entry's own URL is not requested")
+  func undefined() throws {
+    let resolver = FakeResolver { _, _ in nil }
+    let bench = try bench(resolver)
+    var entry = Bench.entry("b.mp4", 2)
+    entry.resolver = "other"
+    let lone = try Bench([entry], [entry.urls[0]: FakeResource(name: "b.mp4", size: 1000)])
+    #expect(lone.answer(lone.open(try lone.inode("b.mp4"))) == .error(.io))
+    #expect(lone.service.requests.isEmpty && resolver.asks.isEmpty)
+    _ = bench
+  }
+}

@@ -1,0 +1,239 @@
+import Base
+import Glibc
+import Manifest
+import TestSupport
+import Testing
+
+@testable import Storing
+
+/// A list that is imported again: only what differs is written, and whoever shows the tree is told of it.
+@Suite struct ListReloadTests {
+  @Test("A difference gives the tree that a whole import gives")
+  func differenceIsAsAWhole() throws {
+    var random = SeededRandom.fromEnvironment()
+    for _ in 0..<12 {
+      let (one, other) = (CatalogFolder(), CatalogFolder())
+      let (compared, whole) = (try one.open(), try other.open())
+      var list = (0..<UInt64.random(in: 1...40, using: &random)).map { Self.entry(UInt64($0), &random) }
+      for _ in 0..<8 {
+        let (reports, wholes) = (Lock<[String]>([]), Lock<[String]>([]))
+        let size = Int.random(in: 1...9, using: &random)
+        let first = try compared.reload(
+          list, batch: size, report: { problem in reports.withLock { $0.append(problem.message) } })
+        let second = try whole.reload(
+          list, mostCompared: -1, report: { problem in wholes.withLock { $0.append(problem.message) } })
+        #expect(try compared.listing() == whole.listing())
+        #expect(try compared.lines() == whole.lines())
+        #expect(try compared.lines() == Self.lines(of: list))
+        #expect(first == second)
+        #expect(reports.withLock { $0.sorted() } == wholes.withLock { $0.sorted() })
+        Self.edit(&list, &random)
+      }
+    }
+  }
+
+  private static func entry(_ number: UInt64, _ random: inout SeededRandom) -> ManifestEntry {
+    let folder = ["", "", "x/", "x/y/", "z/"].randomElement(using: &random)!
+    let name = Bool.random(using: &random) ? "a\(number % 7)" : "b\(number)"
+    return line("\(folder)\(name)", number)
+  }
+
+  private static func edit(_ list: inout [ManifestEntry], _ random: inout SeededRandom) {
+    for _ in 0..<Int.random(in: 0...6, using: &random) {
+      let place = Int.random(in: 0..<list.count, using: &random)
+      switch Int.random(in: 0..<6, using: &random) {
+      case 0: list.insert(entry(.random(in: 0...60, using: &random), &random), at: place)
+      case 1: if list.count > 1 { list.remove(at: place) }
+      case 2: list[place].urls = ["https://example.com/other/\(UInt64.random(in: 0...3, using: &random))"]
+      case 3: list.swapAt(place, Int.random(in: 0..<list.count, using: &random))
+      case 4: list.append(list[place])  // a line that is repeated
+      default: list[place] = entry(.random(in: 0...60, using: &random), &random)
+      }
+    }
+  }
+
+  /// The line of each entry: of one that is repeated, of the first.
+  private static func lines(of list: [ManifestEntry]) -> [Int] {
+    var seen: Set<String> = []
+    return list.indices.filter { index in
+      let entry = list[index]
+      return seen.insert((entry.folder + [entry.name, "\(entry.key.low)"]).joined(separator: "/")).inserted
+    }.map { $0 + 1 }
+  }
+
+  @Test("A file that is shown with another size is asked for anew by the kernel; others are not")
+  func shownAnew() throws {
+    let catalog = try CatalogFolder().open()
+    func list(_ sizes: [Int64?], date: Int64? = nil) -> [ManifestEntry] {
+      sizes.enumerated().map { index, size in
+        var entry = line("\(index)", UInt64(index + 1))
+        var facts = EntryFacts()
+        (facts.size, facts.date) = (size, date)
+        if size != nil { entry.facts = facts }
+        return entry
+      }
+    }
+    try catalog.load(list([1000, nil, 1000, 1000]))
+    #expect(try catalog.look("0")?.listedSize == 1000)
+    var next = list([2000, 2000, 1000, 2000], date: 1_600_000_000)
+    next[2].urls = ["https://example.com/elsewhere"]
+    // The origin has answered for the last one: stat shows its size.
+    let answered = GenerationRecord(
+      id: try catalog.changes.nextID(), key: next[3].key, validators: Validators(etag: "\"1\""), size: 1500,
+      mediaType: nil)
+    try catalog.changes.apply([.learned(answered)], durably: false)
+    let changes = try #require(try catalog.reload(next).changes)
+    #expect(changes.tree == [.replaced(parent: rootInode, name: "0")] && changes.relinked == 1)
+    #expect(changes.resources == [next[0].key, next[2].key, next[3].key])
+    #expect(try catalog.look("0")?.listedSize == 2000 && catalog.look("1")?.listedSize == 2000)
+    #expect(try catalog.look("3")?.listedSize == nil)
+    #expect(try catalog.reload(next).changes?.isEmpty == true)
+  }
+
+  @Test("What came, went, and has other links")
+  func whatChanged() throws {
+    let catalog = try CatalogFolder().open()
+    try catalog.load([line("a", 1), line("x/b", 2), line("x/y/c", 3), line("d", 4), line("e", 5)])
+    let before = try catalog.listing()
+    var linked = line("d", 4)
+    linked.urls = ["https://example.com/elsewhere"]
+    let report = try catalog.reload([line("a", 1), line("z/f", 6), linked, line("e", 7)])
+    let changes = try #require(report.changes)
+    let after = try catalog.listing()
+    let (x, y, z) = (before["x"]!.inode, before["x/y"]!.inode, after["z"]!.inode)
+    #expect(
+      Array(changes.tree) == [
+        .replaced(parent: rootInode, name: "e"), .removed(parent: y, name: "c", isFolder: false),
+        .removed(parent: x, name: "y", isFolder: true), .removed(parent: x, name: "b", isFolder: false),
+        .removed(parent: rootInode, name: "x", isFolder: true), .added(parent: rootInode, name: "z", isFolder: true),
+        .added(parent: z, name: "f", isFolder: false),
+      ])
+    #expect(changes.resources == [key(2), key(3), key(4), key(5), key(6), key(7)])
+    #expect((changes.added, changes.removed, changes.relinked) == (2, 4, 2))
+    #expect(changes.namesBefore == 7)
+    #expect(before["a"]?.inode == after["a"]?.inode && before["d"]?.inode == after["d"]?.inode)
+    #expect(try catalog.reload([line("a", 1), line("z/f", 6), linked, line("e", 7)]).changes == ListChanges(names: 5))
+  }
+
+  @Test("Names that differ only in their normalization are two names")
+  func normalization() throws {
+    let (composed, decomposed) = ("\u{e9}.mkv", "e\u{301}.mkv")
+    let catalog = try CatalogFolder().open()
+    try catalog.load([line("a", 1), line(composed, 2)])
+    let changes = try #require(try catalog.reload([line("a", 1), line(decomposed, 3)]).changes)
+    #expect((changes.added, changes.removed, changes.relinked) == (1, 1, 0))
+    #expect(changes.tree.count == 2)
+    // As the next server has the kernel forget them.
+    let names = try catalog.lastChanges().map { change in
+      if case .replaced(_, let name) = change { Array(name.utf8) } else { [UInt8]() }
+    }
+    #expect(names == [Array(composed.utf8), Array(decomposed.utf8)])
+  }
+
+  @Test("A catalog's other writers do not wait while a list is compared")
+  func writersGoOn() throws {
+    let catalog = try CatalogFolder().open()
+    let list = (0..<100).map { line("\($0)", UInt64($0)) }
+    try catalog.load(list)
+    let written = Signal()
+    var hasWritten = false
+    _ = try catalog.reload(
+      list + [line("new", 1000)], batch: 10,
+      each: {
+        let writer = OwnedThread(name: "writer") {
+          do { try catalog.remember("limit", 1) } catch { Issue.record(error) }
+          written.raise()
+        }
+        hasWritten = written.wait(seconds: 20)
+        if hasWritten { writer.join() } else { writer.detach() }
+      })
+    #expect(hasWritten)
+  }
+
+  @Test("Ten lines of many cost as many statements of the writer, wherever the others move")
+  func costFollowsTheDifference() throws {
+    let catalog = try CatalogFolder().open()
+    let list = (0..<5000).map { line("\($0 % 9)/\($0)", UInt64($0)) }
+    try catalog.load(list)
+    let before = try catalog.writes()
+    var changed = list
+    for index in stride(from: 7, to: 5000, by: 500) { changed[index] = line("new/\(index)", UInt64(10_000 + index)) }
+    try catalog.reload(changed)
+    let cost = try catalog.writes() - before
+    #expect(cost < 300, "\(cost) statements")
+    // A line more at the start gives each row another number.
+    let moved = [line("first", 20_000)] + changed
+    try catalog.reload(moved)
+    #expect(try catalog.writes() - before - cost < 100)
+    #expect(try catalog.lines() == Array(1...5001))
+    #expect(try catalog.importedFingerprint() == [1])
+  }
+
+  @Test("Whoever shows the tree can refuse all of it")
+  func refused() throws {
+    let catalog = try CatalogFolder().open()
+    try catalog.load([line("a", 1), line("b", 2)])
+    let before = try (catalog.listing(), catalog.lines())
+    let error = storeError {
+      try catalog.reload([line("c", 3)], beforeCommit: { _ throws(StoreError) in throw StoreError(.invalid, "no") })
+    }
+    #expect(error?.message == "no")
+    #expect(try catalog.listing() == before.0 && catalog.lines() == before.1)
+  }
+
+  @Test("What failed is forgotten with the link that failed")
+  func forgivesNewLinks() throws {
+    let catalog = try CatalogFolder().open()
+    try catalog.load([line("a", 1), line("b", 2)])
+    try catalog.changes.apply([.problem(key(1), "HTTP 403"), .problem(key(2), "HTTP 404")], durably: false)
+    var linked = line("a", 1)
+    linked.urls = ["https://example.com/1?signature=new"]
+    try catalog.reload([linked, line("b", 2)])
+    #expect(try catalog.notes.problem(of: key(1)) == nil)
+    #expect(try catalog.notes.problem(of: key(2)) != nil)
+  }
+}
+
+extension ListChanges {
+  fileprivate init(names: Int64) {
+    self.init()
+    namesBefore = names
+  }
+}
+
+extension Catalog {
+  /// Imports a list again under a mount. `each` is called before each batch.
+  @discardableResult
+  fileprivate func reload(
+    _ entries: [ManifestEntry], batch size: Int = 4, mostCompared: Int = ListComparison.mostBytes,
+    each: () -> Void = {}, beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void = { _ in },
+    report: (ManifestProblem) -> Void = { _ in }
+  ) throws -> ImportReport {
+    var index = 0
+    let watcher = ImportWatcher(beforeCommit: beforeCommit, committed: { _ in })
+    return try importBatches(
+      fingerprint: [1], strict: false, report: report, watcher: watcher, mostCompared: mostCompared
+    ) { () throws(StoreError) in
+      each()
+      guard index < entries.count else { return nil }
+      var batch = ImportBatch()
+      for _ in 0..<size where index < entries.count {
+        var entry = entries[index]
+        index += 1
+        entry.line = index
+        batch.append(.entry(entry))
+      }
+      return batch
+    }
+  }
+
+  /// The lines of all listed files, in their order.
+  fileprivate func lines() throws -> [Int] {
+    try listing().values.filter { $0.kind == .file }.compactMap { try tree.entry($0.inode)?.source.line }.sorted()
+  }
+
+  /// How many statements the writer has run.
+  fileprivate func writes() throws -> Int {
+    try connections.withWriter { (connection, _) throws(StoreError) in connection.runs }
+  }
+}
