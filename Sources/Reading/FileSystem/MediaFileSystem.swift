@@ -222,7 +222,7 @@ package final class MediaFileSystem: Sendable {
       let now = room.clock.now
       // One look decides: between two, the transfer thread may learn the length.
       let answer = content.guarded.withLock { guarded -> Answer<Attributes>? in
-        let shown = room.attributes(of: &guarded.held, inode: inode)
+        let shown = room.attributes(of: &guarded.held, inode: inode, now: now)
         if shown.isFinal { return .now(shown) }
         if guarded.held.isPutAway { return nil }
         // A stat of a body without a length is answered at once: otherwise it would wait for the whole download.

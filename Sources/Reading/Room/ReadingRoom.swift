@@ -93,15 +93,16 @@ final class ReadingRoom: Sendable {
 
   /// What stat shows of a file in memory: the real size when it is known, else a placeholder that is not 0.
   func attributes(of content: Content, inode: Inode) -> Attributes {
-    content.guarded.withLock { attributes(of: &$0.held, inode: inode) }
+    let now = clock.now
+    return content.guarded.withLock { attributes(of: &$0.held, inode: inode, now: now) }
   }
 
   /// The same, for a caller who holds the file's lock.
-  func attributes(of held: inout FileState, inode: Inode) -> Attributes {
+  func attributes(of held: inout FileState, inode: Inode, now: Instant) -> Attributes {
     let modified = held.generation?.validators.lastModified ?? mountedAt
     return Attributes(
       inode: inode, isFolder: false, size: held.size ?? 1, modified: modified, isFinal: held.size != nil,
-      isCacheable: held.showsSize(at: clock.now))
+      isCacheable: held.showsSize(at: now))
   }
 
   /// The end of a message about an error that a program gets for `path`: the command that tells more.
