@@ -16,8 +16,15 @@ package final class Lock<Value>: @unchecked Sendable {
     self.value = value
     // On the heap: a pthread mutex must not move, and Swift may move a stored property while it is passed inout.
     mutex = .allocate(capacity: 1)
-    let result = pthread_mutex_init(mutex, nil)
+    var attributes = pthread_mutexattr_t()
+    pthread_mutexattr_init(&attributes)
+    #if DEBUG
+      // A thread that takes a lock twice ends the program with a backtrace. Otherwise it would wait for itself for ever.
+      pthread_mutexattr_settype(&attributes, CInt(PTHREAD_MUTEX_ERRORCHECK))
+    #endif
+    let result = pthread_mutex_init(mutex, &attributes)
     precondition(result == 0, "pthread_mutex_init: error \(result)")
+    pthread_mutexattr_destroy(&attributes)
   }
 
   deinit {
@@ -30,7 +37,8 @@ package final class Lock<Value>: @unchecked Sendable {
   package func withLock<Result, Failure: Error>(
     _ body: (inout Value) throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    pthread_mutex_lock(mutex)
+    let result = pthread_mutex_lock(mutex)
+    assert(result == 0, "pthread_mutex_lock: \(Errno(rawValue: result)): this thread has the lock already")
     defer { pthread_mutex_unlock(mutex) }
     return try body(&value)
   }

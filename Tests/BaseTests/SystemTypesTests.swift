@@ -13,6 +13,15 @@ import Testing
     #expect(lock.withLock { $0 } == 40_000)
   }
 
+  /// In debug builds: the thread would wait for itself for ever.
+  @Test("A thread that takes a lock twice ends the program")
+  func lockedTwice() async {
+    await #expect(processExitsWith: .failure) {
+      let lock = Lock(0)
+      lock.withLock { _ in lock.withLock { $0 += 1 } }
+    }
+  }
+
   @Test func handsOverWhatTheBodyThrows() {
     let lock = Lock([1])
     #expect(throws: Errno.noSpace) { try lock.withLock { (_: inout [Int]) throws(Errno) in throw Errno.noSpace } }
