@@ -31,7 +31,7 @@ package final class ListPart {
       shown.path.insert(folder, at: 0)
       return .folder(shown)
     case .problem(var problem):
-      problem.message = "\(folder): \(problem.message)"
+      problem.list = name
       return .problem(problem)
     }
   }

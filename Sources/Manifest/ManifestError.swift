@@ -75,6 +75,9 @@ package struct ManifestProblem: Sendable, Equatable {
   /// What is wrong and what to do. It holds no secret: no URL, header value or option value.
   package var message: String
 
+  /// The name of its list, if that shows in a folder of its own; nil: the list at the top, or the only one.
+  package var list: String?
+
   /// The problem `message` on `line`.
   package init(line: Int, severity: Severity, message: String) {
     self.line = line

@@ -36,9 +36,6 @@ final class ListKeeper: Sendable {
   private static let patience = 5.0
   /// After how many seconds the kernel is told of changes a second time.
   private static let again = 1.0
-  /// A reload that nobody asked for removes at most this part of the names.
-  private static let mostRemoved = 2
-
   private let request: MountRequest
   private let rootWaits: Bool
   /// What the tree was made of; nil if that is not known.
@@ -269,12 +266,12 @@ final class ListKeeper: Sendable {
     let isFirst = { @Sendable (change: TreeChange) -> Bool in folders?.isListedFirst(change.parent) == true }
     let read = ManifestImport.again(
       request, rootWaits: rootWaits, into: catalog,
-      compared: { (removed, names) throws(StoreError) in
-        if !isAsked { try Self.refuseLoss(of: removed, names) }
+      compared: { [request] (losses) throws(StoreError) in
+        if !isAsked { try Self.refuse(losses, request) }
       },
-      beforeCommit: { [state, update] (changes) throws(StoreError) in
+      beforeCommit: { [state, update, request] (changes) throws(StoreError) in
         if state.withLock({ $0.isStopping }) { throw StoreError(kind: .invalid, message: Self.ending.message) }
-        if !isAsked { try Self.refuseLoss(of: changes.removed, changes.namesBefore) }
+        if !isAsked { try Self.refuse(changes.losses, request) }
         update.prepare(changes.tree.filter { !isFirst($0) })
       },
       committed: { [state, update] changes in
@@ -312,11 +309,13 @@ final class ListKeeper: Sendable {
   }
 
   /// A list that was cut at the end of a line is a list too, and a media server deletes what vanishes.
-  private static func refuseLoss(of removed: Int, _ names: Int64) throws(StoreError) {
-    guard Int64(removed) * Int64(mostRemoved) > names else { return }
+  private static func refuse(_ losses: [ListLoss], _ request: MountRequest) throws(StoreError) {
+    guard let loss = losses.first(where: \.isMost) else { return }
+    let list = loss.folder.flatMap { folder in request.allLists.first { $0.folder == folder } }
+    let (who, whose) = list.map { ("the list \($0.shown)", "its") } ?? ("the list", "the mount's")
     throw StoreError(
       kind: .invalid,
-      message: "the list lacks \(removed) of the mount's \(names) names now, and nobody asked to "
+      message: "\(who) lacks \(loss.removed) of \(whose) \(loss.names) names now, and nobody asked to "
         + "remove so many: the mount stays as it was; if the list is right, run 'mediafs reload'")
   }
 

@@ -111,7 +111,7 @@ enum ManifestImport {
   /// when the others are called.
   static func again(
     _ request: MountRequest, rootWaits: Bool, into catalog: Catalog,
-    compared: @escaping (_ removed: Int, _ names: Int64) throws(StoreError) -> Void,
+    compared: @escaping ([ListLoss]) throws(StoreError) -> Void,
     beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void, committed: @escaping (ListChanges) -> Void
   ) -> Reload {
     var reload = Reload(result: .failure(StoreError(kind: .invalid, message: "")))
@@ -121,19 +121,20 @@ enum ManifestImport {
     do throws(StoreError) {
       let fingerprint = try fingerprint(of: request, nil)
       let reader = try reader(of: request, nil, list: nil, rootWaits: rootWaits, isAgain: true)
-      let check = { (removed: Int, names: Int64) throws(StoreError) in
+      let check = { (losses: [ListLoss]) throws(StoreError) in
         // One that is written to in its place may have been read in part.
         guard ListMark(of: request) == mark else {
           reload.isChanging = true
           throw StoreError(
             kind: .invalid, message: "the list \(request.listName) changed while it was read: try again")
         }
-        try compared(removed, names)
+        try compared(losses)
       }
       reload.result = .success(
         try read(
           request, reader, fingerprint, into: catalog,
-          watcher: ImportWatcher(compared: check, beforeCommit: beforeCommit, committed: committed)))
+          watcher: ImportWatcher(
+            lists: request.named.map(\.folder), compared: check, beforeCommit: beforeCommit, committed: committed)))
     } catch {
       reload.result = .failure(error)
     }
@@ -219,20 +220,21 @@ enum ManifestImport {
   ) throws(StoreError) -> ImportReport {
     var reader = reader
     reader.resolver = request.resolve
-    let name = request.listName
+    // A problem without a list is one of the list at the top; if there is none, several lists share it.
+    let name = request.manifest.isEmpty ? request.listName : request.allLists[0].shown
     let lists = request.lists
     var problems = 0
     let note = { (problem: ManifestProblem) in
       problems += 1
       guard problems <= listed else { return }
-      Log.warning("\(name):\(problem.line): \(problem.message)")
+      Log.warning("\(problem.list ?? name):\(problem.line): \(problem.message)")
     }
     let report = try catalog.importManifest(
       reader, fingerprint: fingerprint, strict: request.strict, report: note, watcher: watcher)
     if problems > listed {
-      Log.warning("\(name): \(problems - listed) more problems; `mediafs check` lists them all")
+      Log.warning("\(request.listName): \(problems - listed) more problems; `mediafs check` lists them all")
     }
-    Log.debug("\(name): \(report.files) files in \(report.folders) folders")
+    Log.debug("\(request.listName): \(report.files) files in \(report.folders) folders")
     lists?.folders.shows(report.servers)
     return report
   }

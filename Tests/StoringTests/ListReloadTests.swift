@@ -110,7 +110,7 @@ import Testing
       ])
     #expect(changes.resources == [key(2), key(3), key(4), key(5), key(6), key(7)])
     #expect((changes.added, changes.removed, changes.relinked) == (2, 4, 2))
-    #expect(changes.namesBefore == 7)
+    #expect(changes.losses == [ListLoss(removed: changes.removed, names: 7)])
     #expect(before["a"]?.inode == after["a"]?.inode && before["d"]?.inode == after["d"]?.inode)
     #expect(try catalog.reload([line("a", 1), line("z/f", 6), linked, line("e", 7)]).changes == ListChanges(names: 5))
   }
@@ -194,10 +194,49 @@ import Testing
   }
 }
 
+/// Several lists, each in a folder of its own, and one at the top.
+@Suite struct ListLossTests {
+  @Test("Each of several lists loses names of its own")
+  func several() throws {
+    let catalog = try CatalogFolder().open()
+    let top = zip(["p", "q", "r", "x/1", "x/2"], 100...).map { line($0, $1) }
+    let films = (0..<4 as Range<UInt64>).map { line("films/deep/\($0)", 200 + $0) }
+    let talks = (0..<30 as Range<UInt64>).map { line("talks/\($0)", 300 + $0) }
+    try catalog.load(top + films + talks)
+    // One film goes, and one has another name; of the top nothing but a folder and what is in it; no talk.
+    let next = Array(top[..<3]) + [line("films/deep/1", 201), line("films/deep/new", 299)] + talks
+    for mostCompared in [ListComparison.mostBytes, 0] {
+      var compared: [ListLoss] = []
+      var written: [ListLoss] = []
+      #expect(throws: StoreError.self) {
+        try catalog.reload(
+          next, mostCompared: mostCompared, lists: ["films", "talks"], compared: { compared = $0 },
+          beforeCommit: { changes throws(StoreError) in
+            written = changes.losses
+            throw StoreError(kind: .invalid, message: "no")
+          })
+      }
+      // A new name may be one of those that go, until all are known.
+      let atLeast = [
+        ListLoss(removed: 5, names: 43), ListLoss(folder: "", removed: 3, names: 6),
+        ListLoss(folder: "films", removed: 2, names: 4),
+      ]
+      #expect(compared == (mostCompared == 0 ? [] : atLeast))
+      #expect(
+        written == [
+          ListLoss(removed: 6, names: 43), ListLoss(folder: "", removed: 3, names: 6),
+          ListLoss(folder: "films", removed: 3, names: 6),
+        ])
+      #expect(!written[1].isMost && ListLoss(folder: "films", removed: 3, names: 5).isMost)
+    }
+    #expect(try catalog.reload(next).changes?.losses == [ListLoss(removed: 6, names: 43)])
+  }
+}
+
 extension ListChanges {
   fileprivate init(names: Int64) {
     self.init()
-    namesBefore = names
+    losses = [ListLoss(removed: 0, names: names)]
   }
 }
 
@@ -206,11 +245,13 @@ extension Catalog {
   @discardableResult
   fileprivate func reload(
     _ entries: [ManifestEntry], batch size: Int = 4, mostCompared: Int = ListComparison.mostBytes,
-    each: () -> Void = {}, beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void = { _ in },
+    lists: [String] = [], compared: @escaping ([ListLoss]) -> Void = { _ in }, each: () -> Void = {},
+    beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void = { _ in },
     report: (ManifestProblem) -> Void = { _ in }
   ) throws -> ImportReport {
     var index = 0
-    let watcher = ImportWatcher(beforeCommit: beforeCommit, committed: { _ in })
+    let watcher = ImportWatcher(
+      lists: lists, compared: compared, beforeCommit: beforeCommit, committed: { _ in })
     return try importBatches(
       fingerprint: [1], strict: false, report: report, watcher: watcher, mostCompared: mostCompared
     ) { () throws(StoreError) in

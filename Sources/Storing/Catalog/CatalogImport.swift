@@ -42,19 +42,21 @@ package struct ImportReport: Sendable, Equatable {
 
 /// Who shows the tree during an import, and is told what changes. The import's thread calls both.
 package struct ImportWatcher {
-  /// Called when the list was read to its end: how many names it removes at least, of how many. A throw ends the
-  /// import. No other writer waits for it, unless the difference is very large.
-  package var compared: (_ removed: Int, _ names: Int64) throws(StoreError) -> Void
+  /// The folders at the top that have a list each; empty for a single list.
+  package var lists: [String]
+  /// Called when the list was read to its end: what it removes at least. A throw ends the import. No other writer waits
+  /// for it, unless the difference is very large: then it gets nothing.
+  package var compared: ([ListLoss]) throws(StoreError) -> Void
   /// Called when all is written, and nothing committed. A throw takes all of it back. It must not call the catalog.
   package var beforeCommit: (ListChanges) throws(StoreError) -> Void
   /// Called when the tree has changed.
   package var committed: (ListChanges) -> Void
 
   package init(
-    compared: @escaping (_ removed: Int, _ names: Int64) throws(StoreError) -> Void = { (_, _) throws(StoreError) in },
+    lists: [String] = [], compared: @escaping ([ListLoss]) throws(StoreError) -> Void = { (_) throws(StoreError) in },
     beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void, committed: @escaping (ListChanges) -> Void
   ) {
-    (self.compared, self.beforeCommit, self.committed) = (compared, beforeCommit, committed)
+    (self.lists, self.compared, self.beforeCommit, self.committed) = (lists, compared, beforeCommit, committed)
   }
 }
 
@@ -115,13 +117,27 @@ extension Catalog {
         try ListComparison.run(connection, strict: strict, most: mostCompared, report: report, next: next)
       }
       if compared.unseen != nil, compared.entries == 0 { throw TreeImport.nothingUsable }
-      if let watcher, let unseen = compared.unseen {
-        // Each new line may bring back one of the names that go.
-        try watcher.compared(unseen.count - compared.rows.count { $0 == nil }, try tree.counts().names)
-      }
+      if let watcher { try watcher.compared(try losses(compared, watcher.lists)) }
       let write = DifferenceImport(
         compared: compared, fingerprint: fingerprint, strict: strict, report: report, watcher: watcher)
       return try write.run(connections, next)
+    }
+  }
+
+  /// What an import removes at least; empty if the list was not compared to its end.
+  private func losses(_ compared: ListComparison.Result, _ lists: [String]) throws(StoreError) -> [ListLoss] {
+    guard let unseen = compared.unseen else { return [] }
+    let names = try tree.counts().names
+    return try connections.read(snapshot: true) { (connection) throws(StoreError) in
+      var losses = ListLosses(connection, folders: lists)
+      // Each new line may bring back one of the names that go.
+      var added: [String: Int] = [:]
+      for (item, row) in zip(compared.lines.items, compared.rows) where row == nil {
+        guard case .line(let line) = item else { continue }
+        added[losses.list(of: compared.lines.folders[line.folder]), default: 0] += 1
+      }
+      let removed = unseen.count - added.values.reduce(0, +)
+      return [ListLoss(removed: removed, names: names)] + (try losses.find(unseen, added: added))
     }
   }
 
@@ -224,11 +240,11 @@ private struct DifferenceImport {
   private func write(
     _ connection: SQLiteConnection, shiftsLater: Bool, _ next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
-    var tree = try TreeImport(connection, after: compared, gathers: watcher != nil, report: report)
+    var tree = try TreeImport(connection, after: compared, watcher: watcher, report: report)
     try tree.add(compared)
     if compared.unseen == nil {
       while let batch = try next() { try tree.add(batch, strict: strict) }
-      if let watcher { try watcher.compared(0, 0) }
+      if let watcher { try watcher.compared([]) }
     }
     if !shiftsLater { try compared.shifts.write(connection) }
     // An import whose lines have not their numbers yet is done again if it is interrupted.

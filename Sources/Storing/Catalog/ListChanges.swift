@@ -14,8 +14,8 @@ package struct ListChanges: Sendable, Equatable {
   package var removed = 0
   /// Files that have other URLs or header fields, or are other ones under a name that stays.
   package var relinked = 0
-  /// How many names there were before.
-  package var namesBefore: Int64 = 0
+  /// What all lists lose together, and each of several lists.
+  package var losses: [ListLoss] = []
 
   /// Whether the tree and all links are as before.
   package var isEmpty: Bool { tree.isEmpty && resources.isEmpty }
@@ -88,25 +88,26 @@ struct GatheredChanges {
 
   /// All of it, once the new entries have their names.
   func list(
-    in connection: SQLiteConnection, hasAliases: Bool, namesBefore: Int64
+    in connection: SQLiteConnection, hasAliases: Bool, namesBefore: Int64, lists: [String], firstNew: Int64
   ) throws(StoreError) -> ListChanges {
     var changes = ListChanges()
     changes.resources = resources
     changes.resources.remove(ResourceKeyColumns.none.key)
     (changes.added, changes.removed, changes.relinked) = (new.count, gone.count, relinkedCount)
-    changes.namesBefore = namesBefore
+    var removed = Set(gone.map(\.id))
     if hasAliases, !gone.isEmpty { changes.tree = try aliases(connection) }
     // An entry's number is higher than that of its folder.
-    var left: [Name: Int] = [:]
+    var left: [Name: (place: Int, id: Int64)] = [:]
     for one in gone.sorted(by: { $0.id > $1.id }) {
       if case .removed(let parent, let name, false) = one.change {
-        left[Name(parent: parent, name: Array(name.utf8))] = changes.tree.count
+        left[Name(parent: parent, name: Array(name.utf8))] = (changes.tree.count, one.id)
       }
       changes.tree.append(one.change)
     }
     for id in new.sorted() {
       guard let row = try Self.name(of: id, connection) else { continue }
-      if !row.isFolder, let place = left[Name(parent: row.parent, name: Array(row.name.utf8))] {
+      if !row.isFolder, let (place, former) = left[Name(parent: row.parent, name: Array(row.name.utf8))] {
+        removed.remove(former)
         changes.tree[place] = .replaced(parent: row.parent, name: row.name)
         (changes.added, changes.removed) = (changes.added - 1, changes.removed - 1)
         changes.relinked += 1
@@ -118,6 +119,9 @@ struct GatheredChanges {
       guard let row = try Self.name(of: id, connection), try !Self.hasGeneration(row.key, connection) else { continue }
       changes.tree.append(.replaced(parent: row.parent, name: row.name))
     }
+    var losses = ListLosses(connection, folders: lists)
+    changes.losses = [ListLoss(removed: changes.removed, names: namesBefore)]
+    changes.losses += try losses.find(unlisted: gone.map(\.id).filter(removed.contains), before: firstNew)
     return changes
   }
 

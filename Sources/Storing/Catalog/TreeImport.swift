@@ -26,10 +26,13 @@ struct TreeImport {
   /// What differs from the tree before, for whoever shows it.
   private var changes: GatheredChanges
   private let report: (ManifestProblem) -> Void
+  /// The folders of several lists.
+  private let lists: [String]
   private let hasAliases: Bool
   private let hasExtensions: Bool
   private let epoch: Int64
 
+  private let firstID: Int64
   private var nextID: Int64
   private var seen = IDSet()
   private var filter: NameFilter?
@@ -39,16 +42,17 @@ struct TreeImport {
   private var entries = 0
   private var result: ImportReport
 
-  /// `compared`: what is known of a tree that exists; nil for a catalog's first import. `gathers`: whether to tell what
+  /// `compared`: what is known of a tree that exists; nil for a catalog's first import. `watcher`: who is told what
   /// changes.
   init(
-    _ connection: SQLiteConnection, after compared: ListComparison.Result?, gathers: Bool = false,
+    _ connection: SQLiteConnection, after compared: ListComparison.Result?, watcher: ImportWatcher? = nil,
     report: @escaping (ManifestProblem) -> Void
   ) throws(StoreError) {
     self.connection = connection
     rows = ImportRows(connection: connection)
     isFirst = compared == nil
-    changes = GatheredChanges(isWanted: gathers)
+    changes = GatheredChanges(isWanted: watcher != nil)
+    lists = watcher?.lists ?? []
     self.report = report
     hasAliases = try connection.integer("SELECT 1 FROM alias LIMIT 1") != nil
     hasExtensions = try connection.integer("SELECT 1 FROM gained LIMIT 1") != nil
@@ -56,7 +60,8 @@ struct TreeImport {
     guard last >= 0, last < .max else { throw .damaged(connection.path, "meta.epoch is out of range") }
     epoch = last + 1
     // The numbers that the import uses become reserved with its commit; blocks of other threads are below.
-    nextID = try connection.reserveIDs(0)
+    firstID = try connection.reserveIDs(0)
+    nextID = firstID
     result = compared?.counts ?? ImportReport(epoch: 0, files: 0, folders: 0, problems: 0, duplicates: 0)
     result.epoch = epoch
     seen = compared?.seen ?? IDSet()
@@ -292,7 +297,8 @@ struct TreeImport {
     // What is remembered of a server's folder may be another each time.
     try remember(result.servers.isEmpty ? fingerprint : [])
     if changes.isWanted {
-      result.changes = try changes.list(in: connection, hasAliases: hasAliases, namesBefore: names)
+      result.changes = try changes.list(
+        in: connection, hasAliases: hasAliases, namesBefore: names, lists: lists, firstNew: firstID)
     }
     return result
   }
