@@ -50,8 +50,8 @@ extension MountOptionForm<NamedList> {
     MountOptionForm(
       rule: "a path, a URL or -, or NAME= and a path or URL",
       parse: { text throws(MountOptionError) in
-        var list = split(text)
-        if !list.folder.isEmpty, list.place.isEmpty || list.place == "-" || !isName(list.folder) { return nil }
+        var list = NamedList(text)
+        if !list.isNamedWell { return nil }
         let scheme = list.place.prefix(8).lowercased()
         for known in ["http://", "https://"] where scheme.hasPrefix(known) {
           list.place = known + list.place.dropFirst(known.count)
@@ -62,20 +62,9 @@ extension MountOptionForm<NamedList> {
         list.place = path
         return list
       },
-      decode: { split($0) },
+      decode: { NamedList($0) },
       encode: { $0.folder.isEmpty ? $0.place : "\($0.folder)=\($0.place)" })
   }
-
-  /// A path with an equals sign has a slash before that (`./a=b`), as every URL has.
-  private static func split(_ text: String) -> NamedList {
-    let bytes = text.utf8
-    guard let equals = bytes.firstIndex(of: 0x3D), !bytes[..<equals].contains(0x2F) else {
-      return NamedList(folder: "", place: text)
-    }
-    return NamedList(folder: String(text[..<equals]), place: String(text[text.index(after: equals)...]))
-  }
-
-  private static func isName(_ name: String) -> Bool { ManifestReader.isFolderName(name) }
 }
 
 extension MountOptionForm<[String]> {

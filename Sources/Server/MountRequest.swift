@@ -133,6 +133,38 @@ package struct NamedList: Sendable, Equatable {
   /// Its absolute path, its URL, or `-`.
   package var place: String
 
+  init(folder: String, place: String) { (self.folder, self.place) = (folder, place) }
+
+  /// What `--manifest` takes: `PLACE` or `NAME=PLACE`. A path with an equals sign has a slash before that (`./a=b`), as
+  /// every URL has.
+  package init(_ text: String) {
+    let bytes = text.utf8
+    guard let equals = bytes.firstIndex(of: 0x3D), !bytes[..<equals].contains(0x2F) else {
+      self.init(folder: "", place: text)
+      return
+    }
+    self.init(folder: String(text[..<equals]), place: String(text[text.index(after: equals)...]))
+  }
+
+  /// Whether its folder, if it has one, can have that name, and the list one.
+  package var isNamedWell: Bool {
+    folder.isEmpty || !place.isEmpty && place != "-" && ManifestReader.isFolderName(folder)
+  }
+
+  /// Why these lists cannot show in one mount; nil: they can.
+  package static func conflict(of lists: [NamedList]) -> String? {
+    for (index, list) in lists.enumerated() {
+      guard let first = lists[..<index].first(where: { $0.folder.utf8.elementsEqual(list.folder.utf8) }) else {
+        continue
+      }
+      let both = "\(first.shown) and \(list.shown)"
+      return list.folder.isEmpty
+        ? "two lists have no name: give each but one its folder (NAME=FILE): \(both)"
+        : "two lists want the folder \(list.folder): \(both)"
+    }
+    return nil
+  }
+
   /// Its URL; nil for a file.
   package var url: String? { place.hasPrefix("http://") || place.hasPrefix("https://") ? place : nil }
   /// What messages call it: no secret of its URL is in it.

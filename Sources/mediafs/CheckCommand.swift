@@ -7,7 +7,7 @@ import Storing
 /// `mediafs check`: reads a manifest as a mount would, without mounting and without the network.
 enum CheckCommand {
   static let help = CommandHelp(
-    synopsis: ["check [--quiet] [--format NAME] [--base-url URL] FILE"],
+    synopsis: ["check [--quiet] [--format NAME] [--base-url URL] [NAME=]FILE..."],
     summary: "Check a list of URLs for mistakes",
     about: [
       """
@@ -16,7 +16,7 @@ enum CheckCommand {
       play as a file (HLS and DASH playlists).
       """
     ],
-    operands: [("FILE", "The list; - for standard input.")],
+    operands: [("FILE", "The list; - for standard input. With NAME= before it, it shows in that folder.")],
     groups: [
       (
         "Options",
@@ -29,39 +29,52 @@ enum CheckCommand {
   static func run(_ arguments: [String]) -> Int32 {
     OptionParser.run("check", arguments, help) {
       options throws(CommandError) in
-      guard options.operands.count == 1 else { throw .usage("check takes one FILE, or - for standard input") }
-      if options.operands[0].hasPrefix("http://") || options.operands[0].hasPrefix("https://") {
-        throw .usage("check asks no server: get the list first (curl URL | mediafs check -)")
+      let lists = options.operands.map { NamedList($0) }
+      if lists.isEmpty { throw .usage("check takes a FILE, or - for standard input") }
+      if let list = lists.first(where: { $0.url != nil }) {
+        throw .usage("check asks no server: get the list first (curl URL | mediafs check -): \(list.shown)")
       }
+      if let list = lists.first(where: { !$0.isNamedWell }) {
+        throw .usage("check takes NAME=FILE, with a name that a folder can have, not \(list.folder)=\(list.place)")
+      }
+      if let conflict = NamedList.conflict(of: lists) { throw .usage(conflict) }
       let terminal = Terminal()
       let folder: TemporaryFolder
       do throws(Errno) { folder = try TemporaryFolder() } catch {
         throw .failed("cannot make a temporary folder: \(error)")
       }
-      var manifest = try readable(options.operands[0], in: folder)
+      var base = ManifestBase.none
       do throws(ManifestError) {
-        if let url = options.value("base-url") { manifest.base = try ManifestBase(url: url) }
+        if let url = options.value("base-url") { base = try ManifestBase(url: url) }
       } catch {
         throw .usage("--base-url: \(error)")
       }
-      if let name = options.value("format") {
-        manifest.format = ListFormat(rawValue: name)
-        let names = ListFormat.allCases.map(\.rawValue).joined(separator: ", ")
-        if manifest.format == nil { throw .usage("--format takes one of \(names), not \(name)") }
+      let format = try options.value("format").map { (name) throws(CommandError) in
+        if let known = ListFormat(rawValue: name) { return known }
+        throw .usage("--format takes one of \(ListFormat.allCases.map(\.rawValue).joined(separator: ", ")), not \(name)")
       }
-      // The command reads the list twice: the importer reports problems, and shows no entries to check for playlists.
-      var (problems, format) = try look(at: manifest)
-      let reader = try open(manifest)
+      var sources: [Source] = []
+      for list in lists { sources.append(try readable(list, in: folder, base, format)) }
+      // The command reads each list twice: the importer reports problems, and shows no entries to check for playlists.
+      var problems: [ManifestProblem] = []
+      var titles: [String] = []
+      for source in sources {
+        let (found, format) = try look(at: source)
+        problems += found
+        if let format, !titles.contains(format.title) { titles.append(format.title) }
+      }
+      let top = lists.firstIndex { $0.folder.isEmpty }
+      let reader = try open(lists, sources, top)
       let catalog: Catalog
       let report: ImportReport
       do throws(StoreError) {
         catalog = try Catalog.open(path: folder.path + "/catalog.sqlite", access: .readWrite)
         report = try catalog.importManifest(reader, fingerprint: [], strict: false) { problems.append($0) }
       } catch {
-        print(problems, manifest.name)
-        throw .failed(error.message)
+        print(problems, of: sources, top: top ?? 0)
+        throw .failed(sources.reduce(error.message) { $0.replacing($1.path, with: $1.name) })
       }
-      print(problems, manifest.name)
+      print(problems, of: sources, top: top ?? 0)
       do throws(StoreError) {
         if !options.has("quiet") { try ManifestTree(catalog).draw(on: terminal) }
         try catalog.close()
@@ -70,7 +83,7 @@ enum CheckCommand {
       }
       let errors = problems.count { $0.severity == .error }
       terminal.line(
-        (format.map { "\($0.title): " } ?? "")
+        (titles.isEmpty ? "" : titles.joined(separator: ", ") + ": ")
           + [
             TerminalText.count(report.files, "file"), TerminalText.count(report.folders, "folder"),
             TerminalText.count(Int64(errors), "error"), TerminalText.count(Int64(problems.count - errors), "warning"),
@@ -90,28 +103,27 @@ enum CheckCommand {
     var folder: String?
   }
 
-  /// `file` itself, or a copy if it can be read only once: standard input, or a pipe such as a shell's `<(…)`.
+  /// The list's file itself, or a copy if it can be read only once: standard input, or a pipe such as a shell's `<(…)`.
   private static func readable(
-    _ file: String, in folder: borrowing TemporaryFolder
+    _ list: NamedList, in folder: borrowing TemporaryFolder, _ base: ManifestBase, _ format: ListFormat?
   ) throws(CommandError) -> Source {
+    let file = list.place
     let isInput = file == "-"
     var status = stat()
     if !isInput, stat(file, &status) != 0 || status.st_mode & S_IFMT != S_IFIFO {
       let folder = file.lastIndex(of: "/").map { String(file[...$0]) } ?? "."
-      return Source(path: file, name: file, folder: folder)
+      return Source(path: file, name: file, base: base, format: format, folder: folder)
     }
-    let name = isInput ? "standard input" : file
     // The extension marks a playlist, so the copy keeps it.
-    let path =
-      folder.path
-      + (file.hasSuffix(".m3u8") ? "/manifest.m3u8" : file.hasSuffix(".m3u") ? "/manifest.m3u" : "/manifest")
+    let ending = [".m3u8", ".m3u"].first(where: file.hasSuffix) ?? ""
+    let path = folder.path + "/manifest\(list.folder.isEmpty ? "" : "-" + list.folder)\(ending)"
     do throws(Errno) {
       let input = isInput ? FileDescriptor(owning: try retrying { dup(STDIN_FILENO) }) : try .open(file, O_RDONLY)
       try copy(input, to: try .open(path, O_WRONLY | O_CREAT | O_EXCL))
     } catch {
-      throw .failed("cannot read \(name): \(error)")
+      throw .failed("cannot read \(list.shown): \(error)")
     }
-    return Source(path: path, name: name)
+    return Source(path: path, name: list.shown, base: base, format: format)
   }
 
   private static func copy(
@@ -126,6 +138,20 @@ enum CheckCommand {
       try output.writeFully(UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: offset)
       offset += Int64(count)
     }
+  }
+
+  /// All lists, one after the other, as a mount reads them. `top`: which of them is at the top.
+  private static func open(
+    _ lists: [NamedList], _ sources: [Source], _ top: Int?
+  ) throws(CommandError) -> ManifestReader {
+    var parts: [ListPart] = []
+    for index in lists.indices where index != top {
+      parts.append(ListPart(try open(sources[index]), folder: lists[index].folder))
+    }
+    var reader: ManifestReader
+    if let top { reader = try open(sources[top]) } else { reader = ManifestReader(name: "") }
+    reader.append(parts)
+    return reader
   }
 
   private static func open(_ source: Source) throws(CommandError) -> ManifestReader {
@@ -146,7 +172,9 @@ enum CheckCommand {
     do throws(ManifestError) {
       while let item = try reader.next() {
         guard case .entry(let entry) = item, let warning = playlistWarning(for: entry) else { continue }
-        found.append(ManifestProblem(line: entry.line, severity: .warning, message: warning))
+        var problem = ManifestProblem(line: entry.line, severity: .warning, message: warning)
+        problem.list = source.path
+        found.append(problem)
       }
     } catch {
       throw .failed("\(error)".replacing(source.path, with: source.name))
@@ -154,11 +182,14 @@ enum CheckCommand {
     return (found, reader.format)
   }
 
-  private static func print(_ problems: [ManifestProblem], _ name: String) {
-    for problem in problems.sorted(by: { $0.line < $1.line }) {
+  /// `top`: the list whose problems name none.
+  private static func print(_ problems: [ManifestProblem], of sources: [Source], top: Int) {
+    func list(of problem: ManifestProblem) -> Int { sources.firstIndex { $0.path == problem.list } ?? top }
+    for problem in problems.sorted(by: { (list(of: $0), $0.line) < (list(of: $1), $1.line) }) {
       let severity = problem.severity == .error ? "error" : "warning"
+      let name = TerminalText.plain(sources[list(of: problem)].name)
       // The format of compiler messages, so that an editor can jump to the line.
-      var line = "\(TerminalText.plain(name)):\(problem.line): \(severity): \(TerminalText.plain(problem.message))\n"
+      var line = "\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.message))\n"
       line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
   }

@@ -75,13 +75,7 @@ enum MountCommand {
     if mount.unnamedLists > 1 {
       throw .usage("--manifest is given twice without a name: give each list but one its folder (NAME=FILE)")
     }
-    let lists = mount.request.named
-    for (index, list) in lists.enumerated() {
-      guard let first = lists[..<index].first(where: { $0.folder.utf8.elementsEqual(list.folder.utf8) }) else {
-        continue
-      }
-      throw .usage("two lists want the folder \(list.folder): \(first.shown) and \(list.shown)")
-    }
+    if let conflict = NamedList.conflict(of: mount.request.named) { throw .usage(conflict) }
     let names = mount.request.resolvers.map(\.name)
     if let name = names.indices.first(where: { names[..<$0].contains(names[$0]) }).map({ names[$0] }) {
       throw .usage("--resolver \(name) is given twice")

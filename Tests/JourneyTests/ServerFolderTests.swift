@@ -236,6 +236,31 @@ import Testing
     }
   }
 
+  /// The other host gets no login and no header field of this one; relative names are beside the list that came.
+  @Test func anotherHostMayGiveIt() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let other = "http://localhost:\(origin.port)/lists/list.m3u"
+        origin.fault(.redirect(to: other), path: "/list.txt")
+        let list = "#EXTM3U\n\(origin.url("/a.bin"))\nb.bin\n"
+        origin.set("/lists/list.m3u", OriginResource(bytes: Array(list.utf8)))
+        let url = "http://anna:geheim@127.0.0.1:\(origin.port)/list.txt"
+        #expect(try mount(journey, url, "--header", "X-Token: geheim").succeeded)
+        #expect(try journey.names() == ["a.bin", "b.bin"])
+        origin.add("/lists/b.bin", size: 1000)
+        try journey.succeed(["cat", journey.at("b.bin")])
+        let own = try #require(origin.log.entries(of: "/list.txt").first).request
+        #expect(own.header("authorization") != nil && own.header("x-token") == "geheim")
+        let others = origin.log.entries(of: "/lists/list.m3u")
+        #expect(!others.isEmpty)
+        for entry in others {
+          #expect(entry.request.header("authorization") == nil && entry.request.header("x-token") == nil)
+        }
+        #expect(!journey.log.contains("geheim"))
+      }
+    }
+  }
+
   @Test func itNamesNoFileAndNoProgram() throws {
     try withList { journey, nginx, write in
       try journey.folder.write("# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/\tFALSE\t0\tname\tvalue\n", to: "jar")
@@ -288,6 +313,52 @@ import Testing
           }, "\(journey.log.suffix(2000))")
         #expect(try journey.names("Music/Album") == ["a.mp3"] && journey.names().contains("one.bin"))
       }
+    }
+  }
+
+  /// `check` shows what the mount of several lists would; each problem is told with its own list.
+  @Test func severalAreChecked() throws {
+    try withJourney { journey in
+      let top = try write(journey, "top", "http://127.0.0.1:1/one.bin\n")
+      let films = try write(journey, "films", "http://127.0.0.1:1/a.mkv\n\nftp://127.0.0.1/b.mkv\n")
+      let music = try write(journey, "music.m3u", "#EXTM3U\nhttp://127.0.0.1:1/a.m3u8\n")
+      let checked = try journey.mediafs("check", "Films=\(films)", top, "Music=\(music)")
+      #expect(checked.status == 1)
+      for name in ["Films", "a.mkv", "Music", "one.bin"] { #expect(checked.output.contains(name)) }
+      #expect(checked.output.hasSuffix("3 files, 2 folders, 1 error, 1 warning\n"), "\(checked.output)")
+      #expect(checked.errors.contains("\(films):3: error: "), "\(checked.errors)")
+      #expect(checked.errors.contains("\(music):2: warning: "), "\(checked.errors)")
+      #expect(try journey.mediafs("check", top, films).errors.contains("NAME=FILE"))
+      #expect(try journey.mediafs("check", "A=\(top)", "A=\(films)").errors.contains("the folder A"))
+      #expect(try journey.mediafs("check", ".=\(top)").status == 2)
+      // A mount names the list, too.
+      let mounted = try mount(journey, [top, "Films=\(films)"])
+      #expect(mounted.succeeded && mounted.errors.contains("\(films):3: "), "\(mounted.errors)")
+    }
+  }
+
+  /// A list that was cut at the end of a line waits, however few of all names it has.
+  @Test func eachWaitsForAReloadByItself() throws {
+    try withJourney { journey in
+      func lines(_ count: Int) -> String { (0..<count).map { "http://127.0.0.1:1/\($0).bin\n" }.joined() }
+      let top = try write(journey, "top", lines(3))
+      let films = try write(journey, "films", lines(5))
+      let music = try write(journey, "music", lines(100))
+      #expect(try mount(journey, [top, "Films=\(films)", "Music=\(music)"]).succeeded)
+      // The folder is a name, too: this is half of them.
+      _ = try write(journey, "films", lines(2))
+      try journey.waitForNames(["0.bin", "1.bin"], in: "Films")
+      for (list, name, words) in [(films, "films", "lacks 2 of its 3 names"), (top, "top", "lacks 2 of its 3 names")] {
+        _ = try write(journey, name, name == "films" ? "http://127.0.0.1:1/new.bin\n" : lines(1))
+        #expect(
+          eventually {
+            (try? journey.mediafs("status", journey.mountpoint).output.contains("\(list) \(words)")) == true
+          }, "\(journey.log.suffix(2000))")
+        #expect(try journey.names("Films") == ["0.bin", "1.bin"] && journey.names().count == 5)
+        if name == "films" { _ = try write(journey, name, lines(2)) }
+      }
+      try journey.succeed([try Programs.path("mediafs"), "reload", journey.mountpoint])
+      #expect(try journey.names() == ["0.bin", "Films", "Music"] && journey.names("Films").count == 2)
     }
   }
 
