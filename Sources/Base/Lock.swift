@@ -19,7 +19,7 @@ package final class Lock<Value>: @unchecked Sendable {
     var attributes = pthread_mutexattr_t()
     pthread_mutexattr_init(&attributes)
     #if DEBUG
-      // A thread that takes a lock twice ends the program with a backtrace. Otherwise it would wait for itself for ever.
+      // A thread that takes a lock twice ends the program with a backtrace, instead of waiting for itself.
       pthread_mutexattr_settype(&attributes, CInt(PTHREAD_MUTEX_ERRORCHECK))
     #endif
     let result = pthread_mutex_init(mutex, &attributes)

@@ -51,7 +51,8 @@ enum CheckCommand {
       }
       let format = try options.value("format").map { (name) throws(CommandError) in
         if let known = ListFormat(rawValue: name) { return known }
-        throw .usage("--format takes one of \(ListFormat.allCases.map(\.rawValue).joined(separator: ", ")), not \(name)")
+        throw .usage(
+          "--format takes one of \(ListFormat.allCases.map(\.rawValue).joined(separator: ", ")), not \(name)")
       }
       var sources: [Source] = []
       for list in lists { sources.append(try readable(list, in: folder, base, format)) }
