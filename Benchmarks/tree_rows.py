@@ -2,6 +2,7 @@
 
 import os
 import random
+import sqlite3
 import subprocess
 import threading
 import time
@@ -70,8 +71,9 @@ def million(results, repetition):
 
 def one_million(results, repetition, system):
     folder = work_folder("million")
-    with serving({"one.mp4": 1 << 20}) as origin:
+    with serving({"one.mp4": 1 << 20, "large.mp4": 64 << 20}) as origin:
         with open(os.path.join(folder, "urls.txt"), "w") as file:
+            file.write(f"{origin.url}/large.mp4\n")
             for index in range(FOLDERS):
                 for number in range(FILES):
                     file.write(f"{origin.url}/one.mp4?n={index * FILES + number}\n"
@@ -87,7 +89,7 @@ def one_million(results, repetition, system):
             results.add("million-again", system, system.mount_seconds)
             begin = time.perf_counter()
             names = os.listdir(system.mountpoint)
-            assert len(names) == FOLDERS
+            assert len(names) == FOLDERS + 1
             results.add("million-ls-root", system, time.perf_counter() - begin)
             begin = time.perf_counter()
             names = os.listdir(system.path("folder500"))
@@ -100,26 +102,26 @@ def one_million(results, repetition, system):
             results.add("million-lookup", system, (time.perf_counter() - begin) / 1000)
             begin = time.perf_counter()
             found = subprocess.run(["find", system.mountpoint, "-type", "f"], check=True, capture_output=True)
-            assert found.stdout.count(b"\n") == FOLDERS * FILES
+            assert found.stdout.count(b"\n") == FOLDERS * FILES + 1
             results.add("million-find", system, time.perf_counter() - begin)
             results.add("million-memory", system, peak_memory(system.pids()))
             reload_ten(results, repetition, system)
 
 
 def reload_ten(results, repetition, system):
-    """Ten lines of the million get other links, under a program that looks names up."""
+    """Ten lines of the million get other links, under programs that look names up, read, and write to the catalog."""
     chance = random.Random(repetition)
     lines = chance.sample(range(FOLDERS * FILES), 10)
     with open(system.manifest) as file:
         text = file.readlines()
     for line in lines:
-        text[3 * line] = text[3 * line].rstrip() + "&again\n"
+        text[1 + 3 * line] = text[1 + 3 * line].rstrip() + "&again\n"
     new = system.manifest + ".new"
     with open(new, "w") as file:
         file.writelines(text)
     del text
     before = peak_memory(system.pids())
-    waits, is_over = [], threading.Event()
+    waits, commits, is_over = [], [], threading.Event()
 
     def look_up():
         while not is_over.is_set():
@@ -127,8 +129,39 @@ def reload_ten(results, repetition, system):
             assert not os.path.lexists(system.path(f"folder{chance.randrange(FOLDERS)}/none{chance.random()}"))
             waits.append(time.perf_counter() - begin)
 
-    thread = threading.Thread(target=look_up)
-    thread.start()
+    def read():
+        """Stored bytes of a partial file, which the kernel does not keep."""
+        file = os.open(system.path("large.mp4"), os.O_RDONLY)
+        try:
+            while not is_over.is_set():
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                begin = time.perf_counter()
+                assert len(os.pread(file, 4096, 0)) == 4096
+                waits.append(time.perf_counter() - begin)
+        finally:
+            os.close(file)
+
+    def commit():
+        """What a commit waits for: the catalog's one writer."""
+        catalog = sqlite3.connect(os.path.join(system.store, "catalog.sqlite"), timeout=0, isolation_level=None)
+        try:
+            while not is_over.wait(0.001):
+                begin = time.perf_counter()
+                while True:
+                    try:
+                        catalog.execute("BEGIN IMMEDIATE")
+                        break
+                    except sqlite3.OperationalError:
+                        time.sleep(0.001)
+                catalog.execute("ROLLBACK")
+                commits.append(time.perf_counter() - begin)
+        finally:
+            catalog.close()
+
+    subprocess.run(["head", "-c", "4096", system.path("large.mp4")], check=True, capture_output=True)
+    threads = [threading.Thread(target=body) for body in (look_up, read, commit)]
+    for thread in threads:
+        thread.start()
     try:
         os.rename(new, system.manifest)
         begin = time.perf_counter()
@@ -136,10 +169,12 @@ def reload_ten(results, repetition, system):
         results.add("million-reload", system, time.perf_counter() - begin)
     finally:
         is_over.set()
-        thread.join()
+        for thread in threads:
+            thread.join()
     if "10 " not in said:
         raise RuntimeError(f"the reload says: {said}")
     results.add("million-reload-wait", system, max(waits))
+    results.add("million-reload-commit", system, max(commits))
     results.add("million-reload-memory", system, max(0, peak_memory(system.pids()) - before))
     results.add("million-reload-log", system, os.path.getsize(os.path.join(system.store, "catalog.sqlite-wal")))
 
@@ -163,8 +198,11 @@ ROWS = [
     Row("million-first-memory", "… peak memory of the first mount", "B", goal=100 << 20, absolute=True),
     Row("million-memory", "… of the second, with all the above", "B", goal=100 << 20, absolute=True),
     Row("million-reload", "… ten lines changed: `mediafs reload`", "s", goal=2, absolute=True,
-        how="Ten entries get other links, while a program looks names up."),
-    Row("million-reload-wait", "… longest of the lookups meanwhile", "s", goal=0.05, absolute=True, worst=True),
+        how="Ten entries get other links, while programs look names up, read stored bytes, and take the catalog's "
+            "writer as a commit does."),
+    Row("million-reload-wait", "… longest of the lookups and reads meanwhile", "s", goal=0.05, absolute=True,
+        worst=True),
+    Row("million-reload-commit", "… longest wait for the catalog's writer", "s", goal=0.05, absolute=True, worst=True),
     Row("million-reload-memory", "… peak memory above that of before", "B", goal=50 << 20, absolute=True),
     Row("million-reload-log", "… the catalog's log (WAL) afterwards", "B", goal=16 << 20, absolute=True),
 ]

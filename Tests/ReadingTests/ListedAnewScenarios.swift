@@ -42,6 +42,61 @@ import Reading
     #expect(try bench.stored(inode).count > stored)
   }
 
+  /// What an origin says of its version.
+  struct Tags: Sendable, CustomTestStringConvertible {
+    var etag: String?
+    var isWeak = false
+    var date: Int64?
+    static let none = Tags()
+    static let strong = Tags(etag: "\"1\"")
+    static let weak = Tags(etag: "\"1\"", isWeak: true)
+    static let dated = Tags(date: 1_600_000_000)
+
+    var testDescription: String { "\(isWeak ? "weak " : "")\(etag ?? "no tag"), \(date.map { "\($0)" } ?? "no date")" }
+
+    func describe(_ resource: inout FakeResource) {
+      (resource.etag, resource.isWeak, resource.lastModified) = (etag, isWeak, date)
+    }
+  }
+
+  @Test(
+    "A new link gives its bytes to a version only where they are proved to be the same",
+    arguments: [
+      (Tags.none, Tags.none), (.strong, .dated), (.dated, .strong), (.strong, .none), (.none, .dated), (.weak, .weak),
+    ], [false, true])
+  func newLinkIsProved(_ tags: (old: Tags, new: Tags), isOther: Bool) throws {
+    let bench = try bench(["a.mp4"])
+    tags.old.describe(&bench.service.resources["http://origin/a.mp4"]!)
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 2 << 20, of: "a.mp4")
+    bench.run(1)
+    var new = FakeResource(name: "a.mp4", size: 20 * Self.megabyte)
+    if isOther { new.version = 2 }
+    tags.new.describe(&new)
+    bench.service.resources["http://new/a.mp4"] = new
+    // While a reader streams over the former link, which goes on.
+    let streaming = bench.read(inode, 4 * Self.megabyte, 128 << 10)
+    bench.run(0.01)
+    try bench.list([Bench.entry("a.mp4", 1, urls: ["http://new/a.mp4"])])
+    bench.service.resources["http://origin/a.mp4"]?.failure = FakeResource.gone
+    let reply = bench.answer(streaming)
+    if isOther {
+      if reply != .error(.stale) { bench.expectBytes(inode, 4 * Self.megabyte, 128 << 10, of: "a.mp4") }
+      #expect(bench.answer(bench.read(inode, 10 * Self.megabyte, 4096)) == .error(.stale))
+      let again = try bench.opened("a.mp4")
+      #expect(again != inode)
+      for place in [0, 4, 10, 19] as [Int64] {
+        bench.expectBytes(again, place * Self.megabyte, 128 << 10, of: "a.mp4", version: 2)
+      }
+    } else {
+      for place in [0, 4, 10, 19] as [Int64] {
+        bench.expectBytes(inode, place * Self.megabyte, 128 << 10, of: "a.mp4")
+      }
+      #expect(try bench.inode("a.mp4") == inode)
+      #expect(bench.service.sent < 8 * Self.megabyte, "what is stored is not fetched again")
+    }
+  }
+
   @Test("A link that is replaced while its bytes come neither loses nor mixes them")
   func newLinkInFlight() throws {
     let bench = try bench(["a.mp4"])

@@ -32,7 +32,7 @@ enum GenerationCheck {
   /// Compares what a head says with what is known.
   ///
   /// If both tell a length, it must be equal. Then the strong tag decides when both have one; else Last-Modified; else
-  /// a weak tag. Without a validator in common, the length alone decides.
+  /// a weak tag. The length alone decides only if neither has a validator.
   static func compare(_ head: Identity, with known: Identity) -> Verdict {
     if let size = head.size, let knownSize = known.size, size != knownSize { return .different }
     if let tag = head.validators.strongETag, let knownTag = known.validators.strongETag {
@@ -44,8 +44,8 @@ enum GenerationCheck {
     if let tag = head.validators.etag, let knownTag = known.validators.etag {
       return tag == knownTag ? .same : .different
     }
-    // Only one of the two has any validator: a proxy or another program answers.
-    if head.validators.isEmpty != known.validators.isEmpty { return .different }
+    // They have no validator in common: a proxy or another program answers.
+    if !head.validators.isEmpty || !known.validators.isEmpty { return .different }
     return head.size == nil || known.size == nil || head.size == known.size ? .same : .different
   }
 

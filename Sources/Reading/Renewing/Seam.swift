@@ -24,6 +24,12 @@ struct Seam {
     return tag == known.validators.strongETag
   }
 
+  /// Whether both say the same time of the last change, and no other tag: enough for a link that a user gave.
+  static func isDated(_ found: GenerationCheck.Identity, _ known: GenerationCheck.Identity) -> Bool {
+    found.validators.lastModified != nil && known.validators.lastModified != nil
+      && GenerationCheck.compare(found, with: known) == .same
+  }
+
   /// The answers by the link at `mirror` say `found`, and have yet to be compared.
   mutating func begin(_ found: GenerationCheck.Identity, _ mirror: Int, stored: ByteRangeSet, size: Int64) {
     if subject?.mirror == mirror, subject?.found == found { return }

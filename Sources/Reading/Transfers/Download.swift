@@ -134,11 +134,17 @@ final class Download {
       || now.referer != entry.referer || now.resolver != entry.resolver
   }
 
+  /// Whether the list gave it other URLs since its version began: they must prove that they lead to it (``Seam``).
+  private(set) var isRelisted = false
+  /// Whether a link must prove that it leads to the version whose bytes are stored.
+  var needsProof: Bool { isRelisted || content.entry.resolver != nil }
+
   /// Takes the entry's URLs of now. Transfers of URLs that the list has no more go on: what they bring is checked as
   /// everything is, and their failure says nothing.
   func takeSource() {
     entry = content.entry
     mirrors.relist(entry.urls)
+    isRelisted = mirrors.ofGeneration == nil && identity != nil
     (link, linkNumber, joined, seam) = (nil, 0, nil, Seam())
     (ranges, opinion) = (RangeUse(), SecondOpinion())
     attempts.retry.progressed()
@@ -157,17 +163,18 @@ final class Download {
   /// The current mirror leads to the version that is stored; its answers say `identity`.
   func joins(_ identity: GenerationCheck.Identity) {
     mirrors.ofGeneration = mirrors.current
-    joined = identity
+    (joined, isRelisted) = (identity, false)
   }
 
-  /// A version begins, as the mirror at that place describes it.
+  /// A version begins, as the mirror at that place describes it. If that was replaced, those of now must lead to it.
   func begins(at mirror: Int?) {
-    mirrors.ofGeneration = mirror
-    joined = nil
+    let isReplaced = mirror.map(mirrors.isReplaced) ?? false
+    mirrors.ofGeneration = isReplaced ? nil : mirror
+    (joined, isRelisted) = (nil, isReplaced)
   }
 
   /// Whether the current mirror is known to lead to the version that is stored.
-  var isJoined: Bool { content.entry.resolver == nil || mirrors.ofGeneration == mirrors.current }
+  var isJoined: Bool { !needsProof || mirrors.ofGeneration == mirrors.current }
 
   func index(of id: TransferID) -> Int? { transfers.firstIndex { $0.active.id == id } }
 

@@ -43,7 +43,7 @@ final class Generations {
       if isUnpromised(head.mediaType, download) { return unexpectedPage(head, download) }
       return identify(download, as: found, running)
     }
-    if download.content.entry.resolver != nil, download.mirrors.ofGeneration != running.mirror {
+    if download.needsProof, download.mirrors.ofGeneration != running.mirror {
       return judgeSeam(found, than: begun, head, of: download, running, now)
     }
     let known = download.joined ?? begun
@@ -103,16 +103,19 @@ final class Generations {
     _ found: GenerationCheck.Identity, than known: GenerationCheck.Identity, _ head: ResponseHead,
     of download: Download, _ running: Running, _ now: Instant
   ) -> Judgement {
-    // What a former link still brings is of use only if it needs no proof.
+    // What a former link still brings is of use only if it needs no proof. One of the list led to the version.
     if download.mirrors.isReplaced(running.mirror) {
-      return Seam.isProved(found, known) ? .accepted : .refused
+      let isOfVersion =
+        download.isRelisted ? GenerationCheck.compare(found, with: known) == .same : Seam.isProved(found, known)
+      return isOfVersion ? .accepted : .refused
     }
     if !GenerationCheck.compatible(known.mediaType, found.mediaType) || isUnpromised(found.mediaType, download) {
       return unexpectedPage(head, download)
     }
     if let size = found.size, size == known.size {
       // The whole is verified where the list has a checksum.
-      if Seam.isProved(found, known) || download.content.entry.checksum != nil {
+      let isProved = Seam.isProved(found, known) || download.isRelisted && Seam.isDated(found, known)
+      if isProved || download.content.entry.checksum != nil {
         if running.mirror == download.mirrors.current { download.joins(found) }
         download.opinion.agreed()
         return .accepted
@@ -168,7 +171,7 @@ final class Generations {
     do {
       let generation = try record(of: found, download)
       let file = begin(generation.id, download)
-      download.begins(at: download.mirrors.isReplaced(running.mirror) ? nil : running.mirror)
+      download.begins(at: running.mirror)
       let begun = content.guarded.withLock { guarded -> (FileState.Identified, [ParkedProbe], [ParkedRead])? in
         guard let identified = guarded.held.identified(generation, file: file) else { return nil }
         let released = guarded.waiters.identified(guarded.held)
