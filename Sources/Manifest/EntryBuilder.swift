@@ -111,11 +111,22 @@ struct EntryBuilder: ~Copyable {
     return true
   }
 
+  /// Extensions of URLs that name a page, or the program that sends the file, and never the file's type.
+  private static let pages: Set<String> = [
+    "html", "htm", "xhtml", "shtml", "php", "php3", "php5", "phtml", "asp", "aspx", "jsp", "jspx", "cgi", "pl", "do",
+  ]
+
   /// Names the entry by its title, and by its type where neither the title nor the URL has a known extension: a title
-  /// may well end in `.something`.
+  /// may well end in `.something`. A resolver's entry has the URL of a page, which says nothing of the file.
   private func name(_ entry: inout ManifestEntry, _ file: ListedFile) {
-    let fromURL = entry.mayGainExtension ? nil : SafeName.fileExtension(entry.name)
     let fromType = file.facts.mediaType.flatMap { FileType.fileExtension(forMediaType: $0) }
+    var fromURL = entry.mayGainExtension ? nil : SafeName.fileExtension(entry.name)
+    if let found = fromURL {
+      let isUnknown = FileType.mediaType(forExtension: found) == nil
+      if file.resolver != nil || Self.pages.contains(found.lowercased()) || isUnknown && fromType != nil {
+        fromURL = nil
+      }
+    }
     if let title = file.title.flatMap({ SafeName.component($0) }) {
       entry.name = title
       entry.mayGainExtension = false

@@ -54,6 +54,9 @@ struct FeedFormat: XMLListFormat {
       item?.hasImage = true
       return list.output.leaveOut(element.line, "pictures, which feeds show beside their items")
     }
+    if element.attributes["type"]?.lowercased() == "application/x-shockwave-flash" {
+      return list.output.leaveOut(element.line, "Flash players, which are pages and no files")
+    }
     // Many feeds say 0 for a length that they do not know.
     let bytes = element.attributes[size].flatMap { Int64($0) }.flatMap { $0 > 0 ? $0 : nil }
     item?.enclosures.append(Enclosure(url: url, size: bytes, mediaType: element.attributes["type"]))

@@ -37,12 +37,16 @@ final class XMLStream {
   }
 
   private let parser: OpaquePointer
+  private let calls: Calls
   private let depth: Int
+  private let isHTML: Bool
+  private var hasBegun = false
 
   /// The client must outlive the stream.
   init(client: any XMLStreamClient, isHTML: Bool = false) {
     depth = isHTML ? Self.maximumDepthOfHTML : Self.maximumDepth
-    let calls = Calls(client: client)
+    self.isHTML = isHTML
+    calls = Calls(client: client)
     let user = Unmanaged.passRetained(calls)
     let made = cxml_make(
       user.toOpaque(), isHTML ? 1 : 0, Int32(depth),
@@ -69,10 +73,20 @@ final class XMLStream {
   }
 
   /// The line that is being read.
-  var line: Int { max(1, Int(cxml_line(parser))) }
+  var line: Int { calls.line }
 
   /// Reads the next bytes; the end, if there are none. Returns why the document cannot be read on; nil if it can.
-  func feed(_ bytes: UnsafeRawBufferPointer, isEnd: Bool = false) -> Fault? {
+  ///
+  /// XML may not begin with white space before its declaration. Many feeds do.
+  func feed(_ whole: UnsafeRawBufferPointer, isEnd: Bool = false) -> Fault? {
+    var bytes = whole
+    if !isHTML, !hasBegun {
+      let begin = whole.firstIndex { ![0x20, 0x09, 0x0A, 0x0D].contains($0) } ?? whole.count
+      calls.linesBefore += whole[..<begin].count { $0 == 0x0A }
+      bytes = UnsafeRawBufferPointer(rebasing: whole[begin...])
+      hasBegun = !bytes.isEmpty
+      if !hasBegun, !isEnd { return nil }
+    }
     let pointer = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
     if cxml_feed(parser, pointer, Int32(bytes.count), isEnd ? 1 : 0) == 1 { return nil }
     switch Int(cxml_state(parser)) {
@@ -89,11 +103,16 @@ final class XMLStream {
     default: break
     }
     var text = [CChar](repeating: 0, count: 256)
-    let line = Int(cxml_fault(parser, &text, Int32(text.count)))
-    let bytes = text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
-    let reason = String(decoding: bytes, as: UTF8.self).filter { !$0.isNewline }
+    let line = Int(cxml_fault(parser, &text, Int32(text.count))) + calls.linesBefore
+    let words = text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+    let reason = String(decoding: words, as: UTF8.self).filter { !$0.isNewline }
     // libxml2 has the same words for an end that comes too early.
     if isEnd, cxml_depth(parser) > 0 { return Fault(line: max(1, line), reason: "it ends too early") }
+    if reason.hasPrefix("Entity '") {
+      return Fault(
+        line: max(1, line),
+        reason: "it uses an entity of HTML, which XML does not have (such as &nbsp;): write the character itself")
+    }
     // What libxml2 says of a mistake may repeat a piece of the document, and that a token: only its kind is shown.
     return Fault(line: max(1, line), reason: "it is not well-formed XML (\(Self.kind(reason)))")
   }
@@ -108,6 +127,9 @@ final class XMLStream {
   private final class Calls {
     weak var client: (any XMLStreamClient)?
     var parser: OpaquePointer?
+    /// Lines of white space before the document.
+    var linesBefore = 0
+    var line: Int { max(1, parser.map { Int(cxml_line($0)) } ?? 1) + linesBefore }
     init(client: any XMLStreamClient) { self.client = client }
 
     /// The stream retains the object for as long as the parser lives, which hands its pointer back.
@@ -119,7 +141,7 @@ final class XMLStream {
     func begin(
       _ name: UnsafePointer<CChar>?, _ space: UnsafePointer<CChar>?, _ attributes: UnsafeRawPointer?, _ count: Int
     ) {
-      guard let name, let parser else { return }
+      guard let name else { return }
       var values: [String: String] = [:]
       var tooLong: String?
       if let attributes {
@@ -138,7 +160,7 @@ final class XMLStream {
       client?.begin(
         XMLElement(
           name: String(cString: name), space: space.map { String(cString: $0) } ?? "",
-          line: max(1, Int(cxml_line(parser))), attributes: values, tooLong: tooLong))
+          line: line, attributes: values, tooLong: tooLong))
     }
   }
 }

@@ -156,7 +156,9 @@ struct ClearService {
         if isGone {
           pass.count(known.stored.count)
         } else {
-          pass.keep("a file that is no longer listed", "a program has it open, or had it a moment ago")
+          let paths = try reading { () throws(StoreError) in try catalog.tree.formerPaths(of: known.key) }
+          pass.keep(
+            paths.first ?? "a file that is no longer listed", "it is no longer listed, and a program has it open")
         }
       }
     }

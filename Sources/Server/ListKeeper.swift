@@ -287,6 +287,9 @@ final class ListKeeper: Sendable {
       return .success(taken(report, isAsked: isAsked))
     case .failure(let error):
       update.prepare([])
+      if read.isChanging, settling.missed(.now) > 1, !isAsked {
+        fail("the list \(request.listName) changes each time while it is read; have it written less often")
+      }
       if !read.isChanging, !state.withLock({ $0.isStopping }) {
         // A disk that is full, or a lack of descriptors, passes: then the list is tried again.
         if error.kind == .invalid { settling.read(as: read.mark) }

@@ -8,8 +8,8 @@ import Glibc
 /// of a list that is a folder, that one and those below it. What it cannot hear (another machine's writes, a folder
 /// that is renamed) shows by stat(2), every few seconds.
 final class ListWatch {
-  /// The most folders below a list that is a folder.
-  private static let mostFolders = 1000
+  /// The most folders below a list that is a folder: so many watches a user has at least (Linux 5.11).
+  private static let mostFolders = 8192
   private static let events = UInt32(
     IN_CLOSE_WRITE | IN_MODIFY | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ATTRIB)
 
@@ -17,6 +17,7 @@ final class ListWatch {
   private let descriptor: FileDescriptor
   /// What each watch is for: the names in that folder; nil: any name.
   private var names: [Int32: Set<String>?] = [:]
+  private var hasToldOfMany = false
   private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 8)
 
   init(paths: [String]) {
@@ -61,6 +62,11 @@ final class ListWatch {
         let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
         if name != "." && name != ".." { folders.append(folder + "/" + name) }
       }
+    }
+    if folders.count >= Self.mostFolders, !hasToldOfMany {
+      hasToldOfMany = true
+      Log.warning(
+        "the list \(top) has \(Self.mostFolders) folders or more: changes in those beyond show at 'mediafs reload'")
     }
   }
 

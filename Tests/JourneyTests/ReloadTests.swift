@@ -222,20 +222,7 @@ import Testing
 }
 
 extension Journey {
-  fileprivate func names() throws -> [String] {
-    try succeed(["ls", mountpoint]).split(separator: "\n").map(String.init)
-  }
-
   fileprivate func inode(_ name: String) throws -> String { try succeed(["stat", "-c", "%i", at(name)]) }
-
-  fileprivate func waitForNames(_ wanted: [String], sourceLocation: SourceLocation = #_sourceLocation) throws {
-    var last: [String]?
-    let came = eventually {
-      last = try? names()
-      return last == wanted
-    }
-    #expect(came, "\(last ?? []): \(log.suffix(2000))", sourceLocation: sourceLocation)
-  }
 
   fileprivate func says(_ words: String) throws -> Bool { try mediafs("status", mountpoint).output.contains(words) }
 

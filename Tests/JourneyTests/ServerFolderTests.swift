@@ -417,20 +417,3 @@ import Testing
     }
   }
 }
-
-extension Journey {
-  fileprivate func names(_ folder: String = "") throws -> [String] {
-    try succeed(["ls", at(folder)]).split(separator: "\n").map(String.init)
-  }
-
-  fileprivate func waitForNames(
-    _ wanted: [String], in folder: String = "", sourceLocation: SourceLocation = #_sourceLocation
-  ) throws {
-    var last: [String]?
-    let came = eventually {
-      last = try? names(folder)
-      return last == wanted
-    }
-    #expect(came, "\(last ?? []): \(log.suffix(2000))", sourceLocation: sourceLocation)
-  }
-}

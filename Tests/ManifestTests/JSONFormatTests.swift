@@ -91,15 +91,17 @@ struct JSONFormatTests {
       #"{"_type": "video", "id": "3", "title": "T", "url": "https://h/x.m3u8", "protocol": "m3u8_native"}"#,
       #"{"_type": "video", "id": "4", "title": "T", "url": "https://h/x.mp4", "is_live": true}"#,
       #"{"_type": "url", "id": "5", "title": "T", "url": "https://h/watch?v=5", "ie_key": "Site"}"#,
+      #"{"_type": "url", "id": "7", "title": "Seven", "url": "https://h/page.html", "ie_key": "Site"}"#,
       #"{"_type": "url", "title": "Six", "url": "https://h/6.mp4?x=1"}"#, "{\"_type\": nonsense}",
     ]
     let reading = try read(lines.joined(separator: "\n"))
-    #expect(reading.paths == ["T", "Six.mp4"])
+    #expect(reading.paths == ["T", "Seven", "Six.mp4"])
     // A page has no link of its own: a resolver gives one.
     let page = reading.entries[0]
     #expect(page.resolver == "ytdlp" && page.urls == ["https://h/watch?v=5"] && page.mayGainExtension)
-    #expect(page.key == ResourceKey(id: "yt-dlp:Site:5:") && reading.entries[1].resolver == nil)
-    #expect(reading.errors.map(\.line) == [5] && reading.errors[0].message.contains("no valid JSON"))
+    #expect(page.key == ResourceKey(id: "yt-dlp:Site:5:") && reading.entries[2].resolver == nil)
+    #expect(reading.entries[1].mayGainExtension)
+    #expect(reading.errors.map(\.line) == [6] && reading.errors[0].message.contains("no valid JSON"))
     let left = reading.problems.filter { $0.severity == .warning }
     #expect(left.map(\.line) == [1, 2] && left.allSatisfy { $0.message.contains("left out") })
   }

@@ -79,6 +79,31 @@ struct XMLFormatTests {
     #expect(reading.problems.map(\.message) == ["left out: items without an enclosure (1)"])
   }
 
+  @Test("A title gets the extension of a file's type, not that of the page or program that sends it")
+  func pages() throws {
+    let items = [
+      ("get.php?id=1", " type='audio/mpeg'"), ("page.html", ""), ("clip.xyz", " type='video/mp4'"), ("clip.xyz", ""),
+      ("film.MKV", " type='video/mp4'"), ("v/abc", " type='application/x-shockwave-flash'"),
+    ].enumerated().map { "<item><title>\($0)</title><enclosure url='https://h/\($1.0)'\($1.1)/></item>" }
+    let reading = try read("<rss><channel><title>T</title>\(items.joined())</channel></rss>", name: "x")
+    #expect(reading.paths == ["T/0.mp3", "T/1", "T/2.mp4", "T/3.xyz", "T/4.mkv"])
+    #expect(reading.entries.map(\.mayGainExtension) == [false, true, false, false, false])
+    #expect(reading.problems.first?.message == "left out: Flash players, which are pages and no files (1)")
+  }
+
+  @Test("White space before the declaration counts for lines alone, and HTML's entities are named as such")
+  func commonMistakes() throws {
+    let feed = "<?xml version='1.0'?>\n<rss><channel><title>T</title>\n<item><enclosure url='https://h/1.mp3'/></item>"
+    let reading = try read(" \n\r\n\t" + feed + "</channel></rss>", name: "x")
+    #expect(reading.paths == ["T/1.mp3"] && reading.entries[0].line == 5)
+    let failed = #expect(throws: ManifestError.self) {
+      try read("\n\(feed)<item><title>a&nbsp;b</title></item></channel></rss>", name: "x")
+    }
+    #expect(
+      "\(try #require(failed))".contains("line 4: this feed cannot be read: it uses an entity of HTML"),
+      "\(String(describing: failed))")
+  }
+
   @Test func atom() throws {
     let reading = try read(
       """
@@ -132,7 +157,7 @@ struct XMLFormatTests {
     for (text, words, line) in [
       (laughs, "declares entities", 1), (file, "declares entities", 1), (deep, "nest deeper", 1),
       (names, "different names", 1),
-      ("<rss>\n<channel>&nbsp;</channel></rss>", "well-formed", 2), ("<rss>\n<channel>\n", "ends too early", 2),
+      ("<rss>\n<channel>&nbsp;</channel></rss>", "entity of HTML", 2), ("<rss>\n<channel>\n", "ends too early", 2),
       ("<rss><item></rss>", "well-formed", 1), ("<rss></rss><rss></rss>", "well-formed", 1),
     ] {
       let error = #expect(throws: ManifestError.self) { try read(text, name: "x") }

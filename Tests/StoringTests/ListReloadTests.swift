@@ -194,6 +194,27 @@ import Testing
   }
 }
 
+/// What a difference leaves in the catalog's log.
+@Suite struct ListLogTests {
+  @Test("The log is short again after a large difference, whether it was compared to its end or not")
+  func large() throws {
+    for mostCompared in [ListComparison.mostBytes, 0] {
+      let folder = CatalogFolder()
+      let catalog = try folder.open()
+      try catalog.load((0..<60_000 as Range<UInt64>).map { line("folder/a name of some length \($0)", $0 + 1) })
+      var longest: Int64 = 0
+      func length() throws -> Int64 {
+        var status = stat()
+        try #require(stat(folder.catalog + "-wal", &status) == 0)
+        return Int64(status.st_size)
+      }
+      let rest = (0..<200 as Range<UInt64>).map { line("folder/a name of some length \($0 * 300)", $0 * 300 + 1) }
+      try catalog.reload(rest, mostCompared: mostCompared, beforeCommit: { _ in longest = (try? length()) ?? 0 })
+      #expect(try length() <= 16 << 20, "\(longest) before")
+    }
+  }
+}
+
 /// Several lists, each in a folder of its own, and one at the top.
 @Suite struct ListLossTests {
   @Test("Each of several lists loses names of its own")

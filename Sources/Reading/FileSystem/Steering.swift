@@ -67,12 +67,17 @@ extension MediaFileSystem {
     let content = try room.content(of: node.inode, opening: true)
     defer { room.uncount(content) }
     let hadBytes = content.guarded.withLock { !$0.held.stored.isEmpty }
+    try clear(content)
+    return hadBytes
+  }
+
+  /// Takes away what is stored of a file that the caller counts as open. Returns once that is so.
+  func clear(_ content: Content) throws(Errno) {
     let done = Signal()
     room.transfers.post(.clear(content, then: { done.raise() }))
     // This may have to wait until the finisher has hashed a film, but the server's end must not wait for that.
     while !done.wait(seconds: 0.5) {
       if room.isEnding { throw .interrupted }
     }
-    return hadBytes
   }
 }

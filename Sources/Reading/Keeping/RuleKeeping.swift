@@ -102,12 +102,27 @@ extension MediaFileSystem {
     try onKeeper { (keeper) throws(StoreError) in try keeper.changeRules(change) }
   }
 
-  /// Deletes the partial file of a resource that is not listed any more; false while a program has it open, or had it a
-  /// moment ago. Blocks for the disk.
+  /// Deletes the partial file of a resource that is not listed any more; false while a program has it open. Blocks for
+  /// the disk.
   package func clearUnlisted(_ known: GenerationRecord) throws(StoreError) -> Bool {
     let isGone = Lock(false)
     try onKeeper { keeper in isGone.withLock { $0 = keeper.evictUnlisted(known) } }
-    return isGone.withLock { $0 }
+    if isGone.withLock({ $0 }) { return true }
+    // It is in memory: idle, if nobody has it open.
+    guard let content = room.table.withLock({ $0.current[known.key] }) else { return false }
+    let isIdle = content.guarded.withLock { guarded in
+      guard guarded.waiters.opens == 0, !guarded.held.isPutAway, guarded.held.generation?.id == known.id else {
+        return false
+      }
+      guarded.waiters.opened()
+      return true
+    }
+    guard isIdle else { return false }
+    defer { room.uncount(content) }
+    do throws(Errno) { try clear(content) } catch {
+      throw StoreError(kind: .io(error), message: "cannot clear \(content.path): \(error)")
+    }
+    return true
   }
 
   /// What the store has on disk, how much of that is in complete copies, and why it takes no more, if so.

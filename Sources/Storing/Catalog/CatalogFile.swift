@@ -27,7 +27,7 @@ enum CatalogFile {
     try configure(connection)
     try connection.run(
       """
-      PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 8388608; PRAGMA secure_delete = OFF;
+      PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = \(mostLog); PRAGMA secure_delete = OFF;
       PRAGMA wal_autocheckpoint = 1000
       """)
     return connection
@@ -74,6 +74,17 @@ enum CatalogFile {
       guard case .busy = error.kind else { throw error }
       Log.warning("catalog \(connection.path): another program reads it, so the catalog is slower until the next mount")
     }
+  }
+
+  /// The most bytes that the log keeps after a large transaction.
+  private static let mostLog: Int64 = 8 << 20
+
+  /// After a transaction that made the log long: writes all of it to its place, and cuts it. Waits for no reader: what
+  /// one still needs stays, and the next commit that meets none cuts it (`journal_size_limit`).
+  static func shortenLog(_ connection: SQLiteConnection) throws(StoreError) {
+    var status = stat()
+    guard stat(connection.path + "-wal", &status) == 0, Int64(status.st_size) > mostLog else { return }
+    try connection.run("PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 5000")
   }
 
   /// Raises a catalog of an older format to this program's: all of it in one transaction, or nothing.

@@ -212,15 +212,16 @@ private struct DifferenceImport {
       if !isFull { try connection.run("PRAGMA synchronous = FULL") }
       isFull = true
       guard compared.unseen == nil else {
-        return try connection.transaction("BEGIN IMMEDIATE") { (connection) throws(StoreError) in
+        let result = try connection.transaction("BEGIN IMMEDIATE") { (connection) throws(StoreError) in
           try write(connection, shiftsLater: shiftsLater, next)
         }
+        try CatalogFile.shortenLog(connection)
+        return result
       }
       let result = try connection.withLargeCache { (connection) throws(StoreError) in
         try write(connection, shiftsLater: shiftsLater, next)
       }
-      // Readers go on meanwhile: what they still need of the log stays in it.
-      if case .success = result { try connection.run("PRAGMA wal_checkpoint(PASSIVE)") }
+      if case .success = result { try CatalogFile.shortenLog(connection) }
       return try result.get()
     }
     if let changes = result.changes { watcher?.committed(changes) }
