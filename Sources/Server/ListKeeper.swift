@@ -154,7 +154,6 @@ final class ListKeeper: Sendable {
       }
       next = Self.interval
       if let rest = repeatRecent() { next = rest }
-      if let rest = request.lists?.folders.expire() { next = min(next, rest) }
       if let lists = request.lists, !lists.urls.isEmpty {
         if revalidation <= .now, !isRevalidating.withLock({ $0 }) {
           isRevalidating.withLock { $0 = true }
@@ -263,6 +262,8 @@ final class ListKeeper: Sendable {
 
   private func load(_ settling: inout ListSettling, isAsked: Bool) -> Result<ReloadReport, ControlFailure> {
     let folders = request.lists?.folders
+    let remembered = request.lists?.documents.remembered
+    let pending = remembered?.pending ?? [:]
     let isFirst = { @Sendable (change: TreeChange) -> Bool in folders?.isListedFirst(change.parent) == true }
     let read = ManifestImport.again(
       request, rootWaits: rootWaits, into: catalog,
@@ -284,6 +285,7 @@ final class ListKeeper: Sendable {
     switch read.result {
     case .success(let report):
       settling.read(as: read.mark)
+      remembered?.took(pending)
       return .success(taken(report, isAsked: isAsked))
     case .failure(let error):
       update.prepare([])
@@ -292,11 +294,23 @@ final class ListKeeper: Sendable {
       }
       if !read.isChanging, !state.withLock({ $0.isStopping }) {
         // A disk that is full, or a lack of descriptors, passes: then the list is tried again.
-        if error.kind == .invalid { settling.read(as: read.mark) }
+        if error.kind == .invalid {
+          settling.read(as: read.mark)
+          bringBack(&settling)
+        }
         fail(error.message)
       }
       request.lists?.folders.refused(error.message, isLasting: error.kind == .invalid && !read.isChanging)
       return .failure(ControlFailure(.failed, error.message))
+    }
+  }
+
+  /// The next mount begins with the lists of servers that were taken last.
+  private func bringBack(_ settling: inout ListSettling) {
+    do throws(StoreError) {
+      if try request.lists?.documents.remembered.refused() == true { settling.read(as: ListMark(of: request)) }
+    } catch {
+      Log.warning(error.message)
     }
   }
 

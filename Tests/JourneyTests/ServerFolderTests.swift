@@ -225,6 +225,24 @@ import Testing
     }
   }
 
+  /// What the mount refused is not what the next one begins with.
+  @Test func aListThatIsRefusedIsNoGoodCopy() throws {
+    try withList { journey, nginx, write in
+      let lines = (0..<10).map { "http://127.0.0.1:1/\($0).bin\n" }
+      try write(lines.joined())
+      #expect(try mount(journey, nginx.url("/list.txt"), "--fresh", "1s").succeeded)
+      let names = try journey.names()
+      // As many lines, and few names.
+      try write(String(repeating: lines[0], count: 9) + lines[1])
+      #expect(eventually { (try? journey.mediafs("status").output.contains("lacks 8 of")) == true }, "\(journey.log)")
+      #expect(try journey.names() == names)
+      try journey.unmount()
+      nginx.kill()
+      #expect(try mount(journey, nginx.url("/list.txt")).succeeded)
+      #expect(try journey.names() == names)
+    }
+  }
+
   @Test func withoutACopyTheMountSaysWhy() throws {
     try withList { journey, nginx, write in
       try write("https://example.com/a.bin\n")

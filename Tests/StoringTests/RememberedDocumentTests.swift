@@ -47,6 +47,34 @@ import Testing
     #expect(!documents.path(of: Self.url).contains("host"))
   }
 
+  @Test("The list that was taken last is back when the next one is refused, or was never read")
+  func nextOne() throws {
+    let folder = try TestFolder()
+    var documents = try documents(folder)
+    try remember("one", documents)
+    #expect(documents.pending.isEmpty, "there was none before it")
+    try remember("two", documents)
+    try remember("three", documents)
+    #expect(body(documents) == "three" && documents.pending.count == 1)
+    #expect(try documents.refused() && !documents.refused())
+    #expect(body(documents) == "one")
+    // One that comes while an import reads the one before is not taken with it.
+    try remember("two", documents)
+    let pending = documents.pending
+    try remember("three", documents)
+    documents.took(pending)
+    #expect(try documents.refused())
+    #expect(body(documents) == "one")
+    try remember("two", documents)
+    documents.took(documents.pending)
+    #expect(try !documents.refused())
+    #expect(body(documents) == "two")
+    // The server is killed before it reads the next one.
+    try remember("three", documents)
+    documents = try RememberedDocuments(in: StoreFolder.open(folder.path + "/store", mountpoint: "/m", wait: 0))
+    #expect(body(documents) == "two")
+  }
+
   @Test func whatCannotBeReadIsNotGone() throws {
     let folder = try TestFolder()
     let documents = try documents(folder)

@@ -14,14 +14,17 @@ final class DocumentClient: TransferClient {
   private let asks: Mailbox<DocumentMessage>
   private let remembered: RememberedDocuments
   private let timeout: Double
+  private let expire: @Sendable () -> Double?
   private var waiting: [DocumentAsk] = []
   private var running: [TransferID: DocumentTransfer] = [:]
   private var lastID: UInt64 = 0
 
   init(
-    _ commands: TransferCommands, _ asks: Mailbox<DocumentMessage>, _ remembered: RememberedDocuments, timeout: Double
+    _ commands: TransferCommands, _ asks: Mailbox<DocumentMessage>, _ remembered: RememberedDocuments, timeout: Double,
+    expire: @escaping @Sendable () -> Double?
   ) {
     (self.commands, self.asks, self.remembered, self.timeout) = (commands, asks, remembered, timeout)
+    self.expire = expire
   }
 
   deinit {
@@ -34,7 +37,7 @@ final class DocumentClient: TransferClient {
     while running.count < Self.most, let index = waiting.firstIndex(where: mayStart) {
       start(DocumentTransfer(waiting.remove(at: index), remembered), now)
     }
-    var next = Instant.never
+    var next = expire().map { Instant.now.adding(seconds: $0) } ?? .never
     for (id, transfer) in running {
       let deadline = min(
         transfer.heard.adding(seconds: timeout), transfer.began.adding(seconds: Self.patience * timeout))
@@ -89,6 +92,13 @@ final class DocumentClient: TransferClient {
 
   func transfer(_ id: TransferID, ended end: TransferEnd) {
     guard let transfer = running.removeValue(forKey: id) else { return }
-    if let answer = transfer.ended(end) { transfer.ask.done(answer) } else { start(transfer, .now) }
+    let before = Instant.now
+    let answer = transfer.ended(end)
+    // Nobody heard the others while a list of megabytes was judged.
+    let pause = Instant.now.seconds(since: before)
+    for other in running.values {
+      (other.heard, other.began) = (other.heard.adding(seconds: pause), other.began.adding(seconds: pause))
+    }
+    if let answer { transfer.ask.done(answer) } else { start(transfer, .now) }
   }
 }

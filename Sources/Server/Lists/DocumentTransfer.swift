@@ -13,7 +13,7 @@ final class DocumentTransfer {
   private static let mostOfFolder: Int64 = 64 << 20
 
   let ask: DocumentAsk
-  let began = Instant.now
+  var began = Instant.now
   /// When bytes came last.
   var heard = Instant.now
   /// Why it is given up.

@@ -17,6 +17,7 @@ final class ListAccess: Sendable {
       try RememberedDocuments(in: store), options: options, timeout: request.downloads.timeout)
     folders = ServedFolders(documents, fresh: request.downloads.fresh, timeout: request.downloads.timeout)
     urls = request.allLists.compactMap(\.url)
+    documents.endWaits { [folders] in folders.expire() }
   }
 
   /// Asks whether the lists are still as they are remembered. `done` gets the worst that came, once.

@@ -41,6 +41,8 @@ final class ListDocuments: Sendable {
   private let timeout: Double
   private let loop = Lock<(loop: TransferLoop, asks: Mailbox<DocumentMessage>)?>(nil)
   private let isEnding = Lock(false)
+  /// Called in each turn of the thread: ends waits, and returns in how many seconds it is to be called again.
+  private let expire = Lock<(@Sendable () -> Double?)?>(nil)
 
   init(_ remembered: RememberedDocuments, options: TransferOptions, timeout: Double) {
     (self.remembered, self.options, self.timeout) = (remembered, options, timeout)
@@ -51,6 +53,9 @@ final class ListDocuments: Sendable {
     if isEnding.withLock({ $0 }) { return ask.done(.ended) }
     do throws(FetchError) { try start().post(.ask(ask)) } catch { ask.done(.failed("\(error)")) }
   }
+
+  /// Has the thread end waits in time, which the list's disk must not hold up. `expire`: see ``ServedFolders``.
+  func endWaits(by expire: @escaping @Sendable () -> Double?) { self.expire.withLock { $0 = expire } }
 
   /// A program waits for what was asked for already.
   func prefer(_ url: String) { loop.withLock { $0 }?.asks.post(.prefer(url)) }
@@ -65,8 +70,9 @@ final class ListDocuments: Sendable {
       return asks
     }
     guard winner === asks else { return winner }
+    let expire = expire.withLock { $0 }
     new.run(name: "documents") { [remembered, timeout] commands in
-      DocumentClient(commands, asks, remembered, timeout: timeout)
+      DocumentClient(commands, asks, remembered, timeout: timeout, expire: expire ?? { nil })
     }
     return asks
   }

@@ -242,7 +242,9 @@ final class ServedFolders: ServerFolders, FolderSource {
         let patience = state.page(one.folder)?.hasCome == true ? Self.again : 0
         return one.until.adding(seconds: patience) <= now
       }
-      let next = state.waiting.map(\.until).filter { $0 > now }.min()
+      let next = state.waiting.map { one in
+        state.page(one.folder)?.hasCome == true ? one.until.adding(seconds: Self.again) : one.until
+      }.min()
       return (late, next, late.compactMap { state.sources[$0.folder]?.url })
     }
     for url in urls { Log.warning("\(Log.redacted(url: url)): the folder did not come within \(Int(timeout)) s") }

@@ -3,11 +3,17 @@ import Glibc
 
 /// What the store remembers of lists and folders that servers gave, one file for each URL (docs/STORE-FORMAT.md,
 /// "Lists"). A file that is damaged, or of a later version, counts as none.
+///
+/// The list that an import took last stays beside the next one, as `NAME.taken`, until an import has taken that: what an
+/// import refuses, or a killed server never read, is not the last good copy.
 package final class RememberedDocuments: Sendable {
   /// The folder's path.
   package let path: String
   /// Whether nothing was remembered when the store was opened.
   package let wasEmpty: Bool
+  /// The files of lists that no import has taken yet, and how many were placed before each.
+  private let untaken = Lock<(files: [String: Int], count: Int)>(([:], 0))
+  fileprivate static let takenSuffix = ".taken"
 
   /// Creates the folder in the store, if it is not there.
   package init(in store: StoreFolder) throws(StoreError) {
@@ -18,10 +24,57 @@ package final class RememberedDocuments: Sendable {
       // What a killed server was writing.
       let names = try store.directory.folder("lists").names()
       for name in names where name.hasSuffix(".new") { unlink(path + "/" + name) }
+      for name in names where name.hasSuffix(Self.takenSuffix) { try Self.bringBack(path + "/" + name) }
       wasEmpty = names.allSatisfy { $0.hasSuffix(".new") }
     } catch {
       throw .file(error, "cannot create the folder \(path)")
     }
+  }
+
+  /// The list that was taken last takes the place of the next one.
+  private static func bringBack(_ file: String) throws(Errno) {
+    guard rename(file, String(file.dropLast(takenSuffix.count))) == 0 else { throw .current }
+  }
+
+  /// Lists that no import has taken yet.
+  package var pending: [String: Int] { untaken.withLock { $0.files } }
+
+  /// An import took the tree of the lists as they were when `pending` was asked for.
+  package func took(_ pending: [String: Int]) {
+    for (file, number) in pending {
+      let isLast = untaken.withLock { untaken in
+        guard untaken.files[file] == number else { return false }
+        untaken.files[file] = nil
+        return true
+      }
+      if isLast { unlink(file + Self.takenSuffix) }
+    }
+  }
+
+  /// An import refused the lists: those that were taken last are back. Returns whether there are any.
+  package func refused() throws(StoreError) -> Bool {
+    let files = untaken.withLock { untaken in
+      defer { untaken.files = [:] }
+      return untaken.files.keys
+    }
+    do throws(Errno) {
+      for file in files { try Self.bringBack(file + Self.takenSuffix) }
+      if !files.isEmpty { try Folder.open(path).sync() }
+    } catch {
+      throw .file(error, "cannot bring a list back in \(path)")
+    }
+    return !files.isEmpty
+  }
+
+  /// Before another list takes the place of the one in `file`.
+  fileprivate func keep(_ file: String) throws(Errno) {
+    if link(file, file + Self.takenSuffix) != 0 {
+      let error = Errno.current
+      // The first one; or the one that is kept was taken, and the one in its place was not.
+      if error == .notFound { return }
+      if error != .exists { throw error }
+    }
+    untaken.withLock { $0 = ($0.files.merging([file: $0.count + 1]) { $1 }, $0.count + 1) }
   }
 
   /// The path of the file for `url`.
@@ -147,6 +200,7 @@ package final class DocumentWriter {
       let text = Array(head.encoded(length: length).utf8)
       try text.span.withUnsafeBytes { bytes throws(Errno) in try file.writeFully(bytes, at: 0) }
       try file.sync()
+      if head.kind == .list { try documents.keep(place) }
       guard rename(path, place) == 0 else { throw Errno.current }
       isPlaced = true
       try Folder.open(documents.path).sync()
