@@ -198,19 +198,21 @@ import Testing
 @Suite struct ListLogTests {
   @Test("The log is short again after a large difference, whether it was compared to its end or not")
   func large() throws {
+    let long = String(repeating: "a long name ", count: 18)
     for mostCompared in [ListComparison.mostBytes, 0] {
       let folder = CatalogFolder()
       let catalog = try folder.open()
-      try catalog.load((0..<60_000 as Range<UInt64>).map { line("folder/a name of some length \($0)", $0 + 1) })
-      var longest: Int64 = 0
+      func lines(each step: UInt64) -> [ManifestEntry] {
+        stride(from: 1, to: 90_000, by: Int(step)).map { line("folder/\(long)\($0)", UInt64($0)) }
+      }
       func length() throws -> Int64 {
         var status = stat()
         try #require(stat(folder.catalog + "-wal", &status) == 0)
         return Int64(status.st_size)
       }
-      let rest = (0..<200 as Range<UInt64>).map { line("folder/a name of some length \($0 * 300)", $0 * 300 + 1) }
-      try catalog.reload(rest, mostCompared: mostCompared, beforeCommit: { _ in longest = (try? length()) ?? 0 })
-      #expect(try length() <= 16 << 20, "\(longest) before")
+      try catalog.load(lines(each: 1))
+      try catalog.reload(lines(each: 500), batch: 200, mostCompared: mostCompared)
+      #expect(try length() <= 16 << 20)
     }
   }
 }
@@ -248,7 +250,7 @@ import Testing
           ListLoss(removed: 6, names: 43), ListLoss(folder: "", removed: 3, names: 6),
           ListLoss(folder: "films", removed: 3, names: 6),
         ])
-      #expect(!written[1].isMost && ListLoss(folder: "films", removed: 3, names: 5).isMost)
+      #expect(written.count == 3 && !written[1].isMost && ListLoss(folder: "films", removed: 3, names: 5).isMost)
     }
     #expect(try catalog.reload(next).changes?.losses == [ListLoss(removed: 6, names: 43)])
   }

@@ -4,8 +4,8 @@ import Glibc
 /// What the store remembers of lists and folders that servers gave, one file for each URL (docs/STORE-FORMAT.md,
 /// "Lists"). A file that is damaged, or of a later version, counts as none.
 ///
-/// The list that an import took last stays beside the next one, as `NAME.taken`, until an import has taken that one too:
-/// what an import refuses, or a killed server never read, is not the last good copy.
+/// The list that an import took last stays beside the next one, as `NAME.taken`, until an import has taken that one,
+/// too: what an import refuses, or a killed server never read, is not the last good copy.
 package final class RememberedDocuments: Sendable {
   /// The folder's path.
   package let path: String
