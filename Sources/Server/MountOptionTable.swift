@@ -28,6 +28,14 @@ extension MountOption {
       help: "Refuse a list with an invalid line. Without this option, mediafs warns and leaves the line out."),
 
     MountOption(
+      configName, of: "NAME", .helper, in: .list, onlyOnCommandLine: true,
+      help: """
+        Take the options from the file NAME.conf in /etc/mediafs (root) or ~/.config/mediafs, which may name the list \
+        and the mountpoint too. What the command line gives goes before.
+        """,
+      details: "The section CONFIGURATION FILES describes the files."),
+
+    MountOption(
       "store", of: "DIR", .optional(\.storage.store, .path), in: .storage,
       help: "Keep downloaded data in DIR.",
       standard: "a folder per mountpoint in $XDG_DATA_HOME/mediafs or ~/.local/share/mediafs",
@@ -191,6 +199,8 @@ extension MountOption {
   static let resolver = "--resolver"
   /// The option that names who the server runs as.
   package static let userName = "user"
+  /// The option that names a file with options.
+  package static let configName = "config"
   /// The option that names the mount's source.
   package static let sourceName = "fsname"
 }

@@ -7,7 +7,10 @@ import Server
 /// the server (mount-helper/PROTOCOL.md).
 enum MountCommand {
   static let help = CommandHelp(
-    synopsis: ["mount MOUNTPOINT --manifest FILE [OPTION...]", "mount FILE MOUNTPOINT [OPTION...]"],
+    synopsis: [
+      "mount MOUNTPOINT --manifest FILE [OPTION...]", "mount FILE MOUNTPOINT [OPTION...]",
+      "mount --config NAME [OPTION...]",
+    ],
     summary: "Mount a list of URLs as a folder of files",
     about: [
       """
@@ -49,18 +52,21 @@ enum MountCommand {
   static func options(_ parsed: ParsedOptions) throws(CommandError) -> (MountOptions, Mountpoint) {
     var mount = MountOptions()
     mount.sloppy = parsed.has("sloppy")
-    for (name, value) in parsed.options {
-      if name == "options" {
-        for (name, value) in MountOptions.split(value ?? "") { try mount.take(name, value, isMountOption: true) }
-      } else {
-        try mount.take(name, value, isMountOption: false)
-      }
+    let given = parsed.options.flatMap { (name, value) -> [(name: String, value: String?, isMountOption: Bool)] in
+      if name != "options" { return [(name, value, false)] }
+      return MountOptions.split(value ?? "").map { ($0.name, $0.value, true) }
     }
     var operands = parsed.operands[...]
-    if operands.count == 2, mount.request.allLists.isEmpty {
-      try mount.take("manifest", operands.removeFirst(), isMountOption: false)
+    var listed: String?
+    if operands.count == 2, !given.contains(where: { $0.name == "manifest" }) { listed = operands.removeFirst() }
+    var named: String?
+    if let name = parsed.value(MountOption.configName) {
+      let overridden = Set(given.map(\.name) + (listed == nil ? [] : ["manifest"]))
+      named = try MountConfiguration.named(name).apply(to: &mount, overridden: overridden)
     }
-    guard let folder = operands.first else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
+    for option in given { try mount.take(option.name, option.value, isMountOption: option.isMountOption) }
+    if let listed { try mount.take("manifest", listed, isMountOption: false) }
+    guard let folder = operands.first ?? named else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
     if operands.count > 1 { throw .usage("mount takes one MOUNTPOINT, not also \(operands.last ?? "")") }
     if mount.request.allLists.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
     if !mount.request.manifest.isEmpty, let descriptor = Files.ownDescriptor(mount.request.manifest) {
