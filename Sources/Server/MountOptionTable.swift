@@ -136,6 +136,12 @@ extension MountOption {
       "foreground", .flag(\.foreground), in: .server,
       help: "Stay in the foreground and log to standard error. SIGINT and SIGTERM unmount."),
     MountOption(
+      serviceName, .helper, in: .server, onlyOnCommandLine: true,
+      help: """
+        For units of systemd: stay in the foreground, tell the service manager how it goes, and leave the mount with it \
+        when the service restarts or dies. docs/SERVICE.md has the units.
+        """),
+    MountOption(
       "log-file", of: "FILE", .optional(\.log.file, .path), in: .server,
       help: "Write the log to FILE.", standard: "mediafs.log in the store, unless in the foreground",
       details: "When the log has 10 MiB, its text moves to FILE.1."),
@@ -201,6 +207,8 @@ extension MountOption {
   package static let userName = "user"
   /// The option that names a file with options.
   package static let configName = "config"
+  /// The option for service managers.
+  package static let serviceName = "service"
   /// The option that names the mount's source.
   package static let sourceName = "fsname"
 }

@@ -43,8 +43,13 @@ enum MountCommand {
     return OptionParser.run("mount", arguments, help, hidden: [.flag("sloppy")]) { parsed throws(CommandError) in
       let lists = (parsed.values("manifest") + parsed.operands).filter { $0.contains("://") }
       Secrets.hideArguments(parsed.values("header") + lists)
-      let (mount, mountpoint) = try self.options(parsed)
-      return try exec(mount, mountpoint)
+      do throws(CommandError) {
+        let (mount, mountpoint) = try self.options(parsed)
+        return try exec(mount, mountpoint)
+      } catch {
+        if parsed.has(MountOption.serviceName), ServiceManager.keepsMount { endKept(after: error) }
+        throw error
+      }
     }
   }
 
@@ -98,7 +103,8 @@ enum MountCommand {
     try checkUser(&mount)
     for value in mount.headers { mount.request.origins.headers += try Secrets.headers(value, readBy: mount.user) }
 
-    let mountpoint = try Mountpoint(folder)
+    let mountpoint = try Mountpoint(
+      folder, isService: mount.isService, kept: mount.isService && ServiceManager.keepsMount)
     mount.request.mountpoint = mountpoint.path
     let storage = mount.request.storage
     let kept = [
@@ -141,6 +147,7 @@ enum MountCommand {
     ]
     if let file = input { words += ["--input-fd", "\(file)"] }
     if mount.request.needsLauncher { words.append("--launcher") }
+    if mount.isService { words.append("--service") }
     if mount.request.foreground { words.append("--foreground") }
     if let user = mount.user { words += ["--user", user] }
     if mountpoint.missing > 0 { words += ["--made-folders", "\(mountpoint.missing)"] }
@@ -153,6 +160,27 @@ enum MountCommand {
     let error = Errno.current
     mountpoint.removeMade()
     throw .failed("cannot run the mount helper \(helper): \(error)")
+  }
+
+  /// A service that restarts cannot mount: the mount helper unmounts what the service manager kept, and ends with this
+  /// command's status. Returns if there is no helper.
+  private static func endKept(after error: CommandError) {
+    let status: Int32
+    switch error {
+    case .usage(let message): status = complain("mount: \(message)", ExitCode.usage)
+    case .failed(let message): status = complain(message, ExitCode.failed)
+    }
+    do throws(CommandError) {
+      guard let (_, folder) = Files.programFolder() else { return }
+      let words = ["mount-helper", "--give-up", "\(status)"]
+      let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
+      execv(try findHelper(folder), argv)
+    } catch { OptionParser.complain("\(error)") }
+  }
+
+  private static func complain(_ message: String, _ status: Int32) -> Int32 {
+    OptionParser.complain(message)
+    return status
   }
 
   /// An unnamed file with the options, which may be secret: every user can read the arguments of a process.

@@ -168,7 +168,7 @@ struct MountConfiguration {
         if name == "mountpoint" {
           guard let value else { throw .usage("the option \(name) needs a value") }
           mountpoint = try Files.absolute(value)
-        } else if name == MountOption.configName {
+        } else if name == MountOption.configName || name == MountOption.serviceName {
           throw .usage("\(name) is an option for the command line alone")
         } else if !overridden.contains(name) {
           try take(name, value, option, &mount)

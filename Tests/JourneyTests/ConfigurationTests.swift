@@ -31,7 +31,8 @@ import Testing
   @Test(arguments: [
     ("= x", "this is no option"), ("a b", "this is no option"), ("[Mount]", "this is no option"),
     ("a =", "the value is missing"), ("a = \"x", "the closing quote is missing"),
-    ("a = \"x\" y", "there is something behind the closing quote"), ("a = \"\\n\"", "between quotes, write a backslash as"),
+    ("a = \"x\" y", "there is something behind the closing quote"),
+    ("a = \"\\n\"", "between quotes, write a backslash as"),
     ("a = x\0", "this is not text in UTF-8"),
   ])
   func wrongLinesAreToldByTheirNumber(_ line: String, _ why: String) throws {
@@ -46,7 +47,8 @@ import Testing
     for _ in 0..<5000 {
       var bytes: [UInt8] = []
       for _ in 0..<Int.random(in: 0..<20, using: &random) {
-        bytes += Int.random(in: 0..<5, using: &random) == 0
+        bytes +=
+          Int.random(in: 0..<5, using: &random) == 0
           ? [UInt8.random(in: 0...255, using: &random)] : pieces.randomElement(using: &random)!
       }
       do {
@@ -96,7 +98,8 @@ import Testing
 
   @Test func theCommandLineGoesBefore() throws {
     try withTemporaryFolder { folder in
-      let (mount, _) = try mount("list = a\ntimeout = 7\nheader = X: y\n", in: folder, overridden: ["manifest", "header"])
+      let (mount, _) = try mount(
+        "list = a\ntimeout = 7\nheader = X: y\n", in: folder, overridden: ["manifest", "header"])
       #expect(mount.request.manifest.isEmpty && mount.headers.isEmpty && mount.request.downloads.timeout == 7)
     }
   }
@@ -105,9 +108,10 @@ import Testing
     ("timeout = never", "line 1: --timeout takes a number of seconds from 1 to 86400, not never"),
     ("strict = maybe", "line 1: strict takes yes or no, not maybe"),
     ("timeout", "line 1: the option timeout needs a value"), ("mountpoint", "line 1: the option mountpoint needs"),
-    ("--strict", "line 1: unknown mount option --strict"), ("\nno-such = 1", "line 2: unknown mount option no-such"), ("store = a\nstore = b", "line 2: store is in line 1"),
+    ("--strict", "line 1: unknown mount option --strict"), ("\nno-such = 1", "line 2: unknown mount option no-such"),
+    ("store = a\nstore = b", "line 2: store is in line 1"),
     ("config = x", "line 1: config is an option for the command line alone"),
-    ("rw", "line 1: a mount of mediafs is"),
+    ("service", "line 1: service is an option for the command line alone"), ("rw", "line 1: a mount of mediafs is"),
     ("uid = no-such-user", "line 1: there is no user no-such-user"),
   ])
   func wrongOptionsAreToldByFileAndLine(_ text: String, _ why: String) throws {
