@@ -3,8 +3,8 @@ import Glibc
 import TestSupport
 import Testing
 
-/// docs/SERVICE.md, "In a container": a mount namespace that gets the mounts below a folder of the host's (`rslave`), as
-/// container programs make it. The host is a namespace too, so that nothing of the machine is changed.
+/// docs/SERVICE.md, "In a container": a mount namespace that gets the mounts below a folder of the host's (`rslave`),
+/// as container programs make it. The host is a namespace too, so that nothing of the machine is changed.
 @Suite struct ContainerTests {
   @Test(.enabled(if: TestUser.canSwitch)) func theMountGoesOnInAContainer() throws {
     try withJourney { journey in

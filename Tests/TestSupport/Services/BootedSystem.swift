@@ -2,8 +2,8 @@ import Base
 import Glibc
 
 /// A systemd that runs as the first process of namespaces of its own, with the programs of this machine, no unit of its
-/// distribution, and an /etc of its own. What it mounts, only its processes see; it cannot change the kernel's settings.
-/// Any thread may call. ``stop()`` must be called; ``withBootedSystem(_:)`` does.
+/// distribution, and an /etc of its own. Only its processes see what it mounts, and it cannot change the kernel's
+/// settings. Any thread may call. ``stop()`` must be called; ``withBootedSystem(_:_:)`` does.
 package final class BootedSystem: Sendable {
   /// Whether this machine can have one; otherwise ``reason``.
   package static let isPossible: Bool = {
