@@ -144,6 +144,28 @@ static void close_unused(struct backing *backing, int session) {
   for (int i = 0; i < count; i++) close_id(backing, unused[i]);
 }
 
+void adopt_ids(struct backing *backing, int session) {
+  static struct {
+    uint64_t unique, inode;
+    int32_t backing, rest[3];
+  } handles[2048];
+  _Static_assert(sizeof *handles == SESSION_HANDLE_SIZE, "PROTOCOL.md, \"The session memory\"");
+  int32_t *const ids = backing->ids;
+  ssize_t size;
+  for (off_t at = 0; at < SESSION_HANDLE_COUNT * (off_t)SESSION_HANDLE_SIZE; at += sizeof handles) {
+    if ((size = pread(session, handles, sizeof handles, SESSION_HANDLES + at)) <= 0) return;
+    for (ssize_t i = 0; i < size / SESSION_HANDLE_SIZE; i++) {
+      const int32_t id = handles[i].backing;
+      if (handles[i].unique == 0 || id <= 0 || backing->count == BACKING_LIMIT ||
+          bsearch(&id, ids, (size_t)backing->count, sizeof id, compare))
+        continue;
+      int place = backing->count++;
+      for (; place > 0 && ids[place - 1] > id; place--) ids[place] = ids[place - 1];
+      ids[place] = id;
+    }
+  }
+}
+
 int start_backing(struct backing *backing, int device, int session, int library) {
   end_backing(backing);
   int ends[2];

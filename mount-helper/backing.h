@@ -24,6 +24,9 @@ struct backing {
   int32_t ids[BACKING_LIMIT];
 };
 
+// Takes over the ids that an earlier helper of the mount registered, as far as a handle in the session memory has them.
+void adopt_ids(struct backing *backing, int session);
+
 // Makes the helper ready for the next server, when no server has the device: closes the ids that no handle in the
 // session memory has, and starts a thread. `library`: the server's library folder, or -1. Returns the server's end of
 // the socket, which the caller closes, or -1 after a message.

@@ -61,13 +61,18 @@ void give_up(struct helper *helper) {
   kill_after(helper, GRACE_AFTER_FAILURE);
 }
 
+// What a service manager keeps goes on when the helper is killed.
+static bool wants_guard(const struct helper *helper) {
+  return helper->settings->user && helper->service.socket < 0;
+}
+
 void renew_guard_soon(struct helper *helper) {
-  if (helper->settings->user && helper->guard_at == 0) helper->guard_at = milliseconds() + GUARD_PAUSE;
+  if (wants_guard(helper) && helper->guard_at == 0) helper->guard_at = milliseconds() + GUARD_PAUSE;
 }
 
 void renew_guard(struct helper *helper) {
   helper->guard_at = 0;
-  if (!helper->settings->user) return;
+  if (!wants_guard(helper)) return;
   const pid_t next = start_guard(helper->settings, &helper->mount);
   if (next < 0) return renew_guard_soon(helper);
   end_guard(helper->guard);  // afterwards, so that there is always one

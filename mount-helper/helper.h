@@ -8,6 +8,7 @@
 #include "hold.h"
 #include "mounting.h"
 #include "notices.h"
+#include "service.h"
 #include "settings.h"
 #include "upgrade.h"
 #include "waking.h"
@@ -37,6 +38,8 @@ struct helper {
   bool expelled;   // the helper killed this server: it broke the protocol, or hung
   bool killed;     // this server got SIGKILL after the helper was told to end, or gave up
   bool failed;     // the helper gave up: it exits with 1, whatever the server's status
+  bool leaving;    // the service restarts: its manager keeps the mount
+  bool adopted;    // the mount is an earlier helper's, and no server of this one has served yet
   bool ended;      // no further server is to start
   bool refusing;   // the helper answers requests with errors, until a server gets the device
   int stops;       // SIGTERM and SIGINT so far
@@ -53,6 +56,7 @@ struct helper {
   struct backing backing;
   struct waking waking;
   struct hold hold;
+  struct service service;
   pid_t guard;          // the process that ends the mount if this one is killed; -1 without one
   int64_t guard_at;     // when to start another one; 0 for never
 };

@@ -17,12 +17,14 @@ enum message_type {
   MESSAGE_BACKING = 9,
   MESSAGE_HELD = 10,
   MESSAGE_WAKING = 11,
+  MESSAGE_SERVICE = 12,
   MESSAGE_PREPARED = 16,
   MESSAGE_READY = 17,
   MESSAGE_LOG = 18,
   MESSAGE_UPGRADE = 19,
   MESSAGE_FAILED = 20,
   MESSAGE_HOLD = 21,
+  MESSAGE_STATE = 22,
   // On the socket for complete files.
   MESSAGE_REGISTER = 32,
   MESSAGE_UNREGISTER = 33,
@@ -34,6 +36,9 @@ enum message_type {
 
 // The exit status of a server that ended for an upgrade.
 enum { STATUS_HANDED_OVER = 4 };
+
+// The values of STATE.
+enum { STATE_SAME = 0, STATE_RELOADS = 1, STATE_RELOADED = 2 };
 
 struct message {
   uint32_t type;

@@ -11,6 +11,7 @@
 
 #include "complain.h"
 #include "descriptors.h"
+#include "kept.h"
 #include "mount_mediafs.h"
 #include "server.h"
 #include "settings.h"
@@ -58,19 +59,33 @@ static void find_user(struct settings *settings, const char *name) {
   }
 }
 
+// A service that restarts cannot mount: what its manager kept ends in order.
+static void end_kept(int status) {
+  const struct settings none = {.mountpoint = "", .uid = getuid(), .gid = getgid()};
+  struct service service;
+  struct mount mount;
+  int session;
+  const struct kept kept = take_kept(true);
+  open_service(&service, true);
+  adopt_mount(&service, &none, kept, &mount, &session);
+  exit(status);
+}
+
 static void parse(int argc, char **argv, struct settings *settings) {
-  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS, WATCHDOG, STATE, LAUNCHER };
+  enum { MOUNTPOINT = 256, SERVER, OPTIONS_FD, INPUT_FD, FOREGROUND, USER, MADE_FOLDERS, WATCHDOG, STATE, LAUNCHER,
+         SERVICE, GIVE_UP };
   static const struct option known[] = {
       {"mountpoint", required_argument, NULL, MOUNTPOINT}, {"server", required_argument, NULL, SERVER},
       {"options-fd", required_argument, NULL, OPTIONS_FD}, {"input-fd", required_argument, NULL, INPUT_FD},
       {"foreground", no_argument, NULL, FOREGROUND},       {"user", required_argument, NULL, USER},
       {"made-folders", required_argument, NULL, MADE_FOLDERS}, {"watchdog", required_argument, NULL, WATCHDOG},
       {"state", required_argument, NULL, STATE},           {"launcher", no_argument, NULL, LAUNCHER},
+      {"service", no_argument, NULL, SERVICE},             {"give-up", required_argument, NULL, GIVE_UP},
       {NULL, 0, NULL, 0}};
   *settings = (struct settings){
       .mount_options = "ro,subtype=mediafs", .options_fd = -1, .input_fd = -1, .uid = getuid(), .gid = getgid(),
       .watchdog = 10000, .state = ""};
-  int found;
+  int found, give_up = -1;
   while ((found = getopt_long(argc, argv, "o:", known, NULL)) != -1) switch (found) {
       case MOUNTPOINT: settings->mountpoint = optarg; break;
       case SERVER: settings->server = optarg; break;
@@ -85,9 +100,12 @@ static void parse(int argc, char **argv, struct settings *settings) {
         settings->state_length = strlen(optarg);
         break;
       case LAUNCHER: settings->launcher = true; break;
+      case GIVE_UP: give_up = number(optarg); break;
+      case SERVICE: settings->service = settings->foreground = true; break;
       case 'o': settings->mount_options = optarg; break;
       default: exit(2);
     }
+  if (give_up >= 0) end_kept(give_up);
   if (optind != argc || !settings->mountpoint || settings->mountpoint[0] != '/' || !settings->server ||
       settings->options_fd < 0) {
     complain("this is the mount helper of mediafs: use `mediafs mount`");
@@ -95,7 +113,9 @@ static void parse(int argc, char **argv, struct settings *settings) {
   }
   // The caller may have more open. The helper may run for days and would keep open a pipe whose reader waits for its
   // end, a lock, or a file of a user with more rights.
-  const int kept[] = {settings->options_fd, settings->input_fd};
+  const struct kept *const left = &settings->kept;
+  settings->kept = take_kept(settings->service);
+  const int kept[] = {settings->options_fd, settings->input_fd, left->device, left->session, left->record};
   close_all_but(kept, sizeof kept / sizeof *kept);
   // The server does not inherit them: the helper sends them over the link.
   if (fcntl(settings->options_fd, F_SETFD, FD_CLOEXEC) != 0 ||

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "clock.h"
 #include "complain.h"
 #include "hold.h"
+#include "kept.h"
 #include "kinds.h"
 #include "link.h"
 #include "mounting.h"
@@ -74,6 +76,21 @@ static void send_mount(struct helper *helper, int library) {
   if (orders >= 0) close(orders);
 }
 
+// A service manager gets the mount at once: from now on it goes on when the helper is killed.
+static int mount_and_keep(struct helper *helper) {
+  if (mount_filesystem(helper->settings, &helper->mount) != 0) return -1;
+  if (helper->service.socket < 0) return 0;
+  return keep_mount(&helper->service, helper->settings, &helper->mount, helper->session);
+}
+
+static void take_state(struct helper *helper, const struct message *message) {
+  char text[SERVICE_STATUS];
+  const int length = message->length < sizeof text ? (int)message->length : (int)sizeof text - 1;
+  snprintf(text, sizeof text, "%.*s", length, (const char *)message->payload);
+  if (length > 0) set_status(&helper->service, text);
+  if (message->value != STATE_SAME) helper->service.reloading = message->value == STATE_RELOADS;
+}
+
 static void take_message(struct helper *helper, struct message *message) {
   switch (message->type) {
     case MESSAGE_PREPARED:
@@ -82,7 +99,7 @@ static void take_message(struct helper *helper, struct message *message) {
       helper->prepared = true;
       if (helper->refusing) begin_watch(&helper->watchdog, true);
       helper->refusing = false;  // from now on the server reads the requests
-      if ((helper->mount.device_fd < 0 && mount_filesystem(helper->settings, &helper->mount) != 0) ||
+      if ((helper->mount.device_fd < 0 && mount_and_keep(helper) != 0) ||
           start_notices(&helper->notices, helper->mount.device_fd) != 0) {
         give_up(helper);
       } else {
@@ -94,6 +111,10 @@ static void take_message(struct helper *helper, struct message *message) {
       if (!helper->prepared) break;
       helper->served = true;
       tell_state(helper->settings, "%s", "");
+      helper->adopted = false;
+      helper->service.reloading = false;
+      helper->service.ready = true;
+      set_status(&helper->service, "Serves");
       if (is_trying(&helper->upgrade)) {
         complete_upgrade(&helper->upgrade);
         forget_hangs(&helper->watchdog);
@@ -116,6 +137,10 @@ static void take_message(struct helper *helper, struct message *message) {
       return;
     case MESSAGE_HOLD:
       if (helper->prepared || !take_hold(&helper->hold, message)) break;
+      return;
+    case MESSAGE_STATE:
+      if (!helper->served || helper->service.socket < 0 || message->value > STATE_RELOADED) break;
+      take_state(helper, message);
       return;
     case MESSAGE_FAILED:
       keep_words(&helper->upgrade, message);

@@ -260,6 +260,18 @@ bool is_connected(const struct mount *mount) {
   return poll(&device, 1, 0) == 0;
 }
 
+bool is_there(const struct mount *mount) {
+  char path[PATH_MAX];
+  struct place place;
+  struct mount top;
+  if (!find_mount(mount->id, mount->device, path, sizeof path)) return false;
+  if (mount->unique == 0 || !hold(path, &place)) return true;
+  // Another mount may lie over it: then its own is not seen.
+  const bool is_other = identify(&place, &top) && top.id == mount->id && top.unique != mount->unique;
+  close(place.parent);
+  return !is_other;
+}
+
 // Whether stat fails with "Transport endpoint is not connected". A child asks, with all ids of the owner, because the
 // kernel refuses other users before it looks at the connection.
 static bool is_dead(const struct settings *settings, const struct place *place) {

@@ -11,6 +11,9 @@ int mount_filesystem(const struct settings *settings, struct mount *mount);
 // Whether the connection is alive: it is not after an unmount or an abort.
 bool is_connected(const struct mount *mount);
 
+// Whether the mount is in the table of mounts, and no other one has its number.
+bool is_there(const struct mount *mount);
+
 // Ends every request of the mount, as `umount -f` does: programs get ECONNABORTED or ENOTCONN.
 void abort_connection(const struct mount *mount);
 

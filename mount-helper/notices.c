@@ -87,6 +87,13 @@ int start_notices(struct notices *notices, int device) {
   return -1;
 }
 
+void hush_notices(struct notices *notices) {
+  if (notices->from_servers < 0) return;
+  shutdown(notices->from_servers, SHUT_RDWR);
+  struct pollfd ended = {.fd = notices->ended, .events = POLLIN};
+  if (poll(&ended, 1, PATIENCE * MOST_WAITS) > 0) close_notices(notices);
+}
+
 void end_notices(struct notices *notices, int session, const struct mount *mount) {
   if (notices->from_servers < 0) return;
   shutdown(notices->from_servers, SHUT_RDWR);

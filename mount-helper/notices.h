@@ -18,6 +18,9 @@ struct notices {
 // Returns 0, or -1 after a message.
 int start_notices(struct notices *notices, int device);
 
+// Has the thread end while a server still answers what the kernel may hold it for. Waits for that for a second.
+void hush_notices(struct notices *notices);
+
 // Ends the thread. Call it while no server runs: until the thread has ended, this answers requests with an error, and
 // after a second it aborts the connection of the mount. A thread that even then waits for a folder that a program holds
 // is left behind, and the process ends when that program lets go of it.

@@ -70,7 +70,7 @@ static void become_server(const struct settings *settings, int program, int link
 }
 
 pid_t start_server(const struct settings *settings, int program, int session, uint32_t before, const char *kept,
-                   const struct hold *hold, int *link, int *messages) {
+                   const struct hold *hold, bool managed, int *link, int *messages) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     complain("cannot create a socket pair: %s", strerror(errno));
@@ -97,6 +97,7 @@ pid_t start_server(const struct settings *settings, int program, int session, ui
   if (link_send(*link, MESSAGE_OPTIONS, PROTOCOL_VERSION, NULL, 0, settings->options_fd) == 0 &&
       (settings->input_fd < 0 || link_send(*link, MESSAGE_INPUT, 0, NULL, 0, settings->input_fd) == 0) &&
       link_send(*link, MESSAGE_SESSION, 0, NULL, 0, session) == 0 &&
+      (!managed || link_send(*link, MESSAGE_SERVICE, 0, NULL, 0, -1) == 0) &&
       (!*kept || link_send(*link, MESSAGE_KEPT, 0, kept, strlen(kept), -1) == 0) && send_hold(hold, *link) == 0)
     link_send(*link, MESSAGE_START, before, settings->mountpoint, strlen(settings->mountpoint), -1);
   return server;

@@ -1,5 +1,6 @@
 // The server process.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -12,7 +13,7 @@ void hide_from_others(void);
 
 // Starts `mediafs serve --helper-fd 3` from the open file `program`, after `before` other servers of the mount, and
 // sends it the options, the session memory, `kept` (why an upgrade failed; empty if none did) and what the helper
-// holds. Returns its process id, and puts the helper's end of the link into `*link` and what the server sends into
-// `*messages`; returns -1 after a message on stderr.
+// holds. `managed`: a service manager keeps the mount if the helper dies. Returns its process id, and puts the helper's
+// end of the link into `*link` and what the server sends into `*messages`; returns -1 after a message on stderr.
 pid_t start_server(const struct settings *settings, int program, int session, uint32_t before, const char *kept,
-                   const struct hold *hold, int *link, int *messages);
+                   const struct hold *hold, bool managed, int *link, int *messages);

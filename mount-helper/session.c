@@ -39,6 +39,18 @@ int create_session(void) {
   return session;
 }
 
+uint32_t session_version(int session) {
+  uint32_t version = 0;
+  return pread(session, &version, sizeof version, SESSION_VERSION_AT) == sizeof version ? version : 0;
+}
+
+bool was_served(int session) {
+  uint32_t length = 0;
+  uint64_t first = 0;
+  return pread(session, &length, sizeof length, SESSION_INIT_LENGTH) == sizeof length && length != 0 &&
+         pread(session, &first, sizeof first, SESSION_FIRST_ID) == sizeof first && first != 0;
+}
+
 uint64_t count_answers(int session) {
   uint64_t sum = 0;
   for (int i = 0; i < SESSION_BUFFER_COUNT; i++) {

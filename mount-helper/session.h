@@ -4,7 +4,11 @@
 #include <stdint.h>
 
 enum {
+  SESSION_VERSION = 4,
+  SESSION_VERSION_AT = 8,
+  SESSION_INIT_LENGTH = 12,
   SESSION_HANDLE_MARK = 20,  // how many handles were ever used
+  SESSION_FIRST_ID = 24,     // 0 until the first server knows it
   SESSION_SUSPECTS = 1088,  // the requests in whose service threads died
   SESSION_SUSPECTS_SIZE = 256,
   SESSION_THREADS = 2048,  // where the threads' records begin
@@ -25,6 +29,12 @@ enum {
 
 // Creates the memory: zeros, of a size that no process can change. Returns its descriptor, or -1 after a message.
 int create_session(void);
+
+// The version of the layout that the first server wrote; 0 if it did not.
+uint32_t session_version(int session);
+
+// Whether a server has answered the kernel's INIT: the next one goes on.
+bool was_served(int session);
 
 // How many requests the servers of the session have answered.
 uint64_t count_answers(int session);

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "service.h"
+
 struct settings {
   const char *mountpoint;     // absolute, without symbolic links
   const char *server;         // the program to run as `mediafs serve`
@@ -15,6 +17,8 @@ struct settings {
   char *state;                // the text of --state, which the helper writes (state.h)
   size_t state_length;
   bool foreground;
+  bool service;      // a service manager started the helper, and is told how it goes
+  struct kept kept;  // what it kept of an earlier helper's mount
   bool launcher;     // whether each server gets a launcher (launcher.h)
   const char *user;  // the user that the server runs as; NULL for the helper's own
   const char *home;  // that user's home and shell; set if `user` is

@@ -26,7 +26,10 @@ enum { LEAST_PAUSE = 100, PAUSE_WHEN_REFUSING = 60000, PAUSE_AFTER_FAILED_START 
 // Whether the server's end is the end of the mount: before the mount is ready, after an unmount, and if the server or
 // the helper was told to end.
 static bool is_last(const struct helper *helper) {
-  return !helper->ready || helper->failed || helper->stops > 0 || !is_connected(&helper->mount) ||
+  // A service that restarted with options that no server can serve fails, and does not try for ever.
+  const bool is_refused = helper->adopted && !helper->prepared && helper->upgrade.said[0] && WIFEXITED(helper->status);
+  return !helper->ready || helper->leaving || is_refused || helper->failed || helper->stops > 0 ||
+         !is_connected(&helper->mount) ||
          (WIFEXITED(helper->status) && WEXITSTATUS(helper->status) == 0 && !is_trying(&helper->upgrade));
 }
 
@@ -38,6 +41,7 @@ static void wait_for_next(struct helper *helper, const char *what, int64_t pause
   if (helper->refusing) pause = when_refusing;
   helper->start_at = milliseconds() + pause;
   const char *said = helper->upgrade.said;
+  set_status(&helper->service, what);
   tell_state(helper->settings, "%s%s%s. %s", what, *said ? ": " : "", said,
              helper->refusing ? "Every request fails (EIO). Another server is tried soon"
                               : "Readers wait for the next server");
@@ -97,7 +101,8 @@ void start_next(struct helper *helper) {
   helper->started_at = milliseconds();
   helper->answers = count_answers(helper->session);
   helper->server = start_server(helper->settings, program_to_start(&helper->upgrade, helper->session), helper->session,
-                                helper->servers, helper->upgrade.why, &helper->hold, &helper->link, &helper->messages);
+                                helper->servers, helper->upgrade.why, &helper->hold, helper->service.socket >= 0,
+                                &helper->link, &helper->messages);
   begin_watch(&helper->watchdog, false);
   if (helper->server > 0) {
     helper->servers++;

@@ -14,6 +14,7 @@
 #include "complain.h"
 #include "guard.h"
 #include "helper.h"
+#include "kept.h"
 #include "messages.h"
 #include "mounting.h"
 #include "notices.h"
@@ -35,6 +36,7 @@ static void fill_signals(sigset_t *set) {
   sigaddset(set, SIGTERM);
   sigaddset(set, SIGINT);
   sigaddset(set, SIGHUP);
+  sigaddset(set, SIGUSR1);
   sigaddset(set, SIGCHLD);
 }
 
@@ -51,6 +53,22 @@ static void end_without_server(struct helper *helper) {
   helper->status = 0;
 }
 
+// The service restarts: the server saves what it has, and the helper ends without the mount.
+static void leave(struct helper *helper) {
+  if (helper->leaving) return;
+  helper->leaving = helper->service.stopping = true;
+  tend_service(&helper->service, true);
+  complain("the service restarts: its manager keeps the mount of %s, and readers wait", helper->settings->mountpoint);
+  hush_notices(&helper->notices);
+  if (helper->server <= 0) {
+    end_without_server(helper);
+  } else if (helper->served && link_send(helper->link, MESSAGE_VERDICT, 0, NULL, 0, -1) == 0) {
+    kill_after(helper, UPGRADE_PATIENCE);
+  } else {
+    kill(helper->server, SIGKILL);
+  }
+}
+
 static void take_signal(struct helper *helper) {
   struct signalfd_siginfo info;
   if (read(helper->signals, &info, sizeof info) != sizeof info) return;
@@ -58,10 +76,17 @@ static void take_signal(struct helper *helper) {
   if (info.ssi_signo == SIGHUP) {
     // The server reads its list again; one that does not serve yet will. A terminal that closes asks for nothing: its
     // hang-up comes from the kernel.
-    if (info.ssi_code == SI_USER && helper->server > 0 && helper->served) kill(helper->server, SIGHUP);
+    if (info.ssi_code != SI_USER || helper->server <= 0 || !helper->served) return;
+    kill(helper->server, SIGHUP);
+    helper->service.reloading = true;
+    tend_service(&helper->service, true);
     return;
   }
+  if (info.ssi_signo == SIGUSR1 && helper->service.socket >= 0 && helper->stops == 0 && helper->ready)
+    return leave(helper);
   helper->stops++;
+  helper->leaving = false;
+  helper->service.stopping = true;
   if (helper->server <= 0) {
     end_without_server(helper);
   } else if (helper->expelled) {
@@ -113,6 +138,12 @@ static void kill_server(struct helper *helper) {
   if (helper->killed) kill_after(helper, GRACE_AFTER_KILL);
 }
 
+// Tells the service manager what is due, and returns how long poll may wait, as above.
+static int see_to_service(struct helper *helper, int left) {
+  const int until = tend_service(&helper->service, false);
+  return until >= 0 && (left < 0 || until < left) ? until : left;
+}
+
 // Handles messages, signals and times until the last server has ended.
 static void watch(struct helper *helper) {
   int in_a_row = 0;  // messages that were taken while a signal waited
@@ -130,7 +161,7 @@ static void watch(struct helper *helper) {
       start_next(helper);
     } else if (left == 0) {
       kill_server(helper);
-    } else if (poll(events, 3, look_after(helper, see_to_guard(helper, left))) <= 0) {
+    } else if (poll(events, 3, see_to_service(helper, look_after(helper, see_to_guard(helper, left)))) <= 0) {
       continue;
     } else if (events[1].revents && (!events[0].revents || in_a_row < MOST_IN_A_ROW)) {
       in_a_row = events[0].revents ? in_a_row + 1 : 0;
@@ -151,8 +182,30 @@ static void watch(struct helper *helper) {
   }
 }
 
+// Whether the mount stays, for the next helper.
+static bool is_left(const struct helper *helper) { return helper->leaving && is_connected(&helper->mount); }
+
+// Takes the session memory, and the mount if the service manager kept one, or makes a new one. Returns 0, or -1 after a
+// message.
+static int begin_session(struct helper *helper) {
+  const struct settings *const settings = helper->settings;
+  switch (adopt_mount(&helper->service, settings, settings->kept, &helper->mount, &helper->session)) {
+    case UNUSABLE: return -1;
+    case NOTHING_KEPT: helper->session = create_session(); break;
+    case ADOPTED:
+      helper->ready = helper->adopted = true;
+      helper->servers = 1;  // at least: the next one goes on
+      adopt_ids(&helper->backing, helper->session);
+      adopt_filesystem(&helper->waking);
+      break;
+  }
+  helper->watchdog.session = helper->session;
+  return helper->session >= 0 ? 0 : -1;
+}
+
 // Returns the exit status, and writes a message for an end that the server could not explain itself.
 static int judge(const struct helper *helper) {
+  if (is_left(helper)) return STATUS_LEFT;
   const char *before = helper->ready ? "" : " before the mount was ready";
   if (WIFSIGNALED(helper->status)) {
     // A server that has just been started does not catch SIGTERM yet.
@@ -180,22 +233,31 @@ int supervise(const struct settings *settings, int announce_to) {
   helper.waking.settings = settings;
   helper.waking.socket = -1;
   helper.hold.folder = -1;
+  open_service(&helper.service, settings->service);
   sigset_t set;
   fill_signals(&set);
   helper.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   int status = 1;
   if (helper.signals < 0) {
     complain("cannot wait for signals: %s", strerror(errno));
-  } else if (hold_program(&helper.upgrade, settings) == 0 &&
-             (helper.session = helper.watchdog.session = create_session()) >= 0) {
+  } else if (hold_program(&helper.upgrade, settings) == 0 && begin_session(&helper) == 0) {
     start_next(&helper);
     watch(&helper);
     if (helper.servers > 0) status = judge(&helper);
+  }
+  helper.service.stopping = true;
+  tend_service(&helper.service, true);
+  if (status == STATUS_LEFT) {
+    end_backing(&helper.backing);
+    end_waking(&helper.waking);
+    complain_directly();
+    return status;
   }
   end_notices(&helper.notices, helper.session, &helper.mount);
   end_backing(&helper.backing);
   end_waking(&helper.waking);
   unmount_filesystem(settings, &helper.mount);
+  forget_mount(&helper.service);
   end_guard(helper.guard);
   complain_directly();
   if (!helper.ready) remove_made_folders(settings);

@@ -22,5 +22,8 @@ struct waking {
 // Starts the thread for a server. Returns the server's end of the socket pair, or -1 after a message.
 int start_waking(struct waking *waking, const struct mount *mount);
 
+// The mount is an earlier helper's, whose waker may have left its filesystem writable. Before the first thread.
+void adopt_filesystem(struct waking *waking);
+
 // Ends the thread, and the waker.
 void end_waking(struct waking *waking);

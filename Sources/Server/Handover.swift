@@ -61,19 +61,16 @@ final class Handover: Sendable {
     }
   }
 
-  /// The helper's answer: nil if it agrees. It then kills this server if it does not end: where nobody waits for the
-  /// answer, this ends it.
+  /// The helper's answer: nil if it agrees, or if it has this server end for the next one without being asked. It then
+  /// kills this server if it does not end: where nobody waits for the answer, this ends it.
   func take(_ verdict: String?) {
-    let isOverdue = state.withLock { state in
-      defer { if verdict == nil { state.phase = .agreed } }
-      if state.phase == .overdue {
-        state.phase = .none
-        return true
-      }
-      state.verdict = verdict
-      return false
+    let isAwaited = state.withLock { state in
+      let isAwaited = state.phase == .asked
+      if isAwaited { state.verdict = verdict }
+      if verdict == nil { state.phase = .agreed } else if state.phase == .overdue { state.phase = .none }
+      return isAwaited
     }
-    if !isOverdue { answered.raise() } else if verdict == nil { end() }
+    if isAwaited { answered.raise() } else if verdict == nil { end() }
   }
 
   private var isAnswered: Bool { state.withLock { $0.isAnswered } }

@@ -24,6 +24,8 @@ package final class HelperLink: Sendable {
     package let failedUpgrade: String?
     /// The mount of the store's filesystem, as an earlier server of the mount had the helper hold it.
     package let held: StoreMount.Hold?
+    /// Whether a service manager keeps the mount when the helper dies, and is to know how the server is.
+    let isManaged: Bool
     /// Whether root mounts for the server's user, and waits until this server is ready.
     package let rootWaits: Bool
 
@@ -70,6 +72,8 @@ package final class HelperLink: Sendable {
       throw .protocolBroken("the SESSION message has no descriptor")
     }
     var next = try receiveAny()
+    let isManaged = next.type == HelperMessage.service.rawValue
+    if isManaged { next = try receiveAny() }
     var kept: String?
     if next.type == HelperMessage.kept.rawValue {
       kept = next.text
@@ -88,7 +92,7 @@ package final class HelperLink: Sendable {
     let rootWaits = csystem_peer_uid(socket.rawValue) != Int64(geteuid())
     return Start(
       request: request, input: input, memory: memory, goesOn: before > 0, failedUpgrade: kept, held: held,
-      rootWaits: rootWaits)
+      isManaged: isManaged, rootWaits: rootWaits)
   }
 
   /// Has the helper hold the mount of the store's filesystem for the next servers, if something is to hold it. Before
@@ -141,6 +145,16 @@ package final class HelperLink: Sendable {
 
   /// Tells the helper why this server cannot serve: if an upgrade fails with it, the user who asked is told.
   package func failed(_ why: String) throws(ServerError) { try send(.failed, payload: Array(why.utf8.prefix(1000))) }
+
+  /// What a server tells of its list in ``sendState(_:_:)``.
+  enum Reload: UInt32 {
+    case same, begins, isOver
+  }
+
+  /// Tells the service manager, through the helper, how the server is: a line for people, empty for the last one.
+  func sendState(_ text: String, _ reload: Reload) throws(ServerError) {
+    try send(.state, value: reload.rawValue, payload: Array(text.utf8.prefix(500)))
+  }
 
   /// Asks the helper for an upgrade to the program that is `file`. The answer comes to ``watch(onVerdict:onGone:)``.
   package func askForUpgrade(to file: ProgramFile) throws(ServerError) {

@@ -11,12 +11,14 @@ enum HelperMessage: UInt32 {
   case backing = 9
   case held = 10
   case waking = 11
+  case service = 12
   case prepared = 16
   case ready = 17
   case log = 18
   case upgrade = 19
   case failed = 20
   case hold = 21
+  case state = 22
 
   /// The protocol version, which both ends must share.
   static let version: UInt32 = 5

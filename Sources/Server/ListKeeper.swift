@@ -42,6 +42,8 @@ final class ListKeeper: Sendable {
   private let imported: ListMark?
   private let catalog: Catalog
   private let update: TreeUpdate
+  /// Is told when the list begins to be read again, and when that is over.
+  private let reloading: @Sendable (Bool) -> Void
   private let state = Lock(State())
   private let wake: FileDescriptor
   private let ended = Signal()
@@ -50,15 +52,17 @@ final class ListKeeper: Sendable {
   private let thread = Lock<OwnedThread?>(nil)
 
   /// `rootWaits`: root made the mount for another user. `imported`: what the tree was made of just now; nil if that is
-  /// not known.
+  /// not known. `reloading` is told when the list begins to be read again, and when what was asked for is done.
   init(
-    _ request: MountRequest, rootWaits: Bool, imported: ListMark?, _ catalog: Catalog, _ update: TreeUpdate
+    _ request: MountRequest, rootWaits: Bool, imported: ListMark?, _ catalog: Catalog, _ update: TreeUpdate,
+    reloading: @escaping @Sendable (Bool) -> Void = { _ in }
   ) throws(ServerError) {
     self.request = request
     self.rootWaits = rootWaits
     self.imported = imported
     self.catalog = catalog
     self.update = update
+    self.reloading = reloading
     let number = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
     guard number >= 0 else { throw .failed("cannot create an eventfd: \(Errno.current)") }
     wake = FileDescriptor(owning: number)
@@ -245,10 +249,11 @@ final class ListKeeper: Sendable {
       _ = poll(&event, 1, -1)
       var count: UInt64 = 0
       _ = read(wake.rawValue, &count, 8)
-      let (askings, isStopping) = state.withLock { state in
-        defer { state.askings = [] }
-        return (state.askings, state.isStopping)
+      let (askings, isSignalled, isStopping) = state.withLock { state in
+        defer { (state.askings, state.isSignalled) = ([], false) }
+        return (state.askings, state.isSignalled, state.isStopping)
       }
+      if isSignalled { reloading(false) }
       let why = "the list came from standard input or a pipe, which is over: write it to a file, and mount that"
       for asking in askings { settle(asking, .failure(ControlFailure(.failed, why))) }
       if isStopping { return }
@@ -261,6 +266,8 @@ final class ListKeeper: Sendable {
   }
 
   private func load(_ settling: inout ListSettling, isAsked: Bool) -> Result<ReloadReport, ControlFailure> {
+    reloading(true)
+    defer { reloading(false) }
     let folders = request.lists?.folders
     let remembered = request.lists?.documents.remembered
     let pending = remembered?.pending ?? [:]

@@ -57,12 +57,17 @@ package enum MediafsServer {
     // No thread may exist before: Landlock restricts only the thread that asks for it, and those that it starts.
     let rights = try places.map { (places) throws(ServerError) in try Confinement.begin(places) }
     let launcher = try LauncherLink.begin(launcher, for: request, goesOn: goesOn)
+    let isManaged = start.isManaged
+    let teller = isManaged ? ServiceTeller(link) : nil
     let handover = Handover(link, failedUpgrade: start.failedUpgrade) {
       session.withLock { $0 }?.stop()
     }
     StopSignals.watch { number in
       if number == SIGHUP {
-        guard let list = reload.withLock({ $0 }) else { return Log.info("SIGHUP: the list is being read already") }
+        guard let list = reload.withLock({ $0 }) else {
+          teller?.reloading(false)
+          return Log.info("SIGHUP: the list is being read already")
+        }
         Log.info("SIGHUP: the server reads the list again")
         return list.reloadSoon()
       }
@@ -115,6 +120,7 @@ package enum MediafsServer {
     }
     session.withLock { $0 = fuse }
     link.watch(onVerdict: handover.take) {
+      if isManaged { return handover.take(nil) }  // the service manager keeps the mount for the next helper
       do throws(ServerError) { try link.unmountLazily() } catch { Log.error(error.description) }
       fuse.stop()
     }
@@ -147,7 +153,7 @@ package enum MediafsServer {
           // First: who is told of a file reads it at once.
           fileSystem.listChanged(changes.resources)
           fuse.announce(changes.tree)
-        }, forget: { fuse.forget($0) }, settle: { fuse.settle() }))
+        }, forget: { fuse.forget($0) }, settle: { fuse.settle() }), reloading: { teller?.reloading($0) })
     reload.withLock { $0 = list }
     lists.folders.connect(
       answer: { ticket, error in if let error { fuse.reply(ticket, error: error) } else { fuse.replyFolder(ticket) } },
@@ -161,6 +167,7 @@ package enum MediafsServer {
         do throws(ServerError) {
           if let log { _ = try log.rotateIfFull() }
         } catch { Log.warning(error.description) }
+        teller?.tell(fileSystem, store.catalog, problem: list.problem)
       })
     do throws(MountError) {
       try fuse.run {
@@ -177,6 +184,7 @@ package enum MediafsServer {
           fileSystem.resume()
           if goesOn { announceAgain(store.catalog, to: fuse) }
           list.start()
+          teller?.tell(fileSystem, store.catalog, problem: nil)
           metricsFile?.start()
         } catch {
           failure.withLock { $0 = error }

@@ -87,6 +87,7 @@ struct MountOptionField: Sendable {
   /// A flag that counts how often the user gave it.
   static func count(_ property: any WritableKeyPath<MountRequest, Int> & Sendable) -> MountOptionField {
     MountOptionField(
+      isRepeatable: true,
       take: { _, request in
         request[keyPath: property] += 1
         return true

@@ -28,6 +28,14 @@ extension MountOption {
       help: "Refuse a list with an invalid line. Without this option, mediafs warns and leaves the line out."),
 
     MountOption(
+      configName, of: "NAME", .helper, in: .list, onlyOnCommandLine: true,
+      help: """
+        Take the options from the file NAME.conf in /etc/mediafs (root) or ~/.config/mediafs, which may name the list \
+        and the mountpoint too. What the command line gives goes before.
+        """,
+      details: "The section CONFIGURATION FILES describes the files."),
+
+    MountOption(
       "store", of: "DIR", .optional(\.storage.store, .path), in: .storage,
       help: "Keep downloaded data in DIR.",
       standard: "a folder per mountpoint in $XDG_DATA_HOME/mediafs or ~/.local/share/mediafs",
@@ -128,6 +136,12 @@ extension MountOption {
       "foreground", .flag(\.foreground), in: .server,
       help: "Stay in the foreground and log to standard error. SIGINT and SIGTERM unmount."),
     MountOption(
+      serviceName, .helper, in: .server, onlyOnCommandLine: true,
+      help: """
+        For units of systemd: stay in the foreground, tell the service manager how it goes, and leave the mount with it \
+        when the service restarts or dies. docs/SERVICE.md has the units.
+        """),
+    MountOption(
       "log-file", of: "FILE", .optional(\.log.file, .path), in: .server,
       help: "Write the log to FILE.", standard: "mediafs.log in the store, unless in the foreground",
       details: "When the log has 10 MiB, its text moves to FILE.1."),
@@ -191,6 +205,10 @@ extension MountOption {
   static let resolver = "--resolver"
   /// The option that names who the server runs as.
   package static let userName = "user"
+  /// The option that names a file with options.
+  package static let configName = "config"
+  /// The option for service managers.
+  package static let serviceName = "service"
   /// The option that names the mount's source.
   package static let sourceName = "fsname"
 }

@@ -7,7 +7,10 @@ import Server
 /// the server (mount-helper/PROTOCOL.md).
 enum MountCommand {
   static let help = CommandHelp(
-    synopsis: ["mount MOUNTPOINT --manifest FILE [OPTION...]", "mount FILE MOUNTPOINT [OPTION...]"],
+    synopsis: [
+      "mount MOUNTPOINT --manifest FILE [OPTION...]", "mount FILE MOUNTPOINT [OPTION...]",
+      "mount --config NAME [OPTION...]",
+    ],
     summary: "Mount a list of URLs as a folder of files",
     about: [
       """
@@ -40,8 +43,13 @@ enum MountCommand {
     return OptionParser.run("mount", arguments, help, hidden: [.flag("sloppy")]) { parsed throws(CommandError) in
       let lists = (parsed.values("manifest") + parsed.operands).filter { $0.contains("://") }
       Secrets.hideArguments(parsed.values("header") + lists)
-      let (mount, mountpoint) = try self.options(parsed)
-      return try exec(mount, mountpoint)
+      do throws(CommandError) {
+        let (mount, mountpoint) = try self.options(parsed)
+        return try exec(mount, mountpoint)
+      } catch {
+        if parsed.has(MountOption.serviceName), ServiceManager.keepsMount { endKept(after: error) }
+        throw error
+      }
     }
   }
 
@@ -49,18 +57,21 @@ enum MountCommand {
   static func options(_ parsed: ParsedOptions) throws(CommandError) -> (MountOptions, Mountpoint) {
     var mount = MountOptions()
     mount.sloppy = parsed.has("sloppy")
-    for (name, value) in parsed.options {
-      if name == "options" {
-        for (name, value) in MountOptions.split(value ?? "") { try mount.take(name, value, isMountOption: true) }
-      } else {
-        try mount.take(name, value, isMountOption: false)
-      }
+    let given = parsed.options.flatMap { (name, value) -> [(name: String, value: String?, isMountOption: Bool)] in
+      if name != "options" { return [(name, value, false)] }
+      return MountOptions.split(value ?? "").map { ($0.name, $0.value, true) }
     }
     var operands = parsed.operands[...]
-    if operands.count == 2, mount.request.allLists.isEmpty {
-      try mount.take("manifest", operands.removeFirst(), isMountOption: false)
+    var listed: String?
+    if operands.count == 2, !given.contains(where: { $0.name == "manifest" }) { listed = operands.removeFirst() }
+    var named: String?
+    if let name = parsed.value(MountOption.configName) {
+      let overridden = Set(given.map(\.name) + (listed == nil ? [] : ["manifest"]))
+      named = try MountConfiguration.named(name).apply(to: &mount, overridden: overridden)
     }
-    guard let folder = operands.first else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
+    for option in given { try mount.take(option.name, option.value, isMountOption: option.isMountOption) }
+    if let listed { try mount.take("manifest", listed, isMountOption: false) }
+    guard let folder = operands.first ?? named else { throw .usage("MOUNTPOINT is missing: name an empty folder") }
     if operands.count > 1 { throw .usage("mount takes one MOUNTPOINT, not also \(operands.last ?? "")") }
     if mount.request.allLists.isEmpty { throw .usage("--manifest is missing: name the file with the list of URLs") }
     if !mount.request.manifest.isEmpty, let descriptor = Files.ownDescriptor(mount.request.manifest) {
@@ -86,7 +97,8 @@ enum MountCommand {
     try checkUser(&mount)
     for value in mount.headers { mount.request.origins.headers += try Secrets.headers(value, readBy: mount.user) }
 
-    let mountpoint = try Mountpoint(folder)
+    let mountpoint = try Mountpoint(
+      folder, isService: mount.isService, kept: mount.isService && ServiceManager.keepsMount)
     mount.request.mountpoint = mountpoint.path
     let storage = mount.request.storage
     let kept = [
@@ -129,6 +141,7 @@ enum MountCommand {
     ]
     if let file = input { words += ["--input-fd", "\(file)"] }
     if mount.request.needsLauncher { words.append("--launcher") }
+    if mount.isService { words.append("--service") }
     if mount.request.foreground { words.append("--foreground") }
     if let user = mount.user { words += ["--user", user] }
     if mountpoint.missing > 0 { words += ["--made-folders", "\(mountpoint.missing)"] }
@@ -141,6 +154,27 @@ enum MountCommand {
     let error = Errno.current
     mountpoint.removeMade()
     throw .failed("cannot run the mount helper \(helper): \(error)")
+  }
+
+  /// A service that restarts cannot mount: the mount helper unmounts what the service manager kept, and ends with this
+  /// command's status. Returns if there is no helper.
+  private static func endKept(after error: CommandError) {
+    let status: Int32
+    switch error {
+    case .usage(let message): status = complain("mount: \(message)", ExitCode.usage)
+    case .failed(let message): status = complain(message, ExitCode.failed)
+    }
+    do throws(CommandError) {
+      guard let (_, folder) = Files.programFolder() else { return }
+      let words = ["mount-helper", "--give-up", "\(status)"]
+      let argv: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
+      execv(try findHelper(folder), argv)
+    } catch { OptionParser.complain("\(error)") }
+  }
+
+  private static func complain(_ message: String, _ status: Int32) -> Int32 {
+    OptionParser.complain(message)
+    return status
   }
 
   /// An unnamed file with the options, which may be secret: every user can read the arguments of a process.

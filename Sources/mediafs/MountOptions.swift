@@ -18,6 +18,8 @@ struct MountOptions {
   var kernelOptions: [String] = []
   /// How many lists came without a folder.
   var unnamedLists = 0
+  /// Whether a service manager starts the mount, and keeps it (docs/SERVICE.md).
+  var isService = false
   /// Whether unknown `-o` options are ignored (mount -s).
   var sloppy = false
 
@@ -57,6 +59,10 @@ struct MountOptions {
     if name == "manifest", request.named.count == named { unnamedLists += 1 }
     if name == MountOption.userName { user = value }
     if name == MountOption.sourceName { sourceName = value }
+    if name == MountOption.serviceName {
+      isService = true
+      request.foreground = true
+    }
   }
 
   private func take(

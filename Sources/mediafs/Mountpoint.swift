@@ -11,7 +11,10 @@ struct Mountpoint {
   let missing: Int
 
   /// Checks `path`, which must be an empty folder or not exist. ``make()`` creates the folder.
-  init(_ path: String) throws(CommandError) {
+  ///
+  /// `kept`: a service manager holds the mount that is there for the next mount helper. Nobody answers it until that
+  /// serves, so it must not be asked. `isService`: a dead mount there, which an earlier service left, is taken away.
+  init(_ path: String, isService: Bool = false, kept: Bool = false) throws(CommandError) {
     let absolute = try Files.absolute(path)
     self.path = try Self.resolve(absolute)
     // The mount table comes first: it shows a dead mount without a call that the dead mount would have to answer.
@@ -19,6 +22,11 @@ struct Mountpoint {
     do throws(Errno) { entry = try MountTable.entry(at: self.path) } catch {
       throw .failed("cannot read the table of mounts: \(error)")
     }
+    if kept, entry?.isMediafs == true {
+      missing = 0
+      return
+    }
+    if isService, let entry, entry.isMediafs, csystem_is_dead_mount(self.path) == 1 { try Self.clear(entry) }
     var status = stat()
     let isThere = stat(self.path, &status) == 0
     let error = Errno.current
@@ -26,7 +34,7 @@ struct Mountpoint {
       throw .failed(
         "\(self.path) is a dead mount: its server has ended. Unmount it with: mediafs unmount --lazy '\(self.path)'")
     }
-    if let entry {
+    if let entry, !isService || Self.isMounted(self.path) {
       throw .failed(
         entry.isMediafs
           ? "\(self.path) is mounted already (\(entry.source)). Unmount it with: mediafs unmount '\(self.path)'"
@@ -56,6 +64,14 @@ struct Mountpoint {
     }
     return Files.canonicalWhereItExists(joined)
   }
+
+  private static func clear(_ entry: MountTableEntry) throws(CommandError) {
+    do throws(SystemCalls.UnmountFailure) { try SystemCalls.unmount(entry, lazily: true) } catch {
+      throw .failed("cannot unmount the dead mount at \(entry.mountpoint): \(error.description)")
+    }
+  }
+
+  private static func isMounted(_ path: String) -> Bool { (try? MountTable.entry(at: path)) != nil }
 
   private static func checkIsEmptyFolder(_ path: String, _ status: stat) throws(CommandError) {
     guard status.st_mode & S_IFMT == S_IFDIR else { throw .failed("\(path) is not a folder") }

@@ -1,22 +1,11 @@
 import Control
 import Glibc
+import Server
 
 /// Formats numbers, times and names for people.
 enum TerminalText {
   /// Bytes with three digits in binary units: `0 B`, `999 B`, `1.50 KiB`, `48.0 MiB`.
-  static func size(_ bytes: Int64) -> String {
-    if bytes < 1000 { return "\(bytes) B" }
-    var value = Double(bytes)
-    var unit = 0
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
-    // From 999.5 on, three digits would be rounded up to four.
-    while value >= 999.5, unit < units.count - 1 {
-      value /= 1024
-      unit += 1
-    }
-    let digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0
-    return "\(decimal(value, digits)) \(units[unit])"
-  }
+  static func size(_ bytes: Int64) -> String { ByteSize.shown(bytes) }
 
   /// A rate: `1.60 MiB/s`; empty when nothing arrives.
   static func rate(_ bytesPerSecond: Double) -> String {
@@ -189,13 +178,5 @@ enum TerminalText {
   static func padded(_ text: String, _ columns: Int, right: Bool = false) -> String {
     let fill = String(repeating: " ", count: max(0, columns - width(text)))
     return right ? fill + text : text + fill
-  }
-
-  private static func decimal(_ value: Double, _ digits: Int) -> String {
-    let scale = digits == 2 ? 100.0 : digits == 1 ? 10.0 : 1.0
-    let scaled = Int((value * scale).rounded())
-    if digits == 0 { return "\(scaled)" }
-    let fraction = String(scaled % Int(scale) + Int(scale)).dropFirst()
-    return "\(scaled / Int(scale)).\(fraction)"
   }
 }

@@ -12,7 +12,7 @@ struct DependencyTests {
   private static let essential: [String: String] = [
     "bash": "bash", "dash": "sh kill", "diffutils": "cmp", "findutils": "find xargs", "grep": "grep", "gzip": "gzip",
     "coreutils": """
-    basename cat chmod chown cp cut date dd df dirname echo env false head id install ln ls mkdir mkfifo mknod mktemp mv
+    basename cat chmod chown chroot cp cut date dd df dirname echo env false head id install ln ls mkdir mkfifo mknod mktemp mv
     od printf pwd readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate wc
     """,
     "libc-bin": "ldconfig", "perl-base": "perl", "sed": "sed", "tar": "tar",

@@ -65,6 +65,19 @@ import Testing
     }
   }
 
+  /// A service restarts: the helper has the server end for the next one, which nobody asked for.
+  @Test func aHelperThatLeavesEndsTheServer() throws {
+    let ends = Lock(0)
+    try withServer(answers: [], ends: ends) { handover in
+      handover.serve()
+      handover.take("a refusal that nobody waits for")
+      #expect(ends.withLock { $0 } == 0 && !handover.isAgreed)
+      handover.take(nil)
+      #expect(ends.withLock { $0 } == 1 && handover.isAgreed)
+      #expect(refusal(handover)?.kind == .busy)
+    }
+  }
+
   /// SIGTERM ends the mount, whatever the helper has just agreed to.
   @Test func aServerThatIsToldToEndIsNotUpgraded() throws {
     try withServer(answers: [nil]) { handover in
