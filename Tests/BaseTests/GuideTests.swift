@@ -9,7 +9,9 @@ struct GuideTests {
   /// The namespaces of an ordinary user, which a system may keep from them.
   private static let hasNamespaces =
     geteuid() == 0
-    || (try? Command.run(["unshare", "--user", "--map-root-user", "--mount", "--net", "true"]).succeeded) ?? false
+    || (try? Command.run([
+      "unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--mount-proc", "true",
+    ]).succeeded) ?? false
 
   /// Beside no other test that mounts: its mounts would be in the walk's namespace too, and in use there.
   @Test(
