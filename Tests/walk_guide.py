@@ -87,9 +87,9 @@ def prepare(built):
     if is_root:
         os.symlink(f"{SCRATCH}/built/mediafs", "/usr/local/bin/mediafs")
         os.symlink(f"{SCRATCH}/built/mount-helper", "/usr/sbin/mount.mediafs")
-    for runtime in ("/run/user", "/run/lock"):
-        if os.path.isdir(runtime):
-            mount("-t", "tmpfs", "-o", "mode=1777", "runtime", runtime)
+    if os.path.isdir("/var/lib/mediafs"):
+        # Mounts that root made here before are none of the walk's.
+        mount("-t", "tmpfs", "-o", "mode=700", "mounts", "/var/lib/mediafs")
     if is_root:
         # On most machines every user may open it.
         os.mknod(f"{SCRATCH}/fuse", stat.S_IFCHR, os.makedev(10, 229))
@@ -318,6 +318,10 @@ VARYING = [
 ]
 
 
+# Said of a file as long as its index is in memory: under load that may be over by then.
+PASSING = r"\s+film: \S+ long"
+
+
 def plain(line):
     for pattern, word in VARYING:
         line = re.sub(pattern, word, line)
@@ -327,6 +331,7 @@ def plain(line):
 def is_as_written(expected, printed):
     """Whether a command's output is what the document has: `…` stands for anything. Files that complete side by side may
     be told in another order."""
+    expected, printed = ([line for line in lines if not re.fullmatch(PASSING, line)] for lines in (expected, printed))
     if not any("…" in line for line in expected):
         return sorted(map(plain, expected)) == sorted(map(plain, printed))
     pattern = []
