@@ -22,7 +22,7 @@ help:
 	@echo 'make tsan       the reading room and its threads under the thread sanitizer'
 	@echo 'make lint       checks the format of the sources; make format mends it'
 	@echo 'make demo       a media file served slowly, played while it downloads, and again without the origin'
-	@echo 'make bench      the figures of the design beside rclone, in 25 minutes, written to docs/BENCHMARKS.md'
+	@echo 'make bench      the figures of the design beside rclone, in 25 minutes, written to docs/BENCHMARKS.md, with charts'
 	@echo 'make bench-check a short run, that fails where a figure is worse than what is kept (Benchmarks/floors.json)'
 	@echo 'make soak       lets all go wrong at random under eight kinds of readers, for SOAK_SECONDS ($(SOAK_SECONDS))'
 	@echo 'make install    installs under PREFIX ($(PREFIX)), below DESTDIR; make uninstall removes that'
@@ -91,7 +91,7 @@ bench-build: release
 
 bench: bench-build
 	python3 Benchmarks/bench.py --output docs/BENCHMARKS.md
-	@echo 'Written: docs/BENCHMARKS.md'
+	@echo 'Written: docs/BENCHMARKS.md, docs/images'
 
 bench-check: bench-build
 	python3 Benchmarks/bench.py --quick --check

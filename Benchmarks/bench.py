@@ -14,6 +14,7 @@ import time
 import traceback
 
 import beside_rows
+import chart
 import copy_rows
 import count_rows
 import line_rows
@@ -99,7 +100,8 @@ def main():
                              "new one is worse than the old one's own spread are named, and make the run fail")
     parser.add_argument("--repetitions", type=int, help="the same number for each measure")
     parser.add_argument("--seconds", type=float, default=LONGEST, help="no repetition is begun that would end later")
-    parser.add_argument("--output", metavar="FILE", help="write the document there, not the table to standard output")
+    parser.add_argument("--output", metavar="FILE",
+                        help="write the document there, and its charts into images beside it; no table is printed")
     parser.add_argument("--verbose", action="store_true", help="keep mediafs's debug logs in .build/bench/logs")
     options = parser.parse_args()
     # So that every mount and process is taken away, as after an interrupt.
@@ -122,6 +124,7 @@ def main():
         text = report.document(rows, results, seconds, left_out)
         with open(options.output, "w") as file:
             file.write(text)
+        chart.draw(options.output, os.path.join(os.path.dirname(options.output), "images"))
     else:
         print(report.comparison(rows, results) if options.before else report.table(rows, results))
         print(report.path_tables(rows, results), *results.remarks, sep="\n")

@@ -185,7 +185,7 @@ def document(rows, results, seconds, left_out):
     text = HEAD.format(machine=machine(), seconds=f"{seconds:.0f}", load=f"{os.getloadavg()[2]:.1f}")
     if left_out:
         text += f"\nLeft out for want of time: {', '.join(left_out)}.\n"
-    text += "\n" + table(rows, results)
+    text += CHARTS + "\n" + table(rows, results)
     text += "\nMissed: " + ("; ".join(missed) if missed else "nothing") + ".\n"
     text += "".join(f"\n{remark}\n" for remark in results.remarks)
     if results.by_path:
@@ -269,4 +269,19 @@ file or curl does. Above 1 in "better than the best peer" is better, against the
 tuned": `--vfs-fast-fingerprint --dir-cache-time 24h --attr-timeout 24h --buffer-size 0`, for copies with
 `--vfs-read-chunk-streams 8 --vfs-read-chunk-size 4Mi`, else with `--vfs-read-chunk-size 256Ki
 --vfs-read-chunk-size-limit 16Mi`. mediafs has its default options.
+"""
+
+# chart.py draws them from the tables of the document.
+CHARTS = """
+![Time to the first byte](images/start.svg)
+
+![Time of a seek](images/seeks.svg)
+
+![Stalls while a film plays](images/stalls.svg)
+
+![Reading in sequence](images/rates.svg)
+
+![Copy from an origin that holds each connection](images/held.svg)
+
+![Peak memory](images/memory.svg)
 """

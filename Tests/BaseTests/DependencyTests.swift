@@ -22,7 +22,9 @@ struct DependencyTests {
   private static let premises = ["swift", "clang", "llvm-symbolizer", "make"]
 
   /// Words that stand where a program could, and mostly are none there.
-  private static let noPrograms: Set<String> = ["clear", "file", "free", "link", "login", "more", "script"]
+  private static let noPrograms: Set<String> = [
+    "POST", "clear", "file", "free", "link", "login", "more", "script", "top",
+  ]
 
   struct Use: CustomTestStringConvertible, Sendable {
     /// What Scripts/deps is asked for before any of it runs.

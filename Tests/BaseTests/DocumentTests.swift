@@ -90,6 +90,18 @@ struct DocumentTests {
     }
   }
 
+  @Test("Each decision is named by its number, and has a page or little more")
+  func decisions() throws {
+    let files = try Command.succeed(["find", "\(Self.root)/docs/decisions", "-name", "*.md"]).split(separator: "\n")
+    #expect(files.count > 20)
+    for file in files {
+      let name = String(file.split(separator: "/").last ?? "")
+      let text = try Self.text("docs/decisions/\(name)")
+      #expect(text.hasPrefix("# \(name.prefix(4)): "), "\(name) does not begin with its number")
+      #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count <= 125, "\(name) is too long")
+    }
+  }
+
   /// Every table whose last column is "test" has one in each row: a name, or a case of the table of faults in quotes
   /// (FaultTests compares those).
   @Test(arguments: [("docs/RELIABILITY.md", 70), ("mount-helper/PROTOCOL.md", 17)])
