@@ -26,8 +26,8 @@ final class ListKeeper: Sendable {
     var refusal: String?
     /// What was asked for has come.
     var hasCome = false
-    /// What the kernel is to be told a second time, and when.
-    var recent: (changes: [TreeChange], since: Instant)?
+    /// What the kernel is to be told a second time, and since when, the oldest first.
+    var recent: [(changes: [TreeChange], since: Instant)] = []
   }
 
   /// How often the list is looked at, in seconds: what inotify does not tell shows then.
@@ -127,7 +127,7 @@ final class ListKeeper: Sendable {
     var settled = imported
     if settled == nil, ManifestImport.isCurrent(request, rootWaits: rootWaits, in: catalog) {
       settled = ListMark(of: request)
-      request.lists?.folders.shows([:])  // with servers' folders it would not be known to be current
+      request.lists?.folders.shows(nil)  // with servers' folders it would not be known to be current
     }
     if settled == nil, ListMark(of: request) == nil {
       request.lists?.folders.refused("the list is not there", isLasting: true)
@@ -137,8 +137,8 @@ final class ListKeeper: Sendable {
     // The list of a server, and who waits until it, and the folders of it, were asked for again.
     var revalidation = Instant.now
     var waiting: [Asking] = []
-    // Whether folders of servers wait to be shown, whether a reload asked for them, and not before when.
-    var (hasNews, isNewsAsked, newsAt) = (false, false, Instant.now)
+    // The folders of servers that wait to be shown, and not before when.
+    var (news, newsAt) = (ServedFolders.News(), Instant.now)
     while true {
       var events = [wake.rawValue, watch.number].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
       _ = poll(&events, 2, Int32(min(next, Self.interval) * 1000) + 1)
@@ -184,17 +184,25 @@ final class ListKeeper: Sendable {
       }
       if let event = watch.take(), case .lookIn(let rest) = settling.handle(event, .now) { next = min(next, rest) }
       let action = settling.handle(.looked(ListMark(of: request)), .now)
-      if let news = request.lists?.folders.takeNews() { (hasNews, isNewsAsked) = (true, isNewsAsked || news.isAsked) }
+      if let more = request.lists?.folders.takeNews() {
+        news = ServedFolders.News(urls: news.urls.union(more.urls), isAsked: news.isAsked || more.isAsked)
+      }
       switch action {
       // What servers gave shows once the list is quiet, too: it is read with it.
       case .lookIn(let rest): next = min(next, rest)
       case .complain:
         fail("the list \(request.listName) is not there any more: the mount stays as it was; bring the list back")
-      case .nothing where !hasNews: break
+      case .nothing where news.urls.isEmpty: break
       case .nothing where newsAt > .now: next = min(next, newsAt.seconds(since: .now))
       case .nothing, .read:
-        let result = load(&settling, isAsked: isNewsAsked)
-        (hasNews, isNewsAsked, next) = (false, false, Self.again)
+        let result: Result<ReloadReport, ControlFailure>
+        if case .nothing = action, let shown = show(&news) {
+          result = shown
+        } else {
+          result = load(&settling, isAsked: news.isAsked)
+          news = ServedFolders.News()
+        }
+        next = news.urls.isEmpty ? Self.again : 0
         // What the import could not show for now, it is told of again.
         if case .failure = result { newsAt = .now.adding(seconds: Self.interval) }
       }
@@ -228,12 +236,12 @@ final class ListKeeper: Sendable {
   /// A lookup that began before a commit may be answered after the kernel was told to forget the name. Returns when
   /// there is something to repeat, in seconds.
   private func repeatRecent() -> Double? {
-    let recent = state.withLock { $0.recent }
-    guard let recent else { return nil }
-    let rest = Self.again - Instant.now.seconds(since: recent.since)
-    if rest > 0 { return rest }
-    state.withLock { $0.recent = nil }
-    update.forget(recent.changes)
+    while let recent = state.withLock({ $0.recent.first }) {
+      let rest = Self.again - Instant.now.seconds(since: recent.since)
+      if rest > 0 { return rest }
+      _ = state.withLock { $0.recent.removeFirst() }
+      update.forget(recent.changes)
+    }
     return nil
   }
 
@@ -261,12 +269,52 @@ final class ListKeeper: Sendable {
   }
 
   private func load(_ settling: inout ListSettling, isAsked: Bool) -> Result<ReloadReport, ControlFailure> {
-    let folders = request.lists?.folders
     let remembered = request.lists?.documents.remembered
     let pending = remembered?.pending ?? [:]
+    let read = ManifestImport.again(request, rootWaits: rootWaits, into: catalog, watcher(isAsked: isAsked))
+    switch read.result {
+    case .success(let report):
+      settling.read(as: read.mark)
+      remembered?.took(pending)
+      return .success(taken(report, isAsked: isAsked))
+    case .failure(let error):
+      if read.isChanging, settling.missed(.now) > 1, !isAsked {
+        fail("the list \(request.listName) changes each time while it is read; have it written less often")
+      }
+      // A disk that is full, or a lack of descriptors, passes: then the list is tried again.
+      if !read.isChanging, !state.withLock({ $0.isStopping }), error.kind == .invalid {
+        settling.read(as: read.mark)
+        bringBack(&settling)
+      }
+      return .failure(failed(error, isChanging: read.isChanging))
+    }
+  }
+
+  /// Shows some of what servers gave, without reading the list, and removes it from `news`; nil: only the list can say
+  /// what is there. While anything is wrong with the list, all of it is tried again with it.
+  private func show(_ news: inout ServedFolders.News) -> Result<ReloadReport, ControlFailure>? {
+    guard state.withLock({ $0.problem }) == nil, let scope = request.lists?.folders.scope(of: news) else { return nil }
+    do throws(StoreError) {
+      if !scope.roots.isEmpty {
+        let shown = try ManifestImport.folders(scope, request, into: catalog, watcher(isAsked: news.isAsked))
+        guard let report = shown else { return nil }
+        _ = taken(report, isAsked: false)
+      }
+      news.urls.subtract(scope.urls)
+      if news.urls.isEmpty { news.isAsked = false }
+      return .success(ReloadReport())
+    } catch {
+      news = ServedFolders.News()
+      return .failure(failed(error, isChanging: false))
+    }
+  }
+
+  /// Who shows the tree while it changes, and refuses what nobody asked for.
+  private func watcher(isAsked: Bool) -> ImportWatcher {
+    let folders = request.lists?.folders
     let isFirst = { @Sendable (change: TreeChange) -> Bool in folders?.isListedFirst(change.parent) == true }
-    let read = ManifestImport.again(
-      request, rootWaits: rootWaits, into: catalog,
+    return ImportWatcher(
+      lists: request.named.map(\.folder),
       compared: { [request] (losses) throws(StoreError) in
         if !isAsked { try Self.refuse(losses, request) }
       },
@@ -280,29 +328,16 @@ final class ListKeeper: Sendable {
         told.tree.removeAll(where: isFirst)
         update.forget(changes.tree.filter(isFirst))
         update.announce(told)
-        if !changes.tree.isEmpty { state.withLock { $0.recent = (changes.tree, .now) } }
+        if !changes.tree.isEmpty { state.withLock { $0.recent.append((changes.tree, .now)) } }
       })
-    switch read.result {
-    case .success(let report):
-      settling.read(as: read.mark)
-      remembered?.took(pending)
-      return .success(taken(report, isAsked: isAsked))
-    case .failure(let error):
-      update.prepare([])
-      if read.isChanging, settling.missed(.now) > 1, !isAsked {
-        fail("the list \(request.listName) changes each time while it is read; have it written less often")
-      }
-      if !read.isChanging, !state.withLock({ $0.isStopping }) {
-        // A disk that is full, or a lack of descriptors, passes: then the list is tried again.
-        if error.kind == .invalid {
-          settling.read(as: read.mark)
-          bringBack(&settling)
-        }
-        fail(error.message)
-      }
-      request.lists?.folders.refused(error.message, isLasting: error.kind == .invalid && !read.isChanging)
-      return .failure(ControlFailure(.failed, error.message))
-    }
+  }
+
+  /// Notes why an import changed nothing.
+  private func failed(_ error: StoreError, isChanging: Bool) -> ControlFailure {
+    update.prepare([])
+    if !isChanging, !state.withLock({ $0.isStopping }) { fail(error.message) }
+    request.lists?.folders.refused(error.message, isLasting: error.kind == .invalid && !isChanging)
+    return ControlFailure(.failed, error.message)
   }
 
   /// The next mount begins with the lists of servers that were taken last.
