@@ -144,7 +144,7 @@ enum ManifestImport {
     let report = try catalog.importFolders(
       scope.roots, shown: scope.shown, folders, resolver: request.resolve, name: request.listName,
       strict: request.strict, report: { log.note($0) }, watcher: watcher)
-    log.end()
+    log.end(isWhole: false)
     if let report { folders.shows(also: report) }
     return report
   }
@@ -231,7 +231,7 @@ enum ManifestImport {
     var log = ProblemLog(request)
     let report = try catalog.importManifest(
       reader, fingerprint: fingerprint, strict: request.strict, report: { log.note($0) }, watcher: watcher)
-    log.end()
+    log.end(isWhole: true)
     Log.debug("\(request.listName): \(report.files) files in \(report.folders) folders")
     request.lists?.folders.shows(report)
     return report
@@ -272,31 +272,6 @@ enum ManifestImport {
   private static func tagged(_ kind: String, _ request: MountRequest, _ rest: [UInt8]) -> [UInt8] {
     let options = [request.baseURL, request.format?.rawValue, request.resolve].map { $0 ?? "" }
     return Array("5 \(kind) \(request.strict) \(options.joined(separator: " ")) ".utf8) + rest
-  }
-}
-
-/// Logs the problems of an import.
-private struct ProblemLog {
-  /// The most problems in the log. The import counts the others.
-  private static let most = 100
-  /// The lists, for messages; and the one that a problem without a list is of: the one at the top, or, if there is
-  /// none, all.
-  private let (names, name): (String, String)
-  private var count = 0
-
-  init(_ request: MountRequest) {
-    names = request.listName
-    name = request.manifest.isEmpty ? names : request.allLists[0].shown
-  }
-
-  mutating func note(_ problem: ManifestProblem) {
-    count += 1
-    if count <= Self.most { Log.warning("\(problem.list ?? name):\(problem.line): \(problem.message)") }
-  }
-
-  func end() {
-    if count <= Self.most { return }
-    Log.warning("\(names): \(count - Self.most) more problems; `mediafs check` lists them all")
   }
 }
 

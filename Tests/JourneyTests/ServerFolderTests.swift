@@ -143,6 +143,23 @@ import Testing
     }
   }
 
+  @Test func aProblemIsSaidOnce() throws {
+    try withServer { journey, nginx, www in
+      for number in 0..<6 { try www.write("text", to: "films/many/\(number)/a.txt") }
+      let list = "ftp://127.0.0.1/a.mkv\n\(nginx.url("/films/"))\n"
+      try journey.list(list)
+      let mounted = try journey.run(try journey.mountCommand([]))
+      #expect(mounted.succeeded, "\(mounted)")
+      // Folders that come are imports, and so is a list that changes.
+      let all = try journey.succeed(["find", journey.mountpoint, "-type", "f"])
+      #expect(all.split(separator: "\n").count == 9)
+      try journey.list(list + "ftp://127.0.0.1/b.mkv\n")
+      #expect(eventually { journey.log.contains("urls.txt:3: ") }, "\(journey.log)")
+      let log = mounted.errors + journey.log
+      #expect((1...3).map { log.ranges(of: "urls.txt:\($0): ").count } == [1, 0, 1], "\(log)")
+    }
+  }
+
   @Test func aServersFolderIsAWholeList() throws {
     try withServer { journey, nginx, _ in
       try journey.succeed(

@@ -9,6 +9,8 @@ final class ListAccess: Sendable {
   let folders: ServedFolders
   /// The lists that URLs name.
   let urls: [String]
+  /// The problems that the log has.
+  let told = ProblemLog.Told()
   private let request: MountRequest
 
   init(_ request: MountRequest, _ options: TransferOptions, in store: StoreFolder) throws(StoreError) {
