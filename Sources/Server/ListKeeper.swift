@@ -24,8 +24,8 @@ final class ListKeeper: Sendable {
     var problem: String?
     /// What a server said last, instead of giving the list.
     var refusal: String?
-    /// What was asked for has come.
-    var hasCome = false
+    /// How many requests for the servers' lists, and for the folders in them, a reload waits for.
+    var (listsAsked, foldersAsked) = (0, 0)
     /// What the kernel is to be told a second time, and since when, the oldest first.
     var recent: [(changes: [TreeChange], since: Instant)] = []
   }
@@ -34,6 +34,8 @@ final class ListKeeper: Sendable {
   private static let interval = 5.0
   /// For how long the end of the server waits for a reload that goes on, in seconds.
   private static let patience = 5.0
+  /// For how long a reload waits for servers' folders at most, in seconds.
+  private static let foldersPatience = 10.0
   /// After how many seconds the kernel is told of changes a second time.
   private static let again = 1.0
   private let request: MountRequest
@@ -134,9 +136,12 @@ final class ListKeeper: Sendable {
     }
     var settling = ListSettling(settled: settled)
     var next = 0.0
-    // The list of a server, and who waits until it, and the folders of it, were asked for again.
     var revalidation = Instant.now
+    // The reload that waits for the lists and folders of servers: who asked, and until when it waits for the folders.
     var waiting: [Asking] = []
+    var reloading: Instant?
+    // What came while it waited.
+    var meanwhile = ReloadReport()
     // The folders of servers that wait to be shown, and not before when.
     var (news, newsAt) = (ServedFolders.News(), Instant.now)
     while true {
@@ -166,12 +171,17 @@ final class ListKeeper: Sendable {
         next = min(next, max(0.5, revalidation.seconds(since: .now)))
       }
       waiting += askings
-      if !askings.isEmpty || isSignalled, !revalidate() { state.withLock { $0.hasCome = true } }
-      if state.withLock({ state in
-        defer { state.hasCome = false }
-        return state.hasCome
-      }) {
-        var result = load(&settling, isAsked: true)
+      if !askings.isEmpty || isSignalled {
+        revalidate()
+        reloading = .now.adding(seconds: min(request.downloads.timeout, Self.foldersPatience))
+      }
+      let (listsAsked, foldersAsked) = state.withLock { ($0.listsAsked, $0.foldersAsked) }
+      if let until = reloading, listsAsked == 0, foldersAsked > 0, until > .now {
+        next = min(next, until.seconds(since: .now))
+      } else if reloading != nil, listsAsked == 0 {
+        reloading = nil
+        var result = load(&settling, isAsked: true).map { withFolders($0, and: meanwhile) }
+        meanwhile = ReloadReport()
         if case .success = result, let refusal = state.withLock({ $0.refusal }) {
           result = .failure(ControlFailure(.failed, refusal))
         }
@@ -202,6 +212,7 @@ final class ListKeeper: Sendable {
           result = load(&settling, isAsked: news.isAsked)
           news = ServedFolders.News()
         }
+        if reloading != nil, case .success(let report) = result { meanwhile = withFolders(report, and: meanwhile) }
         next = news.urls.isEmpty ? Self.again : 0
         // What the import could not show for now, it is told of again.
         if case .failure = result { newsAt = .now.adding(seconds: Self.interval) }
@@ -210,17 +221,19 @@ final class ListKeeper: Sendable {
     }
   }
 
-  /// Asks for the lists that servers gave, and in the background for the folders; false: there are no such lists.
-  private func revalidate() -> Bool {
-    guard let lists = request.lists else { return false }
-    lists.folders.refresh()
-    if lists.urls.isEmpty { return false }
-    lists.ask(isAsked: true) { [self] answer in
-      come(answer)
-      state.withLock { $0.hasCome = true }
+  /// Asks for the lists and folders that servers gave.
+  private func revalidate() {
+    guard let lists = request.lists else { return }
+    state.withLock { ($0.listsAsked, $0.foldersAsked) = ($0.listsAsked + 1, $0.foldersAsked + 1) }
+    lists.folders.refresh { [self] in
+      state.withLock { $0.foldersAsked -= 1 }
       signal()
     }
-    return true
+    lists.ask(isAsked: true) { [self] answer in
+      if !lists.urls.isEmpty { come(answer) }
+      state.withLock { $0.listsAsked -= 1 }
+      signal()
+    }
   }
 
   /// What became of the request for the list. Another list is a file that changed (``ListWatch``).
@@ -295,14 +308,15 @@ final class ListKeeper: Sendable {
   private func show(_ news: inout ServedFolders.News) -> Result<ReloadReport, ControlFailure>? {
     guard state.withLock({ $0.problem }) == nil, let scope = request.lists?.folders.scope(of: news) else { return nil }
     do throws(StoreError) {
+      var result = ReloadReport()
       if !scope.roots.isEmpty {
         let shown = try ManifestImport.folders(scope, request, into: catalog, watcher(isAsked: news.isAsked))
         guard let report = shown else { return nil }
-        _ = taken(report, isAsked: false)
+        result = taken(report, isAsked: false)
       }
       news.urls.subtract(scope.urls)
       if news.urls.isEmpty { news.isAsked = false }
-      return .success(ReloadReport())
+      return .success(result)
     } catch {
       news = ServedFolders.News()
       return .failure(failed(error, isChanging: false))
@@ -347,6 +361,17 @@ final class ListKeeper: Sendable {
     } catch {
       Log.warning(error.message)
     }
+  }
+
+  /// What became of a reload: also `before` it read the list, and of the servers' folders.
+  private func withFolders(_ report: ReloadReport, and before: ReloadReport) -> ReloadReport {
+    var report = report
+    report.added += before.added
+    report.removed += before.removed
+    report.changed += before.changed
+    guard let counts = request.lists?.folders.counts else { return report }
+    (report.asking, report.failed) = (counts.asked > 0 ? counts.asked : nil, counts.failed > 0 ? counts.failed : nil)
+    return report
   }
 
   private func taken(_ report: ImportReport, isAsked: Bool) -> ReloadReport {

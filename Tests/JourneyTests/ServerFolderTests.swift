@@ -143,6 +143,42 @@ import Testing
     }
   }
 
+  @Test func aReloadWaitsForTheFolders() throws {
+    try withServer { journey, nginx, www in
+      try journey.mount("\(nginx.url("/films/sub/"))\n\(nginx.url("/films/"))\n", "--fresh", "1h")
+      #expect(try journey.names("films") == ["a.mkv", "sub"] && journey.names("sub") == ["b.mkv", "deep"])
+      func reload() throws -> String { try journey.mediafs("reload", journey.mountpoint).output }
+      // What it says is so when it returns.
+      try www.write("new", to: "films/new.txt")
+      #expect(try reload().contains("1 name more"))
+      #expect(try journey.names("films") == ["a.mkv", "new.txt", "sub"])
+      // A folder that is gone keeps its names, and that is said.
+      #expect(rename(www.file("films"), www.file("away")) == 0)
+      let said = try reload()
+      #expect(said.contains("the list is as before; ") && said.contains("cannot be listed now"), "\(said)")
+      #expect(try journey.names("films") == ["a.mkv", "new.txt", "sub"])
+      #expect(try journey.mediafs("status", journey.mountpoint).output.contains("folders of servers cannot be listed"))
+      #expect(rename(www.file("away"), www.file("films")) == 0)
+      #expect(try !reload().contains("cannot"))
+      #expect(eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains("listed")) == false })
+    }
+  }
+
+  @Test func aReloadSaysWhatItIsStillAsking() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let page = "<html><title>Index of /a/</title><h1>Index of /a/</h1><pre><a href=\"a.mkv\">a.mkv</a></pre></html>"
+        origin.set("/a/", OriginResource(bytes: Array(page.utf8), type: "text/html"))
+        try journey.mount("\(origin.url("/a/"))\n", "--timeout", "60", "--fresh", "1h")
+        #expect(try journey.names("a") == ["a.mkv"])
+        origin.fault(.stallBeforeHeaders, path: "/a/")
+        let said = try journey.mediafs("reload", journey.mountpoint).output
+        #expect(said.contains("1 folder of servers still to answer"), "\(said)")
+        #expect(try journey.names("a") == ["a.mkv"])
+      }
+    }
+  }
+
   @Test func aProblemIsSaidOnce() throws {
     try withServer { journey, nginx, www in
       for number in 0..<6 { try www.write("text", to: "films/many/\(number)/a.txt") }

@@ -78,6 +78,8 @@ final class ServedFolders: ServerFolders, FolderSource {
     /// Whether the list cannot be read again: then no folder can show more than it does.
     var isFixed = false
 
+    var failures: [String] { places.keys.compactMap { pages[$0]?.failure?.message } }
+
     func source(_ folder: Inode) -> ServerFolder? { shown[folder]?.source }
 
     func page(_ folder: Inode) -> Page? { source(folder).map { pages[$0.url] ?? Page() } }
@@ -264,13 +266,19 @@ final class ServedFolders: ServerFolders, FolderSource {
     }
   }
 
-  /// What is wrong with the folders that nobody could list, for `status`.
+  /// What is wrong with the folders that are shown, for `status`: those that failed when they were last asked for.
   var problem: String? {
     state.withLock { state in
-      let pages = state.places.keys.compactMap { state.pages[$0] }
-      let failures = pages.filter { !$0.isKnown }.compactMap { $0.failure?.message }
+      let failures = state.failures
       guard let first = failures.min() else { return nil }
       return failures.count == 1 ? first : "\(failures.count) folders of servers cannot be listed; \(first)"
+    }
+  }
+
+  /// How many of the folders that are shown are being asked for, and how many failed when they were last asked for.
+  var counts: (asked: Int, failed: Int) {
+    state.withLock { state in
+      (state.places.keys.count { state.pages[$0]?.isAsked == true }, state.failures.count)
     }
   }
 
@@ -338,17 +346,34 @@ final class ServedFolders: ServerFolders, FolderSource {
 
   // MARK: Asking
 
-  /// Asks again, in the background, for what the tree shows: the upper folders first. Deeper ones follow when a program
-  /// looks at them.
-  func refresh() {
+  /// Asks again for what the tree shows: the upper folders first. Deeper ones follow when a program looks at them.
+  /// Calls `done` once those that the list names have answered.
+  func refresh(_ done: @escaping @Sendable () -> Void) {
     let sources = state.withLock { state in
       for url in state.pages.keys { state.pages[url]?.checked = 0 }
-      return state.isFixed ? [] : state.shown.values.map(\.source).filter { state.pages[$0.url]?.isKnown == true }
+      if state.isFixed { return [ServerFolder]() }
+      return state.places.values.compactMap { $0.first.flatMap(state.source) }
+        .filter { $0.depth == 0 || state.pages[$0.url]?.isKnown == true }
     }
-    for source in sources.sorted(by: { $0.depth < $1.depth }).prefix(4 * Self.ahead) { ask(source, isAsked: true) }
+    let asked = sources.sorted { ($0.depth, $0.url) < ($1.depth, $1.url) }.prefix(4 * Self.ahead)
+    let left = Lock(asked.count { $0.depth == 0 })
+    if left.withLock({ $0 == 0 }) { done() }
+    for source in asked {
+      ask(source, isAsked: true) {
+        guard source.depth == 0 else { return }
+        let isLast = left.withLock { left in
+          left -= 1
+          return left == 0
+        }
+        if isLast { done() }
+      }
+    }
   }
 
-  private func ask(_ source: ServerFolder, isAsked: Bool = false, isWanted: Bool = false) {
+  /// `then`: called with the answer, if a reload asks.
+  private func ask(
+    _ source: ServerFolder, isAsked: Bool = false, isWanted: Bool = false, then: @escaping @Sendable () -> Void = {}
+  ) {
     let isNew = state.withLock { state in
       defer { state.pages[source.url, default: Page()].isAsked = true }
       return state.pages[source.url]?.isAsked != true
@@ -360,6 +385,7 @@ final class ServedFolders: ServerFolders, FolderSource {
     documents.ask(
       DocumentAsk(source: source, isFolder: true, isAsked: isAsked, isWanted: isWanted) { [weak self] answer in
         self?.take(answer, of: source, isAsked: isAsked)
+        then()
       })
   }
 
