@@ -136,7 +136,7 @@ final class ListKeeper: Sendable {
     }
     var settling = ListSettling(settled: settled)
     var next = 0.0
-    var revalidation = Instant.now
+    var revalidation = Instant.now.adding(seconds: request.lists?.freshness ?? 0)
     // The reload that waits for the lists and folders of servers: who asked, and until when it waits for the folders.
     var waiting: [Asking] = []
     var reloading: Instant?

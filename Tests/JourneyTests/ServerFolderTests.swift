@@ -188,6 +188,9 @@ import Testing
       #expect(mounted.succeeded, "\(mounted)")
       // Folders that come are imports, and so is a list that changes.
       let all = try journey.succeed(["find", journey.mountpoint, "-type", "f"])
+      // No folder is asked for twice, whenever its answer came.
+      let asked = Dictionary(grouping: nginx.accesses.filter { $0.target.hasSuffix("/") }, by: \.target)
+      #expect(asked.count == 10 && asked.values.allSatisfy { $0.count == 1 }, "\(asked)")
       #expect(all.split(separator: "\n").count == 9)
       try journey.list(list + "ftp://127.0.0.1/b.mkv\n")
       #expect(eventually { journey.log.contains("urls.txt:3: ") }, "\(journey.log)")
@@ -272,7 +275,7 @@ import Testing
       // Without network the last good one is there.
       try journey.unmount()
       nginx.kill()
-      #expect(try mount(journey, url).succeeded)
+      #expect(try mount(journey, url, "--fresh", "1s").succeeded)
       #expect(try journey.names() == ["a.bin", "c.bin"])
       #expect(eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains("connect")) == true })
     }
@@ -293,6 +296,17 @@ import Testing
       nginx.kill()
       #expect(try mount(journey, nginx.url("/list.txt")).succeeded)
       #expect(try journey.names() == names)
+    }
+  }
+
+  @Test func whatHasJustComeIsNotAskedForAgain() throws {
+    try withList { journey, nginx, write in
+      try write("\(nginx.url("/a.bin"))\n")
+      #expect(try mount(journey, nginx.url("/list.txt"), "--fresh", "1h").succeeded)
+      try journey.waitForNames(["a.bin"])
+      // A reload asks at once: by then the mount had its time.
+      #expect(try journey.mediafs("reload", journey.mountpoint).succeeded)
+      #expect(nginx.accesses.filter { $0.target == "/list.txt" }.map(\.status) == [200, 304], "\(nginx.accesses)")
     }
   }
 
