@@ -60,13 +60,17 @@ import Testing
         origin.fault(.stallBeforeHeaders, path: "/silent/")
         origin.fault(.status(403), path: "/closed/")
         origin.fault(.redirect(to: "http://localhost:\(origin.port)/films/"), path: "/elsewhere/")
+        let login = "<!DOCTYPE html><title>Log in</title><form><input type=\"password\" name=\"p\"></form>"
+        origin.set("/login/", OriginResource(bytes: Array(login.utf8), type: "text/html"))
+        origin.set("/page/", OriginResource(bytes: Array("<title>Welcome</title><p>Hello".utf8), type: "text/html"))
         origin.set("/films/", OriginResource(bytes: Array("<title>Index of /films/</title>".utf8), type: "text/html"))
-        try journey.list(["silent", "closed", "elsewhere"].map { origin.url("/\($0)/\n") }.joined())
+        try journey.list(["silent", "closed", "elsewhere", "login", "page"].map { origin.url("/\($0)/\n") }.joined())
         // The log is the command's own until the mount is ready.
         let mounted = try journey.run(try journey.mountCommand(["--timeout", "2"]))
         #expect(mounted.succeeded)
         for (name, words) in [
           ("silent", "/silent/"), ("closed", "refused access"), ("elsewhere", "leads to another host"),
+          ("login", "password"), ("page", "/page/: this is no listing of a folder"),
         ] {
           let failed = try journey.run(["ls", journey.at(name)])
           #expect(failed.status != 0 && failed.errors.contains("Input/output error"), "\(name): \(failed)")
@@ -74,7 +78,7 @@ import Testing
         }
         #expect(try journey.mediafs("status", journey.mountpoint).output.contains("cannot be listed"))
         // The mount and its other names are alive meanwhile.
-        #expect(try journey.names() == ["closed", "elsewhere", "silent"])
+        #expect(try journey.names() == ["closed", "elsewhere", "login", "page", "silent"])
         // The other server did not get what is for this one.
         #expect(origin.log.entries(of: "/films/").count <= 3)
       }
