@@ -426,6 +426,18 @@ import Testing
     }
   }
 
+  @Test func aCheckSaysWhoseNamesAreMissing() throws {
+    try withJourney { journey in
+      let one = try write(journey, "one", "http://127.0.0.1:1/a.mkv\nhttp://127.0.0.1:1/films/\n")
+      let checked = try journey.mediafs("check", one)
+      #expect(checked.succeeded && checked.output.hasSuffix("1 file, 1 folder, 0 errors, 0 warnings\n"), "\(checked)")
+      #expect(checked.errors.hasPrefix("\(one):2: note: 1 folder shows"), "\(checked.errors)")
+      let two = try write(journey, "two", "http://127.0.0.1:1/a/\nhttp://127.0.0.1:1/b/\n")
+      let several = try journey.mediafs("check", "A=\(two)").errors
+      #expect(several.hasPrefix("\(two):1: note: 2 folders, the first here, show"), "\(several)")
+    }
+  }
+
   /// A list that was cut at the end of a line waits, however few of all names it has.
   @Test func eachWaitsForAReloadByItself() throws {
     try withJourney { journey in
