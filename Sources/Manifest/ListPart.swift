@@ -29,6 +29,7 @@ package final class ListPart {
     case .folder(var shown):
       isUsable = true
       shown.path.insert(folder, at: 0)
+      shown.list = name
       return .folder(shown)
     case .problem(var problem):
       problem.list = name

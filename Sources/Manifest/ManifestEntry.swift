@@ -27,6 +27,8 @@ package struct ManifestEntry: Sendable, Equatable {
   package var key: ResourceKey
   /// What else the list tells of it; nil for nothing.
   package var facts: EntryFacts?
+  /// Whether a server's folder names it, and not the list itself.
+  package var isServed = false
 
   /// An entry with those values.
   package init(

@@ -70,7 +70,7 @@ package struct ManifestReader: ~Copyable {
     input = nil
     (reader, base, format, self.name, self.folders) = (nil, .none, nil, name, folders)
     cookies = .none
-    expansion = FolderExpansion([], folder, line: 1, folders, name: name)
+    expansion = FolderExpansion(ManifestFolder(line: 1, path: [], source: folder), folders, name: name)
   }
 
   /// Reads from `descriptor`, which may be a pipe, and closes it at the end (pass a duplicate of standard input).
@@ -177,7 +177,8 @@ package struct ManifestReader: ~Copyable {
               message: "the folder \(shown) shows a server's folder already, that of line \(first): name this one "
                 + "otherwise (out=)"))
         }
-        expansion = FolderExpansion(path, folder, line: entry.line, folders, name: name)
+        expansion = FolderExpansion(
+          ManifestFolder(line: entry.line, path: path, source: folder), folders, name: name)
         return try expansion?.next()
       }
       reader = nil

@@ -24,16 +24,18 @@ final class ListKeeper: Sendable {
     var problem: String?
     /// What a server said last, instead of giving the list.
     var refusal: String?
-    /// What was asked for has come.
-    var hasCome = false
-    /// What the kernel is to be told a second time, and when.
-    var recent: (changes: [TreeChange], since: Instant)?
+    /// How many requests for the servers' lists, and for the folders in them, a reload waits for.
+    var (listsAsked, foldersAsked) = (0, 0)
+    /// What the kernel is to be told a second time, and since when, the oldest first.
+    var recent: [(changes: [TreeChange], since: Instant)] = []
   }
 
   /// How often the list is looked at, in seconds: what inotify does not tell shows then.
   private static let interval = 5.0
   /// For how long the end of the server waits for a reload that goes on, in seconds.
   private static let patience = 5.0
+  /// For how long a reload waits for servers' folders at most, in seconds.
+  private static let foldersPatience = 10.0
   /// After how many seconds the kernel is told of changes a second time.
   private static let again = 1.0
   private let request: MountRequest
@@ -131,18 +133,21 @@ final class ListKeeper: Sendable {
     var settled = imported
     if settled == nil, ManifestImport.isCurrent(request, rootWaits: rootWaits, in: catalog) {
       settled = ListMark(of: request)
-      request.lists?.folders.shows([:])  // with servers' folders it would not be known to be current
+      request.lists?.folders.shows(nil)  // with servers' folders it would not be known to be current
     }
     if settled == nil, ListMark(of: request) == nil {
       request.lists?.folders.refused("the list is not there", isLasting: true)
     }
     var settling = ListSettling(settled: settled)
     var next = 0.0
-    // The list of a server, and who waits until it, and the folders of it, were asked for again.
-    var revalidation = Instant.now
+    var revalidation = Instant.now.adding(seconds: request.lists?.freshness ?? 0)
+    // The reload that waits for the lists and folders of servers: who asked, and until when it waits for the folders.
     var waiting: [Asking] = []
-    // Whether folders of servers wait to be shown, whether a reload asked for them, and not before when.
-    var (hasNews, isNewsAsked, newsAt) = (false, false, Instant.now)
+    var reloading: Instant?
+    // What came while it waited.
+    var meanwhile = ReloadReport()
+    // The folders of servers that wait to be shown, and not before when.
+    var (news, newsAt) = (ServedFolders.News(), Instant.now)
     while true {
       var events = [wake.rawValue, watch.number].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
       _ = poll(&events, 2, Int32(min(next, Self.interval) * 1000) + 1)
@@ -170,12 +175,17 @@ final class ListKeeper: Sendable {
         next = min(next, max(0.5, revalidation.seconds(since: .now)))
       }
       waiting += askings
-      if !askings.isEmpty || isSignalled, !revalidate() { state.withLock { $0.hasCome = true } }
-      if state.withLock({ state in
-        defer { state.hasCome = false }
-        return state.hasCome
-      }) {
-        var result = load(&settling, isAsked: true)
+      if !askings.isEmpty || isSignalled {
+        revalidate()
+        reloading = .now.adding(seconds: min(request.downloads.timeout, Self.foldersPatience))
+      }
+      let (listsAsked, foldersAsked) = state.withLock { ($0.listsAsked, $0.foldersAsked) }
+      if let until = reloading, listsAsked == 0, foldersAsked > 0, until > .now {
+        next = min(next, until.seconds(since: .now))
+      } else if reloading != nil, listsAsked == 0 {
+        reloading = nil
+        var result = load(&settling, isAsked: true).map { withFolders($0, and: meanwhile) }
+        meanwhile = ReloadReport()
         if case .success = result, let refusal = state.withLock({ $0.refusal }) {
           result = .failure(ControlFailure(.failed, refusal))
         }
@@ -188,17 +198,26 @@ final class ListKeeper: Sendable {
       }
       if let event = watch.take(), case .lookIn(let rest) = settling.handle(event, .now) { next = min(next, rest) }
       let action = settling.handle(.looked(ListMark(of: request)), .now)
-      if let news = request.lists?.folders.takeNews() { (hasNews, isNewsAsked) = (true, isNewsAsked || news.isAsked) }
+      if let more = request.lists?.folders.takeNews() {
+        news = ServedFolders.News(urls: news.urls.union(more.urls), isAsked: news.isAsked || more.isAsked)
+      }
       switch action {
       // What servers gave shows once the list is quiet, too: it is read with it.
       case .lookIn(let rest): next = min(next, rest)
       case .complain:
         fail("the list \(request.listName) is not there any more: the mount stays as it was; bring the list back")
-      case .nothing where !hasNews: break
+      case .nothing where news.urls.isEmpty: break
       case .nothing where newsAt > .now: next = min(next, newsAt.seconds(since: .now))
       case .nothing, .read:
-        let result = load(&settling, isAsked: isNewsAsked)
-        (hasNews, isNewsAsked, next) = (false, false, Self.again)
+        let result: Result<ReloadReport, ControlFailure>
+        if case .nothing = action, let shown = show(&news) {
+          result = shown
+        } else {
+          result = load(&settling, isAsked: news.isAsked)
+          news = ServedFolders.News()
+        }
+        if reloading != nil, case .success(let report) = result { meanwhile = withFolders(report, and: meanwhile) }
+        next = news.urls.isEmpty ? Self.again : 0
         // What the import could not show for now, it is told of again.
         if case .failure = result { newsAt = .now.adding(seconds: Self.interval) }
       }
@@ -206,17 +225,19 @@ final class ListKeeper: Sendable {
     }
   }
 
-  /// Asks for the lists that servers gave, and in the background for the folders; false: there are no such lists.
-  private func revalidate() -> Bool {
-    guard let lists = request.lists else { return false }
-    lists.folders.refresh()
-    if lists.urls.isEmpty { return false }
-    lists.ask(isAsked: true) { [self] answer in
-      come(answer)
-      state.withLock { $0.hasCome = true }
+  /// Asks for the lists and folders that servers gave.
+  private func revalidate() {
+    guard let lists = request.lists else { return }
+    state.withLock { ($0.listsAsked, $0.foldersAsked) = ($0.listsAsked + 1, $0.foldersAsked + 1) }
+    lists.folders.refresh { [self] in
+      state.withLock { $0.foldersAsked -= 1 }
       signal()
     }
-    return true
+    lists.ask(isAsked: true) { [self] answer in
+      if !lists.urls.isEmpty { come(answer) }
+      state.withLock { $0.listsAsked -= 1 }
+      signal()
+    }
   }
 
   /// What became of the request for the list. Another list is a file that changed (``ListWatch``).
@@ -232,12 +253,12 @@ final class ListKeeper: Sendable {
   /// A lookup that began before a commit may be answered after the kernel was told to forget the name. Returns when
   /// there is something to repeat, in seconds.
   private func repeatRecent() -> Double? {
-    let recent = state.withLock { $0.recent }
-    guard let recent else { return nil }
-    let rest = Self.again - Instant.now.seconds(since: recent.since)
-    if rest > 0 { return rest }
-    state.withLock { $0.recent = nil }
-    update.forget(recent.changes)
+    while let recent = state.withLock({ $0.recent.first }) {
+      let rest = Self.again - Instant.now.seconds(since: recent.since)
+      if rest > 0 { return rest }
+      _ = state.withLock { $0.recent.removeFirst() }
+      update.forget(recent.changes)
+    }
     return nil
   }
 
@@ -268,12 +289,53 @@ final class ListKeeper: Sendable {
   private func load(_ settling: inout ListSettling, isAsked: Bool) -> Result<ReloadReport, ControlFailure> {
     reloading(true)
     defer { reloading(false) }
-    let folders = request.lists?.folders
     let remembered = request.lists?.documents.remembered
     let pending = remembered?.pending ?? [:]
+    let read = ManifestImport.again(request, rootWaits: rootWaits, into: catalog, watcher(isAsked: isAsked))
+    switch read.result {
+    case .success(let report):
+      settling.read(as: read.mark)
+      remembered?.took(pending)
+      return .success(taken(report, isAsked: isAsked))
+    case .failure(let error):
+      if read.isChanging, settling.missed(.now) > 1, !isAsked {
+        fail("the list \(request.listName) changes each time while it is read; have it written less often")
+      }
+      // A disk that is full, or a lack of descriptors, passes: then the list is tried again.
+      if !read.isChanging, !state.withLock({ $0.isStopping }), error.kind == .invalid {
+        settling.read(as: read.mark)
+        bringBack(&settling)
+      }
+      return .failure(failed(error, isChanging: read.isChanging))
+    }
+  }
+
+  /// Shows some of what servers gave, without reading the list, and removes it from `news`; nil: only the list can say
+  /// what is there. While anything is wrong with the list, all of it is tried again with it.
+  private func show(_ news: inout ServedFolders.News) -> Result<ReloadReport, ControlFailure>? {
+    guard state.withLock({ $0.problem }) == nil, let scope = request.lists?.folders.scope(of: news) else { return nil }
+    do throws(StoreError) {
+      var result = ReloadReport()
+      if !scope.roots.isEmpty {
+        let shown = try ManifestImport.folders(scope, request, into: catalog, watcher(isAsked: news.isAsked))
+        guard let report = shown else { return nil }
+        result = taken(report, isAsked: false)
+      }
+      news.urls.subtract(scope.urls)
+      if news.urls.isEmpty { news.isAsked = false }
+      return .success(result)
+    } catch {
+      news = ServedFolders.News()
+      return .failure(failed(error, isChanging: false))
+    }
+  }
+
+  /// Who shows the tree while it changes, and refuses what nobody asked for.
+  private func watcher(isAsked: Bool) -> ImportWatcher {
+    let folders = request.lists?.folders
     let isFirst = { @Sendable (change: TreeChange) -> Bool in folders?.isListedFirst(change.parent) == true }
-    let read = ManifestImport.again(
-      request, rootWaits: rootWaits, into: catalog,
+    return ImportWatcher(
+      lists: request.named.map(\.folder),
       compared: { [request] (losses) throws(StoreError) in
         if !isAsked { try Self.refuse(losses, request) }
       },
@@ -287,29 +349,16 @@ final class ListKeeper: Sendable {
         told.tree.removeAll(where: isFirst)
         update.forget(changes.tree.filter(isFirst))
         update.announce(told)
-        if !changes.tree.isEmpty { state.withLock { $0.recent = (changes.tree, .now) } }
+        if !changes.tree.isEmpty { state.withLock { $0.recent.append((changes.tree, .now)) } }
       })
-    switch read.result {
-    case .success(let report):
-      settling.read(as: read.mark)
-      remembered?.took(pending)
-      return .success(taken(report, isAsked: isAsked))
-    case .failure(let error):
-      update.prepare([])
-      if read.isChanging, settling.missed(.now) > 1, !isAsked {
-        fail("the list \(request.listName) changes each time while it is read; have it written less often")
-      }
-      if !read.isChanging, !state.withLock({ $0.isStopping }) {
-        // A disk that is full, or a lack of descriptors, passes: then the list is tried again.
-        if error.kind == .invalid {
-          settling.read(as: read.mark)
-          bringBack(&settling)
-        }
-        fail(error.message)
-      }
-      request.lists?.folders.refused(error.message, isLasting: error.kind == .invalid && !read.isChanging)
-      return .failure(ControlFailure(.failed, error.message))
-    }
+  }
+
+  /// Notes why an import changed nothing.
+  private func failed(_ error: StoreError, isChanging: Bool) -> ControlFailure {
+    update.prepare([])
+    if !isChanging, !state.withLock({ $0.isStopping }) { fail(error.message) }
+    request.lists?.folders.refused(error.message, isLasting: error.kind == .invalid && !isChanging)
+    return ControlFailure(.failed, error.message)
   }
 
   /// The next mount begins with the lists of servers that were taken last.
@@ -319,6 +368,17 @@ final class ListKeeper: Sendable {
     } catch {
       Log.warning(error.message)
     }
+  }
+
+  /// What became of a reload: also `before` it read the list, and of the servers' folders.
+  private func withFolders(_ report: ReloadReport, and before: ReloadReport) -> ReloadReport {
+    var report = report
+    report.added += before.added
+    report.removed += before.removed
+    report.changed += before.changed
+    guard let counts = request.lists?.folders.counts else { return report }
+    (report.asking, report.failed) = (counts.asked > 0 ? counts.asked : nil, counts.failed > 0 ? counts.failed : nil)
+    return report
   }
 
   private func taken(_ report: ImportReport, isAsked: Bool) -> ReloadReport {

@@ -5,8 +5,6 @@ import Storing
 
 /// Imports the manifest into the catalog, unless the catalog already has this state of it.
 enum ManifestImport {
-  /// The most problems in the log. The import counts the others.
-  private static let listed = 100
   /// The most bytes of a manifest that root waits for.
   private static let mostForRoot: Int64 = 4 << 30
   /// Seconds during which a changed file may change again without a new modification time.
@@ -28,7 +26,7 @@ enum ManifestImport {
     if isMoved { (mark, fingerprint) = (nil, []) }
     if !fingerprint.isEmpty, try catalog.importedFingerprint() == fingerprint {
       Log.debug("the manifest is unchanged")
-      request.lists?.folders.shows([:])  // with servers' folders there is no fingerprint
+      request.lists?.folders.shows(nil)  // with servers' folders there is no fingerprint
     } else {
       let reader = try reader(of: request, input, list: list, rootWaits: rootWaits)
       _ = try read(request, reader, fingerprint, into: catalog)
@@ -107,12 +105,9 @@ enum ManifestImport {
     var result: Result<ImportReport, StoreError>
   }
 
-  /// Reads the list of a live mount again. `rootWaits`: root made the mount for another user. ``ImportWatcher`` says
-  /// when the others are called.
+  /// Reads the list of a live mount again. `rootWaits`: root made the mount for another user.
   static func again(
-    _ request: MountRequest, rootWaits: Bool, into catalog: Catalog,
-    compared: @escaping ([ListLoss]) throws(StoreError) -> Void,
-    beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void, committed: @escaping (ListChanges) -> Void
+    _ request: MountRequest, rootWaits: Bool, into catalog: Catalog, _ watcher: ImportWatcher
   ) -> Reload {
     var reload = Reload(result: .failure(StoreError(kind: .invalid, message: "")))
     // Also of one that cannot be opened: it is not tried again before it changes.
@@ -128,17 +123,30 @@ enum ManifestImport {
           throw StoreError(
             kind: .invalid, message: "the list \(request.listName) changed while it was read: try again")
         }
-        try compared(losses)
+        try watcher.compared(losses)
       }
+      var checked = watcher
+      checked.compared = check
       reload.result = .success(
-        try read(
-          request, reader, fingerprint, into: catalog,
-          watcher: ImportWatcher(
-            lists: request.named.map(\.folder), compared: check, beforeCommit: beforeCommit, committed: committed)))
+        try read(request, reader, fingerprint, into: catalog, watcher: checked))
     } catch {
       reload.result = .failure(error)
     }
     return reload
+  }
+
+  /// Imports what servers' folders list, without the list that names them; nil: only the list can say what is there.
+  static func folders(
+    _ scope: ServedFolders.Scope, _ request: MountRequest, into catalog: Catalog, _ watcher: ImportWatcher
+  ) throws(StoreError) -> ImportReport? {
+    guard let folders = request.lists?.folders else { return nil }
+    var log = ProblemLog(request)
+    let report = try catalog.importFolders(
+      scope.roots, shown: scope.shown, folders, resolver: request.resolve, name: request.listName,
+      strict: request.strict, report: { log.note($0) }, watcher: watcher)
+    log.end(isWhole: false)
+    if let report { folders.shows(also: report) }
+    return report
   }
 
   /// Whether the tree was made of the list as it is now.
@@ -220,22 +228,12 @@ enum ManifestImport {
   ) throws(StoreError) -> ImportReport {
     var reader = reader
     reader.resolver = request.resolve
-    // A problem without a list is one of the list at the top; if there is none, several lists share it.
-    let name = request.manifest.isEmpty ? request.listName : request.allLists[0].shown
-    let lists = request.lists
-    var problems = 0
-    let note = { (problem: ManifestProblem) in
-      problems += 1
-      guard problems <= listed else { return }
-      Log.warning("\(problem.list ?? name):\(problem.line): \(problem.message)")
-    }
+    var log = ProblemLog(request)
     let report = try catalog.importManifest(
-      reader, fingerprint: fingerprint, strict: request.strict, report: note, watcher: watcher)
-    if problems > listed {
-      Log.warning("\(request.listName): \(problems - listed) more problems; `mediafs check` lists them all")
-    }
+      reader, fingerprint: fingerprint, strict: request.strict, report: { log.note($0) }, watcher: watcher)
+    log.end(isWhole: true)
     Log.debug("\(request.listName): \(report.files) files in \(report.folders) folders")
-    lists?.folders.shows(report.servers)
+    request.lists?.folders.shows(report)
     return report
   }
 

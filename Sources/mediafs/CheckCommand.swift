@@ -58,10 +58,12 @@ enum CheckCommand {
       for list in lists { sources.append(try readable(list, in: folder, base, format)) }
       // The command reads each list twice: the importer reports problems, and shows no entries to check for playlists.
       var problems: [ManifestProblem] = []
+      var notes: [ManifestProblem] = []
       var titles: [String] = []
       for source in sources {
-        let (found, format) = try look(at: source)
+        let (found, note, format) = try look(at: source)
         problems += found
+        if let note { notes.append(note) }
         if let format, !titles.contains(format.title) { titles.append(format.title) }
       }
       let top = lists.firstIndex { $0.folder.isEmpty }
@@ -72,10 +74,10 @@ enum CheckCommand {
         catalog = try Catalog.open(path: folder.path + "/catalog.sqlite", access: .readWrite)
         report = try catalog.importManifest(reader, fingerprint: [], strict: false) { problems.append($0) }
       } catch {
-        print(problems, of: sources, top: top ?? 0)
+        print(problems, notes, of: sources, top: top ?? 0)
         throw .failed(sources.reduce(error.message) { $0.replacing($1.path, with: $1.name) })
       }
-      print(problems, of: sources, top: top ?? 0)
+      print(problems, notes, of: sources, top: top ?? 0)
       do throws(StoreError) {
         if !options.has("quiet") { try ManifestTree(catalog).draw(on: terminal) }
         try catalog.close()
@@ -166,12 +168,17 @@ enum CheckCommand {
     }
   }
 
-  /// Warnings about URLs that mediafs can download but that do not play as a file, and the list's format.
-  private static func look(at source: Source) throws(CommandError) -> ([ManifestProblem], ListFormat?) {
+  /// Warnings about URLs that mediafs can download but that do not play as a file; what is no mistake, and yet shows
+  /// otherwise in a mount; and the list's format.
+  private static func look(
+    at source: Source
+  ) throws(CommandError) -> ([ManifestProblem], note: ManifestProblem?, ListFormat?) {
     var found: [ManifestProblem] = []
+    var served: (first: ManifestFolder, count: Int64)?
     var reader = try open(source)
     do throws(ManifestError) {
       while let item = try reader.next() {
+        if case .folder(let folder) = item { served = (served?.first ?? folder, (served?.count ?? 0) + 1) }
         guard case .entry(let entry) = item, let warning = playlistWarning(for: entry) else { continue }
         var problem = ManifestProblem(line: entry.line, severity: .warning, message: warning)
         problem.list = source.path
@@ -180,14 +187,24 @@ enum CheckCommand {
     } catch {
       throw .failed("\(error)".replacing(source.path, with: source.name))
     }
-    return (found, reader.format)
+    let note = served.map { first, count in
+      let names = TerminalText.count(count, "folder") + (count > 1 ? ", the first here, show" : " shows")
+      var note = ManifestProblem(
+        line: first.line, severity: .warning,
+        message: "\(names) in a mount what the server lists; a check asks no server")
+      note.list = source.path
+      return note
+    }
+    return (found, note, reader.format)
   }
 
   /// `top`: the list whose problems name none.
-  private static func print(_ problems: [ManifestProblem], of sources: [Source], top: Int) {
+  private static func print(
+    _ problems: [ManifestProblem], _ notes: [ManifestProblem], of sources: [Source], top: Int
+  ) {
     func list(of problem: ManifestProblem) -> Int { sources.firstIndex { $0.path == problem.list } ?? top }
-    for problem in problems.sorted(by: { (list(of: $0), $0.line) < (list(of: $1), $1.line) }) {
-      let severity = problem.severity == .error ? "error" : "warning"
+    let all = problems.map { ($0, $0.severity == .error ? "error" : "warning") } + notes.map { ($0, "note") }
+    for (problem, severity) in all.sorted(by: { (list(of: $0.0), $0.0.line) < (list(of: $1.0), $1.0.line) }) {
       let name = TerminalText.plain(sources[list(of: problem)].name)
       // The format of compiler messages, so that an editor can jump to the line.
       var line = "\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.message))\n"

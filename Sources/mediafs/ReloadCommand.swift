@@ -9,7 +9,8 @@ enum ReloadCommand {
       """
       A mount follows its list by itself, a moment after the last change. reload does it at once, also if more than \
       half of the names would go, which the mount does not do by itself. Files that are open go on; what did not change \
-      stays as it is. A list that cannot be read, or has no usable line, changes nothing.
+      stays as it is. A list that cannot be read, or has no usable line, changes nothing. It waits up to ten seconds for \
+      the servers' folders that the list names, and says how many are still to answer.
       """
     ],
     operands: [("MOUNTPOINT", "The mount; needed only if there are several.")],
@@ -39,6 +40,9 @@ enum ReloadCommand {
     if report.problems > 0 {
       text += "; \(TerminalText.count(Int64(report.problems), "problem")) in the list: 'mediafs check' tells them"
     }
+    func folders(_ count: Int) -> String { TerminalText.count(Int64(count), "folder") + " of servers" }
+    if let asking = report.asking { text += "; \(folders(asking)) still to answer" }
+    if let failed = report.failed { text += "; \(folders(failed)) cannot be listed now: 'mediafs status' says why" }
     return text
   }
 }

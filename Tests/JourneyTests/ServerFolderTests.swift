@@ -60,13 +60,17 @@ import Testing
         origin.fault(.stallBeforeHeaders, path: "/silent/")
         origin.fault(.status(403), path: "/closed/")
         origin.fault(.redirect(to: "http://localhost:\(origin.port)/films/"), path: "/elsewhere/")
+        let login = "<!DOCTYPE html><title>Log in</title><form><input type=\"password\" name=\"p\"></form>"
+        origin.set("/login/", OriginResource(bytes: Array(login.utf8), type: "text/html"))
+        origin.set("/page/", OriginResource(bytes: Array("<title>Welcome</title><p>Hello".utf8), type: "text/html"))
         origin.set("/films/", OriginResource(bytes: Array("<title>Index of /films/</title>".utf8), type: "text/html"))
-        try journey.list(["silent", "closed", "elsewhere"].map { origin.url("/\($0)/\n") }.joined())
+        try journey.list(["silent", "closed", "elsewhere", "login", "page"].map { origin.url("/\($0)/\n") }.joined())
         // The log is the command's own until the mount is ready.
         let mounted = try journey.run(try journey.mountCommand(["--timeout", "2"]))
         #expect(mounted.succeeded)
         for (name, words) in [
           ("silent", "/silent/"), ("closed", "refused access"), ("elsewhere", "leads to another host"),
+          ("login", "password"), ("page", "/page/: this is no listing of a folder"),
         ] {
           let failed = try journey.run(["ls", journey.at(name)])
           #expect(failed.status != 0 && failed.errors.contains("Input/output error"), "\(name): \(failed)")
@@ -74,7 +78,7 @@ import Testing
         }
         #expect(try journey.mediafs("status", journey.mountpoint).output.contains("cannot be listed"))
         // The mount and its other names are alive meanwhile.
-        #expect(try journey.names() == ["closed", "elsewhere", "silent"])
+        #expect(try journey.names() == ["closed", "elsewhere", "login", "page", "silent"])
         // The other server did not get what is for this one.
         #expect(origin.log.entries(of: "/films/").count <= 3)
       }
@@ -140,6 +144,62 @@ import Testing
       #expect(refused.errors.contains("Input/output error"), "\(refused)")
       try journey.list(list)
       #expect(eventually { (try? journey.run(["ls", journey.at("films/sub")]).output) == "b.mkv\ndeep\n" })
+    }
+  }
+
+  @Test func aReloadWaitsForTheFolders() throws {
+    try withServer { journey, nginx, www in
+      try journey.mount("\(nginx.url("/films/sub/"))\n\(nginx.url("/films/"))\n", "--fresh", "1h")
+      #expect(try journey.names("films") == ["a.mkv", "sub"] && journey.names("sub") == ["b.mkv", "deep"])
+      func reload() throws -> String { try journey.mediafs("reload", journey.mountpoint).output }
+      // What it says is so when it returns.
+      try www.write("new", to: "films/new.txt")
+      #expect(try reload().contains("1 name more"))
+      #expect(try journey.names("films") == ["a.mkv", "new.txt", "sub"])
+      // A folder that is gone keeps its names, and that is said.
+      #expect(rename(www.file("films"), www.file("away")) == 0)
+      let said = try reload()
+      #expect(said.contains("the list is as before; ") && said.contains("cannot be listed now"), "\(said)")
+      #expect(try journey.names("films") == ["a.mkv", "new.txt", "sub"])
+      #expect(try journey.mediafs("status", journey.mountpoint).output.contains("folders of servers cannot be listed"))
+      #expect(rename(www.file("away"), www.file("films")) == 0)
+      #expect(try !reload().contains("cannot"))
+      #expect(eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains("listed")) == false })
+    }
+  }
+
+  @Test func aReloadSaysWhatItIsStillAsking() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let page = "<html><title>Index of /a/</title><h1>Index of /a/</h1><pre><a href=\"a.mkv\">a.mkv</a></pre></html>"
+        origin.set("/a/", OriginResource(bytes: Array(page.utf8), type: "text/html"))
+        try journey.mount("\(origin.url("/a/"))\n", "--timeout", "60", "--fresh", "1h")
+        #expect(try journey.names("a") == ["a.mkv"])
+        origin.fault(.stallBeforeHeaders, path: "/a/")
+        let said = try journey.mediafs("reload", journey.mountpoint).output
+        #expect(said.contains("1 folder of servers still to answer"), "\(said)")
+        #expect(try journey.names("a") == ["a.mkv"])
+      }
+    }
+  }
+
+  @Test func aProblemIsSaidOnce() throws {
+    try withServer { journey, nginx, www in
+      for number in 0..<6 { try www.write("text", to: "films/many/\(number)/a.txt") }
+      let list = "ftp://127.0.0.1/a.mkv\n\(nginx.url("/films/"))\n"
+      try journey.list(list)
+      let mounted = try journey.run(try journey.mountCommand([]))
+      #expect(mounted.succeeded, "\(mounted)")
+      // Folders that come are imports, and so is a list that changes.
+      let all = try journey.succeed(["find", journey.mountpoint, "-type", "f"])
+      // No folder is asked for twice, whenever its answer came.
+      let asked = Dictionary(grouping: nginx.accesses.filter { $0.target.hasSuffix("/") }, by: \.target)
+      #expect(asked.count == 10 && asked.values.allSatisfy { $0.count == 1 }, "\(asked)")
+      #expect(all.split(separator: "\n").count == 9)
+      try journey.list(list + "ftp://127.0.0.1/b.mkv\n")
+      #expect(eventually { journey.log.contains("urls.txt:3: ") }, "\(journey.log)")
+      let log = mounted.errors + journey.log
+      #expect((1...3).map { log.ranges(of: "urls.txt:\($0): ").count } == [1, 0, 1], "\(log)")
     }
   }
 
@@ -219,7 +279,7 @@ import Testing
       // Without network the last good one is there.
       try journey.unmount()
       nginx.kill()
-      #expect(try mount(journey, url).succeeded)
+      #expect(try mount(journey, url, "--fresh", "1s").succeeded)
       #expect(try journey.names() == ["a.bin", "c.bin"])
       #expect(eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains("connect")) == true })
     }
@@ -240,6 +300,17 @@ import Testing
       nginx.kill()
       #expect(try mount(journey, nginx.url("/list.txt")).succeeded)
       #expect(try journey.names() == names)
+    }
+  }
+
+  @Test func whatHasJustComeIsNotAskedForAgain() throws {
+    try withList { journey, nginx, write in
+      try write("\(nginx.url("/a.bin"))\n")
+      #expect(try mount(journey, nginx.url("/list.txt"), "--fresh", "1h").succeeded)
+      try journey.waitForNames(["a.bin"])
+      // A reload asks at once: by then the mount had its time.
+      #expect(try journey.mediafs("reload", journey.mountpoint).succeeded)
+      #expect(nginx.accesses.filter { $0.target == "/list.txt" }.map(\.status) == [200, 304], "\(nginx.accesses)")
     }
   }
 
@@ -352,6 +423,18 @@ import Testing
       // A mount names the list, too.
       let mounted = try mount(journey, [top, "Films=\(films)"])
       #expect(mounted.succeeded && mounted.errors.contains("\(films):3: "), "\(mounted.errors)")
+    }
+  }
+
+  @Test func aCheckSaysWhoseNamesAreMissing() throws {
+    try withJourney { journey in
+      let one = try write(journey, "one", "http://127.0.0.1:1/a.mkv\nhttp://127.0.0.1:1/films/\n")
+      let checked = try journey.mediafs("check", one)
+      #expect(checked.succeeded && checked.output.hasSuffix("1 file, 1 folder, 0 errors, 0 warnings\n"), "\(checked)")
+      #expect(checked.errors.hasPrefix("\(one):2: note: 1 folder shows"), "\(checked.errors)")
+      let two = try write(journey, "two", "http://127.0.0.1:1/a/\nhttp://127.0.0.1:1/b/\n")
+      let several = try journey.mediafs("check", "A=\(two)").errors
+      #expect(several.hasPrefix("\(two):1: note: 2 folders, the first here, show"), "\(several)")
     }
   }
 

@@ -43,7 +43,7 @@ import Testing
     batch.items.map { item in
       switch item {
       case .problem(let problem): return "\(problem)"
-      case .folder(let source, let path): return "\(source.url) \(batch.folders[path])"
+      case .folder(let folder, let path): return "\(folder.source.url) \(batch.folders[path])"
       case .line(let line):
         let name = String(decoding: batch.bytes[line.name], as: UTF8.self)
         let path = (batch.folders[line.folder] + [name]).joined(separator: "/")

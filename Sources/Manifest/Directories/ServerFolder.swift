@@ -10,8 +10,16 @@ package struct ServerFolder: Sendable, Equatable {
   package var referer: String?
   /// How many folders lie between it and the one that the list names.
   package var depth = 0
+  /// The answers that it is in.
+  var above: FolderAnswer?
 
   package init(url: String) { self.url = url }
+
+  /// Its URL tells of the answers above it: they say what is listed.
+  package static func == (left: Self, right: Self) -> Bool {
+    left.url == right.url && left.depth == right.depth && left.headers == right.headers
+      && left.userAgent == right.userAgent && left.referer == right.referer
+  }
 
   /// The folder of a list's line; nil for a file. What says more of itself than a name is a file.
   init?(_ entry: ManifestEntry) {
@@ -59,6 +67,25 @@ package struct ServerFolder: Sendable, Equatable {
   }
 }
 
+/// The answer that a server's folder was listed in, and those above it.
+final class FolderAnswer: Sendable {
+  private let url: String
+  private let above: FolderAnswer?
+
+  /// `url`: that of the answer.
+  init(_ url: String, in above: FolderAnswer?) { (self.url, self.above) = (url, above) }
+
+  /// Whether one of them is the answer of `url`.
+  func contains(_ url: String) -> Bool {
+    var answer = self as FolderAnswer?
+    while let one = answer {
+      if one.url == url { return true }
+      answer = one.above
+    }
+    return false
+  }
+}
+
 /// What is remembered of servers' folders.
 package protocol ServerFolders: Sendable {
   /// What is remembered of `folder`; nil: nothing.
@@ -84,4 +111,9 @@ package struct ManifestFolder: Sendable, Equatable {
   /// The folders that lead to it, itself the last; empty for the top.
   package var path: [String]
   package var source: ServerFolder
+  /// The name of its list, if that shows below a folder of its own.
+  package var list: String?
+
+  /// The path of the folder in which the list itself names it; nil if a listing names it, and for the top.
+  package var namedIn: [String]? { source.depth > 0 || path.isEmpty ? nil : Array(path.dropLast()) }
 }

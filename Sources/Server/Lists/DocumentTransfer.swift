@@ -28,6 +28,8 @@ final class DocumentTransfer {
   private var names = 0
   private var bytes: Int64 = 0
   private var isSame = false
+  /// Why the first request was refused: that says more than why the other one was.
+  private var refusal: String?
   private var asksAgain = false
 
   init(_ ask: DocumentAsk, _ documents: RememberedDocuments) {
@@ -141,10 +143,15 @@ final class DocumentTransfer {
     case .finished: return isSame ? .same : judged()
     case .cancelled: return fault == nil ? .ended : judged()
     case .failed(let failure):
-      guard ask.isFolder, let status = failure.status, writer == nil,
-        case .ask = question.take(.answered(.init(status: status)))
-      else { return .failed(failure.message) }
-      return nil
+      guard ask.isFolder, let status = failure.status, writer == nil else { return .failed(failure.message) }
+      switch question.take(.answered(.init(status: status))) {
+      case .ask:
+        refusal = failure.message
+        return nil
+      // A page, or one that asks for a password, came before.
+      case .failed(.unreadable(let fault)): return .failed("\(shown): \(fault)")
+      case .failed, .read, .finished: return .failed(refusal ?? failure.message)
+      }
     }
   }
 

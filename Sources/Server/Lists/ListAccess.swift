@@ -1,5 +1,6 @@
 import Base
 import Fetching
+import Glibc
 import Manifest
 import Storing
 
@@ -9,6 +10,8 @@ final class ListAccess: Sendable {
   let folders: ServedFolders
   /// The lists that URLs name.
   let urls: [String]
+  /// The problems that the log has.
+  let told = ProblemLog.Told()
   private let request: MountRequest
 
   init(_ request: MountRequest, _ options: TransferOptions, in store: StoreFolder) throws(StoreError) {
@@ -42,6 +45,13 @@ final class ListAccess: Sendable {
       DocumentAsk(
         source: ServerFolder(url: url), isFolder: url.utf8.last == 0x2F, format: request.format, base: request.baseURL,
         isAsked: isAsked, isWanted: true, done: done))
+  }
+
+  /// For how many seconds what is remembered of the lists is still fresh.
+  var freshness: Double {
+    let fetched = urls.map { documents.remembered.head(of: $0)?.fetched ?? 0 }.min() ?? 0
+    // A clock that was ahead would make it fresh for long.
+    return max(0, request.downloads.fresh - max(0, Double(Int64(time(nil)) - fetched)))
   }
 
   /// Gets the lists of which nothing is remembered, and waits for them: a mount without a list has nothing to show.

@@ -23,15 +23,31 @@ final class ServedFolders: ServerFolders, FolderSource {
     /// Whether it has come, and the tree does not show it yet.
     var hasCome = false
     var failure: (message: String, at: Instant)?
+    /// How many answers came that the tree did not show then.
+    var answers = 0
+
+    /// Whether nobody asked for it, and it is not known.
+    var isNew: Bool { !isKnown && !hasCome && !isAsked && !hasFailed(within: ServedFolders.againAhead) }
 
     func hasFailed(within seconds: Double) -> Bool {
       failure.map { Instant.now.seconds(since: $0.at) < seconds } ?? false
     }
   }
 
-  /// That other listings came.
-  struct News {
-    var isAsked: Bool
+  /// The folders, by their URLs, of which other listings came.
+  struct News: Equatable {
+    var urls: Set<String> = []
+    /// Whether a reload asked for one of them.
+    var isAsked = false
+  }
+
+  /// Folders whose listings can be imported without the list.
+  struct Scope {
+    var roots: [Inode]
+    /// The servers' folders of the tree.
+    var shown: [Inode: ManifestFolder]
+    /// The URLs of `roots`; others may be left.
+    var urls: Set<String>
   }
 
   /// An open that waits.
@@ -42,24 +58,85 @@ final class ServedFolders: ServerFolders, FolderSource {
   }
 
   private struct State {
-    var sources: [Inode: ServerFolder] = [:]
+    var shown: [Inode: ManifestFolder] = [:]
+    /// Those that show a URL's.
+    var places: [String: Set<Inode>] = [:]
+    /// Those in which the list itself names something.
+    var mixed: Set<Inode> = []
     /// By URL.
     var pages: [String: Page] = [:]
-    /// Those in a folder, by its URL, of which nothing is known.
-    var unlisted: [String: [ServerFolder]] = [:]
+    /// Those in a folder, by its URL, of which nothing was known.
+    var unlisted: [String: ArraySlice<ServerFolder>] = [:]
     var waiting: [Waiting] = []
-    /// What the import that goes on found: when each came, nil for nothing. It counts once the tree shows it.
-    var read: [String: Int64?] = [:]
+    /// What the import that goes on found: when each came, nil for nothing, and how many answers had come. It counts
+    /// once the tree shows it.
+    var read: [String: (fetched: Int64?, answers: Int)] = [:]
     /// Another listing is remembered than the tree shows.
-    var hasNews = false
-    /// Whether a reload asked for it.
-    var isNewsAsked = false
+    var news = News()
     /// Whether it is known which folders are servers': a server that goes on with a mount has to read the list first.
     var hasShown = false
     /// Whether the list cannot be read again: then no folder can show more than it does.
     var isFixed = false
 
-    func page(_ folder: Inode) -> Page? { sources[folder].map { pages[$0.url] ?? Page() } }
+    var failures: [String] { places.keys.compactMap { pages[$0]?.failure?.message } }
+
+    func source(_ folder: Inode) -> ServerFolder? { shown[folder]?.source }
+
+    func page(_ folder: Inode) -> Page? { source(folder).map { pages[$0.url] ?? Page() } }
+
+    mutating func hide(_ folder: Inode) {
+      guard let former = shown.removeValue(forKey: folder) else { return }
+      places[former.source.url]?.remove(folder)
+      if places[former.source.url]?.isEmpty == true { places[former.source.url] = nil }
+    }
+
+    mutating func show(_ folder: ManifestFolder, at inode: Inode) {
+      hide(inode)
+      shown[inode] = folder
+      places[folder.source.url, default: []].insert(inode)
+      if folder.source.depth > 0, pages[folder.source.url]?.isKnown != true {
+        unlisted[ServedFolders.parent(of: folder.source.url), default: []].append(folder.source)
+      }
+    }
+
+    /// Removes and returns the first folders in that of `url` of which nothing is known.
+    mutating func takeUnlisted(in url: String) -> [ServerFolder] {
+      guard var rest = unlisted[url] else { return [] }
+      var found: [ServerFolder] = []
+      while found.count < ServedFolders.ahead, let one = rest.popFirst() {
+        if places[one.url] != nil, pages[one.url]?.isNew ?? true { found.append(one) }
+      }
+      unlisted[url] = rest.isEmpty ? nil : rest
+      return found
+    }
+
+    /// Notes what an import shows. Returns who need not wait any longer, and what is to be asked for.
+    mutating func note(_ report: ImportReport?) -> (answered: [Waiting], asks: [ServerFolder]) {
+      let now = Int64(time(nil))
+      for (url, found) in read {
+        var page = pages[url] ?? Page()
+        page.isKnown = found.fetched != nil
+        // What came since is for the next import.
+        if page.answers == found.answers { page.hasCome = false }
+        // A clock that was ahead would make it fresh for long.
+        page.checked = min(now, max(page.checked, found.fetched ?? 0))
+        pages[url] = page
+      }
+      read = [:]
+      var asks: [ServerFolder] = []
+      for (inode, folder) in (report?.servers ?? [:]).sorted(by: { $0.key < $1.key }) {
+        show(folder, at: inode)
+        let page = pages[folder.source.url] ?? Page()
+        if folder.source.depth == 0, !page.isKnown, !isFixed, !page.hasFailed(within: ServedFolders.againAhead) {
+          asks.append(folder.source)
+        }
+      }
+      let answered = take { $0.isFixed || $0.page($1.folder)?.isKnown != false }
+      for one in answered where !isFixed {
+        if let url = source(one.folder)?.url { asks += takeUnlisted(in: url) }
+      }
+      return (answered, asks + waiting.compactMap { source($0.folder) })
+    }
 
     /// Removes and returns those who wait for a folder of which `isWanted` is true.
     mutating func take(_ isWanted: (State, Waiting) -> Bool) -> [Waiting] {
@@ -87,7 +164,7 @@ final class ServedFolders: ServerFolders, FolderSource {
   /// `answer`: replies to an open of a folder. `news`: called when the tree is to be made anew.
   func connect(answer: @escaping @Sendable (Ticket, Errno?) -> Void, news: @escaping @Sendable () -> Void) {
     hooks.withLock { $0 = (answer, news) }
-    if state.withLock({ $0.hasNews }) { news() }
+    if state.withLock({ !$0.news.urls.isEmpty }) { news() }
   }
 
   // MARK: The import
@@ -96,56 +173,68 @@ final class ServedFolders: ServerFolders, FolderSource {
     let found = try documents.remembered.open(folder.url)
     let file = found.flatMap { $0.head.kind == .folder ? $0.file.take() : nil }
     let fetched = file == nil ? nil : found?.head.fetched
-    state.withLock { _ = $0.read.updateValue(fetched, forKey: folder.url) }
+    state.withLock { $0.read[folder.url] = (fetched, $0.pages[folder.url]?.answers ?? 0) }
     guard let file, let head = found?.head else { return nil }
     return FolderListing(file: file, url: head.finalURL, mediaType: head.mediaType)
   }
 
-  /// The tree shows these folders now. Those that the list names are asked for, if nothing is known of them.
-  func shows(_ sources: [Inode: ServerFolder]) {
-    let now = Int64(time(nil))
-    let (answered, asks) = state.withLock { state in
-      (state.sources, state.hasShown) = (sources, true)
-      for (url, fetched) in state.read {
-        var page = state.pages[url] ?? Page()
-        (page.isKnown, page.hasCome) = (fetched != nil, false)
-        // A clock that was ahead would make it fresh for long.
-        page.checked = min(now, max(page.checked, fetched ?? 0))
-        state.pages[url] = page
-      }
-      (state.read, state.unlisted) = ([:], [:])
-      var asks: [ServerFolder] = []
-      for source in sources.values {
-        let page = state.pages[source.url] ?? Page()
-        if page.isKnown || state.isFixed { continue }
-        if source.depth > 0 {
-          state.unlisted[Self.parent(of: source.url), default: []].append(source)
-        } else if !page.hasFailed(within: Self.againAhead) {
-          asks.append(source)
+  /// What of `news` can be imported now, without the list; nil: only with it.
+  func scope(of news: News) -> Scope? {
+    state.withLock { state in
+      guard state.hasShown, !state.isFixed else { return nil }
+      var places: [[String]: (inode: Inode, url: String)] = [:]
+      // What an import of the list showed meanwhile is no news any more.
+      for url in news.urls where state.pages[url]?.hasCome == true {
+        for inode in state.places[url] ?? [] {
+          guard !state.mixed.contains(inode), let path = state.shown[inode]?.path else { return nil }
+          places[path] = (inode, url)
         }
       }
-      let answered = state.take { $0.isFixed || $0.page($1.folder)?.isKnown != false }
-      return (answered, asks + state.waiting.compactMap { state.sources[$0.folder] })
+      // What a folder lists says whether those in it are still there: they come after it, wherever they show.
+      let isLower = { (path: [String]) in path.indices.contains { places[Array(path[..<$0])] != nil } }
+      let lower = Set(places.filter { isLower($0.key) }.values.map(\.url))
+      let roots = places.values.filter { !lower.contains($0.url) }.map(\.inode)
+      if roots.isEmpty, !lower.isEmpty { return nil }
+      return Scope(roots: roots, shown: state.shown, urls: news.urls.subtracting(lower))
     }
-    for source in asks { ask(source) }
+  }
+
+  /// The tree shows these folders now. Those that the list names are asked for, if nothing is known of them.
+  func shows(_ report: ImportReport?) {
+    let (answered, asks) = state.withLock { state in
+      (state.shown, state.places, state.unlisted, state.hasShown) = ([:], [:], [:], true)
+      state.mixed = report?.mixed ?? []
+      return state.note(report)
+    }
     reply(answered, nil)
+    for source in asks { ask(source) }
+  }
+
+  /// The tree shows what the import of a ``Scope`` found, beside what it showed before.
+  func shows(also report: ImportReport) {
+    let (answered, asks) = state.withLock { state in
+      for folder in report.gone { state.hide(folder) }
+      return state.note(report)
+    }
+    reply(answered, nil)
+    for source in asks { ask(source) }
   }
 
   /// The import that would have shown what came failed. `isLasting`: it is not tried again by itself.
   func refused(_ message: String, isLasting: Bool) {
     let (unknown, waiting) = state.withLock { state -> ([Waiting], [Waiting]) in
-      state.hasShown = true
-      let unknown = state.take { $0.sources[$1.folder] == nil }
+      (state.hasShown, state.read) = (true, [:])
+      let unknown = state.take { $0.shown[$1.folder] == nil }
+      let refused = state.pages.filter(\.value.hasCome).keys
       guard isLasting else {
-        state.hasNews = state.hasNews || state.pages.values.contains(where: \.hasCome)
+        state.news.urls.formUnion(refused)
         return (unknown, [])
       }
-      let refused = state.pages.filter(\.value.hasCome).keys
       for url in refused {
         state.pages[url]?.hasCome = false
         if state.pages[url]?.isKnown != true { state.pages[url]?.failure = (message, .now) }
       }
-      return (unknown, state.take { $0.sources[$1.folder].map { refused.contains($0.url) } ?? false })
+      return (unknown, state.take { $0.source($1.folder).map { refused.contains($0.url) } ?? false })
     }
     reply(unknown, nil)
     reply(waiting, .io)
@@ -164,7 +253,7 @@ final class ServedFolders: ServerFolders, FolderSource {
   /// have seen nothing of it, as before a mount.
   func isListedFirst(_ folder: Inode) -> Bool {
     state.withLock { state in
-      guard let url = state.sources[folder]?.url, case .some(.some) = state.read[url] else { return false }
+      guard let url = state.source(folder)?.url, state.read[url]?.fetched != nil else { return false }
       return state.pages[url]?.isKnown != true
     }
   }
@@ -172,18 +261,24 @@ final class ServedFolders: ServerFolders, FolderSource {
   /// What came since the last call; nil: no other listing. `isAsked`: whether a reload asked for one of them.
   func takeNews() -> News? {
     state.withLock { state in
-      defer { (state.hasNews, state.isNewsAsked) = (false, false) }
-      return state.hasNews ? News(isAsked: state.isNewsAsked) : nil
+      defer { state.news = News() }
+      return state.news.urls.isEmpty ? nil : state.news
     }
   }
 
-  /// What is wrong with the folders that nobody could list, for `status`.
+  /// What is wrong with the folders that are shown, for `status`: those that failed when they were last asked for.
   var problem: String? {
     state.withLock { state in
-      let pages = Set(state.sources.values.map(\.url)).compactMap { state.pages[$0] }
-      let failures = pages.filter { !$0.isKnown }.compactMap { $0.failure?.message }
+      let failures = state.failures
       guard let first = failures.min() else { return nil }
       return failures.count == 1 ? first : "\(failures.count) folders of servers cannot be listed; \(first)"
+    }
+  }
+
+  /// How many of the folders that are shown are being asked for, and how many failed when they were last asked for.
+  var counts: (asked: Int, failed: Int) {
+    state.withLock { state in
+      (state.places.keys.count { state.pages[$0]?.isAsked == true }, state.failures.count)
     }
   }
 
@@ -201,11 +296,8 @@ final class ServedFolders: ServerFolders, FolderSource {
     let (answer, children) = state.withLock { state -> (Answer<Void>, [ServerFolder]) in
       if state.isFixed { return (.now(()), []) }
       if state.hasShown {
-        guard let source = state.sources[folder], let page = state.page(folder) else { return (.now(()), []) }
-        if page.isKnown {
-          let children = (state.unlisted[source.url] ?? []).prefix(Self.ahead)
-          return (.now(()), children.filter { state.pages[$0.url]?.hasFailed(within: Self.againAhead) != true })
-        }
+        guard let source = state.source(folder), let page = state.page(folder) else { return (.now(()), []) }
+        if page.isKnown { return (.now(()), state.takeUnlisted(in: source.url)) }
         if page.hasFailed(within: Self.again) { return (.failed(.io), []) }
       }
       state.waiting.append(Waiting(ticket: ticket, folder: folder, until: Instant.now.adding(seconds: timeout)))
@@ -227,7 +319,7 @@ final class ServedFolders: ServerFolders, FolderSource {
   /// Asks for what is old or unknown.
   private func look(_ folder: Inode, isWanted: Bool) {
     let found = state.withLock { state -> ServerFolder? in
-      guard !state.isFixed, let source = state.sources[folder], let page = state.page(folder) else { return nil }
+      guard !state.isFixed, let source = state.source(folder), let page = state.page(folder) else { return nil }
       let isOld = Double(Int64(time(nil)) - page.checked) > fresh
       return !page.hasCome && !page.hasFailed(within: Self.again) && (!page.isKnown || isOld) ? source : nil
     }
@@ -245,7 +337,7 @@ final class ServedFolders: ServerFolders, FolderSource {
       let next = state.waiting.map { one in
         state.page(one.folder)?.hasCome == true ? one.until.adding(seconds: Self.again) : one.until
       }.min()
-      return (late, next, late.compactMap { state.sources[$0.folder]?.url })
+      return (late, next, late.compactMap { state.source($0.folder)?.url })
     }
     for url in urls { Log.warning("\(Log.redacted(url: url)): the folder did not come within \(Int(timeout)) s") }
     reply(late, .io)
@@ -254,17 +346,34 @@ final class ServedFolders: ServerFolders, FolderSource {
 
   // MARK: Asking
 
-  /// Asks again, in the background, for what the tree shows: the upper folders first. Deeper ones follow when a program
-  /// looks at them.
-  func refresh() {
+  /// Asks again for what the tree shows: the upper folders first. Deeper ones follow when a program looks at them.
+  /// Calls `done` once those that the list names have answered.
+  func refresh(_ done: @escaping @Sendable () -> Void) {
     let sources = state.withLock { state in
       for url in state.pages.keys { state.pages[url]?.checked = 0 }
-      return state.isFixed ? [] : state.sources.values.filter { state.pages[$0.url]?.isKnown == true }
+      if state.isFixed { return [ServerFolder]() }
+      return state.places.values.compactMap { $0.first.flatMap(state.source) }
+        .filter { $0.depth == 0 || state.pages[$0.url]?.isKnown == true }
     }
-    for source in sources.sorted(by: { $0.depth < $1.depth }).prefix(4 * Self.ahead) { ask(source, isAsked: true) }
+    let asked = sources.sorted { ($0.depth, $0.url) < ($1.depth, $1.url) }.prefix(4 * Self.ahead)
+    let left = Lock(asked.count { $0.depth == 0 })
+    if left.withLock({ $0 == 0 }) { done() }
+    for source in asked {
+      ask(source, isAsked: true) {
+        guard source.depth == 0 else { return }
+        let isLast = left.withLock { left in
+          left -= 1
+          return left == 0
+        }
+        if isLast { done() }
+      }
+    }
   }
 
-  private func ask(_ source: ServerFolder, isAsked: Bool = false, isWanted: Bool = false) {
+  /// `then`: called with the answer, if a reload asks.
+  private func ask(
+    _ source: ServerFolder, isAsked: Bool = false, isWanted: Bool = false, then: @escaping @Sendable () -> Void = {}
+  ) {
     let isNew = state.withLock { state in
       defer { state.pages[source.url, default: Page()].isAsked = true }
       return state.pages[source.url]?.isAsked != true
@@ -276,10 +385,12 @@ final class ServedFolders: ServerFolders, FolderSource {
     documents.ask(
       DocumentAsk(source: source, isFolder: true, isAsked: isAsked, isWanted: isWanted) { [weak self] answer in
         self?.take(answer, of: source, isAsked: isAsked)
+        then()
       })
   }
 
-  private func take(_ answer: DocumentAsk.Answer, of source: ServerFolder, isAsked: Bool) {
+  /// What became of a request.
+  func take(_ answer: DocumentAsk.Answer, of source: ServerFolder, isAsked: Bool) {
     var isNews = false
     var message: String?
     let failed = state.withLock { state -> [Waiting] in
@@ -291,14 +402,17 @@ final class ServedFolders: ServerFolders, FolderSource {
         page.failure = nil
         page.checked = Int64(time(nil))
         isNews = answer == .new || !page.isKnown
-        page.hasCome = isNews
-        if isNews { (state.hasNews, state.isNewsAsked) = (true, state.isNewsAsked || isAsked) }
+        if isNews {
+          (page.hasCome, page.answers) = (true, page.answers + 1)
+          state.news.urls.insert(source.url)
+          state.news.isAsked = state.news.isAsked || isAsked
+        }
         return []
       case .ended: return []
       case .failed(let why):
         if page.failure?.message != why { message = why }
         page.failure = (why, .now)
-        return page.isKnown ? [] : state.take { $0.sources[$1.folder]?.url == source.url }
+        return page.isKnown ? [] : state.take { $0.source($1.folder)?.url == source.url }
       }
     }
     if let message { Log.warning(message) }

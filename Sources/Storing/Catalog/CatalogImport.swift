@@ -16,8 +16,12 @@ package struct ImportReport: Sendable, Equatable {
   package var duplicates: Int
   /// What changed, if the caller asked for it.
   package var changes: ListChanges?
-  /// The folders that show a server's.
-  package var servers: [Inode: ServerFolder] = [:]
+  /// The folders that show a server's; of an import of folders, those that these list.
+  package var servers: [Inode: ManifestFolder] = [:]
+  /// Those of them in which, or below which, the list itself names something: only all of it says what is there.
+  package var mixed: Set<Inode> = []
+  /// The folders that went; of an import of folders only.
+  package var gone: [Inode] = []
 
   mutating func note(
     _ problem: ManifestProblem, strict: Bool, _ report: (ManifestProblem) -> Void
@@ -88,6 +92,28 @@ extension Catalog {
     }
   }
 
+  /// The same for what servers' folders list, without the list that names them: it costs time in proportion to what
+  /// they list. `roots`: their rows, of which none is in another one, and none ``ImportReport/mixed``. `shown`: the
+  /// servers' folders of the tree, as its imports reported them. `resolver`: of the files that name none. `name`: the
+  /// list's.
+  ///
+  /// Names, lines and all else are as after an import of the whole list. Nil: the tree is not as `shown` says, so that
+  /// only such an import can tell.
+  package func importFolders(
+    _ roots: [Inode], shown: [Inode: ManifestFolder], _ folders: any ServerFolders, resolver: String?, name: String,
+    strict: Bool, report: (ManifestProblem) -> Void, watcher: ImportWatcher
+  ) throws(StoreError) -> ImportReport? {
+    let scope = ImportScope(roots, shown: shown, folders, resolver: resolver, name: name)
+    do throws(StoreError) {
+      return try importBatches(
+        fingerprint: [], strict: strict, report: report, watcher: watcher, scope: scope
+      ) { () throws(StoreError) in try scope.next() }
+    } catch {
+      if scope.isUnfit { return nil }
+      throw error
+    }
+  }
+
   /// The fingerprint of the tree's manifest; nil if none was imported. The server skips the import of a manifest with
   /// the same fingerprint.
   package func importedFingerprint() throws(StoreError) -> [UInt8]? {
@@ -101,10 +127,11 @@ extension Catalog {
   }
 
   /// The same with batches from any source: it calls `next` until `next` returns nil. `mostCompared`: how many bytes of
-  /// lines that differ are kept until the rest is imported as a whole.
+  /// lines that differ are kept until the rest is imported as a whole. `scope`: the folders that the batches are of.
   func importBatches(
     fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void, watcher: ImportWatcher? = nil,
-    mostCompared: Int = ListComparison.mostBytes, next: () throws(StoreError) -> ImportBatch?
+    mostCompared: Int = ListComparison.mostBytes, scope: ImportScope? = nil,
+    next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
     try withoutActuallyEscaping(report) { (report) throws(StoreError) in
       // With the writing connection: another one would keep a first import from writing without the log.
@@ -114,12 +141,13 @@ extension Catalog {
       // Under a mount, which may have begun without a name, those who watch are told.
       if isFirst, watcher == nil { return try importFirst(fingerprint, strict, report, next) }
       let compared = try connections.read(snapshot: true) { (connection) throws(StoreError) in
-        try ListComparison.run(connection, strict: strict, most: mostCompared, report: report, next: next)
+        try ListComparison.run(
+          connection, strict: strict, most: mostCompared, scope: scope, report: report, next: next)
       }
-      if compared.unseen != nil, compared.entries == 0 { throw TreeImport.nothingUsable }
+      if compared.unseen != nil, compared.entries == 0, scope == nil { throw TreeImport.nothingUsable }
       if let watcher { try watcher.compared(try losses(compared, watcher.lists)) }
       let write = DifferenceImport(
-        compared: compared, fingerprint: fingerprint, strict: strict, report: report, watcher: watcher)
+        compared: compared, scope: scope, fingerprint: fingerprint, strict: strict, report: report, watcher: watcher)
       return try write.run(connections, next)
     }
   }
@@ -198,6 +226,7 @@ extension SQLiteConnection {
 /// The second half of an import into a tree that exists: writes what ``ListComparison`` found.
 private struct DifferenceImport {
   let compared: ListComparison.Result
+  let scope: ImportScope?
   let fingerprint: [UInt8]
   let strict: Bool
   let report: (ManifestProblem) -> Void
@@ -229,7 +258,7 @@ private struct DifferenceImport {
     do throws(StoreError) {
       try compared.shifts.write(connections)
       try connections.write(durably: false) { (connection) throws(StoreError) in
-        try connection.setMeta("fingerprint", blob: result.servers.isEmpty ? fingerprint : [])
+        try connection.setMeta("fingerprint", blob: result.servers.isEmpty && scope == nil ? fingerprint : [])
       }
     } catch {
       // The tree is as the list says. Without a fingerprint, the next import puts the numbers right.
@@ -241,7 +270,7 @@ private struct DifferenceImport {
   private func write(
     _ connection: SQLiteConnection, shiftsLater: Bool, _ next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
-    var tree = try TreeImport(connection, after: compared, watcher: watcher, report: report)
+    var tree = try TreeImport(connection, after: compared, scope: scope, watcher: watcher, report: report)
     try tree.add(compared)
     if compared.unseen == nil {
       while let batch = try next() { try tree.add(batch, strict: strict) }

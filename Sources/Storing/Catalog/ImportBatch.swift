@@ -11,6 +11,8 @@ struct ImportBatch: Sendable {
     var line: Int
     var key: ResourceKeyColumns
     var mayGainExtension: Bool
+    /// Whether a server's folder names it, and not the list itself.
+    var isServed: Bool
     /// Index of its path in ``ImportBatch/folders``.
     var folder: Int
     /// The length of its path in bytes, folders included.
@@ -33,7 +35,7 @@ struct ImportBatch: Sendable {
   enum Item {
     case line(Line)
     /// A folder that shows a server's, and the index of its path.
-    case folder(ServerFolder, Int)
+    case folder(ManifestFolder, Int)
     case problem(ManifestProblem)
   }
 
@@ -58,7 +60,7 @@ struct ImportBatch: Sendable {
   mutating func append(_ item: consuming ManifestItem) {
     switch consume item {
     case .problem(let problem): items.append(.problem(problem))
-    case .folder(let folder): append(folder.source, path: folder.path)
+    case .folder(let folder): append(folder)
     case .entry(let entry):
       add(path: entry.folder)
       let start = writer.bytes.count
@@ -69,14 +71,14 @@ struct ImportBatch: Sendable {
         .line(
           Line(
             line: entry.line, key: ResourceKeyColumns(entry.key), mayGainExtension: entry.mayGainExtension,
-            folder: folders.count - 1,
+            isServed: entry.isServed, folder: folders.count - 1,
             pathLength: entry.folder.reduce(entry.name.utf8.count) { $0 + $1.utf8.count + 1 },
             name: end..<writer.bytes.count, source: start..<end)))
     }
   }
 
-  mutating func append(_ folder: ServerFolder, path: [String]) {
-    add(path: path)
+  mutating func append(_ folder: ManifestFolder) {
+    add(path: folder.path)
     items.append(.folder(folder, folders.count - 1))
   }
 

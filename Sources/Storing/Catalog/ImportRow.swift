@@ -77,16 +77,37 @@ struct ImportRows {
     return try statement.step() ? statement.withBlob(0) { SourceDifference(from: $0, to: source) } : .link
   }
 
-  /// The listed rows for which `isWanted` says so.
-  func listed(_ isWanted: (Int64) -> Bool) throws(StoreError) -> [Int64] {
+  /// The listed rows, of the scope if there is one, that are not in `seen`.
+  func unseen(_ seen: IDSet, _ scope: ImportScope?) throws(StoreError) -> [Int64] {
+    if let scope { return try scope.unseen(self, seen) }
     var found: [Int64] = []
     let statement = try connection.statement(ImportQueries.listed)
     defer { statement.reset() }
     while try statement.step() {
       let id = statement.integer(0)
-      if isWanted(id) { found.append(id) }
+      if !seen.contains(id) { found.append(id) }
     }
     return found
+  }
+
+  /// The listed rows in a folder.
+  func listed(in parent: Int64) throws(StoreError) -> [(id: Int64, isFolder: Bool)] {
+    var found: [(Int64, Bool)] = []
+    let statement = try connection.statement(ImportQueries.listedIn)
+    defer { statement.reset() }
+    statement.bind(1, parent)
+    while try statement.step() { found.append((statement.integer(0), statement.integer(1) == 1)) }
+    return found
+  }
+
+  /// Adds to `folders` all those that lead to one of them.
+  func addAbove(_ folders: inout IDSet) throws(StoreError) {
+    let statement = try connection.statement(ImportQueries.upwards)
+    defer { statement.reset() }
+    // An entry's number is higher than that of its folder: the folder's own folder comes later.
+    while try statement.step() {
+      if folders.contains(statement.integer(1)) { _ = folders.insert(statement.integer(0)) }
+    }
   }
 }
 
@@ -127,6 +148,8 @@ enum ImportQueries {
   static let update = SQL("UPDATE entry SET line = ?2, source = ?3, listed = 1 WHERE id = ?1")
   static let list = SQL("UPDATE entry SET listed = 1 WHERE id = ?")
   static let listed = SQL("SELECT id FROM entry WHERE listed = 1")
+  static let listedIn = SQL("SELECT id, kind FROM entry WHERE parent = ? AND listed = 1")
+  static let upwards = SQL("SELECT parent, id FROM entry WHERE listed = 1 ORDER BY parent DESC")
   static let unlist = SQL("UPDATE entry SET listed = 0 WHERE id = ?")
   static let delete = SQL("DELETE FROM entry WHERE id = ?")
   static let remember = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(?, ?)")

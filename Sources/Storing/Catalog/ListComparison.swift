@@ -26,12 +26,15 @@ struct ListComparison {
     var folders: [(before: Int, id: Int64)] = []
     /// The rows whose lines only have other numbers.
     var shifts = LineShifts()
+    /// The rows of folders in which the list itself names something.
+    var own = IDSet()
     /// The listed rows that the list does not have; nil if there was too much to compare the list to its end.
     var unseen: [Int64]?
   }
 
   private let rows: ImportRows
   private let report: (ManifestProblem) -> Void
+  private let scope: ImportScope?
   private(set) var result = Result()
   private var folders = FolderCache()
   /// Follows the rows that the last lines met.
@@ -46,16 +49,17 @@ struct ListComparison {
   private var repeated: [(line: Int, row: Int64)] = []
 
   /// Compares the batches that `next` gives until it returns nil, or until more than `most` bytes of lines differ.
+  /// `scope`: the folders that they are of; nil: they are the whole list.
   static func run(
-    _ connection: SQLiteConnection, strict: Bool, most: Int, report: @escaping (ManifestProblem) -> Void,
-    next: () throws(StoreError) -> ImportBatch?
+    _ connection: SQLiteConnection, strict: Bool, most: Int, scope: ImportScope? = nil,
+    report: @escaping (ManifestProblem) -> Void, next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> Result {
-    var comparison = try ListComparison(connection, report)
+    var comparison = try ListComparison(connection, scope, report)
     defer { comparison.end() }
+    try comparison.enter()
     while comparison.result.lines.bytes.count <= most {
       guard let batch = try next() else {
-        let seen = comparison.result.seen
-        comparison.result.unseen = try comparison.rows.listed { !seen.contains($0) }
+        comparison.result.unseen = try comparison.rows.unseen(comparison.result.seen, scope)
         break
       }
       try comparison.add(batch, strict: strict)
@@ -63,12 +67,33 @@ struct ListComparison {
     return try comparison.finish()
   }
 
-  private init(_ connection: SQLiteConnection, _ report: @escaping (ManifestProblem) -> Void) throws(StoreError) {
+  private init(
+    _ connection: SQLiteConnection, _ scope: ImportScope?, _ report: @escaping (ManifestProblem) -> Void
+  ) throws(StoreError) {
     rows = ImportRows(connection: connection)
+    self.scope = scope
     self.report = report
     walk = try RowWalk(connection)
     jump = try RowWalk(connection)
-    try walk.begin(after: 0)
+    // The rows of a folder may be anywhere: its first line says where.
+    if scope == nil { try walk.begin(after: 0) }
+  }
+
+  /// Finds the folders of the scope, which no listing names.
+  private mutating func enter() throws(StoreError) {
+    guard let scope else { return }
+    for (row, folder) in scope.roots {
+      var id = Int64(rootInode)
+      for depth in folder.path.indices {
+        guard let known = try rows.row(wanting: folder.path[depth], .none, kind: 1, in: id, before: .max),
+          known.isListed, known.hasName
+        else { throw scope.unfit() }
+        id = known.id
+        _ = result.seen.insert(id)
+        folders.insert(folder.path[...depth], id)
+      }
+      if id != row { throw scope.unfit() }
+    }
   }
 
   private mutating func finish() throws(StoreError) -> Result {
@@ -95,19 +120,24 @@ struct ListComparison {
 
   private mutating func add(_ batch: ImportBatch, strict: Bool) throws(StoreError) {
     var folderIndex: Int?
+    var ownIndex: Int?
     var parent: Int64?
     let bytes = batch.bytes
     for item in batch.items {
       switch item {
       case .problem(let problem): try result.counts.note(problem, strict: strict, report)
-      case .folder(let source, let path):
+      case .folder(let shown, _):
         result.entries += 1
-        if let id = try folder(batch.folders[path]) {
-          result.counts.servers[Inode(bitPattern: id)] = source
-        } else {
+        let id = try folder(shown.path)
+        let former = id.flatMap { result.counts.servers.updateValue(shown, forKey: Inode(bitPattern: $0)) }
+        try scope?.met(shown, row: id, isFirst: former == nil)
+        guard let id else {
           result.rows.append(nil)
-          result.lines.append(source, path: batch.folders[path])
+          result.lines.append(shown)
+          continue
         }
+        if former != nil { _ = result.own.insert(id) }
+        if let above = shown.namedIn, let id = try folder(above) { _ = result.own.insert(id) }
       case .line(let line):
         if let problem = line.problem {
           try result.counts.note(problem, strict: strict, report)
@@ -117,6 +147,10 @@ struct ListComparison {
         if line.folder != folderIndex {
           parent = try folder(batch.folders[line.folder])
           folderIndex = line.folder
+        }
+        if !line.isServed, line.folder != ownIndex, let parent {
+          _ = result.own.insert(parent)
+          ownIndex = line.folder
         }
         // No pointer leaves the closure.
         let isKept = try bytes.span.withUnsafeBytes { (bytes) throws(StoreError) -> KeptLine in

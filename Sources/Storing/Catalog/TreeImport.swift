@@ -26,6 +26,7 @@ struct TreeImport {
   /// What differs from the tree before, for whoever shows it.
   private var changes: GatheredChanges
   private let report: (ManifestProblem) -> Void
+  private let scope: ImportScope?
   /// The folders of several lists.
   private let lists: [String]
   private let hasAliases: Bool
@@ -38,15 +39,19 @@ struct TreeImport {
   private var filter: NameFilter?
   private var folders = FolderCache()
   private var unnamed: [Int64] = []
+  /// The rows of folders in which the list itself names something.
+  private var own = IDSet()
+  /// How many files and folders are listed that were not.
+  private var added = (files: Int64(0), folders: Int64(0))
 
   private var entries = 0
   private var result: ImportReport
 
-  /// `compared`: what is known of a tree that exists; nil for a catalog's first import. `watcher`: who is told what
-  /// changes.
+  /// `compared`: what is known of a tree that exists; nil for a catalog's first import. `scope`: the folders that
+  /// the import is limited to; nil: none. `watcher`: who is told what changes.
   init(
-    _ connection: SQLiteConnection, after compared: ListComparison.Result?, watcher: ImportWatcher? = nil,
-    report: @escaping (ManifestProblem) -> Void
+    _ connection: SQLiteConnection, after compared: ListComparison.Result?, scope: ImportScope? = nil,
+    watcher: ImportWatcher? = nil, report: @escaping (ManifestProblem) -> Void
   ) throws(StoreError) {
     self.connection = connection
     rows = ImportRows(connection: connection)
@@ -54,6 +59,7 @@ struct TreeImport {
     changes = GatheredChanges(isWanted: watcher != nil)
     lists = watcher?.lists ?? []
     self.report = report
+    self.scope = scope
     hasAliases = try connection.integer("SELECT 1 FROM alias LIMIT 1") != nil
     hasExtensions = try connection.integer("SELECT 1 FROM gained LIMIT 1") != nil
     let last = try connection.integer("SELECT value FROM meta WHERE name = 'epoch'") ?? 0
@@ -66,6 +72,7 @@ struct TreeImport {
     result.epoch = epoch
     seen = compared?.seen ?? IDSet()
     entries = compared?.entries ?? 0
+    own = compared?.own ?? IDSet()
     if isFirst {
       filter = NameFilter()
       for index in Schema.entryIndexes { try connection.run("DROP INDEX \(index.name)") }
@@ -76,24 +83,33 @@ struct TreeImport {
 
   /// Writes what a comparison found.
   mutating func add(_ compared: ListComparison.Result) throws(StoreError) {
-    try add(compared.lines, strict: false, rows: compared.rows, folders: compared.folders)
+    try add(compared.lines, strict: false, rows: compared.rows, folders: compared.folders, isCompared: true)
   }
 
   /// `rows`: the rows that the lines change, as far as they are known. `folders`: those that come before a line.
   mutating func add(
-    _ batch: ImportBatch, strict: Bool, rows: [Int64?] = [], folders: [(before: Int, id: Int64)] = []
+    _ batch: ImportBatch, strict: Bool, rows: [Int64?] = [], folders: [(before: Int, id: Int64)] = [],
+    isCompared: Bool = false
   ) throws(StoreError) {
     var folders = folders[...]
     var folderIndex: Int?
+    var ownIndex: Int?
     var parent: Int64 = 0
     let bytes = batch.bytes
     for (index, item) in batch.items.enumerated() {
       while let next = folders.first, next.before <= index { try list(known(folders.removeFirst().id)) }
       switch item {
       case .problem(let problem): try result.note(problem, strict: strict, report)
-      case .folder(let source, let path):
+      case .folder(let shown, _):
         entries += 1
-        result.servers[Inode(bitPattern: try folder(batch.folders[path]))] = source
+        let id = try folder(shown.path)
+        let former = result.servers.updateValue(shown, forKey: Inode(bitPattern: id))
+        if let scope {
+          if former != nil { throw scope.unfit() }
+          if !isCompared { try scope.met(shown, row: id, isFirst: true) }
+        }
+        if former != nil { _ = own.insert(id) }
+        if let above = shown.namedIn { _ = own.insert(try folder(above)) }
       case .line(let line):
         if let problem = line.problem {
           try result.note(problem, strict: strict, report)
@@ -109,6 +125,10 @@ struct TreeImport {
         if line.folder != folderIndex {
           parent = try folder(batch.folders[line.folder])
           folderIndex = line.folder
+        }
+        if !line.isServed, line.folder != ownIndex {
+          _ = own.insert(parent)
+          ownIndex = line.folder
         }
         // A span's closures may throw typed errors. No pointer leaves this one: it resets the statements.
         try bytes.span.withUnsafeBytes { (bytes) throws(StoreError) in
@@ -164,6 +184,7 @@ struct TreeImport {
     statement.bind(9, lastingBlob: source)
     try statement.run()
     changes.added(id, entry.key)
+    added.files += 1
     return id
   }
 
@@ -184,6 +205,7 @@ struct TreeImport {
       try problem.run()
     }
     if !known.isListed {
+      added.files += 1
       changes.added(known.id, known.key)
     } else {
       changes.changed(known.id, known.key, difference)
@@ -242,6 +264,7 @@ struct TreeImport {
     _ = seen.insert(id)
     if !isFree { unnamed.append(id) }
     result.folders += 1
+    added.folders += 1
     changes.added(id, .none)
     return id
   }
@@ -253,6 +276,7 @@ struct TreeImport {
     let statement = try connection.statement(ImportQueries.list)
     statement.bind(1, known.id)
     try statement.run()
+    added.folders += 1
     changes.added(known.id, .none)
   }
 
@@ -264,11 +288,20 @@ struct TreeImport {
 
   /// `unseen`: the listed rows that no line found; nil if they are to be looked up. Some may have been found since.
   mutating func finish(fingerprint: [UInt8], unseen: [Int64]?) throws(StoreError) -> ImportReport {
-    guard entries > 0 else { throw Self.nothingUsable }
+    guard entries > 0 || scope != nil else { throw Self.nothingUsable }
     if isFirst {
       try makeIndexes()
     } else {
-      if let unseen { try unlist(unseen) } else { try unlist(rows.listed { !seen.contains($0) }) }
+      if let unseen { try unlist(unseen) } else { try unlist(rows.unseen(seen, scope)) }
+    }
+    if let scope {
+      let (names, files) = (try connection.meta("names") ?? 0, try connection.meta("files") ?? 0)
+      result.files = files + added.files
+      result.folders = names - files + added.folders
+      result.gone = scope.gone.map { Inode(bitPattern: $0) }
+    } else if !result.servers.isEmpty {
+      try rows.addAbove(&own)
+      result.mixed = Set(result.servers.keys.filter { own.contains(Int64(bitPattern: $0)) })
     }
     let naming = EntryNames(connection: connection, hasAliases: hasAliases)
     var toNumber: [Int64] = []
@@ -295,7 +328,7 @@ struct TreeImport {
     }
     let names = try connection.meta("names") ?? 0
     // What is remembered of a server's folder may be another each time.
-    try remember(result.servers.isEmpty ? fingerprint : [])
+    try remember(result.servers.isEmpty && scope == nil ? fingerprint : [])
     if changes.isWanted {
       result.changes = try changes.list(
         in: connection, hasAliases: hasAliases, namesBefore: names, lists: lists, firstNew: firstID)
@@ -314,8 +347,10 @@ struct TreeImport {
 
   private mutating func unlist(_ unseen: [Int64]) throws(StoreError) {
     let statement = try connection.statement(ImportQueries.unlist)
+    let folders = Set(scope?.gone ?? [])
     for id in unseen where !seen.contains(id) {
       try changes.removed(id, connection)
+      if folders.contains(id) { added.folders -= 1 } else { added.files -= 1 }
       statement.bind(1, id)
       try statement.run()
     }

@@ -1,0 +1,89 @@
+import Base
+import Fetching
+import Glibc
+import Reading
+import TestSupport
+import Testing
+
+@testable import Manifest
+@testable import Server
+@testable import Storing
+
+/// Which folders of servers are asked for, and how what comes is imported. No server is asked here.
+@Suite final class ServedFoldersTests {
+  private let folder: TemporaryFolder
+  private let documents: RememberedDocuments
+  private let folders: ServedFolders
+
+  init() throws {
+    folder = try TemporaryFolder()
+    documents = try RememberedDocuments(in: StoreFolder.open(folder.path + "/store", mountpoint: "/m", wait: 0))
+    let client = ListDocuments(documents, options: TransferOptions(), timeout: 5)
+    client.stop()  // each request ends at once
+    folders = ServedFolders(client, fresh: 3600, timeout: 5)
+  }
+  deinit { #expect(throws: Never.self) { try folder.remove() } }
+
+  /// The folder `path` of the tree, of which nothing is asked before a program looks at it.
+  private static func source(_ path: String) -> ServerFolder {
+    var source = ServerFolder(url: "http://127.0.0.1:1/\(path)/")
+    source.depth = 1
+    return source
+  }
+
+  private static func report(_ paths: [Inode: String], mixed: Set<Inode> = []) -> ImportReport {
+    var report = ImportReport(epoch: 1, files: 0, folders: 0, problems: 0, duplicates: 0)
+    report.servers = paths.mapValues { path in
+      ManifestFolder(line: 1, path: path.split(separator: "/").map(String.init), source: source(path))
+    }
+    report.mixed = mixed
+    return report
+  }
+
+  /// An answer of the server comes.
+  private func come(_ path: String) throws {
+    let source = Self.source(path)
+    var head = DocumentHead(url: source.url, finalURL: source.url, kind: .folder, fetched: Int64(time(nil)))
+    head.mediaType = "application/json"
+    _ = try documents.begin(head).place(names: 1)
+    folders.take(.new, of: source, isAsked: false)
+  }
+
+  /// Reads what is remembered, as an import does.
+  private func isRemembered(_ path: String) throws -> Bool {
+    if let listing = try folders.listing(of: Self.source(path)) {
+      _ = consume listing
+      return true
+    }
+    return false
+  }
+
+  private func isOpen(_ folder: Inode) -> Bool {
+    if case .now = folders.opened(folder, ticket: Ticket(rawValue: UInt(folder))) { true } else { false }
+  }
+
+  @Test func whatComesDuringAnImportIsForTheNextOne() throws {
+    folders.shows(Self.report([2: "a"]))
+    // The import finds nothing, and the answer comes before its end.
+    #expect(try !isRemembered("a"))
+    try come("a")
+    folders.shows(Self.report([2: "a"]))
+    #expect(!isOpen(2))
+    let news = try #require(folders.takeNews())
+    #expect(folders.scope(of: news)?.roots == [2])
+    #expect(try isRemembered("a"))
+    folders.shows(also: Self.report([:]))
+    #expect(folders.scope(of: news)?.roots == [] && folders.takeNews() == nil)
+    #expect(isOpen(2))
+  }
+
+  @Test func upperFoldersAreImportedFirst() throws {
+    folders.shows(Self.report([2: "a", 3: "a/b", 4: "c", 5: "d"], mixed: [5]))
+    for path in ["a/b", "a", "c"] { try come(path) }
+    let scope = try #require(folders.scope(of: try #require(folders.takeNews())))
+    #expect(Set(scope.roots) == [2, 4] && scope.urls == [Self.source("a").url, Self.source("c").url])
+    // Where the list itself names something, only all of it says what is there.
+    try come("d")
+    #expect(folders.scope(of: try #require(folders.takeNews())) == nil)
+  }
+}
