@@ -46,7 +46,7 @@ build: deps toolchain
 
 # Only what is installed: the tests' own programs are no part of a release.
 release: deps toolchain
-	$(SWIFT) build -c release --static-swift-stdlib --product mediafs
+	MEDIAFS_COMMIT=$$(Scripts/commit) $(SWIFT) build -c release --static-swift-stdlib --product mediafs
 	SWIFT=$(SWIFT) Scripts/build-helper $(BUILT)/mount-helper
 
 # Variables of the command line are in the environment of a recipe: nothing in a path needs quoting.

@@ -3,7 +3,7 @@ import Server
 
 /// The program: finds the command and runs it.
 enum Program {
-  /// What `mediafs --version` prints behind the name.
+  /// What `mediafs --version` prints in its first line, behind the name.
   static let version = mediafsVersion
 
   /// One command.
@@ -56,7 +56,7 @@ enum Program {
 
       Options:
         -h, --help        Print this help
-        -V, --version     Print the version
+        -V, --version     Print the version, and those of libraries and kernel
 
       Example:
         mediafs mount ~/media --manifest urls.txt
@@ -73,7 +73,7 @@ enum Program {
       let parsed = try OptionParser.parse(
         Array(arguments.dropFirst()), [.flag("help", "h"), .flag("version", "V")], mixed: false)
       if parsed.has("version") {
-        print("mediafs \(version)")
+        print(VersionText.lines.joined(separator: "\n"))
         return ExitCode.done
       }
       if parsed.has("help") {
