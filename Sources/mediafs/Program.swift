@@ -36,6 +36,7 @@ enum Program {
       Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),
       Command(names: ["upgrade"], help: UpgradeCommand.help, run: UpgradeCommand.run),
       Command(names: ["check"], help: CheckCommand.help, run: CheckCommand.run),
+      Command(names: ["completion"], help: CompletionCommand.help, run: CompletionCommand.run),
       Command(names: ["serve"], help: ServeCommand.help, run: ServeCommand.run),
       Command(names: ["launch"], help: LaunchCommand.help, run: LaunchCommand.run),
     ]
