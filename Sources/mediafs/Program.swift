@@ -35,6 +35,7 @@ enum Program {
       Command(names: ["metrics"], help: MetricsCommand.help, run: MetricsCommand.run),
       Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),
       Command(names: ["upgrade"], help: UpgradeCommand.help, run: UpgradeCommand.run),
+      Command(names: ["doctor"], help: DoctorCommand.help, run: DoctorCommand.run),
       Command(names: ["check"], help: CheckCommand.help, run: CheckCommand.run),
       Command(names: ["completion"], help: CompletionCommand.help, run: CompletionCommand.run),
       Command(names: ["serve"], help: ServeCommand.help, run: ServeCommand.run),
