@@ -7,7 +7,7 @@ BUILT := .build/release
 
 .DEFAULT_GOAL := build
 .PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo bench bench-build bench-check soak
-.PHONY: bare install uninstall clean
+.PHONY: bare install uninstall clean deb dist journey
 
 help:
 	@echo 'make mount MANIFEST=urls.txt MOUNTPOINT=~/media [OPTIONS=...]'
@@ -26,10 +26,16 @@ help:
 	@echo 'make bench-check a short run, that fails where a figure is worse than what is kept (Benchmarks/floors.json)'
 	@echo 'make soak       lets all go wrong at random under eight kinds of readers, for SOAK_SECONDS ($(SOAK_SECONDS))'
 	@echo 'make install    installs under PREFIX ($(PREFIX)), below DESTDIR; make uninstall removes that'
+	@echo 'make deb        builds Debian packages of what is here, and checks them (lintian): .build/deb'
+	@echo 'make dist       archives of the sources at HEAD and of the built program, with SHA256SUMS: .build/dist'
+	@echo 'make journey [RELEASE=trixie] [OLD=commits]'
+	@echo '                the package in a bare Debian: installed, used, upgraded, removed; as root'
 	@echo 'make clean      removes what was built'
 
+# A build without network that has what it needs already (debian/rules) gives another program: `make release DEPS=true`.
+DEPS ?= Scripts/deps
 deps:
-	@Scripts/deps build
+	@$(DEPS) build
 
 test-deps:
 	@Scripts/deps build test
@@ -46,7 +52,7 @@ build: deps toolchain
 
 # Only what is installed: the tests' own programs are no part of a release.
 release: deps toolchain
-	$(SWIFT) build -c release --static-swift-stdlib --product mediafs
+	MEDIAFS_COMMIT=$$(Scripts/commit) $(SWIFT) build -c release --static-swift-stdlib --disable-local-rpath --product mediafs
 	SWIFT=$(SWIFT) Scripts/build-helper $(BUILT)/mount-helper
 
 # Variables of the command line are in the environment of a recipe: nothing in a path needs quoting.
@@ -109,6 +115,16 @@ install:
 
 uninstall:
 	@Scripts/install-files uninstall $(BUILT) "$(PREFIX)" "$(DESTDIR)"
+
+deb: deps toolchain
+	@Scripts/deps package
+	@SWIFT=$(SWIFT) Scripts/make-deb .build/deb
+
+dist: release
+	@Scripts/make-dist $(BUILT) .build/dist
+
+journey: deb
+	@SWIFT=$(SWIFT) Scripts/package-journey $(or $(RELEASE),bookworm) $(OLD)
 
 clean:
 	rm -rf .build

@@ -16,6 +16,9 @@ func tests(_ name: String, _ dependencies: [Target.Dependency], _ settings: [Swi
   .testTarget(name: name, dependencies: dependencies + ["Base", "TestSupport"], swiftSettings: settings)
 }
 
+/// The commit that `mediafs --version` names. `make release` sets it (Scripts/commit), and nothing else does.
+let commit = Context.environment["MEDIAFS_COMMIT"]
+
 let package = Package(
   name: "mediafs",
   products: [
@@ -35,6 +38,8 @@ let package = Package(
     // Without pkgConfig: SwiftPM warns of the macros that ncursesw.pc defines. Its files are where the compiler looks.
     .systemLibrary(name: "CCurses", providers: [.apt(["libncurses-dev"])]),
     .target(name: "CXML", dependencies: ["CLibXML"]),  // keeps libxml2's headers out of Swift
+    // What a build knows of itself. A target of its own: another commit compiles its one file anew, and links.
+    .target(name: "CBuild", cSettings: commit.map { [.define("MEDIAFS_COMMIT", to: "\"\($0)\"")] } ?? []),
     .target(name: "CSystem"),  // glibc and Linux calls that Swift cannot import by itself
 
     room("Base", ["CSystem"], fast),
@@ -48,7 +53,8 @@ let package = Package(
     room("Screen", ["Base", "CSystem", "CCurses"]),
     room("Server", ["Base", "Manifest", "Storing", "Fetching", "Reading", "Mount", "Control"]),
     .executableTarget(
-      name: "mediafs", dependencies: ["Base", "Manifest", "Storing", "Control", "Server", "Screen"],
+      name: "mediafs",
+      dependencies: ["Base", "Manifest", "Storing", "Control", "Server", "Screen", "CBuild", "CSystem"],
       swiftSettings: strict),
     .executableTarget(
       name: "mount-helper", path: "mount-helper", exclude: ["PROTOCOL.md"],

@@ -164,3 +164,20 @@ uint64_t csystem_raise_descriptor_limit(void) {
   limit.rlim_cur = limit.rlim_max;
   return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
+
+int csystem_knows_passthrough(void) {
+  const int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+  if (device < 0) return -1;
+  // FUSE_DEV_IOC_BACKING_OPEN, which a device without a mount is refused. A kernel without it knows no such request.
+  const struct {
+    int32_t fd;
+    uint32_t flags;
+    uint64_t padding;
+  } nothing = {.fd = -1};
+  const int result = ioctl(device, _IOW(229, 1, nothing), &nothing);
+  const int known = result >= 0 || errno != ENOTTY;
+  close(device);
+  return known;
+}
+
+pid_t csystem_fork(void) { return fork(); }

@@ -178,3 +178,5 @@ cxml_attribute_value cxml_attribute(const void *attributes, int index) {
   const xmlChar *const *const five = (const xmlChar *const *)attributes + 5 * index;
   return (cxml_attribute_value){(const char *)five[0], (const char *)five[3], (int)(five[4] - five[3])};
 }
+
+int cxml_version(void) { return atoi(xmlParserVersion); }

@@ -6,7 +6,7 @@ import Glibc
 /// (docs/decisions/0017-landlock.md).
 enum Confinement {
   /// Version 1 (before Linux 5.19) lets nobody move a file from one folder to another, as a completed one is.
-  private static let leastVersion: Int32 = 2
+  static let leastVersion: Int32 = 2
 
   /// What code in a process of the user's could bring about.
   private static let lacks = [EMFILE, ENFILE, ENOMEM]

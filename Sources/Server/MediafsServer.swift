@@ -10,7 +10,7 @@ import Storing
 /// The server process: everything behind `mediafs serve`.
 package enum MediafsServer {
   /// Enough open files for a media server, a few players and every connection, with room to spare.
-  private static let enoughDescriptors = 1024
+  package static let enoughDescriptors = 1024
 
   /// Serves the mount that `link` brings. Returns the process's exit status after the mount has ended.
   ///

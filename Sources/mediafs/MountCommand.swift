@@ -194,7 +194,7 @@ enum MountCommand {
   }
 
   /// The helper is beside this program after a build, else where `make install` puts it.
-  private static func findHelper(_ folder: String) throws(CommandError) -> String {
+  static func findHelper(_ folder: String) throws(CommandError) -> String {
     if let named = getenv("MEDIAFS_HELPER") { return String(cString: named) }
     let places = ["mount-helper", "../libexec/mediafs/mount-helper", "../sbin/mount.mediafs"].map { folder + "/" + $0 }
     guard let found = places.first(where: { access($0, X_OK) == 0 }) else {

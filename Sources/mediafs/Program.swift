@@ -3,7 +3,7 @@ import Server
 
 /// The program: finds the command and runs it.
 enum Program {
-  /// What `mediafs --version` prints behind the name.
+  /// What `mediafs --version` prints in its first line, behind the name.
   static let version = mediafsVersion
 
   /// One command.
@@ -35,7 +35,9 @@ enum Program {
       Command(names: ["metrics"], help: MetricsCommand.help, run: MetricsCommand.run),
       Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),
       Command(names: ["upgrade"], help: UpgradeCommand.help, run: UpgradeCommand.run),
+      Command(names: ["doctor"], help: DoctorCommand.help, run: DoctorCommand.run),
       Command(names: ["check"], help: CheckCommand.help, run: CheckCommand.run),
+      Command(names: ["completion"], help: CompletionCommand.help, run: CompletionCommand.run),
       Command(names: ["serve"], help: ServeCommand.help, run: ServeCommand.run),
       Command(names: ["launch"], help: LaunchCommand.help, run: LaunchCommand.run),
     ]
@@ -56,7 +58,7 @@ enum Program {
 
       Options:
         -h, --help        Print this help
-        -V, --version     Print the version
+        -V, --version     Print the version, and those of libraries and kernel
 
       Example:
         mediafs mount ~/media --manifest urls.txt
@@ -73,7 +75,7 @@ enum Program {
       let parsed = try OptionParser.parse(
         Array(arguments.dropFirst()), [.flag("help", "h"), .flag("version", "V")], mixed: false)
       if parsed.has("version") {
-        print("mediafs \(version)")
+        print(VersionText.lines.joined(separator: "\n"))
         return ExitCode.done
       }
       if parsed.has("help") {

@@ -9,6 +9,7 @@ enum UnmountCommand {
     synopsis: ["unmount MOUNTPOINT [--lazy]"],
     summary: "Unmount",
     about: ["Unmounts MOUNTPOINT, and returns when the server has saved its data and exited."],
+    operands: [("MOUNTPOINT", "The mount.")],
     groups: [
       (
         "Options",

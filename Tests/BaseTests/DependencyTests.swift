@@ -12,8 +12,9 @@ struct DependencyTests {
   private static let essential: [String: String] = [
     "bash": "bash", "dash": "sh kill", "diffutils": "cmp", "findutils": "find xargs", "grep": "grep", "gzip": "gzip",
     "coreutils": """
-    basename cat chmod chown chroot cp cut date dd df dirname echo env false head id install ln ls mkdir mkfifo mknod mktemp mv
-    od printf pwd readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate wc
+    basename cat chmod chown chroot cp cut date dd df dirname echo env false head id install ln ls mkdir mkfifo mknod mktemp
+    mv od printf pwd readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate uname
+    wc
     """,
     "libc-bin": "ldconfig", "perl-base": "perl", "sed": "sed", "tar": "tar",
     "util-linux": "findmnt mountpoint nsenter pivot_root prlimit setpriv setsid unshare",
@@ -49,7 +50,8 @@ struct DependencyTests {
       purposes: ["build", "test"],
       sources: [
         "Makefile", ".ci/run", "Scripts/test", "Scripts/lint", "Scripts/fuzz", "Scripts/figures",
-        "Scripts/trace", "Scripts/symbolize", "Scripts/build-helper", "Scripts/install-files", "Benchmarks/bench.py",
+        "Scripts/trace", "Scripts/symbolize", "Scripts/build-helper", "Scripts/install-files", "Scripts/commit",
+        "Scripts/version", "Scripts/make-dist", "Benchmarks/bench.py",
         "Benchmarks/count_rows.py", "Benchmarks/rows.py",
         "Benchmarks/servers.py", "Benchmarks/systems.py", "Benchmarks/soak.py", "Benchmarks/soak_events.py",
         "Benchmarks/soak_mount.py", "Benchmarks/soak_readers.py",
@@ -63,8 +65,12 @@ struct DependencyTests {
       purposes: ["build", "demo"], sources: ["Scripts/demo"], known: ["ffmpeg", "nginx", "awk", "cmp"],
       optional: ["mpv"]),
     Use(
-      purposes: ["build", "bare"], sources: ["Scripts/bare"], known: ["debootstrap", "git", "unshare", "mount"],
-      optional: ["apt-config", "apt-get"]),
+      purposes: ["build", "bare"], sources: ["Scripts/bare", "Scripts/tree.bash", "Scripts/package-journey"],
+      known: ["debootstrap", "git", "unshare", "mount"],
+      optional: ["apt-config", "apt-get", "mediafs", "runuser", "useradd", "dpkg-deb", "dpkg-query", "man", "umount"]),
+    Use(
+      purposes: ["build", "package"], sources: ["Scripts/make-deb", "debian/rules"],
+      known: ["dh", "dh_clean", "lintian", "dpkg-parsechangelog", "dh_builddeb"]),
     Use(
       purposes: ["build"], sources: ["Scripts/deps"], known: ["ldconfig", "apt-get", "id"],
       optional: ["apt-get", "dpkg-deb", "python3", "sudo", "systemctl"]),

@@ -114,6 +114,10 @@ int csystem_open_address_watch(void);
 ssize_t csystem_local_addresses(char *text, size_t length);
 /// Nanoseconds of CLOCK_MONOTONIC, which stands still while the machine sleeps.
 int64_t csystem_monotonic_nanoseconds(void);
+/// fork(2), which Swift does not import. Only for a process without a second thread.
+pid_t csystem_fork(void);
+/// Whether the kernel's FUSE knows passthrough (Linux 6.9): 1 or 0; -1 and errno if /dev/fuse cannot be opened.
+int csystem_knows_passthrough(void);
 /// The version of the kernel's Landlock; -1 and errno without it. Version 1 cannot grant to move a file from one folder
 /// to another.
 int csystem_landlock_version(void);

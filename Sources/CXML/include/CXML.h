@@ -11,6 +11,9 @@ enum {
   cxml_has_long_tag,
 };
 
+/// The version of the library, as a number: 20914 for 2.9.14.
+int cxml_version(void);
+
 typedef struct cxml_parser cxml_parser;
 /// An element begins: its local name, its namespace or NULL, and its attributes for cxml_attribute.
 typedef void (*cxml_begins)(void *user, const char *name, const char *space, const void *attributes, int count);

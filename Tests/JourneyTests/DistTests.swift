@@ -1,0 +1,58 @@
+import Glibc
+import TestSupport
+import Testing
+
+@testable import mediafs
+
+/// The archives of a release.
+@Suite struct DistTests {
+  private static let root = #filePath.split(separator: "/").dropLast(3).reduce("") { "\($0)/\($1)" }
+
+  /// The same bytes in another folder, time zone, umask and minute; complete; and installed by their own script.
+  @Test func archivesAreTheSameTwiceAndInstall() throws {
+    let place = try TestSupport.TemporaryFolder()
+    defer { do { try place.remove() } catch { Issue.record("\(error)") } }
+    try place.makeFolder("built")
+    for program in ["mediafs", "mount-helper"] {
+      // A build for debugging is large.
+      try Command.succeed(["strip", "-o", place.file("built/\(program)"), builtProduct(program)])
+    }
+    let make = "umask \"$1\"; exec \"$2\" \"$3\" \"$4\""
+    for (output, umask, zone) in [("one", "022", "UTC"), ("two", "077", "Asia/Tokyo")] {
+      try Command.succeed(
+        ["sh", "-c", make, "sh", umask, "\(Self.root)/Scripts/make-dist", place.file("built"), place.file(output)],
+        environment: ["TZ": zone], timeout: 240)
+    }
+    let version = Program.version
+    let architecture = try Command.succeed(["uname", "-m"]).filter { !$0.isWhitespace }
+    let (source, program) = ("mediafs-\(version)", "mediafs-\(version)-linux-\(architecture)")
+    for name in ["\(source).tar.gz", "\(program).tar.gz", "SHA256SUMS"] {
+      try Command.succeed(["cmp", place.file("one/\(name)"), place.file("two/\(name)")])
+    }
+    try Command.succeed(["sha256sum", "--check", "--strict", "SHA256SUMS"], folder: place.file("one"))
+
+    for name in [source, program] {
+      try Command.succeed(["tar", "--extract", "--directory", place.path, "--file", place.file("one/\(name).tar.gz")])
+    }
+    let head = try Command.succeed(["git", "-C", Self.root, "rev-parse", "--short=12", "HEAD"])
+    #expect(try Command.succeed([place.file("\(source)/Scripts/commit")]) == head)
+    #expect(access(place.file("\(source)/Package.swift"), R_OK) == 0)
+    #expect(access(place.file("\(source)/debian/rules"), X_OK) == 0)
+
+    let there = place.file("root")
+    func install(_ words: String...) throws {
+      try Command.succeed([place.file("\(program)/install")] + words, environment: ["DESTDIR": there])
+    }
+    try install()
+    let installed = "\(there)/usr/local"
+    #expect(try Command.succeed(["\(installed)/bin/mediafs", "--version"]).hasPrefix("mediafs \(version)\n"))
+    for file in [
+      "libexec/mediafs/mount-helper", "sbin/mount.mediafs", "share/man/man1/mediafs.1", "share/doc/mediafs/README.md",
+      "share/bash-completion/completions/mediafs", "share/zsh/site-functions/_mediafs",
+      "share/fish/vendor_completions.d/mediafs.fish",
+    ] { #expect(access("\(installed)/\(file)", F_OK) == 0, "\(file) is not installed") }
+    try install("--remove")
+    let left = try Command.succeed(["find", there, "-not", "-type", "d"])
+    #expect(left.isEmpty, "what is left: \(left)")
+  }
+}
