@@ -15,11 +15,17 @@ enum SourceMessages {
   private static let silent: [String: String] = [
     "Sources/Server/MetricsText.swift": "the help of Prometheus' metrics",
     "Sources/Server/MountOptionTable.swift": "the help of mount's options",
+    "Sources/Server/KernelFeatures.swift": "what --version says of the kernel",
+    "Sources/mediafs/VersionText.swift": "what --version says",
+    "Sources/mediafs/Completion/BashCompletion.swift": "a script of bash",
+    "Sources/mediafs/Completion/FishCompletion.swift": "a script of fish",
+    "Sources/mediafs/Completion/ZshCompletion.swift": "a script of zsh",
     "Sources/Manifest/FileTypeNames.swift": "names of file types",
     "Sources/Storing/Catalog/Schema.swift": "SQL",
   ]
-  /// Folders whose sentences are no messages: `top` labels its screen, and quotes what the server says.
-  private static let silentFolders = ["Sources/mediafs/Top/"]
+  /// Folders whose sentences are no messages: `top` labels its screen, and quotes what the server says; `doctor` says of
+  /// each finding what it means and what to do.
+  private static let silentFolders = ["Sources/mediafs/Top/", "Sources/mediafs/Doctor/"]
   /// Literals that are no messages, where nothing but their words shows it.
   private static let silentTexts: Set<String> = [
     "Directory listing for /", "Plex Media Scan",  // what other programs write
