@@ -6,11 +6,6 @@
 #include "service.h"
 #include "settings.h"
 
-// The names in the manager's store.
-#define KEPT_DEVICE "mediafs-device"
-#define KEPT_SESSION "mediafs-session"
-#define KEPT_RECORD "mediafs-mount"
-
 // Gives the manager what the next helper needs. Returns 0, or -1 after a message.
 int keep_mount(const struct service *service, const struct settings *settings, const struct mount *mount, int session);
 

@@ -14,6 +14,7 @@
 #include "kept.h"
 #include "mount_mediafs.h"
 #include "server.h"
+#include "service.h"
 #include "settings.h"
 #include "supervise.h"
 

@@ -18,6 +18,7 @@
 #include "notices.h"
 #include "read_ahead.h"
 #include "reception.h"
+#include "service.h"
 #include "state.h"
 #include "upgrade.h"
 #include "waking.h"

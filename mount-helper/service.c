@@ -14,7 +14,6 @@
 
 #include "clock.h"
 #include "complain.h"
-#include "kept.h"
 
 // What a server says may change as often as it likes: how often the manager is told at most, in milliseconds.
 enum { PAUSE = 200 };

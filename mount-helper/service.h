@@ -24,6 +24,11 @@ struct service {
 // speaks to it. Connects to it if `wanted`.
 void open_service(struct service *service, bool wanted);
 
+// The names in the manager's store.
+#define KEPT_DEVICE "mediafs-device"
+#define KEPT_SESSION "mediafs-session"
+#define KEPT_RECORD "mediafs-mount"
+
 // Descriptors that the manager kept; -1 for each one that it did not.
 struct kept {
   int device, session, record;

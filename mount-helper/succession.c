@@ -11,6 +11,7 @@
 #include "messages.h"
 #include "mounting.h"
 #include "server.h"
+#include "service.h"
 #include "session.h"
 #include "state.h"
 #include "upgrade.h"

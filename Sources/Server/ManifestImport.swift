@@ -142,7 +142,7 @@ enum ManifestImport {
     guard let folders = request.lists?.folders else { return nil }
     var log = ProblemLog(request)
     let report = try catalog.importFolders(
-      scope.roots, shown: scope.shown, folders, resolver: request.resolve, name: request.listName,
+      scope.roots, shown: folders.shown, folders, resolver: request.resolve, name: request.listName,
       strict: request.strict, report: { log.note($0) }, watcher: watcher)
     log.end(isWhole: false)
     if let report { folders.shows(also: report) }

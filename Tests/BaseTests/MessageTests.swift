@@ -4,8 +4,8 @@ import Testing
 /// docs/TROUBLESHOOTING.md explains every message that a user can meet.
 @Suite("Messages")
 struct MessageTests {
-  /// What stands in the column "message" of a table: a message, or the part of some that never varies, with `…` for what
-  /// does.
+  /// What stands in the column "message" of a table: a message, or the part of some that never varies, with `…` for
+  /// what does.
   private struct Explained {
     var text: String
     /// Without what varies.

@@ -8,8 +8,8 @@ struct SourceMessage {
   var text: String
 }
 
-/// Finds the messages in the sources. Nothing marks them there: a literal of three words or more is one, unless the code
-/// before it, or where it stands, says that no user reads it as a message.
+/// Finds the messages in the sources. Nothing marks them there: a literal of three words or more is one, unless the
+/// code before it, or where it stands, says that no user reads it as a message.
 enum SourceMessages {
   /// Files whose sentences are no messages.
   private static let silent: [String: String] = [
@@ -23,11 +23,12 @@ enum SourceMessages {
     "Sources/Manifest/FileTypeNames.swift": "names of file types",
     "Sources/Storing/Catalog/Schema.swift": "SQL",
   ]
-  /// Folders whose sentences are no messages: `top` labels its screen, and quotes what the server says; `doctor` says of
-  /// each finding what it means and what to do.
+  /// Folders whose sentences are no messages: `top` labels its screen, and quotes what the server says; `doctor` says
+  /// of each finding what it means and what to do.
   private static let silentFolders = ["Sources/mediafs/Top/", "Sources/mediafs/Doctor/"]
   /// Literals that are no messages, where nothing but their words shows it.
   private static let silentTexts: Set<String> = [
+    "the folders are not as they were shown",  // an import of the whole list follows
     "Directory listing for /", "Plex Media Scan",  // what other programs write
     // The summaries of keep, auto, online, pause and resume, and a line of mount's help.
     "Download files whole and never evict them", "Store what programs read (the default)", "Store nothing of files",

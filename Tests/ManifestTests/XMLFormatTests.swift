@@ -79,7 +79,7 @@ struct XMLFormatTests {
     #expect(reading.problems.map(\.message) == ["left out: items without an enclosure (1)"])
   }
 
-  @Test("A title gets the extension of a file's type, not that of the page or program that sends it")
+  @Test("A title ends as a file of its type, not as the page or program that sends it")
   func pages() throws {
     let items = [
       ("get.php?id=1", " type='audio/mpeg'"), ("page.html", ""), ("clip.xyz", " type='video/mp4'"), ("clip.xyz", ""),

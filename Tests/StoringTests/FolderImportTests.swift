@@ -209,7 +209,7 @@ extension Catalog {
     _ roots: [Inode], _ shown: Shown, _ server: Listings, lists: [String] = [],
     mostCompared: Int = ListComparison.mostBytes
   ) throws -> ImportReport? {
-    let scope = ImportScope(roots, shown: shown.folders, server, resolver: nil, name: "list")
+    let scope = ImportScope(roots, shown: { shown.folders[$0] }, server, resolver: nil, name: "list")
     do throws(StoreError) {
       return try importBatches(
         fingerprint: [], strict: false, report: { _ in }, watcher: watcher(lists), mostCompared: mostCompared,

@@ -42,10 +42,8 @@ final class ServedFolders: ServerFolders, FolderSource {
   }
 
   /// Folders whose listings can be imported without the list.
-  struct Scope {
+  struct Scope: Equatable {
     var roots: [Inode]
-    /// The servers' folders of the tree.
-    var shown: [Inode: ManifestFolder]
     /// The URLs of `roots`; others may be left.
     var urls: Set<String>
   }
@@ -195,9 +193,12 @@ final class ServedFolders: ServerFolders, FolderSource {
       let lower = Set(places.filter { isLower($0.key) }.values.map(\.url))
       let roots = places.values.filter { !lower.contains($0.url) }.map(\.inode)
       if roots.isEmpty, !lower.isEmpty { return nil }
-      return Scope(roots: roots, shown: state.shown, urls: news.urls.subtracting(lower))
+      return Scope(roots: roots, urls: news.urls.subtracting(lower))
     }
   }
+
+  /// The server's folder that a folder of the tree shows.
+  func shown(_ folder: Inode) -> ManifestFolder? { state.withLock { $0.shown[folder] } }
 
   /// The tree shows these folders now. Those that the list names are asked for, if nothing is known of them.
   func shows(_ report: ImportReport?) {
@@ -275,10 +276,11 @@ final class ServedFolders: ServerFolders, FolderSource {
     }
   }
 
-  /// How many of the folders that are shown are being asked for, and how many failed when they were last asked for.
+  /// How many of the folders that are shown are being asked for, and how many of the others failed.
   var counts: (asked: Int, failed: Int) {
     state.withLock { state in
-      (state.places.keys.count { state.pages[$0]?.isAsked == true }, state.failures.count)
+      let pages = state.places.keys.compactMap { state.pages[$0] }
+      return (pages.count { $0.isAsked }, pages.count { !$0.isAsked && $0.failure != nil })
     }
   }
 

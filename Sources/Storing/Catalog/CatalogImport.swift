@@ -94,14 +94,14 @@ extension Catalog {
 
   /// The same for what servers' folders list, without the list that names them: it costs time in proportion to what
   /// they list. `roots`: their rows, of which none is in another one, and none ``ImportReport/mixed``. `shown`: the
-  /// servers' folders of the tree, as its imports reported them. `resolver`: of the files that name none. `name`: the
-  /// list's.
+  /// server's folder that a folder of the tree shows, as its imports reported it. `resolver`: of the files that name
+  /// none. `name`: the list's.
   ///
   /// Names, lines and all else are as after an import of the whole list. Nil: the tree is not as `shown` says, so that
   /// only such an import can tell.
   package func importFolders(
-    _ roots: [Inode], shown: [Inode: ManifestFolder], _ folders: any ServerFolders, resolver: String?, name: String,
-    strict: Bool, report: (ManifestProblem) -> Void, watcher: ImportWatcher
+    _ roots: [Inode], shown: @escaping (Inode) -> ManifestFolder?, _ folders: any ServerFolders, resolver: String?,
+    name: String, strict: Bool, report: (ManifestProblem) -> Void, watcher: ImportWatcher
   ) throws(StoreError) -> ImportReport? {
     let scope = ImportScope(roots, shown: shown, folders, resolver: resolver, name: name)
     do throws(StoreError) {

@@ -16,7 +16,7 @@ final class ImportScope {
   /// The listed folders that are in none of the listings any more, and all below them.
   private(set) var gone: [Int64] = []
 
-  private let shown: [Inode: ManifestFolder]
+  private let shown: (Inode) -> ManifestFolder?
   private let folders: any ServerFolders
   private let resolver: String?
   private let name: String
@@ -25,12 +25,13 @@ final class ImportScope {
   /// The rows of the folders that are compared.
   private var parents: [Int64]
 
-  /// `shown`: the servers' folders of the tree, among them the `roots`. `resolver`: as of ``ManifestReader``. `name`:
-  /// the list's, for messages.
+  /// `shown`: the server's folder that a folder of the tree shows, as each of the `roots` does. `resolver`: as of
+  /// ``ManifestReader``. `name`: the list's, for messages.
   init(
-    _ roots: [Inode], shown: [Inode: ManifestFolder], _ folders: any ServerFolders, resolver: String?, name: String
+    _ roots: [Inode], shown: @escaping (Inode) -> ManifestFolder?, _ folders: any ServerFolders, resolver: String?,
+    name: String
   ) {
-    self.roots = roots.compactMap { root in shown[root].map { (Int64(bitPattern: root), $0) } }
+    self.roots = roots.compactMap { root in shown(root).map { (Int64(bitPattern: root), $0) } }
     (self.shown, self.folders, self.resolver, self.name) = (shown, folders, resolver, name)
     waiting = self.roots.map(\.folder)
     parents = self.roots.map(\.row)
@@ -65,7 +66,7 @@ final class ImportScope {
   /// A listing has a folder. `row`: its row, if it has one. `isFirst`: whether none had it before.
   func met(_ folder: ManifestFolder, row: Int64?, isFirst: Bool) throws(StoreError) {
     guard isFirst else { throw unfit() }
-    if let row, let known = shown[Inode(bitPattern: row)], known.source == folder.source { return }
+    if let row, let known = shown(Inode(bitPattern: row)), known.source == folder.source { return }
     waiting.append(folder)
     if let row { parents.append(row) }
   }
