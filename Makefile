@@ -7,7 +7,7 @@ BUILT := .build/release
 
 .DEFAULT_GOAL := build
 .PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo bench bench-build bench-check soak
-.PHONY: bare install uninstall clean dist
+.PHONY: bare install uninstall clean deb dist
 
 help:
 	@echo 'make mount MANIFEST=urls.txt MOUNTPOINT=~/media [OPTIONS=...]'
@@ -26,6 +26,7 @@ help:
 	@echo 'make bench-check a short run, that fails where a figure is worse than what is kept (Benchmarks/floors.json)'
 	@echo 'make soak       lets all go wrong at random under eight kinds of readers, for SOAK_SECONDS ($(SOAK_SECONDS))'
 	@echo 'make install    installs under PREFIX ($(PREFIX)), below DESTDIR; make uninstall removes that'
+	@echo 'make deb        builds Debian packages of what is here, and checks them (lintian): .build/deb'
 	@echo 'make dist       archives of the sources at HEAD and of the built program, with SHA256SUMS: .build/dist'
 	@echo 'make clean      removes what was built'
 
@@ -112,6 +113,10 @@ install:
 
 uninstall:
 	@Scripts/install-files uninstall $(BUILT) "$(PREFIX)" "$(DESTDIR)"
+
+deb: deps toolchain
+	@Scripts/deps package
+	@SWIFT=$(SWIFT) Scripts/make-deb .build/deb
 
 dist: release
 	@Scripts/make-dist $(BUILT) .build/dist

@@ -13,7 +13,7 @@ struct DependencyTests {
     "bash": "bash", "dash": "sh kill", "diffutils": "cmp", "findutils": "find xargs", "grep": "grep", "gzip": "gzip",
     "coreutils": """
     basename cat chmod chown cp cut date dd df dirname echo env false head id install ln ls mkdir mkfifo mknod mktemp mv
-    od printf pwd readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate wc
+    od printf pwd readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate uname wc
     """,
     "libc-bin": "ldconfig", "perl-base": "perl", "sed": "sed", "tar": "tar",
     "util-linux": "findmnt mountpoint nsenter pivot_root prlimit setpriv setsid unshare",
@@ -22,7 +22,7 @@ struct DependencyTests {
   private static let premises = ["swift", "clang", "llvm-symbolizer", "make"]
 
   /// Words that stand where a program could, and mostly are none there.
-  private static let noPrograms: Set<String> = ["clear", "file", "free", "link", "login", "more", "script"]
+  private static let noPrograms: Set<String> = ["POST", "clear", "file", "free", "link", "login", "more", "script"]
 
   struct Use: CustomTestStringConvertible, Sendable {
     /// What Scripts/deps is asked for before any of it runs.
@@ -47,7 +47,8 @@ struct DependencyTests {
       purposes: ["build", "test"],
       sources: [
         "Makefile", ".ci/run", "Scripts/test", "Scripts/lint", "Scripts/fuzz", "Scripts/figures",
-        "Scripts/trace", "Scripts/symbolize", "Scripts/build-helper", "Scripts/install-files", "Benchmarks/bench.py",
+        "Scripts/trace", "Scripts/symbolize", "Scripts/build-helper", "Scripts/install-files", "Scripts/commit",
+        "Scripts/version", "Scripts/make-dist", "Benchmarks/bench.py",
         "Benchmarks/count_rows.py", "Benchmarks/rows.py",
         "Benchmarks/servers.py", "Benchmarks/systems.py", "Benchmarks/soak.py", "Benchmarks/soak_events.py",
         "Benchmarks/soak_mount.py", "Benchmarks/soak_readers.py",
@@ -61,8 +62,12 @@ struct DependencyTests {
       purposes: ["build", "demo"], sources: ["Scripts/demo"], known: ["ffmpeg", "nginx", "awk", "cmp"],
       optional: ["mpv"]),
     Use(
-      purposes: ["build", "bare"], sources: ["Scripts/bare"], known: ["debootstrap", "git", "unshare", "mount"],
-      optional: ["apt-config", "apt-get"]),
+      purposes: ["build", "bare"], sources: ["Scripts/bare"],
+      known: ["debootstrap", "git", "unshare", "mount"],
+      optional: ["apt-config", "apt-get", "mediafs", "runuser", "useradd", "dpkg-deb", "dpkg-query", "man", "umount"]),
+    Use(
+      purposes: ["build", "package"], sources: ["Scripts/make-deb", "debian/rules"],
+      known: ["dh", "dh_clean", "lintian", "dpkg-parsechangelog", "dh_builddeb"]),
     Use(
       purposes: ["build"], sources: ["Scripts/deps"], known: ["ldconfig", "apt-get", "id"],
       optional: ["apt-get", "dpkg-deb", "python3", "sudo", "systemctl"]),
