@@ -56,7 +56,7 @@ mount_devices() {
 make_tree() {
   local tree=$1 release=$2 programs=$3
   # This namespace has all mounts of the machine too, and would hold those that are unmounted outside.
-  umount --all --lazy --types fuse.mediafs
+  umount --all --lazy --types fuse.mediafs || true # without any, or with one that went by itself, it says so
   # A folder of temporary files may be mounted with nosuid or nodev: a system is not.
   mount --bind "$tree" "$tree"
   mount -o remount,bind,suid,dev,exec "$tree"
