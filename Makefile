@@ -7,7 +7,7 @@ BUILT := .build/release
 
 .DEFAULT_GOAL := build
 .PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo bench bench-build bench-check soak
-.PHONY: bare install uninstall clean deb dist
+.PHONY: bare install uninstall clean deb dist journey
 
 help:
 	@echo 'make mount MANIFEST=urls.txt MOUNTPOINT=~/media [OPTIONS=...]'
@@ -28,6 +28,8 @@ help:
 	@echo 'make install    installs under PREFIX ($(PREFIX)), below DESTDIR; make uninstall removes that'
 	@echo 'make deb        builds Debian packages of what is here, and checks them (lintian): .build/deb'
 	@echo 'make dist       archives of the sources at HEAD and of the built program, with SHA256SUMS: .build/dist'
+	@echo 'make journey [RELEASE=trixie] [OLD=commits]'
+	@echo '                the package in a bare Debian: installed, used, upgraded, removed; as root'
 	@echo 'make clean      removes what was built'
 
 # A build without network that has what it needs already (debian/rules) gives another program: `make release DEPS=true`.
@@ -120,6 +122,9 @@ deb: deps toolchain
 
 dist: release
 	@Scripts/make-dist $(BUILT) .build/dist
+
+journey: deb
+	@SWIFT=$(SWIFT) Scripts/package-journey $(or $(RELEASE),bookworm) $(OLD)
 
 clean:
 	rm -rf .build

@@ -62,7 +62,7 @@ struct DependencyTests {
       purposes: ["build", "demo"], sources: ["Scripts/demo"], known: ["ffmpeg", "nginx", "awk", "cmp"],
       optional: ["mpv"]),
     Use(
-      purposes: ["build", "bare"], sources: ["Scripts/bare"],
+      purposes: ["build", "bare"], sources: ["Scripts/bare", "Scripts/tree.bash", "Scripts/package-journey"],
       known: ["debootstrap", "git", "unshare", "mount"],
       optional: ["apt-config", "apt-get", "mediafs", "runuser", "useradd", "dpkg-deb", "dpkg-query", "man", "umount"]),
     Use(
