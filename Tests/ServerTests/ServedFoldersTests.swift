@@ -31,12 +31,14 @@ import Testing
     return source
   }
 
-  private static func report(_ paths: [Inode: String], mixed: Set<Inode> = []) -> ImportReport {
+  private static func report(
+    _ paths: [Inode: String], mixed: Set<Inode> = [], hidden: Set<String> = []
+  ) -> ImportReport {
     var report = ImportReport(epoch: 1, files: 0, folders: 0, problems: 0, duplicates: 0)
     report.servers = paths.mapValues { path in
       ManifestFolder(line: 1, path: path.split(separator: "/").map(String.init), source: source(path))
     }
-    report.mixed = mixed
+    (report.mixed, report.hidden) = (mixed, hidden)
     return report
   }
 
@@ -85,6 +87,11 @@ import Testing
     #expect(Set(scope.roots) == [2, 4] && scope.urls == [Self.source("a").url, Self.source("c").url])
     // Where the list itself names something, only all of it says what is there.
     try come("d")
+    news = try #require(folders.takeNews())
+    #expect(folders.scope(of: news) == nil)
+    // So it is where two of a server's folders show in one.
+    folders.shows(Self.report([2: "a"], hidden: [Self.source("b").url]))
+    try come("b")
     news = try #require(folders.takeNews())
     #expect(folders.scope(of: news) == nil)
   }

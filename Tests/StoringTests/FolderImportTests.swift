@@ -125,8 +125,11 @@ import Testing
 private struct Shown {
   var folders: [Inode: ManifestFolder] = [:]
   var mixed: Set<Inode> = []
+  var hidden: Set<String> = []
 
-  mutating func take(_ report: ImportReport) { (folders, mixed) = (report.servers, report.mixed) }
+  mutating func take(_ report: ImportReport) {
+    (folders, mixed, hidden) = (report.servers, report.mixed, report.hidden)
+  }
 
   mutating func take(also report: ImportReport) {
     for folder in report.gone { folders[folder] = nil }
@@ -134,7 +137,7 @@ private struct Shown {
   }
 
   func isMixed(_ urls: Set<String>) -> Bool {
-    mixed.contains { folders[$0].map { urls.contains($0.source.url) } ?? false }
+    !hidden.isDisjoint(with: urls) || mixed.contains { folders[$0].map { urls.contains($0.source.url) } ?? false }
   }
 
   /// The folders that show these URLs, so many folders below the top: none is in another one.

@@ -61,6 +61,8 @@ final class ServedFolders: ServerFolders, FolderSource {
     var places: [String: Set<Inode>] = [:]
     /// Those in which the list itself names something.
     var mixed: Set<Inode> = []
+    /// The URLs of those that show in a folder with another one, which `shown` has.
+    var hidden: Set<String> = []
     /// By URL.
     var pages: [String: Page] = [:]
     /// Those in a folder, by its URL, of which nothing was known.
@@ -179,7 +181,7 @@ final class ServedFolders: ServerFolders, FolderSource {
   /// What of `news` can be imported now, without the list; nil: only with it.
   func scope(of news: News) -> Scope? {
     state.withLock { state in
-      guard state.hasShown, !state.isFixed else { return nil }
+      guard state.hasShown, !state.isFixed, state.hidden.isDisjoint(with: news.urls) else { return nil }
       var places: [[String]: (inode: Inode, url: String)] = [:]
       // What an import of the list showed meanwhile is no news any more.
       for url in news.urls where state.pages[url]?.hasCome == true {
@@ -204,7 +206,7 @@ final class ServedFolders: ServerFolders, FolderSource {
   func shows(_ report: ImportReport?) {
     let (answered, asks) = state.withLock { state in
       (state.shown, state.places, state.unlisted, state.hasShown) = ([:], [:], [:], true)
-      state.mixed = report?.mixed ?? []
+      (state.mixed, state.hidden) = (report?.mixed ?? [], report?.hidden ?? [])
       return state.note(report)
     }
     reply(answered, nil)

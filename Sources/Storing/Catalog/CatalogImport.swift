@@ -20,6 +20,8 @@ package struct ImportReport: Sendable, Equatable {
   package var servers: [Inode: ManifestFolder] = [:]
   /// Those of them in which, or below which, the list itself names something: only all of it says what is there.
   package var mixed: Set<Inode> = []
+  /// The URLs of those that show in a folder which shows another one: `servers` has that one.
+  package var hidden: Set<String> = []
   /// The folders that went; of an import of folders only.
   package var gone: [Inode] = []
 

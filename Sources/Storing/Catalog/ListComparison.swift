@@ -136,7 +136,10 @@ struct ListComparison {
           result.lines.append(shown)
           continue
         }
-        if former != nil { _ = result.own.insert(id) }
+        if let former {
+          _ = result.own.insert(id)
+          result.counts.hidden.insert(former.source.url)
+        }
         if let above = shown.namedIn, let id = try folder(above) { _ = result.own.insert(id) }
       case .line(let line):
         if let problem = line.problem {

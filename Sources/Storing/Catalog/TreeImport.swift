@@ -108,7 +108,10 @@ struct TreeImport {
           if former != nil { throw scope.unfit() }
           if !isCompared { try scope.met(shown, row: id, isFirst: true) }
         }
-        if former != nil { _ = own.insert(id) }
+        if let former {
+          _ = own.insert(id)
+          result.hidden.insert(former.source.url)
+        }
         if let above = shown.namedIn { _ = own.insert(try folder(above)) }
       case .line(let line):
         if let problem = line.problem {
