@@ -83,7 +83,8 @@ import Testing
       #expect(inBash.split(separator: "\n").map { $0.filter { $0 != " " } }.sorted() == expected, "\(inBash)")
       let fish = "source \(place.file("fish")); complete -C 'mediafs \(words.joined(separator: " "))'"
       let inFish = try Command.succeed(
-        ["fish", "--no-config", "-c", fish], environment: ["HOME": place.path, "XDG_CONFIG_HOME": nil])
+        ["fish", "--no-config", "-c", fish],
+        environment: ["HOME": place.path, "TMPDIR": place.path, "XDG_CONFIG_HOME": nil])
       let offered = inFish.split(separator: "\n").map { String($0.prefix { $0 != "\t" }) }
       #expect(offered.sorted() == expected, "\(inFish)")
     }
@@ -101,7 +102,8 @@ import Testing
           switch shell {
           case "bash": "source <(mediafs completion bash); echo ready"
           case "zsh": "exec env PS1='$ ' zsh -f -i"
-          default: "exec fish --no-config"
+          // It leaves a folder among the temporary files.
+          default: "exec env TMPDIR=$PWD fish --no-config"
           }
         try terminal.command(start)
         if shell == "zsh" {

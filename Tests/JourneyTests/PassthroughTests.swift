@@ -56,6 +56,9 @@ import Testing
       let helper = try #require(MountUsers.helper(of: journey.mountpoint))
       let server = try #require(Processes.children(of: helper).first)
       #expect(Processes.text(server, "status").contains("Uid:\t\(user?.userID ?? 0)\t"))
+      // The kernel keeps a size once it was shown it a second ago: until then the holder's fstat asks the server.
+      sleep(seconds: 1.1)
+      try journey.succeed(["stat", journey.at("film.bin")])
       let holder = try hold(journey, until: "go", "late")
       defer { holder.terminate() }
       try #require(holder.waitForOutput("holding", timeout: 100))
