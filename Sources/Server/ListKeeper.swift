@@ -26,6 +26,8 @@ final class ListKeeper: Sendable {
     var refusal: String?
     /// How many requests for the servers' lists, and for the folders in them, a reload waits for.
     var (listsAsked, foldersAsked) = (0, 0)
+    /// What the list was known by when the one that was taken last was brought back.
+    var broughtBack: ListMark?
     /// What the kernel is to be told a second time, and since when, the oldest first.
     var recent: [(changes: [TreeChange], since: Instant)] = []
   }
@@ -197,7 +199,13 @@ final class ListKeeper: Sendable {
         continue
       }
       if let event = watch.take(), case .lookIn(let rest) = settling.handle(event, .now) { next = min(next, rest) }
-      let action = settling.handle(.looked(ListMark(of: request)), .now)
+      let mark = ListMark(of: request)
+      var action = settling.handle(.looked(mark), .now)
+      // The tree is of this one, and what is wrong with the other stays said.
+      if action == .read, let mark, mark == state.withLock({ $0.broughtBack }) {
+        settling.read(as: mark)
+        action = .nothing
+      }
       if let more = request.lists?.folders.takeNews() {
         news = ServedFolders.News(urls: news.urls.union(more.urls), isAsked: news.isAsked || more.isAsked)
       }
@@ -364,7 +372,10 @@ final class ListKeeper: Sendable {
   /// The next mount begins with the lists of servers that were taken last.
   private func bringBack(_ settling: inout ListSettling) {
     do throws(StoreError) {
-      if try request.lists?.documents.remembered.refused() == true { settling.read(as: ListMark(of: request)) }
+      guard try request.lists?.documents.remembered.refused() == true else { return }
+      let mark = ListMark(of: request)
+      state.withLock { $0.broughtBack = mark }
+      settling.read(as: mark)
     } catch {
       Log.warning(error.message)
     }
