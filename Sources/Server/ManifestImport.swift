@@ -141,10 +141,10 @@ enum ManifestImport {
   ) throws(StoreError) -> ImportReport? {
     guard let folders = request.lists?.folders else { return nil }
     var log = ProblemLog(request)
+    defer { log.end(isWhole: false) }
     let report = try catalog.importFolders(
       scope.roots, shown: folders.shown, folders, resolver: request.resolve, name: request.listName,
       strict: request.strict, report: { log.note($0) }, watcher: watcher)
-    log.end(isWhole: false)
     if let report { folders.shows(also: report) }
     return report
   }
@@ -229,9 +229,11 @@ enum ManifestImport {
     var reader = reader
     reader.resolver = request.resolve
     var log = ProblemLog(request)
+    var isTaken = false
+    defer { log.end(isWhole: isTaken) }
     let report = try catalog.importManifest(
       reader, fingerprint: fingerprint, strict: request.strict, report: { log.note($0) }, watcher: watcher)
-    log.end(isWhole: true)
+    isTaken = true
     Log.debug("\(request.listName): \(report.files) files in \(report.folders) folders")
     request.lists?.folders.shows(report)
     return report

@@ -136,8 +136,8 @@ import Testing
       let list = "\(nginx.url("/films/"))\n"
       try journey.mount(list, "--timeout", "200")
       #expect(try journey.names("films") == ["a.mkv", "sub"])
-      // Its folder is asked for ahead; the one in that only when a program opens it.
-      #expect(eventually { (try? journey.run(["test", "-d", journey.at("films/sub/deep")]).succeeded) == true })
+      // Its folder is asked for ahead; the one in that only when a program looks at it.
+      #expect(eventually { (try? journey.run(["test", "-e", journey.at("films/sub/b.mkv")]).succeeded) == true })
       // What the server lists comes, and the list that names it is of no use meanwhile.
       try journey.list("")
       #expect(
@@ -297,6 +297,12 @@ import Testing
       // As many lines, and few names. In one second, nginx tells two files apart by their length alone.
       try write(String(repeating: lines[0], count: 9) + lines[1] + "\n")
       #expect(eventually { (try? journey.mediafs("status").output.contains("lacks 8 of")) == true }, "\(journey.log)")
+      // It stays said, and is said once, however often the server gives it.
+      let requests = nginx.accesses.count
+      #expect(eventually { nginx.accesses.count > requests + 3 })
+      #expect(try journey.mediafs("status").output.contains("lacks 8 of"))
+      #expect(journey.log.ranges(of: ":2: the same resource").count == 1, "\(journey.log)")
+      #expect(journey.log.ranges(of: "lacks 8 of").count == 1, "\(journey.log)")
       #expect(try journey.names() == names)
       try journey.unmount()
       nginx.kill()

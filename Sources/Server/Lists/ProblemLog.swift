@@ -37,7 +37,7 @@ struct ProblemLog {
     Log.warning(text)
   }
 
-  /// The import is over. `isWhole`: it was of the whole list.
+  /// The import is over. `isWhole`: it was of the whole list, which was taken; what another one tells is added.
   mutating func end(isWhole: Bool) {
     if count > Self.most { tell("\(names): \(count - Self.most) more problems; `mediafs check` lists them all") }
     told?.texts.withLock { [texts] told in
