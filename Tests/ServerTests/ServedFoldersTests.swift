@@ -79,6 +79,29 @@ import Testing
     #expect(isOpen(2))
   }
 
+  /// A program waits, and the answer comes while an import goes on that does not have it.
+  @Test func whoWaitsHasNothingAskedForTwice() throws {
+    try withOrigin { origin in
+      origin.fault(.stallBeforeHeaders)
+      let client = ListDocuments(documents, options: TransferOptions(), timeout: 60)
+      defer { client.stop() }
+      let folders = ServedFolders(client, fresh: 3600, timeout: 60)
+      var report = Self.report([2: "a"])
+      report.servers[2]?.source.url = origin.url("/a/")
+      let source = try #require(report.servers[2]?.source)
+      folders.shows(report)
+      guard case .parked = folders.opened(2, ticket: Ticket(rawValue: 2)) else { return #expect(Bool(false)) }
+      #expect(folders.counts.asked == 1)
+      if let listing = try folders.listing(of: source) {
+        _ = consume listing
+        Issue.record("nothing is remembered")
+      }
+      folders.take(.new, of: source, isAsked: false)
+      folders.shows(report)
+      #expect(folders.counts.asked == 0)
+    }
+  }
+
   @Test func upperFoldersAreImportedFirst() throws {
     folders.shows(Self.report([2: "a", 3: "a/b", 4: "c", 5: "d"], mixed: [5]))
     for path in ["a/b", "a", "c"] { try come(path) }

@@ -379,8 +379,11 @@ final class ServedFolders: ServerFolders, FolderSource {
     _ source: ServerFolder, isAsked: Bool = false, isWanted: Bool = false, then: @escaping @Sendable () -> Void = {}
   ) {
     let isNew = state.withLock { state in
-      defer { state.pages[source.url, default: Page()].isAsked = true }
-      return state.pages[source.url]?.isAsked != true
+      let page = state.pages[source.url] ?? Page()
+      // What has come waits for its import.
+      if page.isAsked || page.hasCome && !isAsked { return false }
+      state.pages[source.url, default: page].isAsked = true
+      return true
     }
     guard isNew || isAsked else {
       if isWanted { documents.prefer(source.url) }
