@@ -84,7 +84,7 @@ let package = Package(
     tests("ReadingTests", ["Reading", "Storing", "Fetching", "Manifest", "Media"], fast),
     tests("MountTests", ["Mount", "Reading"]),
     tests("ControlTests", ["Control"]),
-    tests("ServerTests", ["Server", "Mount", "Storing", "Reading", "Fetching", "Manifest", "Control"]),
+    tests("ServerTests", ["CSystem", "Server", "Mount", "Storing", "Reading", "Fetching", "Manifest", "Control"]),
     tests(
       "AttackTests", ["Manifest", "Storing", "Fetching", "Control", "Server", "CSystem", "mediafs", "mount-helper"]),
     tests("JourneyTests", ["mediafs", "mount-helper"]),

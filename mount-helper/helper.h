@@ -8,6 +8,7 @@
 #include "hold.h"
 #include "mounting.h"
 #include "notices.h"
+#include "opening.h"
 #include "service.h"
 #include "settings.h"
 #include "upgrade.h"
@@ -57,6 +58,7 @@ struct helper {
   struct waking waking;
   struct hold hold;
   struct service service;
+  struct opening opening;
   pid_t guard;          // the process that ends the mount if this one is killed; -1 without one
   int64_t guard_at;     // when to start another one; 0 for never
 };

@@ -18,6 +18,7 @@ enum message_type {
   MESSAGE_HELD = 10,
   MESSAGE_WAKING = 11,
   MESSAGE_SERVICE = 12,
+  MESSAGE_OPENED = 13,
   MESSAGE_PREPARED = 16,
   MESSAGE_READY = 17,
   MESSAGE_LOG = 18,
@@ -25,6 +26,7 @@ enum message_type {
   MESSAGE_FAILED = 20,
   MESSAGE_HOLD = 21,
   MESSAGE_STATE = 22,
+  MESSAGE_OPEN = 23,
   // On the socket for complete files.
   MESSAGE_REGISTER = 32,
   MESSAGE_UNREGISTER = 33,

@@ -16,6 +16,7 @@
 #include "link.h"
 #include "mounting.h"
 #include "notices.h"
+#include "opening.h"
 #include "read_ahead.h"
 #include "reception.h"
 #include "service.h"
@@ -142,6 +143,10 @@ static void take_message(struct helper *helper, struct message *message) {
     case MESSAGE_STATE:
       if (!helper->served || helper->service.socket < 0 || message->value > STATE_RELOADED) break;
       take_state(helper, message);
+      return;
+    case MESSAGE_OPEN:
+      if (!helper->served || !helper->settings->user || message->length != 0 || message->descriptor >= 0) break;
+      open_lists(&helper->opening, helper->settings, helper->upgrade.program, helper->link, message->value);
       return;
     case MESSAGE_FAILED:
       keep_words(&helper->upgrade, message);

@@ -32,8 +32,7 @@ static void take_environment(const struct settings *settings) {
   setenv("LOGNAME", settings->user, 1);
 }
 
-// Turns the child into the server. Never returns.
-static void become_server(const struct settings *settings, int program, int link) {
+void begin_program(const struct settings *settings) {
   if (settings->user) {
     if (become_user(settings) != 0) {
       complain("cannot become the user %s: %s", settings->user, strerror(errno));
@@ -49,7 +48,11 @@ static void become_server(const struct settings *settings, int program, int link
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
+}
 
+// Turns the child into the server. Never returns.
+static void become_server(const struct settings *settings, int program, int link) {
+  begin_program(settings);
   // Before the filter, which lets the server start no process: the launcher has to start programs.
   int launcher = settings->launcher ? start_launcher(settings, program) : -1;
   if (settings->user && forbid_calls() != 0) {
@@ -96,7 +99,7 @@ pid_t start_server(const struct settings *settings, int program, int session, ui
   // The messages fit into the socket's buffer. If a send fails, the server has ended, and its exit status tells why.
   if (link_send(*link, MESSAGE_OPTIONS, PROTOCOL_VERSION, NULL, 0, settings->options_fd) == 0 &&
       (settings->input_fd < 0 || link_send(*link, MESSAGE_INPUT, 0, NULL, 0, settings->input_fd) == 0) &&
-      link_send(*link, MESSAGE_SESSION, 0, NULL, 0, session) == 0 &&
+      link_send(*link, MESSAGE_SESSION, settings->user != NULL, NULL, 0, session) == 0 &&
       (!managed || link_send(*link, MESSAGE_SERVICE, 0, NULL, 0, -1) == 0) &&
       (!*kept || link_send(*link, MESSAGE_KEPT, 0, kept, strlen(kept), -1) == 0) && send_hold(hold, *link) == 0)
     link_send(*link, MESSAGE_START, before, settings->mountpoint, strlen(settings->mountpoint), -1);

@@ -11,6 +11,10 @@
 // (root can). exec and changes of ids undo it.
 void hide_from_others(void);
 
+// In a child that execs a program for the mount's user next: becomes that user, if there is one, in a session of its
+// own, with no signal blocked. Ends the process after a message if it cannot.
+void begin_program(const struct settings *settings);
+
 // Starts `mediafs serve --helper-fd 3` from the open file `program`, after `before` other servers of the mount, and
 // sends it the options, the session memory, `kept` (why an upgrade failed; empty if none did) and what the helper
 // holds. `managed`: a service manager keeps the mount if the helper dies. Returns its process id, and puts the helper's

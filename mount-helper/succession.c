@@ -10,6 +10,7 @@
 #include "helper.h"
 #include "messages.h"
 #include "mounting.h"
+#include "opening.h"
 #include "server.h"
 #include "service.h"
 #include "session.h"
@@ -63,6 +64,7 @@ static void take_end(struct helper *helper, int status) {
   helper->status = status;
   helper->kill_at = 0;
   close_link(helper);
+  forget_asked(&helper->opening);
   helper->ended = is_last(helper);
   if (helper->ended) return;
   const int64_t life = milliseconds() - helper->started_at;
@@ -118,6 +120,7 @@ void start_next(struct helper *helper) {
 
 void take_child(struct helper *helper) {
   take_guard(helper);
+  take_opener(&helper->opening, helper->settings, helper->upgrade.program, helper->link);
   // A user can stop the server that runs as them (SIGSTOP); root would wait for it for ever.
   int status;
   siginfo_t found = {.si_pid = 0};

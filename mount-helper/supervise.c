@@ -19,6 +19,7 @@
 #include "messages.h"
 #include "mounting.h"
 #include "notices.h"
+#include "opening.h"
 #include "places.h"
 #include "service.h"
 #include "session.h"
@@ -258,6 +259,7 @@ int supervise(const struct settings *settings, int announce_to) {
   end_notices(&helper.notices, helper.session, &helper.mount);
   end_backing(&helper.backing);
   end_waking(&helper.waking);
+  end_opening(&helper.opening);
   unmount_filesystem(settings, &helper.mount);
   forget_mount(&helper.service);
   end_guard(helper.guard);

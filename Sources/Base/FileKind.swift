@@ -1,3 +1,4 @@
+import CSystem
 import Glibc
 
 /// The kind of a file. It is a type of its own because other modules do not see extensions of `stat`, which is also a
@@ -48,11 +49,16 @@ package enum PlainFileError: Error, CustomStringConvertible {
 
 extension FileDescriptor {
   /// Opens a plain file for reading and refuses everything else. Never waits: without O_NONBLOCK, open(2) of a FIFO
-  /// waits until a program opens it for writing.
-  package static func openPlain(_ path: String) throws(PlainFileError) -> FileDescriptor {
+  /// waits until a program opens it for writing. Without
+  /// `links`, no part of the path may be a symbolic link.
+  package static func openPlain(_ path: String, links: Bool = true) throws(PlainFileError) -> FileDescriptor {
     let kind: FileKind
+    let flags = O_RDONLY | O_NOCTTY | O_NONBLOCK
     do throws(Errno) {
-      let file = try open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK)
+      let file =
+        links
+        ? try open(path, flags)
+        : FileDescriptor(owning: try retrying { csystem_open_without_links(path, flags | O_CLOEXEC) })
       kind = FileKind(try file.status())
       if kind == .plain { return file }
     } catch {

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <linux/netlink.h>
+#include <linux/openat2.h>
 #include <linux/rtnetlink.h>
 #include <malloc.h>
 #include <net/if.h>
@@ -19,6 +20,11 @@ int64_t csystem_boottime_nanoseconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_BOOTTIME, &now);
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int csystem_open_without_links(const char *path, int flags) {
+  struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_NO_SYMLINKS};
+  return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
 }
 
 const char *csystem_parse_date(const char *text, const char *form, struct tm *fields) {

@@ -7,8 +7,8 @@ import Storing
 /// The server's end of the link to its mount helper (mount-helper/PROTOCOL.md).
 ///
 /// One thread calls ``receiveStart()``, ``prepared(library:)``, ``receiveNotices()``, ``receiveBacking()``,
-/// ``receiveWaking()``, ``receiveMount()``, ``ready()`` and ``watch(onGone:)``, in this order. Any thread may call
-/// ``close()``, ``sendLog(_:)`` and ``unmountLazily()``.
+/// ``receiveWaking()``, ``receiveMount()``, ``ready()`` and ``watch(onGone:)``, in this order; then another one may
+/// call ``openLists(_:)``. Any thread may call ``close()``, ``sendLog(_:)`` and ``unmountLazily()``.
 package final class HelperLink: Sendable {
   /// What the helper asks the server to mount.
   package struct Start: ~Copyable, Sendable {
@@ -48,10 +48,12 @@ package final class HelperLink: Sendable {
     var mountpoint = ""
     var deviceNumber: UInt32 = 0
     var isClosed = false
+    var opensLists = false
   }
 
   private let socket: FileDescriptor
   private let state = Lock(State())
+  private let opened = OpenedLists()
 
   /// Takes ownership of the descriptor that the helper left open.
   package init(owning descriptor: Int32) {
@@ -68,7 +70,9 @@ package final class HelperLink: Sendable {
     }
     let request = try MountRequest(reading: file)
     let input = request.readsStandardInput ? try receive(.input).takeDescriptor() : nil
-    guard let memory = try receive(.session).takeDescriptor() else {
+    let session = try receive(.session)
+    let opensLists = session.value != 0
+    guard let memory = session.takeDescriptor() else {
       throw .protocolBroken("the SESSION message has no descriptor")
     }
     var next = try receiveAny()
@@ -87,7 +91,7 @@ package final class HelperLink: Sendable {
       next = try receiveAny()
     }
     let before = try next.checked(.start).value
-    state.withLock { $0.mountpoint = request.mountpoint }
+    state.withLock { ($0.mountpoint, $0.opensLists) = (request.mountpoint, opensLists) }
     // The peer of a socket pair is the process that made it: the helper. It runs as another user only for `user=NAME`.
     let rootWaits = csystem_peer_uid(socket.rawValue) != Int64(geteuid())
     return Start(
@@ -163,6 +167,35 @@ package final class HelperLink: Sendable {
     try send(.upgrade, payload: payload)
   }
 
+  /// Has the helper open the lists that are files anew, of which there are `count`: in the order of the options. nil:
+  /// the helper is of a version that does not.
+  func openLists(_ count: Int) throws(StoreError) -> [OwnedDescriptor]? {
+    guard state.withLock({ $0.opensLists }) else { return nil }
+    let number = opened.begin()
+    do throws(ServerError) { try send(.open, value: number) } catch {
+      throw StoreError(kind: .io(.io), message: "\(error)")
+    }
+    return try opened.wait(count)
+  }
+
+  /// Sends a list to the server, in the helper's name, or the reason why there is none.
+  func sendList(_ number: UInt32, _ list: borrowing FileDescriptor) throws(ServerError) {
+    awaitRoom()
+    try send(.opened, value: number, descriptor: list.rawValue)
+  }
+
+  /// Tells the server why a list is not opened.
+  func refuseLists(_ number: UInt32, _ why: String) throws(ServerError) {
+    awaitRoom()
+    try send(.opened, value: number, payload: Array(why.utf8.prefix(1000)))
+  }
+
+  /// Until the server reads what the socket has: the helper's end is one that does not wait.
+  private func awaitRoom() {
+    var event = pollfd(fd: socket.rawValue, events: Int16(POLLOUT), revents: 0)
+    _ = poll(&event, 1, -1)
+  }
+
   /// Starts a thread that calls `onVerdict` with each answer to ``askForUpgrade(to:)`` (nil: the helper agrees; else
   /// why it refuses), and `onGone` once if the helper ends before ``close()``. The server must then unmount
   /// (``unmountLazily()``) and exit.
@@ -174,7 +207,9 @@ package final class HelperLink: Sendable {
         do throws(ServerError) {
           // A helper of this version sends nothing else.
           let message = try receiveAny()
-          if message.type == HelperMessage.verdict.rawValue { onVerdict(message.value == 0 ? nil : message.text) }
+          let (type, value, text) = (message.type, message.value, message.text)
+          if type == HelperMessage.verdict.rawValue { onVerdict(value == 0 ? nil : text) }
+          if type == HelperMessage.opened.rawValue { opened.take(message.takeDescriptor(), text, for: value) }
         } catch {
           if !state.withLock({ $0.isClosed }) { onGone() }
           return

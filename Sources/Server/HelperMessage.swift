@@ -12,6 +12,7 @@ enum HelperMessage: UInt32 {
   case held = 10
   case waking = 11
   case service = 12
+  case opened = 13
   case prepared = 16
   case ready = 17
   case log = 18
@@ -19,6 +20,7 @@ enum HelperMessage: UInt32 {
   case failed = 20
   case hold = 21
   case state = 22
+  case open = 23
 
   /// The protocol version, which both ends must share.
   static let version: UInt32 = 5

@@ -41,7 +41,7 @@ final class ListKeeper: Sendable {
   /// After how many seconds the kernel is told of changes a second time.
   private static let again = 1.0
   private let request: MountRequest
-  private let rootWaits: Bool
+  private let helper: HelperLink?
   /// What the tree was made of; nil if that is not known.
   private let imported: ListMark?
   private let catalog: Catalog
@@ -55,14 +55,15 @@ final class ListKeeper: Sendable {
   private let isRevalidating = Lock(false)
   private let thread = Lock<OwnedThread?>(nil)
 
-  /// `rootWaits`: root made the mount for another user. `imported`: what the tree was made of just now; nil if that is
-  /// not known. `reloading` is told when the list begins to be read again, and when what was asked for is done.
+  /// `helper`: of a mount that root made for another user; nil of any other. `imported`: what the tree was made of just
+  /// now; nil if that is not known. `reloading` is told when the list begins to be read again, and when what was asked
+  /// for is done.
   init(
-    _ request: MountRequest, rootWaits: Bool, imported: ListMark?, _ catalog: Catalog, _ update: TreeUpdate,
+    _ request: MountRequest, helper: HelperLink?, imported: ListMark?, _ catalog: Catalog, _ update: TreeUpdate,
     reloading: @escaping @Sendable (Bool) -> Void = { _ in }
   ) throws(ServerError) {
     self.request = request
-    self.rootWaits = rootWaits
+    self.helper = helper
     self.imported = imported
     self.catalog = catalog
     self.update = update
@@ -133,7 +134,7 @@ final class ListKeeper: Sendable {
     let watch = ListWatch(paths: paths)
     watch.renew()
     var settled = imported
-    if settled == nil, ManifestImport.isCurrent(request, rootWaits: rootWaits, in: catalog) {
+    if settled == nil, ManifestImport.isCurrent(request, in: catalog) {
       settled = ListMark(of: request)
       request.lists?.folders.shows(nil)  // with servers' folders it would not be known to be current
     }
@@ -299,7 +300,7 @@ final class ListKeeper: Sendable {
     defer { reloading(false) }
     let remembered = request.lists?.documents.remembered
     let pending = remembered?.pending ?? [:]
-    let read = ManifestImport.again(request, rootWaits: rootWaits, into: catalog, watcher(isAsked: isAsked))
+    let read = ManifestImport.again(request, helper: helper, into: catalog, watcher(isAsked: isAsked))
     switch read.result {
     case .success(let report):
       settling.read(as: read.mark)

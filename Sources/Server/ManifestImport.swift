@@ -48,11 +48,11 @@ enum ManifestImport {
   /// Reads all lists, one after the other. `opened`: the one at the top, if it is open already.
   private static func reader(
     of request: MountRequest, _ input: borrowing FileDescriptor?, list opened: consuming FileDescriptor?,
-    rootWaits: Bool, isAgain: Bool = false
+    rootWaits: Bool, again given: [[UInt8]: OwnedDescriptor]? = nil
   ) throws(StoreError) -> ManifestReader {
     var parts: [ListPart] = []
     for list in request.named {
-      let file = try open(list, request, nil, rootWaits: rootWaits, isAgain: isAgain)
+      let file = try open(list, request, nil, rootWaits: rootWaits, again: given)
       if rootWaits { try checkSize(of: file, list) }
       parts.append(ListPart(try reader(of: list, request, file, rootWaits), folder: list.folder))
     }
@@ -64,7 +64,7 @@ enum ManifestImport {
       switch consume opened {
       case .some(let file): reader = try Self.reader(of: list, request, file, rootWaits)
       case .none:
-        let file = try open(list, request, input, rootWaits: rootWaits, isAgain: isAgain)
+        let file = try open(list, request, input, rootWaits: rootWaits, again: given)
         reader = try Self.reader(of: list, request, file, rootWaits)
       }
     }
@@ -105,9 +105,10 @@ enum ManifestImport {
     var result: Result<ImportReport, StoreError>
   }
 
-  /// Reads the list of a live mount again. `rootWaits`: root made the mount for another user.
+  /// Reads the list of a live mount again. `helper`: of a mount that root made for another user; it opens lists that
+  /// the server may not.
   static func again(
-    _ request: MountRequest, rootWaits: Bool, into catalog: Catalog, _ watcher: ImportWatcher
+    _ request: MountRequest, helper: HelperLink?, into catalog: Catalog, _ watcher: ImportWatcher
   ) -> Reload {
     var reload = Reload(result: .failure(StoreError(kind: .invalid, message: "")))
     // Also of one that cannot be opened: it is not tried again before it changes.
@@ -115,7 +116,8 @@ enum ManifestImport {
     reload.mark = mark
     do throws(StoreError) {
       let fingerprint = try fingerprint(of: request, nil)
-      let reader = try reader(of: request, nil, list: nil, rootWaits: rootWaits, isAgain: true)
+      let given = try helper.map { (helper) throws(StoreError) in try openedAnew(request, helper) } ?? [:]
+      let reader = try reader(of: request, nil, list: nil, rootWaits: helper != nil, again: given)
       let check = { (losses: [ListLoss]) throws(StoreError) in
         // One that is written to in its place may have been read in part.
         guard ListMark(of: request) == mark else {
@@ -150,7 +152,7 @@ enum ManifestImport {
   }
 
   /// Whether the tree was made of the list as it is now.
-  static func isCurrent(_ request: MountRequest, rootWaits: Bool, in catalog: Catalog) -> Bool {
+  static func isCurrent(_ request: MountRequest, in catalog: Catalog) -> Bool {
     do throws(StoreError) {
       let fingerprint = try fingerprint(of: request, nil)
       if fingerprint.isEmpty { return false }
@@ -167,11 +169,63 @@ enum ManifestImport {
   {
     do throws(StoreError) {
       let list = NamedList(folder: "", place: request.manifest)
-      let file = try open(list, request, input, rootWaits: true, isAgain: false)
+      let file = try open(list, request, input, rootWaits: true)
       if list.place != "-" { try checkSize(of: file, list) }
       return file
     } catch {
       throw .failed(error.message)
+    }
+  }
+
+  /// Opens a list for the server of such a mount, which has run meanwhile and may have put links into the folders that
+  /// it writes to: none of those is followed.
+  static func openAnew(_ list: NamedList, _ places: ServerPlaces) throws(ServerError) -> FileDescriptor {
+    do throws(StoreError) {
+      let place = try places.follow(list.place)
+      let file: FileDescriptor
+      do throws(PlainFileError) {
+        guard let place else {
+          var status = stat()
+          throw .system(stat(list.place, &status) == 0 ? .notFound : .current)
+        }
+        file = try .openPlain(place, links: false)
+      } catch {
+        throw failure(error, list)
+      }
+      try checkSize(of: file, list)
+      return file
+    } catch {
+      throw .failed(error.message)
+    }
+  }
+
+  /// The lists that the helper opened, by their folders; none, if the server may open all of them itself: the kernel
+  /// lets it open those that were there when it restricted itself (Landlock), and no others.
+  static func openedAnew(
+    _ request: MountRequest, _ helper: HelperLink
+  ) throws(StoreError) -> [[UInt8]: OwnedDescriptor] {
+    let lists = request.fileLists
+    let kept = lists.filter { isKept($0.place) }
+    if kept.isEmpty { return [:] }
+    if let files = try helper.openLists(lists.count) {
+      return Dictionary(zip(lists.map { Array($0.folder.utf8) }, files)) { first, _ in first }
+    }
+    // What the user may read is what only the restriction keeps from the server.
+    guard let replaced = kept.first(where: { access($0.place, R_OK) == 0 }) else { return [:] }
+    throw StoreError(
+      kind: .invalid,
+      message: "the list \(replaced.shown) was replaced by another file, which the running server may not open: run "
+        + "'mediafs upgrade \(request.mountpoint)', or mount anew")
+  }
+
+  private static func isKept(_ path: String) -> Bool {
+    do throws(PlainFileError) {
+      _ = try FileDescriptor.openPlain(path)
+      return false
+    } catch .system(.accessDenied) {
+      return true
+    } catch {
+      return false  // who opens it next says why
     }
   }
 
@@ -189,16 +243,18 @@ enum ManifestImport {
   }
 
   /// Opens a list. A user's own mount may read it from a FIFO, and waits for its writer. If root mounts for a user, the
-  /// list must be a plain file, because the user could otherwise make root wait for ever. `isAgain`: for a live mount,
-  /// whose thread a pipe must not hold either.
+  /// list must be a plain file, because the user could otherwise make root wait for ever. `given`: for a live mount,
+  /// whose thread a pipe must not hold either; what is open already, by its folder.
   private static func open(
-    _ list: NamedList, _ request: MountRequest, _ input: borrowing FileDescriptor?, rootWaits: Bool, isAgain: Bool
+    _ list: NamedList, _ request: MountRequest, _ input: borrowing FileDescriptor?, rootWaits: Bool,
+    again given: [[UInt8]: OwnedDescriptor]? = nil
   ) throws(StoreError) -> FileDescriptor {
     if let url = list.url, let file = try request.lists?.open(url).file.take() { return file }
+    if let file = given?[Array(list.folder.utf8)]?.take() { return file }
     do throws(PlainFileError) {
       var status = stat()
       let isFolder = !rootWaits && stat(list.place, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
-      if list.place != "-", rootWaits || isAgain && !isFolder {
+      if list.place != "-", rootWaits || given != nil && !isFolder {
         return try FileDescriptor.openPlain(list.place)
       }
       do throws(Errno) {
@@ -211,14 +267,20 @@ enum ManifestImport {
       } catch {
         throw .system(error)
       }
-    } catch .kind(let kind) {
-      throw StoreError(
+    } catch {
+      throw failure(error, list)
+    }
+  }
+
+  private static func failure(_ error: PlainFileError, _ list: NamedList) -> StoreError {
+    switch error {
+    case .kind(let kind):
+      StoreError(
         kind: .invalid,
         message: "the manifest \(list.shown) is \(kind), and only plain files are read again, or for user=NAME: "
           + "write the list to a plain file")
-    } catch {
-      throw StoreError(
-        kind: .invalid, message: "cannot read the manifest \(list.shown): \(error); check --manifest")
+    case .system:
+      StoreError(kind: .invalid, message: "cannot read the manifest \(list.shown): \(error); check --manifest")
     }
   }
 

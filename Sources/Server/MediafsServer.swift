@@ -146,7 +146,7 @@ package enum MediafsServer {
     var listed = request
     listed.lists = lists
     let list = try ListKeeper(
-      listed, rootWaits: rootWaits, imported: store.listMark, store.catalog,
+      listed, helper: rootWaits ? link : nil, imported: store.listMark, store.catalog,
       TreeUpdate(
         prepare: { fuse.prepare($0) },
         announce: { changes in

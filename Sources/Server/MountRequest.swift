@@ -122,6 +122,8 @@ package struct MountRequest: Sendable, Equatable {
   package var allLists: [NamedList] {
     (manifest.isEmpty ? [] : [NamedList(folder: "", place: manifest)]) + named
   }
+  /// The lists that are files.
+  var fileLists: [NamedList] { allLists.filter { $0.place.hasPrefix("/") } }
   /// What messages call the lists: no secret of their URLs is in it.
   package var listName: String { allLists.map(\.shown).joined(separator: ", ") }
 }

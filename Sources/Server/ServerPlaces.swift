@@ -21,11 +21,14 @@ struct ServerPlaces {
   private(set) var written: [String] = []
   /// What it only reads.
   private(set) var read: [String] = []
+  /// The records of mounts, which only the first server of a mount writes: it may have put links there.
+  private var records: String?
 
   /// Creates the folders of a new mount, as the server would do later. With `goesOn` they are there.
-  init(_ request: MountRequest, goesOn: Bool) throws(ServerError) {
+  init(
+    _ request: MountRequest, goesOn: Bool, environment: [String: String] = processEnvironment()
+  ) throws(ServerError) {
     do throws(StoreError) {
-      let environment = processEnvironment()
       let path = try OpenedStore.path(request, environment)
       if !goesOn {
         // A store that knows copies refuses a library without them. An empty folder in the place of a disk that is not
@@ -37,14 +40,14 @@ struct ServerPlaces {
       try write(path)
       store = written.first ?? path
       try write(request.storage.library ?? "\(store)/library")
-      if !goesOn { try writeRecords(environment) }
+      try writeRecords(environment, goesOn: goesOn)
       if let file = request.metricsFile { try writeMetrics(file, home: environment["HOME"]) }
       // What is opened before has no rule. And the store may be in the library.
       let places = request.allLists.map { Optional($0.place) }
       for opened in places + [path, request.log.file, request.log.file.map { $0 + ".1" }] {
         if let opened, opened.hasPrefix("/") { _ = try follow(opened) }
       }
-      for list in request.allLists where list.place.hasPrefix("/") { try read(list.place) }
+      for list in request.fileLists { try read(list.place) }
       try read(request.origins.certificateFile)
       try read(request.origins.netrcFile ?? getenv("HOME").map { String(cString: $0) + "/.netrc" })
     } catch {
@@ -74,16 +77,16 @@ struct ServerPlaces {
   }
 
   /// The records of the user's mounts. Without a home there are none: the server says so when it writes its own.
-  private mutating func writeRecords(_ environment: [String: String]) throws(StoreError) {
+  private mutating func writeRecords(_ environment: [String: String], goesOn: Bool) throws(StoreError) {
     let folder: String
     do throws(StoreError) {
       folder = try MountRegistry(environment: environment, uid: geteuid()).writableFolder
-      try makeFolder(folder, mode: 0o700)
+      if !goesOn { try makeFolder(folder, mode: 0o700) }
     } catch {
       Log.debug(error.message)
       return
     }
-    try write(folder)
+    if goesOn { records = Self.canonical(folder) } else { try write(folder) }
   }
 
   /// The folder of the metrics file, in which the server makes a new file each time, and renames it. A rule for the
@@ -126,8 +129,10 @@ struct ServerPlaces {
     if let path, let place = try follow(path), !isWritten(place) { read.append(place) }
   }
 
-  private func isWritten(_ path: String) -> Bool {
-    written.contains { path == $0 || path.utf8.starts(with: ($0 + "/").utf8) }
+  private func isWritten(_ path: String) -> Bool { written.contains { Self.isIn($0, path) } }
+
+  private static func isIn(_ folder: String, _ path: String) -> Bool {
+    path == folder || path.utf8.starts(with: (folder + "/").utf8)
   }
 
   private static func canonical(_ path: String) -> String? {
@@ -137,7 +142,7 @@ struct ServerPlaces {
   }
 
   /// As realpath(3): nil if nothing is there. Throws if a link leads out of a folder that the server writes to.
-  private func follow(_ path: String) throws(StoreError) -> String? {
+  func follow(_ path: String) throws(StoreError) -> String? {
     var rest = Self.names(path)
     var place = ""
     var links = 0
@@ -151,7 +156,7 @@ struct ServerPlaces {
         place = next
         continue
       }
-      if isWritten(place) {
+      if isWritten(place) || records.map({ Self.isIn($0, place) }) == true {
         throw StoreError(
           kind: .invalid,
           message: "\(next) is a symbolic link, which the server of a mount for another user does not follow: name "

@@ -40,6 +40,7 @@ enum Program {
       Command(names: ["completion"], help: CompletionCommand.help, run: CompletionCommand.run),
       Command(names: ["serve"], help: ServeCommand.help, run: ServeCommand.run),
       Command(names: ["launch"], help: LaunchCommand.help, run: LaunchCommand.run),
+      Command(names: ["open-lists"], help: OpenListsCommand.help, run: OpenListsCommand.run),
     ]
 
   static var usage: String {

@@ -20,7 +20,7 @@ import Testing
       if let message = BackingFiles.Message(rawValue: number) { ours[number] = "\(message)" }
       if let message = WakingHelper.Message(rawValue: number) { ours[number] = "\(message)" }
     }
-    #expect(ours == theirs && ours.count == 24)
+    #expect(ours == theirs && ours.count == 26)
     #expect(text.contains("PROTOCOL_VERSION = \(HelperMessage.version),"))
     #expect(text.contains("STATUS_HANDED_OVER = \(HelperMessage.handedOver) "))
     #expect(text.contains("PAYLOAD_LIMIT = \(HelperMessage.payloadLimit) "))

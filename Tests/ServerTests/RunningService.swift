@@ -36,7 +36,7 @@ func withService(
       numbers: MetricsSource(fileSystem: system, catalog: catalog, folder: folder, isFirst: true),
       events: EventHub(),
       list: try ListKeeper(
-        MountRequest(mountpoint: "/m", manifest: "-"), rootWaits: false, imported: nil, catalog,
+        MountRequest(mountpoint: "/m", manifest: "-"), helper: nil, imported: nil, catalog,
         TreeUpdate(prepare: { _ in }, announce: { _ in }, forget: { _ in }, settle: {}))
     ) {})
 }

@@ -1,5 +1,6 @@
 import Glibc
 import TestSupport
+import Storing
 import Testing
 
 @testable import Server
@@ -114,6 +115,22 @@ final class ServerPlacesTests {
     }
     request.manifest = folder.file("store/\(name)")
     #expect(throws: ServerError.self) { try ServerPlaces(request, goesOn: true) }
+  }
+
+  /// The first server of a mount wrote there, and the next ones and their lists come later.
+  @Test func aLinkInTheRecordsOfMountsLeadsNowhere() throws {
+    var request = request
+    let environment = ["HOME": folder.file("data"), "XDG_DATA_HOME": folder.file("data")]
+    let records = try MountRegistry(environment: environment, uid: geteuid()).writableFolder
+    try Command.succeed(["mkdir", "-p", records])
+    try folder.write("", to: "private/list")
+    try #require(symlink(folder.file("private/list"), records + "/list") == 0)
+    request.manifest = records + "/list"
+    #expect(throws: ServerError.self) {
+      try ServerPlaces(request, goesOn: true, environment: environment)
+    }
+    try #require(unlink(records + "/list") == 0 && rename(folder.file("private/list"), records + "/list") == 0)
+    #expect(try ServerPlaces(request, goesOn: true, environment: environment).read.contains(records + "/list"))
   }
 
   /// A server that writes to a library around its store could replace the store.

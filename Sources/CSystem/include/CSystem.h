@@ -27,6 +27,8 @@ static inline int csystem_open(const char *path, int flags, mode_t mode) { retur
 static inline int csystem_openat(int dir, const char *path, int flags, mode_t mode) {
   return openat(dir, path, flags, mode);
 }
+/// openat2(2) of a path of which no part may be a symbolic link (ELOOP).
+int csystem_open_without_links(const char *path, int flags);
 /// fcntl(2) with an int argument.
 static inline int csystem_fcntl(int fd, int command, int argument) { return fcntl(fd, command, argument); }
 /// Has malloc(3) use at most `most` arenas from now on; 0 when it cannot.

@@ -121,7 +121,7 @@ package final class RememberedDocuments: Sendable {
 package final class OwnedDescriptor: Sendable {
   private let file: Lock<Int32>
 
-  init(_ file: consuming FileDescriptor) throws(Errno) {
+  package init(_ file: consuming FileDescriptor) throws(Errno) {
     // A descriptor has one owner: this one closes what nobody took.
     let copy = try retrying { fcntl(file.rawValue, F_DUPFD_CLOEXEC, 3) }
     self.file = Lock(copy)

@@ -1,0 +1,50 @@
+#include "opening.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "complain.h"
+#include "run.h"
+#include "server.h"
+
+// How long it may take to open the lists, in seconds: their disk may not answer.
+enum { LIFE = 10 };
+
+// A server that is not answered says so itself.
+static void start(struct opening *opening, const struct settings *settings, int program, int link) {
+  const pid_t child = fork();
+  opening->is_due = false;
+  if (child > 0) opening->process = child;
+  if (child != 0) return;
+  alarm(LIFE);
+  begin_program(settings);
+  char number[16], text[512];
+  snprintf(number, sizeof number, "%u", opening->number);
+  // It reads the options by itself: the server cannot change what it opens.
+  const int passed[] = {link, settings->options_fd};
+  char *const words[] = {"mediafs", "open-lists", "--helper-fd", "3", "--options-fd", "4", "--number", number, NULL};
+  run_mediafs(settings, program, words, passed, sizeof passed / sizeof *passed, text, sizeof text);
+  complain("%s", text);
+  _exit(1);
+}
+
+void open_lists(struct opening *opening, const struct settings *settings, int program, int link, uint32_t number) {
+  opening->number = number;
+  opening->is_due = true;
+  if (opening->process == 0) start(opening, settings, program, link);
+}
+
+void take_opener(struct opening *opening, const struct settings *settings, int program, int link) {
+  if (opening->process == 0 || waitpid(opening->process, NULL, WNOHANG) != opening->process) return;
+  opening->process = 0;
+  if (opening->is_due) start(opening, settings, program, link);
+}
+
+void forget_asked(struct opening *opening) { opening->is_due = false; }
+
+void end_opening(struct opening *opening) {
+  // It may wait for a disk: nobody waits for it.
+  if (opening->process > 0) kill(opening->process, SIGKILL);
+}
