@@ -42,6 +42,9 @@ struct ResolverTests {
     // The earlier of what the resolver and the link say.
     #expect(try link(#""url":"http://h/?expire=1767225600","expires":"1767225601""#).end == 1_767_225_600)
     #expect(try link(#""url":"http://h/?expire=1767225600","expires":1767225599.7"#).end == 1_767_225_599)
+    // Milliseconds, as a number or a text.
+    #expect(try link(#""url":"http://h/","expires":1767225600123"#).end == 1_767_225_600)
+    #expect(try link(#""url":"http://h/","expires":"1767225600123","not_before":1767225600999"#).begin == 1_767_225_600)
   }
 
   @Test("What a header may not be is left out of an answer, and of what has another type nothing is taken")
@@ -50,6 +53,7 @@ struct ResolverTests {
       #""url":"http://h/","headers":{"Range":"bytes=0-1","A\nB":"x","C":"x\r\nD: y","Host":"z"},"cookies":7,"#
         + #""expires":{},"size":-1,"mirrors":"x","digest":"sha-256=zz","not_before":1e300"#)
     #expect(found == ResolvedLink(urls: ["http://h/"]))
+    #expect(try link(#""url":"http://h/","size":0"#).size == nil, "0 is no length")
   }
 
   @Test(arguments: [
@@ -76,11 +80,36 @@ struct ResolverTests {
     #expect(try refusal(#""error":"\#(long)""#).utf8.count < 250)
   }
 
+  @Test(
+    "Words that may be a token, a password or a number of somebody's are left out",
+    arguments: [
+      ("HTTP 403: it is (Forbidden), e.g. for film.mp4 or .M4A", "HTTP 403: it is (Forbidden), e.g. for … or .M4A"),
+      ("Requested format mp4 is not available (1080).", "Requested format mp4 is not available (1080)."),
+      ("token a1B2c3D4 sid 4f3a9b2c", "token … sid …"), ("key AKIAIOSFODNN, pass aGVsBGw", "key … pass …"),
+      ("code 1767225600 x7 é5 ٤a", "code … … … …"),
+      ("user-7-abc YouTube URLs DRM 2026-11-25", "… YouTube URLs DRM 2026-11-25"),
+      ("Zugriff verweigert für das Gerät, 视频不可用", "Zugriff verweigert für das Gerät, 视频不可用"),
+    ]) func tokensInRefusals(_ words: String, _ shown: String) throws
+  {
+    #expect(try refusal(#""error":"\#(words)""#) == shown)
+  }
+
+  @Test("An entry whose resolver's name is refused is left out: its page is no file")
+  func aRefusedNameLeavesItsEntryOut() throws {
+    for value in ["a b", "", "x\u{1}y", String(repeating: "a", count: 33)] {
+      let reading = try read("https://h/page\n resolver=\(value)\n out=a.mp4\nhttps://h/b.mp4\n out=c.mp4\n")
+      #expect(reading.paths == ["c.mp4"] && reading.problems.map(\.line) == [2])
+      #expect(reading.errors.first?.message.hasSuffix("its entry is left out") == true, "\(reading.errors)")
+    }
+    #expect(try read("https://h/page\n resolver=good\n resolver=b/d\n").entries.isEmpty)
+  }
+
   @Test func aListNamesAResolverAndNoProgram() throws {
     #expect(try entry("resolver=yt-dlp_2").resolver == "yt-dlp_2")
     #expect(try entry("out=a").resolver == nil)
     for name in ["a b", "/bin/sh", "a=b", "$(x)", "..", String(repeating: "a", count: 33)] {
-      #expect(try problem("resolver=\(name)").severity == .error)
+      let reading = try read("https://h/a.mp4\n resolver=\(name)\n")
+      #expect(reading.errors.map(\.line) == [2] && reading.entries.isEmpty)
     }
     // Whose page a resolver looks up needs no warning.
     #expect(try entry("resolver=y", url: "https://youtu.be/abc").resolver == "y")

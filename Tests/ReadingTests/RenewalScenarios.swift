@@ -196,22 +196,118 @@ final class FakeResolver: LinkResolver, Sendable {
   @Test("A link to another length than its resolver says is replaced before anything is known of the file")
   func liesAboutTheLength() throws {
     let resolver = FakeResolver(Self.numbered)
-    var options = ReadingOptions.testing
-    options.timeout = 60
-    let bench = try bench(resolver, options: options) { number, resource in
+    let bench = try bench(resolver) { number, resource in
       if number == 0 { (resource.name, resource.size) = ("another", 1000) }
     }
-    bench.expectBytes(try bench.opened("a.mp4"), 0, 4096, of: "a.mp4")
+    let reply = bench.answer(bench.open(try bench.inode("a.mp4")), within: 2)
+    #expect(reply == .opened(directIO: false))
+    bench.expectBytes(try bench.inode("a.mp4"), 0, 4096, of: "a.mp4")
     #expect(resolver.reasons == ["first", "size"])
   }
 
-  @Test("Links that bring nothing cost a run each 30 s, however eager the reader")
+  @Test("A resolver that names a wrong length is asked once more, and then the origin is believed; 0 is no length")
+  func wrongLength() throws {
+    for (size, reasons) in [(1000, ["first", "size"]), (0, ["first"])] {
+      let resolver = FakeResolver { "\"url\":\"http://cdn/\($1)\",\"size\":\(size)" }
+      let bench = try bench(resolver)
+      let inode = try bench.inode("a.mp4")
+      #expect(bench.answer(bench.open(inode), within: 2) == .opened(directIO: false))
+      readAll(bench, inode)
+      #expect(resolver.reasons == reasons)
+    }
+  }
+
+  @Test("A reader waits for a link that begins within seconds, and nothing is requested before")
+  func beginsSoon() throws {
+    let resolver = FakeResolver { _, _ in "\"url\":\"http://cdn/0\",\"not_before\":1005" }
+    let bench = try bench(resolver)
+    let inode = try bench.inode("a.mp4")
+    let ticket = bench.open(inode)
+    bench.run(4)
+    #expect(bench.port.reply(to: ticket) == nil && bench.service.requests.isEmpty)
+    #expect(bench.answer(ticket, within: 3) == .opened(directIO: false))
+    #expect(resolver.asks.count == 1)
+  }
+
+  @Test(
+    "A link that begins later fails its readers at once, and the resolver is asked again then",
+    arguments: [("1090", "good only from Thu, 01 Jan 1970 00:18:10 GMT on", 90.0), ("9e18", "more than a day", 600)])
+  func beginsLate(_ begin: String, _ words: String, _ pause: Double) throws {
+    let resolver = FakeResolver { "\"url\":\"http://cdn/0\"" + ($1 == 0 ? ",\"not_before\":\(begin)" : "") }
+    let bench = try bench(resolver)
+    let inode = try bench.inode("a.mp4")
+    for _ in 0..<8 {
+      #expect(bench.answer(bench.open(inode), within: 1) == .error(.io))
+      bench.run(pause / 10, step: 0.1)
+    }
+    #expect(resolver.asks.count == 1 && bench.service.requests.isEmpty)
+    let message = try bench.system.reports.report(on: bench.node("a.mp4")).error ?? ""
+    #expect(message.contains(words), "\(message)")
+    bench.run(pause * 0.25, step: 0.1)
+    #expect(bench.answer(bench.open(inode), within: 1) == .opened(directIO: false))
+    #expect(resolver.asks.count == 2)
+  }
+
+  @Test("While a program that keeps ending rests, readers get the error at once, those of other entries too")
+  func rests() throws {
+    let resolver = FakeResolver { _, _ in nil }
+    var others = (1...2).map { Bench.entry("\($0).mp4", UInt64($0), urls: ["http://page/\($0)"]) }
+    for index in others.indices { others[index].resolver = "r" }
+    let bench = try Bench(others, [:])
+    resolver.serve(bench.system)
+    let ticket = bench.open(try bench.inode("1.mp4"))
+    for _ in 0..<3 {
+      let former = resolver.asks.count
+      #expect(bench.run(until: 5) { resolver.asks.count > former })
+      bench.system.heard(.ended("r", "it has ended"))
+    }
+    #expect(bench.answer(ticket, within: 1) == .error(.io))
+    #expect(bench.answer(bench.open(try bench.inode("2.mp4")), within: 1) == .error(.io))
+    let message = try bench.system.reports.report(on: bench.node("2.mp4")).error ?? ""
+    #expect(message.hasSuffix("it has ended"), "\(message)")
+    #expect(resolver.asks.count == 3)
+    // After its rest it is asked for either.
+    bench.run(5)
+    let other = bench.open(try bench.inode("2.mp4"))
+    #expect(bench.run(until: 2) { resolver.asks.count == 4 })
+    #expect(bench.port.reply(to: other) == nil)
+  }
+
+  @Test("Links that bring nothing fail their readers at once; a run comes 30, 60 and 120 s after the one before")
   func uselessLinks() throws {
     let resolver = FakeResolver(Self.numbered)
     let bench = try bench(resolver, links: 100) { _, resource in resource.failure = Self.denied }
     let inode = try bench.inode("a.mp4")
-    for _ in 0..<40 { _ = bench.answer(bench.open(inode), within: 3, step: 0.1) }
-    #expect((2...5).contains(resolver.asks.count), "\(resolver.reasons)")
+    for _ in 0..<80 {
+      #expect(bench.answer(bench.open(inode), within: 1) == .error(.io))
+      bench.run(3, step: 0.1)
+    }
+    #expect(resolver.reasons == ["first", "403", "403", "403"])
+    let message = try bench.system.reports.report(on: bench.node("a.mp4")).error ?? ""
+    #expect(message.hasPrefix("the resolver r gives no link: its last one brought nothing: "), "\(message)")
+    #expect(message.hasSuffix("refused (HTTP 403)"), "\(message)")
+  }
+
+  @Test("After links that bring nothing, the first that brings bytes ends the pauses")
+  func usefulAgain() throws {
+    let resolver = FakeResolver(Self.numbered)
+    let bench = try bench(resolver, links: 100) { number, resource in
+      if number < 2 { resource.failure = Self.denied }
+    }
+    wearOut(bench, after: 6)
+    let inode = try bench.inode("a.mp4")
+    for _ in 0..<2 {
+      #expect(bench.answer(bench.open(inode), within: 1) == .error(.io))
+      bench.run(70, step: 0.1)
+    }
+    guard case .opened? = bench.answer(bench.open(inode), within: 1) else {
+      Issue.record("not opened")
+      return
+    }
+    for offset in stride(from: 0, to: Self.size, by: 128 << 10) {
+      bench.expectBytes(inode, offset, 128 << 10, of: "a.mp4", within: 1.5)
+    }
+    #expect(resolver.asks.count > 4)
   }
 
   @Test("A resolver without a link fails its readers at once, and is not asked again for a while")

@@ -12,7 +12,7 @@ package struct ResolvedLink: Sendable, Equatable {
   package var begin: Int64?
   /// Until when, as the resolver says, or the link.
   package var end: Int64?
-  /// What the link leads to, in bytes.
+  /// What the link leads to, in bytes; nil where the resolver does not know, or says 0.
   package var size: Int64?
   package var checksum: Checksum?
 
@@ -66,7 +66,7 @@ package struct ResolverAnswer: Sendable, Equatable {
     options.apply(to: &entry)
     (link.headers, link.userAgent, link.referer) = (entry.headers, entry.userAgent, entry.referer)
     link.checksum = entry.checksum
-    link.size = line.size.flatMap { Int64(exactly: $0) }.flatMap { $0 >= 0 ? $0 : nil }
+    link.size = line.size.flatMap { Int64(exactly: $0) }.flatMap { $0 > 0 ? $0 : nil }
     link.begin = line.begin?.seconds
     link.end = [line.end?.seconds, Expiry.end(of: urls[0])].compactMap { $0 }.min()
     return link
@@ -80,14 +80,21 @@ package struct ResolverAnswer: Sendable, Equatable {
   /// A resolver's words for the log: whatever may be of a link is left out.
   static func tame(_ text: String) -> String {
     let plain = String(text.unicodeScalars.prefix(1000).map { $0.properties.isWhitespace ? " " : Character($0) })
-    let words = plain.split(separator: " ").prefix(40).map { word -> Substring in
-      let isPlain = word.unicodeScalars.allSatisfy { scalar in
-        scalar.properties.isAlphabetic || ",.:;!'()-".unicodeScalars.contains(scalar)
-          || scalar.properties.numericType != nil
-      }
-      return isPlain && word.utf8.count <= 24 ? word : "…"
-    }
+    let words = plain.split(separator: " ").prefix(40).map { word -> Substring in isPlain(word) ? word : "…" }
     return words.isEmpty ? "it says nothing" : words.joined(separator: " ")
+  }
+
+  /// Whether a word is one of a language, the extension of a file or a number of few digits, as opposed to what a
+  /// token, an account or a link may have.
+  private static func isPlain(_ word: Substring) -> Bool {
+    if word.utf8.count > 24 { return false }
+    let parts = word.unicodeScalars.split { ",.:;!'()-".unicodeScalars.contains($0) }
+    if parts.count == 1, FileType.mediaType(forExtension: String(parts[0])) != nil { return true }
+    let digits = parts.joined().count { $0.properties.numericType != nil }
+    let letters = parts.joined().count { $0.properties.isAlphabetic && $0.properties.numericType == nil }
+    guard digits + letters == parts.joined().count, digits == 0 || letters == 0 else { return false }
+    let capitals = parts.joined().count { $0.properties.isUppercase }
+    return parts.allSatisfy { digits == 0 || $0.count <= 5 } && (capitals <= 3 || capitals == letters && letters <= 8)
   }
 
   private struct Line: Decodable {
@@ -123,7 +130,9 @@ package struct ResolverAnswer: Sendable, Equatable {
     init(from decoder: any Decoder) throws {
       let value = try decoder.singleValueContainer()
       if let number = try? value.decode(Double.self) {
-        seconds = Int64(exactly: number.rounded(.down))
+        // 13 digits are milliseconds, as in a text.
+        let isMilliseconds = (1e12..<1e13).contains(number)
+        seconds = Int64(exactly: (isMilliseconds ? number / 1000 : number).rounded(.down))
       } else {
         seconds = Expiry.time(try value.decode(String.self))
       }

@@ -16,6 +16,8 @@ final class Renewals {
     /// How often its program ended in a row, and until when it is not started again.
     var ends = 0
     var restsUntil = Instant(nanoseconds: 0)
+    /// Why it ended, once that is no accident any more.
+    var fault: String?
   }
 
   /// How many entries a resolver is asked for at once, and how many wait for that.
@@ -49,7 +51,12 @@ final class Renewals {
       return .fail("no --resolver option defines the resolver \(name), which the list names")
     }
     attach(download)
-    return links[download.key, default: Renewal()].step(now, date: room.clock.date)
+    let step = links[download.key, default: Renewal()].step(now, date: room.clock.date)
+    // Nobody waits for the rest of a program that keeps ending.
+    if case .ask = step, let resolver = resolvers[name], let why = resolver.fault, now < resolver.restsUntil {
+      return .fail(why)
+    }
+    return step
   }
 
   /// Whether a request may be made now; asks for a link where it may not. `isBackground`: nobody waits for it, and a
@@ -69,6 +76,8 @@ final class Renewals {
       ask(name, download, why, now)
       blocked.insert(download.key)
     case .wait: blocked.insert(download.key)
+    // The link may yet bring something: an origin may refuse a second request beside the first.
+    case .fail where Self.transfers(of: download).contains { $0.bytes == 0 }: blocked.insert(download.key)
     case .fail(let words):
       let message = "the resolver \(name) gives no link: \(words)"
       if purpose <= .shared {
@@ -96,12 +105,19 @@ final class Renewals {
   // MARK: What becomes of links
 
   /// The current link of a download is of no use any more. False for an entry without a resolver.
-  func died(_ download: Download, _ why: ResolverAsk.Reason) -> Bool {
+  /// `message` says what failed.
+  func died(_ download: Download, _ why: ResolverAsk.Reason, _ message: String) -> Bool {
     guard download.content.entry.resolver != nil else { return false }
-    links[download.key]?.died(why)
+    if Self.transfers(of: download).contains(where: { $0.fresh > 0 }) { brought(download) }
+    links[download.key]?.died(why, message)
     Log.debug("\(download.content.path): its link is of no use any more (\(why.rawValue))")
     downloads.changed(download)
     return true
+  }
+
+  /// Those by the current link.
+  private static func transfers(of download: Download) -> [Running] {
+    download.transfers.filter { !$0.isCancelled && !download.mirrors.isReplaced($0.mirror) }
   }
 
   /// A transfer by the current link brought bytes that were missing.
@@ -158,6 +174,7 @@ final class Renewals {
         return ended(name, "it answered for a file that it was not asked for", now)
       }
       resolvers[name]?.ends = 0
+      resolvers[name]?.fault = nil
       answered(name, answer, now)
       send(name, now)
     }
@@ -190,9 +207,14 @@ final class Renewals {
   /// The program of a resolver has ended: whose answers it owed may be asked for again, after a while.
   private func ended(_ name: String, _ why: String, _ now: Instant) {
     guard var resolver = resolvers[name] else { return }
-    let owed = resolver.owes.keys
+    var owed = Array(resolver.owes.keys)
     resolver.owes = [:]
     resolver.ends += 1
+    if resolver.ends > 2 {
+      resolver.fault = why
+      owed += resolver.waiting.map(\.ask.key)
+      resolver.waiting = []
+    }
     let rest = min(Self.longestRest, Double(1 << min(resolver.ends - 1, 6)))
     resolver.restsUntil = now.adding(seconds: rest)
     resolvers[name] = resolver

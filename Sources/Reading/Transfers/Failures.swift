@@ -135,7 +135,11 @@ final class Failures {
       download.ranges.foundWorking()
       return
     }
-    if let why = failure.status.flatMap(ResolverAsk.Reason.init(status:)), renewals.died(download, why) { return }
+    if let why = failure.status.flatMap(ResolverAsk.Reason.init(status:)),
+      renewals.died(download, why, failure.message)
+    {
+      return
+    }
     fail(download, failure.kind == .denied ? .accessDenied : .io, failure.message)
   }
 

@@ -39,7 +39,7 @@ extension TransferThread: TransferClient {
     case .dead(let why, let failure):
       if download.mirrors.isReplaced(running.mirror) { return false }
       downloads.note(failure.message, of: download)
-      if !renewals.died(download, why) { failures.failed(download, running, failure, now) }
+      if !renewals.died(download, why, failure.message) { failures.failed(download, running, failure, now) }
       return false
     case .broken(let message):
       failures.fail(download, .io, message)
