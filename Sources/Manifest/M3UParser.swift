@@ -17,7 +17,7 @@ struct M3UParser: LineParser, ~Copyable {
   }
 
   static func recognizes(_ head: ListHead) -> Bool {
-    head.begins("#extm3u") || head.fileExtension == "m3u" || head.fileExtension == "m3u8"
+    head.begins("#extm3u") || head.begins("#extinf:") || head.fileExtension == "m3u" || head.fileExtension == "m3u8"
   }
 
   init(_ setup: ListSetup) {
@@ -101,9 +101,10 @@ struct M3UParser: LineParser, ~Copyable {
 
   private mutating func readURL(_ text: Span<UInt8>, _ number: Int) {
     var file = ListedFile(line: number)
-    let (url, headers) = PipedHeaders.split(text.text(0..<text.count))
-    file.urls = [url]
-    file.headers = tags.headers + headers
+    let parts = PipedHeaders.split(text.text(0..<text.count))
+    if let warning = parts.warning { output.report(number, .warning, warning) }
+    file.urls = [parts.url]
+    file.headers = tags.headers + parts.headers
     file.title = tags.title
     file.folder = tags.group.map { [$0] } ?? []
     file.facts.title = tags.title

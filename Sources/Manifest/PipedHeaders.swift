@@ -5,33 +5,61 @@ enum PipedHeaders {
   /// The most bars that are looked at.
   private static let most = 16
 
-  /// The URL and its fields, which follow the first bar behind which there is nothing else. Any other bar belongs to
+  /// A URL, its fields, and what is wrong behind its bar.
+  struct Parts {
+    var url: String
+    var headers: [HTTPHeader] = []
+    /// How many parts behind the bar are no field.
+    var unreadable = 0
+
+    /// Says so, without anything of them; nil if there are none.
+    var warning: String? {
+      unreadable == 0
+        ? nil : "\(unreadable) of its parts behind the bar (|) cannot be read as Name=value and are left out"
+    }
+  }
+
+  /// Parts `text`. The fields follow the first bar behind which there is nothing else, or a known field: those of its
+  /// pairs that cannot be read must not make the others, such as cookies, a part of the URL. Any other bar belongs to
   /// the URL.
-  static func split(_ text: String) -> (url: String, headers: [HTTPHeader]) {
+  static func split(_ text: String) -> Parts {
     let query = text.firstIndex(of: "?") ?? text.endIndex
     var rest = text[...]
     for _ in 0..<most {
       guard let bar = rest.firstIndex(of: "|") else { break }
       rest = text[text.index(after: bar)...]
-      // A query may have bars and pairs of its own (`?a=1|b=2&c=3`): behind one, the names must be those of fields.
-      if let headers = fields(rest, areKnown: bar > query) { return (String(text[..<bar]), headers) }
+      let pairs = rest.split(separator: "&")
+      guard beginsFields(pairs, isInQuery: bar > query) else { continue }
+      let headers = pairs.compactMap(field)
+      return Parts(url: String(text[..<bar]), headers: headers, unreadable: pairs.count - headers.count)
     }
-    return (text, [])
+    return Parts(url: text)
   }
 
-  /// The fields that `text` consists of; nil if it is anything else.
-  private static func fields(_ text: Substring, areKnown: Bool) -> [HTTPHeader]? {
-    var headers: [HTTPHeader] = []
-    for pair in text.split(separator: "&") {
-      guard let equals = pair.firstIndex(of: "="), equals > pair.startIndex else { return nil }
-      let name = pair[..<equals]
-      guard name.utf8.allSatisfy({ ByteSet.token.contains($0) && $0 != 0x7C }) else { return nil }
-      if areKnown, !isKnown(name.lowercased()) { return nil }
-      var value: [UInt8] = []
-      value.appendDecoded(String(pair[pair.index(after: equals)...]).utf8.span)
-      headers.append(HTTPHeader(name: String(name), value: String(decoding: value, as: UTF8.self)))
+  /// Whether fields begin with `pairs`. A query may have bars and pairs of its own (`?a=1|b=2&c=3`): there, the first
+  /// name must be that of a field.
+  private static func beginsFields(_ pairs: [Substring], isInQuery: Bool) -> Bool {
+    for pair in pairs.prefix(isInQuery ? 1 : pairs.count) {
+      if let equals = pair.firstIndex(of: "="), isKnown(name(pair[..<equals]).lowercased()) { return true }
+      if pair.contains("|") { break }
     }
-    return headers.isEmpty ? nil : headers
+    return !isInQuery && !pairs.isEmpty && pairs.allSatisfy { field($0) != nil }
+  }
+
+  /// nil for what is no field.
+  private static func field(_ pair: Substring) -> HTTPHeader? {
+    guard let equals = pair.firstIndex(of: "=") else { return nil }
+    let name = name(pair[..<equals])
+    guard !name.isEmpty, name.utf8.allSatisfy({ ByteSet.token.contains($0) && $0 != 0x7C }) else { return nil }
+    var value: [UInt8] = []
+    value.appendDecoded(String(pair[pair.index(after: equals)...]).utf8.span)
+    return HTTPHeader(name: name, value: String(decoding: value, as: UTF8.self))
+  }
+
+  /// A name without the blanks around it.
+  private static func name(_ text: Substring) -> String {
+    let start = text.drop { $0.isWhitespace }
+    return String(start.reversed().drop { $0.isWhitespace }.reversed())
   }
 
   private static func isKnown(_ name: String) -> Bool {

@@ -137,9 +137,10 @@ final class StrmReader: ListReader {
   private func add(_ path: [String], _ line: String) {
     var file = ListedFile(line: count, place: Self.shown(path))
     let name = path.last.map { String($0.dropLast(".strm".count)) } ?? ""
-    let (url, headers) = PipedHeaders.split(line)
-    file.urls = [url]
-    file.headers = headers
+    let parts = PipedHeaders.split(line)
+    if let warning = parts.warning { output.report(count, .warning, "\(file.place): \(warning)") }
+    file.urls = [parts.url]
+    file.headers = parts.headers
     file.folder = Array(path.dropLast())
     file.title = name
     builder.add(file, to: &output)

@@ -71,7 +71,8 @@ struct PlaylistTests {
       ["User-Agent": "A b", "X-Key": "k"]
     ),
     ("https://h/a.mp4?x=1|referer=https%3A%2F%2Fh%2F", "https://h/a.mp4?x=1", ["referer": "https://h/"]),
-    ("https://h/a.mp4?x=1|Cookie=a%3D1&b=2", "https://h/a.mp4?x=1%7CCookie=a%3D1&b=2", [:]),
+    ("https://h/a.mp4?x=1|Cookie=a%3D1&b=2", "https://h/a.mp4?x=1", ["Cookie": "a=1", "b": "2"]),
+    ("https://h/a.mp4?q=a|b=2&cookie=c", "https://h/a.mp4?q=a%7Cb=2&cookie=c", [:]),
     ("https://h/a|b.mp4|Key=v", "https://h/a%7Cb.mp4", ["Key": "v"]),
   ]) func barsOfQueries(line: String, url: String, fields: [String: String]) throws {
     let reading = try read("#EXTM3U\n\(line)\n")
@@ -83,6 +84,28 @@ struct PlaylistTests {
     #expect(found == fields)
   }
 
+  /// A pair that cannot be read does not make the others a part of the URL, which is requested and shown.
+  @Test(arguments: [
+    ("https://h/a.mp4|Cookie=geheim&verifypeer", ["Cookie": "geheim"], 1),
+    ("https://h/a.mp4| Cookie=geheim", ["Cookie": "geheim"], 0),
+    ("https://h/a.mp4 | Cookie = geheim & X-B=2 ", ["Cookie": "geheim", "X-B": "2"], 0),
+    ("https://h/a.mp4|Cookie=geheim&=geheim&X-B=2", ["Cookie": "geheim", "X-B": "2"], 1),
+    ("https://h/a.mp4|Cookie=geheim&X-Custom Name=geheim&b(=geheim", ["Cookie": "geheim"], 2),
+    ("https://h/a.mp4|Key=geheim&Cookie=2&geheim", ["Key": "geheim", "Cookie": "2"], 1),
+    ("https://h/a.mp4|X-Custom Name=geheim", [:], 1),
+  ]) func pairsThatCannotBeRead(line: String, fields: [String: String], left: Int) throws {
+    for mark in ["", "?x=1"] where mark.isEmpty || !line.contains("|Key") {
+      let reading = try read("#EXTM3U\n\(line.replacing("a.mp4", with: "a.mp4" + mark))\n")
+      let entry = try #require(reading.entries.first)
+      #expect(entry.urls == ["https://h/a.mp4" + mark])
+      #expect(Dictionary(uniqueKeysWithValues: entry.headers.map { ($0.name, $0.value) }) == fields)
+      #expect(reading.errors.isEmpty && reading.problems.map(\.line) == (left > 0 ? [2] : []))
+      let message = reading.problems.first?.message ?? ""
+      #expect(left == 0 || message.contains("\(left) of its parts"), "\(message)")
+      #expect(!message.contains("geheim") && !message.contains("verifypeer"))
+    }
+  }
+
   @Test func manyBarsCostLittle() throws {
     let line = "https://h/a.mp4?q=" + String(repeating: "|X-A=b&", count: 8000)
     #expect(try read("#EXTM3U\n" + String(repeating: line + "c\n", count: 20)).entries.count == 20)
@@ -91,7 +114,13 @@ struct PlaylistTests {
   @Test func toldByNameOrFirstLine() throws {
     let text = "#EXTINF:1,Title\nhttps://example.com/a.mp3\n"
     for name in ["x.m3u", "/a/b.M3U8", "x.m3u8"] { #expect(try read(text, name: name).paths == ["Title.mp3"]) }
-    for name in ["x.txt", "m3u", "-", "a.m3u/x"] { #expect(try read(text, name: name).paths == ["a.mp3"]) }
+    for name in ["x.txt", "m3u", "-", "a.m3u/x"] {
+      #expect(try read("\n" + text, name: name).paths == ["Title.mp3"])
+      // Elsewhere they are comments, and a warning says so, once.
+      let plain = try read("https://example.com/b.mp3\n" + text + text, name: name)
+      #expect(plain.paths == ["b.mp3", "a.mp3", "a.mp3"] && plain.errors.isEmpty)
+      #expect(plain.problems.map(\.line) == [2] && plain.problems[0].message.contains("#EXTM3U"))
+    }
     #expect(try read("\u{FEFF}#EXTM3U\r\n" + text).paths == ["Title.mp3"])
     #expect(try read("\n#EXTM3U url-tvg=\"x\"\n" + text).paths == ["Title.mp3"])
     #expect(try read("# hello\n#EXTM3U\n" + text).paths == ["a.mp3"])

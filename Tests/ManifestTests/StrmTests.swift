@@ -31,6 +31,17 @@ struct StrmTests {
     }
   }
 
+  @Test func fieldsThatCannotBeRead() throws {
+    try withTemporaryFolder { folder in
+      #expect(mkdir(folder.file("films"), 0o700) == 0)
+      try folder.write("https://h/1.mp4|Cookie=geheim&verifypeer\n", to: "films/One.strm")
+      let reading = try readAll(ManifestReader(path: folder.file("films")))
+      #expect(reading.entries.map(\.urls) == [["https://h/1.mp4"]] && reading.errors.isEmpty)
+      #expect(reading.entries.first?.headers == [HTTPHeader(name: "Cookie", value: "geheim")])
+      #expect(reading.problems.first?.message.hasPrefix("One.strm: 1 of its parts") == true, "\(reading.problems)")
+    }
+  }
+
   @Test func aFolderThatIsNone() throws {
     try withTemporaryFolder { folder in
       let list = try folder.write("https://h/x\n", to: "list")
