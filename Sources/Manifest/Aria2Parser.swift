@@ -26,6 +26,9 @@ struct Aria2Parser: LineParser, ~Copyable {
   /// What is wrong with the current entry's URL, unless a resolver is to look it up.
   private var pageWarning: String?
 
+  /// Whether tags of a playlist were told.
+  private var hasTags = false
+
   private var parser = URLParser()
   private var keys = KeyBuilder()
   private var decoded: [UInt8] = []
@@ -59,7 +62,8 @@ struct Aria2Parser: LineParser, ~Copyable {
     let isIndented = !range.isEmpty && (line[range.lowerBound] == 0x20 || line[range.lowerBound] == 0x09)
     range = line.trimmedRange(range)
     let text = line.extracting(range)
-    if range.isEmpty && !isTooLong || text.hasPrefix("#") { return }
+    if text.hasPrefix("#") { return readComment(text, number) }
+    if range.isEmpty && !isTooLong { return }
     if isTooLong {
       let limit = LineReader.maximumLength >> 10
       if !isIndented { refuseLine() }
@@ -70,6 +74,15 @@ struct Aria2Parser: LineParser, ~Copyable {
     } else {
       readURLs(text, number)
     }
+  }
+
+  /// Comments that are tags of a playlist are hardly meant as comments.
+  private mutating func readComment(_ text: Span<UInt8>, _ number: Int) {
+    guard !hasTags, text.hasPrefix("#extinf:") || text.hasPrefix("#extm3u") else { return }
+    hasTags = true
+    report(
+      number, .warning,
+      "a tag of a playlist is read as a comment here; a playlist begins with #EXTM3U (or say --format m3u)")
   }
 
   private mutating func readURLs(_ text: Span<UInt8>, _ number: Int) {
@@ -155,6 +168,7 @@ struct Aria2Parser: LineParser, ~Copyable {
   private mutating func completeEntry() {
     guard hasCurrent, var entry = current.take() else { return }
     hasCurrent = false
+    if options.isRefused { return options = EntryOptions() }
     if let warning = pageWarning, options.resolver == nil { report(entry.line, .warning, warning) }
     if options.isUsed {
       options.apply(to: &entry)

@@ -5,8 +5,15 @@ import Glibc
 package enum CookieAccess: Sendable, Equatable {
   /// Those of this user; a relative path is below that folder, and nil means that there is none.
   case files(below: String?)
-  /// None: root mounts for a user.
-  case none
+  /// None, for that reason.
+  case none(Reason)
+
+  package enum Reason: String, Sendable {
+    /// What comes from elsewhere names no file of this machine.
+    case server = "a list that a server gave names no file of this machine"
+    /// Root mounts for a user.
+    case user = "with user=NAME, mediafs reads no file that a list names"
+  }
 }
 
 /// The cookies of files in Netscape's format, which browsers' extensions, curl, wget and yt-dlp write.
@@ -69,7 +76,7 @@ final class CookieFiles {
   private func read(_ path: String) throws(Fault) -> [String: [Cookie]] {
     var whole = path
     switch access {
-    case .none: throw Fault(message: "with user=NAME, mediafs reads no file that a list names")
+    case .none(let reason): throw Fault(message: reason.rawValue)
     case .files(let folder):
       if !path.hasPrefix("/") {
         guard let folder else { throw Fault(message: "a list that is no file needs an absolute path") }

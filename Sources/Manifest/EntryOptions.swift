@@ -81,6 +81,8 @@ struct EntryOptions {
   /// The path of `load-cookies=`.
   private(set) var cookieFile: String?
   private(set) var resolver: String?
+  /// Whether a value was refused without which the entry is another one.
+  private(set) var isRefused = false
   private var seen: Marks = []
 
   /// Sets the entry's properties to the values of the options.
@@ -120,7 +122,9 @@ struct EntryOptions {
     if option != .header, !seen.insert(option.mark).inserted {
       findings.append(.warning("\(option.rawValue)= is given twice for this entry; the last one counts"))
     }
-    if value.isEmpty { return findings + [.error("\(option.rawValue)= has no value and is skipped")] }
+    if value.isEmpty, option != .resolver {
+      return findings + [.error("\(option.rawValue)= has no value and is skipped")]
+    }
     if let finding = set(option, value) { findings.append(finding) }
     return findings
   }
@@ -131,7 +135,8 @@ struct EntryOptions {
     case .dir: return setFolders(SafeName.folders(value), foldersOfName)
     case .checksum: return setChecksum(value.text(0..<value.count))
     case .header: return addHeader(value)
-    case .userAgent, .referer, .id, .httpUser, .httpPassword, .cookies, .resolver: break
+    case .resolver: return setResolver(value.text(0..<value.count))
+    case .userAgent, .referer, .id, .httpUser, .httpPassword, .cookies: break
     }
     // These values are taken unchanged. The first two become header values, which must be one line.
     for index in value.indices where value[index].isControl {
@@ -143,18 +148,23 @@ struct EntryOptions {
     case .referer: referer = text
     case .httpPassword: httpPassword = text
     case .cookies: cookieFile = text
-    case .resolver:
-      // A list comes from a stranger: it names what the user defined, and never a program.
-      guard ResolverName.isValid(text) else {
-        return .error("resolver= must be a name of letters, digits, - and _; it is skipped")
-      }
-      resolver = text
     case .httpUser:
       // RFC 7617, section 2: the first colon ends the user.
       if text.contains(":") { return .error("http-user= has a colon, which HTTP does not allow; it is skipped") }
       httpUser = text
     default: id = text
     }
+    return nil
+  }
+
+  private mutating func setResolver(_ name: String) -> Finding? {
+    // A list comes from a stranger: it names what the user defined, and never a program.
+    guard ResolverName.isValid(name) else {
+      // Without a resolver, the entry's URL itself would be requested: a page in the place of the file.
+      isRefused = true
+      return .error("resolver= must be a name of letters, digits, - and _; its entry is left out")
+    }
+    resolver = name
     return nil
   }
 

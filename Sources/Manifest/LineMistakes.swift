@@ -16,36 +16,57 @@ enum LineMistakes {
           + "an option is a line of its own that begins with white space"
       }
     }
-    guard let comma = text.firstIndex(of: 0x2C, in: 0..<text.count) else { return nil }
-    return isTable(text, comma) ? table : nil
+    if text.firstIndex(of: 0x7C, in: 0..<text.count) != nil,
+      !PipedHeaders.split(text.text(0..<text.count)).headers.isEmpty
+    {
+      return "header fields behind a bar (|) are read as a part of the URL; write each as an option (header=) on a "
+        + "line of its own, or say --format m3u if this is a playlist"
+    }
+    return separators.first { isTable(text, $0.byte) }.map { table(with: $0.name) }
   }
 
   /// The message for a line that is no URL and looks like a row of a table.
   static func tableHint(_ text: Span<UInt8>) -> String? {
     let isQuoted = text.hasPrefix("\"http://") || text.hasPrefix("\"https://")
-    var start = 0
-    while let comma = text.firstIndex(of: 0x2C, in: start..<text.count) {
-      start = comma + 1
-      if isQuoted || isURL(text, start) { return "not a URL: \(table)" }
+    for (separator, name) in separators {
+      var start = 0
+      while let place = text.firstIndex(of: separator, in: start..<text.count) {
+        start = place + 1
+        if isQuoted || isURL(text, start) { return "not a URL: \(table(with: name))" }
+      }
     }
     return nil
   }
 
-  private static let table =
-    "this looks like a table with commas, which is read as one URL; "
-    + "write the URL alone, and the name as an option (out=) on the next line"
+  private static let separators: [(byte: UInt8, name: String)] = [(0x2C, "commas"), (0x3B, "semicolons")]
 
-  /// A comma belongs to a table if the text before it is a whole file's URL, or if a quote or a URL follows.
-  private static func isTable(_ text: Span<UInt8>, _ first: Int) -> Bool {
+  private static func table(with separators: String) -> String {
+    "this looks like a table with \(separators), which is read as one URL; "
+      + "write the URL alone, and the name as an option (out=) on the next line"
+  }
+
+  /// A separator belongs to a table if the text before it is a whole file's URL, or if a quote or a URL follows.
+  private static func isTable(_ text: Span<UInt8>, _ separator: UInt8) -> Bool {
+    guard let first = text.firstIndex(of: separator, in: 0..<text.count) else { return false }
     if let known = SafeName.fileExtension(text.text(max(0, first - 16)..<first)),
-      FileType.mediaType(forExtension: known) != nil
+      FileType.mediaType(forExtension: known) != nil, !isParameter(text, first, separator)
     {
       return true
     }
     var start = first
-    while let comma = text.firstIndex(of: 0x2C, in: start..<text.count) {
-      start = comma + 1
+    while let place = text.firstIndex(of: separator, in: start..<text.count) {
+      start = place + 1
       if isURL(text, start) || start < text.count && text[start] == 0x22 { return true }
+    }
+    return false
+  }
+
+  /// Whether a URL's own parameter follows (RFC 3986, section 3.3), such as `;v=1.2`.
+  private static func isParameter(_ text: Span<UInt8>, _ first: Int, _ separator: UInt8) -> Bool {
+    guard separator == 0x3B else { return false }
+    for index in first + 1..<text.count {
+      if text[index] == 0x3D { return true }
+      if !ByteSet.token.contains(text[index]) { return false }
     }
     return false
   }

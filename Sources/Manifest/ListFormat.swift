@@ -24,7 +24,7 @@ package enum ListFormat: String, CaseIterable, Sendable {
   /// What the help says of it.
   package var meaning: String {
     switch self {
-    case .m3u: "a playlist: #EXTM3U, or a name that ends in .m3u or .m3u8"
+    case .m3u: "a playlist: #EXTM3U or #EXTINF, or a name that ends in .m3u or .m3u8"
     case .pls: "a playlist: [playlist] with File1="
     case .xspf: "a playlist in XML: <playlist> with tracks"
     case .metalink: "Metalink 4: mirrors, sizes and digests"

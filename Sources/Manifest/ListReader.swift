@@ -22,7 +22,7 @@ struct ListSetup {
   var base: ManifestBase
   var format: ListFormat
   /// Which files of cookies the list may name.
-  var cookies = CookieAccess.none
+  var cookies = CookieAccess.none(.server)
 
   /// The error of a list that breaks the rules of its format on `line`.
   func malformed(_ line: Int, _ reason: String) -> ManifestError {

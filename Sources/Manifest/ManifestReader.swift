@@ -51,7 +51,7 @@ package struct ManifestReader: ~Copyable {
 
   /// Opens the file at `path` (or a pipe, as a shell's `<(…)`).
   package init(
-    path: String, base: ManifestBase = .none, format: ListFormat? = nil, cookies: CookieAccess = .none,
+    path: String, base: ManifestBase = .none, format: ListFormat? = nil, cookies: CookieAccess = .none(.server),
     folders: (any ServerFolders)? = nil
   ) throws(ManifestError) {
     let descriptor: FileDescriptor
@@ -69,7 +69,7 @@ package struct ManifestReader: ~Copyable {
   package init(folder: ServerFolder, name: String, folders: any ServerFolders) {
     input = nil
     (reader, base, format, self.name, self.folders) = (nil, .none, nil, name, folders)
-    cookies = .none
+    cookies = .none(.server)
     expansion = FolderExpansion(ManifestFolder(line: 1, path: [], source: folder), folders, name: name)
   }
 
@@ -77,7 +77,7 @@ package struct ManifestReader: ~Copyable {
   /// `name` is for messages; `.m3u` or `.m3u8` at its end means an M3U playlist. `format` forces a format.
   package init(
     descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none, format: ListFormat? = nil,
-    cookies: CookieAccess = .none, folders: (any ServerFolders)? = nil
+    cookies: CookieAccess = .none(.server), folders: (any ServerFolders)? = nil
   ) throws(ManifestError) {
     let mode: mode_t
     do { mode = try descriptor.status().st_mode } catch { throw .unreadable(name: name, reason: error) }
@@ -109,7 +109,7 @@ package struct ManifestReader: ~Copyable {
   package init(name: String) {
     input = nil
     (reader, base, format, self.name, folders) = (nil, .none, nil, name, nil)
-    (cookies, isUsable) = (.none, true)
+    (cookies, isUsable) = (.none(.server), true)
   }
 
   /// The next entry or problem; nil at the end, and after an error.

@@ -39,8 +39,8 @@ enum ManifestImport {
   }
 
   private static func cookies(_ list: NamedList, _ rootWaits: Bool) -> CookieAccess {
-    // A list that a server gave names no local file.
-    if list.url != nil || rootWaits { return .none }
+    if list.url != nil { return .none(.server) }
+    if rootWaits { return .none(.user) }
     let folder = list.place == "-" ? nil : list.place.split(separator: "/").dropLast()
     return .files(below: folder.map { "/" + $0.joined(separator: "/") })
   }

@@ -363,7 +363,7 @@ import Testing
       try journey.folder.write("# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/\tFALSE\t0\tname\tvalue\n", to: "jar")
       try write("\(nginx.url("/a.bin"))\n  load-cookies=\(journey.folder.file("jar"))\n")
       let mounted = try mount(journey, nginx.url("/list.txt"))
-      #expect(mounted.succeeded && mounted.errors.contains("load-cookies="), "\(mounted)")
+      #expect(mounted.succeeded && mounted.errors.contains("load-cookies=: a list that a server gave"), "\(mounted)")
     }
   }
 }

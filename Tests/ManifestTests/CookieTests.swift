@@ -59,7 +59,8 @@ struct CookieTests {
       for (path, access, words) in [
         ("none", here, "cannot be read"), (folder.path, here, "no plain file"), ("fifo", here, "no plain file"),
         ("words", here, "no cookie in Netscape's format"), ("large", here, "more than 4 MiB"), ("big", here, "16 KiB"),
-        ("words", .files(below: nil), "absolute path"), (folder.file("big"), .none, "user=NAME"),
+        ("words", .files(below: nil), "absolute path"), (folder.file("big"), .none(.user), "user=NAME"),
+        (folder.file("big"), .none(.server), "a list that a server gave"),
       ] {
         let reading = try read("https://h/1.mp4\n out=geheim\n load-cookies=\(path)\nhttps://h/2.mp4\n", access)
         #expect(reading.entries.count == 2 && reading.entries.first?.headers.isEmpty == true)
