@@ -228,7 +228,8 @@ private final class Readers: Sendable {
   func stop() {
     state.withLock { $0.isStopping = true }
     if !eventually(timeout: 120, { state.withLock { $0.running == 0 } }) {
-      state.withLock { $0.problems.append("readers hang: \(ProcessReport.kernelState(getpid()))") }
+      let served = store.helper.map { ProcessReport.describe($0, withGroup: true) } ?? ""
+      state.withLock { $0.problems.append("readers hang: \(ProcessReport.kernelState(getpid()))\n\(served)") }
     }
   }
 

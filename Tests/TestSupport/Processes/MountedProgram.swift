@@ -138,10 +138,11 @@ package final class MountedProgram: Sendable {
     waitForEnd(of: left)
   }
 
-  /// Unmounts what is left when no process serves it any more.
+  /// Unmounts what is left when no process serves it any more. By force: a helper that was killed while the kernel
+  /// forgets a name for it lives on until the lookup of that name is answered, and holds the device open.
   private func unmountDead() {
     guard Mounts.isMounted(mountpoint) else { return }
-    if umount2(mountpoint, Int32(MNT_DETACH)) == 0 { return }
+    if umount2(mountpoint, Int32(MNT_FORCE | MNT_DETACH)) == 0 { return }
     do { _ = try Command.run(["fusermount3", "-u", "-z", mountpoint], timeout: 30) } catch { Log.warning("\(error)") }
   }
 
