@@ -16,8 +16,9 @@
 #include "waker.h"
 
 // How long a waker may live, how long a killed one may take to end, and the thread, and how long after the last orders
-// the filesystem is read-only again, in milliseconds.
-enum { LIFE = 2000, PATIENCE_AFTER_KILL = 100, PATIENCE = LIFE + 1000, PAUSE = 100, LONGEST_PAUSE = 30000 };
+// the filesystem is read-only again, in milliseconds. Before a waker does anything, the kernel drops the names that it
+// knows, which takes a second for a million of them, and more beside busy programs.
+enum { LIFE = 5000, PATIENCE_AFTER_KILL = 100, PATIENCE = LIFE + 1000, PAUSE = 100, LONGEST_PAUSE = 30000 };
 
 // Waits for the end of a waker, or of the connection, if `socket` is one. Returns whether the waker has ended.
 static bool await(pid_t waker, int socket, int patience, int *status) {

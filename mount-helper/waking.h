@@ -7,7 +7,7 @@
 #include "settings.h"
 
 // A thread of the helper takes a server's orders, and starts a process for each, the waker: who waits inside of his own
-// mount cannot be rescued. It never waits for that process for more than two seconds.
+// mount cannot be rescued. It never waits for that process for more than five seconds.
 struct waking {
   const struct settings *settings;
   struct mount mount;

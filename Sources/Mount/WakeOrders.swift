@@ -10,7 +10,7 @@ struct WakeOrders {
   /// The most changes of a folder, and of all folders, that programs are told one by one.
   static let mostNames = 1_000
   static let mostInAll = 10_000
-  /// The most bytes of orders for one waker. It has two seconds for them.
+  /// The most bytes of orders for one waker. It has five seconds for them.
   static let packetLimit = 8_000
 
   /// The orders, in pieces for one waker each.

@@ -10,7 +10,7 @@ final class WakingHelper: Sendable {
   enum Message: UInt32 { case wake = 35, woken }
 
   /// How long a waker may live, and its answer may take, in seconds.
-  static let patience = 2.0
+  static let patience = 5.0
 
   /// Nil without a helper: then programs are told nothing.
   private let socket: FileDescriptor?
@@ -44,7 +44,7 @@ final class WakingHelper: Sendable {
     withUnsafeBytes(of: (Message.wake.rawValue, mine)) { packet += $0 }
     packet += WakeOrders.order("w", password) + orders
     let sent = Glibc.send(number, packet, packet.count, Int32(MSG_NOSIGNAL))
-    let error = sent < 0 ? errno : answer(to: mine)
+    guard let error = sent < 0 ? errno : answer(to: mine) else { return false }
     if error == 0 { return true }
     let isFirst = state.withLock { state in
       defer { state.hasComplained = true }
@@ -56,9 +56,9 @@ final class WakingHelper: Sendable {
     return false
   }
 
-  /// The errno that the helper answers with, 0 for none.
-  private func answer(to mine: UInt32) -> Int32 {
-    // The helper gives a waker two seconds, and then answers.
+  /// The errno that the helper answers with, 0 for none; nil once ``end()`` was called.
+  private func answer(to mine: UInt32) -> Int32? {
+    // The helper gives a waker five seconds, and then answers.
     let deadline = Instant.now.adding(seconds: Self.patience + 1)
     while true {
       let left = deadline.seconds(since: .now)
@@ -68,7 +68,7 @@ final class WakingHelper: Sendable {
         pollfd(fd: ending.rawValue, events: Int16(POLLIN), revents: 0),
       ]
       _ = poll(&ready, 2, Int32(left * 1000) + 1)
-      if ready[1].revents != 0 { return EINTR }
+      if ready[1].revents != 0 { return nil }
       var packet: (type: UInt32, number: UInt32, result: UInt32) = (0, 0, 0)
       var stray: Int32 = -1
       let count = csystem_receive_descriptor(number, &packet, 12, &stray)

@@ -34,6 +34,8 @@ final class ListKeeper: Sendable {
 
   /// How often the list is looked at, in seconds: what inotify does not tell shows then.
   private static let interval = 5.0
+  /// For how long events gather, in milliseconds: programs may write to other files beside the list all the time.
+  private static let gathering: Int32 = 20
   /// For how long the end of the server waits for a reload that goes on, in seconds.
   private static let patience = 5.0
   /// For how long a reload waits for servers' folders at most, in seconds.
@@ -154,6 +156,7 @@ final class ListKeeper: Sendable {
     while true {
       var events = [wake.rawValue, watch.number].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
       _ = poll(&events, 2, Int32(min(next, Self.interval) * 1000) + 1)
+      if events[1].revents != 0 { _ = poll(&events, 1, Self.gathering) }
       var count: UInt64 = 0
       _ = read(wake.rawValue, &count, 8)
       let (askings, isSignalled, isStopping) = state.withLock { state in
