@@ -297,7 +297,7 @@ enum ManifestImport {
       reader, fingerprint: fingerprint, strict: request.strict, report: { log.note($0) }, watcher: watcher)
     isTaken = true
     Log.debug("\(request.listName): \(report.files) files in \(report.folders) folders")
-    request.lists?.folders.shows(report)
+    request.lists?.shows(report)
     return report
   }
 

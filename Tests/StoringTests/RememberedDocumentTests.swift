@@ -75,6 +75,30 @@ import Testing
     #expect(body(documents) == "two")
   }
 
+  @Test func whatNobodyNamesGoes() throws {
+    let folder = try TestFolder()
+    let documents = try documents(folder)
+    try remember("one", documents)
+    let other = documents.path + "/readme"
+    close(creat(other, 0o600))
+    func age(_ days: Int) throws {
+      for path in [documents.path(of: Self.url), other] {
+        var times = [timespec](repeating: timespec(tv_sec: time(nil) - days * 86_400, tv_nsec: 0), count: 2)
+        try #require(utimensat(AT_FDCWD, path, &times, 0) == 0)
+      }
+    }
+    try age(31)
+    try documents.forget(allBut: ["https://host/else/", Self.url], olderThan: 30 * 86_400)
+    #expect(body(documents) == "one", "a list names it")
+    try age(29)
+    try documents.forget(allBut: ["https://host/else/"], olderThan: 30 * 86_400)
+    #expect(body(documents) == "one", "it is not old enough")
+    try age(31)
+    try documents.forget(allBut: ["https://host/else/"], olderThan: 30 * 86_400)
+    #expect(body(documents) == nil)
+    #expect(access(other, F_OK) == 0, "it is no file of mediafs's")
+  }
+
   @Test func whatCannotBeReadIsNotGone() throws {
     let folder = try TestFolder()
     let documents = try documents(folder)

@@ -29,7 +29,7 @@ final class DocumentClient: TransferClient {
 
   deinit {
     hear()
-    for ask in waiting { ask.done(.ended) }
+    for ask in waiting { ask.answer(.ended) }
   }
 
   func turn(now: Instant) -> Instant {
@@ -54,7 +54,15 @@ final class DocumentClient: TransferClient {
   private func hear() {
     for message in asks.takeAll() {
       switch message {
-      case .ask(let ask): if ask.isWanted { waiting.insert(ask, at: 0) } else { waiting.append(ask) }
+      case .ask(let ask):
+        // Reloads may come faster than a server answers. Only one that has not begun says what it has by now.
+        if ask.isAsked, let index = waiting.firstIndex(where: { $0.isAsked && $0.source == ask.source }) {
+          waiting[index].others.append(ask.done)
+        } else if ask.isWanted {
+          waiting.insert(ask, at: 0)
+        } else {
+          waiting.append(ask)
+        }
       case .prefer(let url):
         if let index = waiting.firstIndex(where: { $0.source.url == url }) {
           waiting.insert(waiting.remove(at: index), at: 0)
@@ -99,6 +107,6 @@ final class DocumentClient: TransferClient {
     for other in running.values {
       (other.heard, other.began) = (other.heard.adding(seconds: pause), other.began.adding(seconds: pause))
     }
-    if let answer { transfer.ask.done(answer) } else { start(transfer, .now) }
+    if let answer { transfer.ask.answer(answer) } else { start(transfer, .now) }
   }
 }

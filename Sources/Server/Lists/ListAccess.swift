@@ -13,6 +13,10 @@ final class ListAccess: Sendable {
   /// The problems that the log has.
   let told = ProblemLog.Told()
   private let request: MountRequest
+  /// When what nobody names was looked for last.
+  private let cleaned = Lock<Instant?>(nil)
+  /// How old that may get, and how often it is looked for, in seconds.
+  private static let (age, cleaning) = (30.0 * 86_400, 86_400.0)
 
   init(_ request: MountRequest, _ options: TransferOptions, in store: StoreFolder) throws(StoreError) {
     self.request = request
@@ -45,6 +49,24 @@ final class ListAccess: Sendable {
       DocumentAsk(
         source: ServerFolder(url: url), isFolder: url.utf8.last == 0x2F, format: request.format, base: request.baseURL,
         isAsked: isAsked, isWanted: true, done: done))
+  }
+
+  /// The tree was made of the lists to their end. What the store remembers of URLs that they do not name goes: not at
+  /// once, because they may name them again, and then without a network.
+  func shows(_ report: ImportReport) {
+    folders.shows(report)
+    let isDue = cleaned.withLock { cleaned in
+      if let last = cleaned, Instant.now.seconds(since: last) < Self.cleaning { return false }
+      cleaned = .now
+      return true
+    }
+    guard isDue else { return }
+    do throws(StoreError) {
+      let named = [urls, Array(report.hidden), report.servers.values.map(\.source.url)].joined()
+      try documents.remembered.forget(allBut: named, olderThan: Self.age)
+    } catch {
+      Log.warning(error.message)
+    }
   }
 
   /// For how many seconds what is remembered of the lists is still fresh.

@@ -31,6 +31,13 @@ struct DocumentAsk: Sendable {
   var isWanted = false
   /// Called on the documents' thread, once.
   var done: @Sendable (Answer) -> Void
+  /// Called after it: of those who asked for the same meanwhile.
+  var others: [@Sendable (Answer) -> Void] = []
+
+  func answer(_ answer: Answer) {
+    done(answer)
+    for other in others { other(answer) }
+  }
 }
 
 /// Gets lists and listings, and remembers them. Its thread, with a loop of its own, begins with the first request: a

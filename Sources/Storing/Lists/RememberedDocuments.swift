@@ -14,6 +14,8 @@ package final class RememberedDocuments: Sendable {
   /// The files of lists that no import has taken yet, and how many were placed before each.
   private let untaken = Lock<(files: [String: Int], count: Int)>(([:], 0))
   fileprivate static let takenSuffix = ".taken"
+  /// The digits of a file's name.
+  private static let nameLength = 32
 
   /// Creates the folder in the store, if it is not there.
   package init(in store: StoreFolder) throws(StoreError) {
@@ -77,11 +79,33 @@ package final class RememberedDocuments: Sendable {
     untaken.withLock { $0 = ($0.files.merging([file: $0.count + 1]) { $1 }, $0.count + 1) }
   }
 
+  /// Removes what came `seconds` ago or before, and is of none of `urls`.
+  package func forget(allBut urls: some Sequence<String>, olderThan seconds: Double) throws(StoreError) {
+    do throws(Errno) {
+      let folder = try Folder.open(path)
+      let oldest = Int64(time(nil)) - Int64(seconds)
+      var old = Set<String>()
+      for name in try folder.names() where name.utf8.count == Self.nameLength {
+        guard let status = try folder.status(of: name), Int64(status.st_mtim.tv_sec) <= oldest else { continue }
+        old.insert(name)
+      }
+      if old.isEmpty { return }
+      for url in urls { old.remove(name(of: url)) }
+      for name in old where unlink(path + "/" + name) != 0 && errno != ENOENT { throw .current }
+    } catch {
+      throw .file(error, "cannot remove lists that are not named any more from \(path)")
+    }
+  }
+
   /// The path of the file for `url`.
   package func path(of url: String) -> String {
+    path + "/" + name(of: url)
+  }
+
+  private func name(of url: String) -> String {
     // libcrypto has SHA-256, or the store's path could not have been computed either.
     let digest = (try? Digester.digest(of: url, .sha256)) ?? []
-    return path + "/" + hexadecimal(digest.prefix(16))
+    return hexadecimal(digest.prefix(Self.nameLength / 2))
   }
 
   /// What is remembered of `url`, with the file at the start of the body; nil: nothing.
