@@ -102,6 +102,27 @@ import Testing
     }
   }
 
+  /// A disk that hangs holds the thread that reads the list.
+  @Test func nobodyWaitsForAnImportWithoutEnd() throws {
+    try withOrigin { origin in
+      origin.fault(.stallBeforeHeaders)
+      let client = ListDocuments(documents, options: TransferOptions(), timeout: 60)
+      defer { client.stop() }
+      let folders = ServedFolders(client, fresh: 3600, timeout: 0.1)
+      client.endWaits { folders.expire() }
+      let answers = Lock<[Errno?]>([])
+      folders.connect(answer: { _, error in answers.withLock { $0.append(error) } }, news: {})
+      var report = Self.report([2: "a"])
+      report.servers[2]?.source.url = origin.url("/a/")
+      let source = try #require(report.servers[2]?.source)
+      folders.shows(report)
+      guard case .parked = folders.opened(2, ticket: Ticket(rawValue: 2)) else { return #expect(Bool(false)) }
+      // What has come shows in a moment, were it not for the disk.
+      folders.take(.new, of: source, isAsked: false)
+      #expect(eventually { answers.withLock { $0 } == [.io] })
+    }
+  }
+
   @Test func upperFoldersAreImportedFirst() throws {
     folders.shows(Self.report([2: "a", 3: "a/b", 4: "c", 5: "d"], mixed: [5]))
     for path in ["a/b", "a", "c"] { try come(path) }
