@@ -143,6 +143,11 @@ import Testing
     }
     for count in 0..<whole.count { try check(Array(whole[..<count]), "\(count) bytes") }
     try check(whole + [0x0A], "a byte more")
+    for index in whole.indices {
+      var other = whole
+      other[index] ^= 1 << UInt8(index % 8)
+      try check(other, "another bit in byte \(index)")
+    }
     let text = String(decoding: whole, as: UTF8.self)
     for (old, new) in [
       ("document 1", "document 2"), ("kind=list", "kind=mess"), ("length=0", "length=9"),

@@ -34,7 +34,17 @@ package struct DocumentHead: Sendable, Equatable {
   /// The digits of a body's length, which is known when the head is written already.
   private static let digits = 16
 
-  /// The text at the start of the file, up to the body.
+  /// What a decoded text says of its body.
+  struct Decoded {
+    var head: DocumentHead
+    var bodyAt: Int
+    var length: Int64
+    /// The digest of the body and of the first `digested` bytes of the text, in hexadecimal.
+    var digest: String
+    var digested: Int
+  }
+
+  /// The text at the start of the file, up to its last field, which is the digest.
   func encoded(length: Int64) -> String {
     let count = String(length)
     var fields: [(key: String, value: String)] = [
@@ -45,18 +55,25 @@ package struct DocumentHead: Sendable, Equatable {
     if let etag { fields.append(("etag", etag)) }
     if let lastModified { fields.append(("modified", String(lastModified))) }
     if let mediaType { fields.append(("type", mediaType)) }
-    return KeyValueText.encode(kind: Self.textKind, version: Self.version, fields: fields) + "\n"
+    return KeyValueText.encode(kind: Self.textKind, version: Self.version, fields: fields)
+  }
+
+  private static let digestKey = "\nsha256="
+  /// The text's last field, and the empty line; nil: of a digest that is not known yet.
+  static func end(digest: [UInt8]?) -> String {
+    digestKey.dropFirst() + (digest.map(hexadecimal) ?? String(repeating: "0", count: 64)) + "\n\n"
   }
 
   /// Reads the start of a file; nil if it is none that this program knows.
-  static func decode(_ bytes: [UInt8]) -> (head: DocumentHead, bodyAt: Int, length: Int64)? {
+  static func decode(_ bytes: [UInt8]) -> Decoded? {
     guard let end = bytes.firstRange(of: [0x0A, 0x0A]),
       let text = String(validating: bytes[...end.lowerBound], as: UTF8.self),
       case .fields(let fields) = KeyValueText.decode(text, kind: textKind, version: version),
       let url = fields["url"], let finalURL = fields["final"],
       let kind = fields["kind"].flatMap({ Kind(rawValue: $0) }),
       let fetched = fields["fetched"].flatMap({ Int64($0) }), let length = fields["length"].flatMap({ Int64($0) }),
-      let names = fields["names"].flatMap({ Int($0) }), (0...(1 << 40)).contains(length)
+      let names = fields["names"].flatMap({ Int($0) }), (0...(1 << 40)).contains(length),
+      let digest = fields["sha256"], let last = bytes[..<end.lowerBound].ranges(of: Array(digestKey.utf8)).last
     else { return nil }
     var head = DocumentHead(url: url, finalURL: finalURL, kind: kind, fetched: fetched)
     head.etag = fields["etag"]
@@ -64,6 +81,7 @@ package struct DocumentHead: Sendable, Equatable {
     head.mediaType = fields["type"]
     head.method = fields["method"] ?? "GET"
     head.names = names
-    return (head, end.upperBound, length)
+    return Decoded(
+      head: head, bodyAt: end.upperBound, length: length, digest: digest, digested: last.lowerBound + 1)
   }
 }

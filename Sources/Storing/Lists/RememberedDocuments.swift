@@ -118,12 +118,36 @@ package final class RememberedDocuments: Sendable {
       let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: DocumentHead.limit, alignment: 16)
       defer { buffer.deallocate() }
       let count = try file.readFully(at: 0, into: buffer)
-      guard let (head, start, length) = DocumentHead.decode(Array(buffer[..<count])), head.url == url,
-        Int64(start) + length == Int64(status.st_size), lseek(file.rawValue, off_t(start), SEEK_SET) == off_t(start)
+      guard let found = DocumentHead.decode(Array(buffer[..<count])), found.head.url == url,
+        Int64(found.bodyAt) + found.length == Int64(status.st_size),
+        try isWhole(file.rawValue, found, UnsafeRawBufferPointer(rebasing: buffer[..<found.digested])),
+        lseek(file.rawValue, off_t(found.bodyAt), SEEK_SET) == off_t(found.bodyAt)
       else { return nil }
-      return (head, try OwnedDescriptor(file))
+      return (found.head, try OwnedDescriptor(file))
     } catch .notFound {
       return nil
+    }
+  }
+
+  /// Whether the digest is that of the body and of `text`, the fields before it.
+  private func isWhole(
+    _ file: Int32, _ found: DocumentHead.Decoded, _ text: UnsafeRawBufferPointer
+  ) throws(Errno) -> Bool {
+    do throws(StoreError) {
+      var digester = try Digester(.sha256)
+      let piece = PieceBuffer()
+      let end = Int64(found.bodyAt) + found.length
+      var position = Int64(found.bodyAt)
+      while position < end {
+        let bytes = try piece.read(file, at: position, limit: end)
+        digester.update(bytes)
+        position += Int64(bytes.count)
+      }
+      digester.update(text)
+      return hexadecimal(digester.finish()) == found.digest
+    } catch {
+      if case .io(let error) = error.kind { throw error }
+      return false
     }
   }
 
@@ -176,14 +200,16 @@ package final class DocumentWriter {
   private var length: Int64 = 0
   private var isPlaced = false
   private let documents: RememberedDocuments
+  private var digester: Digester?
 
   fileprivate init(_ head: DocumentHead, path: String, documents: RememberedDocuments) throws(StoreError) {
     self.head = head
     self.documents = documents
     place = path
     self.path = path + ".new"
-    let text = Array(head.encoded(length: 0).utf8)
+    let text = Array((head.encoded(length: 0) + DocumentHead.end(digest: nil)).utf8)
     start = Int64(text.count)
+    digester = try Digester(.sha256)
     do throws(Errno) {
       if text.count > DocumentHead.limit { throw .invalid }
       file = try FileDescriptor.open(self.path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
@@ -200,6 +226,7 @@ package final class DocumentWriter {
     do throws(Errno) { try file.writeFully(bytes, at: start + length) } catch {
       throw .file(error, "cannot remember a list in \(documents.path)")
     }
+    digester?.update(bytes)
     length += Int64(bytes.count)
   }
 
@@ -221,7 +248,9 @@ package final class DocumentWriter {
       {
         return false
       }
-      let text = Array(head.encoded(length: length).utf8)
+      let fields = head.encoded(length: length)
+      Array(fields.utf8).withUnsafeBytes { digester?.update($0) }
+      let text = Array((fields + DocumentHead.end(digest: digester.take()?.finish())).utf8)
       try text.span.withUnsafeBytes { bytes throws(Errno) in try file.writeFully(bytes, at: 0) }
       try file.sync()
       if head.kind == .list { try documents.keep(place) }
