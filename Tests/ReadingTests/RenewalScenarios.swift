@@ -14,6 +14,7 @@ final class FakeResolver: LinkResolver, Sendable {
     var ends = 0
     var answers: @Sendable (ResolverAsk, Int) -> String? = { _, _ in nil }
     var tell: (@Sendable (ResolverNews) -> Void)?
+    var isGone = false
   }
   private let state = Lock(State())
 
@@ -23,6 +24,11 @@ final class FakeResolver: LinkResolver, Sendable {
   var asks: [ResolverAsk] { state.withLock { $0.asks } }
   var reasons: [String] { asks.map(\.why.rawValue) }
   var ends: Int { state.withLock { $0.ends } }
+  /// Whether nothing can be asked any more.
+  var isGone: Bool {
+    get { state.withLock { $0.isGone } }
+    set { state.withLock { $0.isGone = newValue } }
+  }
 
   func serve(_ system: MediaFileSystem) {
     state.withLock { $0.tell = { [unowned system] in system.heard($0) } }
@@ -30,6 +36,7 @@ final class FakeResolver: LinkResolver, Sendable {
   }
 
   func ask(_ ask: ResolverAsk, of name: String) -> Bool {
+    if isGone { return false }
     let (fields, tell) = state.withLock { state in
       state.asks.append(ask)
       return (state.answers(ask, state.asks.count - 1), state.tell)
@@ -271,6 +278,48 @@ final class FakeResolver: LinkResolver, Sendable {
     let other = bench.open(try bench.inode("2.mp4"))
     #expect(bench.run(until: 2) { resolver.asks.count == 4 })
     #expect(bench.port.reply(to: other) == nil)
+  }
+
+  @Test("What a program had written before it was ended does not end the next one")
+  func lateLines() throws {
+    let resolver = FakeResolver { ask, number in number == 0 ? nil : Self.numbered(ask, 0) }
+    let bench = try bench(resolver)
+    let ticket = bench.open(try bench.inode("a.mp4"))
+    #expect(bench.run(until: 5) { resolver.asks.count == 1 })
+    let late = try #require(ResolverAnswer(line: "{\"key\":\"\(resolver.asks[0].key.hex)\",\"url\":\"http://cdn/1\"}".utf8))
+    for news: ResolverNews in [
+      .ended("r", "it says what is no answer"), .ended("r", "it says what is no answer"), .answered("r", late),
+      .ended("r", "it says what nobody asked"),
+    ] { bench.system.heard(news) }
+    #expect(bench.answer(ticket, within: 2) == .opened(directIO: false))
+    #expect(resolver.asks.count == 2 && resolver.ends == 0)
+  }
+
+  @Test("Once the launcher has ended, readers get the error soon")
+  func withoutLauncher() throws {
+    let resolver = FakeResolver { _, _ in nil }
+    let bench = try bench(resolver)
+    let ticket = bench.open(try bench.inode("a.mp4"))
+    #expect(bench.run(until: 5) { resolver.asks.count == 1 })
+    bench.system.heard(.gone("the launcher has ended"))
+    resolver.isGone = true
+    #expect(bench.answer(ticket, within: 8) == .error(.io))
+  }
+
+  @Test("The whole file is compared with the digest that the resolver tells of, unless the list has its own")
+  func digest() throws {
+    var digester = try Digester(.sha256)
+    Pattern.bytes(name: "a.mp4", offset: 0, count: Int(Self.size)).withUnsafeBytes { digester.update($0) }
+    let right = hexadecimal(digester.finish())
+    for (digest, isRight) in [(right, true), (String(repeating: "0", count: 64), false)] {
+      let resolver = FakeResolver { "\"url\":\"http://cdn/\($1)\",\"digest\":\"sha-256=\(digest)\"" }
+      let bench = try bench(resolver)
+      readAll(bench, try bench.opened("a.mp4"))
+      #expect(bench.run(until: 60) { bench.isComplete("a.mp4") || (try? bench.state("a.mp4")) == .failed })
+      #expect(bench.isComplete("a.mp4") == isRight)
+      let message = try bench.system.reports.report(on: bench.node("a.mp4")).error ?? ""
+      #expect(message.contains("is not its resolver's") != isRight, "\(message)")
+    }
   }
 
   @Test("Links that bring nothing fail their readers at once; a run comes 30, 60 and 120 s after the one before")

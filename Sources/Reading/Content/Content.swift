@@ -102,6 +102,8 @@ final class Content: Sendable {
     var uses = UseTrace()
     /// nil until the transfer thread has looked at it.
     var activity: Activity?
+    /// The digest that the resolver's last link told of.
+    var linkChecksum: Checksum?
   }
 
   /// The resource.

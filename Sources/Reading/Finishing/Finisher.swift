@@ -94,12 +94,14 @@ final class Finisher {
 
   /// Why the file is not accepted (also when the server ends); nil when its bytes are right.
   private func mismatch(_ content: Content, _ descriptor: Int32, _ size: Int64) throws(StoreError) -> String? {
-    guard let expected = content.entry.checksum else { return nil }
+    let own = content.entry.checksum
+    guard let expected = own ?? content.guarded.withLock({ $0.linkChecksum }) else { return nil }
     let found = try Digester.digest(
       of: descriptor, size: size, expected.algorithm, isCancelled: mustStop)
     guard let found else { return "stopped" }
     if found == expected.digest { return nil }
-    return "its \(expected.algorithm.rawValue) is not the manifest's (line \(content.entry.line))"
+    let whose = own == nil ? "its resolver's" : "the manifest's"
+    return "its \(expected.algorithm.rawValue) is not \(whose) (line \(content.entry.line))"
   }
 
   /// The file is complete, and `--max-size` leaves no room for its copy yet: the keeper makes some, and the

@@ -14,6 +14,8 @@ package enum ResolverNews: Sendable {
   case answered(String, ResolverAnswer)
   /// Its program has ended, or was ended, for that reason.
   case ended(String, String)
+  /// Nobody starts programs any more, for that reason.
+  case gone(String)
 }
 
 extension MediaFileSystem {

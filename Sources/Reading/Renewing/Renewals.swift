@@ -167,6 +167,10 @@ final class Renewals {
 
   func heard(_ news: ResolverNews, _ now: Instant) {
     switch news {
+    case .gone(let why):
+      for (name, resolver) in resolvers where !resolver.owes.isEmpty { ended(name, why, now) }
+    // What a program that was ended had written before.
+    case .ended(let name, _) where isResting(name, now), .answered(let name, _) where isResting(name, now): return
     case .ended(let name, let why): ended(name, why, now)
     case .answered(let name, let answer):
       guard resolvers[name]?.owes.removeValue(forKey: answer.key) != nil else {
@@ -178,6 +182,11 @@ final class Renewals {
       answered(name, answer, now)
       send(name, now)
     }
+  }
+
+  /// Whether the program of a resolver has ended, and was not started again.
+  private func isResting(_ name: String, _ now: Instant) -> Bool {
+    resolvers[name].map { $0.owes.isEmpty && now < $0.restsUntil } ?? false
   }
 
   private func answered(_ name: String, _ answer: ResolverAnswer, _ now: Instant) {

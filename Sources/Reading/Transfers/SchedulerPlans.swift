@@ -327,7 +327,11 @@ extension Scheduler {
   private func finish(_ download: Download) {
     let content = download.content
     if download.ownFile.pausedUntil != nil { return }
-    let (isTaken, isModified) = content.guarded.withLock { ($0.held.becameWhole(), $0.held.holding == .modified) }
+    let checksum = download.link?.checksum
+    let (isTaken, isModified) = content.guarded.withLock { guarded in
+      guarded.linkChecksum = checksum
+      return (guarded.held.becameWhole(), guarded.held.holding == .modified)
+    }
     if isTaken { room.finisher.post(content) }
     // The next open or fetch gives the file another inode. Under this one it never completes.
     if isModified { download.wish.rest = false }

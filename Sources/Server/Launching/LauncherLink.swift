@@ -104,7 +104,10 @@ package final class LauncherLink: Sendable {
     let (process, isEnding) = state.withLock { ($0.process, $0.isEnding) }
     var status: Int32 = 0
     if process > 0 { waitpid(process, &status, 0) }
-    if !isEnding { Log.warning("the launcher has ended: the next server of the mount has one again") }
+    if !isEnding {
+      Log.warning("the launcher has ended: the next server of the mount has one again")
+      told(.gone("the launcher has ended: run 'mediafs upgrade', or mount anew"))
+    }
     ended.raise()
   }
 
