@@ -16,9 +16,7 @@ enum LineMistakes {
           + "an option is a line of its own that begins with white space"
       }
     }
-    if text.firstIndex(of: 0x7C, in: 0..<text.count) != nil,
-      !PipedHeaders.split(text.text(0..<text.count)).headers.isEmpty
-    {
+    if text.firstIndex(of: 0x7C, in: 0..<text.count) != nil, PipedHeaders.split(text.text(0..<text.count)).hasFields {
       return "header fields behind a bar (|) are read as a part of the URL; write each as an option (header=) on a "
         + "line of its own, or say --format m3u if this is a playlist"
     }

@@ -12,6 +12,9 @@ enum PipedHeaders {
     /// How many parts behind the bar are no field.
     var unreadable = 0
 
+    /// Whether anything is behind its bar.
+    var hasFields: Bool { !headers.isEmpty || unreadable > 0 }
+
     /// Says so, without anything of them; nil if there are none.
     var warning: String? {
       unreadable == 0
@@ -19,31 +22,43 @@ enum PipedHeaders {
     }
   }
 
-  /// Parts `text`. The fields follow the first bar behind which there is nothing else, or a known field: those of its
-  /// pairs that cannot be read must not make the others, such as cookies, a part of the URL. Any other bar belongs to
-  /// the URL.
+  /// Parts `text`. Where fields follow a bar, nothing of them becomes a part of the URL, even if it cannot be read: it
+  /// may be a cookie. Any other bar belongs to the URL.
   static func split(_ text: String) -> Parts {
     let query = text.firstIndex(of: "?") ?? text.endIndex
     var rest = text[...]
     for _ in 0..<most {
       guard let bar = rest.firstIndex(of: "|") else { break }
       rest = text[text.index(after: bar)...]
-      let pairs = rest.split(separator: "&")
-      guard beginsFields(pairs, isInQuery: bar > query) else { continue }
+      let tail = rest.drop { $0 == "|" || $0.isWhitespace }
+      guard bar > query ? beginsKnownField(tail) : endsFile(text[..<bar]) || beginsFields(tail) else { continue }
+      let pairs = tail.split(separator: "&")
       let headers = pairs.compactMap(field)
       return Parts(url: String(text[..<bar]), headers: headers, unreadable: pairs.count - headers.count)
     }
     return Parts(url: text)
   }
 
-  /// Whether fields begin with `pairs`. A query may have bars and pairs of its own (`?a=1|b=2&c=3`): there, the first
-  /// name must be that of a field.
-  private static func beginsFields(_ pairs: [Substring], isInQuery: Bool) -> Bool {
-    for pair in pairs.prefix(isInQuery ? 1 : pairs.count) {
-      if let equals = pair.firstIndex(of: "="), isKnown(name(pair[..<equals]).lowercased()) { return true }
-      if pair.contains("|") { break }
+  /// A query may have bars and pairs of its own (`?a=1|b=2&c=3`): there, the first name must be that of a field.
+  private static func beginsKnownField(_ tail: Substring) -> Bool {
+    guard let end = tail.firstIndex(where: { "=:&".contains($0) }), tail[end] != "&" else { return false }
+    return isKnown(name(tail[..<end]).lowercased())
+  }
+
+  /// Whether a path is that of a whole file: hardly more of its name follows.
+  private static func endsFile(_ url: Substring) -> Bool {
+    SafeName.fileExtension(String(url.suffix(16))).flatMap { FileType.mediaType(forExtension: $0) } != nil
+  }
+
+  /// Whether a name and its value come first, as opposed to more of a path, or its query.
+  private static func beginsFields(_ tail: Substring) -> Bool {
+    for pair in tail.split(separator: "&") {
+      guard let end = pair.firstIndex(where: { "=:".contains($0) }) else { continue }
+      let name = name(pair[..<end])
+      if name.isEmpty || name.contains(where: { "/?|".contains($0) }) { return false }
+      return pair[end] == "=" || isKnown(name.lowercased()) || pair[pair.index(after: end)...].first == " "
     }
-    return !isInQuery && !pairs.isEmpty && pairs.allSatisfy { field($0) != nil }
+    return false
   }
 
   /// nil for what is no field.
@@ -53,7 +68,8 @@ enum PipedHeaders {
     guard !name.isEmpty, name.utf8.allSatisfy({ ByteSet.token.contains($0) && $0 != 0x7C }) else { return nil }
     var value: [UInt8] = []
     value.appendDecoded(String(pair[pair.index(after: equals)...]).utf8.span)
-    return HTTPHeader(name: name, value: String(decoding: value, as: UTF8.self))
+    guard let text = String(validating: value, as: UTF8.self) else { return nil }
+    return HTTPHeader(name: name, value: text)
   }
 
   /// A name without the blanks around it.

@@ -74,6 +74,8 @@ struct PlaylistTests {
     ("https://h/a.mp4?x=1|Cookie=a%3D1&b=2", "https://h/a.mp4?x=1", ["Cookie": "a=1", "b": "2"]),
     ("https://h/a.mp4?q=a|b=2&cookie=c", "https://h/a.mp4?q=a%7Cb=2&cookie=c", [:]),
     ("https://h/a|b.mp4|Key=v", "https://h/a%7Cb.mp4", ["Key": "v"]),
+    ("https://h/a|b.mp4?c=1&d=2", "https://h/a%7Cb.mp4?c=1&d=2", [:]),
+    ("https://h/a|b/c:d.mp4", "https://h/a%7Cb/c:d.mp4", [:]),
   ]) func barsOfQueries(line: String, url: String, fields: [String: String]) throws {
     let reading = try read("#EXTM3U\n\(line)\n")
     let entry = try #require(reading.entries.first)
@@ -82,6 +84,17 @@ struct PlaylistTests {
     found["User-Agent"] = entry.userAgent
     found["referer"] = entry.referer
     #expect(found == fields)
+  }
+
+  /// Behind a path, what looks like fields is none of it, whatever their names.
+  @Test(arguments: [
+    "a.mp4|Token=geheim&junk", "a.mp4|drmToken=geheim&license key=geheim", "live|session-token=geheim&Bearer geheim",
+    "a.mp4|geheim", "live|auth token=geheim", "live|token&Sess=geheim", "live|Authorization:Bearer geheim",
+  ]) func pathsHaveNoFields(line: String) throws {
+    let reading = try read("#EXTM3U\nhttps://h/\(line)\n")
+    let entry = try #require(reading.entries.first)
+    #expect(entry.urls == ["https://h/" + line.prefix { $0 != "|" }])
+    #expect(!entry.name.contains("geheim") && reading.problems.count == 1, "\(reading.problems)")
   }
 
   /// A pair that cannot be read does not make the others a part of the URL, which is requested and shown.
@@ -93,6 +106,10 @@ struct PlaylistTests {
     ("https://h/a.mp4|Cookie=geheim&X-Custom Name=geheim&b(=geheim", ["Cookie": "geheim"], 2),
     ("https://h/a.mp4|Key=geheim&Cookie=2&geheim", ["Key": "geheim", "Cookie": "2"], 1),
     ("https://h/a.mp4|X-Custom Name=geheim", [:], 1),
+    ("https://h/a.mp4|Cookie: geheim", [:], 1),
+    ("https://h/a.mp4||Cookie=geheim", ["Cookie": "geheim"], 0),
+    ("https://h/a.mp4\(String(repeating: "|", count: 40))Cookie=geheim", ["Cookie": "geheim"], 0),
+    ("https://h/a.mp4|Cookie=geheim%ff&X-B=2", ["X-B": "2"], 1),
   ]) func pairsThatCannotBeRead(line: String, fields: [String: String], left: Int) throws {
     for mark in ["", "?x=1"] where mark.isEmpty || !line.contains("|Key") {
       let reading = try read("#EXTM3U\n\(line.replacing("a.mp4", with: "a.mp4" + mark))\n")

@@ -286,7 +286,8 @@ final class FakeResolver: LinkResolver, Sendable {
     let bench = try bench(resolver)
     let ticket = bench.open(try bench.inode("a.mp4"))
     #expect(bench.run(until: 5) { resolver.asks.count == 1 })
-    let late = try #require(ResolverAnswer(line: "{\"key\":\"\(resolver.asks[0].key.hex)\",\"url\":\"http://cdn/1\"}".utf8))
+    let line = "{\"key\":\"\(resolver.asks[0].key.hex)\",\"url\":\"http://cdn/1\"}"
+    let late = try #require(ResolverAnswer(line: line.utf8))
     for news: ResolverNews in [
       .ended("r", "it says what is no answer"), .ended("r", "it says what is no answer"), .answered("r", late),
       .ended("r", "it says what nobody asked"),
