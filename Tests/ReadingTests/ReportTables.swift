@@ -133,6 +133,23 @@ import Testing
       }.state == .failed)
   }
 
+  @Test("The log has the same failure of a file once a minute, and another one, or one after bytes came, at once")
+  func logged() {
+    var errors = LastErrors()
+    let (one, other) = (ResourceKey(high: 0, low: 1), ResourceKey(high: 0, low: 2))
+    func isNews(_ message: String, _ key: ResourceKey, _ seconds: Double) -> Bool {
+      errors.isNews(message, of: key, now.adding(seconds: seconds))
+    }
+    #expect(isNews("gone", one, 0) && isNews("gone", other, 0))
+    #expect(!isNews("gone", one, 1) && !isNews("gone", one, 59))
+    #expect(isNews("silent", one, 59) && isNews("gone", one, 60) && isNews("gone", other, 60))
+    errors.forget(one)
+    #expect(isNews("gone", one, 61))
+    for number in 0..<UInt64(3 * LastErrors.most) {
+      #expect(isNews("gone", ResourceKey(high: 1, low: number), 62))
+    }
+  }
+
   @Test("So many errors are kept, and of more the latest")
   func bounded() {
     var errors = LastErrors()

@@ -100,8 +100,8 @@ final class Finisher {
       of: descriptor, size: size, expected.algorithm, isCancelled: mustStop)
     guard let found else { return "stopped" }
     if found == expected.digest { return nil }
-    let whose = own == nil ? "its resolver's" : "the manifest's"
-    return "its \(expected.algorithm.rawValue) is not \(whose) (line \(content.entry.line))"
+    if own == nil { return "its \(expected.algorithm.rawValue) is not the one that its resolver tells of" }
+    return "its \(expected.algorithm.rawValue) is not the manifest's (line \(content.entry.line))"
   }
 
   /// The file is complete, and `--max-size` leaves no room for its copy yet: the keeper makes some, and the

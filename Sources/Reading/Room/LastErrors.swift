@@ -22,6 +22,11 @@ struct LastErrors: Sendable {
   /// How many of each.
   private static let mostOfOne = 4
 
+  /// What the log had last of each resource, and when.
+  private var logged: [ResourceKey: LastError] = [:]
+  /// After how many seconds it has the same again.
+  private static let pause = 60.0
+
   func history(of key: ResourceKey) -> [LastError] { histories[key] ?? [] }
 
   subscript(key: ResourceKey) -> LastError? { errors[key] ?? lasting[key] }
@@ -46,5 +51,14 @@ struct LastErrors: Sendable {
     histories[key] = Array(([error] + others).prefix(Self.mostOfOne))
   }
 
-  mutating func forget(_ key: ResourceKey) { errors[key] = nil }
+  /// Whether the log is to have a message: a program that opens a file again and again has the same one once a minute.
+  mutating func isNews(_ message: String, of key: ResourceKey, _ now: Instant) -> Bool {
+    if let last = logged[key], last.message == message, now.seconds(since: last.at) < Self.pause { return false }
+    if logged.count >= Self.most { logged = logged.filter { now.seconds(since: $0.value.at) < Self.pause } }
+    if logged.count >= Self.most { logged = [:] }
+    logged[key] = LastError(message: message, at: now)
+    return true
+  }
+
+  mutating func forget(_ key: ResourceKey) { (errors[key], logged[key]) = (nil, nil) }
 }

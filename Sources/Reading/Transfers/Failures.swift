@@ -148,7 +148,7 @@ final class Failures {
     let now = room.clock.now
     download.attempts.failure = (error, message)
     downloads.note(message, of: download)
-    Log.warning("\(download.content.path): \(message)" + room.explanation(of: download.content.path))
+    log(message, of: download, now)
     download.cancelAll()
     let waiting = download.content.guarded.withLock {
       $0.waiters.refuse(error, until: now.adding(seconds: Self.refusalSeconds))
@@ -156,6 +156,11 @@ final class Failures {
     answers.tell(waiting, error, download.content)
     room.record(.problem(download.key, message))
     downloads.publish(download, now)
+  }
+
+  private func log(_ message: String, of download: Download, _ now: Instant) {
+    guard room.table.withLock({ $0.errors.isNews(message, of: download.key, now) }) else { return }
+    Log.warning("\(download.content.path): \(message)" + room.explanation(of: download.content.path))
   }
 
   /// Ends the waits whose stall lasted the timeout (P2).
@@ -176,9 +181,7 @@ final class Failures {
     let message = (isOfThisWait ? last?.message : nil) ?? plain
     downloads.note(message, of: download)
     stats.endedInVain(waiting.probes, now: now)
-    Log.warning(
-      "\(download.content.path): gave up waiting after \(seconds) s: \(message)"
-        + room.explanation(of: download.content.path))
+    log("gave up waiting after \(seconds) s: \(message)", of: download, now)
     answers.tell(waiting, .timedOut, download.content)
     for running in download.transfers {
       let isTheirs = waiting.reads.contains { running.active.rest.overlaps($0.range) }
