@@ -22,10 +22,13 @@ package struct LineStatus: Sendable, Equatable {
   package var errorAge: Int64?
   /// When a host that does not answer is asked again, in seconds since 1970; nil if it answers.
   package var waitsUntil: Int64?
+  /// By how many seconds the server's clock is ahead of the host's; nil where the host does not tell its time.
+  package var clockAhead: Int64?
 
   package init(
     host: String, rate: Double = 0, transfers: Int = 0, connections: Int = 0, limit: Int = 0, http: Double? = nil,
-    roundTrip: Double? = nil, errors: Int64 = 0, error: String? = nil, errorAge: Int64? = nil, waitsUntil: Int64? = nil
+    roundTrip: Double? = nil, errors: Int64 = 0, error: String? = nil, errorAge: Int64? = nil, waitsUntil: Int64? = nil,
+    clockAhead: Int64? = nil
   ) {
     self.host = host
     self.rate = rate
@@ -38,12 +41,13 @@ package struct LineStatus: Sendable, Equatable {
     self.error = error
     self.errorAge = errorAge
     self.waitsUntil = waitsUntil
+    self.clockAhead = clockAhead
   }
 }
 
 extension LineStatus: Codable {
   private enum CodingKeys: String, CodingKey {
-    case host, rate, transfers, connections, limit, http, roundTrip, errors, error, errorAge, waitsUntil
+    case host, rate, transfers, connections, limit, http, roundTrip, errors, error, errorAge, waitsUntil, clockAhead
   }
 
   /// Writes every key, as ``FileStatus`` does.

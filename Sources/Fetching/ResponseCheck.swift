@@ -19,6 +19,7 @@ struct AcceptedHead: Equatable {
   var speaksDAV = false
   var mediaType: String?
   var suggestedName: String?
+  var date: Int64?
 }
 
 /// The request, as far as the checks and their messages need it.
@@ -124,7 +125,15 @@ private struct ResponseCheck {
     AcceptedHead(
       body: body, validators: validators(etag: fields[.etag], lastModified: fields[.lastModified]),
       mediaType: fields[.contentType].flatMap { mediaType($0) },
-      suggestedName: fields[.contentDisposition].flatMap { suggestedName(disposition: $0) })
+      suggestedName: fields[.contentDisposition].flatMap { suggestedName(disposition: $0) }, date: date)
+  }
+
+  /// The time of the origin's clock; of what a cache answers, it sent Date when the answer was new, and Age since
+  /// (RFC 9111, section 5.1).
+  private var date: Int64? {
+    guard let sent = fields[.date].flatMap({ httpDate($0) }) else { return nil }
+    guard let age = fields[.age] else { return sent }
+    return UInt32(trimmed(age)).map { sent + Int64($0) }
   }
 
   private func requireIdentity() throws(TransferFailure) {

@@ -19,7 +19,7 @@ struct ResponseFields: Sendable {
     case location
     case retryAfter = "retry-after"
     case cacheControl = "cache-control"
-    case dav, allow
+    case dav, allow, date, age
   }
 
   /// The status code; 0 before the status line.

@@ -75,6 +75,8 @@ package struct ResponseHead: Sendable {
   package var status = 200
   /// Whether it has a header field `DAV`, or an `Allow` with PROPFIND.
   package var speaksDAV = false
+  /// The time of the origin's clock, in seconds since 1970; nil where it did not send one.
+  package var date: Int64?
   /// What distinguishes this version from others.
   package var validators: Validators
   /// Content-Type without parameters, in lower case; nil when not sent.

@@ -203,7 +203,7 @@ final class TransferSlot {
     var head = ResponseHead(
       body: accepted.body, validators: accepted.validators, mediaType: accepted.mediaType,
       suggestedName: accepted.suggestedName, url: chain.url.text, isRedirected: chain.isRememberable)
-    (head.status, head.speaksDAV) = (fields.status, accepted.speaksDAV)
+    (head.status, head.speaksDAV, head.date) = (fields.status, accepted.speaksDAV, accepted.date)
     head.firstByteSeconds = Double(max(0, wait)) / 1e6
     head.reusedConnection = easy.info(CURLINFO_NUM_CONNECTS) == 0
     let port = easy.info(CURLINFO_LOCAL_PORT)

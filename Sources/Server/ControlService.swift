@@ -195,7 +195,8 @@ extension LineStatus {
       connections: line.connections(now: now), limit: line.limit, http: line.httpVersion.map { Double($0) / 10 },
       roundTrip: line.roundTrip, errors: line.errors, error: line.error?.message,
       errorAge: line.error.map { Int64(max(0, now.seconds(since: $0.at))) },
-      waitsUntil: line.retryAt.map { Int64(time(nil)) + Int64(max(0, $0.seconds(since: now)).rounded(.up)) })
+      waitsUntil: line.retryAt.map { Int64(time(nil)) + Int64(max(0, $0.seconds(since: now)).rounded(.up)) },
+      clockAhead: line.clockAhead)
   }
 }
 

@@ -167,6 +167,17 @@ struct ResponseTests {
     #expect(head.suggestedName == "folded.mp4")
   }
 
+  @Test(
+    "The time of the origin's clock, also where a cache answers for it",
+    arguments: [
+      (["Date: Thu, 01 Jan 1970 00:01:00 GMT"], 60), (["Date: Thu, 01 Jan 1970 00:01:00 GMT", "Age: 3600"], 3660),
+      (["Date: Thu, 01 Jan 1970 00:01:00 GMT", "Age: soon"], nil), (["Date: today"], nil), (["Age: 5"], nil), ([], nil),
+    ] as [([String], Int64?)])
+  func time(fields: [String], time: Int64?) {
+    guard case .accepted(let head) = judge(["HTTP/2 200 "] + fields) else { return #expect(Bool(false)) }
+    #expect(head.date == time)
+  }
+
   @Test("An interim head is forgotten") func interim() {
     var fields = head(["HTTP/1.1 103 Early Hints", "Content-Length: 5", "ETag: \"wrong\""])
     #expect(fields.isInterim)

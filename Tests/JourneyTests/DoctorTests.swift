@@ -186,6 +186,14 @@ import Testing
     totals.mount?.full = "it has its limit"
     #expect(MountChecks.findings(totals, of: mount).map(\.grade) == [.problem])
     totals.mount = nil
+    for (ahead, grade) in [(-59, Finding.Grade.ok), (59, .ok), (60, .problem), (-7200, .problem)]
+      as [(Int64, Finding.Grade)]
+    {
+      totals.lines = [LineStatus(host: "http://h", clockAhead: ahead), LineStatus(host: "http://i", clockAhead: ahead)]
+      let findings = MountChecks.findings(totals, of: mount)
+      #expect(findings.map(\.grade) == [grade], "it is said once")
+      #expect(ahead != -7200 || findings[0].text.contains("2h00m behind that of http://h"), "\(findings[0].text)")
+    }
     totals.lines = [LineStatus(host: "http://h", errors: 1, error: "refused", errorAge: 4000)]
     #expect(MountChecks.findings(totals, of: mount).map(\.grade) == [.ok], "an hour ago is past")
     totals.lines = [LineStatus(host: "http://h", errors: 1, error: "refused", errorAge: 40)]

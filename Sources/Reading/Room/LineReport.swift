@@ -11,6 +11,8 @@ package struct LineReport: Sendable {
   package let limit: Int
   /// The version of HTTP in which the host answered last: 11, 20; nil: it has not answered.
   package let httpVersion: Int?
+  /// By how many seconds the clock here is ahead of the host's; nil: not known.
+  package let clockAhead: Int64?
   /// Seconds to a first byte; nil: not measured.
   package let roundTrip: Double?
   /// How many transfers have failed.
@@ -30,6 +32,7 @@ package struct LineReport: Sendable {
     transfers = line.active
     limit = line.limit
     httpVersion = line.httpVersion
+    clockAhead = line.clockAhead
     roundTrip = line.estimate.measuredRoundTrip
     errors = line.failures.count
     error = line.failures.last.map { ($0.message, $0.at) }

@@ -48,6 +48,8 @@ struct Line {
   private var lastAnswer: Instant?
   /// The version of HTTP in which the origin answered last: 11, 20.
   private(set) var httpVersion: Int?
+  /// By how many seconds the clock here was ahead of the origin's at its last answer; nil where it does not tell.
+  var clockAhead: Int64?
   /// Whether the stats of its files get the placeholder at once.
   private(set) var silence = Silence()
 

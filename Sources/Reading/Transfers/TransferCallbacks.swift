@@ -24,7 +24,10 @@ extension TransferThread: TransferClient {
       line.estimate.responded(after: head.firstByteSeconds, now: now)
       line.answered(now)
       // After a redirect another host answered, which says nothing about this line.
-      if Line.key(of: head.url) == running.host { line.speaks(httpVersion: head.httpVersion) }
+      if Line.key(of: head.url) == running.host {
+        line.speaks(httpVersion: head.httpVersion)
+        line.clockAhead = head.date.map { room.clock.date - $0 }
+      }
       line.responded(id, over: head.connection, isBackground: running.isBackground)
     }
     if let name = head.suggestedName { download.suggestedName = name }

@@ -119,6 +119,17 @@ enum MountChecks {
     }
   }
 
+  /// A clock that is wrong makes signed links end too early, or begin too late.
+  private static func clock(_ line: LineStatus) -> Finding? {
+    guard let ahead = line.clockAhead, ahead.magnitude >= longestDifference else { return nil }
+    return .problem(
+      "The clock here is \(TerminalText.duration(Double(ahead.magnitude))) \(ahead > 0 ? "ahead of" : "behind") that of \(line.host): "
+        + "signed links end too early, or are not valid yet.",
+      toDo: "set the clock (timedatectl set-ntp true), if it is not the host's that is wrong")
+  }
+  /// In seconds: a response may have waited that long.
+  private static let longestDifference: UInt64 = 60
+
   static func findings(_ totals: StatusTotals, of mount: MountRecord) -> [Finding] {
     var findings: [Finding] = []
     if let problem = totals.mount?.listProblem {
@@ -130,6 +141,7 @@ enum MountChecks {
     if let full = totals.mount?.full {
       findings.append(.problem("The store takes no more: \(full).", toDo: "mediafs help set, mediafs help clear"))
     }
+    findings += (totals.lines ?? []).compactMap(clock).prefix(1)
     for line in totals.lines ?? [] {
       guard let error = line.error else { continue }
       if let until = line.waitsUntil {
