@@ -18,12 +18,14 @@ class Events:
 
     def __init__(self, system, origin, chance, only=None):
         self.system, self.origin, self.chance = system, origin, chance
-        self.number = 0
+        self.number = self.edits = 0
+        # The names that the list has beside the media's.
+        self.extra = []
         self.failures = ["crash", "exit", "hang", "starve"]
         # What, and how often in comparison.
         self.weights = {self.kill: 8, self.kill_again: 2, self.upgrade: 3, self.stop: 2, self.stop_for_long: 1,
                         self.lose_origin: 3, self.suspend: 2, self.jump: 2, self.clear: 3, self.starve: 1,
-                        self.fail_to_start: 2}
+                        self.fail_to_start: 2, self.edit: 4}
         if system.is_bounded:
             self.weights[self.fill] = 3
         if only:
@@ -153,6 +155,51 @@ class Events:
                     time.sleep(0.1)
             finally:
                 os.unlink(path)
+
+    def edit(self):
+        """The list gets other names or links, or is of no use for a while: then nothing changes."""
+        way = self.chance.choice(["names", "links", "garbage", "half", "gone"])
+        if way in ("names", "links"):
+            self.edits += 1
+            links = self.edits if way == "links" else 0
+            extra = self.chance.sample(range(1000), self.chance.randrange(30)) if way == "names" else self.extra
+            self.write(self.lines(extra, links))
+            self.extra = extra
+        else:
+            whole = self.lines(self.extra, 0)
+            if way == "gone":
+                os.unlink(self.system.manifest)
+            else:
+                self.write([os.urandom(3000).hex()] if way == "garbage" else whole[:len(whole) // 3])
+            time.sleep(self.chance.uniform(0.1, 2))
+            self.shows(self.extra)
+            self.write(whole)
+        self.reload()
+        self.shows(self.extra)
+
+    def lines(self, extra, links):
+        """Of the media, by other links if `links` is not 0: the signature is no part of what a URL names."""
+        signed = f"?X-Amz-Credential=k&X-Amz-Date=20260101T000000Z&X-Amz-Signature={links}" if links else ""
+        return ([f"{self.origin.url}/{path}{signed}" for path in self.origin.files]
+                + [f"{self.origin.url}/small000.txt?extra={number}\n  out=extra{number}.txt" for number in extra])
+
+    def write(self, lines):
+        """In the list's place, as editors do."""
+        with open(self.system.manifest + ".new", "w") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        os.rename(self.system.manifest + ".new", self.system.manifest)
+
+    def reload(self):
+        done = subprocess.run([os.path.join(self.system.built, "mediafs"), "reload", self.system.mountpoint],
+                              env=self.system.environment, capture_output=True, text=True, timeout=LONGEST)
+        if done.returncode != 0:
+            raise Fault(f"reload: status {done.returncode}, {done.stderr}")
+
+    def shows(self, extra):
+        wanted = sorted([*self.origin.files, *(f"extra{number}.txt" for number in extra)])
+        found = sorted(os.listdir(self.system.mountpoint))
+        if found != wanted:
+            raise Fault(f"the list: {len(found)} names, not {len(wanted)}: {sorted(set(found) ^ set(wanted))[:9]}")
 
     def starve(self):
         """There are too few descriptors for the helper to start a server."""
