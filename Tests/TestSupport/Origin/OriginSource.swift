@@ -58,6 +58,7 @@ struct OriginSource {
         fileTag = "\"\(String(status.st_mtim.tv_sec, radix: 16))-\(String(status.st_size, radix: 16))\""
         bytes = .file(OpenFile(descriptor))
       } catch {
+        if error != .notFound { Log.warning("origin: cannot open \(file): \(error)") }
         return nil  // answered with 404, as any server does
       }
     }
