@@ -102,6 +102,13 @@ static bool is_harmless(int error) {
   return false;
 }
 
+// Makes a file as one is made that is copied there: opened for writing, and closed. Many programs take a new file only
+// then, because until then somebody may still write to it.
+static int make_file(int folder, const char *name) {
+  const int file = openat(folder, name, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0444);
+  return file < 0 ? -1 : close(file);
+}
+
 static int carry_out_one(int root, int *folder, char order, const char *text) {
   struct stat unused;
   if (order == 'p') {
@@ -116,7 +123,7 @@ static int carry_out_one(int root, int *folder, char order, const char *text) {
   if (order == 'w') return fstatat(root, text, &unused, AT_SYMLINK_NOFOLLOW);
   if (*folder < 0) return 0;
   switch (order) {
-    case 'c': return mknodat(*folder, text, S_IFREG | 0444, 0);
+    case 'c': return make_file(*folder, text);
     case 'm': return mkdirat(*folder, text, 0755);
     case 'u': return unlinkat(*folder, text, 0);
     case 'r': return unlinkat(*folder, text, AT_REMOVEDIR);

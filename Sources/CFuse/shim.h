@@ -53,6 +53,13 @@ static inline int cfuse_reply_open(fuse_req_t request, uint64_t handle, bool dir
   return fuse_reply_open(request, &info);
 }
 
+/// Answers a create: 0, or a negated errno. No page is kept for such a handle: an open past the server, of the same
+/// file and at the same time, would fail.
+static inline int cfuse_reply_create(fuse_req_t request, const struct fuse_entry_param *entry, uint64_t handle) {
+  struct fuse_file_info info = {.fh = handle, .direct_io = true, .noflush = true};
+  return fuse_reply_create(request, entry, &info);
+}
+
 // Passthrough (linux/fuse.h 7.40, Linux 6.9), which the headers of this machine may not know.
 
 /// Asks for passthrough to files on a filesystem that is stacked `depth - 1` times. False where this libfuse has no

@@ -51,16 +51,15 @@ private func refuseWrites(_ table: inout fuse_lowlevel_ops) {
   table.setattr = { request, inode, _, changes, _ in
     withOperations(request) { $1.touch($0, inode, changes: changes) }
   }
-  table.mknod = { request, parent, name, _, _ in
-    withOperations(request) { $1.make($0, parent, name!, isFolder: false) }
-  }
-  table.mkdir = { request, parent, name, _ in withOperations(request) { $1.make($0, parent, name!, isFolder: true) } }
+  table.create = { request, parent, name, _, _ in withOperations(request) { $1.make($0, parent, name!, .openFile) } }
+  // The helper that an upgrade found makes files so.
+  table.mknod = { request, parent, name, _, _ in withOperations(request) { $1.make($0, parent, name!, .file) } }
+  table.mkdir = { request, parent, name, _ in withOperations(request) { $1.make($0, parent, name!, .folder) } }
   table.unlink = { request, parent, name in withOperations(request) { $1.remove($0, parent, name!, isFolder: false) } }
   table.rmdir = { request, parent, name in withOperations(request) { $1.remove($0, parent, name!, isFolder: true) } }
   table.symlink = { request, _, _, _ in refuse(request!, .readOnly) }
   table.rename = { request, _, _, _, _, _ in refuse(request!, .readOnly) }
   table.link = { request, _, _, _ in refuse(request!, .readOnly) }
-  table.create = { request, _, _, _, _ in refuse(request!, .readOnly) }
   table.setxattr = { request, _, _, _, _, _ in refuse(request!, .readOnly) }
   table.removexattr = { request, _, _ in refuse(request!, .readOnly) }
   table.write = { request, _, _, _, _, _ in refuse(request!, .readOnly) }

@@ -58,6 +58,10 @@ final class Operations: Sendable {
   }
 
   func attributes(_ request: OpaquePointer, _ inode: Inode) {
+    // The kernel asks for what the waker opens, to check its modes. Another answer might wait for the network.
+    if waker.isWaker(process(of: request)), let known = fileSystem.known(inode) {
+      return appearance.send(known, to: request)
+    }
     let (ticket, caller) = tickets.begin(request)
     switch fileSystem.attributes(of: inode, ticket: ticket, caller: caller) {
     case .now(let attributes):

@@ -8,7 +8,11 @@ extension Operations {
   /// The number of the thread that a request is of; 0 outside of this pid namespace.
   func process(of request: OpaquePointer) -> Int32 { fuse_req_ctx(request)?.pointee.pid ?? 0 }
 
-  func make(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>, isFolder: Bool) {
+  /// What the waker makes.
+  enum Made { case openFile, file, folder }
+
+  func make(_ request: OpaquePointer, _ parent: Inode, _ name: UnsafePointer<CChar>, _ made: Made) {
+    let isFolder = made == .folder
     guard waker.mayMake(name, in: parent, isFolder: isFolder, process: process(of: request)) else {
       return refuse(request, .readOnly)
     }
@@ -16,7 +20,11 @@ extension Operations {
       let attributes = try attributes(of: name, in: parent)
       guard attributes.isFolder == isFolder else { throw .notFound }
       var entry = appearance.entry(attributes)
-      fuse_reply_entry(request, &entry)
+      switch made {
+      // No handle of ``HandleTable`` has this number: the waker's is not counted, and its RELEASE changes nothing.
+      case .openFile: _ = cfuse_reply_create(request, &entry, .max)
+      case .file, .folder: fuse_reply_entry(request, &entry)
+      }
     } catch {
       refuse(request, error)
     }

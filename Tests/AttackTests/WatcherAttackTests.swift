@@ -13,30 +13,31 @@ struct WatcherAttackTests {
     if before == 0: answer_init()
     ready()
     names = {'old': (2, 0o100444), 'folder': (3, 0o40755), 'link': (4, 0o120777)}
-    modes = {2: 0o100444, 4: 0o120777}
+    modes = {2: 0o100444, 4: 0o120777, 70: 0o100444}
     waker = 0
     asked = []
     def attributes(node, mode):
         return struct.pack('6Q10I', *[node] + [0] * 8, mode, 1, os.getuid(), os.getgid(), 0, 4096, 0)
     def entry(node, mode): return struct.pack('4Q2I', node, *[0] * 5) + attributes(node, mode)
+    def created(): return entry(70, 0o100444) + struct.pack('Q2I', 1, 0, 0)
     def serve_one(silent=None):
         # Returns a request of the waker's that it leaves unanswered.
         global waker
         request = os.read(device, 1 << 20)
         kind, node, process = struct.unpack_from('4xI8xQ8xI', request)
-        is_named = kind in (1, 8, 9, 10, 11)
-        name = request[40 + {8: 16, 9: 8}.get(kind, 0):].split(b'\0')[0].decode('latin1') if is_named else ''
+        is_named = kind in (1, 9, 10, 11, 35)
+        name = request[40 + {35: 16, 9: 8}.get(kind, 0):].split(b'\0')[0].decode('latin1') if is_named else ''
         if kind == 1 and name == 'password': waker = process
-        if process == waker and kind in (1, 4, 8, 9, 10, 11): asked.append(('%d %s' % (kind, name)).strip())
+        if process == waker and kind in (1, 4, 9, 10, 11, 35): asked.append(('%d %s' % (kind, name)).strip())
         if kind == silent and process == waker: return request
         changed = struct.pack('Q2I', 0, 0, 0) + attributes(node, modes.get(node, 0o40755))
         if kind in (2, 36, 42): return
         if kind == 1: answer(request, 0, entry(*names[name])) if name in names else answer(request, -errno.ENOENT)
         elif kind == 3: answer(request, 0, changed)
         elif kind == 5: answer(request, 0, os.path.dirname(mountpoint).encode())
-        elif kind in (4, 8, 9, 10, 11) and process != waker: answer(request, -errno.EROFS)
+        elif kind in (4, 8, 9, 10, 11, 35) and process != waker: answer(request, -errno.EROFS)
         elif kind == 4: answer(request, 0, changed)
-        elif kind == 8: answer(request, 0, entry(70, 0o100444))
+        elif kind == 35: answer(request, 0, created())
         elif kind == 9: answer(request, 0, entry(71, 0o40755))
         elif kind in (10, 11, 18, 28, 29): answer(request, 0)
         elif kind in (14, 27): answer(request, 0, struct.pack('Q2I', 1, 0, 0))
@@ -51,7 +52,7 @@ struct WatcherAttackTests {
         return result()
     def hold(*orders):
         order(*orders)
-        while not (request := serve_one(silent=8)): pass
+        while not (request := serve_one(silent=35)): pass
         return request
 
     """#
@@ -84,7 +85,7 @@ struct WatcherAttackTests {
       status = dict(line.split(':', 1) for line in open('/proc/%d/status' % waker).read().splitlines())
       say(status['Uid'].split() == [str(os.getuid())] * 4, status['Gid'].split() == [str(os.getgid())] * 4,
           status['CapEff'].strip().lstrip('0'), status['CapPrm'].strip().lstrip('0'), status['NoNewPrivs'].strip())
-      answer(request, 0, entry(70, 0o100444))
+      answer(request, 0, created())
       say(result())
       asked.clear()
       say(wake('wpassword', 'p', 'uold', 'mdir', 'rfolder', 't', 'pfolder', 'cin', 'p', 'alink'),
@@ -94,7 +95,7 @@ struct WatcherAttackTests {
     #expect(
       lines == [
         "fuse.mediafs \(asNobody ? "rw" : "ro")", "True True \(asNobody ? "  1" : "2 2 1")", "done",
-        "done 1 password/1 old/10 old/1 dir/9 dir/1 folder/11 folder/4/1 folder/1 in/8 in/1 link/4",
+        "done 1 password/1 old/10 old/1 dir/9 dir/1 folder/11 folder/4/1 folder/1 in/35 in/1 link/4",
       ])
   }
 
@@ -114,11 +115,11 @@ struct WatcherAttackTests {
           say(flags())
           request = hold('wpassword', 'p', 'cnew')
           say(flags())
-          answer(request, 0, entry(70, 0o100444))
+          answer(request, 0, created())
           say(result(), restored())
           request = hold('wpassword', 'p', 'cother')
           say(errno.errorcode[struct.unpack('I', receive(waking)[2])[0]], flags())
-          answer(request, 0, entry(70, 0o100444))
+          answer(request, 0, created())
           say(restored())
           os.pwrite(session, hold('wpassword', 'p', 'cnew'), 4096)
           die()
@@ -140,7 +141,7 @@ struct WatcherAttackTests {
           say(wake('wpassword', *orders))
       pack(waking, 35, 1, b'p\\0cx')
       say(result())
-      say(*[request for request in asked if request.startswith('8')], sorted(os.listdir(place)) == there)
+      say(*[request for request in asked if request.startswith('35')], sorted(os.listdir(place)) == there)
       os._exit(0)
       """, user: nil)
     #expect(
@@ -154,7 +155,7 @@ struct WatcherAttackTests {
       if before == 0:
           request = hold('wpassword', 'p', 'cnew')
           say(errno.errorcode[struct.unpack('I', receive(waking)[2])[0]], wake('wpassword'))
-          answer(request, 0, entry(70, 0o100444))
+          answer(request, 0, created())
           say(wake('wpassword', 'p', 'cother'))
           os.pwrite(session, hold('wpassword', 'p', 'cnew'), 4096)
           die()
@@ -207,7 +208,7 @@ struct WatcherAttackTests {
       for words in attacks:
           request = hold('wpassword', 'pfolder', 'cnew')
           say(*attack(*words))
-          answer(request, 0, entry(70, 0o100444))
+          answer(request, 0, created())
           say(result())
       attack('umount', bound)
       os._exit(0)

@@ -129,8 +129,8 @@ import Testing
       try write(["a.bin", "b/1.bin", "b/2.bin"])
       try journey.mount()
       let watcher = try journey.start([
-        "inotifywait", "-m", "-r", "-e", "create,delete,attrib,modify,move,delete_self,unmount", "--format", "%e %w%f",
-        journey.mountpoint,
+        "inotifywait", "-m", "-r", "-e", "create,close_write,delete,attrib,modify,move,delete_self,unmount",
+        "--format", "%e %w%f", journey.mountpoint,
       ])
       defer { watcher.terminate() }
       try #require(watcher.waitForOutput("Watches established"))
@@ -144,7 +144,8 @@ import Testing
       // By itself, and of the next server as of the first.
       try #require(kill(try #require(try journey.status().pid), SIGKILL) == 0)
       try write(["a.bin", "b/1.bin", "b/2.bin", "c.bin"])
-      expect("CREATE c.bin")
+      // Many programs take a new file when it is closed.
+      expect("CREATE c.bin", "CLOSE_WRITE,CLOSE c.bin")
       try reload(["b/1.bin", "b/2.bin", "c.bin"])
       expect("DELETE a.bin")
       // A folder that leaves and comes back, and a program that is in it.
@@ -195,6 +196,26 @@ import Testing
         #expect(watcher.waitForOutput("ATTRIB"), "\(journey.log.suffix(2000))")
         #expect(try journey.succeed(["stat", "-c", "%s", journey.at("a.bin")]) == "\(9 << 20)\n")
         #expect(watcher.standardOutputSoFar == "ATTRIB a.bin\n")
+      }
+    }
+  }
+
+  /// The kernel asks for the attributes of what the waker opens.
+  @Test(arguments: Traveller.all) func programsThatWatchAreToldOfFilesOfASilentHost(_ traveller: Traveller) throws {
+    try withJourney(traveller) { journey in
+      try withOrigin { origin in
+        origin.fault([.stallBeforeHeaders])
+        try journey.mount("http://127.0.0.1:1/a.bin\n")
+        let watcher = try journey.start([
+          "inotifywait", "-m", "-e", "close_write", "--format", "%f", journey.mountpoint,
+        ])
+        defer { watcher.terminate() }
+        try #require(watcher.waitForOutput("Watches established"))
+        let names = (0..<30).map { "\($0).bin" }
+        try journey.list((["http://127.0.0.1:1/a.bin"] + names.map { origin.url("/\($0)") }).joined(separator: "\n"))
+        try journey.succeed([try Programs.path("mediafs"), "reload", journey.mountpoint])
+        _ = eventually { watcher.standardOutputSoFar.split(separator: "\n").count >= names.count }
+        #expect(watcher.standardOutputSoFar.split(separator: "\n").map(String.init) == names)
       }
     }
   }

@@ -86,7 +86,9 @@ final class TestWaker: Sendable {
       switch letter {
       case "w": _ = access("\(path)/\(text)", F_OK)
       case "p": folder = "\(path)/\(text)"
-      case "c": mknod("\(folder)/\(text)", S_IFREG | 0o444, 0)
+      case "c":
+        let file = open("\(folder)/\(text)", O_CREAT | O_EXCL | O_WRONLY, 0o444)
+        if file >= 0 { close(file) }
       case "m": mkdir("\(folder)/\(text)", 0o755)
       case "u": unlink("\(folder)/\(text)")
       case "r": rmdir("\(folder)/\(text)")
