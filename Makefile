@@ -6,7 +6,7 @@ DESTDIR ?=
 BUILT := .build/release
 
 .DEFAULT_GOAL := build
-.PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo bench bench-build bench-check soak
+.PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo programs bench bench-build bench-check soak
 .PHONY: bare install uninstall clean deb dist journey
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make tsan       the reading room and its threads under the thread sanitizer'
 	@echo 'make lint       checks the format of the sources; make format mends it'
 	@echo 'make demo       a media file served slowly, played while it downloads, and again without the origin'
+	@echo 'make programs   what players, media servers, backups and exports of Debian get from a mount, in a table'
 	@echo 'make bench      the figures of the design beside rclone, in 25 minutes, written to docs/BENCHMARKS.md, with charts'
 	@echo 'make bench-check a short run, that fails where a figure is worse than what is kept (Benchmarks/floors.json)'
 	@echo 'make soak       lets all go wrong at random under eight kinds of readers, for SOAK_SECONDS ($(SOAK_SECONDS))'
@@ -87,6 +88,10 @@ format: toolchain
 demo: release
 	@Scripts/deps demo
 	@BUILT=$(BUILT) Scripts/demo
+
+programs: release
+	@Scripts/deps programs
+	@BUILT=$(BUILT) Scripts/programs
 
 # The origin and the line of the benchmarks are optimised too: slow ones would be what is measured.
 bench-build: release

@@ -10,10 +10,11 @@ import Testing
 struct DependencyTests {
   /// What Debian's essential packages bring, of what is started; `kill` is the shells' own.
   private static let essential: [String: String] = [
-    "bash": "bash", "dash": "sh kill", "diffutils": "cmp", "findutils": "find xargs", "grep": "grep", "gzip": "gzip",
+    "bash": "bash", "dash": "sh kill", "diffutils": "cmp diff", "dpkg": "dpkg dpkg-query", "findutils": "find xargs",
+    "grep": "grep", "gzip": "gzip",
     "coreutils": """
-    basename cat chmod chown chroot cp cut date dd df dirname echo env false head id install ln ls mkdir mkfifo mknod mktemp
-    mv od printf pwd readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate uname
+    basename cat chmod chown chroot cp cut date dd df dirname du echo env false head id install ln ls md5sum mkdir mkfifo mknod
+    mktemp mv od printf pwd readlink realpath rm rmdir sha256sum sleep sort stat tail tee test timeout touch tr true truncate uname
     wc
     """,
     "libc-bin": "ldconfig", "perl-base": "perl", "sed": "sed", "tar": "tar",
@@ -24,7 +25,7 @@ struct DependencyTests {
 
   /// Words that stand where a program could, and mostly are none there.
   private static let noPrograms: Set<String> = [
-    "POST", "clear", "file", "free", "link", "login", "more", "script", "top",
+    "POST", "clear", "edit", "file", "free", "link", "login", "more", "open", "print", "samba", "script", "top", "vlc",
   ]
 
   struct Use: CustomTestStringConvertible, Sendable {
@@ -56,14 +57,19 @@ struct DependencyTests {
         "Benchmarks/servers.py", "Benchmarks/systems.py", "Benchmarks/soak.py", "Benchmarks/soak_events.py",
         "Benchmarks/soak_mount.py", "Benchmarks/soak_readers.py",
       ],
-      known: ["ps", "awk", "gdb", "fusermount3", "pkg-config", "nginx", "python3", "setsid"], optional: ["git"]),
+      known: ["ps", "awk", "gdb", "fusermount3", "pkg-config", "nginx", "python3", "setsid"],
+      optional: ["git", "rclone"]),
     Use(
       purposes: ["build", "bench"], sources: ["Benchmarks"],
       known: ["curl", "nginx", "find", "ffmpeg", "ffprobe", "python3", "pkg-config", "openssl", "nsenter"],
-      optional: ["git"]),
+      optional: ["git", "rclone"]),
     Use(
       purposes: ["build", "demo"], sources: ["Scripts/demo"], known: ["ffmpeg", "nginx", "awk", "cmp"],
       optional: ["mpv"]),
+    Use(
+      purposes: ["build", "programs"], sources: ["Scripts/programs", "Scripts/programs.bash"],
+      known: ["mpv", "cvlc", "nginx", "rsync", "restic", "rclone", "smbclient", "mpc"],
+      optional: ["dpkg-query"]),
     Use(
       purposes: ["build", "bare"], sources: ["Scripts/bare", "Scripts/tree.bash", "Scripts/package-journey"],
       known: ["debootstrap", "git", "unshare", "mount"],
