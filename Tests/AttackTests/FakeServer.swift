@@ -58,7 +58,10 @@ enum FakeServer {
     _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, options: String = "",
     asNobody: Bool = false, timeout: Double = 60
   ) throws -> CommandResult {
-    var words = try command(script, in: folder, mountpoint: mountpoint, user: user, options)
+    // Of a clone in root's home, an ordinary user can run nothing.
+    let helper = asNobody ? folder.file("mount-helper") : builtProduct("mount-helper")
+    if asNobody { try Command.succeed(["install", "-m", "755", builtProduct("mount-helper"), helper]) }
+    var words = try command(script, in: folder, mountpoint: mountpoint, user: user, options, helper: helper)
     if asNobody { words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] + words }
     return try Command.run(words, timeout: timeout)
   }
@@ -79,13 +82,13 @@ enum FakeServer {
 
   private static func command(
     _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String? = nil, _ more: String = "",
-    foreground: Bool = true
+    foreground: Bool = true, helper: String = builtProduct("mount-helper")
   ) throws -> [String] {
     let server = try folder.write(preamble + script + "\n", to: "server", mode: 0o755)
     let options = try folder.write("options", to: "options")
     // The shell opens the descriptor that is named; an ordinary caller passes one without a name.
     let line =
-      "exec \(builtProduct("mount-helper")) --mountpoint \"$1\" --server \"$2\" --options-fd 9 "
+      "exec \(helper) --mountpoint \"$1\" --server \"$2\" --options-fd 9 "
       + (foreground ? "--foreground " : "") + (user.map { "--user \($0) -o ro,subtype=mediafs,allow_other " } ?? "")
       + more + " 9<\"$3\""
     return ["sh", "-c", line, "sh", mountpoint, server, options]
