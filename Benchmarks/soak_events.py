@@ -196,10 +196,13 @@ class Events:
             raise Fault(f"reload: status {done.returncode}, {done.stderr}")
 
     def shows(self, extra):
+        """Waits for these names: the new ones show once the programs that watch the mount are told."""
         wanted = sorted([*self.origin.files, *(f"extra{number}.txt" for number in extra)])
-        found = sorted(os.listdir(self.system.mountpoint))
-        if found != wanted:
-            raise Fault(f"the list: {len(found)} names, not {len(wanted)}: {sorted(set(found) ^ set(wanted))[:9]}")
+        end = time.monotonic() + 10
+        while (found := sorted(os.listdir(self.system.mountpoint))) != wanted:
+            if time.monotonic() > end:
+                raise Fault(f"the list: {len(found)} names, not {len(wanted)}: {sorted(set(found) ^ set(wanted))[:9]}")
+            time.sleep(0.05)
 
     def starve(self):
         """There are too few descriptors for the helper to start a server."""

@@ -117,7 +117,8 @@ def lists(media, mountpoint, _, done):
         errors = [line for line in listed.stderr.splitlines() if "/extra" not in line or "No such file" not in line]
         if listed.returncode != 0 and (errors or not listed.stderr):
             raise Fault(f"ls: {listed.stderr}")
-        found = {line.split()[-1]: int(line.split()[4]) for line in listed.stdout.splitlines() if line[:1] == "-"}
+        lines = [line.split() for line in listed.stdout.splitlines() if line[:1] == "-" and line[:2] != "-?"]
+        found = {line[-1]: int(line[4]) for line in lines}
         if any(found.get(name) != size for name, size in wanted.items()):
             raise Fault(f"ls: {len(found)} files, or other sizes")
         done()
