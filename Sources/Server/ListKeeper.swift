@@ -217,7 +217,8 @@ final class ListKeeper: Sendable {
       // What servers gave shows once the list is quiet, too: it is read with it.
       case .lookIn(let rest): next = min(next, rest)
       case .complain:
-        fail("the list \(request.listName) is not there any more: the mount stays as it was; bring the list back")
+        let gone = request.allLists.first { ListMark(path: $0.path(request.lists)) == nil }?.shown ?? request.listName
+        fail("the list \(gone) is not there any more: the mount stays as it was; bring the list back")
       case .nothing where news.urls.isEmpty: break
       case .nothing where newsAt > .now: next = min(next, newsAt.seconds(since: .now))
       case .nothing, .read:

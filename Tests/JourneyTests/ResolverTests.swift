@@ -144,7 +144,8 @@ import Testing
     // As a user writes it, or as yt-dlp --flat-playlist prints it.
     let flat =
       #"{"_type":"url","id":"1","title":"film.mp4","ie_key":"Generic","url":"\#(origin.url("/watch"))"}"#
-    try place.list(isFlat ? flat + "\n" : "\(origin.url("/watch"))\n  resolver=ytdlp\n  out=film.mp4\n")
+    let source = origin.url("/watch?private=geheim")
+    try place.list(isFlat ? flat + "\n" : "\(source)\n  resolver=ytdlp\n  out=film.mp4\n")
     try place.mount("--resolver", "ytdlp=\(resolver) --program \(command)", "--timeout", "60")
     try expectWhole(place)
     try place.unmount()
@@ -156,11 +157,15 @@ import Testing
         let found =
           #"{"_type":"video","url":"\#(origin.url("/secret-way/film.mp4"))","protocol":"http","#
           + #""http_headers":{"Accept-Encoding":"gzip","X-A":"1"},"cookies":"c=1; Domain=.h; Path=/"}"#
-        let stand = try folder.write("#!/bin/sh\necho '\(found)'\n", to: "yt-dlp")
+        let stand = try folder.write(
+          "#!/bin/sh\necho \"$*\" >\(folder.path)/words\ncat >\(folder.path)/urls\necho '\(found)'\n", to: "yt-dlp")
         try #require(chmod(stand, 0o755) == 0)
         try looksUp(stand, origin)
         let request = try #require(origin.log.entries(of: "/secret-way/film.mp4").first?.request)
         #expect(request.header("X-A") == "1" && request.header("Cookie") == "c=1")
+        // Every user sees a program's arguments.
+        #expect(readText(folder.file("urls")) == origin.url("/watch?private=geheim") + "\n")
+        #expect(readText(folder.file("words")).contains("-J") && !readText(folder.file("words")).contains("geheim"))
       }
     }
   }
