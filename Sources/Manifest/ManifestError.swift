@@ -75,6 +75,11 @@ package struct ManifestProblem: Sendable, Equatable {
   /// What is wrong and what to do. It holds no secret: no URL, header value or option value.
   package var message: String
 
+  /// What the list is read as; nil: it is no fault of a line.
+  package var format: ListFormat?
+  /// The message, and the format that was recognized: it may be another one than the reader of the message means.
+  package var text: String { format.map { "\(message) (\($0.title))" } ?? message }
+
   /// The name of its list, if that shows in a folder of its own; nil: the list at the top, or the only one.
   package var list: String?
 

@@ -122,7 +122,11 @@ package struct ManifestReader: ~Copyable {
 
   private mutating func nextItem() throws(ManifestError) -> ManifestItem? {
     if let warning = warning.take() { return .problem(warning) }
-    if let item = try nextOfOwn() {
+    if var item = try nextOfOwn() {
+      if case .problem(var problem) = item {
+        problem.format = format
+        item = .problem(problem)
+      }
       if !parts.isEmpty { noteShared(item) }
       if case .problem = item {} else { isUsable = true }
       return item

@@ -207,7 +207,7 @@ enum CheckCommand {
     for (problem, severity) in all.sorted(by: { (list(of: $0.0), $0.0.line) < (list(of: $1.0), $1.0.line) }) {
       let name = TerminalText.plain(sources[list(of: problem)].name)
       // The format of compiler messages, so that an editor can jump to the line.
-      var line = "\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.message))\n"
+      var line = "\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.text))\n"
       line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
   }

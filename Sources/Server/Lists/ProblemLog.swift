@@ -29,7 +29,7 @@ struct ProblemLog {
 
   mutating func note(_ problem: ManifestProblem) {
     count += 1
-    if count <= Self.most { tell("\(problem.list ?? name):\(problem.line): \(problem.message)") }
+    if count <= Self.most { tell("\(problem.list ?? name):\(problem.line): \(problem.text)") }
   }
 
   private mutating func tell(_ text: String) {
