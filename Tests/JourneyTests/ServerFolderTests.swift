@@ -410,6 +410,11 @@ import Testing
           }, "\(journey.log.suffix(2000))")
         #expect(try journey.names("Music/Album") == ["a.mp3"] && journey.names().contains("one.bin"))
       }
+      // Of those that are gone, the one is named.
+      try journey.shell(#"rm "$1""#, films)
+      let message = "the list \(films) is not there any more"
+      #expect(eventually { (try? journey.mediafs("status", journey.mountpoint).output.contains(message)) == true })
+      #expect(try journey.names("Films") == ["a.mkv", "b.mkv"])
     }
   }
 
