@@ -34,5 +34,5 @@ enum WatchPage {
 
   private static let message =
     "this is the page of a film, not the film: the file will be the page; "
-    + "`yt-dlp -j` makes a list of such pages that mediafs reads, and a resolver (resolver=) gives links that do not end"
+    + "`yt-dlp -j` makes a list of such pages that mediafs reads, and a resolver (resolver=) renews their links"
 }

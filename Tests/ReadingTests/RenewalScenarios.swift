@@ -296,6 +296,21 @@ final class FakeResolver: LinkResolver, Sendable {
     #expect(resolver.asks.count == 2 && resolver.ends == 0)
   }
 
+  @Test("A link that nobody used before it ended costs the next reader nothing but another ask")
+  func unused() throws {
+    let ends = [1007, 1014, 1100, 1200]
+    let resolver = FakeResolver { "\"url\":\"http://cdn/\($1)\",\"expires\":\(ends[min($1, 3)])" }
+    let bench = try bench(resolver)
+    let inode = try bench.inode("a.mp4")
+    #expect(bench.answer(bench.open(inode), within: 2) == .opened(directIO: false))
+    // The next link is given while the first one serves, and ends while nobody reads.
+    bench.run(6, step: 0.1)
+    bench.expectBytes(inode, 2 * Self.megabyte, 4096, of: "a.mp4")
+    #expect(resolver.asks.count == 2, "\(resolver.asks.count)")
+    bench.run(14, step: 0.1)
+    bench.expectBytes(inode, 6 * Self.megabyte, 4096, of: "a.mp4", within: 3)
+  }
+
   @Test("Once the launcher has ended, readers get the error soon")
   func withoutLauncher() throws {
     let resolver = FakeResolver { _, _ in nil }

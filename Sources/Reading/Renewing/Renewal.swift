@@ -44,6 +44,7 @@ struct Renewal {
   /// Why the link is of no use any more.
   private var death: ResolverAsk.Reason?
   private var hasBrought = false
+  private var isUsed = false
   /// Whether a link was replaced for its length since one brought bytes.
   private var hadOtherSize = false
   private var lastAsk = Instant(nanoseconds: 0)
@@ -81,7 +82,15 @@ struct Renewal {
     givenAt = date
     beginsAt = now.adding(seconds: Double(begin - date))
     (joined, death, hasBrought) = (nil, nil, false)
-    // Until it brings bytes.
+    mayAskAt = lastAsk.adding(seconds: Self.shortPause)
+    (isUsed, failure) = (false, nil)
+  }
+
+  /// A request goes over the link. Until it brings bytes, it counts as one that does not; a link that nobody used may
+  /// be as good as any.
+  mutating func used() {
+    if isUsed { return }
+    isUsed = true
     mayAskAt = lastAsk.adding(seconds: Self.pause)
     failure = "its last link ended before it brought anything"
   }

@@ -66,9 +66,11 @@ final class Renewals {
     switch step(download, now) {
     case .request:
       download.waitsForLink = false
+      links[download.key]?.used()
       return true
     case .requestAndAsk(let why):
       download.waitsForLink = false
+      links[download.key]?.used()
       ask(name, download, why, now)
       return true
     case .ask where purpose == .index: download.wish.head = false

@@ -35,7 +35,8 @@ final class DocumentTransfer {
   init(_ ask: DocumentAsk, _ documents: RememberedDocuments) {
     self.ask = ask
     self.documents = documents
-    known = documents.head(of: ask.source.url)
+    // What cannot be read is asked for anew.
+    known = (try? documents.open(ask.source.url))?.head
     // What listed a folder lists those in it, too.
     let method = known?.method ?? documents.head(of: ServedFolders.parent(of: ask.source.url))?.method
     question = DirectoryQuestion(ask.isFolder && method == "PROPFIND" ? .propfind : .get)

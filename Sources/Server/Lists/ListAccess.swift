@@ -51,8 +51,8 @@ final class ListAccess: Sendable {
         isAsked: isAsked, isWanted: true, done: done))
   }
 
-  /// The tree was made of the lists to their end. What the store remembers of URLs that they do not name goes: not at
-  /// once, because they may name them again, and then without a network.
+  /// The tree was made of the lists to their end. What the store remembers of URLs that they have not named for long
+  /// goes: not at once, because they may name them again, and then without a network.
   func shows(_ report: ImportReport) {
     folders.shows(report)
     let isDue = cleaned.withLock { cleaned in
@@ -79,7 +79,7 @@ final class ListAccess: Sendable {
   /// Gets the lists of which nothing is remembered, and waits for them: a mount without a list has nothing to show.
   /// `again`: also those that are remembered, as they are of no use.
   func bring(again: Bool = false) throws(StoreError) {
-    let missing = urls.filter { again || documents.remembered.head(of: $0) == nil }
+    let missing = urls.filter { again || (try? documents.remembered.open($0)) == nil }
     let end = Instant.now.adding(seconds: request.downloads.timeout)
     let waiting = missing.map { url in (url, Signal(), Lock<DocumentAsk.Answer?>(nil)) }
     for (url, answered, answer) in waiting {

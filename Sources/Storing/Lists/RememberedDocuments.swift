@@ -79,18 +79,18 @@ package final class RememberedDocuments: Sendable {
     untaken.withLock { $0 = ($0.files.merging([file: $0.count + 1]) { $1 }, $0.count + 1) }
   }
 
-  /// Removes what came `seconds` ago or before, and is of none of `urls`.
+  /// Removes what is of none of `urls`, and neither came nor was one of them in the last `seconds`.
   package func forget(allBut urls: some Sequence<String>, olderThan seconds: Double) throws(StoreError) {
     do throws(Errno) {
       let folder = try Folder.open(path)
+      // Of most, nothing is remembered.
+      for url in urls { utimensat(AT_FDCWD, path(of: url), nil, AT_SYMLINK_NOFOLLOW) }
       let oldest = Int64(time(nil)) - Int64(seconds)
       var old = Set<String>()
       for name in try folder.names() where name.utf8.count == Self.nameLength {
         guard let status = try folder.status(of: name), Int64(status.st_mtim.tv_sec) <= oldest else { continue }
         old.insert(name)
       }
-      if old.isEmpty { return }
-      for url in urls { old.remove(name(of: url)) }
       for name in old where unlink(path + "/" + name) != 0 && errno != ENOENT { throw .current }
     } catch {
       throw .file(error, "cannot remove lists that are not named any more from \(path)")
@@ -111,6 +111,13 @@ package final class RememberedDocuments: Sendable {
   /// What is remembered of `url`, with the file at the start of the body; nil: nothing.
   /// Throws where that cannot be found out: what is remembered must not look as if it were gone.
   package func open(_ url: String) throws(Errno) -> (head: DocumentHead, file: OwnedDescriptor)? {
+    try find(url, isWhole: true)
+  }
+
+  /// `isWhole`: reads all of it, to compare it with its digest.
+  private func find(
+    _ url: String, isWhole: Bool
+  ) throws(Errno) -> (head: DocumentHead, file: OwnedDescriptor)? {
     do throws(Errno) {
       let file = try FileDescriptor.open(path(of: url), O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
       let status = try file.status()
@@ -120,7 +127,8 @@ package final class RememberedDocuments: Sendable {
       let count = try file.readFully(at: 0, into: buffer)
       guard let found = DocumentHead.decode(Array(buffer[..<count])), found.head.url == url,
         Int64(found.bodyAt) + found.length == Int64(status.st_size),
-        try isWhole(file.rawValue, found, UnsafeRawBufferPointer(rebasing: buffer[..<found.digested])),
+        try matches(
+          file.rawValue, found, UnsafeRawBufferPointer(rebasing: buffer[..<found.digested]), isAsked: isWhole),
         lseek(file.rawValue, off_t(found.bodyAt), SEEK_SET) == off_t(found.bodyAt)
       else { return nil }
       return (found.head, try OwnedDescriptor(file))
@@ -130,9 +138,10 @@ package final class RememberedDocuments: Sendable {
   }
 
   /// Whether the digest is that of the body and of `text`, the fields before it.
-  private func isWhole(
-    _ file: Int32, _ found: DocumentHead.Decoded, _ text: UnsafeRawBufferPointer
+  private func matches(
+    _ file: Int32, _ found: DocumentHead.Decoded, _ text: UnsafeRawBufferPointer, isAsked: Bool
   ) throws(Errno) -> Bool {
+    if !isAsked { return true }
     do throws(StoreError) {
       var digester = try Digester(.sha256)
       let piece = PieceBuffer()
@@ -151,9 +160,9 @@ package final class RememberedDocuments: Sendable {
     }
   }
 
-  /// The head of what is remembered of `url`.
+  /// The head of what is remembered of `url`; the body may be damaged.
   package func head(of url: String) -> DocumentHead? {
-    do throws(Errno) { return try open(url)?.head } catch {
+    do throws(Errno) { return try find(url, isWhole: false)?.head } catch {
       Log.warning("cannot read what is remembered of a list: \(error)")
       return nil
     }

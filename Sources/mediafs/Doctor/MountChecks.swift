@@ -123,8 +123,8 @@ enum MountChecks {
   private static func clock(_ line: LineStatus) -> Finding? {
     guard let ahead = line.clockAhead, ahead.magnitude >= longestDifference else { return nil }
     return .problem(
-      "The clock here is \(TerminalText.duration(Double(ahead.magnitude))) \(ahead > 0 ? "ahead of" : "behind") that of \(line.host): "
-        + "signed links end too early, or are not valid yet.",
+      "The clock here is \(TerminalText.duration(Double(ahead.magnitude))) \(ahead > 0 ? "ahead of" : "behind") that of "
+        + "\(line.host): signed links end too early, or are not valid yet.",
       toDo: "set the clock (timedatectl set-ntp true), if it is not the host's that is wrong")
   }
   /// In seconds: a response may have waited that long.
