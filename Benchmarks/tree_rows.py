@@ -111,21 +111,24 @@ def one_million(results, repetition, system):
             log = os.path.join(system.store, "catalog.sqlite-wal")
             results.add("million-reload-log", system, os.path.getsize(log))
         with mounted(system, origin, folder):
-            results.add("million-reload", system, reload_ten(repetition, system))
+            edit_ten(repetition, system)
+            results.add("million-reload", system, reload_ten(system))
 
 
-def reload_ten(chance, system):
-    """Ten lines of the million get other links; returns the seconds until they have them."""
+def edit_ten(chance, system):
+    """Ten lines of the million get other links, in a file beside the list."""
     lines = random.Random(chance).sample(range(FOLDERS * FILES), 10)
     with open(system.manifest) as file:
         text = file.readlines()
     for line in lines:
         text[1 + 3 * line] = text[1 + 3 * line].rstrip() + f"&again{chance}\n"
-    new = system.manifest + ".new"
-    with open(new, "w") as file:
+    with open(system.manifest + ".new", "w") as file:
         file.writelines(text)
-    del text
-    os.rename(new, system.manifest)
+
+
+def reload_ten(system):
+    """That file becomes the list; returns the seconds until the mount has its links."""
+    os.rename(system.manifest + ".new", system.manifest)
     begin = time.perf_counter()
     said = system.run("reload", system.mountpoint)
     seconds = time.perf_counter() - begin
@@ -137,6 +140,8 @@ def reload_ten(chance, system):
 def reload_beside(results, repetition, system):
     """The same under programs that look names up, read, and write to the catalog, each a thousand times a second."""
     chance = random.Random(repetition)
+    # Before the threads, which Python would let wait for it.
+    edit_ten(f"{repetition}-beside", system)
     waits, commits, is_over = [], [], threading.Event()
 
     def look_up():
@@ -179,7 +184,7 @@ def reload_beside(results, repetition, system):
     for thread in threads:
         thread.start()
     try:
-        results.add("million-reload-beside", system, reload_ten(f"{repetition}-beside", system))
+        results.add("million-reload-beside", system, reload_ten(system))
     finally:
         is_over.set()
         for thread in threads:
