@@ -87,7 +87,9 @@ struct EntryBuilder: ~Copyable {
         continue
       }
       let (name, mayGainExtension) = Self.name(of: parser, &decoded)
-      if mayGainExtension, let warning = WatchPage.warning(parser) { report(file, .warning, warning, &output) }
+      if mayGainExtension, file.resolver == nil, let warning = WatchPage.warning(parser) {
+        report(file, .warning, warning, &output)
+      }
       entry = ManifestEntry(
         line: file.line, urls: [parser.string], folder: [], name: name, mayGainExtension: mayGainExtension,
         key: keys.key(of: parser))

@@ -35,6 +35,8 @@ final class FakeResolver: LinkResolver, Sendable {
     system.resolve(with: self)
   }
 
+  func defines(_ name: String) -> Bool { name == "r" }
+
   func ask(_ ask: ResolverAsk, of name: String) -> Bool {
     if isGone { return false }
     let (fields, tell) = state.withLock { state in
@@ -57,11 +59,12 @@ final class FakeResolver: LinkResolver, Sendable {
 
   /// A room with one such entry, whose links `http://cdn/0`, `http://cdn/1`… lead to its bytes.
   private func bench(
-    _ resolver: FakeResolver, links: Int = 8, options: ReadingOptions = .testing,
+    _ resolver: FakeResolver, links: Int = 8, options: ReadingOptions = .testing, checksum: Checksum? = nil,
     _ change: (Int, inout FakeResource) -> Void = { _, _ in }
   ) throws -> Bench {
     var entry = Bench.entry("a.mp4", 1, urls: ["http://page/watch?v=1"])
     entry.resolver = "r"
+    entry.checksum = checksum
     var resources: [String: FakeResource] = [:]
     for number in 0..<links {
       var resource = FakeResource(name: "a.mp4", size: Self.size)
@@ -162,10 +165,13 @@ final class FakeResolver: LinkResolver, Sendable {
     #expect(bench.service.sent > Self.size && bench.service.sent <= Self.size + extra)
   }
 
-  @Test("A new link to other bytes of the same length is another version, and nothing is mixed")
-  func otherBytes() throws {
+  @Test(
+    "A new link to other bytes of the same length is another version, and nothing is mixed", arguments: [false, true])
+  func otherBytes(hasChecksum: Bool) throws {
     let resolver = FakeResolver(Self.numbered)
-    let bench = try bench(resolver) { number, resource in
+    // Readers have the bytes before a checksum is compared.
+    let checksum = hasChecksum ? Checksum(algorithm: .md5, digest: [UInt8](repeating: 0, count: 16)) : nil
+    let bench = try bench(resolver, checksum: checksum) { number, resource in
       if number > 0 { resource.change() }
     }
     bench.service.answer = { request, resource in
@@ -453,12 +459,14 @@ final class FakeResolver: LinkResolver, Sendable {
   @Test("A name that no option defines fails, and the entry's own URL is not requested")
   func undefined() throws {
     let resolver = FakeResolver { _, _ in nil }
-    let bench = try bench(resolver)
     var entry = Bench.entry("b.mp4", 2)
     entry.resolver = "other"
-    let lone = try Bench([entry], [entry.urls[0]: FakeResource(name: "b.mp4", size: 1000)])
-    #expect(lone.answer(lone.open(try lone.inode("b.mp4"))) == .error(.io))
-    #expect(lone.service.requests.isEmpty && resolver.asks.isEmpty)
-    _ = bench
+    // Also beside one that is defined: an ask for another one would end the launcher.
+    for isServed in [false, true] {
+      let bench = try Bench([entry], [entry.urls[0]: FakeResource(name: "b.mp4", size: 1000)])
+      if isServed { resolver.serve(bench.system) }
+      #expect(bench.answer(bench.open(try bench.inode("b.mp4"))) == .error(.io))
+      #expect(bench.service.requests.isEmpty && resolver.asks.isEmpty)
+    }
   }
 }

@@ -2,6 +2,8 @@ import Manifest
 
 /// Who speaks to the resolvers. Neither call waits.
 package protocol LinkResolver: Sendable {
+  /// Whether an option defines that resolver: a list may name any.
+  func defines(_ name: String) -> Bool
   /// Asks a resolver; false if the ask could not be sent. What it says comes by ``MediaFileSystem/heard(_:)``.
   func ask(_ ask: ResolverAsk, of name: String) -> Bool
   /// Ends the program of a resolver. It is started again for the next ask.

@@ -47,7 +47,7 @@ final class Renewals {
   /// What the request of an entry has to wait for. The download gets its newest link first.
   func step(_ download: Download, _ now: Instant) -> Renewal.Step {
     guard let name = download.content.entry.resolver else { return .request }
-    guard room.resolver.withLock({ $0 != nil }) else {
+    guard room.resolver.withLock({ $0 })?.defines(name) == true else {
       return .fail("no --resolver option defines the resolver \(name), which the list names")
     }
     attach(download)

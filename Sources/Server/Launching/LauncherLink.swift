@@ -23,6 +23,8 @@ package final class LauncherLink: Sendable {
   private let socket: FileDescriptor
   private let state = Lock(State())
   private let ended = Signal()
+  /// The resolvers that options define.
+  private let defined = Lock<Set<String>>([])
   /// Who hears of resolvers.
   private let listener = Lock<(@Sendable (ResolverNews) -> Void)?>(nil)
 
@@ -44,6 +46,7 @@ package final class LauncherLink: Sendable {
       Log.warning(why)
       return nil
     }
+    launcher.defined.withLock { $0 = Set(request.resolvers.map(\.name)) }
     if !goesOn { try launcher.awaitReady() }
     _ = OwnedThread(name: "launcher") { launcher.listen() }
     return launcher
@@ -149,6 +152,7 @@ package final class LauncherLink: Sendable {
 }
 
 extension LauncherLink: LinkResolver {
+  package func defines(_ name: String) -> Bool { defined.withLock { $0.contains(name) } }
   package func ask(_ ask: ResolverAsk, of name: String) -> Bool { order(.ask(name, line: ask.line)) }
   package func end(_ name: String) { _ = order(.end(name)) }
 }

@@ -66,10 +66,10 @@ package enum ListOpener {
 
   /// `options`: those of the server, in a file that the server cannot change. `number`: of the server's request.
   package static func run(helper: Int32, options: consuming FileDescriptor, number: UInt32) throws(ServerError) {
+    defer { sleep(pause) }  // also where it fails: a hostile server can make the sends fail
     Log.set(level: .error)  // what the server said of these places when it began is not said again
     let request = try MountRequest(reading: options)
     try send(request, HelperLink(owning: helper), number)
-    sleep(pause)
   }
 
   private static func send(_ request: MountRequest, _ server: HelperLink, _ number: UInt32) throws(ServerError) {
