@@ -49,8 +49,7 @@ package enum PlainFileError: Error, CustomStringConvertible {
 
 extension FileDescriptor {
   /// Opens a plain file for reading and refuses everything else. Never waits: without O_NONBLOCK, open(2) of a FIFO
-  /// waits until a program opens it for writing. Without
-  /// `links`, no part of the path may be a symbolic link.
+  /// waits until a program opens it for writing. Without `links`, no part of the path may be a symbolic link.
   package static func openPlain(_ path: String, links: Bool = true) throws(PlainFileError) -> FileDescriptor {
     let kind: FileKind
     let flags = O_RDONLY | O_NOCTTY | O_NONBLOCK

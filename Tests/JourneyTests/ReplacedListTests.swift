@@ -56,12 +56,17 @@ struct ReplacedListTests {
     #expect(try names(place) == wanted, "\(log(place))", sourceLocation: sourceLocation)
   }
 
-  @Test func aReplacedListIsFollowed() throws {
+  private func mountTwoLists() throws -> (place: MountPlace, list: String, more: String) {
     let place = try MountPlace()
     let (list, more) = (place.manifest, place.manifest + ".more")
     try place.write(lines(["a.bin", "b.bin"]), to: list)
     try place.write(lines(["m.bin"]), to: more)
     try mount(place)
+    return (place, list, more)
+  }
+
+  @Test func aReplacedListIsFollowed() throws {
+    let (place, list, more) = try mountTwoLists()
     let server = try #require(place.server)
     #expect(try names(place) == ["a.bin", "b.bin", "more/m.bin"])
     // By itself, once it has been quiet for ten seconds.
@@ -94,11 +99,7 @@ struct ReplacedListTests {
   }
 
   @Test func whatTheUserMayNotReadChangesNothing() throws {
-    let place = try MountPlace()
-    let (list, more) = (place.manifest, place.manifest + ".more")
-    try place.write(lines(["a.bin", "b.bin"]), to: list)
-    try place.write(lines(["m.bin"]), to: more)
-    try mount(place)
+    let (place, list, _) = try mountTwoLists()
     let server = try #require(place.server)
     for (made, words) in [
       ("mkfifo \"$1\"", "\(list) is a FIFO"), ("mkdir \"$1\"", "\(list) is a folder"),

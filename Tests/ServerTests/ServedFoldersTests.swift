@@ -79,6 +79,21 @@ import Testing
     #expect(isOpen(2))
   }
 
+  /// A program waits for a folder of `origin`.
+  private func waiting(
+    in folders: ServedFolders, _ origin: Origin
+  ) throws -> (report: ImportReport, source: ServerFolder) {
+    var report = Self.report([2: "a"])
+    report.servers[2]?.source.url = origin.url("/a/")
+    let source = try #require(report.servers[2]?.source)
+    folders.shows(report)
+    guard case .parked = folders.opened(2, ticket: Ticket(rawValue: 2)) else {
+      Issue.record("nobody waits")
+      return (report, source)
+    }
+    return (report, source)
+  }
+
   /// A program waits, and the answer comes while an import goes on that does not have it.
   @Test func whoWaitsHasNothingAskedForTwice() throws {
     try withOrigin { origin in
@@ -86,11 +101,7 @@ import Testing
       let client = ListDocuments(documents, options: TransferOptions(), timeout: 60)
       defer { client.stop() }
       let folders = ServedFolders(client, fresh: 3600, timeout: 60)
-      var report = Self.report([2: "a"])
-      report.servers[2]?.source.url = origin.url("/a/")
-      let source = try #require(report.servers[2]?.source)
-      folders.shows(report)
-      guard case .parked = folders.opened(2, ticket: Ticket(rawValue: 2)) else { return #expect(Bool(false)) }
+      let (report, source) = try waiting(in: folders, origin)
       #expect(folders.counts.asked == 1)
       if let listing = try folders.listing(of: source) {
         _ = consume listing
@@ -112,11 +123,7 @@ import Testing
       client.endWaits { folders.expire() }
       let answers = Lock<[Errno?]>([])
       folders.connect(answer: { _, error in answers.withLock { $0.append(error) } }, news: {})
-      var report = Self.report([2: "a"])
-      report.servers[2]?.source.url = origin.url("/a/")
-      let source = try #require(report.servers[2]?.source)
-      folders.shows(report)
-      guard case .parked = folders.opened(2, ticket: Ticket(rawValue: 2)) else { return #expect(Bool(false)) }
+      let (_, source) = try waiting(in: folders, origin)
       // What has come shows in a moment, were it not for the disk.
       folders.take(.new, of: source, isAsked: false)
       #expect(eventually { answers.withLock { $0 } == [.io] })

@@ -83,15 +83,13 @@ package final class RememberedDocuments: Sendable {
   package func forget(allBut urls: some Sequence<String>, olderThan seconds: Double) throws(StoreError) {
     do throws(Errno) {
       let folder = try Folder.open(path)
-      // Of most, nothing is remembered.
+      // Fails for those of which nothing is remembered: they are most.
       for url in urls { utimensat(AT_FDCWD, path(of: url), nil, AT_SYMLINK_NOFOLLOW) }
       let oldest = Int64(time(nil)) - Int64(seconds)
-      var old = Set<String>()
       for name in try folder.names() where name.utf8.count == Self.nameLength {
         guard let status = try folder.status(of: name), Int64(status.st_mtim.tv_sec) <= oldest else { continue }
-        old.insert(name)
+        if unlink(path + "/" + name) != 0, errno != ENOENT { throw .current }
       }
-      for name in old where unlink(path + "/" + name) != 0 && errno != ENOENT { throw .current }
     } catch {
       throw .file(error, "cannot remove lists that are not named any more from \(path)")
     }
@@ -127,8 +125,8 @@ package final class RememberedDocuments: Sendable {
       let count = try file.readFully(at: 0, into: buffer)
       guard let found = DocumentHead.decode(Array(buffer[..<count])), found.head.url == url,
         Int64(found.bodyAt) + found.length == Int64(status.st_size),
-        try matches(
-          file.rawValue, found, UnsafeRawBufferPointer(rebasing: buffer[..<found.digested]), isAsked: isWhole),
+        try isWhole
+          ? matches(file.rawValue, found, UnsafeRawBufferPointer(rebasing: buffer[..<found.digested])) : true,
         lseek(file.rawValue, off_t(found.bodyAt), SEEK_SET) == off_t(found.bodyAt)
       else { return nil }
       return (found.head, try OwnedDescriptor(file))
@@ -139,9 +137,8 @@ package final class RememberedDocuments: Sendable {
 
   /// Whether the digest is that of the body and of `text`, the fields before it.
   private func matches(
-    _ file: Int32, _ found: DocumentHead.Decoded, _ text: UnsafeRawBufferPointer, isAsked: Bool
+    _ file: Int32, _ found: DocumentHead.Decoded, _ text: UnsafeRawBufferPointer
   ) throws(Errno) -> Bool {
-    if !isAsked { return true }
     do throws(StoreError) {
       var digester = try Digester(.sha256)
       let piece = PieceBuffer()
