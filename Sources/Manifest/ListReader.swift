@@ -32,8 +32,8 @@ struct ListSetup {
 
 /// The first bytes of a list, from which its format is recognized, and its name.
 struct ListHead {
-  /// How many bytes are enough.
-  static let count = 4096
+  /// How many bytes are enough: a channel's description and pictures, or a licence in a comment, come first.
+  static let count = 64 << 10
 
   private let bytes: [UInt8]
   /// The extension of the list's name, in lower case.
@@ -50,7 +50,12 @@ struct ListHead {
   func begins(_ text: StaticString) -> Bool { bytes.span.hasPrefix(text) }
 
   /// Whether `text` is in it.
-  func contains(_ text: String) -> Bool { !bytes.ranges(of: Array(text.utf8)).isEmpty }
+  func contains(_ text: String) -> Bool { bytes.firstRange(of: Array(text.utf8)) != nil }
+
+  /// Whether it begins a JSON list that has nothing in it.
+  var isEmptyList: Bool {
+    begins("[") && bytes.dropFirst().first { !$0.isBlank && $0 != 0x0A } == 0x5D
+  }
 
   /// The kind of a text that is no list of lines; nil for one that may be. A `<` or `[` alone shows nothing: a line of
   /// a plain list may begin so, and gets a message of its own.

@@ -30,7 +30,8 @@ struct RcloneFormat: JSONListFormat {
   private let folder: String
 
   static func recognizes(_ head: ListHead) -> Bool {
-    head.begins("[") && head.contains("\"Path\":") && head.contains("\"IsDir\":")
+    // Of a folder with nothing in it, rclone prints an empty list.
+    head.isEmptyList || head.begins("[") && head.contains("\"Path\":") && head.contains("\"IsDir\":")
   }
 
   init(_ setup: ListSetup) throws(ManifestError) {

@@ -6,7 +6,7 @@ import FoundationEssentials
 /// resolver gives.
 struct YtdlpFormat: JSONListFormat {
   /// The most playlists within each other.
-  private static let maximumDepth = 8
+  private static let maximumDepth = JSONSplitter.maximumDepth
   /// The resolver that pages name.
   private static let resolver = "ytdlp"
 
@@ -18,23 +18,19 @@ struct YtdlpFormat: JSONListFormat {
     }
   }
 
-  /// The list whose elements are being read, and its title.
-  private var list: (around: [UInt8], title: String?)?
+  /// The objects around the list whose elements are being read, and their titles.
+  private var list: (around: [[UInt8]], titles: [String]) = ([], [])
 
   init(_ setup: ListSetup) {}
 
   mutating func read(_ value: JSONValue, _ number: Int, _ files: inout [ListedFile], _ output: inout ListOutput) {
     guard let info: YtdlpInfo = value.decoded(number, &output) else { return }
-    var folder: [String] = []
-    if let around = value.around {
-      // The elements of a list share these bytes, so the comparison looks at none of them.
-      if list?.around != around {
-        let info = try? JSONDecoder().decode(YtdlpInfo.self, from: Data(around))
-        list = (around, info?.title ?? info?.id)
-      }
-      folder = [list?.title].compactMap { $0 }
+    // The elements of a list share these bytes, so the comparison looks at none of them.
+    if list.around != value.around {
+      let infos = value.around.map { try? JSONDecoder().decode(YtdlpInfo.self, from: Data($0)) }
+      list = (value.around, infos.compactMap { $0?.title ?? $0?.id })
     }
-    add(info, ListedFile(line: value.line, place: "item \(number)"), folder, &files, &output)
+    add(info, ListedFile(line: value.line, place: "item \(number)"), list.titles, &files, &output)
   }
 
   private func add(
@@ -42,10 +38,10 @@ struct YtdlpFormat: JSONListFormat {
     _ output: inout ListOutput
   ) {
     var file = begun
-    if info.type == "playlist" || info.type == "multi_video" || !info.entries.isEmpty {
+    if info.type == "playlist" || info.type == "multi_video" || info.entries != nil {
       if folder.count == Self.maximumDepth { return output.leaveOut(file.line, "playlists within too many others") }
       let inner = folder + [info.title ?? info.id].compactMap { $0 }
-      for entry in info.entries { add(entry, begun, inner, &files, &output) }
+      for entry in info.entries ?? [] { add(entry, begun, inner, &files, &output) }
       return
     }
     if info.type == "url" || info.type == "url_transparent" {

@@ -15,7 +15,8 @@ struct YtdlpInfo: Decodable {
   var headers: [HTTPHeader]?
   /// The value of a Cookie field.
   var cookie: String?
-  var entries: [YtdlpInfo]
+  /// Those of a playlist; nil if it has no list of them.
+  var entries: [YtdlpInfo]?
   /// The best link to a whole file, with picture and sound if it has both; nil for none.
   var whole: YtdlpLink?
 
@@ -45,7 +46,7 @@ struct YtdlpInfo: Decodable {
     let cookies: String? = values.lenient(.cookies)
     cookie = cookies.flatMap(YtdlpLink.cookie)
     // A video that is private or was deleted is null.
-    entries = values.lenientList(.entries)
+    entries = values.contains(.entries) ? values.lenientList(.entries) : nil
     // Two requested formats are picture and sound, which yt-dlp would put together; the URL is the first one's then.
     let requested: [YtdlpLink] = values.lenientList(.requested)
     let formats: [YtdlpLink] = values.lenientList(.formats)

@@ -126,6 +126,42 @@ struct JSONFormatTests {
     #expect(reading.entries.map(\.line) == [2, 6])
   }
 
+  /// What yt-dlp prints of a channel: much stands before what shows its format, and a tab alone is larger than an item
+  /// may be.
+  @Test func aChannelWithTabs() throws {
+    let description = String(repeating: "Words of a channel. ", count: 300)
+    let pad = String(repeating: "x", count: 200)
+    let films = (0..<20_000).map { index in
+      #"{"_type": "url", "id": "\#(index)", "title": "Film \#(index)", "url": "https://h/\#(index).mp4", "x": "\#(pad)"}"#
+    }
+    let text = """
+      {"id": "c", "channel": "C", "title": "Channel", "description": "\(description)", "entries": [
+      {"id": "v", "title": "Videos", "entries": [\(films.joined(separator: ",\n"))], "_type": "playlist"},
+      {"id": "s", "title": "Shorts", "entries": [{"title": "Year", "entries": [\(Self.film)], "_type": "playlist"}]}],
+      "_type": "playlist"}
+      """
+    let reading = try read(text)
+    #expect(reading.entries.count == 20_001)
+    #expect(reading.problems == [])
+    #expect(reading.paths.first == "Channel/Videos/Film 0.mp4")
+    #expect(reading.paths.last == "Channel/Shorts/Year/A _ film.mp4")
+  }
+
+  /// Lists within each other are split eight deep; what is deeper belongs to its object, and is left out.
+  @Test(arguments: [7, 8, 9, 40]) func depthOfPlaylists(_ depth: Int) throws {
+    let start = String(repeating: #"{"_type": "playlist", "title": "P", "entries": ["#, count: depth)
+    let reading = try read(start + Self.film + String(repeating: "]}", count: depth))
+    #expect(reading.errors == [] && reading.entries.count == (depth < 9 ? 1 : 0))
+    #expect(reading.entries.allSatisfy { $0.folder.count == depth })
+    #expect(reading.problems.map(\.message).joined().contains("within too many others") == (depth > 8))
+  }
+
+  /// What rclone prints of a folder without files is a list of its own format.
+  @Test(arguments: ["[]", "[\n]\n", "\u{FEFF}[ ]"]) func anEmptyFolder(_ text: String) throws {
+    let reading = try read(text, base: ManifestBase(url: "https://h/dir"))
+    #expect(reading.entries.isEmpty && reading.problems == [])
+  }
+
   /// An item that is too large is skipped, at the top and in a list, and what surrounds the list is no item.
   @Test func largeItemsAreSkipped() throws {
     let pad = String(repeating: "x", count: 5 << 20)

@@ -10,6 +10,8 @@ struct ListFuzzTests {
   struct Sample: CustomTestStringConvertible, Sendable {
     var format: ListFormat
     var text: String
+    /// Whether objects follow each other, of which each is whole.
+    var isOfObjects = false
     var testDescription: String { format.rawValue }
   }
 
@@ -54,6 +56,24 @@ struct ListFuzzTests {
         <updated>2026-11-23T01:02:03.5Z</updated><link rel="enclosure" href="https://h/1"/></entry></feed>
         """),
     Sample(
+      format: .feed,
+      text: """
+        <?xml version="1.0" encoding="utf-8"?><!-- \(String(repeating: "A feed. ", count: 600)) -->
+        <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"
+        xmlns:enc="http://purl.oclc.org/net/rss_2.0/enc#" xmlns:dc="http://purl.org/dc/elements/1.1/">
+        <channel rdf:about="https://h/"><title>F</title></channel><item rdf:about="https://h/1"><title>T</title>
+        <dc:date>2026-11-23</dc:date><enc:enclosure rdf:resource="https://h/1.ogg" enc:length="9"/></item></rdf:RDF>
+        """),
+    Sample(
+      format: .feed,
+      text: """
+        <rss version="2.0" xmlns:media="http://search.yahoo.com/mrss/"
+        xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd"><channel><title><![CDATA[F & G]]></title>
+        <itunes:image href="https://h/i.jpg"/><item><title>T</title><itunes:duration>1:02:03</itunes:duration>
+        <media:group><media:content url="https://h/1.mp4" fileSize="12" type="video/mp4" medium="video"/>
+        <media:content url="https://h/1.jpg" medium="image"/></media:group></item></channel></rss>
+        """),
+    Sample(
       format: .rclone,
       text: """
         [{"Path":"../a/b.mp4","Size":12,"ModTime":"2026-11-23T01:02:03.123Z","IsDir":false,
@@ -66,6 +86,21 @@ struct ListFuzzTests {
         {"_type": "playlist", "title": "P/", "entries": [{"id": "1", "title": "T", "url": "https://h/1", "ext": "mp4",
         "protocol": "https", "http_headers": {"X": "y"}, "cookies": "a=b; Path=/", "filesize": 1e3, "duration": 1.5},
         {"_type": "url", "url": "https://h/2.mp4", "title": null}]}
+        """),
+    Sample(
+      format: .ytdlp,
+      text: """
+        {"id": "1", "title": "T", "formats": [{"url": "https://h/1", "ext": "mp4", "vcodec": "a", "acodec": "b",
+        "protocol": "https", "filesize_approx": 9, "http_headers": {"User-Agent": "U"}}], "extractor_key": "Site"}
+        {"_type": "url_transparent", "url": "https://h/watch?v=2", "ie_key": "Site", "id": "2", "title": "é"}
+
+        """, isOfObjects: true),
+    Sample(
+      format: .ytdlp,
+      text: """
+        {"id": "c", "title": "C", "description": "\(String(repeating: "Words. ", count: 700))", "entries": [{"title": "V",
+        "entries": [{"_type": "url", "url": "https://h/1.mp4", "id": "1"}, null], "_type": "playlist"},
+        {"title": "S", "entries": []}], "_type": "playlist"}
         """),
   ]
 
@@ -105,16 +140,18 @@ struct ListFuzzTests {
     #expect(entries > cases / 100, "the mutations leave nothing to check")
   }
 
-  /// Each sample cut at each byte: a clear end, or an error.
+  /// Each sample cut at each byte, except within a long text: a clear end, or an error.
   @Test(arguments: samples) func everyCutIsRead(_ sample: Sample) throws {
     let base = try ManifestBase(url: "https://base.example/x/y?z")
     let bytes = Array(sample.text.utf8)
-    for count in 0..<bytes.count {
+    for count in 0..<bytes.count where count < 300 || count > bytes.count - 600 {
       var reader = ManifestReader(bytes: Array(bytes[..<count]), name: "x", base: base, format: sample.format)
       do throws(ManifestError) {
         while try reader.next() != nil {}
         let isOfLines = sample.format == .m3u || sample.format == .pls
-        let isWhole = sample.text.utf8.dropFirst(count).allSatisfy { $0 == 0x0A || $0 == 0x20 }
+        let isWhole =
+          sample.text.utf8.dropFirst(count).allSatisfy { $0 == 0x0A || $0 == 0x20 }
+          || sample.isOfObjects && bytes[..<count].last { $0 != 0x0A } == 0x7D
         #expect(isOfLines || count == 0 || isWhole, "\(count) bytes of \(sample.format)")
       } catch {
         #expect(!error.description.isEmpty)
