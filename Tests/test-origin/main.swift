@@ -58,12 +58,16 @@ sigaddset(&ending, SIGTERM)
 pthread_sigmask(SIG_BLOCK, &ending, nil)
 
 do {
-  let origin = try Origin(settings)
+  // One that comes back at its address gets requests at once: it answers none before it knows what it has.
+  let origin = try Origin(settings, isUp: false)
+  var isUp = true
   for command in commands {
+    if command.name == "down" { isUp = false }
     do { try OriginCommand.apply(command.name, command.values, to: origin) } catch {
       fail("--\(command.name): \(error)")
     }
   }
+  try origin.setUp(isUp)
   print(origin.url())
   fflush(nil)
   var signal: Int32 = 0

@@ -80,8 +80,8 @@ package final class Origin: Sendable {
   let stopSignal: FileDescriptor
   private let stopEnd: Int32
 
-  /// Starts an origin.
-  package init(_ settings: OriginSettings = OriginSettings()) throws(Errno) {
+  /// Starts an origin. `isUp`: false refuses connections until ``setUp(_:)``.
+  package init(_ settings: OriginSettings = OriginSettings(), isUp: Bool = true) throws(Errno) {
     raiseDescriptorLimit()
     reservation = try OriginListener.boundSocket(settings.address, port: settings.port)
     port = OriginListener.port(of: reservation.rawValue)
@@ -89,7 +89,7 @@ package final class Origin: Sendable {
     stopSignal = FileDescriptor(owning: pipe.read)
     stopEnd = pipe.write
     state = Lock(State(settings: settings))
-    try setUp(true)
+    try setUp(isUp)
   }
 
   /// `http://address:port` and `path`, which begins with a slash.
