@@ -71,8 +71,10 @@ struct FeedFormat: XMLListFormat {
     return type?.hasPrefix("image/") ?? false
   }
 
-  mutating func end(_ element: XMLElement, text: String, in parents: [XMLElement], _ list: inout XMLListOutput) {
+  mutating func end(_ element: XMLElement, text given: String, in parents: [XMLElement], _ list: inout XMLListOutput) {
     let parent = parents.last?.name
+    // Atom says so of titles (RFC 4287, section 3.1); RSS says nothing, and means text.
+    let text = element.attributes["type"] == "html" ? Markup.text(of: given) : given
     if parent == "item" || parent == "entry" {
       if !text.isEmpty { take(element, text) }
     } else if element.name == "title", parent == "channel" || parent == "feed" && parents.count == 1, !text.isEmpty {

@@ -116,6 +116,25 @@ struct XMLFormatTests {
     #expect(reading.entries[0].facts?.date == 1_767_135_600 && reading.entries[0].facts?.size == 7)
   }
 
+  /// Atom says which titles are HTML: their tags are no part of a name.
+  @Test func markupInTitles() throws {
+    func title(_ type: String, _ text: String) throws -> String {
+      let reading = try read(
+        """
+        <feed xmlns="http://www.w3.org/2005/Atom"><title>F</title><entry><title type="\(type)">\(text)</title>
+        <link rel="enclosure" href="https://h/1.ogg"/></entry></feed>
+        """)
+      return String(try #require(reading.entries.first).name.dropLast(4))
+    }
+    #expect(
+      try title("html", "&lt;b class='x'&gt;Tom&lt;/b&gt; &amp;amp; J&amp;#8217;s &amp;#x263A; &amp;no; &lt; 3")
+        == "Tom & J\u{2019}s \u{263A} &no; < 3")
+    #expect(try title("html", "a &lt;b and c &lt;d") == "a <b and c <d")
+    #expect(try title("text", "&lt;b&gt;T&amp;amp;") == "<b>T&amp;")
+    // Tags without an end take no time that grows with their square.
+    #expect(try title("html", String(repeating: "&lt;a", count: 20_000)).hasPrefix("<a<a"))
+  }
+
   @Test func pls() throws {
     let reading = try read(
       """
