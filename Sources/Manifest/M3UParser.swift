@@ -69,18 +69,22 @@ struct M3UParser: LineParser, ~Copyable {
     }
     let attributes = text.extracting(0..<comma)
     tags.title = comma < text.count ? SafeName.component(text.extracting(comma + 1..<text.count)) : nil
-    if tags.title == nil { tags.title = Self.attribute("tvg-name=\"", attributes) }
-    tags.group = Self.attribute("group-title=\"", attributes) ?? tags.group
+    if tags.title == nil { tags.title = Self.attribute("tvg-name=", attributes) }
+    tags.group = Self.attribute("group-title=", attributes) ?? tags.group
     let seconds = Double(attributes.text(0..<min(24, comma)).prefix { $0.isNumber || $0 == "." || $0 == "-" })
     tags.duration = seconds.flatMap { $0 > 0 ? $0 : nil }
   }
 
-  /// The value of an attribute, which `start` begins with its quote.
+  /// The value of an attribute, which `start` begins: in quotes, or up to the next blank.
   private static func attribute(_ start: StaticString, _ text: Span<UInt8>) -> String? {
     for index in text.indices where text.hasPrefix(start, at: index) && (index == 0 || text[index - 1] == 0x20) {
       let first = index + start.utf8CodeUnitCount
-      guard let end = text.firstIndex(of: 0x22, in: first..<text.count) else { return nil }
-      return SafeName.component(text.extracting(first..<end))
+      let isQuoted = first < text.count && text[first] == 0x22
+      let rest = first + (isQuoted ? 1 : 0)..<text.count
+      guard let end = text.firstIndex(of: isQuoted ? 0x22 : 0x20, in: rest) ?? (isQuoted ? nil : text.count) else {
+        return nil
+      }
+      return SafeName.component(text.extracting(rest.lowerBound..<end))
     }
     return nil
   }

@@ -50,8 +50,11 @@ struct PlaylistTests {
       https://h/3|4.mp4
       #EXTINF:-1 xgroup-title="no",Plain
       https://h/5.mp4|Connection=close
+      #EXTINF:-1 tvg-name=Unquoted group-title=News tvg-id=1,
+      https://h/6.mp4
       """)
-    #expect(reading.paths == ["a_b/By attribute.mp4", "Others/2.mp4", "3|4.mp4", "Plain.mp4"])
+    #expect(
+      reading.paths == ["a_b/By attribute.mp4", "Others/2.mp4", "3|4.mp4", "Plain.mp4", "News/Unquoted.mp4"])
     let entries = reading.entries
     #expect(entries[0].userAgent == "Player 1" && entries[0].referer == "https://example.com/")
     #expect(entries[0].facts?.duration == 90.5 && entries[3].facts?.duration == nil)
