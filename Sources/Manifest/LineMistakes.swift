@@ -4,6 +4,7 @@ enum LineMistakes {
   /// the line.
   static func warning(_ text: Span<UInt8>) -> String? {
     var start = 0
+    var isFollowed = false
     while let blank = text.firstIndex(of: 0x20, in: start..<text.count) {
       start = blank + 1
       if text.hasPrefix("http://", at: start) || text.hasPrefix("https://", at: start) {
@@ -15,6 +16,11 @@ enum LineMistakes {
         return "\(option.rawValue)= after the URL is read as a part of the URL; "
           + "an option is a line of its own that begins with white space"
       }
+      isFollowed = isFollowed || isFile(text, start - 1)
+    }
+    if isFollowed {
+      return "what stands behind the URL and a blank is read as a part of the URL; "
+        + "write a name as an option (out=) on a line of its own that begins with white space"
     }
     if text.firstIndex(of: 0x7C, in: 0..<text.count) != nil, PipedHeaders.split(text.text(0..<text.count)).hasFields {
       return "header fields behind a bar (|) are read as a part of the URL; write each as an option (header=) on a "
@@ -46,17 +52,19 @@ enum LineMistakes {
   /// A separator belongs to a table if the text before it is a whole file's URL, or if a quote or a URL follows.
   private static func isTable(_ text: Span<UInt8>, _ separator: UInt8) -> Bool {
     guard let first = text.firstIndex(of: separator, in: 0..<text.count) else { return false }
-    if let known = SafeName.fileExtension(text.text(max(0, first - 16)..<first)),
-      FileType.mediaType(forExtension: known) != nil, !isParameter(text, first, separator)
-    {
-      return true
-    }
+    if isFile(text, first), !isParameter(text, first, separator) { return true }
     var start = first
     while let place = text.firstIndex(of: separator, in: start..<text.count) {
       start = place + 1
       if isURL(text, start) || start < text.count && text[start] == 0x22 { return true }
     }
     return false
+  }
+
+  /// Whether the text before `end` ends as a file's URL does.
+  private static func isFile(_ text: Span<UInt8>, _ end: Int) -> Bool {
+    let known = SafeName.fileExtension(text.text(max(0, end - 16)..<end))
+    return known.flatMap { FileType.mediaType(forExtension: $0) } != nil
   }
 
   /// Whether a URL's own parameter follows (RFC 3986, section 3.3), such as `;v=1.2`.
