@@ -12,8 +12,8 @@ struct JSONValue {
 }
 
 /// Splits JSON that comes in pieces into objects: those of a list, those that follow each other (one a line), and those
-/// of the list `entries` in such an object, which may have lists of their own: the tabs of a channel. Only one object is
-/// in memory at a time, and those around it.
+/// of the list `entries` in such an object, which may have lists of their own (the tabs of a channel). In memory are
+/// only one object and those around it.
 ///
 /// It knows strings and brackets; what lies between is checked when an object is decoded.
 struct JSONSplitter {

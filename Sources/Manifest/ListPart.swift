@@ -16,11 +16,13 @@ package final class ListPart {
   /// The list's name, for messages.
   var name: String { reader.name }
 
+  func take(_ links: ListResolvers) { reader.take(links) }
+
   /// The next item, below the folder; nil at the end.
   func next() throws(ManifestError) -> ManifestItem? {
     switch try reader.next() {
     case nil:
-      if !isUsable { throw .empty(name: name) }
+      if !isUsable { throw .empty(name: name, format: reader.format) }
       return nil
     case .entry(var entry):
       isUsable = true

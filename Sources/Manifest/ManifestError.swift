@@ -20,8 +20,8 @@ package enum ManifestError: Error, Equatable, Sendable {
   case streamPlaylist(name: String, line: Int)
   /// It breaks the rules of its format, so that its rest cannot be read.
   case malformed(name: String, format: String, line: Int, reason: String)
-  /// One of several lists gives nothing: without it, all that it gave before would go.
-  case empty(name: String)
+  /// A list gives nothing: all that it gave before would go.
+  case empty(name: String, format: ListFormat?)
   /// The base for relative URLs is not an absolute http or https URL.
   case badBase(reason: String)
 }
@@ -50,8 +50,9 @@ extension ManifestError: CustomStringConvertible {
         + "not files; play its URL directly, or list files"
     case .malformed(let name, let format, let line, let reason):
       "manifest \(name), line \(line): this \(format) cannot be read: \(reason)"
-    case .empty(let name):
-      "manifest \(name): it has no usable line (mediafs check FILE lists the problems)"
+    case .empty(let name, let format):
+      "manifest \(name): \(format.map { "this \($0.title)" } ?? "it") has no usable line, and nothing was changed "
+        + "(mediafs check FILE lists the problems)"
     case .badBase(let reason):
       "base URL: \(reason)"
     }
@@ -109,5 +110,11 @@ package enum ManifestItem: Sendable, Equatable {
   var hasFolderURL: Bool {
     guard case .entry(let entry) = self else { return false }
     return entry.urls.first?.utf8.last == 0x2F
+  }
+
+  /// Whether it is an entry whose links a resolver gives.
+  var hasResolver: Bool {
+    guard case .entry(let entry) = self else { return false }
+    return entry.resolver != nil
   }
 }

@@ -36,7 +36,7 @@ package struct ManifestReader: ~Copyable {
   /// The lists that follow.
   private var parts: [ListPart] = []
   /// What is said before the next item.
-  private var warning: ManifestProblem?
+  private var warnings: [ManifestProblem] = []
   /// Where servers' folders show, and the lines that say so.
   private var places: [[UInt8]: Int] = [:]
   /// The folder whose entries come next.
@@ -44,10 +44,12 @@ package struct ManifestReader: ~Copyable {
   /// The list's format: the one that was asked for; else, from the first item on, the one that was recognized.
   package private(set) var format: ListFormat?
 
+  /// Whether a list without an entry is an error: the tree would be empty.
+  package var needsEntries = false
   /// Whether anything of it shows, beside the lists that follow it.
   private var isUsable = false
-  /// The resolver of the entries that name none; nil: they have their own links.
-  package var resolver: String?
+  /// Who gives the links.
+  private var links = ListResolvers()
 
   /// Opens the file at `path` (or a pipe, as a shell's `<(…)`).
   package init(
@@ -112,28 +114,31 @@ package struct ManifestReader: ~Copyable {
     (cookies, isUsable) = (.none(.server), true)
   }
 
-  /// The next entry or problem; nil at the end, and after an error.
-  package mutating func next() throws(ManifestError) -> ManifestItem? {
-    let item = try nextItem()
-    guard let resolver, case .entry(var entry) = item, entry.resolver == nil else { return item }
-    entry.resolver = resolver
-    return .entry(entry)
+  /// `links`: who gives the links of its entries, and of those of the lists that follow.
+  package mutating func take(_ links: ListResolvers) {
+    self.links = links
+    for part in parts { part.take(links) }
   }
 
-  private mutating func nextItem() throws(ManifestError) -> ManifestItem? {
-    if let warning = warning.take() { return .problem(warning) }
+  /// The next entry or problem; nil at the end, and after an error.
+  package mutating func next() throws(ManifestError) -> ManifestItem? {
+    if !warnings.isEmpty { return .problem(warnings.removeFirst()) }
     if var item = try nextOfOwn() {
       if case .problem(var problem) = item {
         problem.format = format
         item = .problem(problem)
       }
+      if links.isForAll || item.hasResolver, case .entry(var entry) = item {
+        if let warning = links.apply(to: &entry) { warnings.append(warning) }
+        item = .entry(entry)
+      }
       if !parts.isEmpty { noteShared(item) }
       if case .problem = item {} else { isUsable = true }
       return item
     }
-    if !parts.isEmpty, !isUsable {
+    if needsEntries || !parts.isEmpty, !isUsable {
       parts = []
-      throw .empty(name: name)
+      throw .empty(name: name, format: format)
     }
     while let part = parts.first {
       do throws(ManifestError) { if let item = try part.next() { return item } } catch {
@@ -155,10 +160,11 @@ package struct ManifestReader: ~Copyable {
     }
     guard let part = parts.first(where: { !$0.isShared && $0.folder == top.name }) else { return }
     part.isShared = true
-    warning = ManifestProblem(
-      line: top.line, severity: .warning,
-      message: "\(part.folder) is also the folder of the list \(part.name): folders of both show together, and of two "
-        + "names that are equal one gets a number")
+    warnings.append(
+      ManifestProblem(
+        line: top.line, severity: .warning,
+        message: "\(part.folder) is also the folder of the list \(part.name): folders of both show together, and of "
+          + "two names that are equal one gets a number"))
   }
 
   private mutating func nextOfOwn() throws(ManifestError) -> ManifestItem? {

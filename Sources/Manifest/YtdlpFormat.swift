@@ -8,7 +8,7 @@ struct YtdlpFormat: JSONListFormat {
   /// The most playlists within each other.
   private static let maximumDepth = JSONSplitter.maximumDepth
   /// The resolver that pages name.
-  private static let resolver = "ytdlp"
+  static let resolver = "ytdlp"
 
   static func recognizes(_ head: ListHead) -> Bool {
     guard head.begins("{") || head.begins("[") else { return false }

@@ -289,7 +289,8 @@ enum ManifestImport {
     watcher: ImportWatcher? = nil
   ) throws(StoreError) -> ImportReport {
     var reader = reader
-    reader.resolver = request.resolve
+    reader.needsEntries = true
+    reader.take(ListResolvers(standard: request.resolve, defined: Set(request.resolvers.map(\.name))))
     var log = ProblemLog(request)
     var isTaken = false
     defer { log.end(isWhole: isTaken) }

@@ -9,12 +9,13 @@ extension MountOption {
       "manifest", of: "FILE|URL", .lists, in: .list, onlyOnCommandLine: true,
       help: """
         Read the list of files from FILE: one URL per line, or another format, which mediafs recognizes by the \
-        content. With -, read standard input. Required.
+        content. FILE may be a folder of .strm files, or - for standard input. With NAME=FILE, which may be repeated, \
+        the list shows in the folder NAME. Required.
         """,
       details: """
         A URL (http or https) is asked for again after --fresh; its last good copy is kept for mounts without network. \
-        It may be the URL of a server's folder. With --manifest NAME=FILE, which may be repeated, the list shows in the \
-        folder NAME. Write a path with an equals sign as ./a=b.
+        It may be the URL of a server's folder. Write a path with an equals sign as ./a=b. For the options of an entry \
+        in a plain list (out, dir, header, load-cookies and others), see docs/MANIFEST.md.
         """),
     MountOption(
       "format", of: "NAME", .optional(\.format, .listFormat), in: .list,
@@ -92,7 +93,8 @@ extension MountOption {
       "fresh", of: "DURATION", .value(\.downloads.fresh, .duration), in: .downloads,
       help: """
         When an unfinished file is opened whose start is missing, and the server has not answered for it for DURATION, \
-        first ask whether it changed, for a second at most. A number of seconds, or with a unit: 30s, 10m, 2h, 1d.
+        first ask whether it changed, for a second at most. After DURATION, lists by URL and servers' folders are also \
+        asked for again. A number of seconds, or with a unit: 30s, 10m, 2h, 1d.
         """,
       standard: "\(Int(ReadingOptions().fresh) / 60)m",
       details: "With 0, an answer of the last second still counts."),

@@ -57,13 +57,10 @@ enum CheckCommand {
       var sources: [Source] = []
       for list in lists { sources.append(try readable(list, in: folder, base, format)) }
       // The command reads each list twice: the importer reports problems, and shows no entries to check for playlists.
-      var problems: [ManifestProblem] = []
-      var notes: [ManifestProblem] = []
+      var findings = CheckFindings()
       var titles: [String] = []
       for source in sources {
-        let (found, note, format) = try look(at: source)
-        problems += found
-        if let note { notes.append(note) }
+        let format = try look(at: source, &findings)
         if let format, !titles.contains(format.title) { titles.append(format.title) }
       }
       let top = lists.firstIndex { $0.folder.isEmpty }
@@ -72,27 +69,26 @@ enum CheckCommand {
       let report: ImportReport
       do throws(StoreError) {
         catalog = try Catalog.open(path: folder.path + "/catalog.sqlite", access: .readWrite)
-        report = try catalog.importManifest(reader, fingerprint: [], strict: false) { problems.append($0) }
+        report = try catalog.importManifest(reader, fingerprint: [], strict: false) { findings.add($0) }
       } catch {
-        print(problems, notes, of: sources, top: top ?? 0)
+        print(findings, of: sources, top: top ?? 0)
         throw .failed(sources.reduce(error.message) { $0.replacing($1.path, with: $1.name) })
       }
-      print(problems, notes, of: sources, top: top ?? 0)
+      print(findings, of: sources, top: top ?? 0)
       do throws(StoreError) {
         if !options.has("quiet") { try ManifestTree(catalog).draw(on: terminal) }
         try catalog.close()
       } catch {
         throw .failed(error.message)
       }
-      let errors = problems.count { $0.severity == .error }
       terminal.line(
         (titles.isEmpty ? "" : titles.joined(separator: ", ") + ": ")
           + [
             TerminalText.count(report.files, "file"), TerminalText.count(report.folders, "folder"),
-            TerminalText.count(Int64(errors), "error"), TerminalText.count(Int64(problems.count - errors), "warning"),
+            TerminalText.count(findings.errors, "error"), TerminalText.count(findings.warnings, "warning"),
           ].joined(separator: ", "))
       try terminal.finish()
-      return errors == 0 ? ExitCode.done : ExitCode.failed
+      return findings.errors == 0 ? ExitCode.done : ExitCode.failed
     }
   }
 
@@ -104,6 +100,12 @@ enum CheckCommand {
     var format: ListFormat?
     /// The list's own folder; nil if it is no file.
     var folder: String?
+
+    func problem(_ line: Int, _ message: String) -> ManifestProblem {
+      var problem = ManifestProblem(line: line, severity: .warning, message: message)
+      problem.list = path
+      return problem
+    }
   }
 
   /// The list's file itself, or a copy if it can be read only once: standard input, or a pipe such as a shell's `<(…)`.
@@ -154,6 +156,7 @@ enum CheckCommand {
     var reader: ManifestReader
     if let top { reader = try open(sources[top]) } else { reader = ManifestReader(name: "") }
     reader.append(parts)
+    reader.needsEntries = true
     return reader
   }
 
@@ -168,48 +171,70 @@ enum CheckCommand {
     }
   }
 
-  /// Warnings about URLs that mediafs can download but that do not play as a file; what is no mistake, and yet shows
-  /// otherwise in a mount; and the list's format.
+  /// Adds warnings about URLs that mediafs can download but that do not play as a file, and what is no mistake, and yet
+  /// shows otherwise in a mount. The list's format.
   private static func look(
-    at source: Source
-  ) throws(CommandError) -> ([ManifestProblem], note: ManifestProblem?, ListFormat?) {
-    var found: [ManifestProblem] = []
+    at source: Source, _ findings: inout CheckFindings
+  ) throws(CommandError) -> ListFormat? {
     var served: (first: ManifestFolder, count: Int64)?
+    var resolvers: Set<String> = []
     var reader = try open(source)
     do throws(ManifestError) {
       while let item = try reader.next() {
         if case .folder(let folder) = item { served = (served?.first ?? folder, (served?.count ?? 0) + 1) }
-        guard case .entry(let entry) = item, let warning = playlistWarning(for: entry) else { continue }
-        var problem = ManifestProblem(line: entry.line, severity: .warning, message: warning)
-        problem.list = source.path
-        found.append(problem)
+        guard case .entry(let entry) = item else { continue }
+        if let warning = playlistWarning(for: entry) { findings.add(source.problem(entry.line, warning)) }
+        if let name = entry.resolver, resolvers.count < 16, resolvers.insert(name).inserted {
+          findings.notes.append(source.problem(entry.line, ListResolvers.message(name)))
+        }
       }
     } catch {
       throw .failed("\(error)".replacing(source.path, with: source.name))
     }
-    let note = served.map { first, count in
+    if let (first, count) = served {
       let names = TerminalText.count(count, "folder") + (count > 1 ? ", the first here, show" : " shows")
-      var note = ManifestProblem(
-        line: first.line, severity: .warning,
-        message: "\(names) in a mount what the server lists; a check asks no server")
-      note.list = source.path
-      return note
+      findings.notes.append(
+        source.problem(first.line, "\(names) in a mount what the server lists; a check asks no server"))
     }
-    return (found, note, reader.format)
+    return reader.format
   }
 
   /// `top`: the list whose problems name none.
-  private static func print(
-    _ problems: [ManifestProblem], _ notes: [ManifestProblem], of sources: [Source], top: Int
-  ) {
+  private static func print(_ findings: CheckFindings, of sources: [Source], top: Int) {
     func list(of problem: ManifestProblem) -> Int { sources.firstIndex { $0.path == problem.list } ?? top }
-    let all = problems.map { ($0, $0.severity == .error ? "error" : "warning") } + notes.map { ($0, "note") }
+    let all =
+      findings.problems.map { ($0, $0.severity == .error ? "error" : "warning") } + findings.notes.map { ($0, "note") }
     for (problem, severity) in all.sorted(by: { (list(of: $0.0), $0.0.line) < (list(of: $1.0), $1.0.line) }) {
       let name = TerminalText.plain(sources[list(of: problem)].name)
       // The format of compiler messages, so that an editor can jump to the line.
-      var line = "\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.text))\n"
-      line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
+      tell("\(name):\(problem.line): \(severity): \(TerminalText.plain(problem.text))")
     }
+    if findings.more > 0 {
+      tell("\(findings.more) more problems are not printed; mend these first")
+    }
+  }
+
+  private static func tell(_ text: String) {
+    var line = text + "\n"
+    line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
+  }
+}
+
+/// What a check found.
+private struct CheckFindings {
+  /// The most problems that are printed, so that memory does not grow with the list.
+  private static let most = 10_000
+
+  private(set) var problems: [ManifestProblem] = []
+  /// What is no mistake.
+  var notes: [ManifestProblem] = []
+  private(set) var (errors, warnings): (Int64, Int64) = (0, 0)
+  /// How many problems are counted and not kept.
+  var more: Int64 { errors + warnings - Int64(problems.count) }
+
+  mutating func add(_ problem: ManifestProblem) {
+    if problem.severity == .error { errors += 1 } else { warnings += 1 }
+    if problems.count < Self.most { problems.append(problem) }
   }
 }
 

@@ -89,6 +89,7 @@ import Testing
         )
         let forced = try journey.mediafs("check", "--format=pls", list)
         #expect(forced.status == 1 && !forced.output.contains("One.mp3"))
+        #expect(forced.errors.contains("manifest \(list): this PLS playlist has no usable line"), "\(forced.errors)")
         #expect(try journey.mediafs("check", "--format=rar", list).status == 2)
         let other = try journey.run(command.map { $0 == journey.manifest ? list : $0 } + ["--format=metalink"])
         #expect(other.status == 1 && other.errors.contains("Metalink"), "\(other.errors)")
@@ -133,6 +134,47 @@ import Testing
       let checked = try journey.mediafs("check", journey.manifest)
       #expect(checked.status == 1 && checked.output.contains("good.mp4"), "\(checked.output)\(checked.errors)")
       for line in ["2", "6"] { #expect(checked.errors.contains(":\(line):"), "\(checked.errors)") }
+    }
+  }
+
+  /// Who needs a resolver is told of it once: by a check, and by a mount whose options define none.
+  @Test func aResolverThatIsMissingIsTold() throws {
+    try withJourney { journey in
+      let pages = (1...3).map {
+        #"{"_type": "url", "id": "\#($0)", "title": "T\#($0)", "url": "http://127.0.0.1:9/\#($0)"}"#
+      }
+      try journey.list(pages.joined(separator: "\n") + "\n")
+      let words =
+        ":1: note: a resolver gives the links of entries, the first here: mount with --resolver ytdlp=mediafs-"
+      let checked = try journey.mediafs("check", journey.manifest)
+      #expect(checked.status == 0 && checked.output.hasSuffix("3 files, 0 folders, 0 errors, 0 warnings\n"))
+      #expect(checked.errors.components(separatedBy: words).count == 2, "\(checked.errors)")
+      let told = ":1: a resolver gives the links of entries"
+      let mounted = try journey.run(try journey.mountCommand())
+      #expect(mounted.succeeded && mounted.errors.components(separatedBy: told).count == 2, "\(mounted.errors)")
+      try journey.unmount()
+      let defined = try journey.run(try journey.mountCommand(["--resolver", "ytdlp=cat", "--strict"]))
+      #expect(defined.succeeded && !defined.errors.contains(told), "\(defined.errors)")
+      try journey.unmount()
+      // Also of a list that shows in a folder of its own, and for the entries that --resolve is for.
+      try journey.list("http://127.0.0.1:9/a.mp4\nhttp://127.0.0.1:9/b.mp4\n  resolver=other\n")
+      let manifest = "A=\(journey.manifest)"
+      let command = try journey.mountCommand().map { $0 == journey.manifest ? manifest : $0 }
+      let several = try journey.run(command + ["--resolver", "one=cat", "--resolve", "one"])
+      let warned = several.errors.split(separator: "\n").filter { $0.contains("a resolver gives the links") }
+      #expect(several.succeeded && warned.count == 1, "\(several.errors)")
+      #expect(warned[0].contains(":2: ") && warned[0].hasSuffix("--resolver other=PROGRAM"), "\(warned)")
+    }
+  }
+
+  /// A list of which every line is bad takes no more memory than its first problems.
+  @Test func problemsHaveALimit() throws {
+    try withJourney { journey in
+      try journey.list("http://127.0.0.1:9/a.mp4\n" + String(repeating: "nonsense\n", count: 12_000))
+      let checked = try journey.mediafs("check", journey.manifest)
+      #expect(checked.status == 1 && checked.output.hasSuffix("1 file, 0 folders, 12000 errors, 0 warnings\n"))
+      let lines = checked.errors.split(separator: "\n")
+      #expect(lines.count == 10_001 && lines.last == "2000 more problems are not printed; mend these first")
     }
   }
 

@@ -405,7 +405,7 @@ import Testing
         try journey.shell(#"printf 'http://127.0.0.1:1/a.mp3\n  dir=Album\n' > "$1"; : > "$2""#, music, list)
         #expect(
           eventually {
-            (try? journey.mediafs("status", journey.mountpoint).output.contains("\(list): it has no usable line"))
+            (try? journey.mediafs("status", journey.mountpoint).output.contains("\(list): this list of URLs has no"))
               == true
           }, "\(journey.log.suffix(2000))")
         #expect(try journey.names("Music/Album") == ["a.mp3"] && journey.names().contains("one.bin"))
