@@ -28,8 +28,6 @@ final class ListKeeper: Sendable {
     var (listsAsked, foldersAsked) = (0, 0)
     /// What the list was known by when the one that was taken last was brought back.
     var broughtBack: ListMark?
-    /// What the kernel is to be told a second time, and since when, the oldest first.
-    var recent: [(changes: [TreeChange], since: Instant)] = []
   }
 
   /// How often the list is looked at, in seconds: what inotify does not tell shows then.
@@ -40,14 +38,12 @@ final class ListKeeper: Sendable {
   private static let patience = 5.0
   /// For how long a reload waits for servers' folders at most, in seconds.
   private static let foldersPatience = 10.0
-  /// After how many seconds the kernel is told of changes a second time.
-  private static let again = 1.0
   private let request: MountRequest
   private let helper: HelperLink?
   /// What the tree was made of; nil if that is not known.
   private let imported: ListMark?
   private let catalog: Catalog
-  private let update: TreeUpdate
+  private let showing: ListShowing
   /// Is told when the list begins to be read again, and when that is over.
   private let reloading: @Sendable (Bool) -> Void
   private let state = Lock(State())
@@ -68,7 +64,7 @@ final class ListKeeper: Sendable {
     self.helper = helper
     self.imported = imported
     self.catalog = catalog
-    self.update = update
+    showing = ListShowing(request, update)
     self.reloading = reloading
     let number = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
     guard number >= 0 else { throw .failed("cannot create an eventfd: \(Errno.current)") }
@@ -168,7 +164,7 @@ final class ListKeeper: Sendable {
         return
       }
       next = Self.interval
-      if let rest = repeatRecent() { next = rest }
+      if let rest = showing.repeatRecent() { next = rest }
       if let lists = request.lists, !lists.urls.isEmpty {
         if revalidation <= .now, !isRevalidating.withLock({ $0 }) {
           isRevalidating.withLock { $0 = true }
@@ -195,11 +191,11 @@ final class ListKeeper: Sendable {
         if case .success = result, let refusal = state.withLock({ $0.refusal }) {
           result = .failure(ControlFailure(.failed, refusal))
         }
-        update.settle()
+        showing.settle()
         for asking in waiting { settle(asking, result) }
         waiting = []
         watch.renew()
-        next = Self.again
+        next = ListShowing.again
         continue
       }
       if let event = watch.take(), case .lookIn(let rest) = settling.handle(event, .now) { next = min(next, rest) }
@@ -230,7 +226,7 @@ final class ListKeeper: Sendable {
           news = ServedFolders.News()
         }
         if reloading != nil, case .success(let report) = result { meanwhile = withFolders(report, and: meanwhile) }
-        next = news.urls.isEmpty ? Self.again : 0
+        next = news.urls.isEmpty ? ListShowing.again : 0
         // What the import could not show for now, it is told of again.
         if case .failure = result { newsAt = .now.adding(seconds: Self.interval) }
       }
@@ -261,18 +257,6 @@ final class ListKeeper: Sendable {
       return state.refusal != why
     }
     if isNews { Log.warning("the list stays as it was: \(why)") }
-  }
-
-  /// A lookup that began before a commit may be answered after the kernel was told to forget the name. Returns when
-  /// there is something to repeat, in seconds.
-  private func repeatRecent() -> Double? {
-    while let recent = state.withLock({ $0.recent.first }) {
-      let rest = Self.again - Instant.now.seconds(since: recent.since)
-      if rest > 0 { return rest }
-      _ = state.withLock { $0.recent.removeFirst() }
-      update.forget(recent.changes)
-    }
-    return nil
   }
 
   /// A list from standard input, or a pipe, cannot be read again.
@@ -343,32 +327,15 @@ final class ListKeeper: Sendable {
     }
   }
 
-  /// Who shows the tree while it changes, and refuses what nobody asked for.
   private func watcher(isAsked: Bool) -> ImportWatcher {
-    let folders = request.lists?.folders
-    let isFirst = { @Sendable (change: TreeChange) -> Bool in folders?.isListedFirst(change.parent) == true }
-    return ImportWatcher(
-      lists: request.named.map(\.folder),
-      compared: { [request] (losses) throws(StoreError) in
-        if !isAsked { try Self.refuse(losses, request) }
-      },
-      beforeCommit: { [state, update, request] (changes) throws(StoreError) in
-        if state.withLock({ $0.isStopping }) { throw StoreError(kind: .invalid, message: Self.ending.message) }
-        if !isAsked { try Self.refuse(changes.losses, request) }
-        update.prepare(changes.tree.filter { !isFirst($0) })
-      },
-      committed: { [state, update] changes in
-        var told = changes
-        told.tree.removeAll(where: isFirst)
-        update.forget(changes.tree.filter(isFirst))
-        update.announce(told)
-        if !changes.tree.isEmpty { state.withLock { $0.recent.append((changes.tree, .now)) } }
-      })
+    showing.watcher(isAsked: isAsked) { [state] () throws(StoreError) in
+      if state.withLock({ $0.isStopping }) { throw StoreError(kind: .invalid, message: Self.ending.message) }
+    }
   }
 
   /// Notes why an import changed nothing.
   private func failed(_ error: StoreError, isChanging: Bool) -> ControlFailure {
-    update.prepare([])
+    showing.failed()
     if !isChanging, !state.withLock({ $0.isStopping }) { fail(error.message) }
     request.lists?.folders.refused(error.message, isLasting: error.kind == .invalid && !isChanging)
     return ControlFailure(.failed, error.message)
@@ -408,17 +375,6 @@ final class ListKeeper: Sendable {
       added: changes.added, removed: changes.removed, changed: changes.relinked, problems: report.problems)
   }
 
-  /// A list that was cut at the end of a line is a list too, and a media server deletes what vanishes.
-  private static func refuse(_ losses: [ListLoss], _ request: MountRequest) throws(StoreError) {
-    guard let loss = losses.first(where: \.isMost) else { return }
-    let list = loss.folder.flatMap { folder in request.allLists.first { $0.folder == folder } }
-    let (who, whose) = list.map { ("the list \($0.shown)", "its") } ?? ("the list", "the mount's")
-    throw StoreError(
-      kind: .invalid,
-      message: "\(who) lacks \(loss.removed) of \(whose) \(loss.names) names now, and nobody asked to "
-        + "remove so many: the mount stays as it was; if the list is right, run 'mediafs reload'")
-  }
-
   private func fail(_ reason: String) {
     let outcome = "the mount stays as it was"
     let message = reason.contains(outcome) ? reason : "\(reason); \(outcome)"
@@ -428,16 +384,4 @@ final class ListKeeper: Sendable {
     }
     if isNews { Log.warning(message) }
   }
-}
-
-/// What shows the tree, and is told of its changes.
-struct TreeUpdate: Sendable {
-  /// Before the catalog has them; with none: after an import that failed. It must not call the catalog.
-  let prepare: @Sendable ([TreeChange]) -> Void
-  /// After it has them.
-  let announce: @Sendable (ListChanges) -> Void
-  /// Makes the kernel forget these names, and their folders' listings.
-  let forget: @Sendable ([TreeChange]) -> Void
-  /// Waits, for some seconds at most, until programs that watch the mount know of all that was announced.
-  let settle: @Sendable () -> Void
 }
