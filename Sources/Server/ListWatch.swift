@@ -4,19 +4,25 @@ import Glibc
 /// Hears by inotify(7) that a list may have changed. The thread of ``ListKeeper`` owns it: it is a class only for its
 /// `deinit`.
 ///
-/// It watches the folder that a list's path names, and the one that the list is in where the path has symbolic links;
-/// of a list that is a folder, that one and those below it. What it cannot hear (another machine's writes, a folder
-/// that is renamed) shows by stat(2), every few seconds.
+/// It watches the folder that a list is in, and, where symbolic links lead to that, the folder of each of them; of a
+/// list that is a folder, that one and those below it. What it cannot hear (another machine's writes, a folder that is
+/// renamed) shows by stat(2), every few seconds.
 final class ListWatch {
   /// The most folders below a list that is a folder: so many watches a user has at least (Linux 5.11).
   private static let mostFolders = 8192
+  /// The most links on the way to a list, as in the kernel's path_resolution(7).
+  private static let mostLinks = 40
   private static let events = UInt32(
     IN_CLOSE_WRITE | IN_MODIFY | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ATTRIB)
 
   private let paths: [String]
   private let descriptor: FileDescriptor
-  /// What each watch is for: the names in that folder; nil: any name.
-  private var names: [Int32: Set<String>?] = [:]
+  /// What a watch is for: the names in that folder; nil: any name.
+  private struct Watched {
+    var folder: String
+    var names: Set<String>?
+  }
+  private var watched: [Int32: Watched] = [:]
   private var hasToldOfMany = false
   private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 8)
 
@@ -32,20 +38,46 @@ final class ListWatch {
   /// Readable when something may have changed; -1 where that cannot be heard.
   var number: Int32 { descriptor.rawValue }
 
-  /// Watches what the paths lead to now. The kernel keeps one watch for each folder, however often it is asked.
+  /// Watches what the paths lead to now, and nothing else. The kernel keeps one watch for each folder, however often it
+  /// is asked.
   func renew() {
     if number < 0 { return }
+    let before = watched
+    watched = [:]
     for path in paths { renew(path) }
+    for watch in before.keys where watched[watch] == nil { _ = inotify_rm_watch(number, watch) }
   }
 
+  /// Follows the path as the kernel does. Another file can come to be at its end by each link on the way, and by the
+  /// first name that is missing.
   private func renew(_ path: String) {
-    add(Self.folder(of: path), name: Self.name(of: path))
-    guard let resolved = realpath(path, nil) else { return }
-    let place = String(cString: resolved)
-    free(resolved)
-    if place != path { add(Self.folder(of: place), name: Self.name(of: place)) }
-    var status = stat()
-    if stat(place, &status) == 0, status.st_mode & S_IFMT == S_IFDIR { addFolders(place) }
+    var place: [String] = []
+    var rest = Array(path.split(separator: "/").map(String.init).reversed())
+    var links = 0
+    while let name = rest.popLast() {
+      if name == "." { continue }
+      if name == ".." {
+        _ = place.popLast()
+        continue
+      }
+      let folder = Self.text(place)
+      place.append(name)
+      var status = stat()
+      let isThere = lstat(Self.text(place), &status) == 0
+      guard isThere, status.st_mode & S_IFMT == S_IFLNK else {
+        if isThere, !rest.isEmpty { continue }
+        add(folder, name: name)
+        if isThere, status.st_mode & S_IFMT == S_IFDIR { addFolders(Self.text(place)) }
+        return
+      }
+      add(folder, name: name)
+      links += 1
+      guard links <= Self.mostLinks, let target = Self.target(of: Self.text(place)) else { return }
+      if target.hasPrefix("/") { place = [] } else { place.removeLast() }
+      rest += target.split(separator: "/").map(String.init).reversed()
+    }
+    // It leads to a folder by `..` at its end.
+    addFolders(Self.text(place))
   }
 
   private func addFolders(_ top: String) {
@@ -74,9 +106,8 @@ final class ListWatch {
     let watch = inotify_add_watch(descriptor.rawValue, folder, Self.events | UInt32(IN_ONLYDIR))
     if watch < 0 { return }
     // A list beside its own folder: what is nearer counts.
-    guard let name else { return names[watch] = .some(nil) }
-    guard let known = names[watch] else { return names[watch] = .some([name]) }
-    if let known { names[watch] = .some(known.union([name])) }
+    guard let name else { return watched[watch] = Watched(folder: folder, names: nil) }
+    watched[watch, default: Watched(folder: folder, names: [])].names?.insert(name)
   }
 
   /// Takes what came: the strongest of it.
@@ -95,13 +126,15 @@ final class ListWatch {
           as: UTF8.self)
         position += Int(event.len)
         if event.mask & UInt32(IN_Q_OVERFLOW) != 0 { return .closed }
-        guard let wanted = names[event.wd] else { continue }
+        guard let place = watched[event.wd] else { continue }
         // In a list that is a folder, other programs keep files of their own.
         let isOfFolder = event.mask & UInt32(IN_ISDIR) != 0 || name.lowercased().hasSuffix(".strm")
-        guard wanted.map({ $0.contains(name) }) ?? isOfFolder else { continue }
+        guard place.names.map({ $0.contains(name) }) ?? isOfFolder else { continue }
         // In a list that is a folder, each name counts.
-        let came = wanted == nil ? IN_CREATE | IN_DELETE | IN_MOVED_FROM : 0
+        let came = place.names == nil ? IN_CREATE | IN_DELETE | IN_MOVED_FROM : 0
         if event.mask & UInt32(IN_CLOSE_WRITE | IN_MOVED_TO | came) != 0 {
+          found = .closed
+        } else if event.mask & UInt32(IN_CREATE) != 0, Self.isWhole(place.folder + "/" + name) {
           found = .closed
         } else if event.mask & UInt32(IN_MODIFY) != 0 {
           found = .written
@@ -110,12 +143,19 @@ final class ListWatch {
     }
   }
 
-  private static func folder(of path: String) -> String {
-    let end = path.lastIndex(of: "/") ?? path.startIndex
-    return end == path.startIndex ? "/" : String(path[..<end])
+  /// Whether what was made there is whole at once, as a link is: a file has yet to be written.
+  private static func isWhole(_ path: String) -> Bool {
+    var status = stat()
+    return lstat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG
   }
 
-  private static func name(of path: String) -> String { path.split(separator: "/").last.map(String.init) ?? path }
+  private static func target(of link: String) -> String? {
+    var bytes = [UInt8](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink(link, &bytes, bytes.count)
+    return count > 0 ? String(decoding: bytes[..<count], as: UTF8.self) : nil
+  }
+
+  private static func text(_ place: [String]) -> String { "/" + place.joined(separator: "/") }
 }
 
 extension ListMark {
