@@ -35,7 +35,7 @@ struct Aria2Parser: LineParser, ~Copyable {
 
   static func recognizes(_ head: ListHead) -> Bool { false }  // what nothing else recognizes
 
-  init(_ setup: ListSetup) { cookies = CookieFiles(setup.cookies) }
+  init(_ setup: ListSetup) { cookies = CookieFiles(setup) }
 
   /// Removes and returns one item that the lines so far gave; nil when there is none left.
   mutating func takeItem() -> ManifestItem? {

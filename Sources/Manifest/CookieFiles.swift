@@ -39,10 +39,11 @@ final class CookieFiles {
   }
 
   private let access: CookieAccess
+  private let disk: ListDisk?
   /// The cookies of each file, by their domains.
   private var files: [String: Result<[String: [Cookie]], Fault>] = [:]
 
-  init(_ access: CookieAccess) { self.access = access }
+  init(_ setup: ListSetup) { (access, disk) = (setup.cookies, setup.disk) }
 
   /// The value of the Cookie field that the file at `path` gives for `url`; nil if it has no cookie for it.
   func value(of path: String, for url: borrowing URLParser) throws(Fault) -> String? {
@@ -68,7 +69,9 @@ final class CookieFiles {
     if let known = files[path] { return try known.get() }
     if files.count == Self.most { files = [:] }
     let result: Result<[String: [Cookie]], Fault>
-    do throws(Fault) { result = .success(try read(path)) } catch { result = .failure(error) }
+    do throws(Fault) { result = .success(try disk.call { () throws(Fault) in try read(path) }) } catch {
+      result = .failure(error)
+    }
     files[path] = result
     return try result.get()
   }

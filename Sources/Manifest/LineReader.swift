@@ -23,13 +23,15 @@ struct LineReader: ~Copyable {
 
   private let descriptor: FileDescriptor  // kept open; read through `input`
   private let input: Int32
+  private let disk: ListDisk?
   private var position = 0
   private var end = 0
   private var isAtEnd = false
 
   /// Reads lines from `descriptor` by read(2); it may be a pipe.
-  init(_ descriptor: consuming FileDescriptor) {
+  init(_ descriptor: consuming FileDescriptor, disk: ListDisk? = nil) {
     input = descriptor.rawValue
+    self.disk = disk
     self.descriptor = consume descriptor
     buffer = [UInt8](repeating: 0, count: Self.bufferSize)
   }
@@ -130,13 +132,15 @@ struct LineReader: ~Copyable {
   /// Calls read(2) once, for the space behind `end`. There is space, because at most one line of the greatest length is
   /// kept.
   private mutating func fill() throws(Errno) {
-    let (start, input) = (end, input)
+    let (start, input, disk) = (end, input, disk)
     var failure: Errno?
-    let count = buffer.withUnsafeMutableBytes { bytes -> Int in
-      let room = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
-      do throws(Errno) { return try retrying { Glibc.read(input, room.baseAddress, room.count) } } catch {
-        failure = error
-        return 0
+    let count = disk.call {
+      buffer.withUnsafeMutableBytes { bytes -> Int in
+        let room = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
+        do throws(Errno) { return try retrying { Glibc.read(input, room.baseAddress, room.count) } } catch {
+          failure = error
+          return 0
+        }
       }
     }
     if let failure { throw failure }

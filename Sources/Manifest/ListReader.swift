@@ -23,10 +23,25 @@ struct ListSetup {
   var format: ListFormat
   /// Which files of cookies the list may name.
   var cookies = CookieAccess.none(.server)
+  var disk: ListDisk?
 
   /// The error of a list that breaks the rules of its format on `line`.
   func malformed(_ line: Int, _ reason: String) -> ManifestError {
     .malformed(name: name, format: format.title, line: line, reason: reason)
+  }
+}
+
+/// The disk of a list, and how messages call the list.
+struct ListDisk {
+  var calls: DiskCalls
+  var list: String
+}
+
+extension ListDisk? {
+  /// Calls the system for the list.
+  func call<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+    if let self { return try self.calls.make(self.list, body) }
+    return try body()
   }
 }
 

@@ -12,6 +12,8 @@ package enum ManifestError: Error, Equatable, Sendable {
   case permissionDenied(path: String)
   /// Opening or reading failed in another way.
   case unreadable(name: String, reason: Errno)
+  /// Its disk does not answer.
+  case silent(name: String)
   /// It is text in UTF-16, not in UTF-8.
   case notUTF8(name: String)
   /// It is a file of another type, by its first bytes; `what` is that type's extension.
@@ -40,6 +42,8 @@ extension ManifestError: CustomStringConvertible {
       "manifest \(path): permission denied; make the file readable for the user that runs this"
     case .unreadable(let name, let reason):
       "manifest \(name): cannot be read: \(reason)"
+    case .silent(let name):
+      "the list \(name) cannot be read: its disk does not answer"
     case .notUTF8(let name):
       "manifest \(name): this is UTF-16 text; save it as UTF-8"
     case .notAList(let name, let what):

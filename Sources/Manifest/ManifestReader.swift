@@ -31,6 +31,7 @@ package struct ManifestReader: ~Copyable {
   /// For messages.
   let name: String
   private let cookies: CookieAccess
+  private let disk: ListDisk?
   /// What is remembered of the servers' folders that it names; nil: they are files.
   private let folders: (any ServerFolders)?
   /// The lists that follow.
@@ -71,16 +72,18 @@ package struct ManifestReader: ~Copyable {
   package init(folder: ServerFolder, name: String, folders: any ServerFolders) {
     input = nil
     (reader, base, format, self.name, self.folders) = (nil, .none, nil, name, folders)
-    cookies = .none(.server)
+    (cookies, disk) = (.none(.server), nil)
     expansion = FolderExpansion(ManifestFolder(line: 1, path: [], source: folder), folders, name: name)
   }
 
   /// Reads from `descriptor`, which may be a pipe, and closes it at the end (pass a duplicate of standard input).
-  /// `name` is for messages; `.m3u` or `.m3u8` at its end means an M3U playlist. `format` forces a format.
+  /// `name` is for messages; `.m3u` or `.m3u8` at its end means an M3U playlist. `format` forces a format. `calls`: who
+  /// is told of each call for the list's disk.
   package init(
     descriptor: consuming FileDescriptor, name: String, base: ManifestBase = .none, format: ListFormat? = nil,
-    cookies: CookieAccess = .none(.server), folders: (any ServerFolders)? = nil
+    cookies: CookieAccess = .none(.server), folders: (any ServerFolders)? = nil, calls: DiskCalls? = nil
   ) throws(ManifestError) {
+    let disk = calls.map { ListDisk(calls: $0, list: name) }
     let mode: mode_t
     do { mode = try descriptor.status().st_mode } catch { throw .unreadable(name: name, reason: error) }
     let isFolder = mode & S_IFMT == S_IFDIR
@@ -88,13 +91,14 @@ package struct ManifestReader: ~Copyable {
     self.base = base
     self.name = name
     self.cookies = cookies
+    self.disk = disk
     self.folders = folders
     self.format = isFolder ? .strm : format
     if isFolder {
       input = nil
-      reader = StrmReader(folder: descriptor, ListSetup(name: name, base: base, format: .strm))
+      reader = StrmReader(folder: descriptor, ListSetup(name: name, base: base, format: .strm, disk: disk))
     } else {
-      input = LineReader(descriptor)
+      input = LineReader(descriptor, disk: disk)
       reader = nil
     }
   }
@@ -111,7 +115,7 @@ package struct ManifestReader: ~Copyable {
   package init(name: String) {
     input = nil
     (reader, base, format, self.name, folders) = (nil, .none, nil, name, nil)
-    (cookies, isUsable) = (.none(.server), true)
+    (cookies, disk, isUsable) = (.none(.server), nil, true)
   }
 
   /// `links`: who gives the links of its entries, and of those of the lists that follow.
@@ -205,7 +209,7 @@ package struct ManifestReader: ~Copyable {
     let found: ListFormat
     if let format { found = format } else { found = try recognize(&input) }
     format = found
-    reader = try found.open(input, ListSetup(name: name, base: base, format: found, cookies: cookies))
+    reader = try found.open(input, ListSetup(name: name, base: base, format: found, cookies: cookies, disk: disk))
   }
 
   /// The format of `input`. Throws when it is a file of another type altogether, so that not each of its "lines" is

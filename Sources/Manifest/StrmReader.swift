@@ -41,7 +41,9 @@ final class StrmReader: ListReader {
   }
 
   func next() throws(ManifestError) -> ManifestItem? {
-    if count == 0, open.isEmpty { open = [Folder(path: [], names: try names(of: []))] }
+    if count == 0, open.isEmpty {
+      open = [Folder(path: [], names: try setup.disk.call { () throws(ManifestError) in try names(of: []) })]
+    }
     while true {
       if let item = output.takeItem() { return item }
       guard var folder = open.popLast() else { return nil }
@@ -51,7 +53,7 @@ final class StrmReader: ListReader {
       }
       open.append(folder)
       count += 1
-      try look(at: name, in: folder.path)
+      try setup.disk.call { () throws(ManifestError) in try look(at: name, in: folder.path) }
     }
   }
 

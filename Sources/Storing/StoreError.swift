@@ -13,6 +13,8 @@ package struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
     case corrupt
     /// A system call failed.
     case io(Errno)
+    /// The disk of a list does not answer.
+    case silent
     /// No space is left: on the disk, in a quota, or within the store's own limit.
     case full
     /// The request is invalid: a bad argument, or a bad manifest.
@@ -40,6 +42,7 @@ package struct StoreError: Error, Sendable, Equatable, CustomStringConvertible {
     switch kind {
     case .io(let error): error
     case .full: .noSpace
+    case .silent: .timedOut
     case .busy, .newer, .corrupt, .invalid: .invalid
     }
   }

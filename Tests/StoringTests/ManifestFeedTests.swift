@@ -35,6 +35,24 @@ import Testing
     try ManifestReader(descriptor: FileDescriptor(owning: pipe[0]), name: "pipe")
   }
 
+  @Test func aSilentDiskIsAnErrorAndItsThreadIsWaitedFor() throws {
+    let pipe = try makePipe("http://example.com/a\n")
+    let calls = DiskCalls(patience: 0.1)
+    let reader = try ManifestReader(descriptor: FileDescriptor(owning: pipe[0]), name: "far", calls: calls)
+    let feed = ManifestFeed(reader, strict: false)
+    #expect(throws: ManifestError.silent(name: "far")) { while try feed.next(calls) != nil {} }
+    #expect(calls.silent == "far")
+    let isOver = Lock(false)
+    let waiting = OwnedThread(name: "waiting") {
+      #expect(feed.end(waiting: true))
+      #expect(isOver.withLock { $0 })
+    }
+    isOver.withLock { $0 = true }
+    close(pipe[1])
+    waiting.join()
+    #expect(calls.silent == nil)
+  }
+
   /// Ends it; whether its thread goes, which a busy machine may let wait.
   private func isGone(_ feed: ManifestFeed) -> Bool { feed.end() || feed.batches.waitForEnd(seconds: 60) }
 

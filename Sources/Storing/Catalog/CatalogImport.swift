@@ -50,6 +50,8 @@ package struct ImportReport: Sendable, Equatable {
 package struct ImportWatcher {
   /// The folders at the top that have a list each; empty for a single list.
   package var lists: [String]
+  /// The calls for the disks of the lists; nil: the import waits for these disks as long as they take.
+  package var calls: DiskCalls?
   /// Called when the list was read to its end: what it removes at least. A throw ends the import. No other writer waits
   /// for it, unless the difference is very large: then it gets nothing.
   package var compared: ([ListLoss]) throws(StoreError) -> Void
@@ -80,17 +82,24 @@ extension Catalog {
   ///
   /// Another thread reads the manifest and has ended when this returns. There is one exception: if the reader is no
   /// longer needed and waits for a pipe (or a slow disk), it ends when data comes or the pipe is closed.
+  ///
+  /// With the watcher's `calls` there is none. An import whose disk is silent lets go of the catalog, waits until the
+  /// disk has answered, and throws `.silent`: it never leaves a thread behind that waits for the disk.
   package func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
     watcher: ImportWatcher? = nil
   ) throws(StoreError) -> ImportReport {
     // Reading and parsing take half of the time. They need not wait for the catalog, nor the catalog for them.
     let feed = ManifestFeed(reader, strict: strict)
-    defer { feed.end() }
+    let calls = watcher?.calls
+    defer { feed.end(waiting: calls != nil) }
     return try importBatches(
       fingerprint: fingerprint, strict: strict, report: report, watcher: watcher
     ) { () throws(StoreError) in
-      do throws(ManifestError) { return try feed.next() } catch { throw StoreError(.invalid, "\(error)") }
+      do throws(ManifestError) { return try feed.next(calls) } catch {
+        if case .silent = error { throw StoreError(.silent, "\(error)") }
+        throw StoreError(.invalid, "\(error)")
+      }
     }
   }
 

@@ -25,14 +25,16 @@ struct ManifestFeed {
     }
   }
 
-  /// The next entries and problems; nil at the end and after an error.
-  func next() throws(ManifestError) -> ImportBatch? { try batches.take() }
+  /// The next entries and problems; nil at the end and after an error. `calls`: those of the reading thread; one that
+  /// is silent is an error.
+  func next(_ calls: DiskCalls? = nil) throws(ManifestError) -> ImportBatch? { try batches.take(calls) }
 
   /// Stops reading. The caller must call it exactly once, and must not call ``next()`` afterwards. Returns whether the
-  /// thread has ended. A thread that waits for a pipe ends when data comes or the pipe is closed.
+  /// thread has ended. A thread that waits for a pipe ends when data comes or the pipe is closed. `waiting`: for the
+  /// thread, however long that takes.
   @discardableResult
-  func end() -> Bool {
-    let isGone = batches.refuse(patience: Self.patience)
+  func end(waiting: Bool = false) -> Bool {
+    let isGone = batches.refuse(patience: waiting ? nil : Self.patience)
     if isGone { thread.join() } else { thread.detach() }
     return isGone
   }
@@ -127,7 +129,7 @@ final class ManifestBatches: Sendable {
   // MARK: - The caller's thread
 
   /// Waits for a batch; nil at the end and after an error, which it throws once.
-  func take() throws(ManifestError) -> ImportBatch? {
+  func take(_ calls: DiskCalls? = nil) throws(ManifestError) -> ImportBatch? {
     while true {
       let (batch, isComplete, failure) = state.withLock { state -> (ImportBatch?, Bool, ManifestError?) in
         if !state.waiting.isEmpty { return (state.waiting.removeFirst(), false, nil) }
@@ -140,12 +142,14 @@ final class ManifestBatches: Sendable {
       }
       if let failure { throw failure }
       if isComplete { return nil }
-      arrived.wait()
+      guard !arrived.wait(seconds: calls.map { min($0.patience, 1) }) else { continue }
+      if let name = calls?.silent { throw .silent(name: name) }
     }
   }
 
-  /// Refuses further batches. Waits at most that many seconds for the reading thread; returns whether it is done.
-  fileprivate func refuse(patience: Double) -> Bool {
+  /// Refuses further batches. Waits at most that many seconds for the reading thread (nil: without limit); returns
+  /// whether it is done.
+  fileprivate func refuse(patience: Double?) -> Bool {
     isRefused.store(true, ordering: .relaxed)
     let rest = state.withLock { state in
       defer { state.waiting = [] }
@@ -160,5 +164,5 @@ final class ManifestBatches: Sendable {
   var count: Int { state.withLock { $0.waiting.count } }
 
   /// Waits at most that many seconds for the reading thread; returns whether it is done. Returns true only once.
-  func waitForEnd(seconds: Double) -> Bool { ended.wait(seconds: seconds) }
+  func waitForEnd(seconds: Double?) -> Bool { ended.wait(seconds: seconds) }
 }
