@@ -10,14 +10,8 @@ import Storing
 ///
 /// What goes wrong with a list leaves the tree as it was, and is told by the log and by `status`.
 final class ListKeeper: Sendable {
-  /// Whoever asks for a reload and waits for it.
-  private final class Asking: Sendable {
-    let answered = Signal()
-    let answer = Lock<Result<ReloadReport, ControlFailure>?>(nil)
-  }
-
   private struct State {
-    var askings: [Asking] = []
+    var askings: [ReloadAsking] = []
     /// A signal asked.
     var isSignalled = false
     var isStopping = false
@@ -44,6 +38,8 @@ final class ListKeeper: Sendable {
   private let imported: ListMark?
   private let catalog: Catalog
   private let showing: ListShowing
+  /// What is said of a disk that does not answer: it holds the thread.
+  let silence: ListSilence
   /// Is told when the list begins to be read again, and when that is over.
   private let reloading: @Sendable (Bool) -> Void
   private let state = Lock(State())
@@ -65,6 +61,7 @@ final class ListKeeper: Sendable {
     self.imported = imported
     self.catalog = catalog
     showing = ListShowing(request, update)
+    silence = ListSilence(request.lists?.calls, reloading)
     self.reloading = reloading
     let number = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
     guard number >= 0 else { throw .failed("cannot create an eventfd: \(Errno.current)") }
@@ -75,22 +72,24 @@ final class ListKeeper: Sendable {
   func start() {
     let started = OwnedThread(name: "list") { [self] in
       run()
-      for asking in state.withLock({ $0.askings }) { settle(asking, .failure(Self.ending)) }
+      for asking in state.withLock({ $0.askings }) { asking.settle(.failure(Self.ending)) }
       ended.raise()
     }
     thread.withLock { $0 = started }
   }
 
-  /// Ends the thread. Leaves it alone if its disk holds it: the catalog lets it write nothing more.
+  /// Ends the thread. Leaves it alone if a disk holds it: the catalog lets it write nothing more.
   func stop() {
     state.withLock { $0.isStopping = true }
     signal()
     guard let running = thread.withLock({ $0.take() }) else { return }
-    if ended.wait(seconds: Self.patience) { running.join() } else { running.detach() }
+    if ended.wait(seconds: silence.message == nil ? Self.patience : 0) { running.join() } else { running.detach() }
   }
 
   /// What is wrong with the list, or with servers' folders in it; nil: nothing.
-  var problem: String? { state.withLock { $0.problem ?? $0.refusal } ?? request.lists?.folders.problem }
+  var problem: String? {
+    silence.message ?? state.withLock { $0.problem ?? $0.refusal } ?? request.lists?.folders.problem
+  }
 
   /// Has the thread look what servers gave.
   func look() { signal() }
@@ -101,20 +100,28 @@ final class ListKeeper: Sendable {
     signal()
   }
 
-  /// Reads the list now, and waits for that, unless `isLeft` says that nobody needs the answer.
+  /// Reads the list now, and waits for that, unless `isLeft` says that nobody needs the answer, or a disk does not
+  /// answer: then the list is read later.
   func reload(isLeft: () -> Bool) throws(ControlFailure) -> ReloadReport {
-    let asking = Asking()
+    let asking = ReloadAsking()
     let isStopping = state.withLock { state in
       state.askings.append(asking)
       return state.isStopping
     }
     if isStopping { throw Self.ending }
     signal()
-    while !asking.answered.wait(seconds: 0.2) {
+    while true {
+      if let answer = asking.wait(seconds: 0.2) { return try answer.get() }
       if isLeft() { throw ControlFailure(.gone, "the client is gone") }
       if state.withLock({ $0.isStopping }) { throw Self.ending }
+      guard let why = silence.message else { continue }
+      state.withLock { state in
+        guard let place = state.askings.firstIndex(where: { $0 === asking }) else { return }
+        state.askings.remove(at: place)
+        state.isSignalled = true
+      }
+      throw ControlFailure(.failed, why)
     }
-    return try asking.answer.withLock { $0 ?? .failure(Self.ending) }.get()
   }
 
   private static let ending = ControlFailure(.failed, "the mount ends")
@@ -127,9 +134,10 @@ final class ListKeeper: Sendable {
   // MARK: - The thread
 
   private func run() {
-    let paths = request.allLists.map { $0.path(request.lists) }
-    guard !request.readsStandardInput, paths.allSatisfy(ListMark.isReadable) else { return serveWithout() }
-    let watch = ListWatch(paths: paths)
+    guard !request.readsStandardInput, request.allLists.allSatisfy({ ListMark.isReadable($0, request) }) else {
+      return serveWithout()
+    }
+    let watch = ListWatch(request)
     watch.renew()
     var settled = imported
     if settled == nil, ManifestImport.isCurrent(request, in: catalog) {
@@ -143,7 +151,7 @@ final class ListKeeper: Sendable {
     var next = 0.0
     var revalidation = Instant.now.adding(seconds: request.lists?.freshness ?? 0)
     // The reload that waits for the lists and folders of servers: who asked, and until when it waits for the folders.
-    var waiting: [Asking] = []
+    var waiting: [ReloadAsking] = []
     var reloading: Instant?
     // What came while it waited.
     var meanwhile = ReloadReport()
@@ -160,7 +168,7 @@ final class ListKeeper: Sendable {
         return (state.askings, state.isSignalled, state.isStopping)
       }
       if isStopping {
-        for asking in askings + waiting { settle(asking, .failure(Self.ending)) }
+        for asking in askings + waiting { asking.settle(.failure(Self.ending)) }
         return
       }
       next = Self.interval
@@ -192,7 +200,7 @@ final class ListKeeper: Sendable {
           result = .failure(ControlFailure(.failed, refusal))
         }
         showing.settle()
-        for asking in waiting { settle(asking, result) }
+        for asking in waiting { asking.settle(result) }
         waiting = []
         watch.renew()
         next = ListShowing.again
@@ -213,7 +221,7 @@ final class ListKeeper: Sendable {
       // What servers gave shows once the list is quiet, too: it is read with it.
       case .lookIn(let rest): next = min(next, rest)
       case .complain:
-        let gone = request.allLists.first { ListMark(path: $0.path(request.lists)) == nil }?.shown ?? request.listName
+        let gone = request.allLists.first { ListMark(of: $0, request) == nil }?.shown ?? request.listName
         fail("the list \(gone) is not there any more: the mount stays as it was; bring the list back")
       case .nothing where news.urls.isEmpty: break
       case .nothing where newsAt > .now: next = min(next, newsAt.seconds(since: .now))
@@ -273,14 +281,9 @@ final class ListKeeper: Sendable {
       }
       if isSignalled { reloading(false) }
       let why = "the list came from standard input or a pipe, which is over: write it to a file, and mount that"
-      for asking in askings { settle(asking, .failure(ControlFailure(.failed, why))) }
+      for asking in askings { asking.settle(.failure(ControlFailure(.failed, why))) }
       if isStopping { return }
     }
-  }
-
-  private func settle(_ asking: Asking, _ result: Result<ReloadReport, ControlFailure>) {
-    asking.answer.withLock { $0 = result }
-    asking.answered.raise()
   }
 
   private func load(_ settling: inout ListSettling, isAsked: Bool) -> Result<ReloadReport, ControlFailure> {

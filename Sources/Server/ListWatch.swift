@@ -15,19 +15,20 @@ final class ListWatch {
   private static let events = UInt32(
     IN_CLOSE_WRITE | IN_MODIFY | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ATTRIB)
 
-  private let paths: [String]
+  private let request: MountRequest
   private let descriptor: FileDescriptor
   /// What a watch is for: the names in that folder; nil: any name.
   private struct Watched {
     var folder: String
+    var list: NamedList
     var names: Set<String>?
   }
   private var watched: [Int32: Watched] = [:]
   private var hasToldOfMany = false
   private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 8)
 
-  init(paths: [String]) {
-    self.paths = paths
+  init(_ request: MountRequest) {
+    self.request = request
     let number = inotify_init1(Int32(IN_CLOEXEC | IN_NONBLOCK))
     descriptor = FileDescriptor(owning: number)
     if number < 0 { Log.info("changes of the list show after some seconds: inotify: \(Errno.current)") }
@@ -44,15 +45,17 @@ final class ListWatch {
     if number < 0 { return }
     let before = watched
     watched = [:]
-    for path in paths { renew(path) }
+    for list in request.allLists {
+      if let top = request.calling(for: list, { follow(list) }) { addFolders(top, of: list) }
+    }
     for watch in before.keys where watched[watch] == nil { _ = inotify_rm_watch(number, watch) }
   }
 
   /// Follows the path as the kernel does. Another file can come to be at its end by each link on the way, and by the
-  /// first name that is missing.
-  private func renew(_ path: String) {
+  /// first name that is missing. Returns the list if it is a folder.
+  private func follow(_ list: NamedList) -> String? {
     var place: [String] = []
-    var rest = Array(path.split(separator: "/").map(String.init).reversed())
+    var rest = Array(list.path(request.lists).split(separator: "/").map(String.init).reversed())
     var links = 0
     while let name = rest.popLast() {
       if name == "." { continue }
@@ -66,33 +69,28 @@ final class ListWatch {
       let isThere = lstat(Self.text(place), &status) == 0
       guard isThere, status.st_mode & S_IFMT == S_IFLNK else {
         if isThere, !rest.isEmpty { continue }
-        add(folder, name: name)
-        if isThere, status.st_mode & S_IFMT == S_IFDIR { addFolders(Self.text(place)) }
-        return
+        add(folder, name: name, of: list)
+        return isThere && status.st_mode & S_IFMT == S_IFDIR ? Self.text(place) : nil
       }
-      add(folder, name: name)
+      add(folder, name: name, of: list)
       links += 1
-      guard links <= Self.mostLinks, let target = Self.target(of: Self.text(place)) else { return }
+      guard links <= Self.mostLinks, let target = Self.target(of: Self.text(place)) else { return nil }
       if target.hasPrefix("/") { place = [] } else { place.removeLast() }
       rest += target.split(separator: "/").map(String.init).reversed()
     }
-    // It leads to a folder by `..` at its end.
-    addFolders(Self.text(place))
+    return Self.text(place)  // by `..` at its end
   }
 
-  private func addFolders(_ top: String) {
+  private func addFolders(_ top: String, of list: NamedList) {
     var folders = [top]
     var next = 0
     while next < folders.count {
       let folder = folders[next]
       next += 1
-      add(folder, name: nil)
-      guard let stream = opendir(folder) else { continue }
-      defer { closedir(stream) }
-      while let entry = readdir(stream), folders.count < Self.mostFolders {
-        guard entry.pointee.d_type == UInt8(DT_DIR) else { continue }
-        let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        if name != "." && name != ".." { folders.append(folder + "/" + name) }
+      let most = Self.mostFolders - folders.count
+      folders += request.calling(for: list) {
+        add(folder, name: nil, of: list)
+        return Self.folders(in: folder, most)
       }
     }
     if folders.count >= Self.mostFolders, !hasToldOfMany {
@@ -102,12 +100,24 @@ final class ListWatch {
     }
   }
 
-  private func add(_ folder: String, name: String?) {
+  private static func folders(in folder: String, _ most: Int) -> [String] {
+    guard let stream = opendir(folder) else { return [] }
+    defer { closedir(stream) }
+    var found: [String] = []
+    while found.count < most, let entry = readdir(stream) {
+      guard entry.pointee.d_type == UInt8(DT_DIR) else { continue }
+      let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+      if name != "." && name != ".." { found.append(folder + "/" + name) }
+    }
+    return found
+  }
+
+  private func add(_ folder: String, name: String?, of list: NamedList) {
     let watch = inotify_add_watch(descriptor.rawValue, folder, Self.events | UInt32(IN_ONLYDIR))
     if watch < 0 { return }
     // A list beside its own folder: what is nearer counts.
-    guard let name else { return watched[watch] = Watched(folder: folder, names: nil) }
-    watched[watch, default: Watched(folder: folder, names: [])].names?.insert(name)
+    guard let name else { return watched[watch] = Watched(folder: folder, list: list, names: nil) }
+    watched[watch, default: Watched(folder: folder, list: list, names: [])].names?.insert(name)
   }
 
   /// Takes what came: the strongest of it.
@@ -134,7 +144,9 @@ final class ListWatch {
         let came = place.names == nil ? IN_CREATE | IN_DELETE | IN_MOVED_FROM : 0
         if event.mask & UInt32(IN_CLOSE_WRITE | IN_MOVED_TO | came) != 0 {
           found = .closed
-        } else if event.mask & UInt32(IN_CREATE) != 0, Self.isWhole(place.folder + "/" + name) {
+        } else if event.mask & UInt32(IN_CREATE) != 0,
+          request.calling(for: place.list, { Self.isWhole(place.folder + "/" + name) })
+        {
           found = .closed
         } else if event.mask & UInt32(IN_MODIFY) != 0 {
           found = .written
@@ -159,10 +171,10 @@ final class ListWatch {
 }
 
 extension ListMark {
-  /// Whether `path` can be read more than once: unlike a pipe. What is not there may come back.
-  static func isReadable(_ path: String) -> Bool {
+  /// Whether `list` can be read more than once: unlike a pipe. What is not there may come back.
+  static func isReadable(_ list: NamedList, _ request: MountRequest) -> Bool {
     var status = stat()
-    guard stat(path, &status) == 0 else { return true }
+    guard request.calling(for: list, { stat(list.path(request.lists), &status) }) == 0 else { return true }
     return [S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT)
   }
 
@@ -170,7 +182,7 @@ extension ListMark {
   init?(of request: MountRequest) {
     var all: ListMark?
     for list in request.allLists {
-      guard let mark = ListMark(path: list.path(request.lists)) else { return nil }
+      guard let mark = ListMark(of: list, request) else { return nil }
       all = all.map { $0.joined(with: mark) } ?? mark
     }
     guard let all else { return nil }
@@ -186,6 +198,12 @@ extension ListMark {
     joined.modified = modified &* 31 &+ other.modified
     joined.changed = changed &* 31 &+ other.changed
     return joined
+  }
+
+  /// What stat(2) tells of the file of one of them.
+  init?(of list: NamedList, _ request: MountRequest) {
+    guard let mark = request.calling(for: list, { ListMark(path: list.path(request.lists)) }) else { return nil }
+    self = mark
   }
 
   /// What stat(2) tells of a path.

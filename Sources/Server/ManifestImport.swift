@@ -52,8 +52,11 @@ enum ManifestImport {
   ) throws(StoreError) -> ManifestReader {
     var parts: [ListPart] = []
     for list in request.named {
-      let file = try open(list, request, nil, rootWaits: rootWaits, again: given)
-      if rootWaits { try checkSize(of: file, list) }
+      let file = try request.calling(for: list) { () throws(StoreError) in
+        let file = try open(list, request, nil, rootWaits: rootWaits, again: given)
+        if rootWaits { try checkSize(of: file, list) }
+        return file
+      }
       parts.append(ListPart(try reader(of: list, request, file, rootWaits), folder: list.folder))
     }
     var reader: ManifestReader
@@ -64,7 +67,9 @@ enum ManifestImport {
       switch consume opened {
       case .some(let file): reader = try Self.reader(of: list, request, file, rootWaits)
       case .none:
-        let file = try open(list, request, input, rootWaits: rootWaits, again: given)
+        let file = try request.calling(for: list) { () throws(StoreError) in
+          try open(list, request, input, rootWaits: rootWaits, again: given)
+        }
         reader = try Self.reader(of: list, request, file, rootWaits)
       }
     }
@@ -90,7 +95,7 @@ enum ManifestImport {
       }
       return try ManifestReader(
         descriptor: file, name: list.formatName, base: base ?? .none, format: request.format,
-        cookies: cookies(list, rootWaits), folders: lists?.folders)
+        cookies: cookies(list, rootWaits), folders: lists?.folders, calls: lists?.calls)
     } catch {
       throw StoreError(kind: .invalid, message: "\(error)")
     }
@@ -106,8 +111,18 @@ enum ManifestImport {
   }
 
   /// Reads the list of a live mount again. `helper`: of a mount that root made for another user; it opens lists that
-  /// the server may not.
+  /// the server may not. If a disk does not answer, it waits for it, without holding anything, and begins anew.
   static func again(
+    _ request: MountRequest, helper: HelperLink?, into catalog: Catalog, _ watcher: ImportWatcher
+  ) -> Reload {
+    while true {
+      let reload = once(request, helper: helper, into: catalog, watcher)
+      if case .failure(let error) = reload.result, error.kind == .silent { continue }
+      return reload
+    }
+  }
+
+  private static func once(
     _ request: MountRequest, helper: HelperLink?, into catalog: Catalog, _ watcher: ImportWatcher
   ) -> Reload {
     var reload = Reload(result: .failure(StoreError(kind: .invalid, message: "")))
@@ -129,6 +144,7 @@ enum ManifestImport {
       }
       var checked = watcher
       checked.compared = check
+      checked.calls = request.lists?.calls
       reload.result = .success(
         try read(request, reader, fingerprint, into: catalog, watcher: checked))
     } catch {
@@ -205,7 +221,7 @@ enum ManifestImport {
     _ request: MountRequest, _ helper: HelperLink
   ) throws(StoreError) -> [[UInt8]: OwnedDescriptor] {
     let lists = request.fileLists
-    let kept = lists.filter { isKept($0.place) }
+    let kept = lists.filter { list in request.calling(for: list) { isKept(list.place) } }
     if kept.isEmpty { return [:] }
     if let files = try helper.openLists(lists.count) {
       return Dictionary(zip(lists.map { Array($0.folder.utf8) }, files)) { first, _ in first }
@@ -321,7 +337,8 @@ enum ManifestImport {
     var numbers: [Int64] = []
     for list in request.allLists {
       var status = stat()
-      guard stat(list.path(request.lists), &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+      guard request.calling(for: list, { stat(list.path(request.lists), &status) }) == 0,
+        status.st_mode & S_IFMT == S_IFREG,
         Int64(time(nil)) - Int64(status.st_mtim.tv_sec) > settling
       else { return [] }
       numbers += [

@@ -167,6 +167,7 @@ package enum MediafsServer {
         do throws(ServerError) {
           if let log { _ = try log.rotateIfFull() }
         } catch { Log.warning(error.description) }
+        list.silence.tell()
         teller?.tell(fileSystem, store.catalog, problem: list.problem)
       })
     do throws(MountError) {

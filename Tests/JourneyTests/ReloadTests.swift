@@ -245,9 +245,9 @@ import Testing
 extension Journey {
   fileprivate func inode(_ name: String) throws -> String { try succeed(["stat", "-c", "%i", at(name)]) }
 
-  fileprivate func says(_ words: String) throws -> Bool { try mediafs("status", mountpoint).output.contains(words) }
+  func says(_ words: String) throws -> Bool { try mediafs("status", mountpoint).output.contains(words) }
 
-  fileprivate func waitForProblem(_ words: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
+  func waitForProblem(_ words: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
     let came = eventually { (try? says(words)) == true }
     #expect(came, "\(words): \(log.suffix(2000))", sourceLocation: sourceLocation)
   }

@@ -88,7 +88,7 @@ private struct Place {
 
   /// A watch of the list at `path` below the folder.
   func watch(_ path: String) -> ListWatch {
-    let watch = ListWatch(paths: [folder.file(path)])
+    let watch = ListWatch(MountRequest(mountpoint: "/m", manifest: folder.file(path)))
     watch.renew()
     return watch
   }

@@ -12,6 +12,8 @@ final class ListAccess: Sendable {
   let urls: [String]
   /// The problems that the log has.
   let told = ProblemLog.Told()
+  /// The calls for the files of the lists.
+  let calls = DiskCalls()
   private let request: MountRequest
   /// When what nobody names was looked for last.
   private let cleaned = Lock<Instant?>(nil)
@@ -110,6 +112,16 @@ final class ListAccess: Sendable {
     }
     throw StoreError(
       kind: .invalid, message: "there is no good copy of the list \(Log.redacted(url: url)) in the store")
+  }
+}
+
+extension MountRequest {
+  /// Calls the system for a list, whose disk may not answer.
+  func calling<Result: ~Copyable, Failure: Error>(
+    for list: NamedList, _ call: () throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    if let calls = lists?.calls { return try calls.make(list.shown, call) }
+    return try call()
   }
 }
 
