@@ -152,6 +152,11 @@ struct ExpiryTests {
     ("http://h/?ex=6955b900&is=1&hm=2", 1_767_225_600), ("http://h/?ex=6955b900", nil),
     ("http://h/?hdnts=exp%3D1767225600~acl%3D%2F*~hmac%3Dab", 1_767_225_600),
     ("http://h/?token=\(token)", 1_767_225_600), ("http://h/?token=eyJ.eyJ.x", nil), ("http://h/?token=eyJa.b", nil),
+    ("http://h/\(token)/a.mp4", 1_767_225_600), ("http://h/hls/token=\(token);x/a", 1_767_225_600),
+    ("http://h/%65yJhbGciOiJub25lIn0.eyJleHAiOjE3NjcyMjU2MDB9.c2ln/a", 1_767_225_600), ("http://h/eyJ.eyJ.x/a", nil),
+    // No time of this century: `{"exp":99999999999999}`, `{"exp":1e300}`.
+    ("http://h/eyJhbGciOiJub25lIn0.eyJleHAiOjk5OTk5OTk5OTk5OTk5fQ.c2ln/a", nil),
+    ("http://h/?t=eyJhbGciOiJub25lIn0.eyJleHAiOjFlMzAwfQ.c2ln", nil),
     ("http://h/videoplayback/expire/1767225600/x", 1_767_225_600), ("http://h/expire/soon", nil),
     // The earliest counts.
     ("http://h/?expire=1767225601&token=\(token)", 1_767_225_600),
@@ -159,4 +164,24 @@ struct ExpiryTests {
 
   @Test(arguments: links)
   func ends(_ url: String, _ end: Int64?) { #expect(Expiry.end(of: url) == end) }
+
+  @Test(
+    "Tokens in the fields that authorize",
+    arguments: [
+      ("Cookie", "a=1; s=\(token); b=2", 1_767_225_600), ("cookie", "s=\"\(token)\"", 1_767_225_600),
+      ("Authorization", "Bearer \(token)", 1_767_225_600), ("Authorization", "Basic YTpi", nil),
+      ("Cookie", "s=eyJ.eyJ.x; t=eyJhbGciOiJub25lIn0.eyJleHAiOjFlMzAwfQ.c2ln", nil), ("X-Token", token, nil),
+    ] as [(String, String, Int64?)])
+  func endsOfFields(_ name: String, _ value: String, _ end: Int64?) {
+    #expect(Expiry.end(of: HTTPHeader(name: name, value: value)) == end)
+  }
+
+  @Test func theFirstPartOfALinkToEnd() {
+    var link = ResolvedLink(urls: ["http://a/", "http://b/?expire=1767225700", "http://c/?expire=1767225500"])
+    link.headers = [HTTPHeader(name: "Cookie", value: "s=\(Self.token)")]
+    let ends = [1_767_225_400, 1_767_225_500, 1_767_225_600, 1_767_225_700].map { link.firstEnd(after: $0) }
+    #expect(ends == [1_767_225_500, 1_767_225_600, 1_767_225_700, nil])
+    link.end = 1_767_225_450
+    #expect(link.firstEnd(after: 1_767_225_400) == 1_767_225_450)
+  }
 }

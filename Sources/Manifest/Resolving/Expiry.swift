@@ -1,3 +1,4 @@
+import Base
 import FoundationEssentials
 
 /// When a link says itself that it ends. Pure.
@@ -39,8 +40,18 @@ package enum Expiry {
         ends += [time(String(part.dropFirst(4)))].compactMap { $0 }
       }
     }
-    for value in values.values { ends += [ofToken(value)].compactMap { $0 } }
+    // A token may be a parameter, a folder, or the value of one: `/token=eyJ…/`.
+    let parts = path.split { "/;=".contains($0) }.prefix(256).map(decoded)
+    for value in Array(values.values) + parts { ends += [ofToken(value)].compactMap { $0 } }
     return ends.filter { plausible.contains($0) }.min()
+  }
+
+  /// The end of the first token to end in a field that authorizes: Cookie, or Authorization with a bearer's token. nil
+  /// for other fields, and where none has an end.
+  static func end(of header: HTTPHeader) -> Int64? {
+    guard ["cookie", "authorization"].contains(header.name.lowercased()) else { return nil }
+    let words = header.value.split { " ;,=\"".contains($0) }.prefix(256)
+    return words.compactMap { ofToken(decoded($0)) }.filter { plausible.contains($0) }.min()
   }
 
   /// The years 2001 to 2286: numbers of ten digits.
@@ -64,7 +75,7 @@ package enum Expiry {
     struct Claims: Decodable { var exp: Double }
     guard let bytes = Data(base64Encoded: claims), let found = try? JSONDecoder().decode(Claims.self, from: bytes)
     else { return nil }
-    return Int64(exactly: found.exp.rounded())
+    return Int64(exactly: found.exp.rounded(.down))
   }
 
   private static func split(_ text: Substring, at mark: Character) -> (Substring, Substring) {

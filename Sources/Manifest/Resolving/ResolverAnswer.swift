@@ -17,6 +17,16 @@ package struct ResolvedLink: Sendable, Equatable {
   package var checksum: Checksum?
 
   package init(urls: [String]) { self.urls = urls }
+
+  /// When the first part of the link ends that has not ended by `date`: it is time for another link before that.
+  ///
+  /// It may be earlier than ``end``, after which nothing is requested. A mirror that has ended leaves the other URLs,
+  /// and a token in a header field may be for something else than the file: only the origin's answer shows that the
+  /// link is dead. So those ends hold no request back, and count for nothing once they are over.
+  package func firstEnd(after date: Int64) -> Int64? {
+    let others = urls.dropFirst().compactMap { Expiry.end(of: $0) } + headers.compactMap { Expiry.end(of: $0) }
+    return (others.filter { $0 > date } + [end].compactMap { $0 }).min()
+  }
 }
 
 /// What a resolver answers (docs/RESOLVERS.md): a link, or that it has none.

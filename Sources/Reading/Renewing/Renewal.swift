@@ -38,8 +38,8 @@ struct Renewal {
   /// The version whose bytes the link is known to lead to, and how it describes that.
   var joined: (generation: Int64, identity: GenerationCheck.Identity)?
   private(set) var isAsked = false
-  /// When the link was given, in seconds since 1970.
-  private var givenAt: Int64 = 0
+  /// When the link was given, and when the first part of it ends, in seconds since 1970.
+  private var (givenAt, firstEnd): (Int64, Int64?) = (0, nil)
   private var beginsAt = Instant(nanoseconds: 0)
   /// Why the link is of no use any more.
   private var death: ResolverAsk.Reason?
@@ -58,7 +58,7 @@ struct Renewal {
   func step(_ now: Instant, date: Int64) -> Step {
     if let link, death == nil, date < link.end ?? .max {
       if now < beginsAt { return .wait }
-      guard let end = link.end, !isAsked, now >= mayAskAt else { return .request }
+      guard let end = firstEnd, !isAsked, now >= mayAskAt else { return .request }
       let margin = min(max((end - givenAt) / 5, Self.margins.lowerBound), Self.margins.upperBound)
       return end - date <= margin ? .requestAndAsk(.soon) : .request
     }
@@ -79,7 +79,7 @@ struct Renewal {
     isAsked = false
     self.link = link
     number += 1
-    givenAt = date
+    (givenAt, firstEnd) = (date, link.firstEnd(after: date))
     beginsAt = now.adding(seconds: Double(begin - date))
     (joined, death, hasBrought) = (nil, nil, false)
     mayAskAt = lastAsk.adding(seconds: Self.shortPause)
