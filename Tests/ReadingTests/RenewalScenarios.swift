@@ -58,7 +58,7 @@ final class FakeResolver: LinkResolver, Sendable {
   static let size = 8 * megabyte
 
   /// A room with one such entry, whose links `http://cdn/0`, `http://cdn/1`… lead to its bytes.
-  private func bench(
+  func bench(
     _ resolver: FakeResolver, links: Int = 8, options: ReadingOptions = .testing, checksum: Checksum? = nil,
     _ change: (Int, inout FakeResource) -> Void = { _, _ in }
   ) throws -> Bench {
@@ -92,7 +92,7 @@ final class FakeResolver: LinkResolver, Sendable {
     }
   }
 
-  private func readAll(_ bench: Bench, _ inode: Inode, step: Int64 = 128 << 10, version: UInt64 = 1) {
+  func readAll(_ bench: Bench, _ inode: Inode, step: Int64 = 128 << 10, version: UInt64 = 1) {
     for offset in stride(from: 0, to: Self.size, by: Int(step)) {
       bench.expectBytes(inode, offset, Int(step), of: "a.mp4", version: version)
     }
@@ -326,22 +326,6 @@ final class FakeResolver: LinkResolver, Sendable {
     bench.system.heard(.gone("the launcher has ended"))
     resolver.isGone = true
     #expect(bench.answer(ticket, within: 8) == .error(.io))
-  }
-
-  @Test("The whole file is compared with the digest that the resolver tells of, unless the list has its own")
-  func digest() throws {
-    var digester = try Digester(.sha256)
-    Pattern.bytes(name: "a.mp4", offset: 0, count: Int(Self.size)).withUnsafeBytes { digester.update($0) }
-    let right = hexadecimal(digester.finish())
-    for (digest, isRight) in [(right, true), (String(repeating: "0", count: 64), false)] {
-      let resolver = FakeResolver { "\"url\":\"http://cdn/\($1)\",\"digest\":\"sha-256=\(digest)\"" }
-      let bench = try bench(resolver)
-      readAll(bench, try bench.opened("a.mp4"))
-      #expect(bench.run(until: 60) { bench.isComplete("a.mp4") || (try? bench.state("a.mp4")) == .failed })
-      #expect(bench.isComplete("a.mp4") == isRight)
-      let message = try bench.system.reports.report(on: bench.node("a.mp4")).error ?? ""
-      #expect(message.contains("its resolver tells of") != isRight, "\(message)")
-    }
   }
 
   @Test("Links that bring nothing fail their readers at once; a run comes 30, 60 and 120 s after the one before")

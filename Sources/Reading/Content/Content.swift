@@ -102,7 +102,7 @@ final class Content: Sendable {
     var uses = UseTrace()
     /// nil until the transfer thread has looked at it.
     var activity: Activity?
-    /// The digest that the resolver's last link told of.
+    /// The digest that the resolver's links told of it.
     var linkChecksum: Checksum?
   }
 

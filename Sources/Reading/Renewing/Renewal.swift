@@ -36,7 +36,9 @@ struct Renewal {
   /// Which link it is: 1 for the first.
   private(set) var number = 0
   /// The version whose bytes the link is known to lead to, and how it describes that.
-  var joined: (generation: Int64, identity: GenerationCheck.Identity)?
+  private(set) var joined: (generation: Int64, identity: GenerationCheck.Identity)?
+  /// The digest that the newest link told of that was known to lead to a version, and that version.
+  private var told: (generation: Int64, checksum: Checksum)?
   private(set) var isAsked = false
   /// When the link was given, and when the first part of it ends, in seconds since 1970.
   private var (givenAt, firstEnd): (Int64, Int64?) = (0, nil)
@@ -85,6 +87,16 @@ struct Renewal {
     mayAskAt = lastAsk.adding(seconds: Self.shortPause)
     (isUsed, failure) = (false, nil)
   }
+
+  /// The link is known to lead to a version, which its answers describe so.
+  mutating func joins(_ generation: Int64, _ identity: GenerationCheck.Identity) {
+    joined = (generation, identity)
+    if let checksum = link?.checksum { told = (generation, checksum) }
+  }
+
+  /// What a version is compared with when it is complete. A link that no answer came by may lead to another one, and
+  /// its digest counts for nothing.
+  func checksum(of generation: Int64?) -> Checksum? { told?.generation == generation ? told?.checksum : nil }
 
   /// A request goes over the link. Until it brings bytes, it counts as one that does not; a link that nobody used may
   /// be as good as any.

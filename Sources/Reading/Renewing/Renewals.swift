@@ -130,7 +130,12 @@ final class Renewals {
     guard download.content.entry.resolver != nil, download.isJoined, let known = download.joined ?? download.identity,
       let generation = download.content.guarded.withLock({ $0.held.generation?.id })
     else { return }
-    links[download.key]?.joined = (generation, known)
+    links[download.key]?.joins(generation, known)
+  }
+
+  /// The digest that links told of the version that is held.
+  func checksum(of download: Download) -> Checksum? {
+    links[download.key]?.checksum(of: download.content.guarded.withLock { $0.held.generation?.id })
   }
 
   /// The list says something else of an entry: its link is forgotten.

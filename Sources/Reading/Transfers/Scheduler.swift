@@ -11,7 +11,7 @@ final class Scheduler {
   let downloads: Downloads
   let landing: Landing
   private let stats: StatWaits
-  private let renewals: Renewals
+  let renewals: Renewals
   /// Ends a download that gets no link.
   private let failed: (Download, String) -> Void
   /// The transfers that this turn's plans want.

@@ -327,7 +327,7 @@ extension Scheduler {
   private func finish(_ download: Download) {
     let content = download.content
     if download.ownFile.pausedUntil != nil { return }
-    let checksum = download.link?.checksum
+    let checksum = renewals.checksum(of: download)
     let (isTaken, isModified) = content.guarded.withLock { guarded in
       guarded.linkChecksum = checksum
       return (guarded.held.becameWhole(), guarded.held.holding == .modified)
