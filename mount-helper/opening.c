@@ -5,18 +5,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "complain.h"
 #include "run.h"
 #include "server.h"
 
-// How long it may take to open the lists, in seconds: their disk may not answer.
-enum { LIFE = 10 };
+// How long it may take to open the lists, in seconds: their disk may not answer. Then it ends by itself; a process that
+// its user stopped does not, and the helper kills it when a server asks again.
+enum { LIFE = 10, LONGEST = 2 * LIFE };
 
 // A server that is not answered says so itself.
 static void start(struct opening *opening, const struct settings *settings, int program, int link) {
   const pid_t child = fork();
   opening->is_due = false;
-  if (child > 0) opening->process = child;
+  if (child > 0) {
+    opening->process = child;
+    opening->kill_at = milliseconds() + 1000 * LONGEST;
+  }
   if (child != 0) return;
   alarm(LIFE);
   begin_program(settings);
@@ -33,7 +38,8 @@ static void start(struct opening *opening, const struct settings *settings, int 
 void open_lists(struct opening *opening, const struct settings *settings, int program, int link, uint32_t number) {
   opening->number = number;
   opening->is_due = true;
-  if (opening->process == 0) start(opening, settings, program, link);
+  if (opening->process == 0) return start(opening, settings, program, link);
+  if (milliseconds() >= opening->kill_at) kill(opening->process, SIGKILL);
 }
 
 void take_opener(struct opening *opening, const struct settings *settings, int program, int link) {

@@ -8,6 +8,7 @@
 // One process at a time opens them, and the helper never waits for it.
 struct opening {
   pid_t process;    // 0: none
+  int64_t kill_at;  // when it is of no use any more
   bool is_due;      // a server has asked since that one was started
   uint32_t number;  // its last OPEN
 };

@@ -87,6 +87,34 @@ struct OpeningAttackTests {
     #expect(!ran.errors.contains("alive"), "\(ran.errors)")
   }
 
+  /// A process that its user stopped, so that no alarm ends it: the next request after its time has another one.
+  @Test func aProcessThatIsStoppedIsReplaced() throws {
+    let ran = try run(
+      FakeServer.serving + """
+        ask(1)
+        until(lambda: os.path.exists(place + '/stopped'))
+        ask(2)
+        settle()
+        say(len(lines()))
+        asked = 3
+        while not os.path.exists(place + '/go'):
+            ask(asked)
+            asked += 1
+            time.sleep(0.5)
+            if len(lines()) > 1: open(place + '/go', 'w')
+        while receive()[0] != 13: pass
+        stopped = open(place + '/stopped').read()
+        say('answered', os.path.exists('/proc/' + stopped))
+        os._exit(0)
+        """,
+      waiting: """
+        if not os.path.exists(place + '/stopped'):
+            open(place + '/stopped', 'w').write(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
+        """)
+    #expect(ran.lines == ["server 0 is ready", "1", "answered False"], "\(ran.errors)")
+  }
+
   /// A process that does not end, as of a disk that does not answer: the mount goes on, has the next server, and ends.
   @Test func aDiskThatDoesNotAnswerHoldsNobody() throws {
     let ran = try run(
