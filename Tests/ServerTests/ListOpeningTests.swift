@@ -1,5 +1,6 @@
 import Base
 import CSystem
+import FoundationEssentials
 import Glibc
 import Storing
 import TestSupport
@@ -26,7 +27,14 @@ struct ListOpeningTests {
       send(5, opens, options.rawValue)
       send(3, 0)
       _ = try link.receiveStart()
-      link.watch(onVerdict: { _ in }, onGone: {})
+      link.watch(onVerdict: { [heard] _ in heard.raise() }, onGone: {})
+    }
+
+    private let heard = Signal()
+    /// Returns when the server has taken all that was sent.
+    func settle() {
+      send(7, 1)
+      #expect(heard.wait(seconds: 60))
     }
 
     func send(_ type: UInt32, _ value: UInt32, _ descriptor: Int32 = -1, _ words: String = "") {
@@ -122,6 +130,29 @@ struct ListOpeningTests {
       }
       #expect(open(request, peer) == .failure(StoreError(kind: .invalid, message: "the second one is away")))
       answering.join()
+    }
+  }
+
+  /// A file that was deleted would keep its space on the disk.
+  @Test func nothingStaysOpenAfterwards() throws {
+    try withLists(1) { request, peer in
+      let lists = [request.manifest, request.named[1].place]
+      let answering = OwnedThread(name: "helper") {
+        guard let number = peer.nextRequest(), let file = try? FileDescriptor.open(lists[0], O_RDONLY) else { return }
+        peer.send(13, number, file.rawValue)
+        peer.send(13, number, -1, "the second one is away")
+        // What comes late is of no use.
+        peer.send(13, number, file.rawValue)
+      }
+      guard case .failure = open(request, peer) else {
+        Issue.record("it was opened")
+        return
+      }
+      answering.join()
+      peer.settle()
+      let files = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+        .compactMap { try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)") }
+      #expect(!files.contains(lists[0]))
     }
   }
 }

@@ -9,6 +9,8 @@ final class OpenedLists: Sendable {
   private struct State {
     /// How often the server has asked.
     var asked: UInt32 = 0
+    /// Whether somebody waits for what comes.
+    var isAwaited = false
     /// What came of the last time, and why not all of it.
     var files: [OwnedDescriptor] = []
     var refusal: String?
@@ -22,7 +24,7 @@ final class OpenedLists: Sendable {
   /// Returns the number of a new request. What comes for an earlier one is dropped from now on.
   func begin() -> UInt32 {
     state.withLock { state in
-      state = State(asked: state.asked &+ 1)
+      state = State(asked: state.asked &+ 1, isAwaited: true)
       return state.asked
     }
   }
@@ -37,14 +39,15 @@ final class OpenedLists: Sendable {
       }
     }
     state.withLock { [came, refusal] state in
-      guard number == state.asked else { return }
+      guard state.isAwaited, number == state.asked else { return }
       if let came { state.files.append(came) } else { state.refusal = refusal }
     }
     hasCome.raise()
   }
 
-  /// Waits for so many lists.
+  /// Waits for so many lists. What comes afterwards is closed: a file that is kept open has its space on the disk.
   func wait(_ count: Int) throws(StoreError) -> [OwnedDescriptor] {
+    defer { state.withLock { $0 = State(asked: $0.asked) } }
     let end = Instant.now.adding(seconds: Self.patience)
     while true {
       let (files, refusal) = state.withLock { ($0.files, $0.refusal) }
