@@ -180,20 +180,12 @@ package final class HelperLink: Sendable {
 
   /// Sends a list to the server, in the helper's name, or the reason why there is none.
   func sendList(_ number: UInt32, _ list: borrowing FileDescriptor) throws(ServerError) {
-    awaitRoom()
     try send(.opened, value: number, descriptor: list.rawValue)
   }
 
   /// Tells the server why a list is not opened.
   func refuseLists(_ number: UInt32, _ why: String) throws(ServerError) {
-    awaitRoom()
     try send(.opened, value: number, payload: Array(why.utf8.prefix(1000)))
-  }
-
-  /// Until the server reads what the socket has: the helper's end is one that does not wait.
-  private func awaitRoom() {
-    var event = pollfd(fd: socket.rawValue, events: Int16(POLLOUT), revents: 0)
-    _ = poll(&event, 1, -1)
   }
 
   /// Starts a thread that calls `onVerdict` with each answer to ``askForUpgrade(to:)`` (nil: the helper agrees; else
@@ -298,6 +290,14 @@ extension HelperLink {
     return Received(type: type, value: value, text: text, number: number, descriptor: file)
   }
 
+  /// Only the helper's end does not wait, which the process has that opens lists. The helper sends by it as well: that
+  /// there is room again does not mean that a message fits. To `retrying`, the wait is an interrupted call.
+  private func awaitRoom() {
+    var event = pollfd(fd: socket.rawValue, events: Int16(POLLOUT), revents: 0)
+    _ = poll(&event, 1, -1)
+    errno = EINTR
+  }
+
   private func send(
     _ type: HelperMessage, value: UInt32 = 0, payload: [UInt8] = [], descriptor: Int32 = -1
   ) throws(ServerError) {
@@ -305,7 +305,11 @@ extension HelperLink {
     withUnsafeBytes(of: (type.rawValue, value)) { packet += $0 }
     packet += payload
     do throws(Errno) {
-      _ = try retrying { csystem_send_descriptor(socket.rawValue, packet, packet.count, descriptor) }
+      _ = try retrying {
+        let count = csystem_send_descriptor(socket.rawValue, packet, packet.count, descriptor)
+        if count < 0, errno == EAGAIN { awaitRoom() }
+        return count
+      }
     } catch {
       throw error == Errno(rawValue: EPIPE) || error == Errno(rawValue: ECONNRESET)
         ? .helperGone : .protocolBroken("the link to the mount helper: \(error)")

@@ -155,4 +155,41 @@ struct ListOpeningTests {
       #expect(!files.contains(lists[0]))
     }
   }
+
+  /// The helper's end of the link does not wait, and the helper sends by it as well.
+  @Test func aListIsSentBesideAFloodOfOthers() throws {
+    var ends: [Int32] = [-1, -1]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
+    let opener = HelperLink(owning: ends[0])
+    let server = FileDescriptor(owning: ends[1])
+    let end = ends[0]
+    try #require(csystem_fcntl(end, F_SETFL, O_NONBLOCK) == 0)
+    let isOver = Lock(false)
+    let flood = OwnedThread(name: "helper") {
+      let packet = [UInt8](repeating: 0, count: 100)
+      while !isOver.withLock({ $0 }) { _ = send(end, packet, packet.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) }
+    }
+    let lists = 300
+    let reading = OwnedThread(name: "server") { [number = server.rawValue] in
+      var (packet, came) = ([UInt8](repeating: 0, count: 200), 0)
+      while came < lists {
+        var descriptor: Int32 = -1
+        if csystem_receive_descriptor(number, &packet, packet.count, &descriptor) <= 0 { return }
+        if descriptor < 0 { continue }
+        came += 1
+        close(descriptor)
+      }
+    }
+    let file = try FileDescriptor.open("/dev/null", O_RDONLY)
+    do throws(ServerError) {
+      for _ in 0..<lists { try opener.sendList(1, file) }
+    } catch {
+      Issue.record("\(error)")
+      shutdown(end, Int32(SHUT_RDWR))
+    }
+    reading.join()
+    isOver.withLock { $0 = true }
+    flood.join()
+    withExtendedLifetime(server) {}
+  }
 }
