@@ -65,6 +65,24 @@ struct ReplacedListTests {
     return (place, list, more)
   }
 
+  /// While it lives, it has the helper's end of the link, and the server would wait for messages.
+  @Test func aStoppedOpenerEndsWithTheHelper() throws {
+    let (place, list, _) = try mountTwoLists()
+    let (helper, server) = (try #require(place.helper), try #require(place.server))
+    // It goes on for a second after its answer. Who is late has another one.
+    var stopped: Int32 = 0
+    try waitUntil(timeout: 60, "a process that opens lists") {
+      try replace(place, list, "a.bin", "c.bin")
+      #expect(try reload(place).status == 0)
+      let found = Processes.children(of: helper).first { Processes.text($0, "comm") == "mediafs-lists\n" }
+      guard let found, kill(found, SIGSTOP) == 0 else { return false }
+      stopped = found
+      return true
+    }
+    try #require(kill(helper, SIGKILL) == 0)
+    #expect(eventually { !Processes.isAlive(stopped) && !Processes.isAlive(server) })
+  }
+
   @Test func aReplacedListIsFollowed() throws {
     let (place, list, more) = try mountTwoLists()
     let server = try #require(place.server)
