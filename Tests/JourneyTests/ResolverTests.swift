@@ -120,6 +120,82 @@ import Testing
     }
   }
 
+  /// Notes its own process, that of a child in its group and that of one that left it, and answers nothing.
+  private static let family = #"""
+    #!/bin/sh
+    sleep 1000 >/dev/null &
+    child=$!
+    setsid sleep 1001 >/dev/null &
+    echo "$$ $child $!" >>"$1/family"
+    read -r ask
+    [ -z "$2" ] || echo 'no answer'
+    while read -r ask; do :; done
+    """#
+
+  /// The members of the first family, once they are there.
+  private func family(_ place: EventPlace) throws -> [Int32] {
+    let file = place.told + "/family"
+    try #require(eventually { readText(file).contains("\n") })
+    let first = try #require(readText(file).split(separator: "\n").first)
+    let members = first.split(separator: " ").compactMap { Int32($0) }
+    try #require(members.count == 3)
+    return members
+  }
+
+  @Test("What a resolver started ends with it, and at the latest with its server", arguments: ["", "x"])
+  func childrenEndWithIt(misbehaves: String) throws {
+    let place = try EventPlace()
+    try place.list("http://page.example/1\n  resolver=r\n  out=film.mp4\n")
+    let script = try program(place, "family", Self.family)
+    try place.mount("--resolver", "r=\(script) \(place.told) \(misbehaves)", "--timeout", "3")
+    #expect(try Command.run(["cat", place.mountpoint + "/film.mp4"], timeout: 30).status != 0)
+    let members = try family(place)
+    if misbehaves.isEmpty {
+      #expect(members.allSatisfy(Processes.isAlive))
+    } else {
+      #expect(eventually { !Processes.isAlive(members[0]) && !Processes.isAlive(members[1]) })
+    }
+    let launcher = try #require(place.launcher)
+    #expect(Processes.isAlive(launcher))
+    try place.unmount()
+    #expect(eventually { !([launcher] + members).contains(where: Processes.isAlive) })
+  }
+
+  /// In a server's place: has a launcher ask a resolver, and end it once there is a file.
+  private static let endingServer = #"""
+    import os, socket, struct, subprocess, sys, time
+    mediafs, resolver, end = sys.argv[1:]
+    options = os.memfd_create('options')
+    pairs = [('mountpoint', '/m'), ('manifest', '/list'), ('resolver', resolver)]
+    text = b'mediafs\x01' + b''.join(struct.pack('<I', len(one)) + one.encode() for pair in pairs for one in pair)
+    os.write(options, text)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    words = ['mediafs', 'launch', '--server-fd', str(theirs.fileno()), '--options-fd', str(options)]
+    subprocess.Popen(words, executable=mediafs, pass_fds=[theirs.fileno(), options], stdin=subprocess.DEVNULL)
+    theirs.close()
+    ours.send(b'\x02r\0{}\0')
+    while not os.path.exists(end): time.sleep(0.01)
+    ours.send(b'\x03r\0')
+    time.sleep(1000)
+    """#
+
+  /// The server waits a minute for an answer, and then gives this order.
+  @Test func childrenEndWithTheRunThatIsEndedAtItsLimit() throws {
+    let place = try EventPlace()
+    let script = try program(place, "family", Self.family)
+    let server = try BackgroundProcess([
+      "/usr/bin/python3", "-c", Self.endingServer, place.place.mediafs, "r=\(script) \(place.told)",
+      place.told + "/end",
+    ])
+    defer { server.signal(SIGKILL) }
+    let members = try family(place)
+    #expect(members.allSatisfy(Processes.isAlive))
+    try place.place.write("", to: place.told + "/end")
+    #expect(eventually { !Processes.isAlive(members[0]) && !Processes.isAlive(members[1]) })
+    server.signal(SIGKILL)
+    #expect(eventually { !members.contains(where: Processes.isAlive) })
+  }
+
   @Test func whatIsNoResolverIsRefusedAtTheMount() throws {
     let place = try EventPlace()
     for (words, status) in [
