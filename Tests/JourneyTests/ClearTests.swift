@@ -144,6 +144,38 @@ import Testing
       }
     }
   }
+
+  /// Nothing would fetch them again; the rule waits for the line.
+  @Test func unlistedFilesThatAreKept() throws {
+    try SystemRecords.unused {
+      try withJourney { journey in
+        try withOrigin { origin in
+          let names = ["ruled.bin", "fetched.bin", "stays.bin"]
+          for name in names { origin.add("/\(name)", size: 4 << 20) }
+          let all = names.map { origin.url("/\($0)") + "\n" }
+          try journey.mount(all.joined(), "--continue", "never")
+          for name in names { try journey.succeed(["head", "-c", "1000000", journey.at(name)]) }
+          for name in names { try journey.wait(forStored: 1_000_000, name) }
+          // Neither is completed before it leaves the list.
+          origin.fault(.status(503))
+          let program = try Programs.path("mediafs")
+          try journey.succeed([program, "keep", journey.at("ruled.bin")])
+          try journey.succeed([program, "fetch", journey.at("fetched.bin")])
+          try journey.list(all[2])
+          try journey.succeed([program, "reload", journey.mountpoint])
+          #expect(try journey.status().totals.unlisted ?? 0 >= 2_000_000)
+          let cleared = try journey.mediafs("clear", "--unlisted")
+          #expect(cleared.status == 0 && cleared.output.contains("of 2 files"), "\(cleared)")
+          #expect(try journey.status().totals.unlisted == 0)
+          origin.clearFaults()
+          try journey.list(all.joined())
+          try journey.waitForNames(names.sorted())
+          try journey.wait(for: "complete", "ruled.bin")
+          #expect(try journey.status().file("fetched.bin").state == "remote")
+        }
+      }
+    }
+  }
 }
 
 extension String {

@@ -80,6 +80,28 @@ import Reading
     #expect(!a.contains(ByteRange(10 << 20, 12 << 20)), "nothing made room: \(a)")
   }
 
+  @Test("What is no longer listed goes before what is, but for what a rule or a user keeps")
+  func unlistedAndKept() throws {
+    let limit = 12 * Self.megabyte
+    let names = ["ruled.bin", "pinned.bin", "gone.bin", "listed.bin", "new.bin"]
+    let bench = try bench(names, size: 3 << 20, limit: limit)
+    for name in names.dropLast() { try read(bench, name, 0..<(2 << 20), limit: limit) }
+    // Neither is ever completed.
+    for name in names.prefix(2) { bench.service.resources["http://origin/" + name]?.failure = FakeResource.reset }
+    try bench.rule(.keep, "ruled.bin")
+    bench.system.fetch([try bench.inode("pinned.bin")])
+    bench.run(2)
+    let before = try names.dropLast().map { try bench.generation($0) }
+    #expect(before.allSatisfy { $0.stored.count >= 2 << 20 })
+    try bench.list([Bench.entry("listed.bin", 4), Bench.entry("new.bin", 5)])
+    bench.run(60, step: 0.1)
+    try read(bench, "new.bin", 0..<(3 << 20), limit: limit)
+    bench.run(2)
+    let after = try before.map { try bench.catalog.generations.current(of: $0.key)?.stored.count ?? 0 }
+    #expect(after[0] == before[0].stored.count && after[1] == before[1].stored.count, "what is kept went: \(after)")
+    #expect(after[2] < 1 << 20 && after[3] == before[3].stored.count, "\(after)")
+  }
+
   @Test("With nothing left to evict, reads go through memory, who asks is told why, and room lets storing go on")
   func throughMemory() throws {
     let limit = 6 * Self.megabyte
