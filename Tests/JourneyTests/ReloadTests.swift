@@ -174,6 +174,37 @@ import Testing
     }
   }
 
+  /// Of whatever kind: a name that comes is told as a local file that was written there, one that goes as one that was
+  /// deleted, and what mediafs does besides is no event.
+  @Test(arguments: Traveller.all) func nothingElseIsTold(_ traveller: Traveller) throws {
+    try withJourney(traveller) { journey in
+      func reload(_ names: [String]) throws {
+        try journey.list(names.map { "http://127.0.0.1:1/\($0)\n  out=\($0)\n" }.joined())
+        try journey.succeed([try Programs.path("mediafs"), "reload", journey.mountpoint])
+      }
+      let names = ["a.bin", "b.bin", "folder/c.bin"]
+      try journey.mount(names.map { "http://127.0.0.1:1/\($0)\n  out=\($0)\n" }.joined())
+      let watcher = try journey.start([
+        "inotifywait", "-m", "-e", "access,modify,attrib,close,open,move,create,delete,delete_self,move_self,unmount",
+        "--format", "%e %f", journey.mountpoint,
+      ])
+      defer { watcher.terminate() }
+      try #require(watcher.waitForOutput("Watches established"))
+      // A list that is the same, and the next server.
+      try reload(names)
+      let server = try #require(try journey.status().pid)
+      try #require(kill(server, SIGKILL) == 0)
+      try #require(eventually { (try? journey.status().pid).map { $0 != server } == true })
+      try reload(names)
+      try reload(names + ["new.bin"])
+      try reload(["b.bin", "folder/c.bin", "new.bin"])
+      let events = "CREATE new.bin\nOPEN new.bin\nCLOSE_WRITE,CLOSE new.bin\nDELETE a.bin\n"
+      _ = eventually { watcher.standardOutputSoFar.utf8.count >= events.utf8.count }
+      usleep(1_500_000)  // the kernel is told a second time to forget the names
+      #expect(watcher.standardOutputSoFar == events, "\(journey.log.suffix(2000))")
+    }
+  }
+
   @Test(arguments: Traveller.all) func programsThatWatchAreToldOfANewVersion(_ traveller: Traveller) throws {
     try withJourney(traveller) { journey in
       try withOrigin { origin in
