@@ -205,6 +205,32 @@ import Testing
     }
   }
 
+  /// A feed without an item is a feed, and yet as good as a list that lost all.
+  @Test func aFeedThatShrinksToNothingTakesNothing() throws {
+    try withJourney { journey in
+      func feed(_ numbers: Range<Int>) -> String {
+        let items = numbers.map { #"<item><enclosure url="http://127.0.0.1:1/\#($0).mp3" type="audio/mpeg"/></item>"# }
+        return "<rss version=\"2.0\"><channel><title>A show</title>\(items.joined())</channel></rss>\n"
+      }
+      try journey.mount(feed(0..<3))
+      let names = ["0.mp3", "1.mp3", "2.mp3"]
+      #expect(try journey.names("A show") == names)
+      try journey.list(feed(0..<0))
+      try journey.waitForProblem("no usable line")
+      #expect(try journey.names("A show") == names)
+      // Also for a user who asks. A mount needs something to show.
+      let failed = try journey.mediafs("reload", journey.mountpoint)
+      #expect(failed.status == 1 && failed.errors.contains("no usable line"), "\(failed)")
+      #expect(try journey.names("A show") == names)
+      try journey.unmount()
+      let mounted = try journey.run(try journey.mountCommand())
+      #expect(mounted.status == 1 && mounted.errors.contains("no usable line"), "\(mounted)")
+      try journey.mount(feed(0..<3))
+      try journey.list(feed(0..<4))
+      try journey.waitForNames(names + ["3.mp3"], in: "A show")
+    }
+  }
+
   @Test(arguments: Traveller.all) func programsThatWatchAreToldOfANewVersion(_ traveller: Traveller) throws {
     try withJourney(traveller) { journey in
       try withOrigin { origin in
