@@ -231,6 +231,43 @@ import Testing
     }
   }
 
+  @Test(arguments: Traveller.all) func aFolderOfStrmFilesIsFollowed(_ traveller: Traveller) throws {
+    try withJourney(traveller) { journey in
+      try withOrigin { origin in
+        for (name, size) in [("a", 1000), ("b", 2000), ("new", 3000)] { origin.add("/\(name).mkv", size: Int64(size)) }
+        let folder = journey.folder.file("shows")
+        /// As a program writes it that makes such folders.
+        func write(_ name: String, _ url: String) throws {
+          try journey.shell(
+            #"mkdir -p "$(dirname "$1")"; printf '%s\n' "$2" > "$1.part"; mv "$1.part" "$1""#,
+            "\(folder)/\(name).strm", url)
+        }
+        func size(_ name: String) -> Int? {
+          let counted = try? journey.run(["wc", "-c", journey.at(name)])
+          return counted?.output.split(separator: " ").first.flatMap { Int($0) }
+        }
+        try write("One", origin.url("/a.mkv"))
+        try write("Two", origin.url("/b.mkv"))
+        try journey.succeed(try journey.mountCommand().map { $0 == journey.manifest ? folder : $0 })
+        #expect(try journey.names() == ["One.mkv", "Two.mkv"])
+        #expect(size("One.mkv") == 1000)
+        try write("Three", origin.url("/new.mkv"))
+        try journey.waitForNames(["One.mkv", "Three.mkv", "Two.mkv"])
+        try write("Season 1/Four", origin.url("/new.mkv"))
+        try journey.waitForNames(["One.mkv", "Season 1", "Three.mkv", "Two.mkv"])
+        try journey.waitForNames(["Four.mkv"], in: "Season 1")
+        try journey.succeed(["rm", folder + "/Two.strm"])
+        try journey.waitForNames(["One.mkv", "Season 1", "Three.mkv"])
+        // Its link leads to another file.
+        try write("One", origin.url("/b.mkv"))
+        #expect(eventually { size("One.mkv") == 2000 }, "\(journey.log.suffix(2000))")
+        // In a folder that came later.
+        try write("Season 1/Four", origin.url("/a.mkv"))
+        #expect(eventually { size("Season 1/Four.mkv") == 1000 }, "\(journey.log.suffix(2000))")
+      }
+    }
+  }
+
   @Test(arguments: Traveller.all) func programsThatWatchAreToldOfANewVersion(_ traveller: Traveller) throws {
     try withJourney(traveller) { journey in
       try withOrigin { origin in
