@@ -358,12 +358,47 @@ import Testing
     }
   }
 
+  /// Each way in which a list could name a file of the machine, or a program.
   @Test func itNamesNoFileAndNoProgram() throws {
-    try withList { journey, nginx, write in
-      try journey.folder.write("# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/\tFALSE\t0\tname\tvalue\n", to: "jar")
-      try write("\(nginx.url("/a.bin"))\n  load-cookies=\(journey.folder.file("jar"))\n")
-      let mounted = try mount(journey, nginx.url("/list.txt"))
-      #expect(mounted.succeeded && mounted.errors.contains("load-cookies=: a list that a server gave"), "\(mounted)")
+    try withJourney { journey in
+      try withOrigin { origin in
+        let local = try journey.folder.makeFolder("local")
+        let cookies = try journey.folder.write(
+          "# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/\tFALSE\t0\tname\tgeheim\n", to: "local/cookies")
+        try journey.folder.write("machine 127.0.0.1 login anna password geheim\n", to: "local/netrc")
+        try journey.folder.write("#!/bin/sh\ntouch \(local)/ran\n", to: "local/program", mode: 0o755)
+        if let user = journey.user { try Command.succeed(["chown", "-R", "\(user.userID)", journey.folder.path]) }
+        let watcher = try BackgroundProcess(["inotifywait", "-m", "--format", "%e %f", local])
+        defer { watcher.terminate() }
+        try #require(watcher.waitForOutput("Watches established"))
+        let options = [
+          "load-cookies=\(cookies)", "load-cookies=local/cookies", "load-cookies=file://\(cookies)",
+          "netrc-path=\(local)/netrc", "no-netrc=false", "save-cookies=\(local)/saved", "input-file=\(cookies)",
+          "certificate=\(cookies)", "private-key=\(cookies)", "ca-certificate=\(cookies)", "conf-path=\(cookies)",
+          "on-download-complete=\(local)/program", "on=complete \(local)/program", "out=\(local)/out",
+          "out=../../local/out", "dir=\(local)", "dir=../../local", "resolver=\(local)/program", "resolver=program",
+          "resolver=../local/program", "header=@\(cookies)", "checksum=@\(cookies)", "referer=file://\(cookies)",
+          "id=\(cookies)",
+        ]
+        var list = ""
+        for (number, option) in options.enumerated() {
+          origin.add("/\(number).bin", size: 1000)
+          list += "\(origin.url("/\(number).bin"))\n  \(option)\n"
+        }
+        for url in ["file://\(cookies)", "file:\(cookies)", cookies, "../local/cookies"] { list += url + "\n" }
+        origin.set("/list.txt", OriginResource(bytes: Array(list.utf8)))
+        let mounted = try mount(journey, origin.url("/list.txt"))
+        #expect(mounted.succeeded && mounted.errors.contains("load-cookies=: a list that a server gave"), "\(mounted)")
+        // All that can be read of it.
+        _ = try journey.run(["sh", "-c", "find \"$1\" -type f -exec cat {} + >/dev/null", "sh", journey.mountpoint])
+        try journey.unmount()
+        #expect(watcher.standardOutputSoFar == "")
+        #expect(origin.log.entries.count > options.count - 5)
+        for entry in origin.log.entries {
+          #expect(entry.request.header("cookie") == nil && entry.request.header("authorization") == nil)
+        }
+        #expect(try Command.run(["grep", "-rqs", "geheim", journey.store]).status == 1)
+      }
     }
   }
 }
