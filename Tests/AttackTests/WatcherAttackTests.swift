@@ -7,15 +7,18 @@ import Testing
 /// mount-helper/PROTOCOL.md, "Watchers". Needs root.
 @Suite("Orders of a hostile server for the waker", .serialized, .enabled(if: TestUser.canSwitch))
 struct WatcherAttackTests {
-  /// A server with a file, a folder and a link in its root. It does what the waker asks, and refuses what others do.
-  private static let serving = #"""
-    prepare()
+  /// A server with a file, a folder and a link in its root. It does what the waker asks, and refuses what others do,
+  /// unless it `permits` that. `opened`: the flags and the backing file of each open.
+  static let serving = #"""
+    _, files = prepare(*library)
     if before == 0: answer_init()
     ready()
     names = {'old': (2, 0o100444), 'folder': (3, 0o40755), 'link': (4, 0o120777)}
     modes = {2: 0o100444, 4: 0o120777, 70: 0o100444}
     waker = 0
     asked = []
+    permits = False
+    opened = 0, 0
     def attributes(node, mode):
         return struct.pack('6Q10I', *[node] + [0] * 8, mode, 1, os.getuid(), os.getgid(), 0, 4096, 0)
     def entry(node, mode): return struct.pack('4Q2I', node, *[0] * 5) + attributes(node, mode)
@@ -35,12 +38,13 @@ struct WatcherAttackTests {
         if kind == 1: answer(request, 0, entry(*names[name])) if name in names else answer(request, -errno.ENOENT)
         elif kind == 3: answer(request, 0, changed)
         elif kind == 5: answer(request, 0, os.path.dirname(mountpoint).encode())
-        elif kind in (4, 8, 9, 10, 11, 35) and process != waker: answer(request, -errno.EROFS)
+        elif kind in (4, 8, 9, 10, 11, 35) and process != waker and not permits: answer(request, -errno.EROFS)
         elif kind == 4: answer(request, 0, changed)
         elif kind == 35: answer(request, 0, created())
         elif kind == 9: answer(request, 0, entry(71, 0o40755))
         elif kind in (10, 11, 18, 28, 29): answer(request, 0)
-        elif kind in (14, 27): answer(request, 0, struct.pack('Q2I', 1, 0, 0))
+        elif kind == 14: answer(request, 0, struct.pack('QIi', 1, *opened))
+        elif kind == 27: answer(request, 0, struct.pack('Q2I', 1, 0, 0))
         else: answer(request, -errno.ENOSYS)
     def order(*orders): pack(waking, 35, 1, b''.join(order.encode() + b'\0' for order in orders))
     def result():
@@ -63,7 +67,8 @@ struct WatcherAttackTests {
     let mountpoint = try folder.makeFolder("mnt")
     if asNobody { try #require(chown(mountpoint, 65534, 65534) == 0 && deviceMode != nil) }
     let result = try FakeServer.run(
-      Self.serving + script, in: folder, mountpoint: mountpoint, user: user, options: options, asNobody: asNobody)
+      "library = []\n" + Self.serving + script, in: folder, mountpoint: mountpoint, user: user, options: options,
+      asNobody: asNobody)
     #expect(result.status == 0, "\(result.errors)")
     #expect(!Mounts.isMounted(folder.file("mnt")))
     return result.errors.split(separator: "\n").map(String.init).filter { !$0.hasPrefix("mediafs: ") }
