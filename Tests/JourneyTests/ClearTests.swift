@@ -146,7 +146,7 @@ import Testing
   }
 
   /// Nothing would fetch them again; the rule waits for the line.
-  @Test func unlistedFilesThatAreKept() throws {
+  @Test(arguments: ["in memory", "on disk alone"]) func unlistedFilesThatAreKept(place: String) throws {
     try SystemRecords.unused {
       try withJourney { journey in
         try withOrigin { origin in
@@ -163,6 +163,10 @@ import Testing
           try journey.succeed([program, "fetch", journey.at("fetched.bin")])
           try journey.list(all[2])
           try journey.succeed([program, "reload", journey.mountpoint])
+          if place == "on disk alone" {
+            try journey.unmount()
+            try journey.mount(nil, "--continue", "never")
+          }
           #expect(try journey.status().totals.unlisted ?? 0 >= 2_000_000)
           let cleared = try journey.mediafs("clear", "--unlisted")
           #expect(cleared.status == 0 && cleared.output.contains("of 2 files"), "\(cleared)")

@@ -253,7 +253,7 @@ import Testing
     return ["yt-dlp", brought].first { (try? Command.run([$0, "--version"]).status) == 0 }
   }()
 
-  @Test(.enabled(if: ytdlp != nil, "This machine has no yt-dlp"))
+  @Test(.enabled(if: ytdlp != nil, "This machine has no yt-dlp: make test-deps brings it from PyPI"))
   func aRealYtdlpGivesTheLinkOfAPage() throws {
     let ytdlp = try #require(Self.ytdlp)
     for isFlat in [false, true] { try withOrigin { origin in try looksUp(ytdlp, origin, isFlat: isFlat) } }

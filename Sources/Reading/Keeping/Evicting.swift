@@ -117,8 +117,8 @@ extension SpaceKeeping {
     }
   }
 
-  /// Evicts all of a file that is not in memory; false when it is, or is kept. `isUnlisted`: no name leads to it any
-  /// more, so nobody keeps it either.
+  /// Evicts all of a file that is not in memory; false when it is, or is kept. `isUnlisted`: a user asked for
+  /// it to go, and means what is kept as well.
   func evict(_ key: ResourceKey, generation: Int64, isUnlisted: Bool = false) -> Bool {
     do throws(StoreError) {
       if !isUnlisted, try room.isKept(key) { return false }  // it would be fetched again
