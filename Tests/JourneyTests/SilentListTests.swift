@@ -37,6 +37,8 @@ import Testing
       try waitUntil(timeout: 60, interval: 0.05, "the log to tell") {
         readText(journey.store + "/mediafs.log").contains(says)
       }
+      // The kernel ends no process whose request the disk has taken.
+      disk.goOn()
       try journey.unmount()
     }
   }
