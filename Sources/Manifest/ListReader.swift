@@ -47,8 +47,9 @@ extension ListDisk? {
 
 /// The first bytes of a list, from which its format is recognized, and its name.
 struct ListHead {
-  /// How many bytes are enough: a channel's description and pictures, or a licence in a comment, come first.
-  static let count = 64 << 10
+  /// How many bytes are enough: those of a few lines, or, where JSON or XML begins, all that may stand before what
+  /// shows its format: a channel's description and pictures, or a licence in a comment.
+  static let counts = [4096, 64 << 10]
 
   private let bytes: [UInt8]
   /// The extension of the list's name, in lower case.
@@ -66,6 +67,9 @@ struct ListHead {
 
   /// Whether `text` is in it.
   func contains(_ text: String) -> Bool { bytes.firstRange(of: Array(text.utf8)) != nil }
+
+  /// Whether it begins as JSON or XML does.
+  var isOfBrackets: Bool { begins("<") || begins("{") || begins("[") }
 
   /// Whether it begins a JSON list that has nothing in it.
   var isEmptyList: Bool {

@@ -215,14 +215,18 @@ package struct ManifestReader: ~Copyable {
   /// The format of `input`. Throws when it is a file of another type altogether, so that not each of its "lines" is
   /// reported.
   private func recognize(_ input: inout LineReader) throws(ManifestError) -> ListFormat {
-    let found: (isUTF16: Bool, format: ListFormat?, kind: String?)
-    do {
-      found = try input.withHead(ListHead.count) { head in
-        let isUTF16 = head.starts(with: [0xFF, 0xFE]) || head.starts(with: [0xFE, 0xFF])
-        let start = ListHead(head, name: name)
-        return (isUTF16, ListFormat.recognized(start), FileType.detect(head)?.fileExtension ?? start.otherKind)
-      }
-    } catch { throw .unreadable(name: name, reason: error) }
+    var found: (isUTF16: Bool, format: ListFormat?, kind: String?, isOpen: Bool) = (false, nil, nil, true)
+    // A pipe may give no more than a few lines, so the reader asks for more only where that can show a format.
+    for count in ListHead.counts where found.format == nil && found.isOpen {
+      do {
+        found = try input.withHead(count) { head in
+          let isUTF16 = head.starts(with: [0xFF, 0xFE]) || head.starts(with: [0xFE, 0xFF])
+          let start = ListHead(head, name: name)
+          let kind = FileType.detect(head)?.fileExtension ?? start.otherKind
+          return (isUTF16, ListFormat.recognized(start), kind, start.isOfBrackets)
+        }
+      } catch { throw .unreadable(name: name, reason: error) }
+    }
     if found.isUTF16 { throw .notUTF8(name: name) }
     if let format = found.format { return format }
     if let kind = found.kind { throw .notAList(name: name, what: kind) }
