@@ -104,6 +104,9 @@ private let bootScript = #"""
     set -e
     work=$1 root=$1/root
     mount --make-rprivate /
+    # The namespace began with copies of the mounts of tests beside it, whose servers would go on until it ends. One that
+    # goes meanwhile is none to unmount.
+    umount --all --lazy --types fuse.mediafs,fuse || true
     mount -t tmpfs -o mode=755 tmpfs "$root"
     for folder in /*; do
       name=${folder#/}
