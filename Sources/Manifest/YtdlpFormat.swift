@@ -19,18 +19,23 @@ struct YtdlpFormat: JSONListFormat {
   }
 
   /// The objects around the list whose elements are being read, and their titles.
-  private var list: (around: [[UInt8]], titles: [String]) = ([], [])
+  private var list: (around: [[UInt8]], titles: [String?]) = ([], [])
 
   init(_ setup: ListSetup) {}
 
   mutating func read(_ value: JSONValue, _ number: Int, _ files: inout [ListedFile], _ output: inout ListOutput) {
     guard let info: YtdlpInfo = value.decoded(number, &output) else { return }
-    // The elements of a list share these bytes, so the comparison looks at none of them.
-    if list.around != value.around {
-      let infos = value.around.map { try? JSONDecoder().decode(YtdlpInfo.self, from: Data($0)) }
-      list = (value.around, infos.compactMap { $0?.title ?? $0?.id })
-    }
-    add(info, ListedFile(line: value.line, place: "item \(number)"), list.titles, &files, &output)
+    enter(value.around)
+    add(info, ListedFile(line: value.line, place: "item \(number)"), list.titles.compactMap { $0 }, &files, &output)
+  }
+
+  /// Reads the titles of the objects around a list, but for those that were around the last one as well: a large one
+  /// may have thousands of lists. Lists in one object share its bytes, so the comparison looks at none of them.
+  private mutating func enter(_ around: [[UInt8]]) {
+    if list.around == around { return }
+    let known = zip(list.around, around).prefix { $0 == $1 }.count
+    let infos = around[known...].map { try? JSONDecoder().decode(YtdlpInfo.self, from: Data($0)) }
+    list = (around, list.titles.prefix(known) + infos.map { $0?.title ?? $0?.id })
   }
 
   private func add(

@@ -72,6 +72,29 @@ import Testing
     }
   }
 
+  @Test func aReloadEndsWhereTheDiskOfTheListDoesNotAnswer() throws {
+    try ServicePlace.with { place in
+      let disk = try SilentDisk(in: place.folder, place.origin.url("/a.bin") + "\n") { command in
+        try BackgroundProcess(place.system.inside + command)
+      }
+      defer { disk.end() }
+      try place.system.succeed("ln", "-sf", disk.file, place.folder.file("urls.txt"))
+      try place.systemctl("start", place.unit)
+      disk.stop()
+      try place.systemctl("reload", place.unit)
+      try waitUntil(timeout: 60, interval: 0.05, "the status") {
+        try place.show("StatusText").contains("its disk does not answer")
+      }
+      try waitUntil(timeout: 60, interval: 0.05, "the end of the reload") {
+        try place.show("ActiveState") == "active"
+      }
+      // The kernel ends no process whose request the disk has taken.
+      disk.goOn()
+      try place.systemctl("stop", place.unit)
+      #expect(try place.mounts().isEmpty)
+    }
+  }
+
   @Test func anUpgradeAndARestartTakeTheInstalledProgram() throws {
     try ServicePlace.with { place in
       try place.systemctl("start", place.unit)

@@ -147,6 +147,15 @@ struct JSONFormatTests {
     #expect(reading.paths.last == "Channel/Shorts/Year/A _ film.mp4")
   }
 
+  /// What stands around many lists is read once: of each list it would take hours.
+  @Test func manyListsInALargeObject() throws {
+    let start = #"{"_type": "playlist", "title": "P", "x": "\#(String(repeating: "x", count: 3 << 20))", "entries": ["#
+    let list = #"{"_type": "playlist", "title": "L", "entries": [{"_type": "url", "url": "https://h/1.mp4"}]}"#
+    let lists = [String](repeating: list, count: 20_000).joined(separator: ",\n")
+    let reading = try read(start + lists + "]}")
+    #expect(reading.entries.count == 20_000 && reading.entries.allSatisfy { $0.folder == ["P", "L"] })
+  }
+
   /// Lists within each other are split eight deep; what is deeper belongs to its object, and is left out.
   @Test(arguments: [7, 8, 9, 40]) func depthOfPlaylists(_ depth: Int) throws {
     let start = String(repeating: #"{"_type": "playlist", "title": "P", "entries": ["#, count: depth)
