@@ -1,5 +1,6 @@
 import Base
 import Manifest
+import TestSupport
 import Testing
 
 /// Lists that programs print as JSON.
@@ -152,7 +153,7 @@ struct JSONFormatTests {
     let start = #"{"_type": "playlist", "title": "P", "x": "\#(String(repeating: "x", count: 3 << 20))", "entries": ["#
     let list = #"{"_type": "playlist", "title": "L", "entries": [{"_type": "url", "url": "https://h/1.mp4"}]}"#
     let lists = [String](repeating: list, count: 20_000).joined(separator: ",\n")
-    let reading = try read(start + lists + "]}")
+    let reading = try withWatchdog(180, "the titles around a list") { try read(start + lists + "]}") }
     #expect(reading.entries.count == 20_000 && reading.entries.allSatisfy { $0.folder == ["P", "L"] })
   }
 
