@@ -1,4 +1,5 @@
 import Base
+import CSystem
 import Glibc
 import TestSupport
 import Testing
@@ -136,6 +137,8 @@ final class MountPlace: Sendable {
     kill(helper, SIGKILL)
     try #require(eventually { !Processes.isAlive(helper) })
     try #require(isMounted, "no dead mount could be made")
+    // A thread of the server may end later than the first one, and the mount lives as long as it.
+    try #require(eventually { csystem_is_dead_mount(mountpoint) == 1 }, "the mount is not dead")
   }
 
   /// Nothing of the mount is left: no entry in the table, no process.

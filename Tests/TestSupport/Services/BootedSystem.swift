@@ -106,7 +106,7 @@ private let bootScript = #"""
     mount --make-rprivate /
     # The namespace began with copies of the mounts of tests beside it, whose servers would go on until it ends. One that
     # goes meanwhile is none to unmount.
-    umount --all --lazy --types fuse.mediafs,fuse || true
+    umount --all --lazy --no-canonicalize --types fuse.mediafs,fuse || true
     mount -t tmpfs -o mode=755 tmpfs "$root"
     for folder in /*; do
       name=${folder#/}
