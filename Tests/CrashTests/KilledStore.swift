@@ -76,7 +76,7 @@ struct KilledStore {
         sleep(seconds: 0.01)
       }
       shim.succeed()
-      if isTidy { try store.unmount() } else { store.kill() }
+      if isTidy { try store.unmountUnderReaders() } else { store.kill() }
       readers.stop()
       counts.read += readers.bytes
       counts.done.merge(readers.done, uniquingKeysWith: +)
