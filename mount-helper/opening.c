@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ enum { LIFE = 10, LONGEST = 2 * LIFE };
 
 // A server that is not answered says so itself.
 static void start(struct opening *opening, const struct settings *settings, int program, int link) {
-  const pid_t child = fork();
+  const pid_t helper = getpid(), child = fork();
   opening->is_due = false;
   if (child > 0) {
     opening->process = child;
@@ -25,6 +26,10 @@ static void start(struct opening *opening, const struct settings *settings, int 
   if (child != 0) return;
   alarm(LIFE);
   begin_program(settings);
+  // Also a process that its user stopped ends with the helper: while it has the helper's end of the link, the server
+  // does not see that the helper was killed. A change of ids takes this back: the one above, and one of the program's
+  // own (rights.c), after which it asks for the same.
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != helper) _exit(1);
   char number[16], text[512];
   snprintf(number, sizeof number, "%u", opening->number);
   // It reads the options by itself: the server cannot change what it opens.

@@ -31,7 +31,10 @@ package final class DiskCalls: Sendable {
   }
 
   /// The file whose disk has been silent for the longest time; nil: each answers.
-  package var silent: String? {
+  package var silent: String? { silent(for: patience) }
+
+  /// The same with another patience, in seconds.
+  package func silent(for patience: Double) -> String? {
     let now = Instant.now
     return calls.withLock { $0.open.first }.flatMap { now.seconds(since: $0.since) > patience ? $0.file : nil }
   }

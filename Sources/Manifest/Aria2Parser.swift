@@ -25,6 +25,7 @@ struct Aria2Parser: LineParser, ~Copyable {
 
   /// What is wrong with the current entry's URL, unless a resolver is to look it up.
   private var pageWarning: String?
+  private let isResolved: Bool
 
   /// Whether tags of a playlist were told.
   private var hasTags = false
@@ -35,7 +36,10 @@ struct Aria2Parser: LineParser, ~Copyable {
 
   static func recognizes(_ head: ListHead) -> Bool { false }  // what nothing else recognizes
 
-  init(_ setup: ListSetup) { cookies = CookieFiles(setup) }
+  init(_ setup: ListSetup) {
+    cookies = CookieFiles(setup)
+    isResolved = setup.isResolved
+  }
 
   /// Removes and returns one item that the lines so far gave; nil when there is none left.
   mutating func takeItem() -> ManifestItem? {
@@ -159,7 +163,7 @@ struct Aria2Parser: LineParser, ~Copyable {
     skipsOptions = false
     hasCurrent = true
     let (name, mayGainExtension) = EntryBuilder.name(of: parser, &decoded)
-    pageWarning = mayGainExtension ? WatchPage.warning(parser) : nil
+    pageWarning = mayGainExtension && !isResolved ? WatchPage.warning(parser) : nil
     current = ManifestEntry(
       line: line, urls: [parser.string], folder: [], name: name, mayGainExtension: mayGainExtension, headers: [],
       userAgent: nil, referer: nil, checksum: nil, key: keys.key(of: parser))

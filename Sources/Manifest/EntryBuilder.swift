@@ -42,8 +42,9 @@ struct EntryBuilder: ~Copyable {
   private var keys = KeyBuilder()
   private var decoded: [UInt8] = []
   private let base: ManifestBase
+  private let isResolved: Bool
 
-  init(_ setup: ListSetup) { base = setup.base }
+  init(_ setup: ListSetup) { (base, isResolved) = (setup.base, setup.isResolved) }
 
   /// Appends the entry of `file` to `output`, and what is wrong with it.
   mutating func add(_ file: ListedFile, to output: inout ListOutput) {
@@ -87,7 +88,7 @@ struct EntryBuilder: ~Copyable {
         continue
       }
       let (name, mayGainExtension) = Self.name(of: parser, &decoded)
-      if mayGainExtension, file.resolver == nil, let warning = WatchPage.warning(parser) {
+      if mayGainExtension, file.resolver == nil, !isResolved, let warning = WatchPage.warning(parser) {
         report(file, .warning, warning, &output)
       }
       entry = ManifestEntry(

@@ -74,7 +74,8 @@ struct FeedFormat: XMLListFormat {
   mutating func end(_ element: XMLElement, text given: String, in parents: [XMLElement], _ list: inout XMLListOutput) {
     let parent = parents.last?.name
     // Atom says so of titles (RFC 4287, section 3.1); RSS says nothing, and means text.
-    let text = element.attributes["type"] == "html" ? Markup.text(of: given) : given
+    let isHTML = ["html", "text/html"].contains(element.attributes["type"]?.lowercased())
+    let text = isHTML ? Markup.text(of: given) : given
     if parent == "item" || parent == "entry" {
       if !text.isEmpty { take(element, text) }
     } else if element.name == "title", parent == "channel" || parent == "feed" && parents.count == 1, !text.isEmpty {

@@ -32,7 +32,6 @@ final class JSONListReader<Format: JSONListFormat>: FileListReader {
     while true {
       if let item = output.takeItem() { return item }
       if isFinished { return nil }
-      if format == nil { format = try Format(setup) }
       try readPiece()
     }
   }
@@ -54,6 +53,8 @@ final class JSONListReader<Format: JSONListFormat>: FileListReader {
     } catch {
       throw setup.malformed(error.line, error.reason)
     }
+    // A list without a value needs nothing of what its format does.
+    if format == nil, !splitter.values.isEmpty { format = try Format(setup) }
     for value in splitter.values {
       count += 1
       if value.isTooLarge {

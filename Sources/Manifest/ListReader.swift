@@ -24,6 +24,8 @@ struct ListSetup {
   /// Which files of cookies the list may name.
   var cookies = CookieAccess.none(.server)
   var disk: ListDisk?
+  /// Whether each entry has a resolver, which makes of a page what it shows.
+  var isResolved = false
 
   /// The error of a list that breaks the rules of its format on `line`.
   func malformed(_ line: Int, _ reason: String) -> ManifestError {
@@ -68,13 +70,11 @@ struct ListHead {
   /// Whether `text` is in it.
   func contains(_ text: String) -> Bool { bytes.firstRange(of: Array(text.utf8)) != nil }
 
-  /// Whether it begins as JSON or XML does.
-  var isOfBrackets: Bool { begins("<") || begins("{") || begins("[") }
+  /// Whether it begins as JSON or XML does, as far as it is there.
+  var isOfBrackets: Bool { bytes.isEmpty || begins("<") || begins("{") || begins("[") }
 
-  /// Whether it begins a JSON list that has nothing in it.
-  var isEmptyList: Bool {
-    begins("[") && bytes.dropFirst().first { !$0.isBlank && $0 != 0x0A } == 0x5D
-  }
+  /// Whether it is a JSON list that has nothing in it.
+  var isEmptyList: Bool { bytes.filter { !$0.isBlank && $0 != 0x0A } == [0x5B, 0x5D] }
 
   /// The kind of a text that is no list of lines; nil for one that may be. A `<` or `[` alone shows nothing: a line of
   /// a plain list may begin so, and gets a message of its own.

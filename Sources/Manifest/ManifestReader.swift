@@ -26,6 +26,8 @@ package struct ManifestBase: Sendable {
 /// Entries come in their order. Not to be used by several threads at once.
 package struct ManifestReader: ~Copyable {
   private var input: LineReader?
+  /// The list, if it is a folder of .strm files, until it is read.
+  private var strmFolder: FileDescriptor?
   private var reader: (any ListReader)?
   private let base: ManifestBase
   /// For messages.
@@ -71,6 +73,7 @@ package struct ManifestReader: ~Copyable {
   /// A list that is a server's folder.
   package init(folder: ServerFolder, name: String, folders: any ServerFolders) {
     input = nil
+    strmFolder = nil
     (reader, base, format, self.name, self.folders) = (nil, .none, nil, name, folders)
     (cookies, disk) = (.none(.server), nil)
     expansion = FolderExpansion(ManifestFolder(line: 1, path: [], source: folder), folders, name: name)
@@ -96,11 +99,12 @@ package struct ManifestReader: ~Copyable {
     self.format = isFolder ? .strm : format
     if isFolder {
       input = nil
-      reader = StrmReader(folder: descriptor, ListSetup(name: name, base: base, format: .strm, disk: disk))
+      strmFolder = consume descriptor
     } else {
       input = LineReader(descriptor, disk: disk)
-      reader = nil
+      strmFolder = nil
     }
+    reader = nil
   }
 
   /// Whether a folder can have that name as it is.
@@ -114,6 +118,7 @@ package struct ManifestReader: ~Copyable {
   /// No list: what follows it is all there is.
   package init(name: String) {
     input = nil
+    strmFolder = nil
     (reader, base, format, self.name, folders) = (nil, .none, nil, name, nil)
     (cookies, disk, isUsable) = (.none(.server), nil, true)
   }
@@ -205,11 +210,14 @@ package struct ManifestReader: ~Copyable {
 
   /// Makes the reader of the list's format; none for a list without a file, and once it has been made.
   private mutating func open() throws(ManifestError) {
+    var setup = ListSetup(name: name, base: base, format: .strm, cookies: cookies, disk: disk)
+    setup.isResolved = links.isForAll
+    if let folder = strmFolder.take() { return reader = StrmReader(folder: folder, setup) }
     guard var input = input.take() else { return }
     let found: ListFormat
     if let format { found = format } else { found = try recognize(&input) }
-    format = found
-    reader = try found.open(input, ListSetup(name: name, base: base, format: found, cookies: cookies, disk: disk))
+    (format, setup.format) = (found, found)
+    reader = try found.open(input, setup)
   }
 
   /// The format of `input`. Throws when it is a file of another type altogether, so that not each of its "lines" is

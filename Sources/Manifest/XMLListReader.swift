@@ -30,6 +30,9 @@ final class XMLListReader<Format: XMLListFormat>: FileListReader, XMLStreamClien
   private var format = Format()
   private var list = XMLListOutput()
   private var elements: [XMLElement] = []
+  /// How many elements there are around what is within a text of Atom that has elements itself (RFC 4287, section
+  /// 3.1.1.3): all characters within are the text.
+  private var markup: Int?
   /// The text since the last tag, of an element whose text the format reads.
   private var buffer: [UInt8] = []
   private var isRead = false
@@ -78,9 +81,11 @@ final class XMLListReader<Format: XMLListFormat>: FileListReader, XMLStreamClien
       list.output.report(
         element.line, .warning, "the attribute \(Self.shown(name)) is \(Self.excess); mediafs passes over it")
     }
-    if list.fault == nil { format.begin(element, in: elements, &list) }
+    if list.fault == nil, markup == nil { format.begin(element, in: elements, &list) }
     elements.append(element)
+    if markup != nil { return }
     beginText()
+    if isRead, element.attributes["type"]?.lowercased() == "xhtml" { markup = elements.count }
   }
 
   private func beginText() {
@@ -97,6 +102,8 @@ final class XMLListReader<Format: XMLListFormat>: FileListReader, XMLStreamClien
 
   func end() {
     guard let element = elements.popLast() else { return }
+    if let markup, elements.count >= markup { return }
+    markup = nil
     if isTooLong {
       // A part of a URL is another URL, and a part of a digest none.
       let warning = "the text of \(Self.shown(element.name)) is \(Self.excess); mediafs passes over it"

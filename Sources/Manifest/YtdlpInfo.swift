@@ -46,7 +46,8 @@ struct YtdlpInfo: Decodable {
     let cookies: String? = values.lenient(.cookies)
     cookie = cookies.flatMap(YtdlpLink.cookie)
     // A video that is private or was deleted is null.
-    entries = values.contains(.entries) ? values.lenientList(.entries) : nil
+    let list: [LenientElement<YtdlpInfo>]? = values.lenient(.entries)
+    entries = list?.compactMap(\.value)
     // Two requested formats are picture and sound, which yt-dlp would put together; the URL is the first one's then.
     let requested: [YtdlpLink] = values.lenientList(.requested)
     let formats: [YtdlpLink] = values.lenientList(.formats)

@@ -134,7 +134,10 @@ final class ListKeeper: Sendable {
   // MARK: - The thread
 
   private func run() {
-    guard !request.readsStandardInput, request.allLists.allSatisfy({ ListMark.isReadable($0, request) }) else {
+    // A server that goes on with a mount did not read the list: a pipe may have taken its place meanwhile, for a while.
+    if request.readsStandardInput
+      || imported != nil && !request.allLists.allSatisfy({ ListMark.isReadable($0, request) })
+    {
       return serveWithout()
     }
     let watch = ListWatch(request)
@@ -291,7 +294,9 @@ final class ListKeeper: Sendable {
     defer { reloading(false) }
     let remembered = request.lists?.documents.remembered
     let pending = remembered?.pending ?? [:]
-    let read = ManifestImport.again(request, helper: helper, into: catalog, watcher(isAsked: isAsked))
+    let read = ManifestImport.again(request, helper: helper, into: catalog, watcher(isAsked: isAsked)) {
+      state.withLock { $0.isStopping }
+    }
     switch read.result {
     case .success(let report):
       settling.read(as: read.mark)

@@ -111,14 +111,18 @@ enum ManifestImport {
   }
 
   /// Reads the list of a live mount again. `helper`: of a mount that root made for another user; it opens lists that
-  /// the server may not. If a disk does not answer, it waits for it, without holding anything, and begins anew.
+  /// the server may not. If a disk does not answer, it waits for it, without holding anything, and begins anew. It is
+  /// twice as patient then: a disk may be as slow as that each time. `isStopping`: whether nobody wants the result.
   static func again(
-    _ request: MountRequest, helper: HelperLink?, into catalog: Catalog, _ watcher: ImportWatcher
+    _ request: MountRequest, helper: HelperLink?, into catalog: Catalog, _ watcher: ImportWatcher,
+    isStopping: () -> Bool
   ) -> Reload {
+    var watcher = watcher
+    watcher.disks = request.lists.map { ListDisks($0.calls, patience: $0.calls.patience) }
     while true {
       let reload = once(request, helper: helper, into: catalog, watcher)
-      if case .failure(let error) = reload.result, error.kind == .silent { continue }
-      return reload
+      guard case .failure(let error) = reload.result, error.kind == .silent, !isStopping() else { return reload }
+      watcher.disks?.patience *= 2
     }
   }
 
@@ -144,7 +148,6 @@ enum ManifestImport {
       }
       var checked = watcher
       checked.compared = check
-      checked.calls = request.lists?.calls
       reload.result = .success(
         try read(request, reader, fingerprint, into: catalog, watcher: checked))
     } catch {

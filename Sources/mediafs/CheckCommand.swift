@@ -183,7 +183,9 @@ enum CheckCommand {
       while let item = try reader.next() {
         if case .folder(let folder) = item { served = (served?.first ?? folder, (served?.count ?? 0) + 1) }
         guard case .entry(let entry) = item else { continue }
-        if let warning = playlistWarning(for: entry) { findings.add(source.problem(entry.line, warning)) }
+        if entry.resolver == nil, let warning = playlistWarning(for: entry) {
+          findings.add(source.problem(entry.line, warning))
+        }
         if let name = entry.resolver, resolvers.count < 16, resolvers.insert(name).inserted {
           findings.notes.append(source.problem(entry.line, ListResolvers.message(name)))
         }

@@ -293,6 +293,7 @@ struct HelperEndTests {
     var status = stat()
     #expect(stat(log, &status) == 0 && status.st_mode & 0o777 == 0o600)
     let server = try #require(place.server)
+    #expect(eventually { readText(log).contains("mounted at \(place.mountpoint)") })
     kill(server, SIGKILL)
     // The next server, and the helper, write on in it.
     #expect(eventually { readText(log).contains("the next server of \(place.mountpoint) serves") })

@@ -42,4 +42,18 @@ import Testing
       try journey.unmount()
     }
   }
+
+  @Test func aListOnASlowDiskComes() throws {
+    try withJourney(.any) { journey in
+      let disk = try SilentDisk(in: journey.folder, "http://127.0.0.1:1/0.bin\n") { try journey.start($0) }
+      defer { disk.end() }
+      try journey.mount("http://127.0.0.1:1/a.bin\n", "--manifest", "far=\(disk.file)")
+      // Longer than the first attempt is patient.
+      try disk.slowReads(seconds: 12)
+      try disk.write("http://127.0.0.1:1/0.bin\nhttp://127.0.0.1:1/1.bin\n")
+      try waitUntil(timeout: 200, interval: 0.05, "the next list") { try journey.names("far") == ["0.bin", "1.bin"] }
+      disk.goOn()
+      try journey.unmount()
+    }
+  }
 }

@@ -29,6 +29,14 @@ struct JSONFormatTests {
     #expect(reading.errors[1].message.hasPrefix("item 4: "))
   }
 
+  /// What a filter printed is as empty as what rclone prints of an empty folder.
+  @Test func nothing() throws {
+    #expect(try read("[]").problems.isEmpty)
+    #expect(try read(String(repeating: " \n", count: 5000) + "[" + Self.film + "]").entries.count == 1)
+    // A line that is no URL is a line all the same.
+    #expect(try read("[]\nhttps://h/a.mp4\n").paths == ["a.mp4"])
+  }
+
   private static let film = """
     {"id": "1", "title": "A / film", "extractor_key": "Site", "ext": "mp4", "duration": 61.5, "timestamp": 1700000000,
      "url": "https://h/videoplayback?expire=1&sig=geheim", "protocol": "https", "format_id": "22", "filesize": 1234,
@@ -105,6 +113,12 @@ struct JSONFormatTests {
     #expect(reading.errors.map(\.line) == [6] && reading.errors[0].message.contains("no valid JSON"))
     let left = reading.problems.filter { $0.severity == .warning }
     #expect(left.map(\.line) == [1, 2] && left.allSatisfy { $0.message.contains("left out") })
+  }
+
+  /// A program may write the entries of a playlist into what is none.
+  @Test(arguments: ["null", "\"x\"", "7"]) func entriesThatAreNoList(_ entries: String) throws {
+    let film = Self.film.replacing("{\"id\"", with: "{\"entries\": \(entries), \"id\"")
+    #expect(try read(film).paths == ["A _ film.mp4"])
   }
 
   @Test func playlistsWithinPlaylists() throws {

@@ -113,6 +113,13 @@ struct ResolverTests {
     }
     // Whose page a resolver looks up needs no warning.
     #expect(try entry("resolver=y", url: "https://youtu.be/abc").resolver == "y")
+    for text in ["https://youtu.be/abc\n", "#EXTM3U\n#EXTINF:1,T\nhttps://youtu.be/abc\n"] {
+      #expect(try read(text).problems.map(\.severity) == [.warning])
+      var reader = ManifestReader(bytes: Array(text.utf8), name: "l")
+      reader.take(ListResolvers(standard: "y"))
+      let reading = try readAll(reader)
+      #expect(reading.problems == [] && reading.entries.map(\.resolver) == ["y"])
+    }
     #expect(try read("https://youtu.be/abc\n").problems.count == 1)
   }
 

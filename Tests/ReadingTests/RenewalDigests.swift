@@ -56,6 +56,23 @@ extension RenewalScenarios {
     }
   }
 
+  @Test("What is refused after its link was compared with what was stored comes once more, and then has failed")
+  func digestAfterASeam() throws {
+    let resolver = FakeResolver { "\"url\":\"http://cdn/\($1)\",\"digest\":\"sha-256=\(Self.wrong)\"" }
+    let bench = try bench(resolver, links: 100) { _, resource in (resource.etag, resource.lastModified) = (nil, nil) }
+    bench.service.answer = { request, resource in
+      var resource = resource
+      if request.url.hasSuffix("/0"), (request.range?.start ?? 0) >= Self.megabyte { resource.failure = Self.denied }
+      return resource
+    }
+    readAll(bench, try bench.opened("a.mp4"))
+    try expectEnd(bench, isComplete: false)
+    let asked = bench.service.requests.count
+    bench.run(60)
+    #expect(asked < 400 && bench.service.requests.count == asked, "\(asked), then \(bench.service.requests.count)")
+    #expect(bench.service.sent <= 2 * Self.size + 5 * Self.megabyte)
+  }
+
   @Test("A server that has begun anew knows only the digests that its own links tell of")
   func digestsOverARestart() throws {
     for (digest, isRight) in [("", true), (",\"digest\":\"sha-256=\(Self.wrong)\"", false)] {

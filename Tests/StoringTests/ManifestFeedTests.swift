@@ -40,7 +40,8 @@ import Testing
     let calls = DiskCalls(patience: 0.1)
     let reader = try ManifestReader(descriptor: FileDescriptor(owning: pipe[0]), name: "far", calls: calls)
     let feed = ManifestFeed(reader, strict: false)
-    #expect(throws: ManifestError.silent(name: "far")) { while try feed.next(calls) != nil {} }
+    let disks = ListDisks(calls, patience: 0.1)
+    #expect(throws: ManifestError.silent(name: "far")) { while try feed.next(disks) != nil {} }
     #expect(calls.silent == "far")
     let isOver = Lock(false)
     let waiting = OwnedThread(name: "waiting") {

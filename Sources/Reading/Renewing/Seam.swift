@@ -32,7 +32,7 @@ struct Seam {
 
   /// The answers by the link at `mirror` say `found`, and have yet to be compared.
   mutating func begin(_ found: GenerationCheck.Identity, _ mirror: Int, stored: ByteRangeSet, size: Int64) {
-    if subject?.mirror == mirror, subject?.found == found { return }
+    if subject?.mirror == mirror, subject?.found == found, isDifferent || !left.isEmpty { return }
     subject = (mirror, found)
     left = Self.windows(of: stored)
     isDifferent = left.reduce(0) { $0 + $1.count } < min(Self.window, size)

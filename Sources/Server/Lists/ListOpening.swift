@@ -70,8 +70,8 @@ package enum ListOpener {
 
   /// `options`: those of the server, in a file that the server cannot change. `number`: of the server's request.
   package static func run(helper: Int32, options: consuming FileDescriptor, number: UInt32) throws(ServerError) {
-    // It ends with the helper also if its user stopped it: while it has the helper's end of the link, the server does
-    // not see that the helper was killed. The helper could not set this, as a change of ids takes it back.
+    // It ends with the helper also if its user stops it. The helper asked for that too, until this process took its own
+    // group back.
     _ = csystem_set_death_signal(SIGKILL)  // fails only for a number that is no signal
     defer { sleep(pause) }  // also where it fails: a hostile server can make the sends fail
     Log.set(level: .error)  // what the server said of these places when it began is not said again

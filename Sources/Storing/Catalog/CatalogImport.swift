@@ -46,12 +46,22 @@ package struct ImportReport: Sendable, Equatable {
   }
 }
 
+/// The disks that an import reads lists from.
+package struct ListDisks {
+  /// The calls for their files.
+  package var calls: DiskCalls
+  /// How long the import waits for one of these calls, in seconds.
+  package var patience: Double
+
+  package init(_ calls: DiskCalls, patience: Double) { (self.calls, self.patience) = (calls, patience) }
+}
+
 /// Who shows the tree during an import, and is told what changes. The import's thread calls both.
 package struct ImportWatcher {
   /// The folders at the top that have a list each; empty for a single list.
   package var lists: [String]
-  /// The calls for the disks of the lists; nil: the import waits for these disks as long as they take.
-  package var calls: DiskCalls?
+  /// The disks of the lists; nil: the import waits for these as long as they take.
+  package var disks: ListDisks?
   /// Called when the list was read to its end: what it removes at least. A throw ends the import. No other writer waits
   /// for it, unless the difference is very large: then it gets nothing.
   package var compared: ([ListLoss]) throws(StoreError) -> Void
@@ -83,7 +93,7 @@ extension Catalog {
   /// Another thread reads the manifest and has ended when this returns. There is one exception: if the reader is no
   /// longer needed and waits for a pipe (or a slow disk), it ends when data comes or the pipe is closed.
   ///
-  /// With the watcher's `calls` there is none. An import whose disk is silent lets go of the catalog, waits until the
+  /// With the watcher's `disks` there is none. An import whose disk is silent lets go of the catalog, waits until the
   /// disk has answered, and throws `.silent`: it never leaves a thread behind that waits for the disk.
   package func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
@@ -91,12 +101,12 @@ extension Catalog {
   ) throws(StoreError) -> ImportReport {
     // Reading and parsing take half of the time. They need not wait for the catalog, nor the catalog for them.
     let feed = ManifestFeed(reader, strict: strict)
-    let calls = watcher?.calls
-    defer { feed.end(waiting: calls != nil) }
+    let disks = watcher?.disks
+    defer { feed.end(waiting: disks != nil) }
     return try importBatches(
       fingerprint: fingerprint, strict: strict, report: report, watcher: watcher
     ) { () throws(StoreError) in
-      do throws(ManifestError) { return try feed.next(calls) } catch {
+      do throws(ManifestError) { return try feed.next(disks) } catch {
         if case .silent = error { throw StoreError(.silent, "\(error)") }
         throw StoreError(.invalid, "\(error)")
       }

@@ -133,17 +133,18 @@ enum ImportQueries {
   static let names = SQL("SELECT parent, coalesce(name, wanted), kind, key_high, key_low FROM entry WHERE id = ?")
   static let aliases = SQL("SELECT parent, name, entry FROM alias")
   static let place = SQL("SELECT parent, kind, coalesce(wanted, name) FROM entry WHERE id = ?")
-  // ?1: the root. ?2: a list's folder; empty: what is in none of the folders ?3, which slashes surround.
+  // ?1: the root. ?2: a list's folder, which is no name of the list; empty: what is in none of the folders ?3, which
+  // slashes surround.
   static let namesOfList = SQL(
     """
-    WITH RECURSIVE below(id, kind) AS (
-      SELECT id, kind FROM entry
+    WITH RECURSIVE below(id, kind, parent) AS (
+      SELECT id, kind, parent FROM entry
       WHERE parent = ?1 AND listed = 1 AND CASE ?2
         WHEN '' THEN kind = 0 OR instr(?3, '/' || coalesce(wanted, name) || '/') = 0
         ELSE kind = 1 AND coalesce(wanted, name) = ?2 END
       UNION ALL
-      SELECT e.id, e.kind FROM below b JOIN entry e ON e.parent = b.id WHERE b.kind = 1 AND e.listed = 1)
-    SELECT count(*) FROM (SELECT 1 FROM below WHERE id < ?4 LIMIT ?5)
+      SELECT e.id, e.kind, e.parent FROM below b JOIN entry e ON e.parent = b.id WHERE b.kind = 1 AND e.listed = 1)
+    SELECT count(*) FROM (SELECT 1 FROM below WHERE id < ?4 AND (?2 = '' OR parent <> ?1) LIMIT ?5)
     """)
   static let update = SQL("UPDATE entry SET line = ?2, source = ?3, listed = 1 WHERE id = ?1")
   static let list = SQL("UPDATE entry SET listed = 1 WHERE id = ?")

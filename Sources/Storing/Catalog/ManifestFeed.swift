@@ -25,9 +25,9 @@ struct ManifestFeed {
     }
   }
 
-  /// The next entries and problems; nil at the end and after an error. `calls`: those of the reading thread; one that
-  /// is silent is an error.
-  func next(_ calls: DiskCalls? = nil) throws(ManifestError) -> ImportBatch? { try batches.take(calls) }
+  /// The next entries and problems; nil at the end and after an error. `disks`: those that the reading thread calls.
+  /// One that is silent is an error.
+  func next(_ disks: ListDisks? = nil) throws(ManifestError) -> ImportBatch? { try batches.take(disks) }
 
   /// Stops reading. The caller must call it exactly once, and must not call ``next()`` afterwards. Returns whether the
   /// thread has ended. A thread that waits for a pipe ends when data comes or the pipe is closed. `waiting`: for the
@@ -129,7 +129,7 @@ final class ManifestBatches: Sendable {
   // MARK: - The caller's thread
 
   /// Waits for a batch; nil at the end and after an error, which it throws once.
-  func take(_ calls: DiskCalls? = nil) throws(ManifestError) -> ImportBatch? {
+  func take(_ disks: ListDisks? = nil) throws(ManifestError) -> ImportBatch? {
     while true {
       let (batch, isComplete, failure) = state.withLock { state -> (ImportBatch?, Bool, ManifestError?) in
         if !state.waiting.isEmpty { return (state.waiting.removeFirst(), false, nil) }
@@ -142,8 +142,8 @@ final class ManifestBatches: Sendable {
       }
       if let failure { throw failure }
       if isComplete { return nil }
-      guard !arrived.wait(seconds: calls.map { min($0.patience, 1) }) else { continue }
-      if let name = calls?.silent { throw .silent(name: name) }
+      guard !arrived.wait(seconds: disks.map { min($0.patience, 1) }) else { continue }
+      if let disks, let name = disks.calls.silent(for: disks.patience) { throw .silent(name: name) }
     }
   }
 

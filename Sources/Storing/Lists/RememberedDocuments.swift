@@ -79,13 +79,21 @@ package final class RememberedDocuments: Sendable {
     untaken.withLock { $0 = ($0.files.merging([file: $0.count + 1]) { $1 }, $0.count + 1) }
   }
 
-  /// Removes what is of none of `urls`, and neither came nor was one of them in the last `seconds`.
+  /// Removes what is of none of `urls`, and neither came nor was one of them in the last `seconds`. What was one of
+  /// them may go after half of that time.
   package func forget(allBut urls: some Sequence<String>, olderThan seconds: Double) throws(StoreError) {
     do throws(Errno) {
       let folder = try Folder.open(path)
-      // Fails for those of which nothing is remembered: they are most.
-      for url in urls { utimensat(AT_FDCWD, path(of: url), nil, AT_SYMLINK_NOFOLLOW) }
       let oldest = Int64(time(nil)) - Int64(seconds)
+      // By its times an import tells whether a list is another one: they change rarely, and not while it is new.
+      let old = oldest + Int64(seconds / 2)
+      for url in urls {
+        let path = path(of: url)
+        var status = stat()
+        // Fails for those of which nothing is remembered: they are most.
+        guard lstat(path, &status) == 0, Int64(status.st_mtim.tv_sec) <= old else { continue }
+        utimensat(AT_FDCWD, path, nil, AT_SYMLINK_NOFOLLOW)
+      }
       for name in try folder.names() where name.utf8.count == Self.nameLength {
         guard let status = try folder.status(of: name), Int64(status.st_mtim.tv_sec) <= oldest else { continue }
         if unlink(path + "/" + name) != 0, errno != ENOENT { throw .current }

@@ -35,6 +35,9 @@ package final class SilentDisk {
   /// It answers all but reads.
   package func holdReads() throws { try folder.write("", to: "disk-held") }
 
+  /// It answers each read after so many seconds.
+  package func slowReads(seconds: Int) throws { try folder.write("\(seconds)", to: "disk-held") }
+
   /// It answers again.
   package func goOn() {
     unlink(held)
@@ -49,7 +52,7 @@ package final class SilentDisk {
   }
 
   private static let script = """
-    import os, signal, socket, struct, subprocess, sys, time
+    import os, signal, socket, struct, subprocess, sys, threading, time
     path, source, held = sys.argv[1:]
     ours, theirs = socket.socketpair()
     subprocess.run(['fusermount3', '-o', 'fsname=silent', '--', path], check=True, pass_fds=[theirs.fileno()],
@@ -64,6 +67,14 @@ package final class SilentDisk {
         time, part = divmod(found.st_mtime_ns, 10**9)
         size, mode = (0, 0o40755) if node == 1 else (found.st_size, 0o100644)
         return struct.pack('6Q10I', node, size, 8, time, time, time, part, part, part, mode, 1, os.getuid(), 0, 0, 4096, 0)
+    def seconds():
+        try: return float(open(held).read() or 'inf')
+        except OSError: return 0
+    def read(number, offset, size):
+        began = time.monotonic()
+        while time.monotonic() < began + seconds(): time.sleep(0.05)
+        body = open(source, 'rb').read()[offset:offset + size]
+        os.write(device, struct.pack('IiQ', 16 + len(body), 0, number) + body)
     print('mounted', flush=True)
     while True:
         request = os.read(device, 1 << 17)
@@ -75,9 +86,8 @@ package final class SilentDisk {
         elif kind == 3: body = struct.pack('QII', 0, 0, 0) + attributes(node)
         elif kind in (14, 27): body = struct.pack('QII', 1, 1, 0)
         elif kind == 15:
-            while os.path.exists(held): time.sleep(0.05)
-            offset, size = struct.unpack('QI', request[48:60])
-            body = open(source, 'rb').read()[offset:offset + size]
+            threading.Thread(target=read, args=(number, *struct.unpack('QI', request[48:60])), daemon=True).start()
+            continue
         elif kind in (2, 42, 36): continue
         elif kind not in (18, 25, 28, 29): error = -38
         os.write(device, struct.pack('IiQ', 16 + len(body), error, number) + body)
