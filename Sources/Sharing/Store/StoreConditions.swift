@@ -100,6 +100,10 @@ package struct StoreProbe {
       default: return fail(outcome)
       }
     }
+    return swap(winners)
+  }
+
+  private mutating func swap(_ winners: Int) -> [StoreRequest] {
     if winners != 1 {
       refute(\.keepsAbsence, "\(winners) of \(Self.racers) PUTs at once wrote, though each wanted no object there")
     }
@@ -116,12 +120,7 @@ package struct StoreProbe {
   private mutating func fail(_ outcome: StoreOutcome) -> [StoreRequest] {
     // Two winners are proof, whatever became of the others (rclone's server answers 500 to some racers).
     let winners = outcomes.count { if case .written = $0 { true } else { false } }
-    if stage == .race, winners > 1 {
-      refute(\.keepsAbsence, "\(winners) of \(Self.racers) PUTs at once wrote, though each wanted no object there")
-      stage = .swap
-      let body = StoreBody(Array("another ETag".utf8))
-      return [.swap(id(Self.racers), key, body, etag: Self.wrongTag, timeout: Self.timeout)]
-    }
+    if stage == .race, winners > 1 { return swap(winners) }
     return remove(.unknown(outcome))
   }
 
