@@ -1,4 +1,6 @@
 import Base
+import Glibc
+import TestSupport
 import Testing
 
 @testable import Fetching
@@ -39,9 +41,12 @@ struct ObjectRequestTests {
     }
   }
 
-  @Test("It sends the fields that it names, and nothing of the options") func whatIsSent() throws {
+  @Test("It sends the fields that it names, and no field or login of the options") func whatIsSent() throws {
+    let folder = try TemporaryFolder()
+    defer { #expect(throws: Never.self) { try folder.remove() } }
     var options = TransferOptions()
     options.headers = [HTTPHeader(name: "X-Mine", value: "1")]
+    options.netrcFile = try folder.write("default login user password geheim\n", to: "netrc")
     try with(Self.ok, options: options) { client, server in
       let field = HTTPHeader(name: "If-Match", value: "\"e\"")
       for method in [ObjectRequest.Method.get, .head, .delete] {
@@ -130,7 +135,9 @@ struct ObjectRequestTests {
     try with(
       { request, connection in
         connection.send(["HTTP/1.1 200 OK", "Content-Length: 1000000"])
-        connection.send(pattern(0..<(request.path == "/cut" ? 999_999 : 1_000_000)))
+        connection.send(pattern(0..<500_000))
+        usleep(200_000)  // libcurl limits no rate of what comes at once
+        connection.send(pattern(500_000..<(request.path == "/cut" ? 999_999 : 1_000_000)))
         return false
       }, options: options
     ) { client, server in

@@ -170,3 +170,26 @@ package struct StoreAccount: Sendable, Equatable {
 
 /// The text, if there is any.
 private func filled(_ text: String?) -> String? { text.flatMap { $0.isEmpty ? nil : $0 } }
+
+extension StoreSetup {
+  /// The store that a user names, with what the environment and the profile say of it: what the user says goes first.
+  ///
+  /// - Parameters:
+  ///   - share: `s3://bucket/prefix`.
+  ///   - endpoint: the store's URL, nil for the environment's, the profile's, or else AWS.
+  ///   - region: nil for the environment's or the profile's.
+  package init(
+    share: String, endpoint: String? = nil, region: String? = nil, environment: [String: String]
+  ) throws(StoreSetupError) {
+    let account = try StoreAccount.find(environment)
+    let location = try StoreLocation(
+      share: share, endpoint: endpoint ?? account.endpoint, region: region ?? account.region, style: account.style)
+    self.init(location, account.credentials)
+    renew = {
+      do throws(StoreSetupError) { return try StoreAccount.find(environment).credentials } catch {
+        Log.warning("\(error)")
+        return nil
+      }
+    }
+  }
+}

@@ -4,8 +4,8 @@ import Fetching
 /// An object store over the loop's transfers. It is a part of the ``TransferClient`` of that loop, which hands it what
 /// concerns its transfers (``owns(_:)``), and asks it each turn.
 ///
-/// The loop's thread alone uses it. A request that a store refuses because of the time it was signed, or because of keys
-/// that are renewed by now, goes once more.
+/// The loop's thread alone uses it. A request goes once more if a store refuses it for the time that it was signed at,
+/// or for keys that are renewed by now.
 package final class StoreClient: ObjectStore {
   /// A class, so that bytes are added where they lie.
   private final class Running {

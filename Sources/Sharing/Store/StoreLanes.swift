@@ -1,5 +1,5 @@
-/// How many requests run beside each other, of each lane: so that leases need not wait for blocks, and blocks that go up
-/// take no line from readers.
+/// How many requests run beside each other, of each lane: so that leases need not wait for blocks, and blocks that go
+/// up take no line from readers.
 package struct StoreLimits: Sendable, Equatable {
   package var small = 16
   package var reads = 8

@@ -79,8 +79,8 @@ package struct StoreListing: Sendable, Equatable {
 
 /// The store, as the rest of Sharing sees it. Its thread alone uses it.
 package protocol ObjectStore: AnyObject {
-  /// Starts a request. Its client hears of it until ``ObjectStoreClient/store(_:ended:)``, in later calls. Precondition:
-  /// the id is new.
+  /// Starts a request. Its client hears of it until ``ObjectStoreClient/store(_:ended:)``, in later calls.
+  /// Precondition: the id is new.
   func start(_ request: StoreRequest)
   /// Gives a request up; it ends as cancelled. Does nothing if it is over.
   func cancel(_ id: StoreRequestID)

@@ -1,4 +1,5 @@
 import Base
+import TestSupport
 import Testing
 
 @testable import Sharing
@@ -133,6 +134,26 @@ import Testing
       Issue.record("keys were found")
     } catch {
       #expect("\(error)".contains(words), "\(error)")
+    }
+  }
+
+  @Test("What the user says of the store goes before what the environment says, and that before the profile")
+  func theWholeSetup() throws {
+    try withTemporaryFolder { folder in
+      try folder.write("[default]\naws_access_key_id=AK\naws_secret_access_key=S1\n", to: ".aws/credentials")
+      try folder.write("[default]\nregion=r-profile\nendpoint_url=http://profile.test\n", to: ".aws/config")
+      let home = ["HOME": folder.path]
+      let own = try StoreSetup(share: "s3://films/p", environment: home)
+      #expect(own.location == (try Self.location("s3://films/p", "http://profile.test", "r-profile")))
+      let said = try StoreSetup(
+        share: "s3://films/p", endpoint: "http://said.test", environment: home.merging(["AWS_REGION": "r-env"]) { $1 })
+      #expect(said.location == (try Self.location("s3://films/p", "http://said.test", "r-env")))
+      // New keys in the file are found.
+      #expect(own.renew()?.secretKey == "S1")
+      try folder.write("[default]\naws_access_key_id=AK\naws_secret_access_key=S2\n", to: ".aws/credentials")
+      #expect(own.renew()?.secretKey == "S2")
+      try folder.write("", to: ".aws/credentials")
+      #expect(own.renew() == nil)
     }
   }
 
