@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <stdint.h>
 #include <sys/vfs.h>
 #include <unistd.h>

@@ -54,7 +54,9 @@ struct EasyHandle: ~Copyable {
     try set(chain.url.origin.scheme == "https" ? 1 : 0, CURLOPT_PIPEWAIT)
     try set(Self.bufferSize, CURLOPT_BUFFERSIZE)
     try set(max(1, Int(min(options.connectTimeout, 86_400) * 1000)), CURLOPT_CONNECTTIMEOUT_MS)
-    if let rate = setup.rates.limit(of: chain.url.text) { try set(offset: rate, CURLOPT_MAX_RECV_SPEED_LARGE) }
+    if chain.object == nil, let rate = setup.rates.limit(of: chain.url.text) {
+      try set(offset: rate, CURLOPT_MAX_RECV_SPEED_LARGE)
+    }
     // TCP probes a silent peer, so that mediafs notices within about a minute that it vanished.
     try set(1, CURLOPT_TCP_KEEPALIVE)
     try set(20, CURLOPT_TCP_KEEPIDLE)
@@ -73,11 +75,29 @@ struct EasyHandle: ~Copyable {
       try set(document.method, CURLOPT_CUSTOMREQUEST)
       if let body = document.body { try set(body, CURLOPT_COPYPOSTFIELDS) }
     }
+    if let object = chain.object { try prepare(object) }
     for line in chain.headerLines() {
       guard let longer = curl_slist_append(headers, line) else { throw CurlError(code: CURLE_OUT_OF_MEMORY) }
       headers = longer
     }
     try check(ccurl_set_list(raw, CURLOPT_HTTPHEADER, headers))
+  }
+
+  private func prepare(_ object: ObjectRequest) throws(CurlError) {
+    // On one connection of HTTP/2, a short request would wait behind the blocks of others.
+    try set(Int(CURL_HTTP_VERSION_1_1), CURLOPT_HTTP_VERSION)
+    try set(0, CURLOPT_PIPEWAIT)
+    if object.method == .head { try set(1, CURLOPT_NOBODY) }
+    if let body = object.body {
+      // As a form, for which libcurl reads the memory itself, again too if a kept connection turns out dead. It only
+      // reads, though the option's type does not say so. The slot holds the chain, and so the body, until it resets
+      // the handle.
+      try set(offset: Int64(body.bytes.count), CURLOPT_POSTFIELDSIZE_LARGE)
+      if let start = body.bytes.baseAddress {
+        set(pointer: UnsafeMutableRawPointer(mutating: start), CURLOPT_POSTFIELDS)
+      }
+    }
+    if object.method == .put || object.method == .delete { try set(object.method.rawValue, CURLOPT_CUSTOMREQUEST) }
   }
 
   /// Points libcurl's callbacks at `context`, which must outlive the transfer.

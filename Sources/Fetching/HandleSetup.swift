@@ -19,8 +19,10 @@ final class HandleSetup {
     netrc = try NetrcFile(named: options.netrcFile)
   }
 
-  /// The login for the chain's current URL, nil for none.
-  func login(for chain: RedirectChain) -> WebURL.Credentials? { chain.credentials(netrc.logins()) }
+  /// The login for the chain's current URL, nil for none. Requests to an object store are signed instead.
+  func login(for chain: RedirectChain) -> WebURL.Credentials? {
+    chain.object == nil ? chain.credentials(netrc.logins()) : nil
+  }
 }
 
 /// The TLS sessions of all handles, so that a new connection resumes one. One thread alone uses it, so it has no locks.

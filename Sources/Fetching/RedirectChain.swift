@@ -19,6 +19,10 @@ struct RedirectChain {
 
   /// What is asked for, if it is a document.
   var document: DocumentRequest? { request.document }
+  /// What is asked of an object store.
+  var object: ObjectRequest? { request.object }
+  /// The request's method.
+  var method: String { object?.method.rawValue ?? document?.method ?? "GET" }
 
   /// The URL to request now, for messages.
   var shown: String { request.shown(url.text) }
@@ -51,7 +55,8 @@ struct RedirectChain {
     let general = request.isSecret ? [] : options.headers
     headers = general.filter { !own.contains($0.name.lowercased()) } + request.headers
     visited = [url.text]
-    for field in headers + (request.document?.headers ?? []) where !Self.isSendable(field) {
+    for field in headers + (request.document?.headers ?? []) + (request.object?.headers ?? [])
+    where !Self.isSendable(field) {
       throw Self.badField(field.name, url: request.shown(request.homeURL))
     }
     let single = [("User-Agent", userAgent), ("Referer", request.referer), ("If-Range", request.ifRange)]
@@ -95,6 +100,7 @@ struct RedirectChain {
 
   /// The request's header lines, in libcurl's form.
   func headerLines() -> [String] {
+    if let object = request.object { return object.headerLines(userAgent: userAgent) }
     // A Range of the entry's own, or a coding, would change which response comes back.
     let reserved: Set = [
       "range", "if-range", "accept-encoding", "te", "transfer-encoding", "content-length", "connection", "expect",

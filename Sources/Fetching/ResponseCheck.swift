@@ -20,6 +20,7 @@ struct AcceptedHead: Equatable {
   var mediaType: String?
   var suggestedName: String?
   var date: Int64?
+  var object: ObjectAnswer?
 }
 
 /// The request, as far as the checks and their messages need it.
@@ -32,6 +33,8 @@ struct ResponseContext {
   var withheld = false
   /// Whether the request was for a document.
   var isDocument = false
+  /// The method of a request to an object store; nil for every other request.
+  var object: ObjectRequest.Method?
   /// Seconds since 1970.
   var now: Int64
 }
@@ -40,6 +43,7 @@ struct ResponseContext {
 func verdict(on fields: ResponseFields, in context: ResponseContext) -> ResponseVerdict {
   let check = ResponseCheck(fields: fields, context: context)
   do throws(TransferFailure) {
+    if let method = context.object { return .accepted(try check.object(method)) }
     switch fields.status {
     case 200..<300 where context.isDocument && fields.status != 206: return .accepted(try check.document())
     case 304 where context.isDocument: return .accepted(try check.document())
@@ -74,6 +78,20 @@ private struct ResponseCheck {
     let isPlain = fields.status != 304 && fields.all(.contentEncoding).isEmpty
     var head = accepted(.whole(length: isPlain ? try contentLength() : nil))
     head.speaksDAV = fields[.dav] != nil || fields.all(.allow).contains { $0.uppercased().contains("PROPFIND") }
+    return head
+  }
+
+  /// Every answer of an object store, after its checks as a part if it is one. Some stores (rclone's server) send parts
+  /// with status 200.
+  func object(_ method: ObjectRequest.Method) throws(TransferFailure) -> AcceptedHead {
+    let hasBody = method != .head && fields.status != 204 && fields.status != 304
+    let length = try contentLength()
+    if hasBody { try requireIdentity() }
+    let isPart = fields.status == 206 || (fields.status == 200 && context.range != nil && fields[.contentRange] != nil)
+    var head = isPart ? try part() : accepted(.whole(length: hasBody ? length : 0))
+    head.object = ObjectAnswer(
+      fields: fields.amazon, length: length,
+      retryAfter: fields[.retryAfter].flatMap { Fetching.retryAfter($0, now: context.now) })
     return head
   }
 

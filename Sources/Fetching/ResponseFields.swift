@@ -26,10 +26,16 @@ struct ResponseFields: Sendable {
   private(set) var status = 0
   /// The bytes of all heads so far.
   private(set) var bytes = 0
+  /// The fields that begin with `x-amz-`, by their names in lower case; empty unless they are kept.
+  private(set) var amazon: [String: String] = [:]
+  private let keepsAmazon: Bool
   private var values: [Name: [String]] = [:]
   private var last: Name?
   /// Whether a status line arrived whose head has not ended.
   private var isOpen = false
+
+  /// `keepsAmazon`: whether the answer is an object store's, of which fields count that have no ``Name``.
+  init(keepsAmazon: Bool = false) { self.keepsAmazon = keepsAmazon }
 
   /// The first value of a field.
   subscript(name: Name) -> String? { values[name]?.first }
@@ -64,6 +70,10 @@ struct ResponseFields: Sendable {
     let name = String(decoding: line[..<colon].map { $0 | 0x20 }, as: UTF8.self)  // lower case; "-" keeps its bits
     last = Name(rawValue: name)
     if let last { values[last, default: []].append(text(of: line[(colon + 1)...], for: last)) }
+    if keepsAmazon, name.hasPrefix("x-amz-") {
+      let value = text(of: line[(colon + 1)...], for: nil)
+      amazon[name] = amazon[name].map { "\($0),\(value)" } ?? value  // as one list (RFC 9110, section 5.3)
+    }
     return false
   }
 
@@ -72,14 +82,14 @@ struct ResponseFields: Sendable {
 
   private mutating func begin(statusLine: Slice<UnsafeRawBufferPointer>) {
     let kept = bytes
-    self = ResponseFields()
+    self = ResponseFields(keepsAmazon: keepsAmazon)
     bytes = kept
     isOpen = true
     let digits = statusLine.drop { $0 != 0x20 }.drop { $0 == 0x20 }.prefix(3)
     status = Int(decimal(String(decoding: digits, as: UTF8.self)) ?? 0)
   }
 
-  private func text(of bytes: Slice<UnsafeRawBufferPointer>, for name: Name) -> String {
+  private func text(of bytes: Slice<UnsafeRawBufferPointer>, for name: Name?) -> String {
     var bytes = bytes.drop { $0 == 0x20 || $0 == 0x09 }
     while let end = bytes.last, end == 0x20 || end == 0x09 { bytes.removeLast() }
     if name == .location {

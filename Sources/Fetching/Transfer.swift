@@ -8,7 +8,7 @@ package struct TransferID: Hashable, Sendable {
   package init(_ rawValue: UInt64) { self.rawValue = rawValue }
 }
 
-/// One GET request.
+/// One request: a GET, unless `document` or `object` says something else.
 package struct TransferRequest: Sendable {
   /// The transfer's id.
   package var id: TransferID
@@ -33,6 +33,8 @@ package struct TransferRequest: Sendable {
   package var receiveBuffer: Int32?
   /// What makes it a request for a document, of which mediafs wants the text: nil for a file's bytes.
   package var document: DocumentRequest?
+  /// What makes it a request to an object store: nil for every other one. Its fields name `range` themselves.
+  package var object: ObjectRequest?
 
   /// A GET of `range` of `url`.
   package init(id: TransferID, url: String, homeURL: String? = nil, range: ByteRange?, ifRange: String? = nil) {
@@ -59,7 +61,7 @@ package struct DocumentRequest: Sendable, Equatable {
   }
 }
 
-/// What an accepted response (200 or 206; of a document any 2xx, or 304) said before its body.
+/// What an accepted response (200 or 206; of a document any 2xx, or 304; of an object store any) said before its body.
 package struct ResponseHead: Sendable {
   /// Which bytes the body contains.
   package enum Body: Sendable, Equatable {
@@ -96,6 +98,8 @@ package struct ResponseHead: Sendable {
   package var connection: Int?
   /// 10, 11, 20 or 30.
   package var httpVersion: Int
+  /// What an object store said beside that; nil for an answer to another request.
+  package var object: ObjectAnswer?
 
   /// A head with those values (tests and other sources use it).
   package init(

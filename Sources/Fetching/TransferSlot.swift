@@ -64,7 +64,8 @@ final class TransferSlot {
     id = request.id
     // Under a rate limit an eighth of a second's bytes, which the kernel doubles. Nothing else limits how much the
     // kernel receives ahead of mediafs.
-    let limited = loop.setup.rates.limit(of: request.url).map { Int32(min(max($0 / 8, 64 << 10), 2 << 20)) }
+    let rate = request.object == nil ? loop.setup.rates.limit(of: request.url) : nil
+    let limited = rate.map { Int32(min(max($0 / 8, 64 << 10), 2 << 20)) }
     receiveBuffer = request.receiveBuffer ?? limited
     range = request.range
     self.chain = chain
@@ -89,7 +90,7 @@ final class TransferSlot {
       isSpent = false
     }
     phase = .head
-    fields = ResponseFields()
+    fields = ResponseFields(keepsAmazon: chain.object != nil)
     discarded = 0
     do throws(CurlError) {
       do throws(CurlError) { try prepare(chain) } catch {
@@ -103,7 +104,7 @@ final class TransferSlot {
       throw failure(of: error.code, detail: "", url: redactedURL, progress: nil)
     }
     Log.debug(
-      "transfer \(id.rawValue): \(chain.document?.method ?? "GET") \(redactedURL) \(range?.description ?? "whole")")
+      "transfer \(id.rawValue): \(chain.method) \(redactedURL) \(range?.description ?? "whole")")
   }
 
   private func prepare(_ chain: RedirectChain) throws(CurlError) {
@@ -183,7 +184,7 @@ final class TransferSlot {
     guard let chain else { return false }
     let context = ResponseContext(
       range: range, url: redactedURL, withheld: chain.isWithholding, isDocument: chain.document != nil,
-      now: Int64(time(nil)))
+      object: chain.object?.method, now: Int64(time(nil)))
     switch verdict(on: fields, in: context) {
     case .accepted(let head): return accept(head, chain)
     case .redirected(let location, let mayStore):
@@ -198,7 +199,7 @@ final class TransferSlot {
     case .whole(let length): meter = BodyMeter(expected: length)
     }
     phase = .body
-    if case .whole = accepted.body { loop.beganWhole(self) }
+    if case .whole = accepted.body, chain.object == nil { loop.beganWhole(self) }
     let wait = easy.microseconds(CURLINFO_STARTTRANSFER_TIME_T) - easy.microseconds(CURLINFO_PRETRANSFER_TIME_T)
     var head = ResponseHead(
       body: accepted.body, validators: accepted.validators, mediaType: accepted.mediaType,
@@ -209,6 +210,7 @@ final class TransferSlot {
     let port = easy.info(CURLINFO_LOCAL_PORT)
     head.connection = port > 0 ? port : nil
     head.httpVersion = httpVersion
+    head.object = accepted.object
     Log.debug(
       "transfer \(id.rawValue): status \(fields.status), HTTP/\(head.httpVersion), \(accepted.body), first byte after "
         + "\(head.firstByteSeconds) s, connection \(head.reusedConnection ? "kept" : "new")")

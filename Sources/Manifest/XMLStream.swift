@@ -2,21 +2,21 @@ import Base
 import CXML
 
 /// An XML element whose start was read.
-struct XMLElement {
+package struct XMLElement {
   /// Its local name.
-  var name: String
+  package var name: String
   /// Its namespace; empty when it has none.
-  var space: String
+  package var space: String
   /// The line of its start.
-  var line: Int
+  package var line: Int
   /// The attributes by their local names.
-  var attributes: [String: String]
+  package var attributes: [String: String]
   /// The name of an attribute that is left out because it is longer than ``XMLLimits/text``; nil if none is.
-  var tooLong: String?
+  package var tooLong: String?
 }
 
 /// Takes what an ``XMLStream`` reads.
-protocol XMLStreamClient: AnyObject {
+package protocol XMLStreamClient: AnyObject {
   func begin(_ element: XMLElement)
   func text(_ bytes: UnsafeBufferPointer<UInt8>)
   func end()
@@ -24,16 +24,16 @@ protocol XMLStreamClient: AnyObject {
 
 /// Reads a document that comes in pieces, by libxml2, without network: XML, without any entity but its own five; or
 /// HTML, of which only a bound can be a fault.
-final class XMLStream {
+package final class XMLStream {
   /// The most nested elements of XML.
   static let maximumDepth = 64
   /// The most nested elements of HTML, where a page that does not close some is common.
   static let maximumDepthOfHTML = 1024
 
   /// Why a document cannot be read on.
-  struct Fault {
-    var line: Int
-    var reason: String
+  package struct Fault {
+    package var line: Int
+    package var reason: String
   }
 
   private let parser: OpaquePointer
@@ -43,7 +43,7 @@ final class XMLStream {
   private var hasBegun = false
 
   /// The client must outlive the stream.
-  init(client: any XMLStreamClient, isHTML: Bool = false) {
+  package init(client: any XMLStreamClient, isHTML: Bool = false) {
     depth = isHTML ? Self.maximumDepthOfHTML : Self.maximumDepth
     self.isHTML = isHTML
     calls = Calls(client: client)
@@ -78,7 +78,7 @@ final class XMLStream {
   /// Reads the next bytes; the end, if there are none. Returns why the document cannot be read on; nil if it can.
   ///
   /// XML may not begin with white space before its declaration. Many feeds do.
-  func feed(_ whole: UnsafeRawBufferPointer, isEnd: Bool = false) -> Fault? {
+  package func feed(_ whole: UnsafeRawBufferPointer, isEnd: Bool = false) -> Fault? {
     var bytes = whole
     if !isHTML, !hasBegun {
       let begin = whole.firstIndex { ![0x20, 0x09, 0x0A, 0x0D].contains($0) } ?? whole.count

@@ -46,7 +46,7 @@ struct DependencyTests {
       known: [
         "curl", "nginx", "ffprobe", "mpv", "gdb", "getfattr", "useradd", "umount", "ps", "cmp", "tar", "perl", "file",
         "tmux", "promtool",
-      ], optional: ["yt-dlp"]),
+      ], optional: ["yt-dlp", "weed", "rclone"]),
     Use(
       purposes: ["build", "test"],
       sources: [

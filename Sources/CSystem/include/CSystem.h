@@ -31,6 +31,10 @@ static inline int csystem_openat(int dir, const char *path, int flags, mode_t mo
 int csystem_open_without_links(const char *path, int flags);
 /// fcntl(2) with an int argument.
 static inline int csystem_fcntl(int fd, int command, int argument) { return fcntl(fd, command, argument); }
+/// CRC-32C of `count` bytes that follow those of which `sum` is the CRC-32C; 0 before the first.
+uint32_t csystem_crc32c(uint32_t sum, const void *bytes, size_t count);
+/// The same, without the processor's instruction.
+uint32_t csystem_crc32c_by_tables(uint32_t sum, const void *bytes, size_t count);
 /// Has malloc(3) use at most `most` arenas from now on; 0 when it cannot.
 int csystem_limit_malloc_arenas(int most);
 /// renameat2(2) with RENAME_NOREPLACE.
