@@ -1,0 +1,196 @@
+/// One event of a segment: how it changes what is known (here), and what follows (`go`, in Steps+Rules.swift).
+struct Steps {
+  var share: SegmentShare
+  let setup: ShareSetup
+  var actions: [ShareAction]
+
+  var times: ShareTimes { setup.times }
+
+  mutating func take(_ event: ShareEvent) {
+    guard share.ending == nil else { return takeAfterTheEnd(event) }
+    switch event {
+    case .want(let reader, let foreground, let background):
+      if share.need == nil { share.isStale = true }
+      if foreground != share.foreground { share.isBarred = false }
+      (share.reader, share.foreground, share.background) = (reader, foreground, background)
+    case .held(let blocks): hold(blocks)
+    case .listed(let blocks):
+      share.stored |= blocks
+      share.absent = BlockSet(bits: ~blocks.bits)
+    case .looked(let block, let result): looked(block, result)
+    case .leaseRead(let result): leaseRead(result)
+    case .leaseWritten(let result): leaseWritten(result)
+    case .claimed(let block, let result): claimed(block, result)
+    case .arriving(let block, let kibibytes, let rate):
+      if share.own?.at == UInt8(block) { share.own?.arrived = UInt32(kibibytes) }
+      share.rate = UInt32(clamping: rate)
+      share.isNearlyHere = kibibytes * 4 >= times.block * 3
+    case .fetched(let block, let result): fetched(block, result)
+    case .uploaded(let block, let result): uploaded(block, result)
+    case .timer(let timer): fired(timer)
+    case .tier(let isUp):
+      guard isUp != share.isUp else { return }
+      share.isUp = isUp
+      forget()
+      for timer in ShareTimer.allCases { disarm(timer) }
+      (share.absent, share.failed) = (BlockSet(), BlockSet())
+      share.waited = nil
+    case .over(let reason): end(reason)
+    }
+  }
+
+  /// What was under way ends; nothing new begins.
+  private mutating func takeAfterTheEnd(_ event: ShareEvent) {
+    switch event {
+    case .looked(let block, _): share.looking.remove(block)
+    case .fetched(let block, _): share.fetching.remove(block)
+    case .uploaded(let block, _): share.uploading.remove(block)
+    case .leaseRead, .leaseWritten: share.isAsking = false
+    default: break
+    }
+  }
+
+  mutating func hold(_ blocks: BlockSet) {
+    share.here |= blocks
+    share.absent = share.absent - blocks
+    share.failed = share.failed - blocks
+    share.distrusted = share.distrusted - blocks
+  }
+
+  private mutating func looked(_ block: Int, _ result: LookResult) {
+    share.looking.remove(block)
+    switch result {
+    case .found:
+      share.isStale = true
+      share.stored.insert(block)
+      hold(BlockSet(block..<block + 1))
+      if !setup.hasLeases {
+        share.isStanding = false
+        disarm(.standing)
+      }
+    case .absent, .rotten:
+      if share.known.contains(block) || result == .rotten { share.distrusted.insert(block) }
+      share.stored.remove(block)
+      share.absent.insert(block)
+      share.failed.remove(block)
+    case .failed: share.failed.insert(block)
+    }
+  }
+
+  private mutating func claimed(_ block: Int, _ result: WriteResult) {
+    guard let claim = share.claim, claim.block == block, claim.isWaiting else { return }
+    if case .done = result {
+      share.claim = nil
+      if share.need == block, !share.here.contains(block) { fetch(block) }
+    } else {
+      arm(.claim, after: times.claim(rate: Int(share.seen?.rate ?? 0)))
+    }
+  }
+
+  private mutating func fetched(_ block: Int, _ result: FetchResult) {
+    share.fetching.remove(block)
+    share.isNearlyHere = false
+    switch result {
+    case .whole:
+      let isKnown = share.known.contains(block)
+      hold(BlockSet(block..<block + 1))
+      if isKnown || !share.isUp { return }
+      share.uploading.insert(block)
+      actions.append(.upload(block))
+    case .changed: end(.originChanged)
+    case .failed:
+      share.isBarred = true
+      share.waited = nil
+    case .stopped: break
+    }
+  }
+
+  private mutating func uploaded(_ block: Int, _ result: UploadResult) {
+    share.uploading.remove(block)
+    switch result {
+    case .stored: share.stored.insert(block)
+    case .existed:
+      share.stored.insert(block)
+      // Another node helps: it may have stored more.
+      share.looksFirst = true
+    case .differs: return end(.unstable)
+    case .dropped: return
+    }
+    if share.role == .holding {
+      share.own?.have.insert(block)
+      share.isDirty = true
+    }
+  }
+
+  private mutating func fired(_ timer: ShareTimer) {
+    guard share.armed & timer.bit != 0 || timer == .poll else { return }
+    share.armed &= ~timer.bit
+    switch timer {
+    case .jitter:
+      share.mayTake = true
+      share.isStale = true
+    case .poll:
+      share.isStale = true
+      share.failed = BlockSet()
+      if !setup.hasLeases { share.absent = BlockSet() }
+    case .renew: renewalIsDue()
+    case .expiry: share.isExpired = true
+    case .standing:
+      share.isStanding = true
+      share.isStale = true
+      lookAgain()
+    case .patience: patienceIsOver()
+    case .claim:
+      share.claim?.isWaiting = false
+      share.claim?.round += 1
+      lookAgain()
+    }
+  }
+
+  private mutating func patienceIsOver() {
+    let rate = Int(share.seen?.rate ?? 0)
+    guard share.bypasses * ShareTimes.nextWindow < times.resort(rate: rate) else {
+      share.isImpatient = true
+      share.isBarred = false
+      return lookAgain()
+    }
+    // What is known of the rates by now counts.
+    let longest = times.patience(rate: rate, isStanding: share.isStanding)
+    if share.bypasses == 0, longest > share.patience {
+      arm(.patience, after: longest - share.patience)
+      share.patience = longest
+    } else if let need = share.waited {
+      share.bypasses += 1
+      actions.append(.bypass(need))
+      arm(.patience, after: ShareTimes.nextWindow)
+    }
+  }
+
+  /// Before this node does what others may have done, it looks at the block once more.
+  private mutating func lookAgain() {
+    guard let need = share.need else { return }
+    share.absent.remove(need)
+    share.failed.remove(need)
+  }
+
+  mutating func end(_ reason: EndOfSharing) {
+    guard share.ending == nil else { return }
+    share.ending = reason
+    for timer in ShareTimer.allCases { disarm(timer) }
+    for block in 0..<BlockSet.most where share.fetching.contains(block) { actions.append(.stopFetch(block)) }
+    actions.append(.end(reason))
+  }
+
+  mutating func arm(_ timer: ShareTimer, after milliseconds: Int) {
+    share.armed |= timer.bit
+    actions.append(.set(timer, after: milliseconds))
+  }
+
+  mutating func disarm(_ timer: ShareTimer) {
+    guard isArmed(timer) else { return }
+    share.armed &= ~timer.bit
+    actions.append(.cancel(timer))
+  }
+
+  func isArmed(_ timer: ShareTimer) -> Bool { share.armed & timer.bit != 0 }
+}

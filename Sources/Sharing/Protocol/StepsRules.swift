@@ -1,0 +1,184 @@
+/// What follows from what is known. Each rule may be asked again after any event: it begins nothing twice.
+extension Steps {
+  mutating func go() {
+    guard share.ending == nil else { return }
+    let missing = share.missing
+    guard !missing.isEmpty else { return rest() }
+    guard share.isUp else {
+      fetchNext(missing)
+      return countPatience()
+    }
+    countPatience()
+    lookAtStored()
+    if let need = share.need, !share.fetching.contains(need) {
+      // Nobody else was seen today, and the store has no such block.
+      let isAlone = times.nodes <= 1 && share.absent.contains(need)
+      if isAlone || share.isImpatient { return fetchNow(need) }
+    }
+    guard setup.hasLeases else { return takeTurns() }
+    switch share.role {
+    case .outside: findLease()
+    case .watching: watch()
+    case .holding: work()
+    case .taking, .releasing: break
+    }
+  }
+
+  /// Nothing is wanted any more.
+  private mutating func rest() {
+    for timer in [ShareTimer.jitter, .poll, .standing, .patience, .claim] { disarm(timer) }
+    share.mayTake = false
+    share.waited = nil
+    (share.bypasses, share.isImpatient) = (0, false)
+    share.claim = nil
+    if share.role == .holding {
+      if !share.fetching.isEmpty || !share.uploading.isEmpty { return renewIfNew() }
+      release()
+    }
+  }
+
+  /// A reader's wait for others is counted for each block, from when it is needed until this node fetches it.
+  private mutating func countPatience() {
+    let need = share.need.flatMap { share.fetching.contains($0) ? nil : $0 }
+    if need == share.waited { return }
+    if share.claim?.block != need {
+      share.claim = nil
+      disarm(.claim)
+    }
+    share.waited = need
+    (share.bypasses, share.isImpatient) = (0, false)
+    disarm(.patience)
+    guard need != nil else { return }
+    share.patience = times.patience(rate: Int(share.seen?.rate ?? 0), isStanding: share.isStanding)
+    arm(.patience, after: share.patience)
+  }
+
+  /// What the store has is taken from there, two blocks at a time. One that failed is asked for again later.
+  private mutating func lookAtStored() {
+    let known = (share.missing & share.known) - share.fetching
+    if !(known & share.failed).isEmpty, !isArmed(.poll) { arm(.poll, after: times.poll(rate: 0, blocks: 0)) }
+    var open = known - share.looking - share.failed
+    while share.looking.count < 2, let block = open.first(from: share.reader ?? 0) {
+      look(block)
+      open.remove(block)
+    }
+  }
+
+  private mutating func look(_ block: Int) {
+    guard !share.looking.contains(block) else { return }
+    share.looking.insert(block)
+    actions.append(.look(block))
+  }
+
+  mutating func fetch(_ block: Int) {
+    guard !share.fetching.contains(block) else { return }
+    share.fetching.insert(block)
+    share.isNearlyHere = false
+    if share.role == .holding {
+      share.own?.at = UInt8(block)
+      share.own?.arrived = 0
+    }
+    actions.append(.fetch(block))
+  }
+
+  /// Whatever others do; but the store is asked first.
+  private mutating func fetchNow(_ need: Int) {
+    if share.isBarred { return }
+    if share.absent.contains(need) || share.failed.contains(need) || share.distrusted.contains(need) {
+      if share.isImpatient { share.isSlow = true }
+      fetch(need)
+      countPatience()
+      if setup.hasLeases, share.role == .outside { findLease() }
+    } else {
+      look(need)
+    }
+  }
+
+  /// One block at a time, the next one when most of the last is here; a reader's block at once.
+  private mutating func fetchNext(_ open: BlockSet) {
+    let open = open - share.fetching - share.looking
+    let reader = share.need.flatMap { open.contains($0) ? $0 : nil }
+    let count = share.fetching.count
+    guard count == 0 || (count == 1 && (share.isNearlyHere || reader != nil)) else { return }
+    guard !share.isBarred, let block = reader ?? open.first(from: share.reader ?? Int(share.own?.at ?? 0)) else {
+      return
+    }
+    if share.isUp, share.looksFirst, !share.absent.contains(block), !share.failed.contains(block) { return look(block) }
+    fetch(block)
+  }
+
+  private mutating func findLease() {
+    guard let block = share.need ?? (share.missing - share.known).first else { return }
+    if share.known.contains(block), !share.failed.contains(block) { return }
+    guard share.absent.contains(block) else {
+      if !share.failed.contains(block) { return look(block) }
+      if !isArmed(.poll) { arm(.poll, after: times.poll(rate: 0, blocks: 0)) }
+      return
+    }
+    if !share.isAsking, !isArmed(.jitter), !isArmed(.poll), !share.isBarred { readLease() }
+  }
+
+  private mutating func work() {
+    // Others may have an origin that answers.
+    if share.isBarred, share.fetching.isEmpty, share.uploading.isEmpty { return release() }
+    fetchNext(share.missing - share.known)
+    renewIfNew()
+  }
+
+  /// A renewal brings what was stored to those who wait, but not more than two a second.
+  private mutating func renewIfNew() {
+    if share.isDirty, !share.isFresh { renew() }
+  }
+
+  private mutating func watch() {
+    guard let seen = share.seen, !share.isAsking else { return }
+    guard let need = share.need else {
+      disarm(.standing)
+      if share.isStale, share.isExpired || share.mayTake || seen.isReleased, !isArmed(.jitter), !share.isBarred {
+        if !(share.missing - share.known).isEmpty { readLease() }
+      }
+      return
+    }
+    if share.known.contains(need) { return disarm(.standing) }
+    if share.fetching.contains(need) { return }
+    let blocks = distance(from: Int(seen.at), to: need, without: seen.have)
+    if share.isStale || (share.isExpired && !share.isBarred) { return readLease() }
+    if seen.isReleased, !isArmed(.jitter), !share.isBarred { return readLease() }
+    if !isArmed(.poll) {
+      let wait = times.poll(rate: Int(seen.rate), blocks: blocks)
+      arm(.poll, after: share.hasNews ? max(wait, 350) : wait)
+    }
+    if seen.isReleased { return }
+    if share.isStanding || (share.isSlow && blocks > 0) { return help(need) }
+    if !isArmed(.standing) { arm(.standing, after: times.standing(rate: Int(seen.rate))) }
+  }
+
+  /// How many blocks a holder at `place` fetches before `block`.
+  private func distance(from place: Int, to block: Int, without have: BlockSet) -> Int {
+    let place = min(place, BlockSet.most - 1)
+    if block >= place { return (BlockSet(place..<block) - have).count }
+    return (BlockSet(place..<BlockSet.most) - have).count
+  }
+
+  /// Of those whose holder stands, one fetches the block for all.
+  private mutating func help(_ need: Int) {
+    if share.claim?.isWaiting == true { return }
+    guard share.absent.contains(need) || share.failed.contains(need) else { return look(need) }
+    var claim = share.claim ?? SegmentShare.Claim(block: need)
+    claim.isWaiting = true
+    share.claim = claim
+    actions.append(.claim(need, round: claim.round))
+  }
+
+  /// Best effort: the first by hash fetches, the others look at the block, and each has its turn later.
+  private mutating func takeTurns() {
+    guard let block = share.need ?? (share.missing - share.known).first, !share.looking.contains(block) else { return }
+    if share.fetching.contains(block) {
+      return fetchNext(share.isNearlyHere ? share.missing - share.known : BlockSet())
+    }
+    guard share.absent.contains(block) || share.failed.contains(block) else { return look(block) }
+    if times.rank == 0 || share.isStanding { return fetchNext(BlockSet(block..<block + 1)) }
+    if !isArmed(.poll) { arm(.poll, after: times.blockPoll) }
+    if !isArmed(.standing), share.need != nil { arm(.standing, after: times.turn) }
+  }
+}

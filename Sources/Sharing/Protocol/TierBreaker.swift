@@ -1,0 +1,95 @@
+import Base
+
+/// Whether the store is used. Once it does not answer, the node goes on alone, asks it now and then, and comes back
+/// when it answers. Pure: the caller says when what happened.
+package struct TierBreaker: Hashable, Sendable {
+  /// What went wrong with a request.
+  package enum Failure: Hashable, Sendable {
+    /// No answer within ``detection(allowance:)``, or no connection.
+    case silent
+    /// 500 and the like, a cut body.
+    case error
+    /// 503 SlowDown, 429: the store wants to be asked less.
+    case slowDown
+    /// 403, or a format that this program does not know: a person has to do something.
+    case denied
+    /// No room: reading goes on.
+    case full
+  }
+
+  /// How long a request may go unanswered, in milliseconds. `allowance`: four round trips.
+  package static func detection(allowance: Int) -> Int { min(300, 100 + allowance) }
+
+  /// Whether blocks and leases are asked for.
+  package private(set) var isUp = true
+  /// When the store is asked next while it is not used; nil while a question is under way.
+  package private(set) var asksAt: Instant?
+  /// Until when nothing is uploaded.
+  package private(set) var fullUntil: Instant?
+
+  /// The last eight requests, a bit each: 1 is a failure.
+  private var failures: UInt8 = 0
+  private var lastAnswer: Instant?
+  private var lastOpened: Instant?
+  /// How long the store is left alone, in seconds.
+  private var pause = 0.0
+  private var pauseOfUploads = 0.0
+
+  /// A store that is believed to be there.
+  package init() {}
+
+  /// Whether blocks are uploaded.
+  package func takesUploads(now: Instant) -> Bool { isUp && fullUntil.map { now >= $0 } ?? true }
+
+  /// Whether the caller is to ask the store now whether it is back: one question at a time.
+  package mutating func asks(now: Instant) -> Bool {
+    guard !isUp, let asksAt, now >= asksAt else { return false }
+    self.asksAt = nil
+    return true
+  }
+
+  /// The store answered, also with 404 or 412.
+  package mutating func answered(now: Instant, isUpload: Bool = false) {
+    failures <<= 1
+    lastAnswer = now
+    if isUpload { pauseOfUploads = 0 }
+    // An answer to a request that was sent before says nothing of now: only the question's own closes it.
+    if !isUp, asksAt == nil {
+      isUp = true
+      failures = 0
+    }
+  }
+
+  /// A request failed.
+  package mutating func failed(_ failure: Failure, now: Instant) {
+    if failure == .full {
+      pauseOfUploads = min(max(2 * pauseOfUploads, 30), 600)
+      fullUntil = now.adding(seconds: pauseOfUploads)
+      return
+    }
+    guard isUp else {
+      if asksAt == nil { open(now: now, atLeast: failure == .denied ? 30 : 1) }
+      return
+    }
+    failures = failures << 1 | 1
+    // While others are answered, one request without an answer says little.
+    let isQuiet = lastAnswer.map { now.seconds(since: $0) >= 0.3 } ?? true
+    switch failure {
+    case .silent where isQuiet || failures.nonzeroBitCount >= 3: open(now: now, atLeast: 1)
+    case .error where failures.nonzeroBitCount >= 3: open(now: now, atLeast: 1)
+    case .slowDown: open(now: now, atLeast: 1)
+    case .denied: open(now: now, atLeast: 30)
+    default: break
+    }
+  }
+
+  private mutating func open(now: Instant, atLeast least: Double) {
+    // One that fails again soon after it came back is left alone for longer.
+    let isAgain = lastOpened.map { now.seconds(since: $0) < 2 * pause + 10 } ?? false
+    pause = min(max(isAgain ? 2 * pause : 0, least), max(5, least))
+    lastOpened = now
+    isUp = false
+    failures = 0
+    asksAt = now.adding(seconds: pause)
+  }
+}

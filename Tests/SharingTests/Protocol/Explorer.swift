@@ -1,0 +1,191 @@
+import Base
+
+@testable import Sharing
+
+/// Visits every state that some nodes can come to, breadth first, and looks for one that must not be.
+struct Explorer {
+  let settings: ExploredWorld.Settings
+  /// Where to stop.
+  var mostStates = Int.max
+  var until = Instant.never
+  private(set) var states = 0
+  private(set) var edges = 0
+  private(set) var isExhausted = false
+  private(set) var violation: String?
+
+  private var seen: Set<UInt64> = []
+  /// Nodes that were seen to get through alone, with that of the store which they meet.
+  private var proved: Set<Int> = []
+
+  init(_ settings: ExploredWorld.Settings) { self.settings = settings }
+
+  mutating func run() {
+    let first = ExploredWorld(settings)
+    var frontier = [first]
+    seen.insert(first.digest(settings))
+    while !frontier.isEmpty {
+      var next: [ExploredWorld] = []
+      for world in frontier {
+        states += 1
+        if states >= mostStates || (states % 1024 == 0 && Instant.now > until) { return }
+        for node in world.nodes.indices where !progresses(node, world) {
+          violation = "node \(node) cannot get through alone"
+          return
+        }
+        var steps: [ExploredWorld] = []
+        follow(world, into: &steps)
+        for step in steps {
+          edges += 1
+          if let found = step.violation {
+            violation = found
+            return
+          }
+          if seen.insert(step.digest(settings)).inserted { next.append(step) }
+        }
+      }
+      frontier = next
+    }
+    isExhausted = true
+  }
+
+  /// All that can happen next.
+  private func follow(_ world: ExploredWorld, into steps: inout [ExploredWorld]) {
+    var busy: UInt8 = 0
+    for (index, request) in world.requests.enumerated() {
+      if settings.isInOrder, !request.isAbandoned, request.answer == nil {
+        if busy & (1 << UInt8(request.node)) != 0 { continue }
+        busy |= 1 << UInt8(request.node)
+      }
+      follow(world, request, index, into: &steps)
+    }
+    for node in world.nodes.indices {
+      for timer in ShareTimer.allCases where world.timers > 0 && mayFire(timer, world.nodes[node].share) {
+        var step = world
+        step.timers -= 1
+        step.fire(timer, node, settings)
+        steps.append(step)
+      }
+      if world.crashes > 0, !world.isThrough(node) { steps.append(crash(node, world)) }
+    }
+    if world.changes > 0 {
+      var step = world
+      step.changes -= 1
+      step.origin += 1
+      steps.append(step)
+    }
+  }
+
+  private func follow(
+    _ world: ExploredWorld, _ request: ExploredWorld.Request, _ index: Int, into steps: inout [ExploredWorld]
+  ) {
+    var rest = world
+    rest.requests.remove(at: index)
+    if let answer = request.answer {
+      var step = rest
+      step.deliver(answer, to: request.node, settings)
+      steps.append(step)
+      return
+    }
+    var served = rest
+    let answer = served.serve(request, settings)
+    if request.isAbandoned {
+      // It is served late, or never.
+      steps.append(served)
+      steps.append(rest)
+      return
+    }
+    var step = served
+    step.deliver(answer, to: request.node, settings)
+    steps.append(step)
+    guard world.losses > 0 else { return }
+    // The answer is lost; the answer is late; the request is late.
+    let silence = ExploredWorld.silence(after: request.action)
+    var lost = served
+    lost.losses -= 1
+    lost.deliver(silence, to: request.node, settings)
+    steps.append(lost)
+    if !Self.isFetch(request.action) {
+      var late = served
+      late.losses -= 1
+      late.requests.append(request)
+      late.requests[late.requests.count - 1].answer = answer
+      steps.append(late)
+      var delayed = rest
+      delayed.losses -= 1
+      delayed.requests.append(request)
+      delayed.requests[delayed.requests.count - 1].isAbandoned = true
+      delayed.deliver(silence, to: request.node, settings)
+      steps.append(delayed)
+    }
+  }
+
+  private static func isFetch(_ action: ShareAction) -> Bool {
+    if case .fetch = action { true } else { false }
+  }
+
+  /// The node is killed: what it has sent may still be served, and it comes back with nothing.
+  private func crash(_ node: Int, _ world: ExploredWorld) -> ExploredWorld {
+    var step = world
+    step.crashes -= 1
+    step.requests.removeAll { request in
+      guard request.node == node else { return false }
+      switch request.action {
+      case .writeLease, .claim, .upload: return request.answer != nil
+      default: return true
+      }
+    }
+    for index in step.requests.indices where step.requests[index].node == node {
+      step.requests[index].isAbandoned = true
+    }
+    step.nodes[node] = ExploredWorld.Node(
+      boot: world.nodes[node].boot + 1, bytes: world.nodes[node].bytes.map { _ in 0 })
+    step.send(ExploredWorld.start(settings), to: node, settings)
+    return step
+  }
+
+  private func mayFire(_ timer: ShareTimer, _ share: SegmentShare) -> Bool {
+    guard share.armed & timer.bit != 0, share.ending == nil else { return false }
+    if settings.breakage == .noTakeover {
+      switch timer {
+      case .expiry, .standing, .patience: return false
+      default: break
+      }
+    }
+    return true
+  }
+
+  // MARK: each node alone
+
+  /// Whether a node gets through when no other node does anything any more and what is under way is lost.
+  private mutating func progresses(_ node: Int, _ world: ExploredWorld) -> Bool {
+    if world.isThrough(node) { return true }
+    var key = Hasher()
+    key.combine(node)
+    key.combine(world.nodes[node])
+    key.combine(world.stored)
+    key.combine(world.claims)
+    key.combine(world.lease)
+    key.combine(world.leaseVersion)
+    key.combine(world.origin)
+    guard proved.insert(key.finalize()).inserted else { return true }
+    var alone = world
+    let lost = alone.requests.filter { $0.node == node && !$0.isAbandoned }
+    alone.requests = []
+    for request in lost { alone.deliver(ExploredWorld.silence(after: request.action), to: node, settings) }
+    for round in 0..<200 {
+      let requests = alone.requests
+      alone.requests = []
+      for request in requests {
+        let answer = alone.serve(request, settings)
+        alone.deliver(answer, to: node, settings)
+      }
+      if alone.isThrough(node) { return true }
+      // In a real node, too, many answers come before a timer fires that suspects somebody.
+      guard round % 4 == 3 || alone.requests.isEmpty else { continue }
+      for timer in [ShareTimer.renew, .standing, .patience, .expiry] where mayFire(timer, alone.nodes[node].share) {
+        alone.fire(timer, node, settings)
+      }
+    }
+    return false
+  }
+}

@@ -1,0 +1,104 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+@testable import Sharing
+
+/// Fleets in virtual time, with the protocol's own code. Each run prints its seed; MEDIAFS_SEED repeats it.
+@Suite("Simulated fleets") struct SimulationTests {
+  typealias Options = FleetSimulation.Options
+
+  private static func options(_ change: (inout Options) -> Void) -> Options {
+    var options = Options()
+    change(&options)
+    return options
+  }
+
+  private static func run(_ name: String, _ options: Options, seed: UInt64) -> FleetReport {
+    let report = FleetSimulation(options, seed: seed).run()
+    print("\(name), MEDIAFS_SEED=\(seed): \(report)")
+    #expect(report.wrongBytes == 0, "\(name), seed \(seed)")
+    #expect(report.unfinished == 0, "\(name), seed \(seed)")
+    return report
+  }
+
+  /// What a read waits for at most on a single node.
+  private static func alone(seed: UInt64) -> Double {
+    run("a single node", options { $0.nodes = 1 }, seed: seed).longestWait
+  }
+
+  @Test func eachByteComesOnce() {
+    let seed = SeededRandom.fromEnvironment(for: "SimulationTests.eachByteComesOnce").seed
+    for (name, change) in [
+      ("eight nodes", { _ in }), ("with queues of writers", { $0.writersQueue = true }),
+      ("far from the store", { $0.storeTrip = 100 }), ("with a fast origin", { $0.origin = 150 }),
+      ("players", { $0.player = 1 }),
+    ] as [(String, (inout Options) -> Void)] {
+      let report = Self.run(name, Self.options(change), seed: seed)
+      #expect(report.origin <= 1.02, "\(name), seed \(seed)")
+      #expect(report.requests <= 600, "\(name), seed \(seed)")
+      #expect(report.longestWait <= Self.alone(seed: seed) + 3, "\(name), seed \(seed)")
+    }
+  }
+
+  @Test func aNodeIsKilledOrStoppedEachFiveSeconds() {
+    var random = SeededRandom.fromEnvironment(for: "SimulationTests.aNodeIsKilledOrStoppedEachFiveSeconds")
+    for (name, change) in [
+      ("kills", { $0.killsEach = 5 }), ("stops", { $0.stopsEach = 5 }),
+      ("kills and stops", { ($0.killsEach, $0.stopsEach) = (10, 10) }),
+      ("kills with queues of writers", { ($0.killsEach, $0.writersQueue) = (5, true) }),
+    ] as [(String, (inout Options) -> Void)] {
+      let seed = random.next()
+      let alone = Self.alone(seed: seed)
+      // One run says little: the mean of eight is judged, and of each the wait.
+      var sum = 0.0
+      for turn in 0..<UInt64(8) {
+        let report = Self.run(name, Self.options(change), seed: seed &+ turn)
+        sum += report.origin
+        #expect(report.origin <= 1.07, "\(name), seed \(seed &+ turn)")
+        #expect(report.longestWait <= alone + 3.3, "\(name), seed \(seed &+ turn)")
+      }
+      #expect(sum / 8 <= 1.05, "\(name), seed \(seed)")
+    }
+  }
+
+  @Test func withoutLeasesAFleetSharesAsWell() {
+    let seed = SeededRandom.fromEnvironment(for: "SimulationTests.withoutLeasesAFleetSharesAsWell").seed
+    let report = Self.run("best effort", Self.options { $0.hasLeases = false }, seed: seed)
+    #expect(report.origin <= 1.1, "seed \(seed)")
+    #expect(report.longestWait <= Self.alone(seed: seed) + 3, "seed \(seed)")
+  }
+
+  /// While the store is away each node goes on with the origin: it costs what the origin brings in that time.
+  @Test func aStoreThatIsGoneCostsItsAbsence() {
+    let seed = SeededRandom.fromEnvironment(for: "SimulationTests.aStoreThatIsGoneCostsItsAbsence").seed
+    for (name, change) in [
+      ("the store is gone for 10 s", { $0.isGone = (10, 10) }),
+      ("half of the nodes are cut off", { $0.split = (10, 10) }),
+    ] as [(String, (inout Options) -> Void)] {
+      let options = Self.options(change)
+      let report = Self.run(name, options, seed: seed)
+      let absence = 16 * options.origin / (Double(options.files * options.blocks) * 4)
+      #expect(report.origin <= 1 + absence + 0.05, "\(name), seed \(seed)")
+      #expect(report.longestWait <= Self.alone(seed: seed) + 4, "\(name), seed \(seed)")
+    }
+  }
+
+  /// The table of decision 0025. A thousand nodes take a minute: MEDIAFS_FLEET_NODES says how many, with commas.
+  @Test func manyNodes() {
+    let seed = SeededRandom.fromEnvironment(for: "SimulationTests.manyNodes").seed
+    let counts = getenv("MEDIAFS_FLEET_NODES").map { String(cString: $0).split(separator: ",").compactMap { Int($0) } }
+    for count in counts ?? [100] {
+      let cold = Self.run("cold", Self.options { ($0.nodes, $0.spread) = (count, count > 100 ? 60 : 0.5) }, seed: seed)
+      let kills = Self.run("a kill each 5 s", Self.options { ($0.nodes, $0.killsEach) = (count, 5) }, seed: seed)
+      if counts != nil {
+        _ = Self.run("at once", Self.options { ($0.nodes, $0.spread) = (count, 0.5) }, seed: seed)
+        _ = Self.run("split", Self.options { ($0.nodes, $0.split) = (count, (10, 10)) }, seed: seed)
+        continue
+      }
+      #expect(cold.origin <= 1.02 && kills.origin <= 1.05, "seed \(seed)")
+      #expect(cold.hottest < 5500, "seed \(seed)")
+    }
+  }
+}
