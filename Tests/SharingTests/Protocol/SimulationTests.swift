@@ -94,7 +94,7 @@ import Testing
       let kills = Self.run("a kill each 5 s", Self.options { ($0.nodes, $0.killsEach) = (count, 5) }, seed: seed)
       if counts != nil {
         _ = Self.run("at once", Self.options { ($0.nodes, $0.spread) = (count, 0.5) }, seed: seed)
-        _ = Self.run("split", Self.options { ($0.nodes, $0.split) = (count, (10, 10)) }, seed: seed)
+        _ = Self.run("half cut off", Self.options { ($0.nodes, $0.split) = (count, (10, 10)) }, seed: seed)
         continue
       }
       #expect(cold.origin <= 1.02 && kills.origin <= 1.05, "seed \(seed)")
