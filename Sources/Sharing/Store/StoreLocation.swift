@@ -130,6 +130,9 @@ private struct Endpoint {
     guard path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != 0x25 }) else {
       throw Self.bad(text, "has no encoded path")
     }
+    guard path.split(separator: "/").allSatisfy({ $0 != "." && $0 != ".." }) else {
+      throw Self.bad(text, "has no dots alone in its path")
+    }
     self.path = path.split(separator: "/").map { "/" + S3Signer.encoded(String($0)) }.joined()
     let isBracketed = authority.hasPrefix("[")
     var name = authority.lowercased()

@@ -37,7 +37,7 @@ import Testing
       ("s3://films", "store.test", nil), ("s3://films", "ftp://store.test", nil), ("s3://films", "https://", nil),
       ("s3://films", "https://store.test:0", nil), ("s3://films", "https://store.test:99999", nil),
       ("s3://films", "https://store.test/?x=1", nil), ("s3://films", "https://sto_re.test/%2F", nil),
-      ("s3://films", nil, "eu west"), ("s3://films", nil, ""),
+      ("s3://films", "https://store.test/../s3", nil), ("s3://films", nil, "eu west"), ("s3://films", nil, ""),
     ] as [(String, String?, String?)])
   func whatIsNoPlaceIsRefused(share: String, endpoint: String?, region: String?) {
     #expect(throws: StoreSetupError.self) { try Self.location(share, endpoint, region) }
