@@ -74,7 +74,8 @@ struct FeedFormat: XMLListFormat {
   mutating func end(_ element: XMLElement, text given: String, in parents: [XMLElement], _ list: inout XMLListOutput) {
     let parent = parents.last?.name
     // Atom says so of titles (RFC 4287, section 3.1); RSS says nothing, and means text.
-    let isHTML = ["html", "text/html"].contains(element.attributes["type"]?.lowercased())
+    // The reader gives no text of other elements, many of which have such a type. Atom 0.3 writes it as a media type.
+    let isHTML = !given.isEmpty && ["html", "text/html"].contains(element.attributes["type"]?.lowercased())
     let text = isHTML ? Markup.text(of: given) : given
     if parent == "item" || parent == "entry" {
       if !text.isEmpty { take(element, text) }

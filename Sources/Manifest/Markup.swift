@@ -1,10 +1,14 @@
 /// HTML within a feed's text.
 enum Markup {
+  /// How many characters of a text count. libxml2 compares each attribute of a tag with all before it: the time for a
+  /// longer text could grow with the square of its length.
+  static let longest = 2048
+
   /// The text without tags, and with the characters that references stand for, as libxml2 reads HTML.
   static func text(of html: String) -> String {
     let text = Text()
     let stream = XMLStream(client: text, isHTML: true)
-    var html = html
+    var html = String(html.unicodeScalars.prefix(longest))
     // A bound that is met ends the text there.
     _ = html.withUTF8 { stream.feed(UnsafeRawBufferPointer($0)) }
     _ = stream.feed(UnsafeRawBufferPointer(start: nil, count: 0), isEnd: true)
