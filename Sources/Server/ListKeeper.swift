@@ -134,12 +134,8 @@ final class ListKeeper: Sendable {
   // MARK: - The thread
 
   private func run() {
-    // A server that goes on with a mount did not read the list: a pipe may have taken its place meanwhile, for a while.
-    if request.readsStandardInput
-      || imported != nil && !request.allLists.allSatisfy({ ListMark.isReadable($0, request) })
-    {
-      return serveWithout()
-    }
+    // What the list was when it was read: a pipe may have taken its place since, for a while.
+    if request.readsStandardInput || imported?.isPlain == false { return serveWithout() }
     let watch = ListWatch(request)
     watch.renew()
     var settled = imported

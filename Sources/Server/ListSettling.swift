@@ -116,4 +116,6 @@ struct ListMark: Equatable, Sendable {
   var size: Int64
   var modified: Int64
   var changed: Int64
+  /// Whether each of the files can be read more than once: unlike a pipe.
+  var isPlain = true
 }

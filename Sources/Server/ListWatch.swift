@@ -171,13 +171,6 @@ final class ListWatch {
 }
 
 extension ListMark {
-  /// Whether `list` can be read more than once: unlike a pipe. What is not there may come back.
-  static func isReadable(_ list: NamedList, _ request: MountRequest) -> Bool {
-    var status = stat()
-    guard request.calling(for: list, { stat(list.path(request.lists), &status) }) == 0 else { return true }
-    return [S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT)
-  }
-
   /// What stat(2) tells of the files of all lists, in one; nil if one of them is not there.
   init?(of request: MountRequest) {
     var all: ListMark?
@@ -197,6 +190,7 @@ extension ListMark {
     joined.size = size &* 31 &+ other.size
     joined.modified = modified &* 31 &+ other.modified
     joined.changed = changed &* 31 &+ other.changed
+    joined.isPlain = isPlain && other.isPlain
     return joined
   }
 
@@ -219,5 +213,6 @@ extension ListMark {
     size = Int64(status.st_size)
     modified = Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec)
     changed = Int64(status.st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_ctim.tv_nsec)
+    isPlain = [S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT)
   }
 }
