@@ -7,7 +7,7 @@ import Testing
 /// What the loop makes of what servers answer, redirects included.
 extension TransferLoopTests {
   @Test("Bodies without a length, chunked and to the end of the connection") func unknownLengths() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       switch request.path {
       case "/chunked":
         return connection.send(
@@ -35,7 +35,7 @@ extension TransferLoopTests {
   }
 
   @Test("Interim responses are passed over") func interim() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       connection.send(["HTTP/1.1 103 Early Hints", "ETag: \"wrong\""])
       connection.send(["HTTP/1.1 100 Continue"])
       return serveRange(request, connection, size: 100)
@@ -48,7 +48,7 @@ extension TransferLoopTests {
   }
 
   @Test("A header line without end is refused in its own words") func endlessLine() throws {
-    try with({ _, connection in
+    try withServer({ _, connection in
       connection.send("HTTP/1.1 200 OK\r\nX-Filler: ")
       while connection.send(String(repeating: "x", count: 16 << 10)) {}
       return false
@@ -66,7 +66,7 @@ extension TransferLoopTests {
     let other = ScriptedServer { serveRange($0, $1, size: 1000) }
     defer { other.stop() }
     let target = other.url("/real?sig=1")
-    try with({ request, connection in
+    try withServer({ request, connection in
       switch request.path {
       case "/start":
         connection.send(["HTTP/1.1 301 x", "Location: step", "Content-Length: 4"], body: Array("gone".utf8))
@@ -109,7 +109,7 @@ extension TransferLoopTests {
   }
 
   @Test("Redirects that lead nowhere") func badRedirects() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       let location =
         switch request.path {
         case "/loop": "/loop2"
@@ -132,7 +132,7 @@ extension TransferLoopTests {
   }
 
   @Test("A redirect whose body never comes is followed all the same") func stuckRedirect() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       if request.path == "/ok" { return serveRange(request, connection, size: 10) }
       connection.send(["HTTP/1.1 302 x", "Location: /ok", "Content-Length: 100"])
       connection.waitForClose()
@@ -143,7 +143,7 @@ extension TransferLoopTests {
   }
 
   @Test("Answers that must not be believed") func wrongAnswers() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       switch request.path {
       case "/shifted":
         return connection.send(
@@ -187,7 +187,7 @@ extension TransferLoopTests {
   }
 
   @Test("A body longer than announced is cut, a shorter one fails") func lengths() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       switch request.path {
       case "/long":
         // Chunked, so that only the Content-Range tells.
@@ -219,7 +219,7 @@ extension TransferLoopTests {
   }
 
   @Test("Statuses with their waits") func statuses() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       let status = request.path.dropFirst()
       return connection.send(
         ["HTTP/1.1 \(status) x", "Retry-After: 5", "Content-Range: bytes */77", "Content-Length: 3"], body: [1, 2, 3])

@@ -7,7 +7,7 @@ import Testing
 /// Connections: made, kept, lost, and those that never come.
 extension TransferLoopTests {
   @Test("Ranges over one kept connection") func keepsConnections() throws {
-    try with({ serveRange($0, $1, size: 100_000, extra: ["ETag: \"v\"", "Content-Type: Audio/FLAC; x=y"]) }) {
+    try withServer({ serveRange($0, $1, size: 100_000, extra: ["ETag: \"v\"", "Content-Type: Audio/FLAC; x=y"]) }) {
       client, server in
       for step in 0..<5 {
         let start = Int64(step * 1000)
@@ -73,7 +73,7 @@ extension TransferLoopTests {
   }
 
   @Test("A name that does not resolve holds up nobody") func slowName() throws {
-    try with({ serveRange($0, $1, size: 100) }) { client, server in
+    try withServer({ serveRange($0, $1, size: 100) }) { client, server in
       let stuck = client.start("http://nonexistent.invalid/secret?key=1", 0..<10)
       let other = client.get(server.url("/"), 0..<10)
       #expect(other.isFinished)
@@ -87,7 +87,7 @@ extension TransferLoopTests {
   @Test("The connection limit of options is kept") func keptConnections() throws {
     var options = TransferOptions()
     options.keptConnections = 2
-    try with({ serveRange($0, $1, size: 100) }, options: options) { client, server in
+    try withServer({ serveRange($0, $1, size: 100) }, options: options) { client, server in
       for id in (0..<8).map({ client.start(server.url("/\($0)"), 0..<10) }) { #expect(client.wait(id).isFinished) }
       let before = server.connections
       #expect(client.get(server.url("/"), 0..<10).head?.reusedConnection == true)
@@ -96,7 +96,7 @@ extension TransferLoopTests {
   }
 
   @Test("A connection that died while idle costs nothing but a new one") func deadIdle() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       _ = serveRange(request, connection, size: 100)
       return request.path != "/last"
     }) { client, server in
@@ -110,7 +110,7 @@ extension TransferLoopTests {
   }
 
   @Test("Dropping connections fails what is under way") func drops() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       connection.send(["HTTP/1.1 200 OK", "Content-Length: 100"], body: [1])
       connection.waitForClose()
       return false
@@ -125,7 +125,7 @@ extension TransferLoopTests {
   @Test("The receive buffer is set before the connection is made") func receiveBuffer() throws {
     // Seen from the sender: with a small buffer at the other end, little can be on its way unread.
     let sent = Lock(0)
-    try with({ request, connection in
+    try withServer({ request, connection in
       connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000000"])
       var size: Int32 = 16 << 10
       setsockopt(connection.descriptor, SOL_SOCKET, SO_SNDBUF, &size, 4)

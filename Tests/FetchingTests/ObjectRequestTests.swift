@@ -8,17 +8,6 @@ import Testing
 /// Requests to an object store: what is sent, and that every answer counts.
 @Suite("Requests to an object store")
 struct ObjectRequestTests {
-  private func with(
-    _ script: @escaping ScriptedServer.Script, options: TransferOptions = TransferOptions(),
-    _ body: (RecordingClient, ScriptedServer) throws -> Void
-  ) throws {
-    let server = ScriptedServer(script)
-    defer { server.stop() }
-    let client = try RecordingClient(options)
-    defer { client.loop.stop() }
-    try body(client, server)
-  }
-
   private static func ok(_ request: SeenRequest, _ connection: ServerConnection) -> Bool {
     connection.send(["HTTP/1.1 200 OK", "Content-Length: 0"])
   }
@@ -28,7 +17,7 @@ struct ObjectRequestTests {
   {
     var options = TransferOptions()
     options.headers = [HTTPHeader(name: "X-Mine", value: "1")]
-    try with(Self.ok, options: options) { client, server in
+    try withServer(Self.ok, options: options) { client, server in
       _ = client.get(server.url("/a"))
       _ = client.get(server.url("/b"), 3..<9) { $0.ifRange = "\"e\"" }
       let common = ["host": "127.0.0.1:\(server.port)", "accept": "*/*", "user-agent": "mediafs", "x-mine": "1"]
@@ -47,7 +36,7 @@ struct ObjectRequestTests {
     var options = TransferOptions()
     options.headers = [HTTPHeader(name: "X-Mine", value: "1")]
     options.netrcFile = try folder.write("default login user password geheim\n", to: "netrc")
-    try with(Self.ok, options: options) { client, server in
+    try withServer(Self.ok, options: options) { client, server in
       let field = HTTPHeader(name: "If-Match", value: "\"e\"")
       for method in [ObjectRequest.Method.get, .head, .delete] {
         let object = ObjectRequest(method, headers: [field])
@@ -67,7 +56,7 @@ struct ObjectRequestTests {
 
   @Test("A PUT sends its body and its length, and neither a type nor Expect") func puts() throws {
     let body = pattern(0..<50)
-    try with({ request, connection in Self.ok(request, connection) && false }) { client, server in
+    try withServer({ request, connection in Self.ok(request, connection) && false }) { client, server in
       let record = client.get(server.url("/k")) {
         $0.object = ObjectRequest(
           .put, headers: [HTTPHeader(name: "X-Amz-Meta-A", value: "")], body: TransferBody(body))
@@ -90,7 +79,7 @@ struct ObjectRequestTests {
       "HTTP/1.1 \(status) X", "Date: Fri, 24 May 2013 00:00:00 GMT", "Retry-After: 7", "X-Amz-Meta-A: 1",
       "x-amz-meta-a: 2", "X-Amz-Request-Id: r", "ETag: \"e\"", "Location: /elsewhere", "X-Other: 1",
     ]
-    try with({ _, connection in
+    try withServer({ _, connection in
       connection.send(head + (isEmpty ? [] : ["Content-Length: 5"]), body: isEmpty ? [] : Array("<a/>\n".utf8))
     }) { client, server in
       let record = client.get(server.url("/k")) { $0.object = ObjectRequest(.get) }
@@ -106,7 +95,8 @@ struct ObjectRequestTests {
   }
 
   @Test func aHeadTellsTheLength() throws {
-    try with({ _, connection in connection.send(["HTTP/1.1 200 OK", "Content-Length: 4194304"]) }) { client, server in
+    try withServer({ _, connection in connection.send(["HTTP/1.1 200 OK", "Content-Length: 4194304"]) }) {
+      client, server in
       for _ in 0..<2 {
         let record = client.get(server.url("/k")) { $0.object = ObjectRequest(.head) }
         #expect(record.isFinished && record.bytes.isEmpty && record.head?.object?.length == 4_194_304)
@@ -118,7 +108,7 @@ struct ObjectRequestTests {
   @Test("A part is checked against what was asked for, also with status 200") func parts() throws {
     for status in ["206 Partial Content", "200 OK"] {
       for (field, isGood) in [("bytes 3-5/10", true), ("bytes 4-6/10", false), ("bytes 3-7/10", false)] {
-        try with({ _, connection in
+        try withServer({ _, connection in
           connection.send(["HTTP/1.1 \(status)", "Content-Length: 3", "Content-Range: \(field)"], body: [1, 2, 3])
         }) { client, server in
           let record = client.get(server.url("/k"), 3..<6) { $0.object = ObjectRequest(.get) }
@@ -132,7 +122,7 @@ struct ObjectRequestTests {
   @Test("A body that ends early is a failure; the limits of rates are not its own") func cutAndUnlimited() throws {
     var options = TransferOptions()
     options.rates = TransferRates(all: 1)
-    try with(
+    try withServer(
       { request, connection in
         connection.send(["HTTP/1.1 200 OK", "Content-Length: 1000000"])
         connection.send(pattern(0..<500_000))

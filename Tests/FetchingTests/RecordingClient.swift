@@ -163,3 +163,15 @@ func eventually(_ location: SourceLocation = #_sourceLocation, _ condition: () -
     usleep(2000)
   }
 }
+
+/// Lends a client and the server that it asks.
+func withServer(
+  _ script: @escaping ScriptedServer.Script, options: TransferOptions = TransferOptions(),
+  _ body: (RecordingClient, ScriptedServer) throws -> Void
+) throws {
+  let server = ScriptedServer(script)
+  defer { server.stop() }
+  let client = try RecordingClient(options)
+  defer { client.loop.stop() }
+  try body(client, server)
+}

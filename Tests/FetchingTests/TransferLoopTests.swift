@@ -7,21 +7,10 @@ import Testing
 /// The loop against servers of the test's own, on loopback.
 @Suite("The transfer loop")
 struct TransferLoopTests {
-  func with(
-    _ script: @escaping ScriptedServer.Script, options: TransferOptions = TransferOptions(),
-    _ body: (RecordingClient, ScriptedServer) throws -> Void
-  ) throws {
-    let server = ScriptedServer(script)
-    defer { server.stop() }
-    let client = try RecordingClient(options)
-    defer { client.loop.stop() }
-    try body(client, server)
-  }
-
   @Test("Cancelled from within a callback, by the client and by another transfer's bytes") func cancelsInCallback()
     throws
   {
-    try with({ request, connection in
+    try withServer({ request, connection in
       if request.path == "/short" { return serveRange(request, connection, size: 100) }
       connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000000"])
       let block = pattern(0..<65536)
@@ -67,7 +56,7 @@ struct TransferLoopTests {
   }
 
   @Test("Cancelling what has not begun, is over, or never was") func cancelsOddly() throws {
-    try with({ serveRange($0, $1, size: 100) }) { client, server in
+    try withServer({ serveRange($0, $1, size: 100) }) { client, server in
       let id = client.newID()
       let url = server.url("/")
       client.perform { loop in
@@ -84,7 +73,7 @@ struct TransferLoopTests {
 
   @Test("What libcurl has read is handed over at once, not in its pieces") func gathered() throws {
     let isSent = Lock(false)
-    try with({ request, connection in
+    try withServer({ request, connection in
       connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000"])
       connection.send(pattern(0..<100_000))  // no more than the sockets' buffers hold
       isSent.withLock { $0 = true }
@@ -103,7 +92,7 @@ struct TransferLoopTests {
   }
 
   @Test("Dropped with its last bytes, when nothing more comes") func droppedAtRest() throws {
-    try with({ request, connection in
+    try withServer({ request, connection in
       connection.send(["HTTP/1.1 200 OK", "Content-Length: 100000"])
       connection.send(pattern(0..<1000))
       connection.waitForClose()
@@ -118,7 +107,7 @@ struct TransferLoopTests {
   }
 
   @Test("A hundred at once") func parallel() throws {
-    try with({ serveRange($0, $1, size: 1_000_000) }) { client, server in
+    try withServer({ serveRange($0, $1, size: 1_000_000) }) { client, server in
       let ids = (0..<100).map { client.start(server.url("/\($0)"), Int64($0 * 1000)..<Int64($0 * 1000 + 50_000)) }
       for (index, id) in ids.enumerated() {
         let record = client.wait(id)
@@ -201,7 +190,7 @@ struct TransferLoopTests {
     defer { unlink(path) }
     var options = TransferOptions()
     options.netrcFile = path
-    try with({ serveRange($0, $1, size: 100) }, options: options) { client, server in
+    try withServer({ serveRange($0, $1, size: 100) }, options: options) { client, server in
       #expect(client.get(server.url("/"), 0..<10).isFinished)
       try write("machine 127.0.0.1 login a password 22")
       #expect(client.get(server.url("/"), 0..<10).isFinished)
@@ -212,7 +201,7 @@ struct TransferLoopTests {
   @Test("The time of the first byte leaves out the connecting, and the loop waits rather than turns") func timing()
     throws
   {
-    try with({ request, connection in
+    try withServer({ request, connection in
       usleep(200_000)
       return serveRange(request, connection, size: 100)
     }) { client, server in

@@ -3,8 +3,6 @@ import Fetching
 import Manifest
 import Reading
 import TestSupport
-import Testing
-@testable import Storing
 
 /// A resolver that answers in the turn after the one that asks it, or never.
 final class FakeResolver: LinkResolver, Sendable {
