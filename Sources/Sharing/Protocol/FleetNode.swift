@@ -19,7 +19,7 @@ package struct FleetNode: Sendable {
   package enum Action: Hashable, Sendable {
     /// For a segment.
     case share(Place, ShareAction)
-    /// Call ``lookForWork(into:)`` in so many milliseconds; it replaces what was said before.
+    /// Call ``workIsDue(into:)`` in so many milliseconds; it replaces what was said before.
     case lookForWork(after: Int)
   }
 

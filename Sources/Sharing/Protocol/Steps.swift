@@ -1,4 +1,4 @@
-/// One event of a segment: how it changes what is known (here), and what follows (`go`, in Steps+Rules.swift).
+/// One event of a segment: how it changes what is known (here), and what follows (`go`, in StepsRules.swift).
 struct Steps {
   var share: SegmentShare
   let setup: ShareSetup
