@@ -71,14 +71,14 @@ def run(options, results):
             name = measure.__name__
             started = time.monotonic()
             if started - begin + lasted.get(name, 0) > options.seconds:
-                left_out.append(f"{name} {repetition + 1}")
+                left_out.append((name, repetition + 1, None))
                 continue
             try:
                 measure(results, repetition)
             except (OSError, RuntimeError, ValueError, AssertionError, subprocess.SubprocessError) as error:
                 # One measure that breaks must not cost the others' figures; the run fails at its end.
                 traceback.print_exc()
-                left_out.append(f"{name} {repetition + 1} (failed: {error})")
+                left_out.append((name, repetition + 1, error))
                 results.failed = True
             took = time.monotonic() - started
             # As long as the last time: peers drop out of later repetitions.

@@ -178,13 +178,30 @@ def comparison(rows, results):
     return "\n".join(lines) + "\n"
 
 
+def shortfall(left_out):
+    """What the time was too short for: of each measure the first repetition that is missing; and what failed."""
+    first, failed = {}, []
+    for name, number, error in left_out:
+        if error:
+            failed.append(f"{name} {number}: {error}")
+        else:
+            first.setdefault(name, number)
+    told = []
+    if first:
+        told.append("The time did not suffice for all repetitions. The first one that is missing: "
+                    + ", ".join(f"{name} {number}" for name, number in first.items()) + ".")
+    if failed:
+        told.append(f"Failed: {'; '.join(failed)}.")
+    return " ".join(told)
+
+
 def document(rows, results, seconds, left_out):
     """docs/BENCHMARKS.md."""
     measured = [row for row in rows if results.of(row.id, "mediafs")]
     missed = [f"{row.title} ({row.id})" for row in measured if "missed" in verdict(row, results)]
     text = HEAD.format(machine=machine(), seconds=f"{seconds:.0f}", load=f"{os.getloadavg()[2]:.1f}")
     if left_out:
-        text += f"\nLeft out for want of time: {', '.join(left_out)}.\n"
+        text += f"\n{shortfall(left_out)}\n"
     text += CHARTS + "\n" + table(rows, results)
     text += "\nMissed: " + ("; ".join(missed) if missed else "nothing") + ".\n"
     text += "".join(f"\n{remark}\n" for remark in results.remarks)
