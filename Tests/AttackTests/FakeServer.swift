@@ -6,7 +6,9 @@ enum FakeServer {
   /// `session` the session memory, `mountpoint` the path.
   private static let preamble = """
     #!/usr/bin/python3
-    import errno, fcntl, os, select, signal, socket, struct, subprocess, sys, time
+    import errno, fcntl, os, select, signal, socket, struct, subprocess, sys, time, warnings
+    # Python 3.12 and later warn of a fork beside threads, here of one that waits in the kernel on purpose.
+    warnings.simplefilter('ignore', DeprecationWarning)
     if sys.argv[1] == 'open-lists':  # what the helper starts for OPEN: the test's own
         exec(open(sys.argv[0] + '.opener').read())
         sys.exit()

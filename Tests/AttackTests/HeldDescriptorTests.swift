@@ -114,11 +114,11 @@ struct HeldDescriptorTests {
         time.sleep(60)
         """
       let helper = try FakeServer.start(script, in: folder, user: "nobody")
-      #expect(eventually(timeout: 20) { helper.standardErrorSoFar.contains("server 1 is ready") })
+      #expect(eventually(timeout: 60) { helper.standardErrorSoFar.contains("server 1 is ready") })
       helper.terminate()
-      #expect(eventually(timeout: 20) { !Mounts.isMounted(folder.file("mnt")) }, "\(helper.standardErrorSoFar)")
+      #expect(eventually(timeout: 60) { !Mounts.isMounted(folder.file("mnt")) }, "\(helper.standardErrorSoFar)")
       silent.end()
-      #expect(helper.wait(timeout: 20) != nil)
+      #expect(helper.wait(timeout: 60) != nil)
     }
   }
 
@@ -135,11 +135,11 @@ struct HeldDescriptorTests {
         time.sleep(60)
         """
       let helper = try FakeServer.start(script, in: folder, user: "nobody")
-      #expect(helper.waitForOutput("server 0 is ready", timeout: 20), "\(helper.standardErrorSoFar)")
+      #expect(helper.waitForOutput("server 0 is ready", timeout: 60), "\(helper.standardErrorSoFar)")
       helper.signal(SIGTERM)
-      #expect(eventually(timeout: 20) { !Mounts.isMounted(folder.file("mnt")) }, "\(helper.standardErrorSoFar)")
+      #expect(eventually(timeout: 60) { !Mounts.isMounted(folder.file("mnt")) }, "\(helper.standardErrorSoFar)")
       silent.end()
-      #expect(helper.wait(timeout: 20) != nil)
+      #expect(helper.wait(timeout: 60) != nil)
     }
   }
 
@@ -152,9 +152,9 @@ struct HeldDescriptorTests {
       let helper = try FakeServer.start(FakeServer.serving + script, in: folder, user: "nobody")
       let said = "16 descriptors that wait for another program: the mount ends"
       #expect(helper.waitForOutput(said, timeout: 60), "\(helper.standardErrorSoFar)")
-      #expect(eventually(timeout: 20) { !Mounts.isMounted(folder.file("mnt")) })
+      #expect(eventually(timeout: 60) { !Mounts.isMounted(folder.file("mnt")) })
       silent.end()
-      #expect(helper.wait(timeout: 20) != nil)
+      #expect(helper.wait(timeout: 60) != nil)
     }
   }
 
@@ -169,7 +169,7 @@ struct HeldDescriptorTests {
 
         """
       let helper = try FakeServer.start(script + FakeServer.serving + "time.sleep(600)", in: folder, user: "nobody")
-      try #require(helper.waitForOutput("server 0 is ready", timeout: 20), "\(helper.standardErrorSoFar)")
+      try #require(helper.waitForOutput("server 0 is ready", timeout: 60), "\(helper.standardErrorSoFar)")
       let hasEnded = eventually(timeout: 30, interval: 0.5) {
         kill(helper.processID, SIGTERM)
         return helper.wait(timeout: 0.5) != nil
@@ -212,11 +212,11 @@ struct HeldDescriptorTests {
         """
       let holder = try BackgroundProcess(["/usr/bin/python3", "-S", "-c", hold, folder.path])
       defer { holder.terminate() }
-      try #require(holder.waitForOutput("writing", timeout: 20))
+      try #require(holder.waitForOutput("writing", timeout: 60))
       try #require(
-        eventually(timeout: 20) { text(of: "/proc/\(holder.processID)/wchan") == "request_wait_answer" })
+        eventually(timeout: 60) { text(of: "/proc/\(holder.processID)/wchan") == "request_wait_answer" })
       kill(server, SIGKILL)  // the helper has something to say
-      let next = eventually(timeout: 20) {
+      let next = eventually(timeout: 60) {
         text(of: "/proc/\(helper)/task/\(helper)/children").split(separator: " ").contains {
           $0 != "\(server)" && text(of: "/proc/\($0)/comm") == "server\n"
         }
@@ -229,7 +229,7 @@ struct HeldDescriptorTests {
       }
       #expect(hasEnded)
       silent.end()
-      #expect(eventually(timeout: 20) { kill(helper, 0) != 0 })
+      #expect(eventually(timeout: 60) { kill(helper, 0) != 0 })
     }
   }
 
