@@ -49,9 +49,10 @@ struct EasyHandle: ~Copyable {
     try set(1, CURLOPT_QUICK_EXIT)
     // HTTP/2 where TLS offers it, else HTTP/1.1; never by upgrade. On https a request waits for a connection that is
     // being established: if that turns out to be HTTP/2, the request shares it. On http it would only wait for another
-    // request's handshake.
-    try set(Int(CURL_HTTP_VERSION_2TLS), CURLOPT_HTTP_VERSION)
-    try set(chain.url.origin.scheme == "https" ? 1 : 0, CURLOPT_PIPEWAIT)
+    // request's handshake. On one connection of HTTP/2, an object store's short request would wait behind the blocks of
+    // others.
+    try set(Int(chain.isAlone ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS), CURLOPT_HTTP_VERSION)
+    try set(chain.url.origin.scheme == "https" && !chain.isAlone ? 1 : 0, CURLOPT_PIPEWAIT)
     try set(Self.bufferSize, CURLOPT_BUFFERSIZE)
     try set(max(1, Int(min(options.connectTimeout, 86_400) * 1000)), CURLOPT_CONNECTTIMEOUT_MS)
     if chain.object == nil, let rate = setup.rates.limit(of: chain.url.text) {
@@ -84,9 +85,6 @@ struct EasyHandle: ~Copyable {
   }
 
   private func prepare(_ object: ObjectRequest) throws(CurlError) {
-    // On one connection of HTTP/2, a short request would wait behind the blocks of others.
-    try set(Int(CURL_HTTP_VERSION_1_1), CURLOPT_HTTP_VERSION)
-    try set(0, CURLOPT_PIPEWAIT)
     if object.method == .head { try set(1, CURLOPT_NOBODY) }
     if let body = object.body {
       // As a form, for which libcurl reads the memory itself, again too if a kept connection turns out dead. It only

@@ -21,6 +21,8 @@ struct RedirectChain {
   var document: DocumentRequest? { request.document }
   /// What is asked of an object store.
   var object: ObjectRequest? { request.object }
+  /// Whether it shares no connection with others.
+  var isAlone: Bool { request.isAlone || request.object != nil }
   /// The request's method.
   var method: String { object?.method.rawValue ?? document?.method ?? "GET" }
 

@@ -29,6 +29,8 @@ package struct TransferRequest: Sendable {
   /// Whether the URL came from a resolver: no message tells it, and it gets neither the options' fields nor the netrc
   /// file's default login, which are for the hosts that the list names.
   package var isSecret = false
+  /// Whether it goes over a connection of its own, by HTTP/1.1, where others share one of HTTP/2.
+  package var isAlone = false
   /// The receive buffer of the socket in bytes (SO_RCVBUF on new connections), nil for the kernel's default.
   package var receiveBuffer: Int32?
   /// What makes it a request for a document, of which mediafs wants the text: nil for a file's bytes.

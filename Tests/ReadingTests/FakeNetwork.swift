@@ -1,7 +1,9 @@
 import Base
+import TestSupport
 
 /// A server's TCP connections over one line with a router's queue, in simulated time: slow start, losses, what idle
-/// connections forget, and TLS records, which a client has whole or not at all.
+/// connections forget, and TLS records, which a client has whole or not at all. Over HTTP/2 one connection brings all
+/// responses, one after the other.
 ///
 /// As Linux does it: CUBIC (RFC 9438) with HyStart, a smaller congestion window after idleness (RFC 2861), losses that
 /// a later acknowledgement shows, and a probe for the last packet (RFC 8985). Sizes of windows are in packets.
@@ -24,25 +26,42 @@ final class FakeNetwork {
     var at: Double
   }
 
+  /// A response: where it lies in what its connection brings.
+  final class Response {
+    let connection: Connection
+    let begun: Int64
+    fileprivate let end: Int64
+    fileprivate init(_ connection: Connection, _ count: Int64) {
+      self.connection = connection
+      begun = connection.asked
+      end = begun + count
+      connection.asked = end
+    }
+  }
+
   final class Connection {
     let number: Int
     /// When its first request can be sent.
     let readyAt: Double
+    let isMultiplexed: Bool
     fileprivate var isBusy = true
     fileprivate var isClosed = false
-    /// The response under way: where it began in the stream, and where it ends.
-    fileprivate(set) var begun: Int64 = 0
+    /// The end of all that was asked for, and of what the server has been asked for.
+    fileprivate var asked: Int64 = 0
     fileprivate var end: Int64 = 0
     fileprivate var sentEnd: Int64 = 0
     fileprivate var arrived = ByteRangeSet()
+    /// What the client gave up.
+    fileprivate var given = ByteRangeSet()
     fileprivate var outstanding: [Sent] = []
     fileprivate var lost: [ByteRange] = []
     fileprivate var lastSent = -1.0
     fileprivate var hasProbed = false
     fileprivate var control = Control()
-    fileprivate init(number: Int, readyAt: Double) {
+    fileprivate init(number: Int, readyAt: Double, isMultiplexed: Bool) {
       self.number = number
       self.readyAt = readyAt
+      self.isMultiplexed = isMultiplexed
     }
   }
 
@@ -146,6 +165,9 @@ final class FakeNetwork {
   private let rate: Double
   private let trip: Double
   private let queue: Double
+  /// The part of the packets that the line loses.
+  private let loss: Double
+  private var random: SeededRandom
   private var connections: [Connection] = []
   private var made = 0
   private var requests: [Request] = []
@@ -156,42 +178,49 @@ final class FakeNetwork {
   private var free = 0.0
   private var order = 0
 
-  init(rate: Double, trip: Double, queue: Double) {
+  init(rate: Double, trip: Double, queue: Double, loss: Double = 0, seed: UInt64 = 1) {
     self.rate = rate
     self.trip = trip
     self.queue = queue
+    self.loss = loss
+    random = SeededRandom(seed: seed)
   }
 
-  /// A request for so many bytes. Like libcurl it takes the oldest connection that is free.
-  func request(_ count: Int64, at now: Double) -> Connection {
+  /// A request for so many bytes. Like libcurl it takes the oldest connection that is free, or that of HTTP/2.
+  func request(_ count: Int64, isMultiplexed: Bool, at now: Double) -> Response {
     let connection: Connection
-    if let free = connections.first(where: { !$0.isBusy }) {
+    if let free = connections.first(where: { $0.isMultiplexed == isMultiplexed && (isMultiplexed || !$0.isBusy) }) {
       connection = free
     } else {
       made += 1
-      connection = Connection(number: made, readyAt: now + Self.handshake * trip)
+      connection = Connection(number: made, readyAt: now + Self.handshake * trip, isMultiplexed: isMultiplexed)
       connections.append(connection)
     }
     connection.isBusy = true
-    connection.begun = connection.end
     requests.append(Request(connection: connection, count: count, arrives: max(now, connection.readyAt) + trip / 2))
-    return connection
+    return Response(connection, count)
   }
 
   /// The response was taken.
-  func finish(_ connection: Connection) { connection.isBusy = false }
+  func finish(_ response: Response) { response.connection.isBusy = false }
 
-  /// The client ends the connection before the end of the response.
-  func close(_ connection: Connection) {
+  /// The client ends a response before its end: over HTTP/2 the server sends no more of it, otherwise the connection is
+  /// closed.
+  func close(_ response: Response) {
+    let connection = response.connection
+    if connection.isMultiplexed {
+      connection.given.insert(ByteRange(min(max(response.begun, connection.sentEnd), response.end), response.end))
+      return
+    }
     connection.isClosed = true
     connections.removeAll { $0 === connection }
     requests.removeAll { $0.connection === connection }
   }
 
   /// How many bytes of the response under way the client can use: whole records, or all.
-  func usable(_ connection: Connection) -> Int64 {
-    let (begun, end) = (connection.begun, connection.end)
-    let there = connection.arrived.firstGap(in: ByteRange(begun, max(begun, end)))?.start ?? end
+  func usable(_ response: Response) -> Int64 {
+    let (begun, end) = (response.begun, response.end)
+    let there = response.connection.arrived.firstGap(in: ByteRange(begun, max(begun, end)))?.start ?? end
     return there == end ? end - begun : (there - begun) / Self.record * Self.record
   }
 
@@ -230,8 +259,8 @@ final class FakeNetwork {
     while Double(connection.outstanding.count) < connection.control.window.rounded(.down) {
       if !connection.lost.isEmpty {
         put(connection, connection.lost.removeFirst(), now)
-      } else if connection.sentEnd < connection.end {
-        let range = ByteRange(connection.sentEnd, min(connection.sentEnd + Self.packet, connection.end))
+      } else if let next = connection.given.firstGap(in: ByteRange(connection.sentEnd, connection.end)) {
+        let range = ByteRange(next.start, min(next.start + Self.packet, next.end))
         connection.sentEnd = range.end
         put(connection, range, now)
       } else {
@@ -252,6 +281,7 @@ final class FakeNetwork {
     let begins = max(now, free)
     if (begins - now) * rate + bytes > queue { return }
     free = begins + bytes / rate
+    if loss > 0, Double.random(in: 0..<1, using: &random) < loss { return }
     packets.append(Packet(connection: connection, sent: sent, arrives: free + trip / 2))
   }
 

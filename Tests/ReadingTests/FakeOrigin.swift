@@ -85,7 +85,7 @@ final class FakeService: TransferService, @unchecked Sendable {
     /// What its own rate lets it send now.
     var room = 0.0
     /// Where it comes over ``FakeService/network``.
-    var connection: FakeNetwork.Connection?
+    var response: FakeNetwork.Response?
     init(_ request: TransferRequest, _ now: Instant) {
       self.request = request
       begun = now
@@ -135,7 +135,8 @@ final class FakeService: TransferService, @unchecked Sendable {
     trace?.asked(request)
     if let network {
       let transfer = Transfer(request, now)
-      transfer.connection = network.request(request.range?.count ?? 0, at: now.elapsed)
+      let isMultiplexed = resources[request.url]?.httpVersion == 20 && !request.isAlone
+      transfer.response = network.request(request.range?.count ?? 0, isMultiplexed: isMultiplexed, at: now.elapsed)
       running.append(transfer)
       mostRunning = max(mostRunning, running.count)
       return
@@ -151,8 +152,8 @@ final class FakeService: TransferService, @unchecked Sendable {
     let transfer = running.remove(at: index)
     transfer.isCancelled = true
     trace?.ended(id, "ended by the room", sent: transfer.sent)
-    if let connection = transfer.connection {
-      network?.close(connection)
+    if let response = transfer.response {
+      network?.close(response)
       ends.append((id, .cancelled))
       return
     }
@@ -263,19 +264,20 @@ final class FakeService: TransferService, @unchecked Sendable {
 
   /// Hands over what its connection has brought.
   private func stepNetwork(_ transfer: Transfer, _ network: FakeNetwork) {
-    guard let connection = transfer.connection, let resource = resources[transfer.request.url] else { return }
-    let usable = network.usable(connection)
+    guard let response = transfer.response, let resource = resources[transfer.request.url] else { return }
+    let usable = network.usable(response)
     guard usable > transfer.sent else { return }
     if transfer.head == nil {
       var head = resource.head(for: transfer.request)
-      head.firstByteSeconds = now.elapsed - max(transfer.begun.elapsed, connection.readyAt)
-      head.reusedConnection = connection.begun > 0
-      head.connection = connection.number
+      head.firstByteSeconds = now.elapsed - max(transfer.begun.elapsed, response.connection.readyAt)
+      head.reusedConnection = response.begun > 0
+      head.connection = response.connection.number
+      head.httpVersion = response.connection.isMultiplexed ? 20 : 11
       transfer.resource = resource
       transfer.head = head
       if case .part(let range, _) = head.body { transfer.position = range.start }
       if client?.transfer(transfer.request.id, responded: head) != true {
-        network.close(connection)
+        network.close(response)
         return finish(transfer, .cancelled)
       }
     }
@@ -283,11 +285,11 @@ final class FakeService: TransferService, @unchecked Sendable {
       send(transfer, resource, min(FakeNetwork.record, usable - transfer.sent))
     }
     guard !transfer.isCancelled, running.contains(where: { $0 === transfer }) else {
-      if !transfer.isCancelled { network.close(connection) }
+      if !transfer.isCancelled { network.close(response) }
       return
     }
     if transfer.position >= transfer.end {
-      network.finish(connection)
+      network.finish(response)
       finish(transfer, .finished)
     }
   }

@@ -1,5 +1,6 @@
 import Base
 import Fetching
+import Manifest
 import Testing
 
 @testable import Reading
@@ -113,6 +114,46 @@ import Testing
       let now = feed(&windows, burst: burst, silence: silence)
       #expect(!windows.areSmall(now), "\(burst) s and \(silence) s")
     }
+  }
+
+  @Test("A line of HTTP/2 whose windows stay small takes connections of their own, unless they get no answer")
+  func separates() {
+    /// Two packets each millisecond for half of each round trip.
+    func feed(_ line: inout Line, from begin: Instant, seconds: Double) -> Instant {
+      var now = begin
+      line.estimate.responded(after: 0.06, now: now)
+      while now.seconds(since: begin) < seconds {
+        for _ in 0..<30 {
+          now = now.adding(seconds: 0.001)
+          line.received(2920, of: transfer, now: now)
+        }
+        now = now.adding(seconds: 0.03)
+      }
+      return now
+    }
+    var line = Line(connections: 32)
+    line.speaks(httpVersion: 20)
+    var now = feed(&line, from: start, seconds: 0.7)
+    #expect(!line.separates && line.most == Line.streamLimit, "slow start looks the same")
+    now = feed(&line, from: now, seconds: 1)
+    #expect(line.separates && line.most == 32 && line.openConnections(now: now) == 0)
+    line.speaks(httpVersion: 20)  // of a request that was made before
+    #expect(line.separates && line.most == 32)
+    let failure = TransferFailure(kind: .transient, message: "")
+    var other = line
+    other.missed(ResourceKey(high: 1, low: 1), askedAt: now, failure, now: now, random: 0)
+    #expect(!other.separates && other.most == Line.streamLimit)
+    _ = feed(&other, from: now, seconds: 3)
+    #expect(!other.separates)
+    // Once one was answered, a failure says nothing of it.
+    line.speaks(httpVersion: 11)
+    line.missed(ResourceKey(high: 1, low: 1), askedAt: now, failure, now: now, random: 0)
+    #expect(line.separates)
+    // HTTP/1.1 has connections of its own in any case.
+    var plain = Line(connections: 32)
+    plain.speaks(httpVersion: 11)
+    _ = feed(&plain, from: start, seconds: 3)
+    #expect(!plain.separates)
   }
 
   @Test("A response is stuck when others on the line went on, and nothing of it came for longer than answers take")

@@ -11,26 +11,30 @@ import Testing
   struct Path: Sendable {
     var rate = 4e6
     var trip = 0.06
+    /// The part of the packets that is lost.
+    var loss = 0.0
+    var httpVersion = 11
   }
   private static let size: Int64 = 4 << 30
   private static let read: Int64 = 64 << 10
 
-  private func bench(_ path: Path, queue: Double) throws -> Bench {
+  private func bench(_ path: Path, queue: Double, seed: UInt64 = 1) throws -> Bench {
     let names = ["film.mp4", "other.mp4"]
     let urls = names.map { "https://origin/\($0)" }
     var resources: [String: FakeResource] = [:]
     for (name, url) in zip(names, urls) {
-      resources[url] = FakeResource(name: name, size: Self.size, latency: path.trip)
+      resources[url] = FakeResource(name: name, size: Self.size, httpVersion: path.httpVersion, latency: path.trip)
     }
     let entries = names.indices.map { Bench.entry(names[$0], UInt64($0 + 1), urls: [urls[$0]]) }
     let bench = try Bench(entries, resources)
-    bench.service.network = FakeNetwork(rate: path.rate, trip: path.trip, queue: queue * path.trip * path.rate)
+    bench.service.network = FakeNetwork(
+      rate: path.rate, trip: path.trip, queue: queue * path.trip * path.rate, loss: path.loss, seed: seed)
     return bench
   }
 
   /// Plays for twelve seconds at 60 % of the line, with two jumps: the seconds of the stalls that are over 0.1 s.
   private func play(_ path: Path = Path(), queue: Double, seed: UInt64) throws -> [Double] {
-    let bench = try bench(path, queue: queue)
+    let bench = try bench(path, queue: queue, seed: seed)
     var random = SeededRandom(seed: seed)
     let handle = SimulatedHandle(bench, try bench.opened("film.mp4"), size: Self.size)
     let jumps = [(4.0, 0.4), (8.0, 0.75)].map { second, part in
@@ -48,7 +52,7 @@ import Testing
       bench.move(0.001)
       player.move(bench.now)
     }
-    #expect(player.have > 11)
+    #expect(player.have > 11 || path.loss > 0)
     return player.waits.map(\.seconds).filter { $0 > 0.1 }
   }
 
@@ -56,6 +60,25 @@ import Testing
   func playing(queue: Double, seed: UInt64) throws {
     let stalls = try play(queue: queue, seed: seed)
     #expect(stalls.count <= 2 && stalls.reduce(0, +) <= 0.3, "seed \(seed): \(stalls)")
+  }
+
+  @Test("Nor for long where HTTP/2 has one connection and packets are lost: several bring more", arguments: [1.0, 5])
+  func playingWithLosses(queue: Double) throws {
+    var stalls: [Double] = []
+    for seed in UInt64(1)...4 { stalls += try play(Path(loss: 0.005, httpVersion: 20), queue: queue, seed: seed) }
+    #expect(stalls.reduce(0, +) <= 12, "\(stalls)")
+  }
+
+  @Test("One connection of HTTP/2 is enough where hardly a packet is lost", arguments: [(4e6, 0.06), (20e6, 0.03)])
+  func playingOverOneConnection(rate: Double, trip: Double) throws {
+    let bench = try bench(Path(rate: rate, trip: trip, httpVersion: 20), queue: 1)
+    let copy = try DeadlineScenarios.Copier(bench, "other.mp4", size: Self.size)
+    for _ in 0..<8000 {
+      bench.move(0.001)
+      copy.move()
+    }
+    #expect(copy.read > Int64(6 * rate))
+    #expect(!bench.service.requests.contains { $0.isAlone })
   }
 
   @Test(

@@ -18,20 +18,37 @@ struct CongestionWindows: Sendable, Equatable {
   private static let leastPart = 0.15
   /// For how many seconds windows count as small: short pieces leave few silences that could show it again.
   private static let kept = 60.0
+  /// Slow start is over after so many round trips of bytes, on a line that was not idle for longer than the first of
+  /// ``Flights``' timeouts. Windows that are small for so many seconds more are bound by losses.
+  private static let slowStart = 12.0
+  private static let longestIdle = 0.3
+  private static let lasting = 0.5
 
   private var silent = 0.0
   private var seconds = 0.0
   private var seenAt: Instant?
+  private var lastAt: Instant?
+  private var busy = 0.0
+  private var small = 0.0
 
   /// Bytes came, `elapsed` seconds after the ones before, while a response was under way.
   mutating func received(after elapsed: Double, roundTrip: Double, now: Instant) {
+    let idle = lastAt.map { now.seconds(since: $0) - elapsed } ?? 0
+    lastAt = now
+    if idle > Self.longestIdle + roundTrip { busy = 0 }
     guard elapsed <= Self.silences.upperBound * roundTrip else { return }
     let kept = max(0, 1 - elapsed / Self.memory)
     seconds = seconds * kept + elapsed
     silent *= kept
     if elapsed >= max(Self.silences.lowerBound * roundTrip, Self.shortest) { silent += elapsed }
-    if seconds >= Self.least, silent >= Self.leastPart * seconds { seenAt = now }
+    let areSmall = seconds >= Self.least && silent >= Self.leastPart * seconds
+    if areSmall { seenAt = now }
+    busy += elapsed
+    if busy > Self.slowStart * roundTrip { small = areSmall ? small + elapsed : max(0, small - elapsed) }
   }
+
+  /// Whether they were small for long, though the line was busy: packets are lost, and one connection does not fill it.
+  var areSmallForLong: Bool { small >= Self.lasting }
 
   func areSmall(_ now: Instant) -> Bool { seenAt.map { now.seconds(since: $0) < Self.kept } ?? false }
 }

@@ -66,6 +66,11 @@ struct Line {
   /// ``most``, reduced by the origin's 429 and 503.
   var limit: Int { capacity.limit }
   private var isMultiplexed: Bool { capacity.isMultiplexed }
+  /// Whether its requests go over connections of their own, although the origin speaks HTTP/2: losses keep the
+  /// congestion window of the one connection small, and several bring more.
+  private(set) var separates = false
+  /// Whether the origin does not answer such requests.
+  private var mustShare = false
 
   /// A transfer starts.
   mutating func began(_ transfer: TransferID, isBackground: Bool, now: Instant) {
@@ -109,6 +114,15 @@ struct Line {
     estimate.received(count, now: now)
     received.note(Int64(count), now: now)
     flights.received(count, of: transfer, roundTrip: estimate.roundTrip, now: now)
+    if isMultiplexed, !mustShare, estimate.windows.areSmallForLong { separate() }
+  }
+
+  private mutating func separate() {
+    separates = true
+    capacity.speaks(isMultiplexed: false)
+    // They say how many streams there were.
+    flights = Flights()
+    lastWith = []
   }
 
   /// A transfer ended. `isCut`: before the end of its body, which closes the connection (but not that of HTTP/2).
@@ -306,6 +320,11 @@ struct Line {
     var failure = failure
     failure.retryAfter = nil  // that applies to the one file
     outage.failed(failure, now: now, random: random)
+    if separates, httpVersion == 20 {
+      // None of them was answered yet: the origin may speak nothing but HTTP/2.
+      (separates, mustShare) = (false, true)
+      capacity.speaks(isMultiplexed: true)
+    }
     silence.waitedInVain(on: file, askedAt: asked, inARow: outage.failures, now: now)
   }
 
@@ -325,6 +344,8 @@ struct Line {
   /// Takes note of the HTTP version, which decides whether streams or connections are counted. Another server may
   /// answer under the same name; a limit from 429 or 503 stays.
   mutating func speaks(httpVersion: Int) {
+    // What was requested before over HTTP/2 still comes.
+    if separates, httpVersion == 20 { return }
     self.httpVersion = httpVersion
     capacity.speaks(isMultiplexed: httpVersion == 20)
   }

@@ -237,6 +237,7 @@ final class Scheduler {
   private func request(_ id: TransferID, _ start: PendingStart, url: String) -> TransferRequest {
     let download = start.download
     var request = TransferRequest(id: id, url: url, homeURL: download.mirrors.url, range: start.range)
+    request.isAlone = lines.known(Line.key(of: url))?.separates ?? false
     // A new link may lead to another host, with tags of its own.
     if start.kind != .confirm, start.range != nil, !download.ranges.omitsIfRange, download.isJoined {
       request.ifRange = download.identity.flatMap { known in
