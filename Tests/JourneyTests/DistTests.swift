@@ -8,7 +8,8 @@ import Testing
 @Suite struct DistTests {
   private static let root = #filePath.split(separator: "/").dropLast(3).reduce("") { "\($0)/\($1)" }
 
-  /// The same bytes in another folder, time zone, umask and minute; complete; and installed by their own script.
+  /// The same bytes in another folder, time zone, umask and minute, and with other settings of git; complete; and
+  /// installed by their own script.
   @Test func archivesAreTheSameTwiceAndInstall() throws {
     let place = try TestSupport.TemporaryFolder()
     defer { do { try place.remove() } catch { Issue.record("\(error)") } }
@@ -18,10 +19,17 @@ import Testing
       try Command.succeed(["strip", "-o", place.file("built/\(program)"), builtProduct(program)])
     }
     let make = "umask \"$1\"; exec \"$2\" \"$3\" \"$4\""
-    for (output, umask, zone) in [("one", "022", "UTC"), ("two", "077", "Asia/Tokyo")] {
+    // Folders in one that hands on its group do so too.
+    try place.makeFolder("group")
+    try Command.succeed(["chmod", "2755", place.file("group")])
+    let other = [
+      "TZ": "Asia/Tokyo", "TMPDIR": place.file("group"), "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.autocrlf",
+      "GIT_CONFIG_VALUE_0": "true",
+    ]
+    for (output, umask, environment) in [("one", "022", ["TZ": "UTC"]), ("two", "077", other)] {
       try Command.succeed(
         ["sh", "-c", make, "sh", umask, "\(Self.root)/Scripts/make-dist", place.file("built"), place.file(output)],
-        environment: ["TZ": zone], timeout: 240)
+        environment: environment, timeout: 240)
     }
     let version = Program.version
     let architecture = try Command.succeed(["uname", "-m"]).filter { !$0.isWhitespace }
