@@ -80,7 +80,7 @@ package enum MediafsServer {
 
     let store = try OpenedStore(
       request, input: start.input, list: opened, goesOn: goesOn, held: start.held, rootWaits: rootWaits,
-      transfers: transferOptions(request, nil))
+      isService: isManaged, transfers: transferOptions(request, nil))
     defer { store.lists.documents.stop() }
     let settings = SettingService(request: request, maximumSize: store.maximumSize, catalog: store.catalog)
     let loop: TransferLoop

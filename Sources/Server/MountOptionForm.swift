@@ -38,6 +38,7 @@ extension MountOptionForm<String> {
   /// The path of a file or folder. A user may write a relative path; the canonical form is absolute.
   static var path: MountOptionForm {
     MountOptionForm("a path") { text throws(MountOptionError) in
+      if text.isEmpty { return nil }
       guard let path = AbsolutePath.of(text) else { throw .failed(AbsolutePath.folderIsGone) }
       return path
     }

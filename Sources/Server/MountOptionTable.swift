@@ -144,6 +144,12 @@ extension MountOption {
         when the service restarts or dies. docs/SERVICE.md has the units.
         """),
     MountOption(
+      checkName, .helper, in: .server, onlyOnCommandLine: true,
+      help: """
+        Check the options, and end: nothing is mounted, and no list is read ('mediafs check' reads it). With --config \
+        NAME it says whether a restart of the service will find them right.
+        """),
+    MountOption(
       "log-file", of: "FILE", .optional(\.log.file, .path), in: .server,
       help: "Write the log to FILE.", standard: "mediafs.log in the store, unless in the foreground",
       details: "When the log has 10 MiB, its text moves to FILE.1."),
@@ -211,6 +217,8 @@ extension MountOption {
   package static let configName = "config"
   /// The option for service managers.
   package static let serviceName = "service"
+  /// The option that checks the others.
+  package static let checkName = "check"
   /// The option that names the mount's source.
   package static let sourceName = "fsname"
 }

@@ -28,7 +28,7 @@ struct OpenedStore {
   /// list that changed meanwhile is for the next mount. `held`: what the helper holds for it.
   init(
     _ request: MountRequest, input: borrowing FileDescriptor?, list: consuming FileDescriptor?, goesOn: Bool,
-    held: StoreMount.Hold?, rootWaits: Bool, transfers: TransferOptions
+    held: StoreMount.Hold?, rootWaits: Bool, isService: Bool, transfers: TransferOptions
   ) throws(ServerError) {
     do throws(StoreError) {
       let environment = processEnvironment()
@@ -57,7 +57,9 @@ struct OpenedStore {
         listMark = nil
         return
       }
-      try lists.bring()
+      try lists.bring(patience: isService ? Self.patienceOfServices : 0) { why in
+        Log.warning("\(why); the service asks again")
+      }
       var request = request
       request.lists = lists
       listMark = try Self.importing(request, lists, rootWaits: rootWaits, input: input, list: list, into: catalog)
@@ -123,6 +125,9 @@ struct OpenedStore {
 
   /// How long to wait for the lock, in seconds. A server whose mount has just ended may still be saving.
   private static let patience = 5.0
+  /// How long a service asks for a list of which it has no copy, in seconds: so long that its manager, which starts it
+  /// again and again, does not give up. Nor may the boot wait long for it.
+  private static let patienceOfServices = 20.0
 
   /// Refuses a store, library or manifest inside the mount: the server would access it through its own mount.
   private static func refuseInside(_ request: MountRequest, store: String) throws(StoreError) {

@@ -179,7 +179,8 @@ struct SettingService: Sendable {
       if let ofMount {
         told.append(SettingStatus(name: name, value: ofMount.value, from: .set))
       } else {
-        told.append(SettingStatus(name: name, value: given ?? standard ?? "", from: given == nil ? .standard : .option))
+        let isStandard = given == nil || given == standard
+        told.append(SettingStatus(name: name, value: given ?? standard ?? "", from: isStandard ? .standard : .option))
       }
       for own in settings where !own.scope.isEmpty && own.name == name {
         told.append(SettingStatus(name: name, value: own.value, from: .set, host: own.scope))

@@ -45,6 +45,7 @@ enum MountCommand {
       Secrets.hideArguments(parsed.values("header") + lists)
       do throws(CommandError) {
         let (mount, mountpoint) = try self.options(parsed)
+        if mount.isCheck { return ExitCode.done }
         return try exec(mount, mountpoint)
       } catch {
         if parsed.has(MountOption.serviceName), ServiceManager.keepsMount { endKept(after: error) }
@@ -98,7 +99,8 @@ enum MountCommand {
     for value in mount.headers { mount.request.origins.headers += try Secrets.headers(value, readBy: mount.user) }
 
     let mountpoint = try Mountpoint(
-      folder, isService: mount.isService, kept: mount.isService && ServiceManager.keepsMount)
+      folder, isService: mount.isService && !mount.isCheck,
+      kept: mount.isCheck || mount.isService && ServiceManager.keepsMount)
     mount.request.mountpoint = mountpoint.path
     let storage = mount.request.storage
     let kept = [

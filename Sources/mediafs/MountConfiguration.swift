@@ -26,7 +26,7 @@ struct MountConfiguration {
     let allowed = name.utf8.allSatisfy { $0.isNamePart || $0 == UInt8(ascii: ".") }
     guard allowed, let first = name.utf8.first, first != UInt8(ascii: ".") else {
       throw .usage(
-        "--config takes the name of a file without .conf, of letters, digits, -, _ and ., not \(name): "
+        "--config takes the name of a file without .conf, of letters, digits, -, _ and ., not \(TerminalText.plain(name)): "
           + "the files are in \(try folder())")
     }
     return try MountConfiguration(reading: "\(folder())/\(name).conf")
@@ -101,7 +101,8 @@ struct MountConfiguration {
       let place = "\(path), line \(index + 1)"
       let line = trimmed(raw.last == UInt8(ascii: "\r") ? raw.dropLast() : raw)
       guard let first = line.first, first != UInt8(ascii: "#") else { continue }
-      guard !line.contains(0), String(validating: line, as: UTF8.self) != nil else {
+      if line.contains(0) { throw .usage("\(place): there is a zero byte") }
+      guard String(validating: line, as: UTF8.self) != nil else {
         throw .usage("\(place): this is not text in UTF-8")
       }
       let name = line.prefix { $0.isNamePart }
@@ -164,11 +165,11 @@ struct MountConfiguration {
         if let before = first.updateValue(line.number, forKey: name), option?.isRepeatable != true {
           throw .usage("\(line.name) is in line \(before) already")
         }
-        let value = line.value.map { expanded($0, of: name) }
+        let value = try line.value.map { (text) throws(CommandError) in try expanded(text, of: name) }
         if name == "mountpoint" {
-          guard let value else { throw .usage("the option \(name) needs a value") }
+          guard let value, !value.isEmpty else { throw .usage("the option \(name) needs a value") }
           mountpoint = try Files.absolute(value)
-        } else if name == MountOption.configName || name == MountOption.serviceName {
+        } else if [MountOption.configName, MountOption.serviceName, MountOption.checkName].contains(name) {
           throw .usage("\(name) is an option for the command line alone")
         } else if !overridden.contains(name) {
           try take(name, value, option, &mount)
@@ -183,6 +184,9 @@ struct MountConfiguration {
     }
     return mountpoint
   }
+
+  /// The options whose values are paths alone.
+  private static let paths = ["mountpoint", "manifest", "store", "library", "log-file", "metrics-file"]
 
   private func take(
     _ name: String, _ value: String?, _ option: MountOption?, _ mount: inout MountOptions
@@ -202,7 +206,7 @@ struct MountConfiguration {
   }
 
   /// The text with the home of who mounts for a tilde: at its start, behind the @ of a file, and behind a list's name.
-  private func expanded(_ text: String, of name: String) -> String {
+  private func expanded(_ text: String, of name: String) throws(CommandError) -> String {
     let bytes = Array(text.utf8)
     let start: Int
     if bytes.first == UInt8(ascii: "@") {
@@ -214,7 +218,12 @@ struct MountConfiguration {
     } else {
       start = 0
     }
-    guard bytes[start...].starts(with: "~/".utf8), let home = Self.home else { return text }
+    guard start < bytes.count, bytes[start] == UInt8(ascii: "~") else { return text }
+    guard start + 1 == bytes.count || bytes[start + 1] == UInt8(ascii: "/") else {
+      if !Self.paths.contains(name) { return text }
+      throw .usage("write the home of another user as a path, not \(text)")
+    }
+    guard let home = Self.home else { return text }
     return String(decoding: bytes[..<start] + Array(home.utf8) + bytes[(start + 1)...], as: UTF8.self)
   }
 }

@@ -20,6 +20,8 @@ struct MountOptions {
   var unnamedLists = 0
   /// Whether a service manager starts the mount, and keeps it (docs/SERVICE.md).
   var isService = false
+  /// Whether the options are only checked.
+  var isCheck = false
   /// Whether unknown `-o` options are ignored (mount -s).
   var sloppy = false
 
@@ -59,6 +61,7 @@ struct MountOptions {
     if name == "manifest", request.named.count == named { unnamedLists += 1 }
     if name == MountOption.userName { user = value }
     if name == MountOption.sourceName { sourceName = value }
+    if name == MountOption.checkName { isCheck = true }
     if name == MountOption.serviceName {
       isService = true
       request.foreground = true

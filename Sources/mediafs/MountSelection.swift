@@ -139,6 +139,7 @@ struct MountSelection {
     let known = (mounts + others).map(\.mountpoint)
     let hint =
       switch known.count {
+      case 0 where geteuid() == 0: "there is no mount"
       case 0: "you have no mount (only root can ask about the mounts of other users)"
       case 1...5: "known mounts: \(known.joined(separator: ", "))"
       default: "there are \(known.count) mounts: 'mediafs status' lists them"

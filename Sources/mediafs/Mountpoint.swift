@@ -12,8 +12,8 @@ struct Mountpoint {
 
   /// Checks `path`, which must be an empty folder or not exist. ``make()`` creates the folder.
   ///
-  /// `kept`: a service manager holds the mount that is there for the next mount helper. Nobody answers it until that
-  /// serves, so it must not be asked. `isService`: a dead mount there, which an earlier service left, is taken away.
+  /// `kept`: a mount of mediafs may be there, and must not be asked: a service manager holds it for the next mount
+  /// helper, and nobody answers it until that serves. `isService`: a dead mount there, which an earlier service left, is taken away.
   init(_ path: String, isService: Bool = false, kept: Bool = false) throws(CommandError) {
     let absolute = try Files.absolute(path)
     self.path = try Self.resolve(absolute)

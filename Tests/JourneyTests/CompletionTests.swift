@@ -85,7 +85,9 @@ import Testing
       let inFish = try Command.succeed(
         ["fish", "--no-config", "-c", fish],
         environment: ["HOME": place.path, "TMPDIR": place.path, "XDG_CONFIG_HOME": nil])
+      // Fish 4 also offers what has the same letters in this order, behind what begins with them.
       let offered = inFish.split(separator: "\n").map { String($0.prefix { $0 != "\t" }) }
+        .filter { $0.hasPrefix(words.last ?? "") }
       #expect(offered.sorted() == expected, "\(inFish)")
     }
   }

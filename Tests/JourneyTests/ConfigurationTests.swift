@@ -33,7 +33,7 @@ import Testing
     ("a =", "the value is missing"), ("a = \"x", "the closing quote is missing"),
     ("a = \"x\" y", "there is something behind the closing quote"),
     ("a = \"\\n\"", "between quotes, write a backslash as"),
-    ("a = x\0", "this is not text in UTF-8"),
+    ("a = x\0", "there is a zero byte"),
   ])
   func wrongLinesAreToldByTheirNumber(_ line: String, _ why: String) throws {
     #expect {
@@ -111,6 +111,10 @@ import Testing
     ("--strict", "line 1: unknown mount option --strict"), ("\nno-such = 1", "line 2: unknown mount option no-such"),
     ("store = a\nstore = b", "line 2: store is in line 1"),
     ("config = x", "line 1: config is an option for the command line alone"),
+    ("check", "line 1: check is an option for the command line alone"),
+    ("store = \"\"", "line 1: --store takes a path, not "),
+    ("mountpoint = \"\"", "line 1: the option mountpoint needs"),
+    ("list = \"\"", "line 1: --manifest takes a path, a URL"), ("store = ~anna/x", "line 1: write the home of another"),
     ("service", "line 1: service is an option for the command line alone"), ("rw", "line 1: a mount of mediafs is"),
     ("uid = no-such-user", "line 1: there is no user no-such-user"),
   ])

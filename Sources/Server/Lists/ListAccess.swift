@@ -103,6 +103,21 @@ final class ListAccess: Sendable {
     }
   }
 
+  /// As ``bring(again:)``, but asks again for as long as `patience` says, in seconds: a service may start before the
+  /// network is there. `fails` hears why it has to, once.
+  func bring(patience: Double, fails: (String) -> Void) throws(StoreError) {
+    let end = Instant.now.adding(seconds: patience)
+    var pause = 0.5
+    while true {
+      do throws(StoreError) { return try bring() } catch {
+        guard Instant.now.adding(seconds: pause) < end else { throw error }
+        if pause == 0.5 { fails(error.message) }
+      }
+      usleep(UInt32(pause * 1e6))
+      pause = min(2 * pause, 5)
+    }
+  }
+
   /// What is remembered of the list at `url`, and the file at its start.
   func open(_ url: String) throws(StoreError) -> (head: DocumentHead, file: OwnedDescriptor) {
     do throws(Errno) {

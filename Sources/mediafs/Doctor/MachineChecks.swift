@@ -72,6 +72,10 @@ enum MachineChecks {
         .problem("fusermount3 is missing: only root can mount.", toDo: "install the package fuse3 as root"))
       return findings
     }
+    if let why = whyRightsAreNotGained(program) {
+      findings.append(.problem("\(program) cannot mount: \(why).", toDo: "mount outside of this sandbox, or as root"))
+      return findings
+    }
     let isSetuid = status.st_mode & S_ISUID != 0 && status.st_uid == 0
     findings.append(
       isSetuid && access(program, X_OK) == 0
@@ -80,6 +84,17 @@ enum MachineChecks {
           "\(program) is not setuid root, or not for you: only root can mount.",
           toDo: "install the package fuse3 again as root; some sandboxes and containers forbid setuid programs"))
     return findings
+  }
+
+  /// Why a setuid program gives this process no rights; nil: it does.
+  private static func whyRightsAreNotGained(_ program: String) -> String? {
+    let text = (try? Files.read("/proc/self/status", limit: 1 << 16)).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    let words = text.split(separator: "\n").first { $0.hasPrefix("NoNewPrivs:") }?.split(whereSeparator: \.isWhitespace)
+    if words?.last == "1" { return "this process may not gain rights (NoNewPrivileges)" }
+    var disk = statvfs()
+    let nosuid: UInt = 2  // ST_NOSUID of statvfs(3), which Glibc does not show
+    if statvfs(program, &disk) == 0, disk.f_flag & nosuid != 0 { return "its disk is mounted nosuid" }
+    return nil
   }
 
   static func allowOther() -> [Finding] {

@@ -47,7 +47,8 @@ enum MountChecks {
       return answers(record.mountpoint)
     } catch {
       switch error {
-      case .failed(let message), .usage(let message): return [.problem("\(message).")]
+      case .failed(let message), .usage(let message):
+        return [.problem("\(message).", toDo: "mediafs status without an argument shows your mounts")]
       }
     }
   }
@@ -95,7 +96,11 @@ enum MountChecks {
         return [.note("\(runs), which is too old for an upgrade.", toDo: "unmount it and mount it again")]
       }
       if let objection = ServerFormats.current.objection(to: facts.formats) {
-        return [.note("\(runs). This program cannot go on with it: \(objection).")]
+        return [
+          .note(
+            "\(runs). This program cannot go on with it: \(objection).",
+            toDo: "when nobody uses it, unmount it and mount it again")
+        ]
       }
       if let program = ProgramFile.running, facts.program != program {
         let failed = facts.failure.map { " The last upgrade failed: \($0)." } ?? ""
