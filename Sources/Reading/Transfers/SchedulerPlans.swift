@@ -105,7 +105,7 @@ extension Scheduler {
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
       flights: line.flights.idle(now, roundTrip: line.estimate.roundTrip),
-      isQuiet: lines.isQuiet, isPressed: line.isPressed(now),
+      isQuiet: lines.isQuiet, isPressed: line.isPressed(now), isContended: line.isContended(now),
       hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1),
       hasVisits: line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
   }
