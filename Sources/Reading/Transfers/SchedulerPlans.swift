@@ -133,8 +133,10 @@ extension Scheduler {
       if parked.isEmpty, now.seconds(since: run.lastRead) >= ReaderRuns.longestPause { return nil }
       let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
       let isLooker = download.isLooker(run.process)
-      let there = view.available.runEnd(from: run.position)
-      let asked = plays ? requested.runEnd(from: run.position) : there
+      // The kernel's read-ahead is behind what the reader needs next: the first byte that it asked for and has not got.
+      let next = parked.lazy.map(\.range.start).min().map { min($0, run.position) } ?? run.position
+      let there = view.available.runEnd(from: next)
+      let asked = plays ? requested.runEnd(from: next) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
         of: run, stored: there, requested: asked, size: size, isLooker: isLooker, fits: download.lineUse.fits,
         line: line.estimate, now: now)
