@@ -299,6 +299,8 @@ extension Scheduler {
     let purpose = waits ? .demand : (download.wish.head ? .index : unasked)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
     start.isArrival = purpose == .demand
+    // Of those that have just come, the one that waits longest comes first.
+    if waits { start.waitsSince = download.content.guarded.withLock { $0.waiters.oldestWait } ?? .never }
     add(start)
   }
 
