@@ -148,7 +148,7 @@ ROWS = [
         limit=0, goal=0, worst=True, measure=changed,
         how="`stat` of each; 2 s later the origin has longer files; then each is read whole. mediafs with `--fresh 1`, "
             "rclone with its defaults."),
-    Row("scan-extra", "A look at 500 files: bytes fetched beyond those read, a file", "B", goal=512 << 10,
+    Row("scan-extra", "A look at 500 files: bytes fetched beyond those read, a file", "B", goal=128 << 10,
         absolute=True, measure=scan,
         how="A process called ffprobe reads 32 KiB at the head and at the tail of each 32 MiB file."),
 ]

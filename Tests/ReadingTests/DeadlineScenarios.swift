@@ -88,6 +88,10 @@ import Testing
     var roundTrip: Double
     var players: [Double] = [1e6]
     var jumps = false
+    /// Whether the first player reads the end of its film before it plays, and jumps to the middle after ten seconds.
+    var probes = false
+    /// By how many seconds the players come later.
+    var delay = 0.0
     var copies = 0
     var scanners = 0
     var connections = ReadingOptions().connections
@@ -95,7 +99,8 @@ import Testing
     var change: LineChange?
     var httpVersion = 11
     var testDescription: String {
-      "\(rate / 1e6) MB/s, \(Int(roundTrip * 1000)) ms, players \(players.map { $0 / 1e6 })\(jumps ? ", seeking" : ""), "
+      "\(rate / 1e6) MB/s, \(Int(roundTrip * 1000)) ms, players \(players.map { $0 / 1e6 })\(jumps ? ", seeking" : "")"
+        + "\(probes ? ", probing, with one jump, \(delay) s later" : ""), "
         + "\(copies) copies, \(scanners) scanners, \(connections) connections, HTTP/\(httpVersion)"
         + (change.map { ", \($0)" } ?? "")
     }
@@ -109,6 +114,8 @@ import Testing
     /// Bytes that the others read while the players had their lead, and those that were left for them.
     var others = 0.0
     var left = 0.0
+    /// Bytes that each scanner read.
+    var scans: [Int64] = []
   }
 
   /// `scanner`: the process that scans.
@@ -170,7 +177,7 @@ import Testing
       for scanner in scanners { try scanner.move() }
     }
     // The others are there first, and have used up their credit.
-    while bench.now.seconds(since: began) < Playout.creditSeconds { try move(0.004) }
+    while bench.now.seconds(since: began) < Playout.creditSeconds + setting.delay { try move(0.004) }
     for (index, rate) in setting.players.enumerated() {
       let arrival = bench.now.adding(seconds: index == 0 ? 0 : 3)
       while bench.now < arrival { try move() }
@@ -179,10 +186,21 @@ import Testing
       let ticket = bench.open(inode)
       while bench.port.reply(to: ticket) == nil { try move() }
       let handle = SimulatedHandle(bench, inode, size: size, process: getpid())
-      let jumps =
-        setting.jumps && index == 0
-        ? [SimulatedPlayer.Jump(second: 8, offset: 400 << 20), SimulatedPlayer.Jump(second: 16, offset: 700 << 20)]
-        : []
+      var jumps: [SimulatedPlayer.Jump] = []
+      if setting.jumps, index == 0 {
+        jumps = [.init(second: 8, offset: 400 << 20), .init(second: 16, offset: 700 << 20)]
+      }
+      if setting.probes, index == 0 {
+        jumps = [.init(second: 10, offset: size / 2)]
+        for place in [0, size - SimulatedPlayer.chunk] {
+          let place = ByteRange(at: place, count: SimulatedPlayer.chunk)
+          handle.begin(place)
+          while !handle.has(place) {
+            try move()
+            handle.poll()
+          }
+        }
+      }
       players.append(
         SimulatedPlayer(
           handle, rate: rate, line: setting.rate / Double(setting.players.count), roundTrip: setting.roundTrip,
@@ -199,6 +217,7 @@ import Testing
     outcome.stalls = players.map { $0.started == nil ? [(0, seconds)] : $0.waits }
     outcome.starts = players.map(\.started)
     outcome.others = Double(read() - before)
+    outcome.scans = scanners.map(\.read)
     outcome.left = (setting.rate - setting.players.reduce(0, +)) * (seconds - lead)
     return outcome
   }
@@ -216,6 +235,26 @@ import Testing
     // What a tight line leaves is less than the windows in which it is shared.
     guard setting.rate > 2e6 else { return }
     #expect(outcome.others >= 0.7 * outcome.left, "\(outcome.others / outcome.left) of what was left")
+  }
+
+  @Test(
+    "A player that jumps beside scanners that take the whole line waits for nothing that one can see",
+    arguments: [0, 0.513])
+  func jumpBesideScanners(delay: Double) throws {
+    let setting = Setting(rate: 12e6, roundTrip: 0.04, probes: true, delay: delay, scanners: 8)
+    let outcome = try Self.run(setting, seconds: 12)
+    let stalls = outcome.stalls[0].filter { $0.seconds > 0.1 }
+    #expect(stalls.isEmpty, "\(stalls)")
+    // None of them waits until others have no more files.
+    let (least, most) = (try #require(outcome.scans.min()), try #require(outcome.scans.max()))
+    #expect(2 * least >= most, "\(outcome.scans) bytes")
+  }
+
+  @Test("On a line that a player nearly fills, a copy does not use up what it had ahead", arguments: [0, 1.026])
+  func leadBesideACopy(delay: Double) throws {
+    let setting = Setting(rate: 1.2e6, roundTrip: 0.08, probes: true, delay: delay, copies: 1)
+    let stalls = try Self.run(setting, seconds: 21).stalls[0]
+    #expect(stalls.isEmpty, "\(stalls)")
   }
 
   @Test("At a full store, a copy beside a player goes on from memory")

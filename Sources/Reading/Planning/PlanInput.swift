@@ -112,6 +112,8 @@ struct LineView: Sendable {
   var isQuiet = false
   /// Whether a reader that goes before others waits, or is near its deadline.
   var isPressed = false
+  /// Whether what is in flight is bounded, also for a player that has less than its lead.
+  var isContended = false
   /// Whether other files on the line have readers that wait or play.
   var hasOthers = false
   /// Whether other files on the line are open, and their readers may jump at any time.

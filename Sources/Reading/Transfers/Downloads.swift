@@ -63,6 +63,12 @@ final class Downloads {
   /// The downloads that have a transfer in flight: one element for each transfer.
   var transferring: Dictionary<TransferID, Download>.Values { byTransfer.values }
 
+  /// The last handle of a file was closed. Whose reader showed no pace passes by: another one may follow it.
+  func closed(_ content: Content, _ now: Instant) {
+    guard let download = byKey[content.key], download.lineUse.playouts.playsSince == nil else { return }
+    lines.update(Line.key(of: download.mirrors.target.url)) { $0.readers.lastPassing = now }
+  }
+
   // MARK: Planning
 
   /// Marks a download whose state changed: the scheduler plans it at the end of this turn.

@@ -97,7 +97,7 @@ struct Line {
     if claim == .share, isPressed(now) || readers.leading > 0 {
       spare.took(bytes, rate: spareRate, most: burst, now: now)
     }
-    if claim == .start, readers.urgent > 0, isContended { spare.took(bytes, rate: left, most: burst, now: now) }
+    if claim == .start, readers.urgent > 0, isContended(now) { spare.took(bytes, rate: left, most: burst, now: now) }
   }
 
   /// `bytes` of background downloads arrived, or will not arrive.
@@ -256,14 +256,19 @@ struct Line {
   /// Whether a reader that goes before those who share the line waits, or did within the last two round trips.
   func isPressed(_ now: Instant) -> Bool { readers.isPressed(within: 2 * estimate.roundTrip, now) }
 
-  /// Whether those who are near no deadline are bounded: somebody plays beside one who takes all that comes. Players
-  /// and newcomers alone take turns.
-  var isContended: Bool { readers.playing > 0 && readers.sharing > 0 }
+  /// Whether those who are near no deadline are bounded: somebody plays beside one who takes all that comes, or beside
+  /// newcomers of which one follows the other. Players, and newcomers that stay, take turns.
+  func isContended(_ now: Instant) -> Bool {
+    let isPassed = readers.lastPassing.map { now.seconds(since: $0) < Self.passingSeconds } ?? false
+    return readers.playing > 0 && (readers.sharing > 0 || isPassed)
+  }
+  /// For how many seconds after one has gone, another one is expected.
+  private static let passingSeconds = 2.0
 
   /// Whether a newcomer, or a player that has less than its lead, may have `bytes` requested: on a contended line what
   /// is in flight for all of them is bounded, and while a player is near its deadline newcomers have what it leaves.
   private func mayStart(_ bytes: Int64, _ claim: ReaderView.Claim, _ now: Instant) -> Bool {
-    guard isContended else { return true }
+    guard isContended(now) else { return true }
     if claim == .start, readers.urgent > 0, !isSpare(bytes, left, now) { return active == 0 }
     return continued == 0 || Double(continued + bytes / 2) <= Planner.Company.nobody.share * burst
   }

@@ -221,6 +221,8 @@ struct LineReaders {
   private var lastPress: Instant?
   /// When a reader came, or jumped, last.
   var lastArrival: Instant?
+  /// When a file was closed last whose reader showed no pace: it came, took what it wanted, and went.
+  var lastPassing: Instant?
   /// How many are open and were read of late, whether or not somebody waits.
   var visits = 0
   /// Bytes a second that the players need together.

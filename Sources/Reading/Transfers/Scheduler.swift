@@ -130,7 +130,7 @@ final class Scheduler {
       downloads.noteBlocked(download)
       let isShared = start.purpose == .shared
       // What nobody waits for keeps nobody from the line.
-      if isShared || (start.purpose < .shared && lines[host].isContended) {
+      if isShared || (start.purpose < .shared && lines[host].isContended(now)) {
         lines.block(host, start.turn)
         // Room comes with bytes, not only at a transfer's end, and those whose bytes come would take all of it.
         if isShared || start.rank <= PendingStart.newcomer, lines[host].active < lines[host].limit {
@@ -166,7 +166,7 @@ final class Scheduler {
     room.counters.requested(for: running.audience)
     running.sentIfRange = request.ifRange != nil
     let yields = start.purpose == .shared || start.purpose >= .next
-    let isBounded = start.purpose < .shared && start.claim != .urgent && lines[host].isContended
+    let isBounded = start.purpose < .shared && start.claim != .urgent && lines[host].isContended(now)
     if start.range != nil, yields || isBounded {
       running.continuing = bytes
       lines.update(host) { $0.continues(bytes, now: now) }

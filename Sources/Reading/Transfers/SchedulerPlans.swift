@@ -105,7 +105,7 @@ extension Scheduler {
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
       flights: line.flights.idle(now, roundTrip: line.estimate.roundTrip),
-      isQuiet: lines.isQuiet, isPressed: line.isPressed(now),
+      isQuiet: lines.isQuiet, isPressed: line.isPressed(now), isContended: line.isContended(now),
       hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1),
       hasVisits: line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
   }
@@ -133,8 +133,10 @@ extension Scheduler {
       if parked.isEmpty, now.seconds(since: run.lastRead) >= ReaderRuns.longestPause { return nil }
       let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
       let isLooker = download.isLooker(run.process)
-      let there = view.available.runEnd(from: run.position)
-      let asked = plays ? requested.runEnd(from: run.position) : there
+      // The kernel's read-ahead is behind what the reader needs next: the first byte that it asked for and has not got.
+      let next = parked.lazy.map(\.range.start).min().map { min($0, run.position) } ?? run.position
+      let there = view.available.runEnd(from: next)
+      let asked = plays ? requested.runEnd(from: next) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
         of: run, stored: there, requested: asked, size: size, isLooker: isLooker, fits: download.lineUse.fits,
         line: line.estimate, now: now)
@@ -297,6 +299,8 @@ extension Scheduler {
     let purpose = waits ? .demand : (download.wish.head ? .index : unasked)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
     start.isArrival = purpose == .demand
+    // Of those that have just come, the one that waits longest comes first.
+    if waits { start.waitsSince = download.content.guarded.withLock { $0.waiters.oldestWait } ?? .never }
     add(start)
   }
 

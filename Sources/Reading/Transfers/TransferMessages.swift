@@ -24,6 +24,7 @@ extension TransferThread {
       downloads.changed(download)
     case .opened(let content): opened(content)
     case .closed(let content):
+      downloads.closed(content, now)
       let look = content.guarded.withLock { $0.waiters.takeLook() }
       if let look, let kind = content.kind { scheduler.looked(at: kind, look) }
     case .fetch(let content): fetch(content)
