@@ -24,7 +24,8 @@ struct Steps {
     case .arriving(let block, let kibibytes, let rate):
       if share.own?.at == UInt8(block) { share.own?.arrived = UInt32(kibibytes) }
       share.rate = UInt32(clamping: rate)
-      share.isNearlyHere = kibibytes * 4 >= times.block * 3
+      if kibibytes * 4 >= times.block * 3 { share.nearlyHere.insert(block) }
+    case .asked(let block): share.nearlyHere.insert(block)
     case .fetched(let block, let result): fetched(block, result)
     case .uploaded(let block, let result): uploaded(block, result)
     case .timer(let timer): fired(timer)
@@ -89,7 +90,7 @@ struct Steps {
 
   private mutating func fetched(_ block: Int, _ result: FetchResult) {
     share.fetching.remove(block)
-    share.isNearlyHere = false
+    share.nearlyHere.remove(block)
     switch result {
     case .whole:
       let isKnown = share.known.contains(block)
