@@ -87,6 +87,8 @@ struct MetricsText {
     single(
       "mediafs_duplicate_bytes_total", .counter, "Bytes that origins sent although they were stored.",
       Double(room.duplicateBytes))
+    single(
+      "mediafs_shared_bytes_total", .counter, "Bytes that the fleet's store sent (--share).", Double(room.sharedBytes))
     single("mediafs_origin_transfers", .gauge, "Requests to origins in flight.", Double(room.inFlight))
     single(
       "mediafs_origin_connections", .gauge, "Connections that are open, as far as that is known.",
