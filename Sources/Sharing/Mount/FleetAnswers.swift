@@ -15,7 +15,9 @@ extension FleetMember: ObjectStoreClient {
     switch what {
     case .format(let sent): formatRead(outcome, sent)
     case .formatWrite: formatWritten(outcome)
-    case .mark: heard(outcome, isTimed: false)
+    case .mark:
+      heard(outcome, isTimed: false)
+      start.listsNodesAt = .now
     case .nodes(let sent, let nodes): nodesListed(outcome, sent, nodes)
     case .probe, .removal: break
     case .isBack: heard(outcome)

@@ -96,7 +96,6 @@ extension FleetMember {
     fleet = FleetNode(identity, nodes: [])
     phase = .ready
     Log.info("sharing through \(store.location.description)\(setup.isReadOnly ? ", reading alone" : "")")
-    start.listsNodesAt = now
     hasChanged = true
     guard !setup.isReadOnly else { return }
     let probe = StoreProbe(first: nextRequest, nonce: "\(identity.node.hex())\(identity.boot.hex())")
@@ -158,7 +157,7 @@ extension FleetMember {
     }
     // Of nodes that begin together, each sees the others soon.
     start.listings += 1
-    start.listsNodesAt = now.adding(seconds: start.listings < 4 ? Double(start.listings) : 60)
+    start.listsNodesAt = now.adding(seconds: start.listings < 6 ? 0.1 * Double(1 << start.listings) : 60)
   }
 
   /// Today by the store's clock: YYYYMMDD.
