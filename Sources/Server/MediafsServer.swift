@@ -135,7 +135,8 @@ package enum MediafsServer {
     fileSystem.goOn(with: fuse.opens)
     for request in fuse.refused { fileSystem.refuses(request.text, of: request.inode) }
     let numbers = MetricsSource(
-      fileSystem: fileSystem, catalog: store.catalog, folder: store.folder, isFirst: !goesOn)
+      fileSystem: fileSystem, catalog: store.catalog, folder: store.folder, isFirst: !goesOn,
+      sharing: member?.report)
     let metricsFile = try request.metricsFile.map { (path) throws(ServerError) in
       try MetricsFile(path: path, goesOn: goesOn) { try numbers.text() }
     }

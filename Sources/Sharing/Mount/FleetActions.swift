@@ -150,6 +150,8 @@ extension FleetMember {
   func followBreaker() {
     guard breaker.isUp != fleet.isUp else { return }
     let isUp = breaker.isUp
+    downSince = isUp ? nil : .now
+    nextReport = Instant(nanoseconds: 0)
     Log.info(
       isUp
         ? "the fleet's store answers again"

@@ -30,7 +30,8 @@ package final class FleetClient: TransferClient {
       next = reading.turn(now: now)
       if !member.hasChanged { break }
     }
-    return min(next, member.hasChanged ? now : member.turn(now: now))
+    next = min(next, member.hasChanged ? now : member.turn(now: now))
+    return min(next, member.tell(now))
   }
 
   package func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {

@@ -18,6 +18,8 @@ package final class FleetMember: SecondSource {
     package var isReadOnly = false
     /// The most bytes a second that it uploads; nil: any.
     package var uploadRate: Int64?
+    /// What is told of it, for any thread.
+    package let report = Lock(MemberReport())
 
     package init(store: StoreSetup, key: FleetKey, node: UInt64) {
       (self.store, self.key, self.node) = (store, key, node)
@@ -58,6 +60,8 @@ package final class FleetMember: SecondSource {
   var reads: [TransferID: TierRead] = [:]
   var readRequests: [StoreRequestID: TierRead] = [:]
   var nextSweep = Instant(nanoseconds: 0)
+  var nextReport = Instant(nanoseconds: 0)
+  var downSince: Instant?
   /// Told in the next turn.
   var endings: [(TransferID, TransferEnd)] = []
   /// Reading's client, which gets the bytes.
