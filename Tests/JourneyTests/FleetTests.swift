@@ -142,7 +142,8 @@ import Testing
           store.signal(.gateway1, signal)
         }
         for member in fleet.members {
-          #expect(member.process?.standardErrorSoFar.contains("the fleet's store does not answer") == true)
+          let isNoticed = member.process?.standardErrorSoFar.contains("the fleet's store does not answer") == true
+          #expect(isNoticed, "\(fleet.logs.suffix(4000))")
         }
         store.signal(.gateway1, SIGCONT)
       }

@@ -16,7 +16,8 @@ struct Steps {
     case .held(let blocks): hold(blocks)
     case .listed(let blocks):
       share.stored |= blocks
-      share.absent = BlockSet(bits: ~blocks.bits)
+      // Others may store more at any moment: for them, each block is looked at when its turn comes.
+      if times.nodes <= 1 { share.absent = BlockSet(bits: ~blocks.bits) }
     case .looked(let block, let result): looked(block, result)
     case .leaseRead(let result): leaseRead(result)
     case .leaseWritten(let result): leaseWritten(result)
@@ -114,6 +115,7 @@ struct Steps {
       share.stored.insert(block)
       // Another node helps: it may have stored more.
       share.looksFirst = true
+      share.absent = BlockSet()
     case .differs: return end(.unstable)
     case .dropped: return
     }
