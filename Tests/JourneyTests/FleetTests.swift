@@ -136,7 +136,11 @@ import Testing
     guard StorePrograms.weed != nil else { return }
     try withSeaweed { store in
       try withFleet(store.endpoint(), rate: 20e6) { fleet in
-        for _ in 0..<2 { try fleet.mount() }
+        for _ in 0..<2 {
+          let member = try fleet.mount()
+          // A store that has just begun takes its time over the first objects.
+          #expect(member.process?.waitForOutput("sharing through", timeout: 60) == true)
+        }
         try fleet.readAll {
           sleep(seconds: 1)
           store.signal(.gateway1, signal)
