@@ -43,6 +43,8 @@ package struct MountFacts: Codable, Sendable, Equatable {
   package var copies: Int64?
   /// Why the store takes no more, and what would help; nil while it does.
   package var full: String?
+  /// Through what it shares, and how that goes; nil: it shares with nobody, or the server does not tell.
+  package var share: String?
 
   package init(
     store: String, library: String, list: String?, log: String?, metrics: String? = nil, settings: [Setting] = []

@@ -1,4 +1,5 @@
 import Base
+import Glibc
 
 /// A request to an object store: the answer's status, fields and body go to the client, whatever they say.
 ///
@@ -54,17 +55,18 @@ package struct ObjectAnswer: Sendable, Equatable {
 /// has the object.
 package final class TransferBody: @unchecked Sendable {
   package let bytes: UnsafeRawBufferPointer
+  private let isMapped: Bool
 
   /// A body of `count` bytes, which `fill` writes.
   package init<Failure: Error>(
     count: Int, _ fill: (UnsafeMutableRawBufferPointer) throws(Failure) -> Void
   ) throws(Failure) {
-    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 64)
+    let (memory, isMapped) = Self.memory(of: count)
     do throws(Failure) { try fill(memory) } catch {
-      memory.deallocate()
+      Self.release(UnsafeRawBufferPointer(memory), isMapped)
       throw error
     }
-    bytes = UnsafeRawBufferPointer(memory)
+    (bytes, self.isMapped) = (UnsafeRawBufferPointer(memory), isMapped)
   }
 
   /// A body with a copy of those bytes.
@@ -74,5 +76,25 @@ package final class TransferBody: @unchecked Sendable {
     }
   }
 
-  deinit { bytes.deallocate() }
+  deinit { Self.release(bytes, isMapped) }
+
+  /// From so many bytes on, the memory is the system's, and goes back at once: what one thread allocates and another one
+  /// frees would stay with the process.
+  private static let leastMapped = 1 << 20
+
+  private static func memory(of count: Int) -> (UnsafeMutableRawBufferPointer, isMapped: Bool) {
+    if count >= leastMapped {
+      let memory = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+      if let memory, memory != MAP_FAILED { return (UnsafeMutableRawBufferPointer(start: memory, count: count), true) }
+    }
+    return (.allocate(byteCount: count, alignment: 64), false)
+  }
+
+  private static func release(_ bytes: UnsafeRawBufferPointer, _ isMapped: Bool) {
+    if isMapped, let start = bytes.baseAddress {
+      munmap(UnsafeMutableRawPointer(mutating: start), bytes.count)
+    } else {
+      bytes.deallocate()
+    }
+  }
 }

@@ -37,6 +37,8 @@ package struct TransferRequest: Sendable {
   package var document: DocumentRequest?
   /// What makes it a request to an object store: nil for every other one. Its fields name `range` themselves.
   package var object: ObjectRequest?
+  /// The number of the version whose bytes another source than the origin is asked for: it has no URL. nil for all else.
+  package var generation: Int64?
 
   /// A GET of `range` of `url`.
   package init(id: TransferID, url: String, homeURL: String? = nil, range: ByteRange?, ifRange: String? = nil) {

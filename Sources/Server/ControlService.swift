@@ -45,6 +45,7 @@ final class ControlService: ControlHandler {
     let use = fileSystem.storeUse
     (mount.held, mount.copies, mount.full) = (use.held, use.copies, use.lack?.advice)
     mount.listProblem = list.problem
+    mount.share = numbers.share.map { MountFacts.words(of: $0, now: .now) }
     totals.mount = mount
     return totals
   }

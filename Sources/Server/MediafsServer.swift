@@ -5,6 +5,7 @@ import Fetching
 import Glibc
 import Mount
 import Reading
+import Sharing
 import Storing
 
 /// The server process: everything behind `mediafs serve`.
@@ -54,6 +55,9 @@ package enum MediafsServer {
     }
     let opened =
       start.rootWaits && !goesOn && request.opensList ? try ManifestImport.openForRoot(request, start.input) : nil
+    let sharing = try request.share.place.map { (place) throws(ServerError) in
+      try MountSharing(request.share, place)
+    }
     // No thread may exist before: Landlock restricts only the thread that asks for it, and those that it starts.
     let rights = try places.map { (places) throws(ServerError) in try Confinement.begin(places) }
     let launcher = try LauncherLink.begin(launcher, for: request, goesOn: goesOn)
@@ -86,7 +90,9 @@ package enum MediafsServer {
     let loop: TransferLoop
     let fileSystem: MediaFileSystem
     let memory: SessionMemory
+    let member: FleetMember.Setup?
     do {
+      member = try sharing?.member(store.catalog)
       memory = try SessionMemory(start.takeMemory())
       let limits = try settings.limits()
       loop = try TransferLoop(options: transferOptions(request, limits))
@@ -129,7 +135,8 @@ package enum MediafsServer {
     fileSystem.goOn(with: fuse.opens)
     for request in fuse.refused { fileSystem.refuses(request.text, of: request.inode) }
     let numbers = MetricsSource(
-      fileSystem: fileSystem, catalog: store.catalog, folder: store.folder, isFirst: !goesOn)
+      fileSystem: fileSystem, catalog: store.catalog, folder: store.folder, isFirst: !goesOn,
+      sharing: member?.report)
     let metricsFile = try request.metricsFile.map { (path) throws(ServerError) in
       try MetricsFile(path: path, goesOn: goesOn) { try numbers.text() }
     }
@@ -141,7 +148,12 @@ package enum MediafsServer {
       fileSystem.resolve(with: launcher)
     }
     fileSystem.start(keeperRecord: memory.keeperRecord, finisherRecord: memory.finisherRecord)
-    loop.run(record: memory.transfersRecord) { fileSystem.makeClient(port: fuse, service: $0) }
+    loop.run(record: memory.transfersRecord) { [wake = loop.waking] commands in
+      guard let member else { return fileSystem.makeClient(port: fuse, service: commands) }
+      return FleetClient(member, commands, wake: wake) { service, second in
+        fileSystem.makeClient(port: fuse, service: service, second: second)
+      }
+    }
     let facts = MountFacts(request, store)
     var listed = request
     listed.lists = lists

@@ -1,5 +1,6 @@
 import Base
 import Reading
+import Sharing
 import Storing
 
 /// The numbers of a server in Prometheus' text format (docs/CONTROL.md, "Metrics").
@@ -23,6 +24,8 @@ struct MetricsText {
     var residentBytes: Int64
     /// Bytes that are free for it on the store's disk; nil if the disk does not tell.
     var freeBytes: Int64?
+    /// What is told of the fleet; nil: the mount shares with nobody.
+    var share: MemberReport?
   }
 
   private enum Kind: String { case counter, gauge, histogram }
@@ -33,7 +36,19 @@ struct MetricsText {
     text.describeReads(facts.room)
     text.describeOrigins(facts.room)
     text.describeStore(facts)
+    if let share = facts.share { text.describe(share) }
     return text.text
+  }
+
+  private mutating func describe(_ share: MemberReport) {
+    single("mediafs_share_up", .gauge, "1 while the fleet's store is used, else 0.", share.state == .up ? 1 : 0)
+    single(
+      "mediafs_share_leases", .gauge, "Segments that this mount fetches from origins for all.", Double(share.leases))
+    single("mediafs_share_nodes", .gauge, "Mounts of the fleet that were seen today.", Double(share.nodes))
+    single("mediafs_share_waiting_bytes", .gauge, "Bytes that wait for their upload.", Double(share.waitingBytes))
+    single(
+      "mediafs_share_dropped_blocks_total", .counter, "Blocks that did not go up, as too many waited.",
+      Double(share.droppedBlocks))
   }
 
   private mutating func describeServer(_ facts: Facts) {
@@ -87,6 +102,8 @@ struct MetricsText {
     single(
       "mediafs_duplicate_bytes_total", .counter, "Bytes that origins sent although they were stored.",
       Double(room.duplicateBytes))
+    single(
+      "mediafs_shared_bytes_total", .counter, "Bytes that the fleet's store sent (--share).", Double(room.sharedBytes))
     single("mediafs_origin_transfers", .gauge, "Requests to origins in flight.", Double(room.inFlight))
     single(
       "mediafs_origin_connections", .gauge, "Connections that are open, as far as that is known.",

@@ -11,6 +11,8 @@ package struct MountOption: Sendable {
     case downloads = "Downloads"
     /// What the requests contain.
     case requests = "Requests"
+    /// What machines with the same list share.
+    case sharing = "Sharing"
     /// The process that serves the mount.
     case server = "Server"
     /// Options of mount(8), which only `-o` accepts.

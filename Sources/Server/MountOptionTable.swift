@@ -135,6 +135,35 @@ extension MountOption {
       standard: "their own links"),
 
     MountOption(
+      "share", of: "s3://BUCKET/PREFIX", .optional(\.share.place, .text), in: .sharing,
+      help: """
+        Share what is downloaded with other machines that mount the same list, through an S3-compatible object store: \
+        each byte comes from its origin once for all of them.
+        """,
+      standard: "with nobody",
+      details: """
+        The keys of the store are those of the AWS command line: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a \
+        profile in ~/.aws. All machines have the same key of the fleet. Files whose origin sends no strong ETag are not \
+        shared.
+        """),
+    MountOption(
+      "share-endpoint", of: "URL", .optional(\.share.endpoint, .text), in: .sharing,
+      help: "Ask the object store at URL.", standard: "AWS_ENDPOINT_URL, the profile's, or AWS"),
+    MountOption(
+      "share-region", of: "REGION", .optional(\.share.region, .text), in: .sharing,
+      help: "Sign requests to the object store for REGION.", standard: "AWS_REGION, the profile's, or us-east-1"),
+    MountOption(
+      "share-key", of: "FILE", .optional(\.share.keyFile, .path), in: .sharing,
+      help: "Read the fleet's key, 16 bytes of secret text or more, from FILE.", standard: "MEDIAFS_FLEET_KEY"),
+    MountOption(
+      "share-mode", of: "MODE", .value(\.share.mode, .policy), in: .sharing,
+      choices: [("rw", "take what others stored, and store for others"), ("ro", "only take what others stored")],
+      help: "What the mount does in the object store.", standard: MountRequest.Share().mode.rawValue),
+    MountOption(
+      "share-upload-limit", of: "SIZE", .optional(\.share.uploadLimit, .size(least: 1)), in: .sharing,
+      help: "Store at most SIZE per second for others.", standard: "no limit"),
+
+    MountOption(
       "foreground", .flag(\.foreground), in: .server,
       help: "Stay in the foreground and log to standard error. SIGINT and SIGTERM unmount."),
     MountOption(

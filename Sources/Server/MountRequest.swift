@@ -25,6 +25,8 @@ package struct MountRequest: Sendable, Equatable {
   package var downloads = Downloads()
   /// What requests contain.
   package var origins = Origins()
+  /// The fleet through which it shares.
+  package var share = Share()
   /// Whether the server runs in the foreground, with the command's stderr as its default log.
   package var foreground = false
   /// What the server logs, and where.
@@ -84,6 +86,26 @@ package struct MountRequest: Sendable, Equatable {
     package var certificateFile: String?
     /// A netrc file with credentials; nil for ~/.netrc.
     package var netrcFile: String?
+  }
+
+  /// The fleet through which a mount shares what it downloads.
+  package struct Share: Sendable, Equatable {
+    /// What a mount does there.
+    package enum Mode: String, Sendable, CaseIterable {
+      case rw, ro
+    }
+
+    /// `s3://bucket/prefix`; nil: it shares with nobody.
+    package var place: String?
+    /// The object store's URL; nil for the environment's, the profile's, or AWS.
+    package var endpoint: String?
+    /// The store's region; nil for the environment's or the profile's.
+    package var region: String?
+    package var mode = Mode.rw
+    /// The most bytes a second that go up; nil for no limit.
+    package var uploadLimit: Int64?
+    /// The file with the fleet's key; nil for the environment's.
+    package var keyFile: String?
   }
 
   /// What the server logs, and where.

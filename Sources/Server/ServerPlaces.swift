@@ -49,6 +49,7 @@ struct ServerPlaces {
       }
       for list in request.fileLists { try read(list.place) }
       try read(request.origins.certificateFile)
+      if request.share.place != nil { for file in MountSharing.keyFiles { try read(file) } }
       try read(request.origins.netrcFile ?? getenv("HOME").map { String(cString: $0) + "/.netrc" })
     } catch {
       throw .failed(error.message)

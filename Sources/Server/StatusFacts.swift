@@ -2,6 +2,7 @@ import Base
 import Control
 import Glibc
 import Reading
+import Sharing
 
 extension MountFacts {
   /// The options that say what is downloaded and kept, in the order in which people are told.
@@ -25,6 +26,30 @@ extension MountFacts {
       store.maximumSize != .max
     else { return }
     self.settings[index].value = "\(store.maximumSize)"  // the store's own
+  }
+}
+
+extension MountFacts {
+  /// What `status` says of the fleet.
+  static func words(of share: MemberReport, now: Instant) -> String {
+    let state =
+      switch share.state {
+      case .asking: "it has not answered yet, and files come from their origins"
+      case .up: "up"
+      case .down(let since):
+        "it has not answered for \(Int(now.seconds(since: since))) s, and files come from their origins"
+      case .refused(let why): "not used: \(why)"
+      }
+    var words = [state]
+    if share.isReadOnly { words.append("only read") }
+    if !share.lacks.isEmpty { words.append("best effort, as it does not keep the conditions of writes") }
+    if share.state == .up {
+      if !share.isReadOnly { words.append("\(share.nodes) \(share.nodes == 1 ? "node" : "nodes") today") }
+      if share.leases > 0 { words.append("\(share.leases) \(share.leases == 1 ? "lease" : "leases") in hand") }
+      if share.waitingBytes > 0 { words.append("\(share.waitingBytes >> 20) MiB to be stored") }
+      if share.fullUntil != nil { words.append("it has no room") }
+    }
+    return "\(share.place): " + words.joined(separator: ", ")
   }
 }
 

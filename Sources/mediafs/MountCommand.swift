@@ -95,6 +95,9 @@ enum MountCommand {
     if let name = mount.request.resolve, !names.contains(name) {
       throw .usage("--resolve \(name) names no resolver: define it by --resolver \(name)=CMD")
     }
+    if mount.request.share.place == nil, mount.request.share != MountRequest(mountpoint: "", manifest: "").share {
+      throw .usage("the options --share-… need --share: name the bucket (s3://bucket/prefix)")
+    }
     try checkUser(&mount)
     for value in mount.headers { mount.request.origins.headers += try Secrets.headers(value, readBy: mount.user) }
 

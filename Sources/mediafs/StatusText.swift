@@ -27,6 +27,7 @@ enum StatusText {
       rows.append(("holds", TerminalText.size(held) + copies))
     }
     if let full = facts.full { rows.append(("full", full)) }
+    if let share = facts.share { rows.append(("shares", share)) }
     let shown = facts.settings.filter { $0.source != .default || $0.name == "max-size" || $0.name == "min-free" }
     if !shown.isEmpty { rows.append(("limits", shown.map(setting).joined(separator: ", "))) }
     return rows.map { row($0, $1) }

@@ -18,6 +18,9 @@ import Testing
     "fresh": ("1.5h", "5400.0"), "next": ("5", "5"),
     "limit-rate": ("1M", "1048576"), "max-connections": ("7", "7"), "header": ("X-A:  b ", "X-A: b"),
     "resolve": ("r-2", "r-2"), "resolver": ("r=/x 'a  b' c,d", "r='/x' 'a  b' 'c,d'"),
+    "share": ("s3://bucket/x", "s3://bucket/x"), "share-endpoint": ("http://h", "http://h"),
+    "share-region": ("eu-1", "eu-1"), "share-key": ("/k", "/k"), "share-mode": ("ro", "ro"),
+    "share-upload-limit": ("2M", "2097152"),
     "cacert": ("/c", "/c"), "netrc-file": ("/n", "/n"), "foreground": (nil, "1"), "log-file": ("/log", "/log"),
     "metrics-file": ("/m.prom", "/m.prom"),
     "on": ("complete /x 'a  b' c,d", "complete '/x' 'a  b' 'c,d'"), "verbose": (nil, "1"), "watchdog": ("2.5", "2.5"),
@@ -83,11 +86,8 @@ import Testing
     #expect(MountCommand.help.text.split(separator: "\n").allSatisfy { $0.count <= 80 })
   }
 
-  @Test(arguments: ["min-free", "continue", "timeout", "fresh", "watchdog", "umask"]) func defaultsAreThoseOfHelp(
-    _ name: String
-  )
-    throws
-  {
+  @Test(arguments: ["min-free", "continue", "timeout", "fresh", "watchdog", "umask", "share-mode"])
+  func defaultsAreThoseOfHelp(_ name: String) throws {
     let option = try #require(MountOption.named(name))
     let untouched = MountRequest(mountpoint: "", manifest: "")
     var request = untouched

@@ -14,6 +14,8 @@ final class Bench {
   let folder: String
   let time = Lock(Instant(nanoseconds: 1_000_000_000_000))
   let service = FakeService()
+  /// The source of bytes beside the origin; nil: none.
+  private let second: FakeSecondSource?
   var options = ReadingOptions()
   var entries: [ManifestEntry] = []
   private(set) var port = FakePort()
@@ -38,9 +40,10 @@ final class Bench {
 
   init(
     _ entries: [ManifestEntry], _ resources: [String: FakeResource], options: ReadingOptions = .testing,
-    hasThreads: Bool = false, fake: FakeStore? = nil
+    hasThreads: Bool = false, fake: FakeStore? = nil, second: FakeSecondSource? = nil
   ) throws {
     self.fake = fake
+    self.second = second
     self.hasThreads = hasThreads
     trace = hasThreads ? nil : try Trace(time: time)
     service.trace = trace
@@ -94,7 +97,7 @@ final class Bench {
       system.start()
     } else {
       system = try .simulated(store, options, time: time, looks: looks)
-      threads = RoomThreads(system, port: port, service: service)
+      threads = RoomThreads(system, port: port, service: service, second: second)
       service.client = threads?.client
     }
   }

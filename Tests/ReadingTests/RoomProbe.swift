@@ -59,9 +59,11 @@ final class RoomThreads {
   fileprivate let keeper: Keeper
   fileprivate let finisher: Finisher
 
-  init(_ system: MediaFileSystem, port: any ReplyPort, service: any TransferService) {
+  init(
+    _ system: MediaFileSystem, port: any ReplyPort, service: any TransferService, second: (any SecondSource)? = nil
+  ) {
     room = system.room
-    transfers = TransferThread(room: room, port: port, service: service, jitter: { 0.5 })
+    transfers = TransferThread(room: room, port: port, service: service, second: second, jitter: { 0.5 })
     keeper = Keeper(room: room)
     finisher = Finisher(room: room)
   }

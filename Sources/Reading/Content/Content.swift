@@ -34,7 +34,7 @@ package final class ServedFile: Sendable {
 
   /// pread(2) until `buffer` is full. False when the file ends before that, cannot be read, or was invalidated
   /// meanwhile because stored bytes are gone.
-  func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
+  package func fill(_ buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
     var filled = 0
     while filled < buffer.count {
       let count = pread(number, buffer.baseAddress! + filled, buffer.count - filled, Int(offset) + filled)

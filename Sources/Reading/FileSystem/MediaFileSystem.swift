@@ -34,8 +34,10 @@ package final class MediaFileSystem: Sendable {
   }
 
   /// The client of the transfers: made and used on their thread only. `port` gets the replies to parked requests.
-  package func makeClient(port: any ReplyPort, service: any TransferService) -> any TransferClient {
-    TransferThread(room: room, port: port, service: service)
+  package func makeClient(
+    port: any ReplyPort, service: any TransferService, second: (any SecondSource)? = nil
+  ) -> any TransferClient {
+    TransferThread(room: room, port: port, service: service, second: second)
   }
 
   /// What the mount began with, for the servers that follow.

@@ -164,6 +164,8 @@ struct PlanInput: Sendable {
   var spareBytes: Int64 = 0
   /// Where the continuation begins to look for holes: at the reader. At the end of the file it wraps around.
   var continuationStart: Int64 = 0
+  /// Where the continuation may ask; nil: anywhere.
+  var bounds: [ByteRange]?
   /// The line to the origin.
   var line: LineView
 }

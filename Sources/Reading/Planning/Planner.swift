@@ -125,7 +125,9 @@ enum Planner {
     if input.readers.contains(where: { isBehind($0, input) }) { return draft.steps }
     fill(&draft, input.ahead, .next)
     let start = min(input.continuationStart, input.size)
-    if input.continues { fill(&draft, [ByteRange(start, input.size), ByteRange(0, start)], .continuation) }
+    if input.continues {
+      fill(&draft, input.bounds ?? [ByteRange(start, input.size), ByteRange(0, start)], .continuation)
+    }
     return draft.steps
   }
 

@@ -54,6 +54,7 @@ final class Counters: Sendable {
   /// A number that stands alone.
   enum Single: Int, CaseIterable {
     case duplicateBytes, stalledNanoseconds, firstByteNanoseconds, evictions, evictedBytes, completions, versions
+    case sharedBytes
   }
 
   private let readBytes = InlineArray<8, Atomic<UInt64>> { _ in Atomic(0) }
@@ -63,7 +64,7 @@ final class Counters: Sendable {
   private let requests = InlineArray<3, Atomic<UInt64>> { _ in Atomic(0) }
   private let requestErrors = InlineArray<5, Atomic<UInt64>> { _ in Atomic(0) }
   private let firstBytes = InlineArray<13, Atomic<UInt64>> { _ in Atomic(0) }
-  private let singles = InlineArray<7, Atomic<UInt64>> { _ in Atomic(0) }
+  private let singles = InlineArray<8, Atomic<UInt64>> { _ in Atomic(0) }
   private let inFlight = Atomic<Int>(0)
 
   /// A read got `count` bytes.
@@ -151,6 +152,7 @@ final class Counters: Sendable {
     for index in firstBytes.indices { metrics.firstBytes.append(firstBytes[index].load(ordering: .relaxed)) }
     metrics.firstByteSeconds = Double(value(.firstByteNanoseconds)) / 1e9
     metrics.duplicateBytes = value(.duplicateBytes)
+    metrics.sharedBytes = value(.sharedBytes)
     metrics.stalledSeconds = Double(value(.stalledNanoseconds)) / 1e9
     metrics.evictions = value(.evictions)
     metrics.evictedBytes = value(.evictedBytes)
@@ -190,6 +192,8 @@ package struct RoomMetrics: Sendable {
   package var firstByteSeconds = 0.0
   /// Bytes that came from an origin although they were stored.
   package var duplicateBytes: UInt64 = 0
+  /// Bytes that came from the fleet's store.
+  package var sharedBytes: UInt64 = 0
   /// Seconds in which a file had a read that waited, summed over the files.
   package var stalledSeconds = 0.0
   package var evictions: UInt64 = 0

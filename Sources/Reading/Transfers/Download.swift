@@ -99,6 +99,12 @@ final class Download {
   var suggestedName: String?
   /// Whether each process that was checked is a looker (``ScanPrograms``).
   private var judged: [Int32: Bool] = [:]
+  /// The version that is open at the second source; nil for none.
+  var second: Int64?
+  /// Whether its bytes had a wrong checksum: those of other machines are no better.
+  var distrustsSecond = false
+  /// When the second source last heard that the origin still has the version.
+  var toldSecondAt: Instant?
   /// What was fetched of it since the server began.
   var fetched = FetchedBytes()
   /// Whether it was told that a read of it waits for long (``Happening``).
@@ -216,7 +222,7 @@ final class Download {
   /// seconds does not count: its bytes may never arrive, and must not hold others back.
   func outstanding(_ now: Instant, patience: Double) -> Int64 {
     transfers.reduce(0) { sum, running in
-      if running.active.isStream || running.active.end == .max { return sum }
+      if running.active.isStream || running.active.end == .max || running.generation != nil { return sum }
       return now.seconds(since: running.lastByte) > patience ? sum : sum + running.active.rest.count
     }
   }

@@ -7,6 +7,7 @@ final class Downloads {
   private let room: ReadingRoom
   private let service: any TransferService
   private let lines: Lines
+  private let second: (any SecondSource)?
   private var byKey: [ResourceKey: Download] = [:]
   /// All downloads in the order of their keys; nil after a change.
   private var ordered: [Download]?
@@ -15,8 +16,9 @@ final class Downloads {
   /// Downloads that wanted a transfer when their line or the rate limit had no room.
   private var blocked: Set<ResourceKey> = []
 
-  init(room: ReadingRoom, service: any TransferService, lines: Lines) {
+  init(room: ReadingRoom, service: any TransferService, lines: Lines, second: (any SecondSource)? = nil) {
     self.room = room
+    self.second = second
     self.service = service
     self.lines = lines
   }
@@ -194,6 +196,7 @@ final class Downloads {
       return idle
     }
     guard isIdle else { return }
+    if let generation = download.second { second?.close(generation, isReplaced: false) }
     if download.lineUse.standing != nil { setStanding(download, nil) }
     byKey[download.key] = nil
     ordered = nil

@@ -254,6 +254,7 @@ final class Failures {
     if let id = download.content.guarded.withLock({ $0.held.continues(false) }) {
       room.record(.continues(generation: id, false))
     }
+    if isWrong { download.distrustsSecond = true }
     if isWrong, refetched.insert(download.key).inserted {
       Log.warning("\(download.content.path): \(message); fetching it once more")
       _ = download.mirrors.next()

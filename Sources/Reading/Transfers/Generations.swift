@@ -41,7 +41,7 @@ final class Generations {
     if download.content.entry.resolver != nil, let dead = otherLength(found, than: begun, download) { return dead }
     guard let begun else {
       if isUnpromised(head.mediaType, download) { return unexpectedPage(head, download) }
-      return identify(download, as: found, running)
+      return identify(download, as: found, mirror: running.mirror)
     }
     if download.needsProof, download.mirrors.ofGeneration != running.mirror {
       return judgeSeam(found, than: begun, head, of: download, running, now)
@@ -163,14 +163,13 @@ final class Generations {
   }
 
   /// Begins the resource's generation, at the first response.
-  private func identify(
-    _ download: Download, as found: GenerationCheck.Identity, _ running: Running
-  ) -> Judgement {
+  /// `mirror`: which one told it; nil: no origin did.
+  func identify(_ download: Download, as found: GenerationCheck.Identity, mirror: Int?) -> Judgement {
     let content = download.content
     do {
       let generation = try record(of: found, download)
       let file = begin(generation.id, download)
-      download.begins(at: running.mirror)
+      download.begins(at: mirror)
       let begun = content.guarded.withLock { guarded -> (FileState.Identified, [ParkedProbe], [ParkedRead])? in
         guard let identified = guarded.held.identified(generation, file: file) else { return nil }
         let released = guarded.waiters.identified(guarded.held)

@@ -31,6 +31,8 @@ struct Running {
   var responded = false
   /// Whether the request had If-Range, with which an origin answers with the whole body of another version.
   var sentIfRange = false
+  /// The version of which it brings bytes from the second source; nil: it asks the origin.
+  var generation: Int64?
   /// Why the rest of the body was refused; nil if it was not.
   var misfit: String?
   /// Why it is being cancelled; nil while it is not.

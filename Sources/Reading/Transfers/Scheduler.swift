@@ -6,12 +6,15 @@ import Storing
 /// by the transfer thread.
 final class Scheduler {
   let room: ReadingRoom
-  private let service: any TransferService
+  let service: any TransferService
   let lines: Lines
   let downloads: Downloads
   let landing: Landing
   private let stats: StatWaits
   let renewals: Renewals
+  let second: (any SecondSource)?
+  let generations: Generations
+  let checks: OpenChecks
   /// Ends a download that gets no link.
   private let failed: (Download, String) -> Void
   /// The transfers that this turn's plans want.
@@ -30,9 +33,12 @@ final class Scheduler {
 
   init(
     room: ReadingRoom, service: any TransferService, lines: Lines, downloads: Downloads, landing: Landing,
-    stats: StatWaits, renewals: Renewals, failed: @escaping (Download, String) -> Void
+    stats: StatWaits, renewals: Renewals, second: (any SecondSource)?,
+    generations: Generations, checks: OpenChecks, failed: @escaping (Download, String) -> Void
   ) {
     self.room = room
+    self.second = second
+    (self.generations, self.checks) = (generations, checks)
     self.service = service
     self.lines = lines
     self.downloads = downloads
@@ -49,6 +55,9 @@ final class Scheduler {
       Log.error("what earlier mounts learned of kinds of files cannot be read: \(error.message)")
     }
   }
+
+  /// What this turn changed of a download is planned in the next one, which comes at once.
+  func planAgain(_ now: Instant) { nextContinuation = min(nextContinuation, now) }
 
   /// Decides what is fetched of the files that follow those that are being played.
   func lookAhead(_ now: Instant) { nextFiles.look(probeSets, canStore: landing.intake == .everything, now) }
@@ -91,6 +100,10 @@ final class Scheduler {
     starts.removeAll(keepingCapacity: true)
     for download in downloads.takeChanged() { plan(download, now) }
     for start in inTurn(starts) {
+      if let generation = start.generation {
+        admitSecond(start, generation, now)
+        continue
+      }
       let download = start.download
       let isGood = renewals.admits(download, start.purpose, fail: { failed(download, $0) }, now)
       if isGood { admit(start, now) }
@@ -180,7 +193,7 @@ final class Scheduler {
   }
 
   /// Whom a transfer is for: what only programs that look at files wait for, or read last, is a scan's.
-  private func audience(of start: PendingStart) -> Audience {
+  func audience(of start: PendingStart) -> Audience {
     switch start.purpose {
     case .index: return .scan
     case .next, .continuation: return .continuation
@@ -275,6 +288,10 @@ struct PendingStart {
   var isArrival = false
   /// Whether its reader shares the line, and has got nothing for long.
   var isStarving = false
+  /// Whether whoever wants it takes what follows too.
+  var isProven = false
+  /// The version whose bytes are asked of the second source; nil: the origin is asked.
+  var generation: Int64?
 
   /// Its turn on the line: one that starves goes before newcomers.
   var turn: Lines.Turn {

@@ -16,6 +16,8 @@ extension Scheduler {
     /// The first read of an open that asks whether the file changed.
     let checked: ByteRange?
     let runs: ReaderRuns
+    /// The file that has the stored bytes.
+    let file: ServedFile?
     /// Whether bytes may be missing, and new ones may be stored.
     let isFetchable: Bool
     let hasValidators: Bool
@@ -30,6 +32,7 @@ extension Scheduler {
       oldestWait = guarded.waiters.oldestWait
       checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstRead : nil
       runs = guarded.waiters.runs
+      file = guarded.held.file
       isFetchable = guarded.held.isPartial && guarded.held.removal == .none
       hasValidators = guarded.held.generation?.validators.isEmpty == false
     }
@@ -44,6 +47,8 @@ extension Scheduler {
       if standing != download.lineUse.standing { downloads.setStanding(download, standing) }
     }
     download.lineUse.isBehind = false
+    var isRouted = false
+    defer { if !isRouted { restSecond(download) } }
     guard view.isFetchable, download.attempts.failure == nil else { return }
     let continues = mayContinue(download)
     let mayRunAhead = download.wish.mayRunAhead && !download.ownFile.isPaused && landing.intake == .everything
@@ -63,6 +68,7 @@ extension Scheduler {
     switch view.length {
     case .unknown:
       guard waits || download.wish.head || continues || !ahead.isEmpty else { return }
+      if isTold(download, now) { return }
       if !view.probing.isEmpty { download.wish.isLook = view.probing.allSatisfy { download.isLooker($0) } }
       let first = Planner.firstRequest(
         lineView(of: lines.line(of: download), for: download, now), learned: learned(of: download),
@@ -72,7 +78,14 @@ extension Scheduler {
     case .growing:
       if waits || continues { want(download, range: nil, .window, waits, now) }
     case .known(let size):
-      if view.stored.contains(ByteRange(0, size)) { return finish(download) }
+      if view.stored.contains(ByteRange(0, size)) {
+        // The second source hears of the last bytes too.
+        if let file = secondFile(download, size: size) {
+          let seen = SecondView(stored: view.stored, served: view.file, continues: false)
+          _ = look(at: file, of: download, seen, now)
+        }
+        return finish(download)
+      }
       if !view.hasValidators, download.transfers.isEmpty {
         download.opinion.comparison.look(stored: view.stored, size: size, now: now)
       }
@@ -86,13 +99,22 @@ extension Scheduler {
         return
       }
       guard download.attempts.retry.permits(now, readerWaits: waits) else { return }
-      var input = input(download, view, size: size, now)
+      let checked = view.checked.flatMap { asksOrigin(download, now) ? $0 : nil }
+      var input = input(download, view, size: size, checked: checked, now)
       input.continues = continues
       input.ahead = ahead
       input.tail = tail(of: download, input)
       readers = input.readers
       download.lineUse.isBehind = input.readers.contains { Planner.isBehind($0, input) }
+      let file = secondFile(download, size: size)
+      let seen = SecondView(stored: view.stored, served: view.file, continues: continues)
+      if let file { input.bounds = look(at: file, of: download, seen, now) }
+      let first = starts.count
       for step in Planner.plan(input) { take(step, download, input, view.parked, now) }
+      if let file {
+        isRouted = true
+        route(from: first, of: file, download, parked: view.parked.map(\.range), checked: checked, seen, now)
+      }
     }
   }
 
@@ -110,12 +132,14 @@ extension Scheduler {
       hasVisits: line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
   }
 
-  private func input(_ download: Download, _ view: View, size: Int64, _ now: Instant) -> PlanInput {
+  private func input(
+    _ download: Download, _ view: View, size: Int64, checked: ByteRange?, _ now: Instant
+  ) -> PlanInput {
     let line = lines.line(of: download)
     var input = PlanInput(size: size, line: lineView(of: line, for: download, now))
     input.learned = learned(of: download)
     input.available = view.available
-    if let checked = view.checked { input.demands.append(checked) }
+    if let checked { input.demands.append(checked) }
     for read in view.parked.sorted(by: { $0.range.start < $1.range.start }) {
       if isAbandoned(read, view.runs, now) {
         input.abandonedReads.append(read.range)
@@ -153,7 +177,8 @@ extension Scheduler {
       active.rate = running.meter.rate
       active.hasBegun = running.bytes > 0
       let isSlow = input.line.hasSmallWindows && line.isSlow(running, now)
-      active.isStuck = (isSlow || line.isStuck(running, now)) && download.pace.mayCut(now)
+      active.isStuck =
+        running.generation == nil && (isSlow || line.isStuck(running, now)) && download.pace.mayCut(now)
       return active
     }
     input.lanes = Lanes(now: download.lineUse.lanes.lanes, settled: download.lineUse.lanes.settled)
@@ -182,6 +207,12 @@ extension Scheduler {
         start.due = reader?.due ?? 0
         start.isArrival = purpose == .demand && reader.map { $0.length <= Planner.lookAhead } ?? false
       }
+      start.isProven =
+        purpose == .continuation
+        || input.readers.contains { reader in
+          reader.length >= Planner.provenLength && !reader.isLooker && reader.takes == nil
+            && reader.position <= range.end + Planner.lookAhead && range.start <= reader.position + Planner.largestAhead
+        }
       if purpose == .shared {
         start.isStarving = isStarving(download, range, parked, now)
         // Many may starve at once, beside one who plays.

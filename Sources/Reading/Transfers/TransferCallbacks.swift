@@ -19,6 +19,7 @@ extension TransferThread: TransferClient {
     download.transfers[index].responded = true
     download.transfers[index].lastByte = now
     let running = download.transfers[index]
+    if running.generation != nil { return secondResponded(head, download, index, now) }
     room.counters.responded(after: head.firstByteSeconds)
     lines.update(running.host) { line in
       line.estimate.responded(after: head.firstByteSeconds, now: now)
@@ -50,6 +51,7 @@ extension TransferThread: TransferClient {
     }
     // Without validators the head says nothing: the bytes that it repeats do.
     if !download.opinion.comparison.isDue { checks.confirmed(download, now) }
+    tellSecond(download, now)
     guard let index = download.index(of: id) else { return false }
     switch head.body {
     case .part(let range, _):
@@ -83,6 +85,7 @@ extension TransferThread: TransferClient {
     }
     if download.transfers[index].isCancelled { return false }
     let now = room.clock.now
+    if download.transfers[index].generation != nil { return secondReceived(bytes, download, index, now) }
     let count = bytes.count
     let start = download.transfers[index].active.position
     download.transfers[index].active.position = start + Int64(count)
@@ -244,9 +247,10 @@ extension TransferThread: TransferClient {
     let now = room.clock.now
     guard let download = downloads.ended(id), let index = download.index(of: id) else { return }
     let running = download.transfers.remove(at: index)
-    room.counters.requestEnded()
     var isCut = true
     if case .finished = end { isCut = false }
+    if running.generation != nil { return secondEnded(running, download, isWhole: !isCut, now) }
+    room.counters.requestEnded()
     lines.update(running.host) { line in
       line.ended(id, now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
       line.settled(running.continuing)

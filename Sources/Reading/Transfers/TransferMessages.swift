@@ -168,6 +168,7 @@ extension TransferThread {
     }
     download.cancelAll()
     download.wish.rest = false
+    removesBytes(of: content)
     scheduler.nextFiles.removed(download.key)
     downloads.unpin(download)
     room.keeper.post(
@@ -198,6 +199,7 @@ extension TransferThread {
     guard isFrozen else {
       return room.keeper.post(.job { keeper in keeper.space.answered(bytes, isGone: false, keeper.room.clock.now) })
     }
+    removesBytes(of: content)
     if let download, download.wish.rest {
       download.wish.rest = false
       if let id = content.guarded.withLock({ $0.held.continues(false) }) {
@@ -206,6 +208,11 @@ extension TransferThread {
     }
     scheduler.nextFiles.removed(content.key)
     room.keeper.post(.job { keeper in keeper.evict(content, ranges, bytes: bytes) })
+  }
+
+  private func removesBytes(of content: Content) {
+    guard let second = scheduler.second else { return }
+    if let id = content.guarded.withLock({ $0.held.generation?.id }) { second.removes(id) }
   }
 
   private func renew(_ content: Content, _ inode: Inode, _ ticket: Ticket) {

@@ -31,13 +31,13 @@ final class TransferThread {
 
   /// Called on the transfer thread. `jitter` gives the jitter of a retry, in 0..<1.
   init(
-    room: ReadingRoom, port: any ReplyPort, service: any TransferService,
+    room: ReadingRoom, port: any ReplyPort, service: any TransferService, second: (any SecondSource)? = nil,
     jitter: @escaping () -> Double = { Double.random(in: 0..<1) }
   ) {
     self.room = room
     self.service = service
     lines = Lines(limits: room.limits.withLock { $0 }, clock: room.clock)
-    downloads = Downloads(room: room, service: service, lines: lines)
+    downloads = Downloads(room: room, service: service, lines: lines, second: second)
     answers = Answers(room: room, port: port, downloads: downloads)
     stats = StatWaits(room: room, lines: lines, downloads: downloads, answers: answers)
     landing = Landing(room: room, answers: answers, downloads: downloads, jitter: jitter)
@@ -50,7 +50,9 @@ final class TransferThread {
       renewals: renewals, jitter: jitter)
     scheduler = Scheduler(
       room: room, service: service, lines: lines, downloads: downloads, landing: landing, stats: stats,
-      renewals: renewals, failed: { [failures] download, message in failures.fail(download, .io, message) })
+      renewals: renewals, second: second, generations: generations, checks: checks,
+      failed: { [failures] download, message in failures.fail(download, .io, message) })
+    second?.onChange = { [downloads] key in downloads.changed(key) }
   }
 
   /// How often the thread looks at its downloads while one of them is active, in seconds: often enough for play-ahead

@@ -35,6 +35,8 @@ package struct FleetNode: Sendable {
     var blocks: Int
     /// Blocks that are here, of segments that are not in memory.
     var held: [Int: BlockSet] = [:]
+    /// Blocks that a list of the store named, when it was opened.
+    var listed: [Int: BlockSet] = [:]
     /// The segments in the order in which this node's background download takes them.
     var order: [Int]
     var isDownloaded = false
@@ -45,7 +47,7 @@ package struct FleetNode: Sendable {
   struct Reader { var generation: Int, block: Int, ahead: Int }
 
   /// Who this node is, and how the bucket is laid out.
-  package let identity: FleetIdentity
+  package private(set) var identity: FleetIdentity
   /// The nodes that were seen today, with this one.
   package private(set) var nodes: [UInt64]
   var isUp = true
@@ -76,6 +78,17 @@ package struct FleetNode: Sendable {
   /// The fleet grew or shrank: a listing of the nodes seen today.
   package mutating func saw(nodes: [UInt64]) {
     self.nodes = nodes.contains(identity.node) ? nodes : nodes + [identity.node]
+    setUp()
+  }
+
+  /// What was found out of the store: its round trip in milliseconds, and whether its conditions are atomic.
+  package mutating func learned(roundTrip: Int, hasLeases: Bool) {
+    identity.roundTrip = roundTrip
+    identity.hasLeases = hasLeases
+    setUp()
+  }
+
+  private mutating func setUp() {
     for place in Array(segments.keys) {
       let setup = setup(of: place)
       segments[place]?.setup = setup
@@ -88,6 +101,32 @@ package struct FleetNode: Sendable {
     let order = (0..<count).map { (Rendezvous.weight(node: identity.node, generation: id, segment: $0), $0) }.sorted(
       by: >)
     generations[generation] = Generation(id: id, blocks: blocks, held: held, order: order.map(\.1))
+  }
+
+  /// A list of the store names these blocks of a generation, and no others.
+  package mutating func listed(_ generation: Int, _ blocks: [Int: BlockSet], into actions: inout [Action]) {
+    guard generations[generation] != nil else { return }
+    generations[generation]?.listed = blocks
+    for place in segments.keys.sorted(by: <) where place.generation == generation {
+      send(.listed(blocks[place.segment] ?? BlockSet()), to: place, into: &actions)
+    }
+    lookForWork(into: &actions)
+  }
+
+  /// Whether something is under way or to come for a generation.
+  package func isBusy(_ generation: Int) -> Bool {
+    segments.contains { $0.key.generation == generation && !$0.value.share.isIdle }
+  }
+
+  /// Drops what is left of a closed generation that is not busy.
+  package mutating func forget(_ generation: Int) {
+    guard generations[generation] == nil else { return }
+    for place in segments.keys where place.generation == generation { segments[place] = nil }
+  }
+
+  /// The leases in hand, for a status.
+  package var leases: [(place: Place, lease: Lease)] {
+    segments.keys.sorted(by: <).compactMap { place in lease(at: place).map { (place, $0) } }
   }
 
   /// Closes a generation. What is under way for it ends by itself.

@@ -22,6 +22,7 @@ extension FleetNode {
     let all = BlockSet(0..<min(identity.segment, facts.blocks - first))
     var segment = Segment(setup: setup(of: place), all: all)
     segment.share.here = facts.held[place.segment] ?? BlockSet()
+    segment.share.stored = facts.listed[place.segment] ?? BlockSet()
     segments[place] = segment
     if !isUp { send(.tier(isUp: false), to: place, into: &actions) }
   }

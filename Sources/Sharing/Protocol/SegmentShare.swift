@@ -78,8 +78,8 @@ package struct SegmentShare: Hashable, Sendable {
   /// Whether the lease was written less than half a second ago, and whether there is something new to write.
   var isFresh = false
   var isDirty = false
-  /// Whether the fetch under way has most of its block: the next one may start.
-  var isNearlyHere = false
+  /// The fetches under way that have most of their block, or have asked for all of it: the next one may start.
+  var nearlyHere = BlockSet()
   /// The rate at which the origin brought bytes last, in KiB a second.
   var rate: UInt32 = 0
   /// Whether the origin failed for this node: it takes no lease and fetches nothing until a reader has waited, or wants

@@ -36,6 +36,8 @@ package struct Pointer: Hashable, Sendable {
   package var size: Int64, validator: String
   /// When a node last heard it from the origin, in seconds since 1970 by the store's clock.
   package var checked: Int64
+  /// The media type, and Last-Modified in seconds since 1970, if the origin sent them.
+  package var type: String?, modified: Int64?
 
   /// A pointer to that generation.
   package init(generation: FleetID, size: Int64, validator: String, checked: Int64) {
@@ -49,6 +51,8 @@ package struct Pointer: Hashable, Sendable {
     self.init(
       generation: generation, size: try text.number("size", 0...Int64.max), validator: try text.text("validator"),
       checked: try text.number("checked", 0...Int64.max))
+    if text["type"] != nil { type = try text.text("type", atMost: 256) }
+    if text["modified"] != nil { modified = try text.number("modified", Int64.min...Int64.max) }
   }
 
   /// The object.
@@ -58,6 +62,8 @@ package struct Pointer: Hashable, Sendable {
     text.add("size", size)
     text.add("validator", validator)
     text.add("checked", checked)
+    if let type { text.add("type", type) }
+    if let modified { text.add("modified", modified) }
     return text.bytes
   }
 }

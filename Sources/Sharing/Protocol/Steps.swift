@@ -16,7 +16,8 @@ struct Steps {
     case .held(let blocks): hold(blocks)
     case .listed(let blocks):
       share.stored |= blocks
-      share.absent = BlockSet(bits: ~blocks.bits)
+      // Others may store more at any moment: for them, each block is looked at when its turn comes.
+      if times.nodes <= 1 { share.absent = BlockSet(bits: ~blocks.bits) }
     case .looked(let block, let result): looked(block, result)
     case .leaseRead(let result): leaseRead(result)
     case .leaseWritten(let result): leaseWritten(result)
@@ -24,7 +25,8 @@ struct Steps {
     case .arriving(let block, let kibibytes, let rate):
       if share.own?.at == UInt8(block) { share.own?.arrived = UInt32(kibibytes) }
       share.rate = UInt32(clamping: rate)
-      share.isNearlyHere = kibibytes * 4 >= times.block * 3
+      if kibibytes * 4 >= times.block * 3 { share.nearlyHere.insert(block) }
+    case .asked(let block): share.nearlyHere.insert(block)
     case .fetched(let block, let result): fetched(block, result)
     case .uploaded(let block, let result): uploaded(block, result)
     case .timer(let timer): fired(timer)
@@ -89,7 +91,7 @@ struct Steps {
 
   private mutating func fetched(_ block: Int, _ result: FetchResult) {
     share.fetching.remove(block)
-    share.isNearlyHere = false
+    share.nearlyHere.remove(block)
     switch result {
     case .whole:
       let isKnown = share.known.contains(block)
@@ -113,6 +115,7 @@ struct Steps {
       share.stored.insert(block)
       // Another node helps: it may have stored more.
       share.looksFirst = true
+      share.absent = BlockSet()
     case .differs: return end(.unstable)
     case .dropped: return
     }

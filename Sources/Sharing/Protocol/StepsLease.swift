@@ -93,7 +93,11 @@ extension Steps {
     if share.role != .holding {
       share.role = .holding
       share.stored |= share.own?.have ?? BlockSet()
-      if share.seen != nil { share.looksFirst = true }
+      if share.seen != nil {
+        // Helpers may have stored what was not there when this node looked last.
+        share.looksFirst = true
+        share.absent = BlockSet()
+      }
       for timer in [ShareTimer.jitter, .poll, .expiry, .standing, .claim] { disarm(timer) }
       (share.seen, share.seenVersion) = (nil, nil)
       (share.mayTake, share.isExpired, share.isStanding, share.isSlow) = (false, false, false, false)

@@ -73,7 +73,7 @@ extension Steps {
   mutating func fetch(_ block: Int) {
     guard !share.fetching.contains(block) else { return }
     share.fetching.insert(block)
-    share.isNearlyHere = false
+    share.nearlyHere.remove(block)
     if share.role == .holding {
       share.own?.at = UInt8(block)
       share.own?.arrived = 0
@@ -94,12 +94,15 @@ extension Steps {
     }
   }
 
+  /// Whether no fetch keeps the next one from starting.
+  private var isNearlyHere: Bool { (share.fetching - share.nearlyHere).isEmpty }
+
   /// One block at a time, the next one when most of the last is here; a reader's block at once.
   private mutating func fetchNext(_ open: BlockSet) {
     let open = open - share.fetching - share.looking
     let reader = share.need.flatMap { open.contains($0) ? $0 : nil }
     let count = share.fetching.count
-    guard count == 0 || (count == 1 && (share.isNearlyHere || reader != nil)) else { return }
+    guard count == 0 || (count == 1 && (isNearlyHere || reader != nil)) else { return }
     guard !share.isBarred, let block = reader ?? open.first(from: share.reader ?? Int(share.own?.at ?? 0)) else {
       return
     }
@@ -174,7 +177,7 @@ extension Steps {
   private mutating func takeTurns() {
     guard let block = share.need ?? (share.missing - share.known).first, !share.looking.contains(block) else { return }
     if share.fetching.contains(block) {
-      return fetchNext(share.isNearlyHere ? share.missing - share.known : BlockSet())
+      return fetchNext(isNearlyHere ? share.missing - share.known : BlockSet())
     }
     guard share.absent.contains(block) || share.failed.contains(block) else { return look(block) }
     if times.rank == 0 || share.isStanding { return fetchNext(BlockSet(block..<block + 1)) }

@@ -53,6 +53,8 @@ package final class StoreClient: ObjectStore {
   private var ended: [(StoreRequestID, StoreOutcome)] = []
   private var nextTransfer = firstTransfer
   private var isOver = false
+  /// Whether the loop is over: what ended since was cancelled because of that.
+  var isEnding: Bool { isOver }
 
   package init(_ setup: StoreSetup, _ commands: TransferCommands) {
     (self.setup, self.commands) = (setup, commands)

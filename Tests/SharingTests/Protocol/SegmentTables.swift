@@ -235,7 +235,9 @@ import Testing
     #expect(lease.have == BlockSet(1..<2))
     player.send(.looked(1, .found))
     player.send(.leaseWritten(.done(Player.version(2))))
-    #expect(player.actions == [.fetch(0)], "it was seen to be absent")
+    #expect(player.actions == [.look(0)], "a helper may have stored it since it was seen to be absent")
+    player.send(.looked(0, .absent))
+    #expect(player.actions == [.fetch(0)])
     // One that lives is not.
     var other = Player()
     other.watch()
@@ -291,6 +293,31 @@ import Testing
     player.send(.listed(BlockSet()))
     player.read()
     #expect(player.actions == [.fetch(0), .readLease])
+  }
+
+  @Test func whatAListDidNotNameIsLookedAtWhereOthersStore() {
+    var player = Player()
+    player.read()
+    player.send(.listed(BlockSet(1..<2)))
+    // The list may be old: the reader's block is looked at before anybody is asked for it.
+    #expect(player.share.looking.contains(0) && player.share.looking.contains(1))
+    player.send(.looked(0, .absent))
+    #expect(player.actions.contains(.readLease))
+  }
+
+  @Test func allThatIsAskedForLetsTheNextBlockBegin() {
+    var player = Player()
+    player.hold()
+    #expect(player.share.fetching == BlockSet(0..<1))
+    player.send(.arriving(0, kibibytes: 1000, rate: 9000))
+    #expect(player.actions.isEmpty)
+    player.send(.asked(0))
+    #expect(player.actions == [.fetch(1)])
+    // Two at a time, also when the first one ends.
+    player.send(.asked(1))
+    #expect(player.actions.isEmpty)
+    player.send(.fetched(0, .whole))
+    #expect(player.actions.contains(.fetch(2)))
   }
 
   @Test func whoseOriginFailsGivesTheLeaseUp() {

@@ -1,0 +1,75 @@
+import Base
+import Fetching
+import Reading
+
+/// The client of a mount's loop that shares: Reading's transfers and the store's, side by side on one thread.
+package final class FleetClient: TransferClient {
+  private let member: FleetMember
+  private let reading: any TransferClient
+
+  /// On the loop's thread. `makeReading` makes Reading's client.
+  package init(
+    _ setup: FleetMember.Setup, _ commands: TransferCommands, wake: @escaping @Sendable () -> Void,
+    makeReading: (any TransferService, any SecondSource) -> any TransferClient
+  ) {
+    member = FleetMember(setup, commands, wake: wake)
+    reading = makeReading(member, member)
+    member.client = reading
+  }
+
+  deinit { member.stop() }
+
+  /// How often a plan may change what others wait for, in one turn.
+  private static let rounds = 4
+
+  package func turn(now: Instant) -> Instant {
+    _ = member.turn(now: now)
+    var next = Instant.never
+    for _ in 0..<Self.rounds {
+      member.hasChanged = false
+      next = reading.turn(now: now)
+      if !member.hasChanged { break }
+    }
+    next = min(next, member.hasChanged ? now : member.turn(now: now))
+    return min(next, member.tell(now))
+  }
+
+  package func transfer(_ id: TransferID, responded head: ResponseHead) -> Bool {
+    StoreClient.owns(id)
+      ? member.store.transfer(id, responded: head) : reading.transfer(id, responded: head)
+  }
+
+  package func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool {
+    StoreClient.owns(id) ? member.store.transfer(id, received: bytes) : reading.transfer(id, received: bytes)
+  }
+
+  package func transfer(_ id: TransferID, ended end: TransferEnd) {
+    StoreClient.owns(id) ? member.store.transfer(id, ended: end) : reading.transfer(id, ended: end)
+  }
+}
+
+extension FleetMember {
+  /// What is due: timers, answers that did not come, uploads. Returns when the next is.
+  package func turn(now: Instant) -> Instant {
+    _ = store.turn(now: now)
+    tellEndings()
+    var next = goOnStarting(now)
+    next = min(next, fireTimers(now))
+    next = min(next, dropSilentReads(now))
+    next = min(next, sendUploads(now))
+    next = min(next, askWhetherBack(now))
+    if now >= nextSweep {
+      nextSweep = now.adding(seconds: 5)
+      sweep()
+      sweepPointers(now)
+    }
+    if !endings.isEmpty { return now }
+    return min(next, store.deadline)
+  }
+
+  /// The loop is over.
+  func stop() {
+    store.giveUp()
+    uploads.stop()
+  }
+}

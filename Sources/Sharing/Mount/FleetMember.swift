@@ -1,0 +1,364 @@
+import Base
+import Fetching
+import Manifest
+import Reading
+
+/// A mount as a member of a fleet: it runs the fleet's code (``FleetNode``) over the store's client, and says which
+/// bytes come from where. It belongs to the transfer thread, as all that it has.
+///
+/// Until the store has answered, while it does not, and where it refuses: every file comes from its origin, as without.
+package final class FleetMember: SecondSource {
+  /// Who it is, and where the fleet's objects are.
+  package struct Setup: Sendable {
+    package var store: StoreSetup
+    package var key: FleetKey
+    /// A random number that the mount's store keeps.
+    package var node: UInt64
+    /// Whether it only takes what others stored.
+    package var isReadOnly = false
+    /// The most bytes a second that it uploads; nil: any.
+    package var uploadRate: Int64?
+    /// What is told of it, for any thread.
+    package let report = Lock(MemberReport())
+
+    package init(store: StoreSetup, key: FleetKey, node: UInt64) {
+      (self.store, self.key, self.node) = (store, key, node)
+    }
+  }
+
+  /// How far it is with the bucket.
+  enum Phase {
+    /// The object `format` is asked for, next at that time.
+    case asking(Instant)
+    case ready
+    /// The bucket is not for this node: why.
+    case refused(String)
+  }
+
+  struct TimerKey: Hashable {
+    /// nil: the background download's.
+    var place: FleetNode.Place?
+    var timer = ShareTimer.poll
+  }
+
+  let setup: Setup
+  let store: StoreClient
+  let commands: TransferCommands
+  var phase = Phase.asking(Instant(nanoseconds: 0))
+  var layout = FleetFormat()
+  var fleet: FleetNode
+  var breaker = TierBreaker()
+  var files: [Int64: SharedFile] = [:]
+  var timers: [TimerKey: Instant] = [:]
+  var asked: [StoreRequestID: Asked] = [:]
+  var nextRequest: UInt64 = 1
+  var start = FleetStart()
+  let uploads: FleetUploads
+  var pointers = FleetPointers()
+  private(set) var begun = Instant.now
+  // The reads of blocks: by the transfer that Reading knows, and by the request.
+  var reads: [TransferID: TierRead] = [:]
+  var readRequests: [StoreRequestID: TierRead] = [:]
+  var nextSweep = Instant(nanoseconds: 0)
+  var nextReport = Instant(nanoseconds: 0)
+  var downSince: Instant?
+  /// Told in the next turn.
+  var endings: [(TransferID, TransferEnd)] = []
+  /// Reading's client, which gets the bytes.
+  weak var client: (any TransferClient)?
+
+  package var onChange: (ResourceKey) -> Void = { _ in }
+  /// Whether a file's routes changed since this was last set to false.
+  var hasChanged = false
+
+  // What the fleet's code wants done, and what it is to be told of that, in order.
+  private var actions: [FleetNode.Action] = []
+  private var events: [(ShareEvent, FleetNode.Place)] = []
+  private var isActing = false
+
+  init(_ setup: Setup, _ commands: TransferCommands, wake: @escaping @Sendable () -> Void) {
+    self.setup = setup
+    self.commands = commands
+    store = StoreClient(setup.store, commands)
+    fleet = FleetNode(FleetIdentity(node: setup.node, boot: .random(in: 1...UInt64.max)), nodes: [])
+    uploads = FleetUploads(rate: setup.uploadRate, location: setup.store.location, wake: wake)
+    store.report(to: self)
+  }
+
+  // MARK: The fleet's code
+
+  /// Has the fleet's code do something, and does what it wants done.
+  func change(_ body: (inout FleetNode, inout [FleetNode.Action]) -> Void) {
+    body(&fleet, &actions)
+    act()
+  }
+
+  /// Tells a block's segment something; `block` counts from the file's start.
+  func tell(_ file: SharedFile, _ block: Int, _ event: (Int) -> ShareEvent) {
+    events.append((event(block % layout.segment), place(file, block)))
+    act()
+  }
+
+  func tell(_ event: ShareEvent, at place: FleetNode.Place) {
+    events.append((event, place))
+    act()
+  }
+
+  func place(_ file: SharedFile, _ block: Int) -> FleetNode.Place {
+    FleetNode.Place(generation: file.generation, segment: block / layout.segment)
+  }
+
+  private func act() {
+    if isActing { return }
+    isActing = true
+    while !actions.isEmpty || !events.isEmpty {
+      let now = actions
+      actions.removeAll(keepingCapacity: true)
+      for action in now { perform(action) }
+      guard actions.isEmpty, !events.isEmpty else { continue }
+      let (event, place) = events.removeFirst()
+      fleet.handle(event, at: place, into: &actions)
+    }
+    isActing = false
+  }
+
+  func changed(_ file: SharedFile) {
+    hasChanged = true
+    onChange(file.key)
+  }
+
+  // MARK: What Reading asks
+
+  package func look(at known: SecondFile, _ view: SecondView, now: Instant) -> [ByteRange]? {
+    guard case .ready = phase else { return nil }
+    let file = files[known.generation] ?? make(known)
+    (file.stored, file.served) = (view.stored, view.served ?? file.served)
+    guard breaker.isUp, file.ending == nil else { return nil }
+    if file.isClosed { open(file) }
+    settle(file, now)
+    // What came by the first request is shared too.
+    if file.isListed || file.blocks == 1, file.stored.contains(ByteRange(0, file.size)) { offer(file) }
+    if view.continues != file.continues {
+      file.continues = view.continues
+      change { $0.download(file.generation, isOn: view.continues, into: &$1) }
+    }
+    return file.ending == nil ? bounds(of: file) : nil
+  }
+
+  private func make(_ known: SecondFile) -> SharedFile {
+    let bytes = [known.key.high, known.key.low].flatMap(\.bigEndianBytes)
+    let id = setup.key.generation(of: setup.key.entry(bytes), validator: known.etag, size: known.size)
+    let file = SharedFile(known, id: id, block: Int64(layout.block))
+    files[known.generation] = file
+    return file
+  }
+
+  private func open(_ file: SharedFile) {
+    file.isClosed = false
+    fleet.open(
+      file.generation, id: file.id.high, blocks: file.blocks, held: file.held(segment: layout.segment))
+    if file.isListed { change { $0.listed(file.generation, self.listed(file), into: &$1) } }
+  }
+
+  /// The blocks that are known to be in the store, by segment.
+  func listed(_ file: SharedFile) -> [Int: BlockSet] {
+    file.inTier.reduce(into: [:]) { sets, block in
+      sets[block / layout.segment, default: BlockSet()].insert(block % layout.segment)
+    }
+  }
+
+  /// Tells what has come of the blocks that are under way.
+  private func settle(_ file: SharedFile, _ now: Instant) {
+    for (block, grant) in file.granted {
+      let range = file.range(of: block)
+      let have = file.stored.count(in: range)
+      if have == range.count {
+        file.granted[block] = nil
+        tell(file, block) { .fetched($0, .whole) }
+      } else if have - grant.told >= file.block / 16 {
+        file.granted[block]?.told = have
+        let seconds = max(now.seconds(since: grant.since), 0.001)
+        let rate = Int(min(Double(have - grant.base) / 1024 / seconds, 1e9))
+        tell(file, block) { .arriving($0, kibibytes: Int(have >> 10), rate: max(1, rate)) }
+      }
+    }
+    for block in file.looking where file.isWhole(block) {
+      file.looking.remove(block)
+      let isThere = file.inTier.contains(block)
+      if !isThere { tell(file, block) { .held(BlockSet($0..<$0 + 1)) } }
+      tell(file, block) { .looked($0, isThere ? .found : .failed) }
+    }
+    for block in file.foreground where file.isWhole(block) {
+      file.foreground.remove(block)
+      if !fleet.holds(block % layout.segment, at: place(file, block)) {
+        tell(file, block) { .held(BlockSet($0..<$0 + 1)) }
+      }
+    }
+  }
+
+  /// Where the background download may ask: the blocks that are under way. When none is, what is missing of blocks that
+  /// count as here.
+  private func bounds(of file: SharedFile) -> [ByteRange] {
+    var blocks = Array(file.granted.keys) + file.looking
+    if blocks.isEmpty, file.continues {
+      var position: Int64 = 0
+      while blocks.count < 4, let gap = file.stored.firstGap(in: ByteRange(position, file.size)) {
+        let block = Int(gap.start / file.block)
+        if fleet.holds(block % layout.segment, at: place(file, block)) { blocks.append(block) }
+        position = file.range(of: block).end
+      }
+    }
+    return blocks.sorted().map { file.range(of: $0) }
+  }
+
+  package func want(_ wants: SecondWants, of known: SecondFile, now: Instant) {
+    guard let file = files[known.generation], isShared(file) else { return }
+    var wanted: Set<Int> = []
+    for range in wants.ranges {
+      for block in file.blocks(of: range) where !file.isWhole(block) {
+        // What counts as here is asked for without the others.
+        if !fleet.holds(block % layout.segment, at: place(file, block)) { wanted.insert(block) }
+      }
+    }
+    var fronts: Set<Int> = []
+    for front in wants.fronts where wanted.contains(Int(front / file.block)) { fronts.insert(Int(front / file.block)) }
+    if wanted != file.foreground || fronts != file.fronts {
+      (file.foreground, file.fronts) = (wanted, fronts)
+      tellReaders(of: file)
+    }
+    // A look at a file's beginning is not worth a list.
+    if !file.isListing, wanted.count > 1 || file.continues {
+      file.isListing = true
+      list(file, after: nil)
+    }
+    let inFlight = wants.inFlight.reduce(into: Set<Int>()) { $0.formUnion(file.blocks(of: $1)) }
+    for (block, grant) in file.granted where !grant.isAsked && isAsked(file.range(of: block), file, wants) {
+      file.granted[block]?.isAsked = true
+      tell(file, block) { .asked($0) }
+    }
+    giveBack(file) { wanted.contains($0) || file.continues || inFlight.contains($0) }
+  }
+
+  /// Whether all of a block is stored, on its way, or about to be asked for.
+  private func isAsked(_ block: ByteRange, _ file: SharedFile, _ wants: SecondWants) -> Bool {
+    var covered = ByteRangeSet()
+    for range in wants.inFlight + wants.ranges { covered.insert(range) }
+    var position = block.start
+    while position < block.end {
+      let next = max(file.stored.runEnd(from: position), covered.runEnd(from: position))
+      if next == position { return false }
+      position = next
+    }
+    return true
+  }
+
+  /// Each run of wanted blocks is a reader's; one begins where a reader waits.
+  private func tellReaders(of file: SharedFile) {
+    var runs: [(block: Int, ahead: Int)] = []
+    for block in file.foreground.sorted() {
+      if let last = runs.last, last.block + last.ahead + 1 == block, !file.fronts.contains(block) {
+        runs[runs.count - 1].ahead += 1
+      } else {
+        runs.append((block, 0))
+      }
+    }
+    let most = 64
+    // What a reader waits for comes first.
+    let waited = runs.filter { file.fronts.contains($0.block) }
+    let told = (waited + runs.filter { !file.fronts.contains($0.block) }).prefix(most)
+    let former = file.readers
+    file.readers = told.count
+    change { fleet, actions in
+      for (number, run) in told.enumerated() {
+        fleet.read(
+          file.generation &* most &+ number, file.generation, block: run.block, ahead: run.ahead, into: &actions)
+      }
+      for number in stride(from: told.count, to: former, by: 1) {
+        fleet.read(file.generation &* most &+ number, file.generation, block: nil, into: &actions)
+      }
+    }
+  }
+
+  /// Gives back what was granted, and nobody here wants any more: no lease is held for nothing.
+  private func giveBack(_ file: SharedFile, result: FetchResult = .stopped, unless isWanted: (Int) -> Bool) {
+    for block in Array(file.granted.keys) where !isWanted(block) {
+      file.granted[block] = nil
+      tell(file, block) { .fetched($0, result) }
+    }
+    for block in Array(file.looking) where !isWanted(block) {
+      file.looking.remove(block)
+      // Some of it is here, and the rest may be asked for at any time.
+      let isThere = file.inTier.contains(block)
+      tell(file, block) { .looked($0, isThere ? .found : .failed) }
+    }
+  }
+
+  /// Whether the fleet has a say in the file now.
+  private func isShared(_ file: SharedFile) -> Bool {
+    guard case .ready = phase else { return false }
+    return breaker.isUp && file.ending == nil && !file.isClosed
+  }
+
+  package func route(_ range: ByteRange, of known: SecondFile, isProven: Bool, now: Instant) -> SecondRoute {
+    guard let file = files[known.generation], isShared(file) else { return .origin(range) }
+    let block = Int(range.start / file.block)
+    let whole = file.range(of: block)
+    let part = ByteRange(range.start, min(range.end, whole.end))
+    if file.granted[block] != nil { return .origin(part) }
+    if file.bypasses.remove(block) != nil {
+      return .origin(ByteRange(part.start, min(part.end, part.start + Self.window)))
+    }
+    let isHere = fleet.holds(block % layout.segment, at: place(file, block))
+    guard file.looking.contains(block) || (isHere && file.inTier.contains(block)) else {
+      return isHere ? .origin(part) : .wait(until: part.end)
+    }
+    // Whole pieces alone can be checked. Who takes what follows gets the rest of the block.
+    let piece = Int64(file.piece)
+    let first = whole.start + (part.start - whole.start) / piece * piece
+    var end = part.end
+    if isProven {
+      while let gap = file.stored.firstGap(in: ByteRange(end, whole.end)) { end = gap.end }
+    }
+    return .second(ByteRange(first, min(whole.end, whole.start + (end - whole.start + piece - 1) / piece * piece)))
+  }
+  /// What a reader that waited for too long gets from the origin at once.
+  private static let window: Int64 = 256 << 10
+
+  package func rest(_ generation: Int64, isFailing: Bool) {
+    guard let file = files[generation], !file.isClosed else { return }
+    file.bypasses = []
+    if !file.foreground.isEmpty || file.readers > 0 {
+      (file.foreground, file.fronts) = ([], [])
+      tellReaders(of: file)
+    }
+    if file.continues {
+      file.continues = false
+      change { $0.download(file.generation, isOn: false, into: &$1) }
+    }
+    giveBack(file, result: isFailing ? .failed : .stopped) { _ in false }
+  }
+
+  package func close(_ generation: Int64, isReplaced: Bool) {
+    guard let file = files[generation], !file.isClosed else { return }
+    if isReplaced { giveBack(file, result: .changed) { _ in false } }
+    rest(generation, isFailing: false)
+    change { $0.close(file.generation, into: &$1) }
+    file.isClosed = true
+  }
+
+  package func removes(_ generation: Int64) {
+    guard let file = files[generation] else { return }
+    file.epoch += 1
+    close(generation, isReplaced: false)
+    file.stored = ByteRangeSet()
+  }
+
+  /// Forgets the files that are closed and of which nothing is under way.
+  func sweep() {
+    for (number, file) in files where file.isClosed && file.uploads == 0 && !fleet.isBusy(file.generation) {
+      fleet.forget(file.generation)
+      for key in Array(timers.keys) where key.place?.generation == file.generation { timers[key] = nil }
+      files[number] = nil
+    }
+  }
+}

@@ -1,0 +1,170 @@
+import Base
+import Glibc
+
+/// What is known of the bucket so far.
+struct FleetStart {
+  /// How often the bucket could not be asked in a row.
+  var failures = 0
+  /// How far the store's clock is ahead of this machine's, in seconds.
+  var clockAhead: Int64 = 0
+  /// The shortest round trip to the store, in milliseconds.
+  var roundTrip: Int?
+  /// Which conditions the store keeps, as far as that is known.
+  var probe: StoreProbe?
+  var conditions: StoreConditions?
+  /// When the nodes are listed next.
+  var listsNodesAt = Instant.never
+  var listings = 0
+}
+
+/// The bucket: its format, its conditions, the nodes. All of it behind the mount, which does not wait for it.
+extension FleetMember {
+  /// Returns when something is due.
+  func goOnStarting(_ now: Instant) -> Instant {
+    switch phase {
+    case .asking(let time):
+      guard time <= now else { return time }
+      phase = .asking(.never)
+      ask(.format(sent: now)) { .get($0, ObjectName.format.text, timeout: 5) }
+      return .never
+    case .refused: return .never
+    case .ready:
+      if start.listsNodesAt <= now {
+        start.listsNodesAt = .never
+        listNodes(now)
+      }
+      return start.listsNodesAt
+    }
+  }
+
+  func formatRead(_ outcome: StoreOutcome, _ sent: Instant) {
+    let now = Instant.now
+    switch outcome {
+    case .found(let object):
+      if let date = object.date { start.clockAhead = date - Int64(time(nil)) }
+      do throws(ObjectRefusal) { begin(try FleetFormat(object.body, key: setup.key), now) } catch {
+        refuse("the object \(ObjectName.format.text) is not for this mount: \(error)")
+      }
+    case .absent where setup.isReadOnly: askAgain("it has no fleet yet, and this mount only reads", now)
+    case .absent:
+      ask(.formatWrite) {
+        .putIfAbsent($0, ObjectName.format.text, StoreBody(FleetFormat().bytes(key: setup.key)), timeout: 10)
+      }
+    case .cancelled: break
+    default: askAgain(Self.said(outcome), now)
+    }
+  }
+
+  func formatWritten(_ outcome: StoreOutcome) {
+    switch outcome {
+    // What is there counts, whoever wrote it.
+    case .written, .conflict, .timedOut: phase = .asking(Instant(nanoseconds: 0))
+    case .cancelled: break
+    default: askAgain(Self.said(outcome), .now)
+    }
+  }
+
+  /// What the store said, for a message.
+  private static func said(_ outcome: StoreOutcome) -> String {
+    switch outcome {
+    case .busy(_, let reason), .refused(let reason), .full(let reason), .broken(let reason), .rotten(_, let reason):
+      reason
+    default: "it did not answer in time"
+    }
+  }
+
+  private func refuse(_ why: String) {
+    phase = .refused(why)
+    Log.error("this mount shares with nobody: \(store.location.description): \(why)")
+  }
+
+  private func askAgain(_ why: String, _ now: Instant) {
+    if start.failures == 0 {
+      let place = store.location.description
+      Log.warning("\(place) cannot be shared through yet, so every file comes from its origin: \(why)")
+    }
+    start.failures += 1
+    phase = .asking(now.adding(seconds: Double(min(1 << min(start.failures, 5), 30))))
+  }
+
+  /// The bucket is for this node.
+  private func begin(_ format: FleetFormat, _ now: Instant) {
+    layout = format
+    var identity = fleet.identity
+    (identity.block, identity.segment) = (format.block >> 10, format.segment)
+    identity.hasLeases = !setup.isReadOnly
+    fleet = FleetNode(identity, nodes: [])
+    phase = .ready
+    Log.info("sharing through \(store.location.description)\(setup.isReadOnly ? ", reading alone" : "")")
+    hasChanged = true
+    guard !setup.isReadOnly else { return }
+    let probe = StoreProbe(first: nextRequest, nonce: "\(identity.node.hex())\(identity.boot.hex())")
+    nextRequest += StoreProbe.requests
+    start.probe = probe
+    for request in probe.begin() { store.start(request) }
+    ask(.mark) {
+      .putIfAbsent(
+        $0, ObjectName.node(day: day, identity.node).text, StoreBody(DayMark.node.bytes), timeout: 10)
+    }
+  }
+
+  func probed(_ outcome: StoreOutcome) {
+    guard let requests = start.probe?.ended(outcome) else { return }
+    for request in requests { store.start(request) }
+    guard requests.isEmpty, case .known(let conditions)? = start.probe?.verdict, start.conditions == nil else { return }
+    start.conditions = conditions
+    if !conditions.allowsLeases {
+      Log.warning(
+        "\(store.location.description) does not keep the conditions of writes (\(conditions.reasons.joined(separator: "; "))): "
+          + "nodes share as well as they can without leases")
+      learn()
+    }
+  }
+
+  private func learn() {
+    let hasLeases = !setup.isReadOnly && start.conditions?.allowsLeases ?? true
+    let roundTrip = start.roundTrip ?? 0
+    guard hasLeases != fleet.identity.hasLeases || roundTrip != fleet.identity.roundTrip else { return }
+    fleet.learned(roundTrip: roundTrip, hasLeases: hasLeases)
+  }
+
+  // MARK: Nodes
+
+  private func listNodes(_ now: Instant) {
+    // One that reads alone waits for nobody.
+    if setup.isReadOnly { return }
+    ask(.nodes(sent: now, [])) { .list($0, ObjectName.nodes(of: day), timeout: 5) }
+  }
+
+  func nodesListed(_ outcome: StoreOutcome, _ sent: Instant, _ before: Set<UInt64>) {
+    heard(outcome, isTimed: false)
+    let now = Instant.now
+    let day = day
+    var nodes = before
+    if case .listed(let listing) = outcome {
+      for entry in listing.entries { if let node = ObjectName.node(in: entry.key, of: day) { nodes.insert(node) } }
+      if let next = listing.continuation {
+        return ask(.nodes(sent: now, nodes)) {
+          .list($0, ObjectName.nodes(of: day), .init(continuation: next), timeout: 5)
+        }
+      }
+      if before.isEmpty {
+        let trip = Int(max(0, now.seconds(since: sent)) * 1000)
+        start.roundTrip = min(start.roundTrip ?? trip, trip, 1000)
+        learn()
+      }
+      if Set(fleet.nodes) != nodes.union([fleet.identity.node]) { fleet.saw(nodes: nodes.sorted()) }
+    }
+    // Of nodes that begin together, each sees the others soon.
+    start.listings += 1
+    start.listsNodesAt = now.adding(seconds: start.listings < 6 ? 0.1 * Double(1 << start.listings) : 60)
+  }
+
+  /// Today by the store's clock: YYYYMMDD.
+  private var day: Int {
+    var seconds = time_t(Int64(time(nil)) + start.clockAhead)
+    var parts = tm()
+    gmtime_r(&seconds, &parts)
+    return (Int(parts.tm_year) + 1900) * 10_000 + (Int(parts.tm_mon) + 1) * 100 + Int(parts.tm_mday)
+  }
+}

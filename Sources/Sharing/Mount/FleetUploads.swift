@@ -1,0 +1,186 @@
+import Base
+import CCrypto
+import Fetching
+import Reading
+
+/// A block that goes up.
+struct UploadJob: Sendable {
+  /// The file by the catalog's number and by its id.
+  let number: Int64, id: FleetID
+  let block: Int
+  let range: ByteRange
+  let piece: Int
+  let place: FleetNode.Place
+  /// ``SharedFile/epoch`` when it was asked for.
+  let epoch: Int
+  let served: ServedFile
+  let startsAt: Instant
+}
+
+/// A block's body, with what its metadata say of it.
+struct PreparedUpload: Sendable {
+  let job: UploadJob
+  /// nil: its bytes cannot be read any more.
+  let body: StoreBody?
+  let pieces: String
+
+  /// Reads and digests the bytes: on a thread that nobody waits for.
+  init(_ job: UploadJob, for location: StoreLocation) {
+    self.job = job
+    var isThere = false
+    let bytes = TransferBody(count: Int(job.range.count)) { (memory: UnsafeMutableRawBufferPointer) throws(Never) in
+      isThere = job.served.fill(memory, at: job.range.start)
+      if !isThere { memory.initializeMemory(as: UInt8.self, repeating: 0) }
+    }
+    // What was evicted meanwhile reads as zeros, and is a hole.
+    let hole = storing_seek_hole(job.served.number, job.range.start)
+    guard isThere, hole >= job.range.end else {
+      (body, pieces) = (nil, "")
+      return
+    }
+    body = StoreBody(bytes, for: location)
+    pieces = PieceSums(bytes.bytes, piece: job.piece).text
+  }
+}
+
+/// The uploads that wait: in order, two at a time, within a budget. Only their place in the store waits, not their
+/// bytes.
+final class FleetUploads {
+  /// The most bytes that wait or go up.
+  static let limit: Int64 = 256 << 20
+  /// How many bodies are in memory at once.
+  static let mostAtOnce = 2
+
+  private enum Order: Sendable {
+    case prepare(UploadJob), stop
+  }
+
+  private let orders: Mailbox<Order>
+  private let thread: OwnedThread
+  private let prepared: Mailbox<PreparedUpload>
+  private var waiting: [UploadJob] = []
+  private(set) var underWay = 0
+  var budget: UploadBudget
+
+  init(rate: Int64?, location: StoreLocation, wake: @escaping @Sendable () -> Void) {
+    budget = UploadBudget(limit: Self.limit, rate: rate)
+    let signal = Signal()
+    let orders = Mailbox<Order> { signal.raise() }
+    let prepared = Mailbox<PreparedUpload>(wake: wake)
+    (self.orders, self.prepared) = (orders, prepared)
+    thread = OwnedThread(name: "share") {
+      while true {
+        signal.wait()
+        while let order = orders.takeFirst() {
+          guard case .prepare(let job) = order else { return }
+          prepared.post(PreparedUpload(job, for: location))
+        }
+      }
+    }
+  }
+
+  /// Ends the thread.
+  func stop() {
+    orders.post(.stop)
+    thread.join()
+  }
+
+  func add(_ job: UploadJob) { waiting.append(job) }
+
+  /// Has those prepared whose turn has come. Returns when the next one may begin.
+  func startNext(_ now: Instant) -> Instant {
+    while underWay < Self.mostAtOnce, let next = waiting.first, next.startsAt <= now {
+      waiting.removeFirst()
+      underWay += 1
+      orders.post(.prepare(next))
+    }
+    return underWay < Self.mostAtOnce ? waiting.first?.startsAt ?? .never : .never
+  }
+
+  func takePrepared() -> [PreparedUpload] { prepared.takeAll() }
+
+  /// One is over.
+  func ended(_ job: UploadJob) {
+    underWay -= 1
+    budget.ended(job.range.count)
+  }
+}
+
+/// Blocks go up behind the readers, also after the file is closed.
+extension FleetMember {
+  func upload(_ file: SharedFile, _ block: Int, _ place: FleetNode.Place) {
+    let now = Instant.now
+    let local = block % layout.segment
+    guard !setup.isReadOnly, breaker.takesUploads(now: now), let served = file.served,
+      let start = uploads.budget.admit(file.range(of: block).count, now: now)
+    else { return tell(.uploaded(local, .dropped), at: place) }
+    file.offered.insert(block)
+    file.uploads += 1
+    uploads.add(
+      UploadJob(
+        number: file.number, id: file.id, block: block, range: file.range(of: block), piece: file.piece, place: place,
+        epoch: file.epoch, served: served, startsAt: start))
+  }
+
+  /// Blocks that are here and not in the store go up: those of before a restart, and those of a small file, which came
+  /// before anybody could be asked. As many as leave room for what is fetched now.
+  func offer(_ file: SharedFile) {
+    guard !setup.isReadOnly, breaker.isUp, file.ending == nil else { return }
+    for (segment, blocks) in file.held(segment: layout.segment).sorted(by: { $0.key < $1.key }) {
+      for local in 0..<layout.segment where blocks.contains(local) {
+        let block = segment * layout.segment + local
+        if file.inTier.contains(block) || file.offered.contains(block) { continue }
+        guard uploads.budget.waiting < FleetUploads.limit / 2 else { return }
+        upload(file, block, FleetNode.Place(generation: file.generation, segment: segment))
+      }
+    }
+  }
+
+  /// Sends what is prepared, and has more prepared. Returns when the next one may begin.
+  func sendUploads(_ now: Instant) -> Instant {
+    for prepared in uploads.takePrepared() {
+      let job = prepared.job
+      guard let body = prepared.body, let file = files[job.number], file.epoch == job.epoch, breaker.isUp else {
+        over(job, .dropped)
+        continue
+      }
+      let label = BlockLabel(
+        generation: job.id, index: job.block, length: Int(job.range.count), crc32c: body.checksum.value)
+      ask(.upload(job, label)) {
+        .putIfAbsent(
+          $0, ObjectName.block(job.id, job.block).text, body, meta: ["mfs": label.text, "mfs-pieces": prepared.pieces],
+          timeout: Self.longestUpload)
+      }
+    }
+    return uploads.startNext(now)
+  }
+  private static let longestUpload = 60.0
+
+  func uploaded(_ outcome: StoreOutcome, _ job: UploadJob, _ label: BlockLabel) {
+    heard(outcome, isUpload: true, isTimed: false)
+    switch outcome {
+    case .written: over(job, .stored)
+    case .conflict:
+      // Another node was first: with the same bytes?
+      ask(.compare(job, label)) { .head($0, ObjectName.block(job.id, job.block).text, timeout: 5) }
+    default: over(job, .dropped)
+    }
+  }
+
+  func compared(_ outcome: StoreOutcome, _ job: UploadJob, _ label: BlockLabel) {
+    heard(outcome, isTimed: false)
+    guard case .found(let object) = outcome, let there = object.meta["mfs"].flatMap({ BlockLabel($0) }) else {
+      return over(job, .dropped)
+    }
+    over(job, there == label ? .existed : .differs)
+  }
+
+  private func over(_ job: UploadJob, _ result: UploadResult) {
+    uploads.ended(job)
+    if let file = files[job.number] {
+      file.uploads -= 1
+      if result == .stored || result == .existed { file.inTier.insert(job.block) }
+    }
+    tell(.uploaded(job.block % layout.segment, result), at: job.place)
+  }
+}

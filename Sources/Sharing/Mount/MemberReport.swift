@@ -1,0 +1,69 @@
+import Base
+
+/// What `status` and `metrics` tell of a member of a fleet. Any thread may read it.
+package struct MemberReport: Sendable, Equatable {
+  /// What the store is to the mount.
+  package enum State: Sendable, Equatable {
+    /// It has not answered yet.
+    case asking
+    case up
+    /// It does not answer: every file comes from its origin.
+    case down(since: Instant)
+    /// The bucket is not for this mount: why.
+    case refused(String)
+  }
+
+  package var state = State.asking
+  /// `s3://bucket/prefix`.
+  package var place = ""
+  package var isReadOnly = false
+  /// Why there are no leases, if the store does not keep the conditions of writes; empty: it keeps them, or nothing is
+  /// known yet.
+  package var lacks: [String] = []
+  /// The nodes that were seen today, this one included.
+  package var nodes = 1
+  /// The round trip to the store in milliseconds.
+  package var roundTrip = 0
+  /// The segments that this node fetches for all.
+  package var leases = 0
+  /// Bytes that wait for their upload, and blocks for which there was no room.
+  package var waitingBytes: Int64 = 0
+  package var droppedBlocks: Int64 = 0
+  /// Until when nothing is stored, as the store has no room; nil: it has.
+  package var fullUntil: Instant?
+
+  package init() {}
+}
+
+extension FleetMember {
+  /// How often what is told is made anew at most, in seconds.
+  private static let tellsEach = 0.2
+
+  /// Tells what there is to tell, or returns when it will.
+  func tell(_ now: Instant) -> Instant {
+    guard now >= nextReport else { return nextReport }
+    nextReport = now.adding(seconds: Self.tellsEach)
+    publish(now)
+    return .never
+  }
+
+  private func publish(_ now: Instant) {
+    var report = MemberReport()
+    report.place = store.location.description
+    report.isReadOnly = setup.isReadOnly
+    report.state =
+      switch phase {
+      case .asking: .asking
+      case .refused(let why): .refused(why)
+      case .ready: breaker.isUp ? .up : .down(since: downSince ?? now)
+      }
+    report.lacks = start.conditions.map { $0.allowsLeases ? [] : $0.reasons } ?? []
+    report.nodes = fleet.nodes.count
+    report.roundTrip = fleet.identity.roundTrip
+    report.leases = fleet.leases.count
+    report.waitingBytes = uploads.budget.waiting
+    report.droppedBlocks = uploads.budget.dropped
+    report.fullUntil = breaker.fullUntil.flatMap { $0 > now ? $0 : nil }
+    setup.report.withLock { $0 = report }
+  }
+}

@@ -1,0 +1,86 @@
+import Base
+import Manifest
+import Reading
+
+/// One version of a file that a member shares. The transfer thread alone has it.
+final class SharedFile {
+  /// A block that this node fetches from the origin for the fleet.
+  struct Grant {
+    let since: Instant
+    /// What was stored of the block before.
+    let base: Int64
+    /// What the fleet's code was told last.
+    var told: Int64
+    /// Whether all of it was asked for.
+    var isAsked = false
+  }
+
+  let key: ResourceKey
+  /// The catalog's number, by which the fleet's code calls it too.
+  let number: Int64
+  let id: FleetID
+  let etag: String
+  let size: Int64
+  let block: Int64
+  /// What is stored here, as it was last seen, and the file that has it.
+  var stored = ByteRangeSet()
+  var served: ServedFile?
+  /// The blocks that the origin may be asked for, and those that the store is asked for.
+  var granted: [Int: Grant] = [:]
+  var looking: Set<Int> = []
+  /// Blocks of which one window may be asked from the origin.
+  var bypasses: Set<Int> = []
+  /// Blocks that were seen in the store.
+  var inTier: Set<Int> = []
+  /// What readers want, where they wait, and how many readers the fleet's code was told of.
+  var foreground: Set<Int> = []
+  var fronts: Set<Int> = []
+  var readers = 0
+  var continues = false
+  var isClosed = true
+  /// Whether the names of its blocks were asked for, and whether they are known.
+  var isListing = false
+  var isListed = false
+  /// Blocks that went up, or were to.
+  var offered: Set<Int> = []
+  var ending: EndOfSharing?
+  /// Rises when stored bytes are removed: what was read before may be no bytes of the file.
+  var epoch = 0
+  /// Uploads that wait or are under way.
+  var uploads = 0
+
+  init(_ file: SecondFile, id: FleetID, block: Int64) {
+    (key, number, self.id, etag, size, self.block) = (file.key, file.generation, id, file.etag, file.size, block)
+  }
+
+  /// What the fleet's code calls it.
+  var generation: Int { Int(number) }
+  var blocks: Int { Int((size + block - 1) / block) }
+  var piece: Int { max(1, Int(block) / PieceSums.count) }
+
+  func range(of index: Int) -> ByteRange {
+    let start = Int64(index) * block
+    return ByteRange(start, min(start + block, size))
+  }
+
+  func isWhole(_ index: Int) -> Bool { stored.contains(range(of: index)) }
+
+  /// The blocks that a range touches.
+  func blocks(of range: ByteRange) -> Range<Int> {
+    if range.isEmpty || range.start >= size { return 0..<0 }
+    return Int(range.start / block)..<Int((min(range.end, size) - 1) / block) + 1
+  }
+
+  /// The blocks that are stored here, by their segments of `segment` blocks.
+  func held(segment: Int) -> [Int: BlockSet] {
+    var held: [Int: BlockSet] = [:]
+    for range in stored.ranges {
+      let first = Int((range.start + block - 1) / block)
+      let last = range.end >= size ? blocks : Int(range.end / block)
+      for index in stride(from: first, to: last, by: 1) {
+        held[index / segment, default: BlockSet()].insert(index % segment)
+      }
+    }
+    return held
+  }
+}

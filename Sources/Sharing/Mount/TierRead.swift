@@ -1,0 +1,154 @@
+import Base
+import Fetching
+import Reading
+
+/// A part of a block on its way from the store: for Reading a transfer like others.
+final class TierRead {
+  let id: TransferID
+  let request: StoreRequestID
+  let file: SharedFile
+  let block: Int
+  /// Of the file; it begins with a piece.
+  let range: ByteRange
+  let begun = Instant.now
+  var lastByte = Instant.now
+  var hasBegun = false
+  var check: PieceCheck?
+  var etag: String?
+  /// Whether its bytes are not those that were stored.
+  var isRotten = false
+
+  init(_ id: TransferID, _ request: StoreRequestID, _ file: SharedFile, block: Int, range: ByteRange) {
+    (self.id, self.request, self.file, self.block, self.range) = (id, request, file, block, range)
+  }
+}
+
+/// Blocks from the store. No byte is given on before its piece is known to be right.
+extension FleetMember: TransferService {
+  package func start(_ request: TransferRequest) {
+    guard let number = request.generation else { return commands.start(request) }
+    guard let file = files[number], let range = request.range, breaker.isUp else {
+      return endings.append((request.id, .cancelled))
+    }
+    let block = Int(range.start / file.block)
+    let whole = file.range(of: block)
+    let id = StoreRequestID(nextRequest)
+    nextRequest += 1
+    let read = TierRead(request.id, id, file, block: block, range: range)
+    (reads[request.id], readRequests[id]) = (read, read)
+    let part = range == whole ? nil : ByteRange(range.start - whole.start, range.end - whole.start)
+    store.start(
+      .get(id, ObjectName.block(file.id, block).text, range: part, inPieces: true, timeout: Self.longestRead))
+  }
+  /// A block may take so many seconds. One that stands still ends much sooner.
+  private static let longestRead = 60.0
+  /// How long the bytes of a block may stand, once they come, in seconds.
+  private static let longestPause = 1.0
+
+  package func cancel(_ id: TransferID) {
+    guard let read = reads[id] else { return commands.cancel(id) }
+    forget(read)
+    endings.append((id, .cancelled))
+  }
+
+  package func limit(_ rates: TransferRates) { commands.limit(rates) }
+  package func dropConnections() { commands.dropConnections() }
+
+  private func forget(_ read: TierRead) {
+    (reads[read.id], readRequests[read.request]) = (nil, nil)
+    store.cancel(read.request)
+  }
+
+  func received(_ bytes: UnsafeRawBufferPointer, _ object: StoredObject, _ read: TierRead) -> Bool {
+    let now = Instant.now
+    if !read.hasBegun || now.seconds(since: read.lastByte) > 0.1 { breaker.answered(now: now) }
+    (read.lastByte, read.etag) = (now, object.etag)
+    if read.check == nil {
+      guard let check = check(object, read) else {
+        read.isRotten = true
+        return false
+      }
+      read.check = check
+      read.hasBegun = true
+      read.file.inTier.insert(read.block)
+      var head = ResponseHead(
+        body: .part(read.range, total: read.file.size), url: "", firstByteSeconds: now.seconds(since: read.begun),
+        reusedConnection: true)
+      head.validators.etag = read.file.etag
+      guard client?.transfer(read.id, responded: head) == true else { return false }
+    }
+    do throws(PieceCheck.Fault) {
+      try read.check?.take(bytes) { piece in client?.transfer(read.id, received: piece) ?? false }
+      return true
+    } catch {
+      read.isRotten = error == .wrong
+      return false
+    }
+  }
+
+  /// What the block's metadata say its pieces are; nil: they are of another block, or of none.
+  private func check(_ object: StoredObject, _ read: TierRead) -> PieceCheck? {
+    let whole = read.file.range(of: read.block)
+    let length = Int(whole.count)
+    let piece = read.file.piece
+    guard let label = object.meta["mfs"].flatMap({ BlockLabel($0) }), label.generation == read.file.id,
+      label.index == read.block, label.length == length, object.size == Int64(length),
+      let sums = object.meta["mfs-pieces"].flatMap({ PieceSums($0, length: length, piece: piece) })
+    else { return nil }
+    if let range = object.range, range.start != read.range.start - whole.start { return nil }
+    if object.range == nil, read.range != whole { return nil }
+    return PieceCheck(sums, piece: piece, length: length, from: Int(read.range.start - whole.start) / piece)
+  }
+
+  /// A read is over.
+  func end(_ read: TierRead, _ outcome: StoreOutcome) {
+    forget(read)
+    let file = read.file
+    let isWhole = read.check.map { Int64($0.position) == read.range.end - file.range(of: read.block).start } ?? false
+    if case .found = outcome, isWhole {
+      heard(outcome)
+      return endings.append((read.id, .finished))
+    }
+    endings.append((read.id, .cancelled))
+    var result = LookResult.failed
+    if read.isRotten {
+      result = .rotten
+      Log.warning("a block of the fleet's store is not what was stored: it is removed, and fetched anew")
+      if let etag = read.etag, !setup.isReadOnly {
+        ask(.removal) { .delete($0, ObjectName.block(file.id, read.block).text, ifMatch: etag, timeout: 5) }
+      }
+    } else if case .absent = outcome {
+      result = .absent
+    }
+    if result != .failed { file.inTier.remove(read.block) }
+    // Reading gave it up: whether it is wanted still, the next plan says.
+    if case .cancelled = outcome, !read.isRotten { return }
+    if file.looking.remove(read.block) != nil {
+      tell(file, read.block) { .looked($0, result) }
+      changed(file)
+    } else if result == .failed {
+      // It counts as here: the origin has the rest.
+      file.inTier.remove(read.block)
+    }
+    heard(outcome)
+  }
+
+  /// Ends the reads to which the store does not answer. Returns when the next one has no time left.
+  func dropSilentReads(_ now: Instant) -> Instant {
+    var next = Instant.never
+    for read in Array(reads.values) {
+      let due = read.lastByte.adding(seconds: read.hasBegun ? Self.longestPause : Self.detection)
+      if due <= now { end(read, .timedOut) } else { next = min(next, due) }
+    }
+    return next
+  }
+
+  /// Tells the ends that are due.
+  func tellEndings() {
+    while !endings.isEmpty {
+      let told = endings
+      endings = []
+      for (id, end) in told { client?.transfer(id, ended: end) }
+    }
+  }
+}

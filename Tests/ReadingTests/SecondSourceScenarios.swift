@@ -1,0 +1,193 @@
+import Base
+import Fetching
+import Manifest
+import Testing
+
+import Reading
+
+/// A second source that does what a test says. What it gives comes from ``FakeService`` as the resource without a URL.
+final class FakeSecondSource: SecondSource {
+  static let block: Int64 = 4 << 20
+
+  enum Way { case origin, second, wait }
+
+  var onChange: (ResourceKey) -> Void = { _ in }
+  /// The way of each block.
+  var way: (Int) -> Way = { _ in .origin }
+  /// Where the background download may ask.
+  var bounds: [ByteRange]?
+  var told: SecondFacts = .none
+  private(set) var wants = SecondWants()
+  private(set) var confirmed: [SecondFile] = []
+  private(set) var closed: [Int64] = []
+  private(set) var removed: [Int64] = []
+  private(set) var rested = 0
+
+  func facts(of key: ResourceKey, now: Instant) -> SecondFacts { told }
+  func confirmed(_ file: SecondFile) { confirmed.append(file) }
+  func look(at file: SecondFile, _ view: SecondView, now: Instant) -> [ByteRange]? { bounds }
+  func want(_ wants: SecondWants, of file: SecondFile, now: Instant) { self.wants = wants }
+  func route(_ range: ByteRange, of file: SecondFile, isProven: Bool, now: Instant) -> SecondRoute {
+    let block = range.start / Self.block
+    let part = ByteRange(range.start, min(range.end, (block + 1) * Self.block, file.size))
+    return switch way(Int(block)) {
+    case .origin: .origin(part)
+    case .second: .second(part)
+    case .wait: .wait(until: part.end)
+    }
+  }
+  func rest(_ generation: Int64, isFailing: Bool) { rested += 1 }
+  func close(_ generation: Int64, isReplaced: Bool) { closed.append(generation) }
+  func removes(_ generation: Int64) { removed.append(generation) }
+}
+
+/// What Reading does with a second source of bytes.
+@Suite struct SecondSourceScenarios {
+  private static let size: Int64 = 24 << 20
+  private let second = FakeSecondSource()
+
+  /// A file, and another one on the same host, over one connection.
+  private func bench(_ options: ReadingOptions = .testing, connections: Int = 32) throws -> Bench {
+    var options = options
+    options.limits.connections = connections
+    let entries = [Bench.entry("a.mp4", 1), Bench.entry("b.mp4", 2)]
+    var resources: [String: FakeResource] = [:]
+    for entry in entries { resources[entry.urls[0]] = FakeResource(name: entry.name, size: Self.size) }
+    resources[""] = FakeResource(name: "a.mp4", size: Self.size)
+    return try Bench(entries, resources, options: options, second: second)
+  }
+
+  private func origin(_ bench: Bench) -> [TransferRequest] { bench.service.requests.filter { $0.generation == nil } }
+  private func shared(_ bench: Bench) -> [TransferRequest] { bench.service.requests.filter { $0.generation != nil } }
+
+  @Test("What waits for another machine has no slot, and goes when the source says so")
+  func waits() throws {
+    let bench = try bench(connections: 1)
+    let inode = try bench.opened("a.mp4")
+    let before = origin(bench).count
+    second.way = { _ in .wait }
+    let read = bench.read(inode, 9 << 20, 65536)
+    bench.run(1)
+    #expect(bench.port.reply(to: read) == nil && origin(bench).count == before && shared(bench).isEmpty)
+    #expect(second.wants.fronts == [9 << 20], "it is told where the reader waits: \(second.wants.fronts)")
+    // The one connection is free for others.
+    second.way = { $0 == 0 ? .origin : .wait }
+    let other = try bench.opened("b.mp4")
+    bench.expectBytes(other, 0, 4096, of: "b.mp4", within: 2)
+    second.way = { $0 == 0 ? .origin : .second }
+    second.onChange(try bench.node("a.mp4").key)
+    guard case .data(let bytes)? = bench.answer(read, within: 1) else {
+      Issue.record("no bytes come from the second source")
+      return
+    }
+    let place = ByteRange(9 << 20, 10 << 20)
+    #expect(bytes.count == 65536 && !shared(bench).isEmpty)
+    #expect(!origin(bench).contains { $0.range.map { $0.overlaps(place) } ?? false }, "the origin is not asked for it")
+  }
+
+  @Test("A window ends where its block does, and each block has its own way")
+  func cuts() throws {
+    let bench = try bench()
+    let inode = try bench.opened("a.mp4")
+    second.way = { $0 % 2 == 0 ? .origin : .second }
+    var offset: Int64 = 0
+    while offset < Self.size {
+      bench.expectBytes(inode, offset, 131072, of: "a.mp4")
+      offset += 131072
+    }
+    for request in bench.service.requests {
+      guard let range = request.range else { continue }
+      let block = range.start / FakeSecondSource.block
+      #expect((range.end - 1) / FakeSecondSource.block == block, "\(range)")
+      #expect(request.generation != nil ? block % 2 == 1 : block % 2 == 0 || range.start == 0, "\(range)")
+    }
+    // What the list's host brought is what it is asked for; the other has a line of its own.
+    #expect(bench.system.metrics().sharedBytes >= 12 << 20)
+  }
+
+  @Test("A second source that fails is no failure of the origin")
+  func fails() throws {
+    let bench = try bench()
+    let inode = try bench.opened("a.mp4")
+    second.way = { _ in .second }
+    bench.service.resources[""]?.failure = FakeResource.gone
+    let read = bench.read(inode, 9 << 20, 4096)
+    bench.run(0.5)
+    #expect(bench.port.reply(to: read) == nil && !shared(bench).isEmpty)
+    second.way = { _ in .origin }
+    second.onChange(try bench.node("a.mp4").key)
+    guard case .data? = bench.answer(read, within: 1) else {
+      Issue.record("the origin is not asked")
+      return
+    }
+    #expect(try bench.system.reports.report(on: bench.node("a.mp4")).error == nil)
+  }
+
+  @Test("A background download asks where it may")
+  func bounds() throws {
+    var options = ReadingOptions.testing
+    options.continuation = .always
+    let bench = try bench(options)
+    second.bounds = [ByteRange(8 << 20, 12 << 20)]
+    _ = try bench.opened("a.mp4")
+    #expect(bench.run(until: 30) { second.wants.inFlight.isEmpty && bench.service.running.isEmpty })
+    bench.run(2)
+    let inside = ByteRange(1 << 20, Self.size - (1 << 20))
+    let background = origin(bench).compactMap(\.range).filter { inside.contains($0.start) }
+    #expect(!background.isEmpty && background.allSatisfy { ByteRange(8 << 20, 12 << 20).contains($0) }, "\(background)")
+    second.bounds = nil
+    second.onChange(try bench.node("a.mp4").key)
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+  }
+
+  @Test("A stat and an open need no request where the second source knows the file")
+  func facts() throws {
+    let bench = try bench()
+    let key = try bench.node("a.mp4").key
+    second.told = .wait
+    let stat = bench.stat(try bench.inode("a.mp4"))
+    bench.run(0.2)
+    #expect(bench.port.reply(to: stat) == nil && bench.service.requests.isEmpty)
+    let file = SecondFile(
+      key: key, generation: 0, etag: "\"1\"", size: Self.size, modified: 1_600_000_000, mediaType: "video/mp4")
+    second.told = .found(file, checkedAt: bench.now)
+    second.onChange(key)
+    guard case .attributes(let shown)? = bench.answer(stat, within: 1) else {
+      Issue.record("the stat is not answered")
+      return
+    }
+    #expect(shown.size == Self.size && shown.modified == 1_600_000_000)
+    let inode = try bench.opened("a.mp4")
+    #expect(bench.service.requests.isEmpty)
+    second.way = { _ in .second }
+    bench.expectBytes(inode, 0, 4096, of: "a.mp4")
+    #expect(origin(bench).isEmpty && second.confirmed.isEmpty)
+    // The origin's own word is told on, once.
+    second.way = { _ in .origin }
+    bench.expectBytes(inode, 12 << 20, 4096, of: "a.mp4")
+    bench.expectBytes(inode, 20 << 20, 4096, of: "a.mp4")
+    #expect(second.confirmed.map(\.etag) == ["\"1\""])
+  }
+
+  @Test("Files without a strong tag are the origin's alone")
+  func weak() throws {
+    let bench = try bench()
+    bench.service.resources["http://origin/a.mp4"]?.isWeak = true
+    second.way = { _ in .wait }
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 9 << 20, 4096, of: "a.mp4")
+    #expect(second.confirmed.isEmpty && shared(bench).isEmpty)
+  }
+
+  @Test("The source hears that stored bytes go, and that a version was replaced")
+  func hears() throws {
+    let bench = try bench()
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 9 << 20, 4096, of: "a.mp4")
+    let number = try bench.generation("a.mp4").id
+    bench.service.resources["http://origin/a.mp4"]?.change()
+    _ = bench.answer(bench.read(inode, 20 << 20, 4096))
+    bench.run(1)
+    #expect(second.closed.contains(number), "\(second.closed)")
+  }
+}
