@@ -55,7 +55,7 @@ let package = Package(
     room("Server", ["Base", "Manifest", "Storing", "Fetching", "Reading", "Sharing", "Mount", "Control"]),
     .executableTarget(
       name: "mediafs",
-      dependencies: ["Base", "Manifest", "Storing", "Control", "Server", "Screen", "CBuild", "CSystem"],
+      dependencies: ["Base", "Manifest", "Storing", "Sharing", "Control", "Server", "Screen", "CBuild", "CSystem"],
       swiftSettings: strict),
     .executableTarget(
       name: "mount-helper", path: "mount-helper", exclude: ["PROTOCOL.md"],

@@ -34,6 +34,7 @@ enum Program {
       Command(names: ["events"], help: EventsCommand.help, run: EventsCommand.run),
       Command(names: ["metrics"], help: MetricsCommand.help, run: MetricsCommand.run),
       Command(names: ["verify"], help: VerifyCommand.help, run: VerifyCommand.run),
+      Command(names: ["share"], help: ShareCommand.help, run: ShareCommand.run),
       Command(names: ["upgrade"], help: UpgradeCommand.help, run: UpgradeCommand.run),
       Command(names: ["doctor"], help: DoctorCommand.help, run: DoctorCommand.run),
       Command(names: ["check"], help: CheckCommand.help, run: CheckCommand.run),

@@ -295,7 +295,7 @@ enum StatusCommand {
     terminal.raw("\n]}\n")
   }
 
-  private static func encode(_ value: some Encodable) throws(CommandError) -> [UInt8] {
+  static func encode(_ value: some Encodable) throws(CommandError) -> [UInt8] {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     do {

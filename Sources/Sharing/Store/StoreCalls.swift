@@ -47,10 +47,12 @@ package final class StoreCalls: Sendable {
   }
 
   /// Asks, and waits for the outcome: on a thread that nobody waits for.
-  package func outcome(_ request: StoreRequest) -> StoreOutcome {
+  package func outcome(
+    _ request: StoreRequest, received: (@Sendable (UnsafeRawBufferPointer, StoredObject) -> Bool)? = nil
+  ) -> StoreOutcome {
     let result = Lock<StoreOutcome>(.cancelled)
     let signal = Signal()
-    start(request) { outcome in
+    start(request, received: received) { outcome in
       result.withLock { $0 = outcome }
       signal.raise()
     }

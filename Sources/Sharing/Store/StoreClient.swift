@@ -223,7 +223,10 @@ package final class StoreClient: ObjectStore {
       case .failure(let fault): return judge.broken("its list cannot be read: \(fault.reason)")
       case .success(var listing):
         listing.entries = listing.entries.compactMap { entry in
-          setup.location.key(of: entry.key).map { .init(key: $0, size: entry.size, etag: entry.etag) }
+          var entry = entry
+          guard let key = setup.location.key(of: entry.key) else { return nil }
+          entry.key = key
+          return entry
         }
         listing.folders = listing.folders.compactMap { setup.location.key(of: $0) }
         return .listed(listing)

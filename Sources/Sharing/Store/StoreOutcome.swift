@@ -68,6 +68,8 @@ package struct StoreListing: Sendable, Equatable {
     package var key: String
     package var size: Int64
     package var etag: String?
+    /// When it was written, in seconds since 1970; nil when the store does not tell.
+    package var modified: Int64?
   }
 
   package var entries: [Entry] = []

@@ -68,6 +68,7 @@ final class StoreXML: XMLStreamClient {
     case ("Contents", "Key"): entry.key = value
     case ("Contents", "Size"): entry.size = Int64(value) ?? 0
     case ("Contents", "ETag"): entry.etag = value
+    case ("Contents", "LastModified"): entry.modified = StoreDay.seconds(value)
     case ("ListBucketResult", "Contents"): listing.entries.append(entry)
     case ("CommonPrefixes", "Prefix"): listing.folders.append(value)
     case ("ListBucketResult", "IsTruncated"): isTruncated = value == "true"

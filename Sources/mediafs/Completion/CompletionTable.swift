@@ -79,6 +79,7 @@ struct CompletionTable {
     // `mount FILE MOUNTPOINT`: the one is there, and the other mostly is.
     if command.names[0] == "mount" { return [.file] }
     if command.names[0] == "ready" { return [.path] }
+    if command.names[0] == "share" { return [.words(["stat", "check", "collect"])] }
     if command.names[0] == "completion" { return [.words(["bash", "zsh", "fish"])] }
     let kinds: [Kind] = command.help.operands.map { operand in
       switch operand.name {

@@ -40,6 +40,8 @@ package final class FakeStore: Sendable {
     package var body: [UInt8]
     package var etag: String
     package var meta: [String: String]
+    /// When it was written, in seconds since 1970.
+    package var modified: Int64
   }
 
   private struct State {
@@ -78,9 +80,16 @@ package final class FakeStore: Sendable {
   /// The objects by `bucket/key`.
   package var objects: [String: Object] { state.withLock { $0.objects } }
   package func setObject(_ name: String, _ body: [UInt8], meta: [String: String] = [:]) {
+    let now = now
     state.withLock { state in
       state.writes += 1
-      state.objects[name] = Object(body: body, etag: "\"set-\(state.writes)\"", meta: meta)
+      state.objects[name] = Object(body: body, etag: "\"set-\(state.writes)\"", meta: meta, modified: now)
+    }
+  }
+  /// Has all objects as if they had been written so many days earlier.
+  package func age(days: Int64) {
+    state.withLock { state in
+      for name in state.objects.keys { state.objects[name]?.modified -= days * 86_400 }
     }
   }
   /// The connections so far.
@@ -128,6 +137,7 @@ package final class FakeStore: Sendable {
   /// Does what is asked, at once with regard to all others.
   fileprivate func answer(_ request: SignatureJudge.Seen) -> FakeStoreAnswer {
     let (path, query) = OriginHead.split(request.target)
+    let now = now
     let name = String(path.dropFirst())
     return state.withLock { state in
       let object = state.objects[name]
@@ -152,7 +162,7 @@ package final class FakeStore: Sendable {
           meta[header.name.lowercased()] = header.value
         }
         let etag = "\"tag-\(state.writes)\""
-        state.objects[name] = Object(body: request.body, etag: etag, meta: meta)
+        state.objects[name] = Object(body: request.body, etag: etag, meta: meta, modified: now)
         return FakeStoreAnswer(200, state.manner.tellsETags ? ["ETag: \(etag)"] : [])
       default: return .error(501, "NotImplemented")
       }
@@ -171,6 +181,15 @@ package final class FakeStore: Sendable {
         206, fields + ["Content-Range: bytes \(range.start)-\(range.end - 1)/\(size)"],
         Array(object.body[Int(range.start)..<Int(range.end)]))
     }
+  }
+
+  /// As lists have it.
+  private static func listTime(_ seconds: Int64) -> String {
+    var (seconds, parts) = (time_t(seconds), tm())
+    gmtime_r(&seconds, &parts)
+    var text = [CChar](repeating: 0, count: 40)
+    let length = strftime(&text, text.count, "%Y-%m-%dT%H:%M:%S.000Z", &parts)
+    return String(decoding: text[..<length].map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
   private static func list(
@@ -198,6 +217,7 @@ package final class FakeStore: Sendable {
     for key in page {
       let object = objects[start + key]
       text += "<Contents><Key>\(key)</Key><ETag>\((object?.etag ?? "").replacing("\"", with: "&#34;"))</ETag>"
+      text += "<LastModified>\(listTime(object?.modified ?? 0))</LastModified>"
       text += "<Size>\(object?.body.count ?? 0)</Size></Contents>"
     }
     for folder in folders { text += "<CommonPrefixes><Prefix>\(folder)</Prefix></CommonPrefixes>" }
