@@ -28,17 +28,21 @@ import Testing
       }
     }
 
+    /// The keys of the store and of the fleet.
+    var environment: [String: String] {
+      [
+        "AWS_ACCESS_KEY_ID": StoreKeys.key, "AWS_SECRET_ACCESS_KEY": StoreKeys.secret, "MEDIAFS_FLEET_KEY": key,
+      ]
+    }
+
     /// Mounts one more, in the foreground.
     @discardableResult
     func mount(_ options: String..., key: String? = nil) throws -> MountedProgram {
       let folder = try TemporaryFolder(open: true)
       folders.append(folder)
-      let member = MountedProgram(
-        in: folder, program: try Programs.path("mediafs"),
-        environment: [
-          "AWS_ACCESS_KEY_ID": StoreKeys.key, "AWS_SECRET_ACCESS_KEY": StoreKeys.secret,
-          "MEDIAFS_FLEET_KEY": key ?? self.key,
-        ])
+      var environment = environment
+      if let key { environment["MEDIAFS_FLEET_KEY"] = key }
+      let member = MountedProgram(in: folder, program: try Programs.path("mediafs"), environment: environment)
       try folder.write(FleetTests.names.map { origin.url("/\($0)") + "\n" }.joined(), to: "urls.txt")
       members.append(member)
       let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint] + options
@@ -101,6 +105,14 @@ import Testing
         Figures.add("bytes that a fleet's origin sent", Int(sent))
         // What goes up behind the readers is there soon.
         sleep(seconds: 3)
+        // What is in use is marked, so that nobody removes it.
+        let bucket = "s3://\(StoreKeys.bucket)/some/prefix"
+        let care = try Command.run(
+          [
+            try Programs.path("mediafs"), "share", "collect", "--dry-run", "--days", "1", bucket, "--share-endpoint",
+            store.endpoint(),
+          ], environment: fleet.environment)
+        #expect(care.succeeded && care.output.contains("\(Self.names.count) generations"), "\(care)")
         fleet.origin.stop()
         let late = try fleet.mount("--timeout", "10")
         let list = try late.runProgram(["stat", "-c", "%s"] + Self.names.map { "\(late.mountpoint)/\($0)" })

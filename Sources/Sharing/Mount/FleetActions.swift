@@ -9,7 +9,7 @@ enum Asked {
   case readLease(FleetNode.Place), writeLease(FleetNode.Place), claim(FleetNode.Place, Int)
   case upload(UploadJob, BlockLabel), compare(UploadJob, BlockLabel)
   case facts(ResourceKey), pointer(PointerWrite), head(PointerWrite), headOfNext(PointerWrite, String), pointerWrite
-  case removal
+  case removal, seen
 }
 
 /// Does what the fleet's code wants done.

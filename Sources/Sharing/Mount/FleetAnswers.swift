@@ -19,7 +19,7 @@ extension FleetMember: ObjectStoreClient {
       heard(outcome, isTimed: false)
       start.listsNodesAt = .now
     case .nodes(let sent, let nodes): nodesListed(outcome, sent, nodes)
-    case .probe, .removal: break
+    case .probe, .removal, .seen: break
     case .isBack: heard(outcome)
     case .list(let file, _): listed(outcome, file)
     case .readLease(let place): leaseRead(outcome, place)

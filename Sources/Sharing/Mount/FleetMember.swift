@@ -157,6 +157,7 @@ package final class FleetMember: SecondSource {
     file.isClosed = false
     fleet.open(
       file.generation, id: file.id.high, blocks: file.blocks, held: file.held(segment: layout.segment))
+    markUse(of: file)
     if file.isListed { change { $0.listed(file.generation, self.listed(file), into: &$1) } }
   }
 

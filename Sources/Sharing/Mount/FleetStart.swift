@@ -15,6 +15,9 @@ struct FleetStart {
   /// When the nodes are listed next.
   var listsNodesAt = Instant.never
   var listings = 0
+  /// The day of which the store's marks are, and the generations that this node marked as used.
+  var markedDay = 0
+  var marked: Set<FleetID> = []
 }
 
 /// The bucket: its format, its conditions, the nodes. All of it behind the mount, which does not wait for it.
@@ -158,6 +161,16 @@ extension FleetMember {
     // Of nodes that begin together, each sees the others soon.
     start.listings += 1
     start.listsNodesAt = now.adding(seconds: start.listings < 6 ? 0.1 * Double(1 << start.listings) : 60)
+  }
+
+  /// Notes in the bucket that the file is used today, once a day: what nobody used for long may be removed.
+  func markUse(of file: SharedFile) {
+    if setup.isReadOnly { return }
+    if start.markedDay != day { (start.markedDay, start.marked) = (day, []) }
+    guard start.marked.insert(file.id).inserted else { return }
+    ask(.seen) {
+      .putIfAbsent($0, ObjectName.seen(day: day, file.id).text, StoreBody(DayMark.seen.bytes), timeout: 10)
+    }
   }
 
   /// Today by the store's clock: YYYYMMDD.
