@@ -112,7 +112,7 @@ import Testing
             try Programs.path("mediafs"), "share", "collect", "--dry-run", "--days", "1", bucket, "--share-endpoint",
             store.endpoint(),
           ], environment: fleet.environment)
-        #expect(care.succeeded && care.output.contains("\(Self.names.count) generations"), "\(care)")
+        #expect(care.succeeded && care.output.contains("\(Self.names.count) noted as used in 1 day"), "\(care)")
         fleet.origin.stop()
         let late = try fleet.mount("--timeout", "10")
         let list = try late.runProgram(["stat", "-c", "%s"] + Self.names.map { "\(late.mountpoint)/\($0)" })
