@@ -78,7 +78,7 @@ package final class TransferBody: @unchecked Sendable {
 
   deinit { Self.release(bytes, isMapped) }
 
-  /// From so many bytes on, the memory is the system's, and goes back at once: what one thread allocates and another one
+  /// From so many bytes on, the memory is the system's, and goes back at once: what one thread allocates and another
   /// frees would stay with the process.
   private static let leastMapped = 1 << 20
 

@@ -37,7 +37,7 @@ package struct TransferRequest: Sendable {
   package var document: DocumentRequest?
   /// What makes it a request to an object store: nil for every other one. Its fields name `range` themselves.
   package var object: ObjectRequest?
-  /// The number of the version whose bytes another source than the origin is asked for: it has no URL. nil for all else.
+  /// The number of the version whose bytes another source than the origin is asked for, which has no URL; else nil.
   package var generation: Int64?
 
   /// A GET of `range` of `url`.

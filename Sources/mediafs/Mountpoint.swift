@@ -13,7 +13,8 @@ struct Mountpoint {
   /// Checks `path`, which must be an empty folder or not exist. ``make()`` creates the folder.
   ///
   /// `kept`: a mount of mediafs may be there, and must not be asked: a service manager holds it for the next mount
-  /// helper, and nobody answers it until that serves. `isService`: a dead mount there, which an earlier service left, is taken away.
+  /// helper, and nobody answers it until that serves. `isService`: a dead mount there, which an earlier service left,
+  /// is taken away.
   init(_ path: String, isService: Bool = false, kept: Bool = false) throws(CommandError) {
     let absolute = try Files.absolute(path)
     self.path = try Self.resolve(absolute)

@@ -1,5 +1,5 @@
-/// The checksums of a block's pieces: the value of `x-amz-meta-mfs-pieces`. A reader gets each piece once it is known to
-/// be right, and a part of a block can be checked by itself.
+/// The checksums of a block's pieces: the value of `x-amz-meta-mfs-pieces`. A reader gets each piece once it is known
+/// to be right, and a part of a block can be checked by itself.
 package struct PieceSums: Hashable, Sendable {
   /// How many pieces a whole block has.
   package static let count = 64
