@@ -55,8 +55,14 @@ package enum MediafsServer {
     }
     let opened =
       start.rootWaits && !goesOn && request.opensList ? try ManifestImport.openForRoot(request, start.input) : nil
-    let sharing = try request.share.place.map { (place) throws(ServerError) in
-      try MountSharing(request.share, place)
+    let sharing: MountSharing?
+    do throws(ServerError) {
+      sharing = try request.share.place.map { (place) throws(ServerError) in try MountSharing(request.share, place) }
+    } catch {
+      // The readers of a mount that goes on need their files, shared or not.
+      guard goesOn else { throw error }
+      Log.error("\(error.description); until the next mount, every file comes from its origin")
+      sharing = nil
     }
     // No thread may exist before: Landlock restricts only the thread that asks for it, and those that it starts.
     let rights = try places.map { (places) throws(ServerError) in try Confinement.begin(places) }
