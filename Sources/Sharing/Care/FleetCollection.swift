@@ -46,6 +46,7 @@ package final class FleetCollection {
 
   package func run() throws(FleetCareError) -> Result {
     let old = try readMarks()
+    try requireMarks()
     try removePointers()
     try removeOld("mfs1/l/")
     try removeOld("mfs1/e/")
@@ -86,6 +87,21 @@ package final class FleetCollection {
     }
     result.marked = Int64(used.count)
     return all.filter { !isRecent($0) }
+  }
+
+  /// Where nodes were and none noted what it used, nothing tells what is not used.
+  private func requireMarks() throws(FleetCareError) {
+    guard used.isEmpty else { return }
+    var nodes = false
+    for day in try days("mfs1/n/") where isRecent(day) && !nodes {
+      nodes = try !bucket.page("mfs1/n/\(day)/", from: nil, isFlat: false).entries.isEmpty
+    }
+    if nodes {
+      throw FleetCareError(
+        description:
+          "\(bucket.place): machines were there in these days, and none noted which files it used (mfs1/s/): "
+          + "nothing is removed, because all of it may be in use")
+    }
   }
 
   /// Whether a node noted today or yesterday that it uses a generation: a command may run over midnight.

@@ -118,6 +118,20 @@ import Testing
     }
   }
 
+  @Test("Where nodes were, and none noted what it used, nothing is removed")
+  func noMarks() throws {
+    try withCareBucket { bucket, store in
+      try bucket.addFile(1)
+      try bucket.addNode(1, ago: 2)
+      store.age(days: 60)
+      let before = store.objects
+      #expect(throws: FleetCareError.self) { try bucket.collect() }
+      #expect(store.objects == before)
+      // After the days in which a node was there.
+      #expect(try bucket.collect(inDays: 40).generations == 1)
+    }
+  }
+
   @Test("A pointer that a node swaps meanwhile stays")
   func swappedPointer() throws {
     try withCareBucket { bucket, store in

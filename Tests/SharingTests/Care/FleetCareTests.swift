@@ -249,6 +249,8 @@ import Testing
       #expect(census[.foreign].objects == 0 && census.nodesToday == 1)
       let (sums, findings) = try bucket.check()
       #expect(findings.isEmpty && sums.blocks == 6, "\(findings)")
+      #expect(throws: FleetCareError.self, "a node was there, and no mark is") { try bucket.collect() }
+      try bucket.addSeen(gone)
       #expect(try bucket.collect().sum == FleetTally(), "all of it is new")
       // In 40 days, where the file 1 was seen a week before.
       try bucket.addSeen(kept, ago: -33)
@@ -260,6 +262,7 @@ import Testing
       let left = try bucket.keys()
       #expect(left.contains(ObjectName.block(kept, 2).text) && !left.contains { $0.contains("\(gone)") })
       #expect(!left.contains { $0.contains("/n/") || $0.contains("/l/") })
+      #expect(result.removed["seen"]?.objects == 1 && result.removed["nodes"]?.objects == 1)
       #expect(try bucket.check().findings.isEmpty)
     }
   }
