@@ -1,7 +1,7 @@
 import Base
 
-/// What a command on a bucket prints while it works: lines that stay, and on a terminal a last line that says how far it
-/// is; other output gets that every ten seconds. Any thread may tell; a thread of its own writes. ``end()`` must be
+/// What a command on a bucket prints while it works: lines that stay, and on a terminal a last line that says how far
+/// it is; other output gets that every ten seconds. Any thread may tell; a thread of its own writes. ``end()`` must be
 /// called.
 final class ShareReport: Sendable {
   private static let reportEvery = 10.0

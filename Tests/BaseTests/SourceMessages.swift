@@ -17,6 +17,7 @@ enum SourceMessages {
     "Sources/Server/MountOptionTable.swift": "the help of mount's options",
     "Sources/Server/KernelFeatures.swift": "what --version says of the kernel",
     "Sources/mediafs/VersionText.swift": "what --version says",
+    "Sources/mediafs/ShareText.swift": "what `share` counts",
     "Sources/mediafs/Completion/BashCompletion.swift": "a script of bash",
     "Sources/mediafs/Completion/FishCompletion.swift": "a script of fish",
     "Sources/mediafs/Completion/ZshCompletion.swift": "a script of zsh",
