@@ -73,7 +73,7 @@ import Testing
     (["sta"], ["status"]), (["help", "upg"], ["upgrade"]), (["unmount", "--l"], ["--lazy"]),
     (["mount", "--format", "m"], ["m3u", "metalink"]), (["mount", "--contin"], ["--continue"]),
     (["status", "--js"], ["--json"]), (["completion", "z"], ["zsh"]), (["set", "max-s"], ["max-size="]),
-    (["--vers"], ["--version"]),
+    (["--vers"], ["--version"]), (["share", "ch"], ["check"]),
   ]) func wordsAreCompleted(_ words: [String], _ expected: [String]) throws {
     try withScripts { place in
       let bash = """
