@@ -15,6 +15,8 @@ struct FleetStart {
   /// When the nodes are listed next.
   var listsNodesAt = Instant.never
   var listings = 0
+  /// The day for which this node said that it is there.
+  var nodeDay = 0
   /// The day of which the store's marks are, and the generations that this node marked as used.
   var markedDay = 0
   var marked: Set<FleetID> = []
@@ -105,9 +107,15 @@ extension FleetMember {
     nextRequest += StoreProbe.requests
     start.probe = probe
     for request in probe.begin() { store.start(request) }
+    markNode()
+  }
+
+  /// Notes in the bucket that this node is there today; the nodes are listed then.
+  private func markNode() {
+    start.nodeDay = day
     ask(.mark) {
       .putIfAbsent(
-        $0, ObjectName.node(day: day, identity.node).text, StoreBody(DayMark.node.bytes), timeout: 10)
+        $0, ObjectName.node(day: day, fleet.identity.node).text, StoreBody(DayMark.node.bytes), timeout: 10)
     }
   }
 
@@ -136,6 +144,11 @@ extension FleetMember {
   private func listNodes(_ now: Instant) {
     // One that reads alone waits for nobody.
     if setup.isReadOnly { return }
+    // On another day nobody is there before it has said so.
+    if start.nodeDay != day {
+      start.listsNodesAt = now.adding(seconds: 60)  // if the mark is not answered
+      return markNode()
+    }
     ask(.nodes(sent: now, [])) { .list($0, ObjectName.nodes(of: day), timeout: 5) }
   }
 
