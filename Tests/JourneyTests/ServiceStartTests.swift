@@ -27,7 +27,8 @@ struct ServiceStartTests {
   /// A restart with wrong options would end the mount.
   @Test func anUpgradeRestartsWhatHasTheRightOptions() throws {
     try ServicePlace.with { place in
-      let script = "\(repository)/debian/mediafs.postinst"
+      // The system has a /tmp of its own, and the project may be below this machine's.
+      let script = try place.folder.write(readText("\(repository)/debian/mediafs.postinst"), to: "postinst")
       _ = try place.folder.makeFolder("bin")
       // The mounts of other tests are not to be upgraded.
       try place.folder.write(

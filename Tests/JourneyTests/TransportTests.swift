@@ -88,7 +88,9 @@ import Testing
           try journey.succeed(["cmp", journey.at("film.bin"), "\(folder)/film.bin"])
           try journey.succeed(["cmp", "-n", "1000000", journey.at("other.bin"), "\(folder)/other.bin"])
           try journey.unmount()
-          #expect(nginx.accesses.allSatisfy { $0.version == "HTTP/2.0" && $0.status == 206 }, "\(nginx.accesses)")
+          // Losses may have its requests take connections of their own.
+          #expect(nginx.accesses.first?.version == "HTTP/2.0", "\(nginx.accesses)")
+          #expect(nginx.accesses.allSatisfy { $0.status == 206 }, "\(nginx.accesses)")
         }
       }
     }
