@@ -107,11 +107,12 @@ final class ListAccess: Sendable {
   /// network is there. `fails` hears why it has to, once.
   func bring(patience: Double, fails: (String) -> Void) throws(StoreError) {
     let end = Instant.now.adding(seconds: patience)
-    var pause = 0.5
+    let first = 0.5
+    var pause = first
     while true {
       do throws(StoreError) { return try bring() } catch {
         guard Instant.now.adding(seconds: pause) < end else { throw error }
-        if pause == 0.5 { fails(error.message) }
+        if pause == first { fails(error.message) }
       }
       usleep(UInt32(pause * 1e6))
       pause = min(2 * pause, 5)
