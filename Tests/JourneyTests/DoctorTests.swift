@@ -213,6 +213,21 @@ import Testing
     #expect(try place.run("unmount", "--lazy", place.mountpoint).status == 0)
   }
 
+  /// The limits of the server are those of where it was started, not of where doctor is.
+  @Test func aServerThatOpensFewFiles() throws {
+    try withJourney { journey in
+      try journey.mount("http://127.0.0.1:1/a.bin\n")
+      let server = try #require(journey.status().pid)
+      func found() throws -> Bool {
+        words(try journey.mediafs("doctor", journey.mountpoint, "--timeout", "600").output).contains(
+          "problem  Its server can open only 500 files at once")
+      }
+      #expect(try !found())
+      try Command.succeed(["prlimit", "--pid", "\(server)", "--nofile=500:500"])
+      #expect(try found())
+    }
+  }
+
   /// A server that stands still holds up the checks that ask it, and neither the others nor the end.
   @Test func aMountThatHangs() throws {
     try withJourney { journey in

@@ -92,26 +92,42 @@ enum MountChecks {
     do throws(ControlFailure) {
       let (server, facts) = try ControlClient.connect(store: mount.store, owner: mount.owner).upgradeFacts()
       let runs = "Its server is process \(server.pid) (\(server.program))"
+      let limits = descriptors(of: server.pid)
       guard let facts else {
-        return [.note("\(runs), which is too old for an upgrade.", toDo: "unmount it and mount it again")]
+        return [.note("\(runs), which is too old for an upgrade.", toDo: "unmount it and mount it again")] + limits
       }
       if let objection = ServerFormats.current.objection(to: facts.formats) {
         return [
           .note(
             "\(runs). This program cannot go on with it: \(objection).",
             toDo: "when nobody uses it, unmount it and mount it again")
-        ]
+        ] + limits
       }
       if let program = ProgramFile.running, facts.program != program {
         let failed = facts.failure.map { " The last upgrade failed: \($0)." } ?? ""
         return [
           .note("\(runs) of another file than this program.\(failed)", toDo: "mediafs upgrade \(mount.mountpoint)")
-        ]
+        ] + limits
       }
-      return [.ok("\(runs), of this program.")]
+      return [.ok("\(runs), of this program.")] + limits
     } catch {
       return [.problem("Its server does not answer: \(error.message).", toDo: "see \(log)")]
     }
+  }
+
+  /// The server may have been started where the limits are others than here: by systemd, or from another shell.
+  private static func descriptors(of pid: Int32) -> [Finding] {
+    guard let text = try? Files.read("/proc/\(pid)/limits", limit: 1 << 16) else { return [] }  // not of this /proc
+    let line = String(decoding: text, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("Max open files ") }
+    // The limit that holds, the one to which the server may raise it, the unit. "unlimited" is no number.
+    guard let words = line?.split(separator: " "), words.count > 3, let most = UInt64(words[3]),
+      most < MediafsServer.enoughDescriptors
+    else { return [] }
+    return [
+      .problem(
+        "Its server can open only \(most) files at once, and reads beyond that fail.",
+        toDo: "raise the limit where it is started (ulimit -n, or LimitNOFILE= of a systemd unit), and mount it again")
+    ]
   }
 
   /// What the server says of the list, the hosts and the store.
