@@ -44,7 +44,11 @@ def played():
         if status:
             sys.exit(f"{command}: {said}")
     time.sleep(12)  # until rates are what they stay
-    screen, status = shell.run("tmux -L picture capture-pane -e -p -t 0")
+    for _ in range(40):
+        screen, status = shell.run("tmux -L picture capture-pane -e -p -t 0")
+        if "0 transfers" not in screen:
+            break
+        time.sleep(0.5)  # between two windows of a limited line there is a moment without any
     shell.run("tmux -L picture kill-server; kill %%; mediafs unmount --lazy ~/media")
     return screen
 
