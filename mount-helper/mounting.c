@@ -30,6 +30,9 @@ static int set_real_ids(uid_t uid, gid_t gid) {
   return 0;
 }
 
+// libfuse calls this, not libc's, when it looks at /etc/mtab for a mount of another user: of this thread alone, too.
+int setreuid(uid_t real, uid_t effective) { return (int)syscall(SYS_setreuid, real, effective); }
+
 // A folder, held by a descriptor of its parent. A process that renames folders of the path can put neither another
 // folder nor a symbolic link in its place.
 struct place {
