@@ -51,7 +51,7 @@ final class TmuxTerminal {
 
   /// Waits until the screen is so; the test fails with the screen if it is never.
   func wait(
-    _ what: String, timeout: Double = 20, sourceLocation: SourceLocation = #_sourceLocation,
+    _ what: String, timeout: Double = 60, sourceLocation: SourceLocation = #_sourceLocation,
     _ isSo: (String) throws -> Bool
   ) throws {
     var last = ""
