@@ -222,6 +222,32 @@ import Testing
     }
   }
 
+  @Test("What a node only looked at, the next one looks at without the origin")
+  func looksTwice() throws {
+    try withFakeStore { store in
+      try withFleet(store.endpoint, rate: nil) { fleet in
+        let look = "for name in \(Self.names.joined(separator: " ")); do head -c 5000 $name; tail -c 5000 $name; done"
+        func looked(_ place: String) throws -> String {
+          try Command.succeed(["bash", "-euc", "cd \"$1\"; { \(look); } | sha256sum", "bash", place])
+        }
+        let expected = try looked(fleet.folder.path)
+        #expect(try looked(fleet.mount().mountpoint) == expected)
+        let sets = { store.objects.keys.count { $0.contains("/mfs1/p/") } }
+        #expect(eventually(timeout: 60) { sets() == Self.names.count }, "\(store.objects.keys)")
+        fleet.origin.stop()
+        let second = try fleet.mount("--timeout", "10")
+        #expect(try looked(second.mountpoint) == expected, "\(fleet.logs.suffix(4000))")
+        // A set of other bytes counts as none. The list is read, so that the origin is asked, which is gone.
+        for (name, object) in store.objects where name.contains("/mfs1/p/") {
+          store.setObject(name, object.body.dropLast() + [object.body.last! ^ 1], meta: object.meta)
+        }
+        let third = try fleet.mount("--timeout", "5")
+        let end = try third.runProgram(["head", "-c", "5000", "\(third.mountpoint)/\(Self.names[0])"])
+        #expect(!end.succeeded && end.output.isEmpty, "\(end)")
+      }
+    }
+  }
+
   @Test("A block that is not what was stored reaches no reader, and is stored anew")
   func rottenBlocks() throws {
     try withFakeStore { store in

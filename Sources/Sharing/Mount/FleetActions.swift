@@ -9,6 +9,7 @@ enum Asked {
   case readLease(FleetNode.Place), writeLease(FleetNode.Place), claim(FleetNode.Place, Int)
   case upload(UploadJob, BlockLabel), compare(UploadJob, BlockLabel)
   case facts(ResourceKey), pointer(PointerWrite), head(PointerWrite), headOfNext(PointerWrite, String), pointerWrite
+  case probeSet(SharedFile), probeWrite(ProbeJob)
   case removal, seen
 }
 

@@ -38,6 +38,8 @@ extension FleetMember: ObjectStoreClient {
       heard(outcome, isTimed: false)
       written()
     case .upload(let job, let label): uploaded(outcome, job, label)
+    case .probeSet(let file): probeRead(outcome, file)
+    case .probeWrite(let job): probeWritten(outcome, job)
     case .compare(let job, let label): compared(outcome, job, label)
     }
   }

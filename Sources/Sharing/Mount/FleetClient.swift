@@ -52,6 +52,8 @@ extension FleetMember {
   /// What is due: timers, answers that did not come, uploads. Returns when the next is.
   package func turn(now: Instant) -> Instant {
     _ = store.turn(now: now)
+    let tells = !probeReads.isEmpty || !endings.isEmpty
+    tellProbeReads()
     tellEndings()
     var next = goOnStarting(now)
     next = min(next, fireTimers(now))
@@ -63,7 +65,8 @@ extension FleetMember {
       sweep()
       sweepPointers(now)
     }
-    if !endings.isEmpty { return now }
+    // Reading plans again with what it was told.
+    if tells || !endings.isEmpty { return now }
     return min(next, store.deadline)
   }
 

@@ -56,6 +56,9 @@ package final class FleetMember: SecondSource {
   let uploads: FleetUploads
   var pointers = FleetPointers()
   private(set) var begun = Instant.now
+  /// Told in the next turn, and how many probe sets are asked for or in memory.
+  var probeReads: [ProbeRead] = []
+  var probesHeld = 0
   // The reads of blocks: by the transfer that Reading knows, and by the request.
   var reads: [TransferID: TierRead] = [:]
   var readRequests: [StoreRequestID: TierRead] = [:]
@@ -81,7 +84,8 @@ package final class FleetMember: SecondSource {
     self.commands = commands
     store = StoreClient(setup.store, commands)
     fleet = FleetNode(FleetIdentity(node: setup.node, boot: .random(in: 1...UInt64.max)), nodes: [])
-    uploads = FleetUploads(rate: setup.uploadRate, location: setup.store.location, wake: wake)
+    uploads = FleetUploads(
+      rate: setup.uploadRate, location: setup.store.location, key: setup.key, wake: wake)
     store.report(to: self)
   }
 
@@ -170,6 +174,7 @@ package final class FleetMember: SecondSource {
 
   /// Tells what has come of the blocks that are under way.
   private func settle(_ file: SharedFile, _ now: Instant) {
+    settleProbe(of: file)
     for (block, grant) in file.granted {
       let range = file.range(of: block)
       let have = file.stored.count(in: range)
@@ -214,9 +219,11 @@ package final class FleetMember: SecondSource {
 
   package func want(_ wants: SecondWants, of known: SecondFile, now: Instant) {
     guard let file = files[known.generation], isShared(file) else { return }
+    file.waits = wants.fronts
+    if !wants.ranges.isEmpty { askForProbe(of: file) }
     var wanted: Set<Int> = []
     for range in wants.ranges {
-      for block in file.blocks(of: range) where !file.isWhole(block) {
+      for block in file.blocks(of: unprobed(range, file)) where !file.isWhole(block) {
         // What counts as here is asked for without the others.
         if !fleet.holds(block % layout.segment, at: place(file, block)) { wanted.insert(block) }
       }
@@ -302,6 +309,7 @@ package final class FleetMember: SecondSource {
 
   package func route(_ range: ByteRange, of known: SecondFile, isProven: Bool, now: Instant) -> SecondRoute {
     guard let file = files[known.generation], isShared(file) else { return .origin(range) }
+    if let route = probeRoute(range, file) { return route }
     let block = Int(range.start / file.block)
     let whole = file.range(of: block)
     let part = ByteRange(range.start, min(range.end, whole.end))
@@ -345,13 +353,15 @@ package final class FleetMember: SecondSource {
     rest(generation, isFailing: false)
     change { $0.close(file.generation, into: &$1) }
     file.isClosed = true
+    dropProbe(of: file, .unknown)
+    if !isReplaced { offerProbe(of: file) }
   }
 
   package func removes(_ generation: Int64) {
     guard let file = files[generation] else { return }
     file.epoch += 1
-    close(generation, isReplaced: false)
     file.stored = ByteRangeSet()
+    close(generation, isReplaced: false)
   }
 
   /// Forgets the files that are closed and of which nothing is under way.

@@ -52,28 +52,33 @@ final class FleetUploads {
   static let mostAtOnce = 2
 
   private enum Order: Sendable {
-    case prepare(UploadJob), stop
+    case prepare(UploadJob), prepareProbe(ProbeJob), stop
   }
 
   private let orders: Mailbox<Order>
   private let thread: OwnedThread
   private let prepared: Mailbox<PreparedUpload>
+  private let probes: Mailbox<PreparedProbe>
   private var waiting: [UploadJob] = []
   private(set) var underWay = 0
   var budget: UploadBudget
 
-  init(rate: Int64?, location: StoreLocation, wake: @escaping @Sendable () -> Void) {
+  init(rate: Int64?, location: StoreLocation, key: FleetKey, wake: @escaping @Sendable () -> Void) {
     budget = UploadBudget(limit: Self.limit, rate: rate)
     let signal = Signal()
     let orders = Mailbox<Order> { signal.raise() }
     let prepared = Mailbox<PreparedUpload>(wake: wake)
-    (self.orders, self.prepared) = (orders, prepared)
+    let probes = Mailbox<PreparedProbe>(wake: wake)
+    (self.orders, self.prepared, self.probes) = (orders, prepared, probes)
     thread = OwnedThread(name: "share") {
       while true {
         signal.wait()
         while let order = orders.takeFirst() {
-          guard case .prepare(let job) = order else { return }
-          prepared.post(PreparedUpload(job, for: location))
+          switch order {
+          case .prepare(let job): prepared.post(PreparedUpload(job, for: location))
+          case .prepareProbe(let job): probes.post(PreparedProbe(job, key, for: location))
+          case .stop: return
+          }
         }
       }
     }
@@ -98,6 +103,22 @@ final class FleetUploads {
   }
 
   func takePrepared() -> [PreparedUpload] { prepared.takeAll() }
+
+  /// The thread takes probe sets in turn with blocks. False: too many wait.
+  func prepare(_ probe: ProbeJob) -> Bool {
+    guard probesWaiting < Self.mostProbes else { return false }
+    probesWaiting += 1
+    orders.post(.prepareProbe(probe))
+    return true
+  }
+  /// The most probe sets that wait or go up: each holds a descriptor.
+  private static let mostProbes = 64
+  private var probesWaiting = 0
+  func takeProbes() -> [PreparedProbe] { probes.takeAll() }
+  func endedProbe(_ bytes: Int64) {
+    probesWaiting -= 1
+    budget.ended(bytes)
+  }
 
   /// One is over.
   func ended(_ job: UploadJob) {
@@ -138,6 +159,7 @@ extension FleetMember {
 
   /// Sends what is prepared, and has more prepared. Returns when the next one may begin.
   func sendUploads(_ now: Instant) -> Instant {
+    for probe in uploads.takeProbes() { send(probe) }
     for prepared in uploads.takePrepared() {
       let job = prepared.job
       guard let body = prepared.body, let file = files[job.number], file.epoch == job.epoch, breaker.isUp else {

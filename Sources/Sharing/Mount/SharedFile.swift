@@ -35,6 +35,9 @@ final class SharedFile {
   /// What readers want, where they wait, and how many readers the fleet's code was told of.
   var foreground: Set<Int> = []
   var fronts: Set<Int> = []
+  /// Where they wait, by byte.
+  var waits: [Int64] = []
+  var probe = KnownProbe.unknown
   var readers = 0
   var continues = false
   var isClosed = true

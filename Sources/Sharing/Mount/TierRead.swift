@@ -30,6 +30,7 @@ extension FleetMember: TransferService {
     guard let file = files[number], let range = request.range, breaker.isUp else {
       return endings.append((request.id, .cancelled))
     }
+    if startProbeRead(request.id, file, range) { return }
     let block = Int(range.start / file.block)
     let whole = file.range(of: block)
     let id = StoreRequestID(nextRequest)
@@ -46,6 +47,10 @@ extension FleetMember: TransferService {
   private static let longestPause = 1.0
 
   package func cancel(_ id: TransferID) {
+    if let index = probeReads.firstIndex(where: { $0.id == id }) {
+      probeReads.remove(at: index)
+      return endings.append((id, .cancelled))
+    }
     guard let read = reads[id] else { return commands.cancel(id) }
     forget(read)
     endings.append((id, .cancelled))

@@ -1,7 +1,8 @@
 /// The bytes of a file that programs look at before they read it: its head, its index, its tail. A new node looks at
 /// thousands of files without the origin.
 package struct ProbeSet: Hashable, Sendable {
-  private static let most = 16
+  /// The most pieces of one.
+  package static let most = 16
   private static let limit = 1 << 20
 
   /// Some bytes of the file.

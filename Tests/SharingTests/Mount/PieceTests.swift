@@ -76,3 +76,45 @@ import Testing
     #expect(given(Self.block + [0], of: Self.block) { 4000 }.fault == .wrong)
   }
 }
+
+/// Which parts of a file its probe set has.
+@Suite("The parts of a probe set")
+struct ProbePartTests {
+  private static let size: Int64 = 100 << 20
+
+  private func parts(_ stored: ByteRange..., size: Int64 = size) -> [ByteRange]? {
+    var set = ByteRangeSet()
+    for range in stored { set.insert(range) }
+    return FleetMember.probeParts(of: set, size: size)
+  }
+
+  @Test("All of a look, in order")
+  func look() {
+    let (head, index, tail) = (
+      ByteRange(0, 65536), ByteRange(5 << 20, (5 << 20) + 9), ByteRange(Self.size - 9, Self.size)
+    )
+    #expect(parts(tail, head, index) == [head, index, tail])
+    #expect(parts(ByteRange(0, 700), size: 700) == [ByteRange(0, 700)])
+  }
+
+  @Test("Of more than an object has room for, the beginning and the end")
+  func long() throws {
+    let found = try #require(parts(ByteRange(0, 3 << 20), ByteRange(Self.size - (2 << 20), Self.size)))
+    #expect(found.count == 2 && found[0].start == 0 && found[1].end == Self.size)
+    let total = found.reduce(0) { $0 + $1.count }
+    #expect(total > 1_000_000 && total < (1 << 20) - 2048)
+  }
+
+  @Test("Nobody looked at the beginning, or at anything")
+  func none() {
+    #expect(parts() == nil)
+    #expect(parts(ByteRange(4096, 8192)) == nil)
+  }
+
+  @Test("Of many pieces, as many as an object may have")
+  func many() {
+    var set = ByteRangeSet()
+    for number in 0..<40 { set.insert(ByteRange(Int64(number) * 8192, Int64(number) * 8192 + 4096)) }
+    #expect(FleetMember.probeParts(of: set, size: Self.size)?.count == ProbeSet.most)
+  }
+}
