@@ -7,6 +7,7 @@ BUILT := .build/release
 
 .DEFAULT_GOAL := build
 .PHONY: help deps test-deps toolchain build release mount test fuzz tsan lint format demo programs bench bench-build bench-check soak
+.PHONY: bench-fleet fleet-demo fleet-build
 .PHONY: bare install uninstall clean deb dist journey
 
 help:
@@ -25,6 +26,8 @@ help:
 	@echo 'make programs   what players, media servers, backups and exports of Debian get from a mount, in a table'
 	@echo 'make bench      the figures of the design beside rclone, in 25 minutes, written to docs/BENCHMARKS.md, with charts'
 	@echo 'make bench-check a short run, that fails where a figure is worse than what is kept (Benchmarks/floors.json)'
+	@echo 'make bench-fleet the figures of mounts that share, in 10 minutes, written to docs/BENCHMARKS-FLEET.md'
+	@echo 'make fleet-demo four mounts share a film of a slow origin; a chart of who fetched what: .build/fleet-demo.svg'
 	@echo 'make soak       lets all go wrong at random under eight kinds of readers, for SOAK_SECONDS ($(SOAK_SECONDS))'
 	@echo 'make install    installs under PREFIX ($(PREFIX)), below DESTDIR; make uninstall removes that'
 	@echo 'make deb        builds Debian packages of what is here, and checks them (lintian): .build/deb'
@@ -106,6 +109,20 @@ bench: bench-build
 
 bench-check: bench-build
 	python3 Benchmarks/bench.py --quick --check
+
+# SeaweedFS, and for the table of simulated fleets the tests.
+fleet-build: bench-build
+	@Scripts/deps fleet
+
+# MiB of each of the eight files; counts do not depend on it.
+export FLEET_MIB ?= 256
+bench-fleet: fleet-build
+	$(SWIFT) build --build-tests
+	SWIFT=$(SWIFT) python3 Benchmarks/bench.py --fleet --output docs/BENCHMARKS-FLEET.md
+	@echo 'Written: docs/BENCHMARKS-FLEET.md'
+
+fleet-demo: fleet-build
+	python3 Benchmarks/fleet_demo.py .build/fleet-demo.svg
 
 SOAK_SECONDS ?= 300
 SOAK_SEED ?= $(shell date +%s)

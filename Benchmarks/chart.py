@@ -10,7 +10,7 @@ import re
 import sys
 from xml.sax.saxutils import escape
 
-SYSTEMS = ("mediafs", "rclone", "rclone tuned")
+SYSTEMS = {"mediafs": "mediafs", "rclone": "rclone mount, full cache", "rclone tuned": "rclone, tuned"}
 UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1, "KiB": 1024, "MiB": 1 << 20, "GiB": 1 << 30, "MB/s": 1e6, "GB/s": 1e9, "": 1}
 # Charts by name: a title, the unit of the values, and the rows: the beginning of a row's title in the document, and what
 # the chart calls it. A row "…" belongs to the row before it: it is named by both.
@@ -54,6 +54,7 @@ WIDTH = 760
 LABEL = 250  # columns of the rows' names, right-aligned before the bars
 VALUE = 80  # room behind the longest bar for its value
 BAR, GAP, GROUP = 11, 2, 11
+STRIP = 60  # a row of a chart over time
 
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #737b85; }
@@ -66,6 +67,9 @@ STYLE = """
     text { fill: #d1d7e0; }
     .mediafs { fill: #4f9bf0; }  .axis { stroke: #565d66; }
   }
+"""
+
+STYLE_OF_STRIPS = """  .fleet { fill: #2f7fd6; } .origin { fill: #d9822b; }
 """
 
 
@@ -154,10 +158,10 @@ def panel(rows, name, only, top):
 
 
 def legend(top, systems):
+    """`systems`: what each color is called, by its class."""
     marks, x = [], LABEL
-    for system in systems:
+    for system, words in systems.items():
         marks.append(f'<rect class="{system.replace(" ", "-")}" x="{x}" y="{top}" width="12" height="12" rx="1.5"/>')
-        words = {"rclone": "rclone mount, full cache", "rclone tuned": "rclone, tuned"}.get(system, system)
         marks.append(f'<text x="{x + 18}" y="{top + 11}">{words}</text>')
         x += 40 + 7.2 * len(words)
     return marks
@@ -173,13 +177,54 @@ def svg(rows, parts):
         told += [f"{CHARTS[name][0]}, {label}: " + ", ".join(
             f"{system} {figure(found[system], CHARTS[name][1])}" for system in SYSTEMS if found.get(system) is not None)
             for label, found in groups]
-    systems = [system for system in SYSTEMS if any(system + " " in text for text in told)]
-    height = y - 14
+    systems = {system: words for system, words in SYSTEMS.items() if any(system + " " in text for text in told)}
+    return picture(y - 14, told, [*legend(4, systems), *marks])
+
+
+def picture(height, told, marks, style=STYLE):
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}" '
         'role="img" aria-labelledby="words">',
-        f"<desc id=\"words\">{escape('. '.join(told))}.</desc>", f"<style>{STYLE}</style>", *legend(4, systems), *marks,
-        "</svg>", ""])
+        f"<desc id=\"words\">{escape('. '.join(told))}.</desc>", f"<style>{style}</style>", *marks, "</svg>", ""])
+
+
+def area(floor, top, across, bottom, scale):
+    """What a path encloses between two lines of steps, each `across` wide."""
+    def line(values, order):
+        return [f"{LABEL + (number + side) * across:.1f},{bottom - values[number] * scale:.1f}"
+                for number in order(range(len(values))) for side in order((0, 1))]
+    return "M" + "L".join(line(top, list) + line(floor, lambda values: list(reversed(values)))) + "Z"
+
+
+def strips(title, unit, sources, rows, step):
+    """A chart over time: of each row a name and, for each step of so many seconds, how much there was by then of each of
+    `sources` (what a color is called, by its class). A step's values are stacked."""
+    width = WIDTH - LABEL - VALUE
+    steps = max(len(values) for _, values in rows)
+    most = max((sum(values) for _, series in rows for values in series), default=0) or 1
+    marks, y, told = [f'<text class="title" x="0" y="14">{escape(title)}</text>', *legend(28, sources)], 54, []
+    for name, series in rows:
+        marks.append(f'<text x="{LABEL - 10}" y="{y + 16}" text-anchor="end">{escape(name)}</text>')
+        totals = list(zip(sources.values(), series[-1]))
+        for index, (words, total) in enumerate(totals):
+            marks.append(f'<text class="value" x="{LABEL - 10}" y="{y + 32 + 15 * index}" text-anchor="end">'
+                         f'{escape(words)} {figure(total, unit)}</text>')
+        told.append(f"{name}: " + ", ".join(f"{words} {figure(total, unit)}" for words, total in totals))
+        floor = [0] * len(series)
+        for index, source in enumerate(sources):
+            top = [under + values[index] for under, values in zip(floor, series)]
+            marks.append(f'<path class="{source}" d="{area(floor, top, width / steps, y + STRIP, STRIP / most)}"/>')
+            floor = top
+        marks.append(f'<line class="axis" x1="{LABEL}" y1="{y + STRIP + 0.5}" x2="{LABEL + width}" '
+                     f'y2="{y + STRIP + 0.5}"/>')
+        y += STRIP + 14
+    marks.append(f'<line class="axis" x1="{LABEL + width + 4}" y1="54" x2="{LABEL + width + 4}" y2="{54 + STRIP}"/>')
+    marks.append(f'<text class="value" x="{LABEL + width + 9}" y="{54 + STRIP / 2 + 4:g}">'
+                 f'{figure(most, unit)}</text>')
+    for second in range(0, int(steps * step) + 1, 5):
+        x = LABEL + second / step * width / steps
+        marks.append(f'<text class="value" x="{x:.1f}" y="{y + 4}" text-anchor="middle">{second} s</text>')
+    return picture(y + 14, told, marks, STYLE + STYLE_OF_STRIPS)
 
 
 def draw(document, folder):

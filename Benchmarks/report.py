@@ -12,7 +12,7 @@ import systems
 from rows import percentile
 
 PEERS = ("rclone", "rclone tuned")
-REFERENCES = ("curl", "file", "C copier", "the copy", "the URL")
+REFERENCES = ("without sharing", "curl", "file", "C copier", "the copy", "the URL")
 
 
 def figure(value, unit):
@@ -92,10 +92,16 @@ def judged(row, results):
     return {key: value for key, value in found.items() if value is not None}
 
 
+def spread(row, results):
+    """From the least to the greatest sample of `of`, as a multiple of its median."""
+    base = results.of(row.id, row.of)
+    return (max(base) - min(base)) / statistics.median(base) if base else 0
+
+
 def goal_text(row):
     sign = "≥" if row.more else "≤"
     if row.of:
-        return f"{sign} {row.goal:g} × {row.of}"
+        return f"{sign} {row.goal:g} × {row.of}" + (" and its spread" if row.spread else "")
     if row.limit and not row.absolute:
         return f"{sign} {row.goal:g} × limit"
     return f"{sign} {figure(row.goal, row.unit)}" if row.goal else "0"
@@ -105,7 +111,8 @@ def verdict(row, results):
     found = judged(row, results)
     if row.goal is None or not found:
         return ""
-    missed = [key for key, value in found.items() if (value < row.goal if row.more else value > row.goal)]
+    goal = row.goal + (spread(row, results) if row.spread else 0)
+    missed = [key for key, value in found.items() if (value < goal if row.more else value > goal)]
     return goal_text(row) + (": **missed** (" + ", ".join(f"{key} {found[key]:.3g}" for key in missed) + ")"
                              if missed else ": met")
 
@@ -195,14 +202,14 @@ def shortfall(left_out):
     return " ".join(told)
 
 
-def document(rows, results, seconds, left_out):
-    """docs/BENCHMARKS.md."""
+def document(head, rows, results, seconds, left_out):
+    """docs/BENCHMARKS.md, or with another head docs/BENCHMARKS-FLEET.md."""
     measured = [row for row in rows if results.of(row.id, "mediafs")]
     missed = [f"{row.title} ({row.id})" for row in measured if "missed" in verdict(row, results)]
-    text = HEAD.format(machine=machine(), seconds=f"{seconds:.0f}", load=f"{os.getloadavg()[2]:.1f}")
+    text = head.format(machine=machine(), seconds=f"{seconds:.0f}", load=f"{os.getloadavg()[2]:.1f}")
     if left_out:
         text += f"\n{shortfall(left_out)}\n"
-    text += CHARTS + "\n" + table(rows, results)
+    text += (CHARTS if head is HEAD else "") + "\n" + table(rows, results)
     text += "\nMissed: " + ("; ".join(missed) if missed else "nothing") + ".\n"
     text += "".join(f"\n{remark}\n" for remark in results.remarks)
     if results.by_path:
@@ -286,6 +293,21 @@ file or curl does. Above 1 in "better than the best peer" is better, against the
 tuned": `--vfs-fast-fingerprint --dir-cache-time 24h --attr-timeout 24h --buffer-size 0`, for copies with
 `--vfs-read-chunk-streams 8 --vfs-read-chunk-size 4Mi`, else with `--vfs-read-chunk-size 256Ki
 --vfs-read-chunk-size-limit 16Mi`. mediafs has its default options.
+"""
+
+FLEET_HEAD = """# Benchmarks of a fleet
+
+`make bench-fleet` wrote this: several mounts of one machine share through a real SeaweedFS ([FLEET](FLEET.md)), and
+readers compare every byte. [BENCHMARKS](BENCHMARKS.md) says what one mount does.
+
+{machine}. One run of {seconds} s; load average at its end {load}.
+
+All of it runs on the processors of this machine: the mounts, their readers, the store, the origin. So counts bind, and
+times are compared with those of mounts without a store in the same run. The origin is the project's own
+(Tests/test-origin): one rate for the whole line, and a latency for each request. SeaweedFS has a master, two volume
+servers, a filer and two gateways; every second mount uses the second gateway. Every measurement has mounts, an origin
+and a store of its own, all empty. A cell with several samples is the median, in brackets the 95th percentile and the
+worst. "Without sharing" is mediafs without `--share`. rclone is `rclone mount --vfs-cache-mode full`.
 """
 
 # chart.py draws them from the tables of the document.

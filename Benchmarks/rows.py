@@ -11,7 +11,8 @@ from typing import Callable, Optional
 class Row:
     """One figure. `limit`: what physics allows. `goal`: the most (with `more`: the least) that the median may be, as a
     multiple of the limit or of the system `of`; with `absolute`, or a limit of 0, as it is. With `tail` the 95th
-    percentile has to meet it too, with `worst` the worst sample."""
+    percentile has to meet it too, with `worst` the worst sample. With `spread` the goal is met as well within the spread
+    of the samples of `of`."""
     id: str
     title: str
     unit: str
@@ -22,6 +23,7 @@ class Row:
     absolute: bool = False
     tail: bool = False
     worst: bool = False
+    spread: bool = False
     how: str = ""
     measure: Optional[Callable] = None
 

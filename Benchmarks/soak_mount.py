@@ -9,7 +9,7 @@ import signal
 import struct
 import subprocess
 
-from systems import BUILT, Mediafs, end_process, end_with_parent, unmount, wait_until, work_folder
+from systems import BUILT, Mediafs, end_process, end_with_parent, server_of, unmount, wait_until, work_folder
 
 SHIM = os.path.join(BUILT, "libdisk-shim.so")
 # Of the store's filesystem, if the soak may mount one: twice what all files have.
@@ -81,16 +81,7 @@ class SoakedMediafs(Mediafs):
 
     def server(self):
         """The process that serves, or prepares to."""
-        with open(f"/proc/{self.helper}/task/{self.helper}/children") as file:
-            children = file.read().split()
-        for child in children:
-            try:
-                with open(f"/proc/{child}/cmdline") as file:
-                    if file.read().split("\0")[1:2] == ["serve"]:
-                        return int(child)
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended
-        return None
+        return server_of(self.helper)
 
     def limit_descriptors(self, count):
         """Of the helper; a server that it starts raises its own limit again. Returns what it was."""

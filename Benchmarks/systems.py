@@ -85,6 +85,7 @@ class Mediafs:
     name = "mediafs"
     is_ours = True
     built = BUILT
+    secrets = {}  # what it has to know that no command line has
 
     def __init__(self, purpose=None, options=()):
         del purpose  # it has no flags to be tuned by
@@ -101,7 +102,7 @@ class Mediafs:
                     file.write(f"{origin.url}/{urllib.parse.quote(path)}\n")
                     if "/" in path:
                         file.write(f"  dir={os.path.dirname(path)}\n")
-        self.environment = dict(os.environ, XDG_DATA_HOME=os.path.join(self.folder, "data"))
+        self.environment = dict(os.environ, XDG_DATA_HOME=os.path.join(self.folder, "data"), **self.secrets)
         self.log = os.path.join(self.folder, "log")
         trust = ["--cacert", origin.authority] if origin.authority else []
         begin = time.monotonic()
@@ -268,6 +269,20 @@ class Copying:
         unmount(self.mountpoint)
         end_process(self.process)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def server_of(helper):
+    """The process that serves for a helper, or prepares to; None while there is none."""
+    with open(f"/proc/{helper}/task/{helper}/children") as file:
+        children = file.read().split()
+    for child in children:
+        try:
+            with open(f"/proc/{child}/cmdline") as file:
+                if file.read().split("\0")[1:2] == ["serve"]:
+                    return int(child)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return None
 
 
 @contextlib.contextmanager

@@ -60,9 +60,9 @@ struct DependencyTests {
       known: ["ps", "awk", "gdb", "fusermount3", "pkg-config", "nginx", "python3", "setsid"],
       optional: ["git", "rclone"]),
     Use(
-      purposes: ["build", "bench"], sources: ["Benchmarks"],
-      known: ["curl", "nginx", "find", "ffmpeg", "ffprobe", "python3", "pkg-config", "openssl", "nsenter"],
-      optional: ["git", "rclone"]),
+      purposes: ["build", "bench", "fleet"], sources: ["Benchmarks"],
+      known: ["curl", "nginx", "find", "ffmpeg", "ffprobe", "python3", "pkg-config", "openssl", "nsenter", "mpv"],
+      optional: ["git", "rclone", "weed"]),
     Use(
       purposes: ["build", "demo"], sources: ["Scripts/demo"], known: ["ffmpeg", "nginx", "awk", "cmp"],
       optional: ["mpv"]),
