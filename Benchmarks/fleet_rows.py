@@ -37,7 +37,10 @@ def fleet_cold(results, repetition):
         results.add("cold-wrong", "mediafs", sum(one["wrong"] for one in found))
         results.add("cold-wait", "mediafs", max(one["longest"] for one in found))
         results.add("cold-rate", "mediafs", media.bytes / max(one["seconds"] for one in found))
-        results.add("cold-requests", "mediafs", (store.requests() - asked) / NODES / (media.bytes / (1 << 30)))
+        kinds = store.requests() - asked
+        results.add("cold-requests", "mediafs", kinds.total() / NODES / (media.bytes / (1 << 30)))
+        results.remarks.append(f"Requests of the {NODES} cold nodes, of each kind: "
+                               + ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common()) + ".")
 
         late = nodes.add(Node(store.endpoint()), origin)
         wait_until_sharing(late)
@@ -57,7 +60,7 @@ def fleet_cold(results, repetition):
         asked = store.requests()
         nodes.read(media, members=[first])
         nodes.compared(media.bytes)
-        results.add("stored-requests", "mediafs", store.requests() - asked)
+        results.add("stored-requests", "mediafs", (store.requests() - asked).total())
 
 
 def fleet_apart(results, repetition):

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -44,7 +45,7 @@ class Seaweed:
         ports = iter(free_ports(2 * len(parts) + len(GATEWAYS)))
         self.ports = {part: (next(ports), next(ports)) for part in parts}
         self.counters = {gateway: next(ports) for gateway in GATEWAYS}
-        self.counted = 0  # requests to gateways that were killed
+        self.counted = collections.Counter()  # requests to gateways that were killed
         self.processes = {}
         identity = {"name": "node", "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
                     "actions": ["Admin", "Read", "List", "Write"]}
@@ -134,11 +135,15 @@ class Seaweed:
     def _requests(self, gateway):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.counters[gateway]}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("SeaweedFS_s3_request_total{"))
+        found = collections.Counter()
+        for line in lines:
+            if line.startswith("SeaweedFS_s3_request_total{"):
+                found[re.search(r'type="(\w+)"', line)[1]] += round(float(line.rsplit(" ", 1)[1]))
+        return found
 
     def requests(self):
-        """The requests that the gateways have answered."""
-        return self.counted + sum(self._requests(gateway) for gateway in GATEWAYS)
+        """How many requests of each kind the gateways have answered."""
+        return self.counted + sum((self._requests(gateway) for gateway in GATEWAYS), collections.Counter())
 
     def stop(self):
         # By SIGKILL: it takes its time over an orderly end.
