@@ -5,93 +5,6 @@ import Testing
 
 /// Several mounts of one machine that share through a real object store.
 @Suite("Mounts that share", .serialized) struct FleetTests {
-  private static let size: Int64 = (20 << 20) + 11
-  private static let names = (0..<3).map { "f\($0).bin" }
-  private static var listBytes: Int64 { size * Int64(names.count) }
-  private static func part(_ bytes: Int64) -> Double { Double(bytes) / Double(listBytes) }
-
-  /// A store, an origin and the mounts, each with a folder of its own.
-  private final class Fleet {
-    let folder: TemporaryFolder
-    let origin: Origin
-    private let endpoint: String
-    private let key: String
-    private(set) var members: [MountedProgram] = []
-    private var folders: [TemporaryFolder] = []
-
-    init(_ origin: Origin, endpoint: String, key: String = "a key of the fleet, for tests") throws {
-      folder = try TemporaryFolder(open: true)
-      (self.origin, self.endpoint, self.key) = (origin, endpoint, key)
-      for name in FleetTests.names {
-        origin.add("/\(name)", size: FleetTests.size)
-        try folder.write(Pattern.bytes(name: "/\(name)", offset: 0, count: Int(FleetTests.size)), to: name)
-      }
-    }
-
-    /// The keys of the store and of the fleet.
-    var environment: [String: String] {
-      [
-        "AWS_ACCESS_KEY_ID": StoreKeys.key, "AWS_SECRET_ACCESS_KEY": StoreKeys.secret, "MEDIAFS_FLEET_KEY": key,
-      ]
-    }
-
-    /// Mounts one more, in the foreground.
-    @discardableResult
-    func mount(_ options: String..., key: String? = nil) throws -> MountedProgram {
-      let folder = try TemporaryFolder(open: true)
-      folders.append(folder)
-      var environment = environment
-      if let key { environment["MEDIAFS_FLEET_KEY"] = key }
-      let member = MountedProgram(in: folder, program: try Programs.path("mediafs"), environment: environment)
-      try folder.write(FleetTests.names.map { origin.url("/\($0)") + "\n" }.joined(), to: "urls.txt")
-      members.append(member)
-      let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint] + options
-      try #require(try member.start(words), "\(member.process?.standardErrorSoFar ?? "")")
-      return member
-    }
-
-    /// All members read all files at once, and compare each.
-    func readAll(_ readers: [MountedProgram]? = nil, while body: () throws -> Void = {}) throws {
-      let readers = try (readers ?? members).map { member in
-        let names = FleetTests.names.joined(separator: " ")
-        let script = "for name in \(names); do cmp \"$1/$name\" \"$2/$name\"; done"
-        return try BackgroundProcess(["bash", "-euc", script, "bash", member.mountpoint, folder.path])
-      }
-      try body()
-      for (index, reader) in readers.enumerated() {
-        let end = try #require(reader.wait(timeout: 200), "the reader \(index) does not end")
-        #expect(end.status == 0, "the reader \(index): \(end.output)\(end.errors)")
-      }
-    }
-
-    func end() throws {
-      for member in members {
-        do { try member.end() } catch { Issue.record("\(error)") }
-        member.endByForce()
-      }
-      for folder in folders { try folder.remove() }
-      try folder.remove()
-    }
-
-    var logs: String { members.map { $0.process?.standardErrorSoFar ?? "" }.joined(separator: "\n---\n") }
-  }
-
-  private func withFleet(_ endpoint: String, rate: Double? = 40e6, _ body: (Fleet) throws -> Void) throws {
-    var settings = OriginSettings()
-    (settings.lineRate, settings.latency) = (rate, 0.01)
-    try withWatchdog(280, "a fleet") {
-      try withOrigin(settings) { origin in
-        let fleet = try Fleet(origin, endpoint: endpoint)
-        do { try body(fleet) } catch {
-          print("the logs of the fleet:\n\(fleet.logs.suffix(8000))")
-          do { try fleet.end() } catch { print("\(error)") }  // the body's error is the one to tell
-          throw error
-        }
-        try fleet.end()
-      }
-    }
-  }
-
   @Test(
     "Three nodes read all at once: each byte comes once. A fourth reads all without the origin",
     .enabled(if: StorePrograms.weed != nil, Comment(rawValue: StorePrograms.noWeed)))
@@ -102,7 +15,7 @@ import Testing
         try fleet.readAll()
         let sent = fleet.origin.log.totals.bytesSent
         // Beside other tests, a node now and then takes a busy one for dead: a block of 4 MiB is 7 % of this list.
-        #expect(sent <= Self.listBytes * 5 / 4, "the origin sent \(Self.part(sent)) of the list")
+        #expect(sent <= Fleet.listBytes * 5 / 4, "the origin sent \(Fleet.part(sent)) of the list")
         Figures.add("bytes that a fleet's origin sent", Int(sent))
         // What goes up behind the readers is there soon.
         sleep(seconds: 3)
@@ -113,11 +26,11 @@ import Testing
             try Programs.path("mediafs"), "share", "collect", "--dry-run", "--days", "1", bucket, "--share-endpoint",
             store.endpoint(),
           ], environment: fleet.environment)
-        #expect(care.succeeded && care.output.contains("\(Self.names.count) noted as used in 1 day"), "\(care)")
+        #expect(care.succeeded && care.output.contains("\(Fleet.names.count) noted as used in 1 day"), "\(care)")
         fleet.origin.stop()
         let late = try fleet.mount("--timeout", "10")
-        let list = try late.runProgram(["stat", "-c", "%s"] + Self.names.map { "\(late.mountpoint)/\($0)" })
-        #expect(list.output == String(repeating: "\(Self.size)\n", count: Self.names.count), "\(list)")
+        let list = try late.runProgram(["stat", "-c", "%s"] + Fleet.names.map { "\(late.mountpoint)/\($0)" })
+        #expect(list.output == String(repeating: "\(Fleet.size)\n", count: Fleet.names.count), "\(list)")
         try fleet.readAll([late])
       }
     }
@@ -138,7 +51,7 @@ import Testing
         }
         let sent = fleet.origin.log.totals.bytesSent
         // Of three readers each would have it once without sharing.
-        #expect(sent <= Self.listBytes * 3 / 2, "the origin sent \(Self.part(sent)) of the list")
+        #expect(sent <= Fleet.listBytes * 3 / 2, "the origin sent \(Fleet.part(sent)) of the list")
       }
     }
   }
@@ -177,7 +90,7 @@ import Testing
         try fleet.readAll()
         let sent = fleet.origin.log.totals.bytesSent
         // Without leases, and beside other tests, nodes that begin together fetch some blocks twice.
-        #expect(sent <= Self.listBytes * 12 / 5, "the origin sent \(Self.part(sent)) of the list")
+        #expect(sent <= Fleet.listBytes * 12 / 5, "the origin sent \(Fleet.part(sent)) of the list")
         #expect(fleet.logs.contains("does not keep the conditions of writes"))
       }
     }
@@ -226,14 +139,14 @@ import Testing
   func looksTwice() throws {
     try withFakeStore { store in
       try withFleet(store.endpoint, rate: nil) { fleet in
-        let look = "for name in \(Self.names.joined(separator: " ")); do head -c 5000 $name; tail -c 5000 $name; done"
+        let look = "for name in \(Fleet.names.joined(separator: " ")); do head -c 5000 $name; tail -c 5000 $name; done"
         func looked(_ place: String) throws -> String {
           try Command.succeed(["bash", "-euc", "cd \"$1\"; { \(look); } | sha256sum", "bash", place])
         }
         let expected = try looked(fleet.folder.path)
         #expect(try looked(fleet.mount().mountpoint) == expected)
         let sets = { store.objects.keys.count { $0.contains("/mfs1/p/") } }
-        #expect(eventually(timeout: 60) { sets() == Self.names.count }, "\(store.objects.keys)")
+        #expect(eventually(timeout: 60) { sets() == Fleet.names.count }, "\(store.objects.keys)")
         fleet.origin.stop()
         let second = try fleet.mount("--timeout", "10")
         #expect(try looked(second.mountpoint) == expected, "\(fleet.logs.suffix(4000))")
@@ -242,7 +155,7 @@ import Testing
           store.setObject(name, object.body.dropLast() + [object.body.last! ^ 1], meta: object.meta)
         }
         let third = try fleet.mount("--timeout", "5")
-        let end = try third.runProgram(["head", "-c", "5000", "\(third.mountpoint)/\(Self.names[0])"])
+        let end = try third.runProgram(["head", "-c", "5000", "\(third.mountpoint)/\(Fleet.names[0])"])
         #expect(!end.succeeded && end.output.isEmpty, "\(end)")
       }
     }
@@ -254,7 +167,7 @@ import Testing
       try withFleet(store.endpoint, rate: nil) { fleet in
         let first = try fleet.mount()
         try fleet.readAll([first])
-        let blocks = Self.names.count * Int((Self.size + (4 << 20) - 1) / (4 << 20))
+        let blocks = Fleet.names.count * Int((Fleet.size + (4 << 20) - 1) / (4 << 20))
         let isThere = { store.objects.keys.count { $0.contains("/mfs1/b/") } }
         #expect(eventually(timeout: 20) { isThere() == blocks }, "\(isThere()) of \(blocks)")
         var rotten: [String] = []
@@ -264,7 +177,7 @@ import Testing
           store.setObject(name, body, meta: object.meta)
           rotten.append(name)
         }
-        #expect(rotten.count == Self.names.count)
+        #expect(rotten.count == Fleet.names.count)
         let second = try fleet.mount()
         try fleet.readAll([second])
         #expect(second.process?.standardErrorSoFar.contains("is not what was stored") == true)

@@ -1,0 +1,96 @@
+import Base
+import Glibc
+import TestSupport
+import Testing
+
+/// An origin and mounts of its list that share through a store, each with a folder of its own.
+final class Fleet {
+  static let size: Int64 = (20 << 20) + 11
+  static let names = (0..<3).map { "f\($0).bin" }
+  static var listBytes: Int64 { size * Int64(names.count) }
+  static func part(_ bytes: Int64) -> Double { Double(bytes) / Double(listBytes) }
+
+  let folder: TemporaryFolder
+  let origin: Origin
+  private let endpoint: String
+  private let key: String
+  /// What stands behind each URL of the list.
+  var query = ""
+  private(set) var members: [MountedProgram] = []
+  private var folders: [TemporaryFolder] = []
+
+  init(_ origin: Origin, endpoint: String, key: String = "a key of the fleet, for tests") throws {
+    folder = try TemporaryFolder(open: true)
+    (self.origin, self.endpoint, self.key) = (origin, endpoint, key)
+    for name in Fleet.names {
+      origin.add("/\(name)", size: Fleet.size)
+      try folder.write(Pattern.bytes(name: "/\(name)", offset: 0, count: Int(Fleet.size)), to: name)
+    }
+  }
+
+  /// The keys of the store and of the fleet.
+  var environment: [String: String] {
+    [
+      "AWS_ACCESS_KEY_ID": StoreKeys.key, "AWS_SECRET_ACCESS_KEY": StoreKeys.secret, "MEDIAFS_FLEET_KEY": key,
+    ]
+  }
+
+  /// Mounts one more, in the foreground.
+  @discardableResult
+  func mount(_ options: String..., key: String? = nil) throws -> MountedProgram {
+    let folder = try TemporaryFolder(open: true)
+    folders.append(folder)
+    var environment = environment
+    if let key { environment["MEDIAFS_FLEET_KEY"] = key }
+    let member = MountedProgram(in: folder, program: try Programs.path("mediafs"), environment: environment)
+    try folder.write(Fleet.names.map { origin.url("/\($0)\(query)") + "\n" }.joined(), to: "urls.txt")
+    members.append(member)
+    let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint] + options
+    try #require(try member.start(words), "\(member.process?.standardErrorSoFar ?? "")")
+    return member
+  }
+
+  /// All members read all files at once, or those, and compare each.
+  func readAll(
+    _ readers: [MountedProgram]? = nil, _ names: [String] = Fleet.names, while body: () throws -> Void = {}
+  ) throws {
+    let readers = try (readers ?? members).map { member in
+      let names = names.joined(separator: " ")
+      let script = "for name in \(names); do cmp \"$1/$name\" \"$2/$name\"; done"
+      return try BackgroundProcess(["bash", "-euc", script, "bash", member.mountpoint, folder.path])
+    }
+    try body()
+    for (index, reader) in readers.enumerated() {
+      let end = try #require(reader.wait(timeout: 200), "the reader \(index) does not end")
+      #expect(end.status == 0, "the reader \(index): \(end.output)\(end.errors)")
+    }
+  }
+
+  func end() throws {
+    for member in members {
+      do { try member.end() } catch { Issue.record("\(error)") }
+      member.endByForce()
+    }
+    for folder in folders { try folder.remove() }
+    try folder.remove()
+  }
+
+  var logs: String { members.map { $0.process?.standardErrorSoFar ?? "" }.joined(separator: "\n---\n") }
+}
+
+/// Lends a fleet with an origin of its own, and ends both.
+func withFleet(_ endpoint: String, rate: Double? = 40e6, _ body: (Fleet) throws -> Void) throws {
+  var settings = OriginSettings()
+  (settings.lineRate, settings.latency) = (rate, 0.01)
+  try withWatchdog(280, "a fleet") {
+    try withOrigin(settings) { origin in
+      let fleet = try Fleet(origin, endpoint: endpoint)
+      do { try body(fleet) } catch {
+        print("the logs of the fleet:\n\(fleet.logs.suffix(8000))")
+        do { try fleet.end() } catch { print("\(error)") }  // the body's error is the one to tell
+        throw error
+      }
+      try fleet.end()
+    }
+  }
+}
