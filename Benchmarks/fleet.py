@@ -56,8 +56,8 @@ class Reader:
         return self.process.poll() is None
 
     def end(self, seconds=240):
-        """`bytes` that were compared, those that were `wrong`, `error`, `waits` as pairs of the time when a read began
-        and its seconds, the `longest` of them, `seconds` of all."""
+        """What came of it: bytes (compared), wrong (of those), error, waits (when a read began, and its seconds),
+        longest (of the waits), seconds (of all)."""
         try:
             # communicate() would write to what begin() closed.
             self.process.wait(seconds)
