@@ -88,6 +88,29 @@ import Reading
     }
   }
 
+  @Test("Scanners side by side fetch no more, however much the line brings")
+  func sideBySide() throws {
+    let size: Int64 = 64 << 20
+    let names = (0..<32).map { "clip\($0).mp4" }
+    let bench = try bench(names, size: size, line: 400e6, roundTrip: 0.001)
+    try Self.withLooker { looker in
+      _ = try look(bench, names[0], head: 64 << 10, tail: 40_000, size: size, looker)
+      let inodes = try names.dropFirst().map { try bench.inode($0) }
+      for inode in inodes {
+        _ = bench.answer(bench.stat(inode, process: looker), step: 0.001)
+        _ = bench.answer(bench.open(inode, process: looker), step: 0.001)
+      }
+      let before = bench.service.sent
+      for start in [0, 32 << 10, 64 << 10, 96 << 10, size - 40_000] as [Int64] {
+        let count = Int(min(32 << 10, size - start))
+        let reads = inodes.map { bench.read($0, start, count, process: looker) }
+        for ticket in reads { _ = bench.answer(ticket, step: 0.0001) }
+      }
+      let extra = (bench.service.sent - before) / Int64(inodes.count) - (128 << 10) - 40_000
+      #expect(extra <= 128 << 10, "\(extra) a file")
+    }
+  }
+
   @Test("Files of one kind differ: on average a look takes two requests at most, and 128 KiB more than it reads")
   func differing() throws {
     let size: Int64 = 64 << 20

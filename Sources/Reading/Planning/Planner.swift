@@ -164,6 +164,7 @@ enum Planner {
     } else if draft.hasStream {
       return  // behind the stream's position: requested again when the stream has ended
     }
+    let needed = min(demand.end - gap.start, largestWindow)
     let reader = input.readers.first { abs($0.position - demand.start) <= demand.count + lookAhead }
     // The kernel may read far ahead of what it waits for.
     let sharing = reader ?? input.readers.first { $0.isNear(demand) }
@@ -171,12 +172,16 @@ enum Planner {
       // What it reads beyond the window follows as play-ahead.
       let company = input.line.company(isReader: true)
       guard hasRoom(beside: draft.transfers, input, company) else { return }
-      return draft.ask(from: gap.start, length: backgroundWindow(input, company), .shared)
+      var length = backgroundWindow(input, company)
+      // Who looks or jumps may want no more than it reads, however much the line brings.
+      if sharing.isLooker || sharing.takes != nil {
+        length = min(length, max(needed, window(of: sharing, at: gap.start, needed: needed, input)))
+      }
+      return draft.ask(from: gap.start, length: length, .shared)
     }
     if let reader, reader.isLooker, reader.takes == nil, let start = tailStart(gap.start, draft) {
       return draft.ask(from: start, length: input.size - start, .demand)
     }
-    let needed = min(demand.end - gap.start, largestWindow)
     if let reader, isSpread(reader, input), gap.start > headLength {
       for start in stride(from: gap.start, to: gap.start + needed, by: Int64.Stride(pieceLength)) {
         draft.ask(from: start, length: min(pieceLength, gap.start + needed - start), .demand)
