@@ -142,7 +142,7 @@ extension FleetMember {
       number: file.number, id: file.id, size: file.size, parts: parts, epoch: file.epoch, served: served)
     // It is small: the rate of uploads counts it, and it waits for nobody.
     guard uploads.budget.admit(job.bytes, now: .now) != nil else { return }
-    guard uploads.prepare(job) else { return uploads.budget.ended(job.bytes) }
+    guard uploads.add(job) else { return uploads.budget.ended(job.bytes) }
     file.uploads += 1
     file.probe = .used
   }

@@ -104,19 +104,28 @@ final class FleetUploads {
 
   func takePrepared() -> [PreparedUpload] { prepared.takeAll() }
 
-  /// The thread takes probe sets in turn with blocks. False: too many wait.
-  func prepare(_ probe: ProbeJob) -> Bool {
-    guard probesWaiting < Self.mostProbes else { return false }
-    probesWaiting += 1
-    orders.post(.prepareProbe(probe))
+  /// Notes a probe set. False: too many wait.
+  func add(_ probe: ProbeJob) -> Bool {
+    guard probesWaiting.count < Self.mostProbes else { return false }
+    probesWaiting.append(probe)
     return true
   }
-  /// The most probe sets that wait or go up: each holds a descriptor.
-  private static let mostProbes = 64
-  private var probesWaiting = 0
+  /// The most probe sets that wait, each with a descriptor: a scan closes its files some hundreds at a time.
+  private static let mostProbes = 512
+  /// How many of them are in memory at once.
+  private static let mostProbesAtOnce = 8
+  private var probesWaiting: [ProbeJob] = []
+  private var probesUnderWay = 0
+
+  func startNextProbes() {
+    while probesUnderWay < Self.mostProbesAtOnce, !probesWaiting.isEmpty {
+      probesUnderWay += 1
+      orders.post(.prepareProbe(probesWaiting.removeFirst()))
+    }
+  }
   func takeProbes() -> [PreparedProbe] { probes.takeAll() }
   func endedProbe(_ bytes: Int64) {
-    probesWaiting -= 1
+    probesUnderWay -= 1
     budget.ended(bytes)
   }
 
@@ -160,6 +169,7 @@ extension FleetMember {
   /// Sends what is prepared, and has more prepared. Returns when the next one may begin.
   func sendUploads(_ now: Instant) -> Instant {
     for probe in uploads.takeProbes() { send(probe) }
+    uploads.startNextProbes()
     for prepared in uploads.takePrepared() {
       let job = prepared.job
       guard let body = prepared.body, let file = files[job.number], file.epoch == job.epoch, breaker.isUp else {
