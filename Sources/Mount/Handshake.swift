@@ -39,9 +39,9 @@ final class Handshake: @unchecked Sendable {
     // libfuse derives the longest READ from this (max_pages). mediafs accepts no write: see `amend`.
     connection.pointee.max_write = UInt32(max(options.maxRead, 4096))
     connection.pointee.max_readahead = min(connection.pointee.max_readahead, UInt32(options.maxReadahead))
-    // The kernel counts parked read-ahead as background requests. One waiting reader uses up the default of 12, and
-    // then readers of stored files wait too. A megabyte of read-ahead is 8 READs, twice (the window in use and the
-    // next): 1024 is enough for 64 such readers.
+    // The kernel counts parked read-ahead as background requests. Two waiting readers use up the default of 12, and
+    // then readers of stored files wait too. 256 KiB of read-ahead are 4 READs, twice (the window in use and the next):
+    // 1024 is enough for 128 such readers.
     connection.pointee.max_background = 1024
     connection.pointee.congestion_threshold = 1024
     if options.passthroughDepth > 0, isOfferedPassthrough {

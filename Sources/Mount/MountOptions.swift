@@ -16,8 +16,8 @@ package struct MountOptions: Sendable {
   /// How many threads read requests, at least 1. They never wait for the network, only for the store's disk, so few are
   /// enough. More than one, because a single one measured twice the latency.
   package var threads: Int
-  /// The longest READ that the kernel may send, in bytes; a multiple of the page size. The helper mounts with the same
-  /// `max_read=`. mediafs answers each READ whole, so a longer one is answered later on a slow line.
+  /// The longest READ that INIT agrees on, in bytes; a multiple of the page size. `max_read=` of the mount may be less
+  /// (it is 64 KiB): mediafs answers each READ whole, so a longer one is answered later on a slow line.
   package var maxRead: Int
   /// The largest read-ahead window that the kernel may use, in bytes. It also stays within the mount's `read_ahead_kb`.
   package var maxReadahead: Int
