@@ -85,7 +85,7 @@ import Testing
     }
   }
 
-  /// The table of decision 0025. A thousand nodes take a minute: MEDIAFS_FLEET_NODES says how many, with commas.
+  /// The table of docs/FLEET.md. A thousand nodes take a minute: MEDIAFS_FLEET_NODES says how many, with commas.
   @Test func manyNodes() {
     let seed = SeededRandom.fromEnvironment(for: "SimulationTests.manyNodes").seed
     let counts = getenv("MEDIAFS_FLEET_NODES").map { String(cString: $0).split(separator: ",").compactMap { Int($0) } }
