@@ -112,7 +112,7 @@ extension FleetMember {
     return true
   }
 
-  /// Gives on what was asked of probe sets. In a turn of its own: who asks is not told before it has noted that it asked.
+  /// Gives on what was asked of probe sets. In a turn of its own: who asks is told when it has noted that it asked.
   func tellProbeReads() {
     while !probeReads.isEmpty {
       let reads = probeReads
@@ -131,8 +131,8 @@ extension FleetMember {
 
   // MARK: Writing
 
-  /// Has the probe set of a file written of which somebody only looked at the beginning. Where too much waits already, the next node that
-  /// looks at the file does it.
+  /// Has the probe set of a file written of which somebody only looked at the beginning. Where too much waits already,
+  /// the next node that looks at the file does it.
   func offerProbe(of file: SharedFile) {
     guard !setup.isReadOnly, case .ready = phase, breaker.takesUploads(now: .now), file.ending == nil,
       file.probe.mayBeWritten, !file.isWhole(0), let served = file.served,
