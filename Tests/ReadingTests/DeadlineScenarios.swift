@@ -257,6 +257,13 @@ import Testing
     #expect(stalls.isEmpty, "\(stalls)")
   }
 
+  @Test("A film that begins while thirty copies have just begun, too, does not stall", arguments: [-2, -1.5, -1])
+  func amongNewcomers(delay: Double) throws {
+    let setting = Setting(rate: 4e6, roundTrip: 0.08, probes: true, delay: delay, copies: 30)
+    let stalls = try Self.run(setting, seconds: 9).stalls[0].filter { $0.seconds > 0.1 }
+    #expect(stalls.isEmpty, "\(stalls)")
+  }
+
   @Test("At a full store, a copy beside a player goes on from memory")
   func fullStore() throws {
     let outcome = try Self.run(Setting(rate: 8e6, roundTrip: 0.08, copies: 1, storeIsFull: true), seconds: 24)

@@ -30,8 +30,9 @@ enum Planner {
   /// The most bytes of a first request: enough for most headers, so that stat, open and the first read need one
   /// request. On a line of which a round trip brings less, the first request is smaller (``firstWindow(_:)``).
   static let headLength: Int64 = 256 << 10
-  /// The least bytes of a first request.
+  /// The least bytes of a first request, and of one of many readers that have come at the same time.
   static let smallestFirstWindow: Int64 = 64 << 10
+  static let smallestShare: Int64 = 32 << 10
   /// What is requested for a reader that jumps is a multiple of this.
   static let jumpStep: Int64 = 16 << 10
   /// The bytes of the tail, where MP4's moov, MKV's cues and ID3v1 are. Players read longer indexes on from there.
@@ -61,11 +62,19 @@ enum Planner {
 
   /// A window for a reader that has shown little: a round trip's bytes of the line. The request for what follows is
   /// made when the first byte arrives, and is answered when the last one has arrived: a larger window gains nothing for
-  /// one who reads on, and costs more where the reader only looks.
+  /// one who reads on, and costs more where the reader only looks. Beside others that have just come it is a share of
+  /// those bytes.
   static func firstWindow(_ line: LineView) -> Int64 {
-    let inRoundTrip = Int64(min(line.rate * line.roundTrip, 1e15))
-    let step = smallestFirstWindow / 2
-    return min(max((inRoundTrip + step - 1) / step * step, smallestFirstWindow), headLength)
+    let inRoundTrip = Int64(min(line.share * line.roundTrip, 1e15))
+    let least = line.waiting > 1 ? smallestShare : smallestFirstWindow
+    return min(max((inRoundTrip + smallestShare - 1) / smallestShare * smallestShare, least), headLength)
+  }
+
+  /// The window of a reader that has just come, beside others that have; nil for any other. All of them together have
+  /// about one round trip's bytes in flight, however many they are: who comes next waits for all of that.
+  static func newcomersWindow(_ reader: ReaderView?, _ line: LineView) -> Int64? {
+    guard let reader, reader.claim == .start, reader.takes == nil, line.waiting > 1 else { return nil }
+    return firstWindow(line)
   }
 
   /// The bytes of the first request of a file, of whose kind looks read `learned`. One who looks gets that. Anyone else
@@ -181,6 +190,10 @@ enum Planner {
     }
     if let reader, reader.isLooker, reader.takes == nil, let start = tailStart(gap.start, draft) {
       return draft.ask(from: start, length: input.size - start, .demand)
+    }
+    if let share = newcomersWindow(reader, input.line) {
+      // What it reads beyond its share follows as play-ahead.
+      return draft.ask(from: gap.start, length: share, .demand)
     }
     if let reader, isSpread(reader, input), gap.start > headLength {
       for start in stride(from: gap.start, to: gap.start + needed, by: Int64.Stride(pieceLength)) {
@@ -308,7 +321,9 @@ enum Planner {
       let window =
         isBounded
         ? flight(draft)
-        : usesSmallWindows ? backgroundWindow(input, company) : readerWindow(of: reader, from: frontier, input)
+        : usesSmallWindows
+          ? backgroundWindow(input, company)
+          : newcomersWindow(reader, input.line) ?? readerWindow(of: reader, from: frontier, input)
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }
       // What the reader waits for comes first: one that has just come may want no more, or jump from the head to where
