@@ -96,6 +96,8 @@ struct LineView: Sendable {
   var lateTrip = 0.0
   /// Bytes a second of all transfers on the line together.
   var rate: Double
+  /// Whether ``rate`` comes from what arrived.
+  var isMeasured = true
   /// How many resources on the line have a reader that waits.
   var waiting = 1
   /// Connections to the origin that are open, in use or idle.

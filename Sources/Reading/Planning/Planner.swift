@@ -73,7 +73,7 @@ enum Planner {
   /// The window of a reader that has just come, beside others that have; nil for any other. All of them together have
   /// about one round trip's bytes in flight, however many they are: who comes next waits for all of that.
   static func newcomersWindow(_ reader: ReaderView?, _ line: LineView) -> Int64? {
-    guard let reader, reader.claim == .start, reader.takes == nil, line.waiting > 1 else { return nil }
+    guard let reader, reader.claim == .start, reader.takes == nil, line.waiting > 1, line.isMeasured else { return nil }
     return firstWindow(line)
   }
 

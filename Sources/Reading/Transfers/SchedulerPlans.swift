@@ -123,7 +123,7 @@ extension Scheduler {
   private func lineView(of line: Line, for download: Download, _ now: Instant) -> LineView {
     LineView(
       roundTrip: line.estimate.roundTrip, lateTrip: line.estimate.lateTrip, rate: line.estimate.rate,
-      waiting: line.readers.new + line.readers.urgent,
+      isMeasured: line.estimate.isMeasured, waiting: line.readers.new + line.readers.urgent,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
       flights: line.flights.idle(now, roundTrip: line.estimate.roundTrip),
