@@ -116,14 +116,14 @@ final class LoopCore: @unchecked Sendable {
     thread = pthread_self()
     let client = makeClient(TransferCommands(core: self))
     self.client = client
-    while !waker.isStopping {
+    while !waker.isStopping || client.isFinishing(now: .now) {
       ThreadRecord.work(.transfers)
       perform()
       settle()
       ThreadRecord.work(.planning)
       let deadline = client.turn(now: .now)
       let hasNews = obey()
-      if !hasNews && !waker.isStopping { wait(until: deadline) }
+      if !hasNews { wait(until: deadline) }
     }
     finish()
     self.client = NoClient()

@@ -179,6 +179,12 @@ package protocol TransferClient: AnyObject {
   func transfer(_ id: TransferID, received bytes: UnsafeRawBufferPointer) -> Bool
   /// The transfer is over; no call about it follows.
   func transfer(_ id: TransferID, ended end: TransferEnd)
+  /// The loop is to end. Asked once each turn: whether the client has something to finish, which must not take long.
+  func isFinishing(now: Instant) -> Bool
+}
+
+extension TransferClient {
+  package func isFinishing(now: Instant) -> Bool { false }
 }
 
 /// How mediafs connects to origins.

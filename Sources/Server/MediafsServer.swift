@@ -98,7 +98,7 @@ package enum MediafsServer {
     let memory: SessionMemory
     let member: FleetMember.Setup?
     do {
-      member = try sharing?.member(store.catalog)
+      member = try sharing?.member(store.catalog, fresh: request.downloads.fresh)
       memory = try SessionMemory(start.takeMemory())
       let limits = try settings.limits()
       loop = try TransferLoop(options: transferOptions(request, limits))
@@ -258,6 +258,7 @@ package enum MediafsServer {
     options.next = downloads.next
     options.timeout = downloads.timeout
     options.fresh = downloads.fresh
+    options.shares = request.share.place != nil
     options.limits = limits
     options.minimumFree = request.storage.minFree
     options.mountpoint = request.mountpoint

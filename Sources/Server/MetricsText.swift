@@ -45,9 +45,14 @@ struct MetricsText {
     single(
       "mediafs_share_leases", .gauge, "Segments that this mount fetches from origins for all.", Double(share.leases))
     single("mediafs_share_nodes", .gauge, "Mounts of the fleet that were seen today.", Double(share.nodes))
-    single("mediafs_share_waiting_bytes", .gauge, "Bytes that wait for their upload.", Double(share.waitingBytes))
     single(
-      "mediafs_share_dropped_blocks_total", .counter, "Blocks that did not go up, as too many waited.",
+      "mediafs_share_waiting_bytes", .gauge, "Bytes that are to go up to the fleet's store.", Double(share.waitingBytes)
+    )
+    single(
+      "mediafs_share_waiting_pointers", .gauge, "Files of which the fleet's store is to be told what they are.",
+      Double(share.waitingPointers))
+    single(
+      "mediafs_share_dropped_blocks_total", .counter, "Blocks that did not go up at first, as too many waited.",
       Double(share.droppedBlocks))
   }
 
@@ -179,6 +184,7 @@ extension ReadSource {
     case .copy: "copy"
     case .memory: "memory"
     case .origin: "origin"
+    case .tier: "tier"
     }
   }
 }

@@ -21,12 +21,12 @@ struct MountSharing {
   }
 
   /// What the mount is as a member of the fleet. The store's catalog keeps its number.
-  func member(_ catalog: Catalog) throws(StoreError) -> FleetMember.Setup {
+  func member(_ catalog: Catalog, fresh: Double) throws(StoreError) -> FleetMember.Setup {
     var setup = setup
     let known = try catalog.remembered("fleet_node")
     let number = known ?? Int64.random(in: 1...Int64.max)
     if known == nil { try catalog.remember("fleet_node", number) }
-    setup.node = UInt64(bitPattern: number)
+    (setup.node, setup.fresh) = (UInt64(bitPattern: number), fresh)
     return setup
   }
 

@@ -46,9 +46,10 @@ extension MountFacts {
     if share.state == .up {
       if !share.isReadOnly { words.append("\(share.nodes) \(share.nodes == 1 ? "node" : "nodes") today") }
       if share.leases > 0 { words.append("\(share.leases) \(share.leases == 1 ? "lease" : "leases") in hand") }
-      if share.waitingBytes > 0 { words.append("\(share.waitingBytes >> 20) MiB to be stored") }
       if share.fullUntil != nil { words.append("it has no room") }
     }
+    if share.waitingBytes > 0 { words.append("\((share.waitingBytes + 1_048_575) >> 20) MiB to be stored") }
+    if share.waitingPointers > 0 { words.append("it is to be told of \(share.waitingPointers) files") }
     return "\(share.place): " + words.joined(separator: ", ")
   }
 }

@@ -37,7 +37,11 @@ final class Fleet {
 
   /// Mounts one more, in the foreground.
   @discardableResult
-  func mount(_ options: String..., key: String? = nil) throws -> MountedProgram {
+  func mount(_ options: String..., key: String? = nil) throws -> MountedProgram { try mount(options, key: key) }
+
+  /// Mounts one more, in the foreground.
+  @discardableResult
+  func mount(_ options: [String], key: String? = nil) throws -> MountedProgram {
     let folder = try TemporaryFolder(open: true)
     folders.append(folder)
     var environment = environment
@@ -48,6 +52,21 @@ final class Fleet {
     let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint] + options
     try #require(try member.start(words), "\(member.process?.standardErrorSoFar ?? "")")
     return member
+  }
+
+  /// Mounts one more, and waits until it shares: a store that has just begun takes its time over the first objects,
+  /// and until the bucket has answered a mount reads from the origin alone.
+  @discardableResult
+  func mountSharing(_ options: [String] = []) throws -> MountedProgram {
+    let member = try mount(options)
+    expect(member.process?.waitForOutput("sharing through", timeout: 120) == true, "a member does not share")
+    return member
+  }
+
+  /// Mounts a member once more, which shares through another store.
+  func mountAgain(_ member: MountedProgram, through endpoint: String) throws {
+    let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint]
+    try #require(try member.start(words), "\(story)")
   }
 
   /// All members read all files at once, or those, and compare each.
@@ -61,9 +80,40 @@ final class Fleet {
     }
     try body()
     for (index, reader) in readers.enumerated() {
-      let end = try #require(reader.wait(timeout: 200), "the reader \(index) does not end")
-      #expect(end.status == 0, "the reader \(index): \(end.output)\(end.errors)")
+      let end = try #require(reader.wait(timeout: 500), "the reader \(index) does not end\n\(story)")
+      expect(end.status == 0, "the reader \(index): \(end.output)\(end.errors)")
     }
+  }
+
+  /// Waits until each member has brought all that it has to the store: twice, as what is told is a moment old.
+  func waitUntilStored() {
+    let names = ["mediafs_share_waiting_bytes 0", "mediafs_share_waiting_pointers 0", "mediafs_share_leases 0"]
+    var quiet = 0
+    let isStored = eventually(timeout: 500, interval: 1) {
+      let isNow = members.allSatisfy { member in
+        guard let told = try? member.run(["metrics", member.mountpoint]) else { return false }  // asked again
+        let lines = told.output.split(separator: "\n")
+        return names.allSatisfy { name in lines.contains { $0 == name } }
+      }
+      quiet = isNow ? quiet + 1 : 0
+      return quiet == 2
+    }
+    expect(isStored, "not all of it was stored")
+  }
+
+  /// Records what is not so, with all that the members tell.
+  func expect(_ isSo: Bool, _ message: String) {
+    if !isSo { Issue.record("\(message)\n\(story)") }
+  }
+
+  /// What each member says of itself, and the end of its log.
+  var story: String {
+    members.enumerated().map { number, member in
+      var status: String
+      do { status = try member.run(["status", member.mountpoint], timeout: 20).output } catch { status = "\(error)" }
+      let log = member.process?.standardErrorSoFar ?? ""
+      return "--- member \(number):\n\(status)\n\(log.suffix(3000))"
+    }.joined(separator: "\n")
   }
 
   func end() throws {
@@ -82,11 +132,11 @@ final class Fleet {
 func withFleet(_ endpoint: String, rate: Double? = 40e6, _ body: (Fleet) throws -> Void) throws {
   var settings = OriginSettings()
   (settings.lineRate, settings.latency) = (rate, 0.01)
-  try withWatchdog(280, "a fleet") {
+  try withWatchdog(900, "a fleet") {
     try withOrigin(settings) { origin in
       let fleet = try Fleet(origin, endpoint: endpoint)
       do { try body(fleet) } catch {
-        print("the logs of the fleet:\n\(fleet.logs.suffix(8000))")
+        print("the fleet:\n\(fleet.story)")
         do { try fleet.end() } catch { print("\(error)") }  // the body's error is the one to tell
         throw error
       }

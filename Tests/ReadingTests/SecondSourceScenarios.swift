@@ -17,25 +17,35 @@ final class FakeSecondSource: SecondSource {
   /// Where the background download may ask.
   var bounds: [ByteRange]?
   var told: SecondFacts = .none
+  /// What other machines wait for.
+  var owed: [ByteRange] = []
+  /// Whether each answer reaches to the end of its block.
+  var reachesEnd = false
   private(set) var wants = SecondWants()
+  /// What was stored when a file was shown last.
+  var seen = ByteRangeSet()
   private(set) var confirmed: [SecondFile] = []
   private(set) var closed: [Int64] = []
   private(set) var removed: [Int64] = []
   private(set) var rested = 0
 
-  func facts(of key: ResourceKey, now: Instant) -> SecondFacts { told }
+  func facts(of key: ResourceKey, isCheck: Bool, now: Instant) -> SecondFacts { told }
   func confirmed(_ file: SecondFile) { confirmed.append(file) }
-  func look(at file: SecondFile, _ view: SecondView, now: Instant) -> [ByteRange]? { bounds }
+  func look(at file: SecondFile, _ view: SecondView, now: Instant) -> [ByteRange]? {
+    seen = view.stored
+    return bounds
+  }
   func want(_ wants: SecondWants, of file: SecondFile, now: Instant) { self.wants = wants }
   func route(_ range: ByteRange, of file: SecondFile, isProven: Bool, now: Instant) -> SecondRoute {
     let block = range.start / Self.block
     let part = ByteRange(range.start, min(range.end, (block + 1) * Self.block, file.size))
     return switch way(Int(block)) {
     case .origin: .origin(part)
-    case .second: .second(part)
+    case .second: .second(reachesEnd ? ByteRange(part.start, min((block + 1) * Self.block, file.size)) : part)
     case .wait: .wait(until: part.end)
     }
   }
+  func owes(_ file: SecondFile, besides wants: SecondWants) -> [ByteRange] { owed }
   func rest(_ generation: Int64, isFailing: Bool) { rested += 1 }
   func close(_ generation: Int64, isReplaced: Bool) { closed.append(generation) }
   func removes(_ generation: Int64) { removed.append(generation) }
@@ -102,7 +112,60 @@ final class FakeSecondSource: SecondSource {
       #expect(request.generation != nil ? block % 2 == 1 : block % 2 == 0 || range.start == 0, "\(range)")
     }
     // What the list's host brought is what it is asked for; the other has a line of its own.
-    #expect(bench.system.metrics().sharedBytes >= 12 << 20)
+    let metrics = bench.system.metrics()
+    #expect(metrics.sharedBytes >= 12 << 20)
+    // Some of both was waited for.
+    for source in [ReadSource.tier, .origin] {
+      #expect(metrics.reads.contains { $0.source == source && $0.audience == .reader && $0.bytes > 0 }, "\(source)")
+    }
+  }
+
+  @Test("Bytes that a start of the same turn, or a transfer under way, brings are asked for once")
+  func once() throws {
+    let bench = try bench()
+    let inode = try bench.opened("a.mp4")
+    // The reader is in sequence, and has several windows in a block at once.
+    second.way = { $0 == 0 ? .origin : .wait }
+    var offset: Int64 = 0
+    while offset < 4 << 20 {
+      bench.expectBytes(inode, offset, 131072, of: "a.mp4")
+      offset += 131072
+    }
+    (second.way, second.reachesEnd) = ({ _ in .second }, true)
+    while offset < Self.size {
+      bench.expectBytes(inode, offset, 131072, of: "a.mp4")
+      offset += 131072
+    }
+    let asked = shared(bench).compactMap(\.range)
+    let sum = asked.reduce(Int64(0)) { $0 + $1.count }
+    #expect(asked.count >= 5 && sum <= Self.size - 4 << 20, "\(sum) of \(Self.size - 4 << 20): \(asked)")
+  }
+
+  @Test("What other machines wait for is asked of the origin though nobody here wants it")
+  func owes() throws {
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try bench(options)
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 4096, of: "a.mp4")
+    second.owed = [ByteRange(9 << 20, 9 << 20 + 65536)]
+    bench.expectBytes(inode, 20 << 20, 4096, of: "a.mp4")
+    #expect(bench.run(until: 5) { origin(bench).contains { $0.range == second.owed[0] } }, "\(origin(bench))")
+  }
+
+  @Test("A complete file that a program opens is shown to the second source")
+  func complete() throws {
+    var options = ReadingOptions.testing
+    (options.shares, options.next) = (true, 0)
+    let bench = try bench(options)
+    let inode = try bench.opened("a.mp4")
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    bench.system.release(inode)
+    bench.run(1)
+    second.seen = ByteRangeSet()
+    _ = try bench.opened("a.mp4")
+    #expect(bench.run(until: 5) { second.seen.contains(ByteRange(0, Self.size)) })
   }
 
   @Test("A second source that fails is no failure of the origin")

@@ -303,7 +303,7 @@ package final class MediaFileSystem: Sendable {
       }
       if !isComplete {
         room.transfers.post(.opened(content))
-      } else if room.options.looksAhead, !ScanPrograms.contains(process: caller.process) {
+      } else if room.options.looksAhead || room.options.shares, !ScanPrograms.contains(process: caller.process) {
         room.transfers.post(.held(content))
       }
       if isDirect { return .now(OpenMode(directIO: true)) }

@@ -22,6 +22,8 @@ package enum ReadSource: Int, Sendable, CaseIterable {
   case memory
   /// The origin: the read waited for them.
   case origin
+  /// The store of the fleet: the read waited for them.
+  case tier
 }
 
 /// Why a read failed.
@@ -57,8 +59,8 @@ final class Counters: Sendable {
     case sharedBytes
   }
 
-  private let readBytes = InlineArray<8, Atomic<UInt64>> { _ in Atomic(0) }
-  private let reads = InlineArray<8, Atomic<UInt64>> { _ in Atomic(0) }
+  private let readBytes = InlineArray<10, Atomic<UInt64>> { _ in Atomic(0) }
+  private let reads = InlineArray<10, Atomic<UInt64>> { _ in Atomic(0) }
   private let readErrors = InlineArray<5, Atomic<UInt64>> { _ in Atomic(0) }
   private let fetched = InlineArray<3, Atomic<UInt64>> { _ in Atomic(0) }
   private let requests = InlineArray<3, Atomic<UInt64>> { _ in Atomic(0) }

@@ -80,6 +80,9 @@ package struct ReadingOptions: Sendable {
   /// The mount's path, for the commands that messages name; empty where nobody can type one.
   package var mountpoint = ""
 
+  /// Whether there is a second source, which hears of complete files that are opened.
+  package var shares = false
+
   /// Whether something is fetched of the files that follow one that is being played.
   var looksAhead: Bool { next > 0 && continuation != .never }
 

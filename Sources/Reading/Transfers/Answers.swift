@@ -32,22 +32,24 @@ final class Answers {
     port.invalidate(parent: parent, name: name, isChanged: isChanged)
   }
 
-  /// Answers a read whose bytes have all arrived.
-  func answer(_ read: ParkedRead, _ content: Content) {
+  /// Answers a read whose bytes have all arrived. `source`: from where.
+  func answer(_ read: ParkedRead, _ content: Content, from source: ReadSource = .origin) {
     let count = Int(read.range.count)
     if count == 0 { return port.reply(read.ticket, data: UnsafeRawBufferPointer(start: nil, count: 0)) }
     if count <= scratch.count {
-      reply(read, through: UnsafeMutableRawBufferPointer(rebasing: scratch[..<count]), content)
+      reply(read, through: UnsafeMutableRawBufferPointer(rebasing: scratch[..<count]), content, source)
     } else {
       let long = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 4096)
       defer { long.deallocate() }
-      reply(read, through: long, content)
+      reply(read, through: long, content, source)
     }
   }
 
-  private func reply(_ read: ParkedRead, through buffer: UnsafeMutableRawBufferPointer, _ content: Content) {
+  private func reply(
+    _ read: ParkedRead, through buffer: UnsafeMutableRawBufferPointer, _ content: Content, _ source: ReadSource
+  ) {
     if content.fill(buffer, at: read.range.start) == .whole {
-      room.counters.read(buffer.count, from: .origin, isScan: read.isScan)
+      room.counters.read(buffer.count, from: source, isScan: read.isScan)
       port.reply(read.ticket, data: UnsafeRawBufferPointer(buffer))
     } else if content.parkAgain(read) {
       downloads.changed(content.key)  // the disk lost the bytes in between

@@ -11,6 +11,8 @@ final class Landing {
   private let jitter: () -> Double
   /// What the store takes in this turn.
   var intake = StoreHealth.Intake.everything
+  /// Where the bytes come from that land now.
+  var source = ReadSource.origin
 
   init(room: ReadingRoom, answers: Answers, downloads: Downloads, jitter: @escaping () -> Double) {
     self.room = room
@@ -104,13 +106,13 @@ final class Landing {
     room.counters.add(landed.stalled, to: .stalledNanoseconds)
     for read in landed.released {
       if range.contains(read.range) {
-        room.counters.read(Int(read.range.count), from: .origin, isScan: read.isScan)
+        room.counters.read(Int(read.range.count), from: source, isScan: read.isScan)
         // All of the read has just arrived: it need not be read back from the file.
         let first = Int(read.range.start - offset)
         answers.reply(
           read.ticket, data: UnsafeRawBufferPointer(rebasing: bytes[first..<first + Int(read.range.count)]))
       } else {
-        answers.answer(read, content)
+        answers.answer(read, content, from: source)
       }
     }
     return true
@@ -177,7 +179,7 @@ final class Landing {
       )
       return false
     }
-    for read in released { answers.answer(read, content) }
+    for read in released { answers.answer(read, content, from: source) }
     return true
   }
 

@@ -51,6 +51,9 @@ package struct SecondWants {
 
   /// Nothing.
   package init() {}
+
+  /// All of it that is on its way or about to be asked for.
+  package var covered: ByteRangeSet { (inFlight + ranges).reduce(into: ByteRangeSet()) { $0.insert($1) } }
 }
 
 /// Where missing bytes are asked for.
@@ -71,8 +74,9 @@ package enum SecondRoute: Equatable {
 package protocol SecondSource: AnyObject {
   /// Called with the files whose routes may be others now.
   var onChange: (ResourceKey) -> Void { get set }
-  /// What it tells of a resource.
-  func facts(of key: ResourceKey, now: Instant) -> SecondFacts
+  /// What it tells of a resource. `isCheck`: if that is too old, the caller asks the origin. Of several machines one is
+  /// to do so, and the others are told what it heard.
+  func facts(of key: ResourceKey, isCheck: Bool, now: Instant) -> SecondFacts
   /// The origin has just told that the resource has this version.
   func confirmed(_ file: SecondFile)
   /// Before a file is planned. Returns where its background download may ask; nil: anywhere.
@@ -81,6 +85,9 @@ package protocol SecondSource: AnyObject {
   func want(_ wants: SecondWants, of file: SecondFile, now: Instant)
   /// The way of missing bytes. `isProven`: whoever wants them takes what follows too.
   func route(_ range: ByteRange, of file: SecondFile, isProven: Bool, now: Instant) -> SecondRoute
+  /// What the origin is to be asked for though nobody here wants it: other machines wait for it. `wants`: what is
+  /// wanted.
+  func owes(_ file: SecondFile, besides wants: SecondWants) -> [ByteRange]
   /// Nothing of a version is wanted now. `isFailing`: its origin gives nothing.
   func rest(_ generation: Int64, isFailing: Bool)
   /// A version is not open any more. `isReplaced`: the origin has another one.
@@ -104,8 +111,8 @@ extension Scheduler {
 
   /// Whether the second source tells, or is about to tell, what the file is: then the origin is not asked now.
   func isTold(_ download: Download, _ now: Instant) -> Bool {
-    guard let second, download.transfers.isEmpty, download.attempts.retry.failures == 0 else { return false }
-    switch second.facts(of: download.key, now: now) {
+    guard let second, download.transfers.isEmpty else { return false }
+    switch second.facts(of: download.key, isCheck: false, now: now) {
     case .none: return false
     case .wait: return true
     case .found(let file, let checkedAt):
@@ -124,7 +131,7 @@ extension Scheduler {
   /// soon.
   func asksOrigin(_ download: Download, _ now: Instant) -> Bool {
     guard let second, let known = download.identity else { return true }
-    switch second.facts(of: download.key, now: now) {
+    switch second.facts(of: download.key, isCheck: true, now: now) {
     case .none: return true
     case .wait: return false
     case .found(let file, let checkedAt):
@@ -144,6 +151,15 @@ extension Scheduler {
     return second?.look(at: file, view, now: now)
   }
 
+  /// A program opened a complete file: what the second source lacks of it can be had from here.
+  func showHeld(_ download: Download, _ now: Instant) {
+    let (stored, served) = download.content.guarded.withLock { guarded in
+      (guarded.held.stored, guarded.held.isCopy && guarded.held.removal == .none ? guarded.held.file : nil)
+    }
+    guard let served, let size = download.identity?.size, let file = secondFile(download, size: size) else { return }
+    _ = look(at: file, of: download, SecondView(stored: stored, served: served, continues: false), now)
+  }
+
   /// Gives each start that the plan of a file added its way. `parked`: what readers wait for.
   func route(
     from first: Int, of file: SecondFile, _ download: Download, parked: [ByteRange], checked: ByteRange?,
@@ -160,6 +176,9 @@ extension Scheduler {
     for start in wanted where start.purpose <= .next { if let range = start.range { wants.ranges.append(range) } }
     for range in parked { if let gap = view.stored.firstGap(in: range) { wants.fronts.append(gap.start) } }
     second.want(wants, of: file, now: now)
+    let running = download.transfers.filter { !$0.isCancelled && $0.generation != nil }.map(\.active.rest.start)
+    // What this turn asks of the second source. Starts in one block may each have been made to reach its end.
+    var shared = ByteRangeSet()
     for start in wanted {
       guard start.kind == .window, var rest = start.range else {
         starts.append(start)
@@ -177,12 +196,26 @@ extension Scheduler {
         let next: Int64
         switch second.route(rest, of: file, isProven: start.isProven, now: now) {
         case .origin(let range): (part.range, next) = (range, range.end)
-        case .second(let range): (part.range, part.generation, next) = (range, file.generation, range.end)
+        case .second(let range):
+          part.generation = file.generation
+          next = range.end
+          part.range = shared.firstGap(in: range).map { gap in
+            // What was added to the start ends where a transfer under way goes on.
+            let end = running.filter { $0 >= rest.end && $0 > gap.start }.reduce(gap.end, min)
+            return ByteRange(gap.start, end)
+          }
+          if let asked = part.range { shared.insert(asked) }
         case .wait(let end): (part.range, next) = (nil, end)
         }
         if part.range != nil { starts.append(part) }
         rest = ByteRange(min(max(next, rest.start + 1), rest.end), rest.end)
       }
+    }
+    guard landing.intake == .everything, !download.ownFile.isPaused else { return }
+    for range in second.owes(file, besides: wants) {
+      var start = PendingStart(download: download, range: range, kind: .window, purpose: .playAhead)
+      start.claim = .share
+      starts.append(start)
     }
   }
 
@@ -221,7 +254,7 @@ extension Scheduler {
 
 extension Line {
   /// The key of the second source's line, which no origin has.
-  static let second = "share:"
+  static let second = "the fleet's store"
 }
 
 extension TransferThread {
@@ -270,6 +303,8 @@ extension TransferThread {
     lines.update(running.host) { $0.received(bytes.count, of: running.active.id, now: now) }
     downloads.changed(download)
     let before = download.pace.fresh
+    landing.source = .tier
+    defer { landing.source = .origin }
     guard landing.land(bytes, at: start, download) else { return false }
     download.transfers[index].fresh += download.pace.fresh - before
     download.pace.progressed(count, now: now)

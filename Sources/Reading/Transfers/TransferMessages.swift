@@ -41,7 +41,7 @@ extension TransferThread {
         download.wish.head = true
         downloads.changed(download)
       }
-    case .held(let content): _ = downloads.download(of: content)
+    case .held(let content): scheduler.showHeld(downloads.download(of: content), now)
     case .next(let content, let files): scheduler.nextFiles.found(files, after: content)
     case .ruled(let content): ruled(downloads.download(of: content), now)
     case .cancelled(let content):

@@ -1,6 +1,7 @@
 import Base
 import Fetching
 import Manifest
+import Reading
 
 /// What a request to the store was for.
 enum Asked {
@@ -8,9 +9,17 @@ enum Asked {
   case list(SharedFile, after: String?)
   case readLease(FleetNode.Place), writeLease(FleetNode.Place), claim(FleetNode.Place, Int)
   case upload(UploadJob, BlockLabel), compare(UploadJob, BlockLabel)
-  case facts(ResourceKey), pointer(PointerWrite), head(PointerWrite), headOfNext(PointerWrite, String), pointerWrite
+  case facts(ResourceKey), turn(ResourceKey, SecondFacts)
+  case pointer(PointerWrite), head(PointerWrite), headOfNext(PointerWrite, String)
+  case pointerWrite(PointerWrite)
   case probeSet(SharedFile), probeWrite(ProbeJob)
   case removal, seen
+}
+
+/// A request under way.
+struct Question {
+  let what: Asked
+  let sent: Instant
 }
 
 /// Does what the fleet's code wants done.
@@ -19,12 +28,12 @@ extension FleetMember {
   func ask(_ what: Asked, _ make: (StoreRequestID) -> StoreRequest) {
     let id = StoreRequestID(nextRequest)
     nextRequest += 1
-    asked[id] = what
+    asked[id] = Question(what: what, sent: .now)
     store.start(make(id))
   }
 
   /// How long a question may go unanswered, in seconds.
-  static let detection = 0.3
+  var detection: Double { breaker.detection(now: .now) }
   private var allowance: Double { Double(4 * fleet.identity.roundTrip) / 1000 }
 
   func perform(_ action: FleetNode.Action) {
@@ -54,7 +63,7 @@ extension FleetMember {
       changed(file)
     case .readLease:
       ask(.readLease(place)) {
-        .get($0, ObjectName.lease(file.id, segment: place.segment).text, timeout: Self.detection + allowance)
+        .get($0, ObjectName.lease(file.id, segment: place.segment).text, timeout: detection + allowance)
       }
     case .writeLease(let lease, let condition):
       let key = ObjectName.lease(file.id, segment: place.segment).text
@@ -129,12 +138,17 @@ extension FleetMember {
 
   // MARK: The breaker
 
-  /// The breaker hears how a request ended. `isTimed`: no answer in its time means something.
-  func heard(_ outcome: StoreOutcome, isUpload: Bool = false, isTimed: Bool = true) {
+  /// The breaker hears how a request ended. `isTimed`: no answer in its time means something. `isTrial`: the store is
+  /// tried with what it did not take before, and readers do not suffer for it if it does not take it now either.
+  func heard(
+    _ outcome: StoreOutcome, after seconds: Double? = nil, isUpload: Bool = false, isTimed: Bool = true,
+    isTrial: Bool = false
+  ) {
     let now = Instant.now
     switch outcome {
+    case .busy where isTrial, .refused where isTrial, .broken where isTrial: break
     case .found, .written, .deleted, .listed, .absent, .conflict, .rotten:
-      breaker.answered(now: now, isUpload: isUpload)
+      breaker.answered(now: now, after: seconds, isUpload: isUpload)
     case .busy: breaker.failed(.slowDown, now: now)
     case .refused(let reason):
       if breaker.isUp { Log.warning("the fleet's store refuses: \(reason)") }
@@ -162,13 +176,14 @@ extension FleetMember {
       for number in Array(files.keys) { rest(number, isFailing: false) }
     }
     change { $0.tier(isUp: isUp, into: &$1) }
+    if isUp { for file in files.values { owe(file, .now) } }
     for file in files.values where !file.isClosed { changed(file) }
   }
 
   /// Asks the store whether it is back, when it is time. Returns when that is.
   func askWhetherBack(_ now: Instant) -> Instant {
     guard case .ready = phase else { return .never }
-    if breaker.asks(now: now) { ask(.isBack) { .head($0, ObjectName.format.text, timeout: Self.detection) } }
+    if breaker.asks(now: now) { ask(.isBack) { .head($0, ObjectName.format.text, timeout: TierBreaker.longest) } }
     return breaker.asksAt ?? .never
   }
 }

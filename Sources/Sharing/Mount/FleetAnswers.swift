@@ -10,9 +10,10 @@ extension FleetMember: ObjectStoreClient {
   package func store(_ id: StoreRequestID, ended outcome: StoreOutcome) {
     if let read = readRequests[id] { return end(read, outcome) }
     if start.probe?.owns(id) == true { return probed(outcome) }
-    guard let what = asked.removeValue(forKey: id) else { return }
+    guard let question = asked.removeValue(forKey: id) else { return }
+    let took = Instant.now.seconds(since: question.sent)
     if case .cancelled = outcome, store.isEnding { return }
-    switch what {
+    switch question.what {
     case .format(let sent): formatRead(outcome, sent)
     case .formatWrite: formatWritten(outcome)
     case .mark:
@@ -20,9 +21,9 @@ extension FleetMember: ObjectStoreClient {
       start.listsNodesAt = .now
     case .nodes(let sent, let nodes): nodesListed(outcome, sent, nodes)
     case .probe, .removal, .seen: break
-    case .isBack: heard(outcome)
+    case .isBack: heard(outcome, after: took)
     case .list(let file, _): listed(outcome, file)
-    case .readLease(let place): leaseRead(outcome, place)
+    case .readLease(let place): leaseRead(outcome, place, after: took)
     case .writeLease(let place):
       // Writers of one key queue: no answer in time says little of the store.
       heard(outcome, isTimed: false)
@@ -30,13 +31,12 @@ extension FleetMember: ObjectStoreClient {
     case .claim(let place, let block):
       heard(outcome, isTimed: false)
       tell(.claimed(block, Self.written(outcome)), at: place)
-    case .facts(let key): factsRead(outcome, key)
+    case .facts(let key): factsRead(outcome, key, after: took)
+    case .turn(let key, let facts): turnTaken(outcome, key, facts)
     case .pointer(let write): pointerRead(outcome, write)
     case .head(let write): headWritten(outcome, write, replacing: nil)
     case .headOfNext(let write, let etag): headWritten(outcome, write, replacing: etag)
-    case .pointerWrite:
-      heard(outcome, isTimed: false)
-      written()
+    case .pointerWrite(let write): pointerWritten(outcome, write)
     case .upload(let job, let label): uploaded(outcome, job, label)
     case .probeSet(let file): probeRead(outcome, file)
     case .probeWrite(let job): probeWritten(outcome, job)
@@ -53,8 +53,8 @@ extension FleetMember: ObjectStoreClient {
     }
   }
 
-  private func leaseRead(_ outcome: StoreOutcome, _ place: FleetNode.Place) {
-    heard(outcome)
+  private func leaseRead(_ outcome: StoreOutcome, _ place: FleetNode.Place, after seconds: Double) {
+    heard(outcome, after: seconds)
     switch outcome {
     case .absent: tell(.leaseRead(.absent), at: place)
     case .found(let object):
@@ -73,18 +73,24 @@ extension FleetMember: ObjectStoreClient {
   }
 
   private func listed(_ outcome: StoreOutcome, _ file: SharedFile) {
-    heard(outcome, isTimed: false)
+    heard(outcome, isTimed: false, isTrial: offers.listing == file.number)
     guard case .listed(let listing) = outcome else {
       file.isListing = false  // each block is looked at until it is asked for again
+      if offers.listing == file.number { offered(isDone: false) }
       return
     }
     for entry in listing.entries {
       if let block = ObjectName.block(in: entry.key, of: file.id), block < file.blocks { file.inTier.insert(block) }
     }
     if let next = listing.continuation { return list(file, after: next) }
-    file.isListed = true
+    (file.isListed, file.isListing) = (true, false)
     if !file.isClosed { change { $0.listed(file.generation, self.listed(file), into: &$1) } }
-    offer(file)
+    if offers.listing == file.number {
+      offers.listing = nil
+      offer(file)
+    } else {
+      owe(file, .now)
+    }
     changed(file)
   }
 }

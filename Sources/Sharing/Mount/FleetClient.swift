@@ -22,8 +22,11 @@ package final class FleetClient: TransferClient {
   /// How often a plan may change what others wait for, in one turn.
   private static let rounds = 4
 
+  package func isFinishing(now: Instant) -> Bool { member.isLeaving(now) }
+
   package func turn(now: Instant) -> Instant {
     _ = member.turn(now: now)
+    if let end = member.leavesAt { return min(end, member.turn(now: now)) }
     var next = Instant.never
     for _ in 0..<Self.rounds {
       member.hasChanged = false
@@ -58,17 +61,31 @@ extension FleetMember {
     var next = goOnStarting(now)
     next = min(next, fireTimers(now))
     next = min(next, dropSilentReads(now))
+    next = min(next, offerOwed(now))
     next = min(next, sendUploads(now))
+    next = min(next, writePointers(now))
+    next = min(next, readAgain(now))
     next = min(next, askWhetherBack(now))
     if now >= nextSweep {
       nextSweep = now.adding(seconds: 5)
-      sweep()
+      sweep(now)
       sweepPointers(now)
     }
     // Reading plans again with what it was told.
     if tells || !endings.isEmpty { return now }
     return min(next, store.deadline)
   }
+
+  /// Gives the leases in hand up, so that nobody waits for them to expire. Whether an answer is still awaited.
+  func isLeaving(_ now: Instant) -> Bool {
+    if leavesAt == nil {
+      leavesAt = now.adding(seconds: Self.longestLeave)
+      for (place, _) in fleet.leases { tell(.leaves, at: place) }
+    }
+    return leavesAt.map { now < $0 } == true
+      && asked.values.contains { if case .writeLease = $0.what { true } else { false } }
+  }
+  private static let longestLeave = 0.5
 
   /// The loop is over.
   func stop() {

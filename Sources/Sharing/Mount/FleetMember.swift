@@ -18,6 +18,8 @@ package final class FleetMember: SecondSource {
     package var isReadOnly = false
     /// The most bytes a second that it uploads; nil: any.
     package var uploadRate: Int64?
+    /// For how many seconds what the origin told holds.
+    package var fresh = 0.0
     /// What is told of it, for any thread.
     package let report = Lock(MemberReport())
 
@@ -50,11 +52,14 @@ package final class FleetMember: SecondSource {
   var breaker = TierBreaker()
   var files: [Int64: SharedFile] = [:]
   var timers: [TimerKey: Instant] = [:]
-  var asked: [StoreRequestID: Asked] = [:]
+  var asked: [StoreRequestID: Question] = [:]
   var nextRequest: UInt64 = 1
   var start = FleetStart()
   let uploads: FleetUploads
   var pointers = FleetPointers()
+  var offers = FleetOffers()
+  /// What was read before the bucket was known.
+  var early: [Int64: (file: SecondFile, view: SecondView)] = [:]
   private(set) var begun = Instant.now
   /// Told in the next turn, and how many probe sets are asked for or in memory.
   var probeReads: [ProbeRead] = []
@@ -65,6 +70,8 @@ package final class FleetMember: SecondSource {
   var nextSweep = Instant(nanoseconds: 0)
   var nextReport = Instant(nanoseconds: 0)
   var downSince: Instant?
+  /// Until when it waits for the answers to the leases that it gives up; nil: the mount goes on.
+  var leavesAt: Instant?
   /// Told in the next turn.
   var endings: [(TransferID, TransferEnd)] = []
   /// Reading's client, which gets the bytes.
@@ -134,14 +141,17 @@ package final class FleetMember: SecondSource {
   // MARK: What Reading asks
 
   package func look(at known: SecondFile, _ view: SecondView, now: Instant) -> [ByteRange]? {
-    guard case .ready = phase else { return nil }
+    guard case .ready = phase else {
+      keepEarly(known, view)
+      return nil
+    }
     let file = files[known.generation] ?? make(known)
     (file.stored, file.served) = (view.stored, view.served ?? file.served)
+    // What came without the store, or by the first request, is shared too.
+    if file.stored.contains(ByteRange(0, file.size)) { owe(file, now) }
     guard breaker.isUp, file.ending == nil else { return nil }
     if file.isClosed { open(file) }
     settle(file, now)
-    // What came by the first request is shared too.
-    if file.isListed || file.blocks == 1, file.stored.contains(ByteRange(0, file.size)) { offer(file) }
     if view.continues != file.continues {
       file.continues = view.continues
       change { $0.download(file.generation, isOn: view.continues, into: &$1) }
@@ -149,7 +159,7 @@ package final class FleetMember: SecondSource {
     return file.ending == nil ? bounds(of: file) : nil
   }
 
-  private func make(_ known: SecondFile) -> SharedFile {
+  func make(_ known: SecondFile) -> SharedFile {
     let bytes = [known.key.high, known.key.low].flatMap(\.bigEndianBytes)
     let id = setup.key.generation(of: setup.key.entry(bytes), validator: known.etag, size: known.size)
     let file = SharedFile(known, id: id, block: Int64(layout.block))
@@ -235,22 +245,46 @@ package final class FleetMember: SecondSource {
       tellReaders(of: file)
     }
     // A look at a file's beginning is not worth a list.
-    if !file.isListing, wanted.count > 1 || file.continues {
+    if !file.isListing, !file.isListed, wanted.count > 1 || file.continues {
       file.isListing = true
       list(file, after: nil)
     }
     let inFlight = wants.inFlight.reduce(into: Set<Int>()) { $0.formUnion(file.blocks(of: $1)) }
+    let owed = owedBlocks(of: file)
     for (block, grant) in file.granted where !grant.isAsked && isAsked(file.range(of: block), file, wants) {
       file.granted[block]?.isAsked = true
       tell(file, block) { .asked($0) }
     }
-    giveBack(file) { wanted.contains($0) || file.continues || inFlight.contains($0) }
+    giveBack(file) { wanted.contains($0) || file.continues || inFlight.contains($0) || owed.contains($0) }
+  }
+
+  /// The granted blocks of which so much is here that the rest is fetched too, though the reader has gone on: it began
+  /// in the middle of one, or a killed server left holes behind it. Others wait for the whole block.
+  private func owedBlocks(of file: SharedFile) -> [Int] {
+    file.granted.keys.filter { block in
+      let range = file.range(of: block)
+      return file.stored.count(in: range) >= range.count / 4 * 3
+    }.sorted()
+  }
+
+  package func owes(_ known: SecondFile, besides wants: SecondWants) -> [ByteRange] {
+    guard let file = files[known.generation], isShared(file), !file.granted.isEmpty else { return [] }
+    let covered = wants.covered
+    return owedBlocks(of: file).flatMap { block -> [ByteRange] in
+      let range = file.range(of: block)
+      var gaps: [ByteRange] = []
+      var position = range.start
+      while let gap = file.stored.firstGap(in: ByteRange(position, range.end)) {
+        if let open = covered.firstGap(in: gap) { gaps.append(open) }
+        position = gap.end
+      }
+      return gaps
+    }
   }
 
   /// Whether all of a block is stored, on its way, or about to be asked for.
   private func isAsked(_ block: ByteRange, _ file: SharedFile, _ wants: SecondWants) -> Bool {
-    var covered = ByteRangeSet()
-    for range in wants.inFlight + wants.ranges { covered.insert(range) }
+    let covered = wants.covered
     var position = block.start
     while position < block.end {
       let next = max(file.stored.runEnd(from: position), covered.runEnd(from: position))
@@ -348,25 +382,38 @@ package final class FleetMember: SecondSource {
   }
 
   package func close(_ generation: Int64, isReplaced: Bool) {
+    if isReplaced { early[generation] = nil }
     guard let file = files[generation], !file.isClosed else { return }
     if isReplaced { giveBack(file, result: .changed) { _ in false } }
     rest(generation, isFailing: false)
     change { $0.close(file.generation, into: &$1) }
-    file.isClosed = true
+    (file.isClosed, file.closedAt) = (true, .now)
     dropProbe(of: file, .unknown)
-    if !isReplaced { offerProbe(of: file) }
+    if isReplaced {
+      file.owed = 0
+    } else {
+      offerProbe(of: file)
+      owe(file, .now)
+    }
   }
 
   package func removes(_ generation: Int64) {
+    early[generation] = nil
     guard let file = files[generation] else { return }
     file.epoch += 1
     file.stored = ByteRangeSet()
     close(generation, isReplaced: false)
+    (file.owed, file.served) = (0, nil)
   }
 
-  /// Forgets the files that are closed and of which nothing is under way.
-  func sweep() {
+  /// Forgets the files that are closed and of which nothing is under way, or to go up.
+  func sweep(_ now: Instant) {
+    var kept = 0
     for (number, file) in files where file.isClosed && file.uploads == 0 && !fleet.isBusy(file.generation) {
+      if file.owed > 0, kept < FleetOffers.mostFiles, now.seconds(since: file.closedAt) < FleetOffers.longest {
+        kept += 1
+        continue
+      }
       fleet.forget(file.generation)
       for key in Array(timers.keys) where key.place?.generation == file.generation { timers[key] = nil }
       files[number] = nil

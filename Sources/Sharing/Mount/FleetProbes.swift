@@ -54,7 +54,7 @@ extension FleetMember {
     guard case .unknown = file.probe, file.stored.isEmpty, probesHeld < Self.mostProbes else { return }
     file.probe = .asking
     probesHeld += 1
-    ask(.probeSet(file)) { .get($0, ObjectName.probe(file.id).text, timeout: Self.detection) }
+    ask(.probeSet(file)) { .get($0, ObjectName.probe(file.id).text, timeout: detection) }
   }
 
   func probeRead(_ outcome: StoreOutcome, _ file: SharedFile) {

@@ -102,6 +102,7 @@ extension FleetMember {
     phase = .ready
     Log.info("sharing through \(store.location.description)\(setup.isReadOnly ? ", reading alone" : "")")
     hasChanged = true
+    takeEarly(now)
     guard !setup.isReadOnly else { return }
     let probe = StoreProbe(first: nextRequest, nonce: "\(identity.node.hex())\(identity.boot.hex())")
     nextRequest += StoreProbe.requests

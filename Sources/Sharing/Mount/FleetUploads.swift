@@ -14,6 +14,7 @@ struct UploadJob: Sendable {
   /// ``SharedFile/epoch`` when it was asked for.
   let epoch: Int
   let served: ServedFile
+  let isOwed: Bool
   let startsAt: Instant
 }
 
@@ -138,32 +139,22 @@ final class FleetUploads {
 
 /// Blocks go up behind the readers, also after the file is closed.
 extension FleetMember {
-  func upload(_ file: SharedFile, _ block: Int, _ place: FleetNode.Place) {
+  /// Has a block go up. `isOwed`: the store did not take it at first, and may not be used for reading.
+  func upload(_ file: SharedFile, _ block: Int, _ place: FleetNode.Place, isOwed: Bool = false) {
     let now = Instant.now
     let local = block % layout.segment
-    guard !setup.isReadOnly, breaker.takesUploads(now: now), let served = file.served,
+    guard !setup.isReadOnly, isOwed || breaker.takesUploads(now: now), let served = file.served,
       let start = uploads.budget.admit(file.range(of: block).count, now: now)
-    else { return tell(.uploaded(local, .dropped), at: place) }
+    else {
+      owe(file, now)
+      return tell(.uploaded(local, .dropped), at: place)
+    }
     file.offered.insert(block)
     file.uploads += 1
     uploads.add(
       UploadJob(
         number: file.number, id: file.id, block: block, range: file.range(of: block), piece: file.piece, place: place,
-        epoch: file.epoch, served: served, startsAt: start))
-  }
-
-  /// Blocks that are here and not in the store go up: those of before a restart, and those of a small file, which came
-  /// before anybody could be asked. As many as leave room for what is fetched now.
-  func offer(_ file: SharedFile) {
-    guard !setup.isReadOnly, breaker.isUp, file.ending == nil else { return }
-    for (segment, blocks) in file.held(segment: layout.segment).sorted(by: { $0.key < $1.key }) {
-      for local in 0..<layout.segment where blocks.contains(local) {
-        let block = segment * layout.segment + local
-        if file.inTier.contains(block) || file.offered.contains(block) { continue }
-        guard uploads.budget.waiting < FleetUploads.limit / 2 else { return }
-        upload(file, block, FleetNode.Place(generation: file.generation, segment: segment))
-      }
-    }
+        epoch: file.epoch, served: served, isOwed: isOwed, startsAt: start))
   }
 
   /// Sends what is prepared, and has more prepared. Returns when the next one may begin.
@@ -172,7 +163,11 @@ extension FleetMember {
     uploads.startNextProbes()
     for prepared in uploads.takePrepared() {
       let job = prepared.job
-      guard let body = prepared.body, let file = files[job.number], file.epoch == job.epoch, breaker.isUp else {
+      guard let body = prepared.body, let file = files[job.number], file.epoch == job.epoch else {
+        over(job, .dropped, isReadable: false)
+        continue
+      }
+      guard breaker.isUp || job.isOwed else {
         over(job, .dropped)
         continue
       }
@@ -189,7 +184,7 @@ extension FleetMember {
   private static let longestUpload = 60.0
 
   func uploaded(_ outcome: StoreOutcome, _ job: UploadJob, _ label: BlockLabel) {
-    heard(outcome, isUpload: true, isTimed: false)
+    heard(outcome, isUpload: true, isTimed: false, isTrial: job.isOwed)
     switch outcome {
     case .written: over(job, .stored)
     case .conflict:
@@ -207,11 +202,20 @@ extension FleetMember {
     over(job, there == label ? .existed : .differs)
   }
 
-  private func over(_ job: UploadJob, _ result: UploadResult) {
+  /// An upload is over. `isReadable`: whether its bytes could be read; if not, it is not tried again.
+  private func over(_ job: UploadJob, _ result: UploadResult, isReadable: Bool = true) {
     uploads.ended(job)
     if let file = files[job.number] {
       file.uploads -= 1
-      if result == .stored || result == .existed { file.inTier.insert(job.block) }
+      if isReadable { file.offered.remove(job.block) }
+      switch result {
+      case .stored, .existed:
+        file.inTier.insert(job.block)
+        if offers.pause > 0, offers.next != .never { offers.next = .now }
+        offers.pause = 0
+      case .dropped where isReadable: owe(file, .now, isAgain: true)
+      case .dropped, .differs: break
+      }
     }
     tell(.uploaded(job.block % layout.segment, result), at: job.place)
   }

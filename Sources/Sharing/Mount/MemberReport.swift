@@ -26,9 +26,12 @@ package struct MemberReport: Sendable, Equatable {
   package var roundTrip = 0
   /// The segments that this node fetches for all.
   package var leases = 0
-  /// Bytes that wait for their upload, and blocks for which there was no room.
+  /// Bytes that are here and not known to be in the store, also of what is going up, and blocks for which there was no
+  /// room.
   package var waitingBytes: Int64 = 0
   package var droppedBlocks: Int64 = 0
+  /// Files of which the store is still to be told what they are.
+  package var waitingPointers = 0
   /// Until when nothing is stored, as the store has no room; nil: it has.
   package var fullUntil: Instant?
 
@@ -61,7 +64,8 @@ extension FleetMember {
     report.nodes = fleet.nodes.count
     report.roundTrip = fleet.identity.roundTrip
     report.leases = fleet.leases.count
-    report.waitingBytes = uploads.budget.waiting
+    report.waitingBytes = uploads.budget.waiting + owedBytes
+    report.waitingPointers = pointers.waiting.count + pointers.writing
     report.droppedBlocks = uploads.budget.dropped
     report.fullUntil = breaker.fullUntil.flatMap { $0 > now ? $0 : nil }
     setup.report.withLock { $0 = report }

@@ -44,8 +44,12 @@ final class SharedFile {
   /// Whether the names of its blocks were asked for, and whether they are known.
   var isListing = false
   var isListed = false
-  /// Blocks that went up, or were to.
+  /// Blocks that are going up, and those whose bytes cannot be read any more.
   var offered: Set<Int> = []
+  /// How many bytes are here that are not known to be in the store, nor on their way there.
+  var owed: Int64 = 0
+  /// When the file was closed last.
+  var closedAt = Instant.now
   var ending: EndOfSharing?
   /// Rises when stored bytes are removed: what was read before may be no bytes of the file.
   var epoch = 0
@@ -72,6 +76,18 @@ final class SharedFile {
   func blocks(of range: ByteRange) -> Range<Int> {
     if range.isEmpty || range.start >= size { return 0..<0 }
     return Int(range.start / block)..<Int((min(range.end, size) - 1) / block) + 1
+  }
+
+  /// What is here, is not known to be in the store, and does not go up.
+  func lacking(segment: Int) -> [(segment: Int, blocks: BlockSet)] {
+    held(segment: segment).sorted { $0.key < $1.key }.compactMap { place, blocks in
+      var blocks = blocks
+      for local in 0..<segment where blocks.contains(local) {
+        let block = place * segment + local
+        if inTier.contains(block) || offered.contains(block) || granted[block] != nil { blocks.remove(local) }
+      }
+      return blocks.isEmpty ? nil : (place, blocks)
+    }
   }
 
   /// The blocks that are stored here, by their segments of `segment` blocks.

@@ -66,7 +66,9 @@ extension FleetMember: TransferService {
 
   func received(_ bytes: UnsafeRawBufferPointer, _ object: StoredObject, _ read: TierRead) -> Bool {
     let now = Instant.now
-    if !read.hasBegun || now.seconds(since: read.lastByte) > 0.1 { breaker.answered(now: now) }
+    if !read.hasBegun || now.seconds(since: read.lastByte) > 0.1 {
+      breaker.answered(now: now, after: read.hasBegun ? nil : now.seconds(since: read.begun))
+    }
     (read.lastByte, read.etag) = (now, object.etag)
     if read.check == nil {
       guard let check = check(object, read) else {
@@ -141,8 +143,9 @@ extension FleetMember: TransferService {
   /// Ends the reads to which the store does not answer. Returns when the next one has no time left.
   func dropSilentReads(_ now: Instant) -> Instant {
     var next = Instant.never
+    let detection = detection
     for read in Array(reads.values) {
-      let due = read.lastByte.adding(seconds: read.hasBegun ? Self.longestPause : Self.detection)
+      let due = read.lastByte.adding(seconds: read.hasBegun ? Self.longestPause : detection)
       if due <= now { end(read, .timedOut) } else { next = min(next, due) }
     }
     return next

@@ -198,9 +198,10 @@ package struct FleetNode: Sendable {
     return ShareSetup(node: identity.node, boot: identity.boot, times: times, hasLeases: identity.hasLeases)
   }
 
-  /// Forgets a segment for which nothing is to be done; what is here of it is kept.
+  /// Forgets a segment for which nothing is to be done; what is here of it is kept. Not while a lease is watched: a
+  /// reader that goes on in it must not wait for the same dead holder from the beginning.
   private mutating func drop(_ place: Place) {
-    guard let share = segments[place]?.share, share.isIdle, background != place else { return }
+    guard let share = segments[place]?.share, share.isIdle, !share.isWatched, background != place else { return }
     generations[place.generation]?.held[place.segment] = share.here
     segments[place] = nil
   }

@@ -111,6 +111,8 @@ package struct SegmentShare: Hashable, Sendable {
     looking.isEmpty && fetching.isEmpty && uploading.isEmpty && !isAsking && (missing.isEmpty || ending != nil)
       && (role == .outside || role == .watching)
   }
+  /// Whether the time of another node's lease is being counted.
+  var isWatched: Bool { armed & ShareTimer.expiry.bit != 0 }
   /// The lease in hand, for a status.
   package var lease: Lease? { role == .holding ? own : nil }
   /// Whether a reader waits for what the store does not have yet.

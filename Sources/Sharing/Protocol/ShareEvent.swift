@@ -29,6 +29,8 @@ package enum ShareEvent: Hashable, Sendable {
   case tier(isUp: Bool)
   /// Another segment of the generation ended it.
   case over(EndOfSharing)
+  /// The node leaves: what is under way ends without it.
+  case leaves
 }
 
 /// How a GET of a block ends.

@@ -36,6 +36,8 @@ package struct Pointer: Hashable, Sendable {
   package var size: Int64, validator: String
   /// When a node last heard it from the origin, in seconds since 1970 by the store's clock.
   package var checked: Int64
+  /// When a node began to ask the origin whether it still is this one, by the same clock.
+  package var asked: Int64?
   /// The media type, and Last-Modified in seconds since 1970, if the origin sent them.
   package var type: String?, modified: Int64?
 
@@ -51,6 +53,7 @@ package struct Pointer: Hashable, Sendable {
     self.init(
       generation: generation, size: try text.number("size", 0...Int64.max), validator: try text.text("validator"),
       checked: try text.number("checked", 0...Int64.max))
+    if text["asked"] != nil { asked = try text.number("asked", 0...Int64.max) }
     if text["type"] != nil { type = try text.text("type", atMost: 256) }
     if text["modified"] != nil { modified = try text.number("modified", Int64.min...Int64.max) }
   }
@@ -62,6 +65,7 @@ package struct Pointer: Hashable, Sendable {
     text.add("size", size)
     text.add("validator", validator)
     text.add("checked", checked)
+    if let asked { text.add("asked", asked) }
     if let type { text.add("type", type) }
     if let modified { text.add("modified", modified) }
     return text.bytes

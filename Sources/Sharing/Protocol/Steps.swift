@@ -38,6 +38,9 @@ struct Steps {
       (share.absent, share.failed) = (BlockSet(), BlockSet())
       share.waited = nil
     case .over(let reason): end(reason)
+    case .leaves:
+      (share.reader, share.foreground, share.background) = (nil, BlockSet(), BlockSet())
+      (share.looking, share.fetching, share.uploading) = (BlockSet(), BlockSet(), BlockSet())
     }
   }
 
@@ -66,6 +69,7 @@ struct Steps {
       share.isStale = true
       share.stored.insert(block)
       hold(BlockSet(block..<block + 1))
+      tellOfStored(block)
       if !setup.hasLeases {
         share.isStanding = false
         disarm(.standing)
@@ -119,10 +123,14 @@ struct Steps {
     case .differs: return end(.unstable)
     case .dropped: return
     }
-    if share.role == .holding {
-      share.own?.have.insert(block)
-      share.isDirty = true
-    }
+    tellOfStored(block)
+  }
+
+  /// Those who wait for the holder learn that a block is in the store, whoever stored it.
+  private mutating func tellOfStored(_ block: Int) {
+    guard share.role == .holding, share.own?.have.contains(block) == false else { return }
+    share.own?.have.insert(block)
+    share.isDirty = true
   }
 
   private mutating func fired(_ timer: ShareTimer) {
@@ -136,6 +144,7 @@ struct Steps {
       share.isStale = true
       share.failed = BlockSet()
       if !setup.hasLeases { share.absent = BlockSet() }
+      if share.claim?.isWaiting == true { lookAtNeed() }
     case .renew: renewalIsDue()
     case .expiry: share.isExpired = true
     case .standing:
@@ -146,7 +155,7 @@ struct Steps {
     case .claim:
       share.claim?.isWaiting = false
       share.claim?.round += 1
-      lookAgain()
+      lookAtNeed()
     }
   }
 
@@ -169,8 +178,15 @@ struct Steps {
     }
   }
 
+  /// A helper may have stored the reader's block, and the holder does not tell: the lease may even move on since.
+  private mutating func lookAtNeed() {
+    guard let need = share.need, !share.fetching.contains(need) else { return }
+    lookAgain()
+    look(need)
+  }
+
   /// Before this node does what others may have done, it looks at the block once more.
-  private mutating func lookAgain() {
+  mutating func lookAgain() {
     guard let need = share.need else { return }
     share.absent.remove(need)
     share.failed.remove(need)

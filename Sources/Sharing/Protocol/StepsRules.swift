@@ -53,18 +53,23 @@ extension Steps {
     arm(.patience, after: share.patience)
   }
 
-  /// What the store has is taken from there, two blocks at a time. One that failed is asked for again later.
+  /// What the store has is taken from there, two blocks at a time, and the reader's at once: a background download, to
+  /// which the others may belong, asks for nothing while a reader waits. One that failed is asked for again later.
   private mutating func lookAtStored() {
     let known = (share.missing & share.known) - share.fetching
     if !(known & share.failed).isEmpty, !isArmed(.poll) { arm(.poll, after: times.poll(rate: 0, blocks: 0)) }
     var open = known - share.looking - share.failed
+    if let need = share.need, open.contains(need) {
+      look(need)
+      open.remove(need)
+    }
     while share.looking.count < 2, let block = open.first(from: share.reader ?? 0) {
       look(block)
       open.remove(block)
     }
   }
 
-  private mutating func look(_ block: Int) {
+  mutating func look(_ block: Int) {
     guard !share.looking.contains(block) else { return }
     share.looking.insert(block)
     actions.append(.look(block))
@@ -102,7 +107,7 @@ extension Steps {
     let open = open - share.fetching - share.looking
     let reader = share.need.flatMap { open.contains($0) ? $0 : nil }
     let count = share.fetching.count
-    guard count == 0 || (count == 1 && (isNearlyHere || reader != nil)) else { return }
+    guard count == 0 || (count == 1 && isNearlyHere) || reader != nil else { return }
     guard !share.isBarred, let block = reader ?? open.first(from: share.reader ?? Int(share.own?.at ?? 0)) else {
       return
     }
@@ -149,7 +154,8 @@ extension Steps {
     if seen.isReleased, !isArmed(.jitter), !share.isBarred { return readLease() }
     if !isArmed(.poll) {
       let wait = times.poll(rate: Int(seen.rate), blocks: blocks)
-      arm(.poll, after: share.hasNews ? max(wait, 350) : wait)
+      // One that stands has nothing to tell: the block that a helper fetches is looked at instead.
+      arm(.poll, after: share.isStanding ? max(wait, 400) : share.hasNews ? max(wait, 350) : wait)
     }
     if seen.isReleased { return }
     if share.isStanding || (share.isSlow && blocks > 0) { return help(need) }

@@ -5,7 +5,7 @@ import Base
 package struct TierBreaker: Hashable, Sendable {
   /// What went wrong with a request.
   package enum Failure: Hashable, Sendable {
-    /// No answer within ``detection(allowance:)``, or no connection.
+    /// No answer within ``detection(now:)``, or no connection.
     case silent
     /// 500 and the like, a cut body.
     case error
@@ -17,8 +17,15 @@ package struct TierBreaker: Hashable, Sendable {
     case full
   }
 
-  /// How long a request may go unanswered, in milliseconds. `allowance`: four round trips.
-  package static func detection(allowance: Int) -> Int { min(300, 100 + allowance) }
+  /// How long a request may go unanswered, in seconds: twice as long as the slowest answer of late took, 0.3 s at least
+  /// and 1.0 s at most. On a busy machine answers come late, and a store that is slow for a moment is not gone: who
+  /// leaves it asks the origin for what another node fetches.
+  package func detection(now: Instant) -> Double { min(max(Self.shortest, 2 * slowest(now)), Self.longest) }
+  /// The shortest detection, and the longest, in seconds.
+  package static let shortest = 0.3
+  package static let longest = 1.0
+  /// What an answer took counts for half as much so many seconds later.
+  private static let halfLife = 10.0
 
   /// Whether blocks and leases are asked for.
   package private(set) var isUp = true
@@ -27,9 +34,16 @@ package struct TierBreaker: Hashable, Sendable {
   /// Until when nothing is uploaded.
   package private(set) var fullUntil: Instant?
 
+  private struct Slowest: Hashable, Sendable { var seconds = 0.0, at = Instant(nanoseconds: 0) }
+
   /// The last eight requests, a bit each: 1 is a failure.
   private var failures: UInt8 = 0
   private var lastAnswer: Instant?
+  /// What the slowest answer took, in seconds, and when it came.
+  private var slowest = Slowest()
+
+  /// How long the request that opened the breaker had no answer, in seconds.
+  private var silence = 0.0
   private var lastOpened: Instant?
   /// How long the store is left alone, in seconds.
   private var pause = 0.0
@@ -48,15 +62,31 @@ package struct TierBreaker: Hashable, Sendable {
     return true
   }
 
-  /// The store answered, also with 404 or 412.
-  package mutating func answered(now: Instant, isUpload: Bool = false) {
+  private func slowest(_ now: Instant) -> Double {
+    guard slowest.seconds > 0 else { return 0 }
+    let halvings = max(0, now.seconds(since: slowest.at)) / Self.halfLife
+    guard halvings < 20 else { return 0 }
+    let whole = halvings.rounded(.down)
+    return slowest.seconds * (1 - (halvings - whole) / 2) / Double(1 << Int(whole))
+  }
+
+  private mutating func took(_ seconds: Double, now: Instant) {
+    if seconds >= slowest(now) { slowest = Slowest(seconds: seconds, at: now) }
+  }
+
+  /// The store answered, also with 404 or 412. `seconds`: what that took, if its time is that of a small answer.
+  package mutating func answered(now: Instant, after seconds: Double? = nil, isUpload: Bool = false) {
     failures <<= 1
     lastAnswer = now
     if isUpload { pauseOfUploads = 0 }
+    if let seconds { took(seconds, now: now) }
     // An answer to a request that was sent before says nothing of now: only the question's own closes it.
     if !isUp, asksAt == nil {
       isUp = true
       failures = 0
+      // It was slow, not gone.
+      took(silence, now: now)
+      silence = 0
     }
   }
 
@@ -72,6 +102,7 @@ package struct TierBreaker: Hashable, Sendable {
       return
     }
     failures = failures << 1 | 1
+    silence = failure == .silent ? detection(now: now) : 0
     // While others are answered, one request without an answer says little.
     let isQuiet = lastAnswer.map { now.seconds(since: $0) >= 0.3 } ?? true
     switch failure {
@@ -79,6 +110,8 @@ package struct TierBreaker: Hashable, Sendable {
     case .error where failures.nonzeroBitCount >= 3: open(now: now, atLeast: 1)
     case .slowDown: open(now: now, atLeast: 1)
     case .denied: open(now: now, atLeast: 30)
+    // Others are answered: it is slow.
+    case .silent: took(silence, now: now)
     default: break
     }
   }

@@ -26,7 +26,29 @@ import Testing
     breaker.answered(now: at(4.31))
     #expect(breaker.isUp && breaker.takesUploads(now: at(4.31)))
     // One detection takes 0.3 s at most, however far the store is.
-    #expect(TierBreaker.detection(allowance: 8) == 108 && TierBreaker.detection(allowance: 4000) == 300)
+    #expect(TierBreaker().detection(now: at(0)) == 0.3)
+  }
+
+  @Test func aStoreThatIsSlowForAMomentIsGivenMoreTime() {
+    var breaker = TierBreaker()
+    breaker.answered(now: at(0), after: 0.25)
+    #expect(breaker.detection(now: at(0)) == 0.5 && breaker.detection(now: at(5)) < 0.5)
+    #expect(breaker.detection(now: at(10)) == 0.3)
+    // It was left, and answers when it is asked: it was slow, not gone.
+    var former = 0.3
+    for time in [20.0, 30, 40] {
+      breaker.failed(.silent, now: at(time))
+      #expect(!breaker.isUp)
+      let isAsked = breaker.asks(now: at(time + 5))
+      #expect(isAsked)
+      breaker.answered(now: at(time + 5.1), after: 0.1)
+      let next = breaker.detection(now: at(time + 5.1))
+      #expect(breaker.isUp && next > former, "\(time): \(next)")
+      former = next
+    }
+    #expect(former == 1)
+    // A quarter of an hour later that is forgotten.
+    #expect(breaker.detection(now: at(900)) == 0.3)
   }
 
   @Test func anAnswerToAnOldRequestIsNoneToTheQuestion() {

@@ -13,6 +13,8 @@ package final class FakeStore: Sendable {
     case refuseEarly(Int, code: String)
     /// No answer.
     case hang
+    /// The truth, so many seconds later.
+    case late(Double)
     /// The answer's body ends after so many bytes, and the connection with it.
     case cut(Int)
     /// It is done, and the connection ends without an answer.
@@ -273,6 +275,7 @@ private struct FakeStoreConnection {
       case .hang:
         try socket.wait(until: Instant.now.adding(seconds: 60))
         return
+      case .late(let seconds): try socket.wait(until: Instant.now.adding(seconds: seconds))
       case .raw(let text):
         try send(text)
         return

@@ -1,0 +1,128 @@
+import Base
+import Reading
+
+/// What is here and is not known to be in the store: what it did not take, what came while it was not used, what was
+/// here before. It goes up by and by, while the mount lives.
+struct FleetOffers {
+  /// When the next file is offered; never: none owes anything.
+  var next = Instant.never
+  /// How long the store is left alone after it did not take something, in seconds; 0: it takes all.
+  var pause = 0.0
+  /// The file whose blocks' names are asked for before it is offered.
+  var listing: Int64?
+
+  /// Files of which all is here and in the store, as was seen since the mount began.
+  private(set) var complete: Set<Int64> = []
+  private static let mostComplete = 65_536
+
+  mutating func isComplete(_ number: Int64) {
+    if complete.count >= Self.mostComplete { complete = [] }
+    complete.insert(number)
+  }
+
+  /// Of closed files, so many may wait, and each for so many seconds. Whoever reads one later offers it again.
+  static let mostFiles = 256
+  static let longest = 3600.0
+  /// Who stores for others is given so many seconds before others offer the same.
+  static let delay = 3.0
+  /// The longest pause, and how many blocks go up at once while the store is not used for reading.
+  static let longestPause = 60.0
+  static let mostAtTrial = 2
+}
+
+extension FleetMember {
+  /// Notes what a file has that the store may not have. `isAgain`: the store has just not taken something.
+  func owe(_ file: SharedFile, _ now: Instant, isAgain: Bool = false) {
+    guard !setup.isReadOnly, file.ending == nil, file.served != nil, !offers.complete.contains(file.number) else {
+      return file.owed = 0
+    }
+    let lacking = file.lacking(segment: layout.segment)
+    file.owed = lacking.reduce(0) { $0 + Int64($1.blocks.count) } * file.block
+    guard file.owed > 0 else { return }
+    if isAgain { offers.pause = min(max(2 * offers.pause, 1), FleetOffers.longestPause) }
+    // Many nodes do not begin at the same moment.
+    let spread = Double(fleet.identity.node % 1024) / 1024
+    let due = now.adding(seconds: max(offers.pause, FleetOffers.delay) + spread)
+    if isAgain || offers.next == .never { offers.next = due }
+  }
+
+  /// Offers the next file that owes something, once the names of its blocks are known anew. Returns when the next one
+  /// is due. The store need not be in use: one that is too slow for readers takes blocks all the same.
+  func offerOwed(_ now: Instant) -> Instant {
+    guard case .ready = phase, offers.next <= now else { return offers.next }
+    offers.next = .never
+    let full = breaker.fullUntil ?? now
+    guard full <= now else {
+      offers.next = full
+      return full
+    }
+    guard offers.listing == nil else { return .never }
+    if !breaker.isUp, uploads.budget.waiting > 0 {
+      offers.next = now.adding(seconds: 1)
+      return offers.next
+    }
+    guard let file = files.values.filter({ $0.owed > 0 }).min(by: { $0.number < $1.number }) else { return .never }
+    // A block is as cheap as a list.
+    if file.blocks == 1 {
+      offer(file)
+      return offers.next
+    }
+    offers.listing = file.number
+    if !file.isListing {
+      file.isListing = true
+      list(file, after: nil)
+    }
+    return .never
+  }
+
+  /// What a file owes goes up, as much as leaves room for what is fetched now.
+  func offer(_ file: SharedFile) {
+    let lacking = file.ending == nil ? file.lacking(segment: layout.segment) : []
+    if (0..<file.blocks).allSatisfy(file.inTier.contains) { offers.isComplete(file.number) }
+    // Each node begins elsewhere.
+    let first = lacking.isEmpty ? 0 : Int(truncatingIfNeeded: fleet.identity.node >> 1) & 0xFFFF % lacking.count
+    var left = breaker.isUp ? Int.max : FleetOffers.mostAtTrial
+    file.owed = 0
+    for (segment, blocks) in lacking[first...] + lacking[..<first] {
+      for local in 0..<layout.segment where blocks.contains(local) {
+        guard left > 0, uploads.budget.waiting < FleetUploads.limit / 2 else {
+          owe(file, .now)
+          return offered(isDone: true)
+        }
+        left -= 1
+        upload(
+          file, segment * layout.segment + local, FleetNode.Place(generation: file.generation, segment: segment),
+          isOwed: true)
+      }
+    }
+    offered(isDone: true)
+  }
+
+  /// A file was offered, or could not be. The next one follows.
+  func offered(isDone: Bool) {
+    offers.listing = nil
+    if !isDone { offers.pause = min(max(2 * offers.pause, 1), FleetOffers.longestPause) }
+    guard files.values.contains(where: { $0.owed > 0 }) else { return }
+    offers.next = min(offers.next, Instant.now.adding(seconds: max(offers.pause, 0.2)))
+  }
+
+  /// What the mount still has to bring to the store.
+  var owedBytes: Int64 { files.values.reduce(0) { $0 + $1.owed } }
+
+  // MARK: Before the bucket is known
+
+  /// Files that are read before the bucket has answered are offered once it has.
+  func keepEarly(_ file: SecondFile, _ view: SecondView) {
+    guard !setup.isReadOnly, case .asking = phase else { return }
+    if early[file.generation] != nil || early.count < FleetOffers.mostFiles { early[file.generation] = (file, view) }
+  }
+
+  func takeEarly(_ now: Instant) {
+    for (number, known) in early where files[number] == nil {
+      let file = make(known.file)
+      (file.stored, file.served) = (known.view.stored, known.view.served)
+      owe(file, now)
+    }
+    early = [:]
+  }
+}
