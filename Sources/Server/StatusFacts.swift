@@ -49,7 +49,7 @@ extension MountFacts {
       if share.fullUntil != nil { words.append("it has no room") }
     }
     if share.waitingBytes > 0 { words.append("\((share.waitingBytes + 1_048_575) >> 20) MiB to be stored") }
-    if share.waitingPointers > 0 { words.append("it is to be told of \(share.waitingPointers) files") }
+    if share.waitingPointers > 0 { words.append("\(share.waitingPointers) files to be announced there") }
     return "\(share.place): " + words.joined(separator: ", ")
   }
 }

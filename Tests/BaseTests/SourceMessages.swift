@@ -31,6 +31,7 @@ enum SourceMessages {
   private static let silentTexts: Set<String> = [
     "the folders are not as they were shown",  // an import of the whole list follows
     "Directory listing for /", "Plex Media Scan",  // what other programs write
+    "the fleet's store",  // a key that no origin has
     // The summaries of keep, auto, online, pause and resume, and a line of mount's help.
     "Download files whole and never evict them", "Store what programs read (the default)", "Store nothing of files",
     "Pause background downloads", "Let paused downloads go on",
