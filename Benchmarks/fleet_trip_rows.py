@@ -7,13 +7,14 @@ import signal
 import time
 
 from fleet import Films, Node, fleet, settled, sharing, wait_until_sharing
-from fleet_rows import LINE, NEAR
+from fleet_rows import NEAR
 from rows import Row
 from servers import serving
 from stores import Far, storing
 from systems import Mediafs, mounted
 from wait_rows import FILM, first_look, read_all, read_at, seek_samples
 
+LINE = 40e6
 TRIP = 0.05
 DETECTION = 0.3
 LOOKS = 6

@@ -61,8 +61,6 @@ package struct SegmentShare: Hashable, Sendable {
   var isStanding = false
   /// Whether this holder let a reader wait for too long though it went on.
   var isSlow = false
-  /// Whether the lease was another one when it was read last: the next one comes half a second later.
-  var hasNews = false
   /// Whether time has passed since the lease was read.
   var isStale = false
   /// The block for which a reader waits for others, how long it may (in milliseconds), how many of its windows came

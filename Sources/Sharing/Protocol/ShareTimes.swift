@@ -67,6 +67,15 @@ package struct ShareTimes: Hashable, Sendable {
     return max(wait, nodes / 2)
   }
 
+  /// The holder says what it stored at most once in so many milliseconds.
+  static let news = 500
+
+  /// Who has read that looks again when the next may be there, or the rest of the segment. `blocks`: of the rest.
+  package func pollAfterNews(rate: Int, blocks: Int) -> Int {
+    let rest = rate > 0 ? blocks * block * 1000 / rate : Self.news
+    return max(min(max(rest, 50), Self.news), nodes / 2)
+  }
+
   /// From one look at a block to the next where there are no leases.
   package var blockPoll: Int { max(400, nodes) }
 

@@ -10,7 +10,8 @@ struct Steps {
     guard share.ending == nil else { return takeAfterTheEnd(event) }
     switch event {
     case .want(let reader, let foreground, let background):
-      if share.need == nil { share.isStale = true }
+      // A lease that was just read is not read again before it may say more.
+      if share.need == nil, !isArmed(.poll) { share.isStale = true }
       if foreground != share.foreground { share.isBarred = false }
       (share.reader, share.foreground, share.background) = (reader, foreground, background)
     case .held(let blocks): hold(blocks)
@@ -66,7 +67,7 @@ struct Steps {
     share.looking.remove(block)
     switch result {
     case .found:
-      share.isStale = true
+      if !isArmed(.poll) { share.isStale = true }
       share.stored.insert(block)
       hold(BlockSet(block..<block + 1))
       tellOfStored(block)

@@ -33,8 +33,11 @@ extension Steps {
     share.role = .watching
     (share.own, share.ownVersion) = (nil, nil)
     let previous = share.seen
-    share.hasNews = share.seenVersion != version
     if share.seenVersion != version {
+      if !lease.isReleased, share.need != nil {
+        let rest = (share.missing - lease.have).count
+        arm(.poll, after: times.pollAfterNews(rate: Int(lease.rate), blocks: rest))
+      }
       share.isExpired = false
       lease.isReleased ? disarm(.expiry) : arm(.expiry, after: times.expiry(rate: Int(lease.rate)))
     }
@@ -110,14 +113,14 @@ extension Steps {
   /// The next renewal: half a second later if a block was stored, else after a renewal's time.
   private mutating func renewSoon() {
     share.isFresh = true
-    arm(.renew, after: 500)
+    arm(.renew, after: ShareTimes.news)
   }
 
   mutating func renewalIsDue() {
     guard share.role == .holding else { return }
     if share.isFresh, !share.isDirty {
       share.isFresh = false
-      arm(.renew, after: times.renewal(rate: Int(share.rate)) - 500)
+      arm(.renew, after: times.renewal(rate: Int(share.rate)) - ShareTimes.news)
     } else {
       renew()
     }

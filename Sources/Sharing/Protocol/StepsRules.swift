@@ -133,7 +133,7 @@ extension Steps {
     renewIfNew()
   }
 
-  /// A renewal brings what was stored to those who wait, but not more than two a second.
+  /// A renewal brings what was stored to those who wait, but not more than two a second (``ShareTimes/news``).
   private mutating func renewIfNew() {
     if share.isDirty, !share.isFresh { renew() }
   }
@@ -155,7 +155,7 @@ extension Steps {
     if !isArmed(.poll) {
       let wait = times.poll(rate: Int(seen.rate), blocks: blocks)
       // One that stands has nothing to tell: the block that a helper fetches is looked at instead.
-      arm(.poll, after: share.isStanding ? max(wait, 400) : share.hasNews ? max(wait, 350) : wait)
+      arm(.poll, after: share.isStanding ? max(wait, 400) : wait)
     }
     if seen.isReleased { return }
     if share.isStanding || (share.isSlow && blocks > 0) { return help(need) }

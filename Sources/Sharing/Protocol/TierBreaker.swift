@@ -44,6 +44,8 @@ package struct TierBreaker: Hashable, Sendable {
 
   /// How long the request that opened the breaker had no answer, in seconds.
   private var silence = 0.0
+  /// When it was last given up, and when it was last found to be away.
+  private var gone: Instant?
   private var lastOpened: Instant?
   /// How long the store is left alone, in seconds.
   private var pause = 0.0
@@ -98,7 +100,7 @@ package struct TierBreaker: Hashable, Sendable {
       return
     }
     guard isUp else {
-      if asksAt == nil { open(now: now, atLeast: failure == .denied ? 30 : 1) }
+      if asksAt == nil { open(now: now, atLeast: Self.least(failure)) }
       return
     }
     failures = failures << 1 | 1
@@ -106,20 +108,36 @@ package struct TierBreaker: Hashable, Sendable {
     // While others are answered, one request without an answer says little.
     let isQuiet = lastAnswer.map { now.seconds(since: $0) >= 0.3 } ?? true
     switch failure {
-    case .silent where isQuiet || failures.nonzeroBitCount >= 3: open(now: now, atLeast: 1)
-    case .error where failures.nonzeroBitCount >= 3: open(now: now, atLeast: 1)
-    case .slowDown: open(now: now, atLeast: 1)
-    case .denied: open(now: now, atLeast: 30)
+    case .silent where isQuiet || failures.nonzeroBitCount >= 3: open(now: now, atLeast: Self.least(failure))
+    case .error where failures.nonzeroBitCount >= 3: open(now: now, atLeast: Self.least(failure))
+    case .slowDown, .denied: open(now: now, atLeast: Self.least(failure))
     // Others are answered: it is slow.
     case .silent: took(silence, now: now)
     default: break
     }
   }
 
+  /// The shortest pause after a failure, in seconds.
+  private static func least(_ failure: Failure) -> Double {
+    switch failure {
+    // While it is away, this node asks the origin for what another one fetches, too: a restart of it is to cost little.
+    case .silent: 0.5
+    case .denied: 30
+    default: 1
+    }
+  }
+
+  /// The store is left alone: at first for a moment, and then for a quarter of the time that it has been away.
   private mutating func open(now: Instant, atLeast least: Double) {
-    // One that fails again soon after it came back is left alone for longer.
-    let isAgain = lastOpened.map { now.seconds(since: $0) < 2 * pause + 10 } ?? false
-    pause = min(max(isAgain ? 2 * pause : 0, least), max(5, least))
+    if isUp {
+      // One that fails again soon after it came back is left alone for longer.
+      let isAgain = lastOpened.map { now.seconds(since: $0) < 2 * pause + 10 } ?? false
+      pause = isAgain ? 2 * pause : 0
+      gone = now
+    } else if let gone {
+      pause = max(pause, now.seconds(since: gone) / 4)
+    }
+    pause = max(min(pause, 5), least)
     lastOpened = now
     isUp = false
     failures = 0

@@ -28,7 +28,6 @@ extension ExploredWorld {
       node.share.seen = node.share.seen.map { Self.plain($0, place) }
       node.share.own = node.share.own.map { Self.plain($0, place) }
       // It says how long a poll is put off, and no more.
-      node.share.hasNews = false
       hasher.combine(node)
     }
     var sum = 0
@@ -55,7 +54,7 @@ extension ExploredWorld {
     var hasher = Hasher()
     hasher.combine(lease?.node == UInt64(index))
     var node = nodes[index]
-    (node.share.seenVersion, node.share.ownVersion, node.share.hasNews) = (nil, nil, false)
+    (node.share.seenVersion, node.share.ownVersion) = (nil, nil)
     node.share.seen = node.share.seen.map { Self.plain($0, place) }
     node.share.own = node.share.own.map { Self.plain($0, place) }
     hasher.combine(node)

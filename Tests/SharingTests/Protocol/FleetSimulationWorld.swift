@@ -136,7 +136,7 @@ extension FleetSimulation {
 
   func breakerMayHaveChanged(_ node: Int) {
     if let time = nodes[node].breaker.asksAt {
-      queue.add(.breaker(node: node, life: nodes[node].life), at: time.nanoseconds / 1000)
+      queue.add(.breaker(node: node, life: nodes[node].life), at: (time.nanoseconds + 999) / 1000)
     }
     let isUp = nodes[node].breaker.isUp
     if isUp != nodes[node].fleet.isUp { act(node) { $0.fleet.tier(isUp: isUp, into: &$1) } }

@@ -118,7 +118,7 @@ import Testing
   @Test func whoWaitsLooksAtTheLeaseAndNotAtTheBlock() {
     var player = Player()
     player.watch()
-    #expect(player.actions.isEmpty && player.timers[.poll] == 350, "after news there is none for half a second")
+    #expect(player.actions.isEmpty && player.timers[.poll] == 500, "after news there is none for half a second")
     player.send(.timer(.poll))
     #expect(player.actions == [.readLease])
     player.saw(version: 1)
@@ -128,6 +128,12 @@ import Testing
     #expect(player.actions == [.look(0), .look(1)])
     player.send(.looked(0, .found))
     #expect(player.actions == [.look(2)])
+    player.send(.looked(1, .found))
+    player.send(.looked(2, .found))
+    player.read(3)
+    #expect(player.actions.isEmpty && player.timers[.poll] == 500, "the lease says nothing more so soon")
+    player.send(.timer(.poll))
+    #expect(player.actions == [.readLease])
   }
 
   @Test func afterAWriteWithoutAnswerARead() {
