@@ -76,10 +76,11 @@ def fleet_gone(results, repetition):
 
 
 def after(nodes, media, event):
-    """All read a part of a file; then something happens, and they read another one: what came of that."""
-    part = 16 << 20
-    nodes.read(media, media.names[:1], part=part)
-    nodes.compared(part)
+    """All read a file; then something happens, and they read another one: what came of that.
+
+    All of the first one: its rest would go on beside a reader on the other node, which shares the line."""
+    nodes.read(media, media.names[:1])
+    nodes.compared(media.size)
     event()
     nodes.read(media, media.names[1:])
     found = nodes.compared(media.size)
@@ -120,7 +121,7 @@ ROWS = [
     Row("far-bytes", "… bytes from the origin", "", limit=0, goal=0, worst=True),
     Row("gone-hangs", f"The store hangs: {SIZE >> 20} MiB at each of {NODES} nodes, without {DETECTION} s", "s",
         of="without sharing", goal=1.15, worst=True, measure=fleet_gone,
-        how=f"The nodes share a line of {LINE / 1e6:.0f} MB/s. They have read a part of another file when both gateways "
+        how=f"The nodes share a line of {LINE / 1e6:.0f} MB/s. They have read another file when both gateways "
             "get SIGSTOP; then each reads a file that none has. Of the time, that of one detection is taken off."),
     Row("gone-hangs-wait", "… longest wait of a read, beyond the longest without a store", "s", goal=DETECTION,
         absolute=True, worst=True),
