@@ -193,8 +193,12 @@ package final class FleetCollection {
 
   private func remove(_ found: GenerationWalk.Found) throws(FleetCareError) {
     guard try !isUsedNow(found.id) else { return result.kept += 1 }
-    let heads = found.objects.filter { ObjectName.kind(of: $0.key) == .heads }
-    try remove(found.objects.filter { ObjectName.kind(of: $0.key) != .heads }, onlyAsListed: false)
+    func objects(_ kind: ObjectName.Kind) -> [StoreListing.Entry] {
+      found.objects.filter { ObjectName.kind(of: $0.key) == kind }
+    }
+    // What is removed in one call goes in any order.
+    try remove(objects(.done), onlyAsListed: false)
+    try remove(objects(.probes), onlyAsListed: false)
     var token: String?
     var isFirst = true
     repeat {
@@ -204,7 +208,7 @@ package final class FleetCollection {
       token = page.continuation
       isFirst = false
     } while token != nil
-    try remove(heads, onlyAsListed: false)
+    try remove(objects(.heads), onlyAsListed: false)
     result.generations += 1
   }
 }

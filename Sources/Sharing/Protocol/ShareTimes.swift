@@ -70,7 +70,8 @@ package struct ShareTimes: Hashable, Sendable {
   /// The holder says what it stored at most once in so many milliseconds.
   static let news = 500
 
-  /// Who has read that looks again when the next may be there, or the rest of the segment. `blocks`: of the rest.
+  /// From a read that brought news to the next one: the holder may say more then, or has the rest of the segment.
+  /// `blocks`: of the rest.
   package func pollAfterNews(rate: Int, blocks: Int) -> Int {
     let rest = rate > 0 ? blocks * block * 1000 / rate : Self.news
     return max(min(max(rest, 50), Self.news), nodes / 2)

@@ -10,7 +10,7 @@ struct Steps {
     guard share.ending == nil else { return takeAfterTheEnd(event) }
     switch event {
     case .want(let reader, let foreground, let background):
-      // A lease that was just read is not read again before it may say more.
+      // The node does not read a lease again before the holder may have written more (`judge` sets the poll).
       if share.need == nil, !isArmed(.poll) { share.isStale = true }
       if foreground != share.foreground { share.isBarred = false }
       (share.reader, share.foreground, share.background) = (reader, foreground, background)

@@ -44,7 +44,7 @@ package struct TierBreaker: Hashable, Sendable {
 
   /// How long the request that opened the breaker had no answer, in seconds.
   private var silence = 0.0
-  /// When it was last given up, and when it was last found to be away.
+  /// When the breaker last gave the store up, and when a request last found it away.
   private var gone: Instant?
   private var lastOpened: Instant?
   /// How long the store is left alone, in seconds.
@@ -120,7 +120,8 @@ package struct TierBreaker: Hashable, Sendable {
   /// The shortest pause after a failure, in seconds.
   private static func least(_ failure: Failure) -> Double {
     switch failure {
-    // While it is away, this node asks the origin for what another one fetches, too: a restart of it is to cost little.
+    // While the store is away, this node fetches from the origin what another node fetches too. A restart of the store
+    // takes seconds: the node notices soon that it is back.
     case .silent: 0.5
     case .denied: 30
     default: 1

@@ -47,9 +47,7 @@ import Testing
   private static func order(_ store: FakeStore) -> [ObjectName.Kind] {
     var kinds: [ObjectName.Kind] = []
     for request in store.seen where request.method == "DELETE" {
-      var kind = ObjectName.kind(of: String(request.target.dropFirst("/\(whole)".count)))
-      // Digests and probe sets are removed side by side.
-      if kind == .probes { kind = .done }
+      let kind = ObjectName.kind(of: String(request.target.dropFirst("/\(whole)".count)))
       if kinds.last != kind { kinds.append(kind) }
     }
     return kinds
@@ -63,7 +61,7 @@ import Testing
       store.age(days: 60)
       let all = store.objects
       _ = try bucket.collect()
-      #expect(Self.order(store) == [.pointers, .leases, .done, .blocks, .heads])
+      #expect(Self.order(store) == [.pointers, .leases, .done, .probes, .blocks, .heads])
       let whole = store.objects
       #expect(Set(whole.keys) == [Self.whole + "mfs1/format"])
       let deletions = all.count - 1

@@ -27,7 +27,6 @@ extension ExploredWorld {
       (node.share.seenVersion, node.share.ownVersion) = (nil, nil)
       node.share.seen = node.share.seen.map { Self.plain($0, place) }
       node.share.own = node.share.own.map { Self.plain($0, place) }
-      // It says how long a poll is put off, and no more.
       hasher.combine(node)
     }
     var sum = 0

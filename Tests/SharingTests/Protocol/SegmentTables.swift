@@ -136,6 +136,25 @@ import Testing
     #expect(player.actions == [.readLease])
   }
 
+  @Test func aReaderThatGoesOnBlockByBlockReadsTheLeaseAsRarely() {
+    var player = Player()
+    func want(_ block: Int) -> ShareEvent {
+      .want(reader: block, foreground: BlockSet(block..<block + 1), background: BlockSet(0..<4))
+    }
+    player.send(want(0))
+    player.send(.looked(0, .absent))
+    player.saw(version: 1)
+    player.send(.timer(.poll))
+    player.saw(have: BlockSet(0..<1), at: 1, version: 2)
+    #expect(player.actions == [.look(0)])
+    player.send(.looked(0, .found))
+    #expect(player.share.need == nil)
+    player.send(want(1))
+    #expect(player.actions.isEmpty && player.timers[.poll] == 500, "the lease says nothing more so soon")
+    player.send(.timer(.poll))
+    #expect(player.actions == [.readLease])
+  }
+
   @Test func afterAWriteWithoutAnswerARead() {
     var player = Player()
     player.read()
