@@ -100,6 +100,8 @@ struct LineView: Sendable {
   var isMeasured = true
   /// How many resources on the line have a reader that waits.
   var waiting = 1
+  /// How many requests the origin takes at once.
+  var requestLimit = Int.max
   /// Connections to the origin that are open, in use or idle.
   var openConnections = Int.max
   /// The most background windows that the line may have in flight.

@@ -63,9 +63,10 @@ enum Planner {
   /// A window for a reader that has shown little: a round trip's bytes of the line. The request for what follows is
   /// made when the first byte arrives, and is answered when the last one has arrived: a larger window gains nothing for
   /// one who reads on, and costs more where the reader only looks. Beside others that have just come it is a share of
-  /// those bytes.
+  /// those bytes: as many get one as the origin answers at once.
   static func firstWindow(_ line: LineView) -> Int64 {
-    let inRoundTrip = Int64(min(line.share * line.roundTrip, 1e15))
+    let rate = line.rate / Double(max(1, min(line.waiting, line.requestLimit)))
+    let inRoundTrip = Int64(min(rate * line.roundTrip, 1e15))
     let least = line.waiting > 1 ? smallestShare : smallestFirstWindow
     return min(max((inRoundTrip + smallestShare - 1) / smallestShare * smallestShare, least), headLength)
   }

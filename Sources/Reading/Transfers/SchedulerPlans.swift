@@ -124,6 +124,7 @@ extension Scheduler {
     LineView(
       roundTrip: line.estimate.roundTrip, lateTrip: line.estimate.lateTrip, rate: line.estimate.rate,
       isMeasured: line.estimate.isMeasured, waiting: line.readers.new + line.readers.urgent,
+      requestLimit: line.limit,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
       flights: line.flights.idle(now, roundTrip: line.estimate.roundTrip),
