@@ -109,8 +109,8 @@ package struct SegmentShare: Hashable, Sendable {
     looking.isEmpty && fetching.isEmpty && uploading.isEmpty && !isAsking && (missing.isEmpty || ending != nil)
       && (role == .outside || role == .watching)
   }
-  /// Whether the time of another node's lease is being counted.
-  var isWatched: Bool { armed & ShareTimer.expiry.bit != 0 }
+  /// Whether the time of another node's lease is being counted, or has passed.
+  var isWatched: Bool { armed & ShareTimer.expiry.bit != 0 || isExpired }
   /// The lease in hand, for a status.
   package var lease: Lease? { role == .holding ? own : nil }
   /// Whether a reader waits for what the store does not have yet.

@@ -12,7 +12,7 @@ struct Steps {
     case .want(let reader, let foreground, let background):
       // The node does not read a lease again before the holder may have written more (`judge` sets the poll).
       if share.need == nil, !isArmed(.poll) { share.isStale = true }
-      if foreground != share.foreground { share.isBarred = false }
+      if foreground != share.foreground || background != share.background { share.isBarred = false }
       (share.reader, share.foreground, share.background) = (reader, foreground, background)
     case .held(let blocks): hold(blocks)
     case .listed(let blocks):

@@ -20,7 +20,9 @@ extension Steps {
     case .outside: findLease()
     case .watching: watch()
     case .holding: work()
-    case .taking, .releasing: break
+    // Neither the write nor the read after it had an answer.
+    case .taking: if !share.isAsking, !isArmed(.poll) { readLease() }
+    case .releasing: break
     }
   }
 
@@ -31,6 +33,8 @@ extension Steps {
     share.waited = nil
     (share.bypasses, share.isImpatient) = (0, false)
     share.claim = nil
+    // Its time ends without this node, if it was written.
+    if share.role == .taking, !share.isAsking { forget() }
     if share.role == .holding {
       if !share.fetching.isEmpty || !share.uploading.isEmpty { return renewIfNew() }
       release()

@@ -8,27 +8,22 @@ extension ExploredWorld {
     let order = nodes.indices.map { (likeness(of: $0), $0) }.sorted(by: <).map(\.1)
     var place = Array(repeating: 0, count: nodes.count)
     for (new, old) in order.enumerated() { place[old] = new }
-    var names: [String: Int] = ["\(leaseVersion)": 0]
-    func name(_ version: ObjectVersion?) -> Int {
+    var names = store.map { ["\($0.leaseVersion)": 0] }
+    func name(_ version: ObjectVersion?, _ segment: Int) -> Int {
       guard let version else { return -1 }
-      if let known = names[version.etag] { return known }
-      names[version.etag] = names.count
-      return names.count - 1
+      if let known = names[segment][version.etag] { return known }
+      let new = names[segment].count
+      names[segment][version.etag] = new
+      return new
     }
     var hasher = Hasher()
-    hasher.combine(stored)
-    hasher.combine(claims)
-    hasher.combine(lease.map { Self.plain($0, place) })
-    hasher.combine([Int(origin), crashes, losses, changes, timers])
-    for index in order {
-      var node = nodes[index]
-      hasher.combine(name(node.share.seenVersion))
-      hasher.combine(name(node.share.ownVersion))
-      (node.share.seenVersion, node.share.ownVersion) = (nil, nil)
-      node.share.seen = node.share.seen.map { Self.plain($0, place) }
-      node.share.own = node.share.own.map { Self.plain($0, place) }
-      hasher.combine(node)
+    for segment in store {
+      hasher.combine(segment.blocks)
+      hasher.combine(segment.claims)
+      hasher.combine(segment.lease.map { Self.plain($0, place) })
     }
+    hasher.combine([Int(origin), crashes, losses, changes, timers])
+    for index in order { combine(index, place, into: &hasher, name) }
     var sum = 0
     var numbers = Array(repeating: 0, count: nodes.count)
     for request in requests {
@@ -39,11 +34,39 @@ extension ExploredWorld {
       var one = Hasher()
       one.combine(isOrdered ? numbers[request.node] : 0)
       one.combine(plain)
-      one.combine(version.map { names[$0.etag] ?? -2 })
+      one.combine(version.map { names[request.place.segment][$0.etag] ?? -2 })
       sum &+= one.finalize()
     }
     hasher.combine(sum)
     return UInt64(bitPattern: Int64(hasher.finalize()))
+  }
+
+  /// What a node is; `place` says what other nodes are called, `name` how versions of a segment's lease are.
+  func combine(
+    _ index: Int, _ place: [Int], into hasher: inout Hasher, _ name: (ObjectVersion?, Int) -> Int
+  ) {
+    let fleet = nodes[index].fleet
+    hasher.combine(nodes[index].bytes)
+    hasher.combine([fleet.isUp, fleet.isWaitingForWork, fleet.hasTurn])
+    hasher.combine(fleet.background)
+    hasher.combine(fleet.passed)
+    if let generation = fleet.generations[0] {
+      hasher.combine(generation.held)
+      hasher.combine(generation.order)
+      hasher.combine(generation.ending)
+    }
+    for segment in store.indices {
+      guard var share = fleet.segments[Self.place(segment)]?.share else {
+        hasher.combine(false)
+        continue
+      }
+      hasher.combine(name(share.seenVersion, segment))
+      hasher.combine(name(share.ownVersion, segment))
+      (share.seenVersion, share.ownVersion) = (nil, nil)
+      share.seen = share.seen.map { Self.plain($0, place) }
+      share.own = share.own.map { Self.plain($0, place) }
+      hasher.combine(share)
+    }
   }
 
   /// What a node is, without who it is.
@@ -51,12 +74,8 @@ extension ExploredWorld {
     var place = Array(repeating: 1, count: nodes.count)
     place[index] = 0
     var hasher = Hasher()
-    hasher.combine(lease?.node == UInt64(index))
-    var node = nodes[index]
-    (node.share.seenVersion, node.share.ownVersion) = (nil, nil)
-    node.share.seen = node.share.seen.map { Self.plain($0, place) }
-    node.share.own = node.share.own.map { Self.plain($0, place) }
-    hasher.combine(node)
+    for segment in store { hasher.combine(segment.lease?.node == UInt64(index)) }
+    combine(index, place, into: &hasher) { _, _ in 0 }
     hasher.combine(requests.count { $0.node == index })
     return hasher.finalize()
   }

@@ -2,7 +2,7 @@ import Base
 
 @testable import Sharing
 
-/// Visits every state that some nodes can come to, breadth first, and looks for one that must not be.
+/// Visits every state that some nodes can come to, depth first (fewer wait to be visited), and looks for one that must not be.
 struct Explorer {
   let settings: ExploredWorld.Settings
   /// Where to stop.
@@ -23,27 +23,23 @@ struct Explorer {
     let first = ExploredWorld(settings)
     var frontier = [first]
     seen.insert(first.digest(settings))
-    while !frontier.isEmpty {
-      var next: [ExploredWorld] = []
-      for world in frontier {
-        states += 1
-        if states >= mostStates || (states % 1024 == 0 && Instant.now > until) { return }
-        for node in world.nodes.indices where !progresses(node, world) {
-          violation = "node \(node) cannot get through alone"
+    while let world = frontier.popLast() {
+      states += 1
+      if states >= mostStates || (states % 1024 == 0 && Instant.now > until) { return }
+      for node in world.nodes.indices where !progresses(node, world) {
+        violation = "node \(node) cannot get through alone"
+        return
+      }
+      var steps: [ExploredWorld] = []
+      follow(world, into: &steps)
+      for step in steps {
+        edges += 1
+        if let found = step.violation {
+          violation = found
           return
         }
-        var steps: [ExploredWorld] = []
-        follow(world, into: &steps)
-        for step in steps {
-          edges += 1
-          if let found = step.violation {
-            violation = found
-            return
-          }
-          if seen.insert(step.digest(settings)).inserted { next.append(step) }
-        }
+        if seen.insert(step.digest(settings)).inserted { frontier.append(step) }
       }
-      frontier = next
     }
     isExhausted = true
   }
@@ -59,10 +55,18 @@ struct Explorer {
       follow(world, request, index, into: &steps)
     }
     for node in world.nodes.indices {
-      for timer in ShareTimer.allCases where world.timers > 0 && mayFire(timer, world.nodes[node].share) {
+      let fleet = world.nodes[node].fleet
+      for (place, segment) in fleet.segments where world.timers > 0 {
+        for timer in ShareTimer.allCases where mayFire(timer, segment.share) {
+          var step = world
+          step.timers -= 1
+          step.fire(timer, node, place, settings)
+          steps.append(step)
+        }
+      }
+      if fleet.isWaitingForWork {
         var step = world
-        step.timers -= 1
-        step.fire(timer, node, settings)
+        step.drive(node, settings) { $0.workIsDue(into: &$1) }
         steps.append(step)
       }
       if world.crashes > 0, !world.isThrough(node) { steps.append(crash(node, world)) }
@@ -82,7 +86,7 @@ struct Explorer {
     rest.requests.remove(at: index)
     if let answer = request.answer {
       var step = rest
-      step.deliver(answer, to: request.node, settings)
+      step.deliver(answer, to: request.node, request.place, settings)
       steps.append(step)
       return
     }
@@ -95,14 +99,14 @@ struct Explorer {
       return
     }
     var step = served
-    step.deliver(answer, to: request.node, settings)
+    step.deliver(answer, to: request.node, request.place, settings)
     steps.append(step)
     guard world.losses > 0 else { return }
     // The answer is lost; the answer is late; the request is late.
     let silence = ExploredWorld.silence(after: request.action)
     var lost = served
     lost.losses -= 1
-    lost.deliver(silence, to: request.node, settings)
+    lost.deliver(silence, to: request.node, request.place, settings)
     steps.append(lost)
     if !Self.isFetch(request.action) {
       var late = served
@@ -114,7 +118,7 @@ struct Explorer {
       delayed.losses -= 1
       delayed.requests.append(request)
       delayed.requests[delayed.requests.count - 1].isAbandoned = true
-      delayed.deliver(silence, to: request.node, settings)
+      delayed.deliver(silence, to: request.node, request.place, settings)
       steps.append(delayed)
     }
   }
@@ -137,9 +141,7 @@ struct Explorer {
     for index in step.requests.indices where step.requests[index].node == node {
       step.requests[index].isAbandoned = true
     }
-    step.nodes[node] = ExploredWorld.Node(
-      boot: world.nodes[node].boot + 1, bytes: world.nodes[node].bytes.map { _ in 0 })
-    step.send(ExploredWorld.start(settings), to: node, settings)
+    step.restart(node, settings)
     return step
   }
 
@@ -161,29 +163,43 @@ struct Explorer {
     if world.isThrough(node) { return true }
     var key = Hasher()
     key.combine(node)
-    key.combine(world.nodes[node])
-    key.combine(world.stored)
-    key.combine(world.claims)
-    key.combine(world.lease)
-    key.combine(world.leaseVersion)
+    world.combine(node, Array(world.nodes.indices), into: &key) { version, segment in
+      version.map { $0.etag == "\(world.store[segment].leaseVersion)" ? 1 : 2 } ?? 0
+    }
+    for segment in world.store {
+      key.combine(segment.blocks)
+      key.combine(segment.claims)
+      key.combine(segment.lease)
+    }
     key.combine(world.origin)
     guard proved.insert(key.finalize()).inserted else { return true }
     var alone = world
     let lost = alone.requests.filter { $0.node == node && !$0.isAbandoned }
     alone.requests = []
-    for request in lost { alone.deliver(ExploredWorld.silence(after: request.action), to: node, settings) }
+    for request in lost {
+      alone.deliver(ExploredWorld.silence(after: request.action), to: node, request.place, settings)
+    }
     for round in 0..<200 {
       let requests = alone.requests
       alone.requests = []
       for request in requests {
         let answer = alone.serve(request, settings)
-        alone.deliver(answer, to: node, settings)
+        alone.deliver(answer, to: node, request.place, settings)
       }
       if alone.isThrough(node) { return true }
       // In a real node, too, many answers come before a timer fires that suspects somebody.
       guard round % 4 == 3 || alone.requests.isEmpty else { continue }
-      for timer in [ShareTimer.renew, .standing, .patience, .expiry] where mayFire(timer, alone.nodes[node].share) {
-        alone.fire(timer, node, settings)
+      for segment in world.store.indices {
+        let place = ExploredWorld.place(segment)
+        for timer in [ShareTimer.renew, .standing, .patience, .expiry] {
+          guard let share = alone.nodes[node].fleet.segments[place]?.share, mayFire(timer, share) else { continue }
+          alone.fire(timer, node, place, settings)
+        }
+      }
+      if alone.nodes[node].fleet.isWaitingForWork { alone.drive(node, settings) { $0.workIsDue(into: &$1) } }
+      if settings.segments > 1, alone.requests.isEmpty {
+        // The origin failed. The download rests, and goes on later.
+        for isOn in [false, true] { alone.drive(node, settings) { $0.download(0, isOn: isOn, into: &$1) } }
       }
     }
     return false
