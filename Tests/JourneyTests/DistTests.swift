@@ -63,4 +63,42 @@ import Testing
     let left = try Command.succeed(["find", there, "-not", "-type", "d"])
     #expect(left.isEmpty, "what is left: \(left)")
   }
+
+  /// systemd finds the units of an installation into a home, and an installer says where it would not.
+  @Test func unitsLieWhereSystemdLooks() throws {
+    let place = try TestSupport.TemporaryFolder()
+    defer { do { try place.remove() } catch { Issue.record("\(error)") } }
+    try place.makeFolder("built")
+    for program in ["mediafs", "mount-helper"] {
+      try Command.succeed(["ln", "-s", builtProduct(program), place.file("built/\(program)")])
+    }
+    let home = place.file("home")
+    func install(_ prefix: String, action: String = "install", below root: String = "") throws -> String {
+      try Command.succeed(
+        [
+          "make", "-C", Self.root, action, "BUILT=\(place.file("built"))", "PREFIX=\(prefix)", "DESTDIR=\(root)",
+        ], environment: ["HOME": home])
+    }
+    func units(_ folder: String) throws -> [Substring] {
+      try Command.succeed(["find", folder, "-name", "mediafs@.service"]).split(separator: "\n").sorted()
+    }
+
+    let own = try install("\(home)/.local")
+    let unit = try #require(try units(home).first)
+    #expect(try units(home).count == 1, "a home has no use for units of the system")
+    #expect(try Command.succeed(["cat", String(unit)]).contains("ExecStart=\(home)/.local/bin/mediafs mount"))
+    #expect(!own.contains(" link "), "\(own)")
+    let searched = try Command.succeed(
+      ["systemd-analyze", "--user", "unit-paths"], environment: ["HOME": home, "XDG_RUNTIME_DIR": home])
+    #expect(searched.split(separator: "\n").contains(unit.prefix { $0 != "@" }.dropLast("/mediafs".count)))
+    _ = try install("\(home)/.local", action: "uninstall")
+    #expect(try Command.succeed(["find", home, "-not", "-type", "d"]).isEmpty)
+
+    let far = try install("/opt/mediafs", below: place.file("root"))
+    #expect(try units(place.file("root")).count == 2)
+    for kind in ["system", "user"] {
+      #expect(far.contains("systemctl --\(kind) link /opt/mediafs/lib/systemd/\(kind)/mediafs@.service"))
+    }
+    #expect(try !install("/usr/local", below: place.file("usual")).contains(" link "))
+  }
 }
