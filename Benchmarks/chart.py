@@ -39,8 +39,8 @@ CHARTS = {
         ("Complete file, sequential", "complete file"),
     ]),
     "held": ("Copy from an origin that holds each connection to 4 MB/s", "B/s", [
-        ("Copy of 64 MiB, each connection held", "64 MiB"),
-        ("Copy of 64 MiB, each connection held … the next file", "the next 64 MiB of the host"),
+        ("Copy, each connection held", "64 MiB"),
+        ("Copy, each connection held … the next file", "the next 64 MiB of the host"),
     ]),
     "memory": ("Peak memory", "B", [
         ("32 players on a line … peak memory", "32 players"),
@@ -245,3 +245,6 @@ if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__.split(":")[0])
     print(*draw(sys.argv[1], sys.argv[2]))
+    known = read(sys.argv[1])
+    if missing := [start for _, _, entries in CHARTS.values() for start, _ in entries if not of(known, start)]:
+        sys.exit(f"no row of {sys.argv[1]} begins with: " + "; ".join(missing))
