@@ -21,6 +21,8 @@ FOREGROUND, BACKGROUND = "#c9d1d9", "#0d1117"
 def picture(built, path):
     # Before the namespace covers folders.
     with open(path, "w") as file:
+        # An origin that is slow itself: with --limit-rate there is mostly no transfer to show, but a wait for the next.
+        walk.CONFIGURATION = walk.CONFIGURATION.replace("root {files};", "root {files}; limit_rate 900k;")
         walk.prepare(built)
         file.write(svg(played()))
 
@@ -35,7 +37,7 @@ def played():
     shell = walk.Shell(walk.USER)
     for command in (
         "printf 'https://media.example.org/film.mp4\\nhttps://media.example.org/album/\\n' > urls.txt",
-        "mediafs mount ~/media --manifest urls.txt --limit-rate 4M",
+        "mediafs mount ~/media --manifest urls.txt --max-connections 8",
         "mediafs fetch ~/media/album >/dev/null; mediafs keep ~/media/album >/dev/null",
         "mpv --no-config --vo=null --ao=null --really-quiet --start=20 ~/media/film.mp4 </dev/null >/dev/null 2>&1 &",
         f"unset TMUX; tmux -L picture new-session -d -x {COLUMNS} -y {ROWS} 'LC_ALL=C.UTF-8 mediafs top ~/media'",
@@ -46,9 +48,12 @@ def played():
     time.sleep(12)  # until rates are what they stay
     for _ in range(40):
         screen, status = shell.run("tmux -L picture capture-pane -e -p -t 0")
-        if "0 transfers" not in screen:
+        words = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(screen))
+        if " 0 transfers" not in words and " waiting" not in words and "downloads" in words:
             break
-        time.sleep(0.5)  # between two windows of a limited line there is a moment without any
+        time.sleep(0.3)  # between two requests there is a moment without any
+    else:
+        sys.exit(f"no transfer was to be seen beside a film that plays:\n{words}")
     shell.run("tmux -L picture kill-server; kill %%; mediafs unmount --lazy ~/media")
     return screen
 
