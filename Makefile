@@ -18,7 +18,7 @@ help:
 	@echo 'make release    builds optimised, with the Swift runtime linked in'
 	@echo 'make test       lint, build and every test; installs what those need'
 	@echo 'make bare [RELEASE=trixie]'
-	@echo '                both commands of README in a bare Debian, made by debootstrap; as root'
+	@echo '                the commands of README in a bare Debian, made by debootstrap; as root'
 	@echo 'make fuzz       random and mutated input, a million cases and more; FUZZ_SECONDS bounds it'
 	@echo 'make tsan       the reading room and its threads under the thread sanitizer'
 	@echo 'make lint       checks the format of the sources; make format mends it'

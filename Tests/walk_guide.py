@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """walk_guide.py [--write] BUILT DOCUMENT...: runs the commands that documents show, as they stand there, and compares
-what they print with what the documents say.
+what they print with what the documents say. BUILT is a folder with the program, or "installed": that of this machine.
 
 A block of a document that begins with a line `$ COMMAND` is a terminal: the lines below a command are its output. The
 commands of all documents run in one shell, in order, as the user anna; a block of `# COMMAND` runs as root, and is left
@@ -31,6 +31,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "Fixtures/gui
 SCRATCH = "/media"
 HOSTS = ["media.example.org", "mirror.example.org", "podcast.example.org", "nas.example.org"]
 USER = "anna"
+INSTALLED = "installed"
 # How long a command may take, in seconds.
 PATIENCE = 120
 
@@ -40,7 +41,7 @@ def main():
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--write", "--within")]
     if "--within" in sys.argv:
         sys.exit(walk(arguments[0], arguments[1:], writes))
-    paths = [os.path.abspath(argument) for argument in arguments]
+    paths = [argument if argument == INSTALLED else os.path.abspath(argument) for argument in arguments]
     sys.exit(within(os.path.abspath(__file__), ["--write"] * writes + paths))
 
 
@@ -75,18 +76,12 @@ def prepare(built):
         overlay(folder)
     # A home beside those that are there, which may have the toolchain.
     os.makedirs(f"{SCRATCH}/home/{USER}")
-    for name in os.listdir("/home"):
+    for name in set(os.listdir("/home")) - {USER}:
         os.makedirs(f"{SCRATCH}/home/{name}")
         mount("--rbind", f"/home/{name}", f"{SCRATCH}/home/{name}")
     mount("--rbind", f"{SCRATCH}/home", "/home")
-    # Where the program is may be closed to others.
-    os.makedirs(f"{SCRATCH}/built")
-    mount("--bind", built, f"{SCRATCH}/built")
-    os.makedirs(f"{SCRATCH}/bin")
-    os.symlink(f"{SCRATCH}/built/mediafs", f"{SCRATCH}/bin/mediafs")
-    if is_root:
-        os.symlink(f"{SCRATCH}/built/mediafs", "/usr/local/bin/mediafs")
-        os.symlink(f"{SCRATCH}/built/mount-helper", "/usr/sbin/mount.mediafs")
+    if built != INSTALLED:
+        provide(built, is_root)
     if os.path.isdir("/var/lib/mediafs"):
         # Mounts that root made here before are none of the walk's.
         mount("-t", "tmpfs", "-o", "mode=700", "mounts", "/var/lib/mediafs")
@@ -107,6 +102,18 @@ def prepare(built):
     if is_root:
         subprocess.run(["chown", "-R", f"{USER}:{USER}", f"/home/{USER}"], check=True)
     serve()
+
+
+def provide(built, is_root):
+    """Puts the program into PATH."""
+    # Where it is may be closed to others.
+    os.makedirs(f"{SCRATCH}/built")
+    mount("--bind", built, f"{SCRATCH}/built")
+    os.makedirs(f"{SCRATCH}/bin")
+    os.symlink(f"{SCRATCH}/built/mediafs", f"{SCRATCH}/bin/mediafs")
+    if is_root:
+        os.symlink(f"{SCRATCH}/built/mediafs", "/usr/local/bin/mediafs")
+        os.symlink(f"{SCRATCH}/built/mount-helper", "/usr/sbin/mount.mediafs")
 
 
 def text(path):

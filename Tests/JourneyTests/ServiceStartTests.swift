@@ -49,24 +49,40 @@ struct ServiceStartTests {
     }
   }
 
-  /// The commands of the guide that only a systemd runs.
-  @Test func theGuideStartsAMountAtBoot() throws {
-    let guide = readText("\(repository)/docs/GUIDE.md").split(separator: "\n")
-    let begin = try #require(guide.firstIndex(of: "## Start at boot"))
-    let shown = guide[begin...].dropFirst().prefix { !$0.hasPrefix("## ") }.filter { $0.hasPrefix("    ") }
+  /// The commands of the guide that only a systemd runs. No logind is there for `loginctl`, and nothing to purge.
+  @Test(arguments: [ServiceOwner.user, .root]) func theGuideStartsAMountAtBoot(_ owner: ServiceOwner) throws {
     #expect(
-      shown == [
-        "    mediafs unmount ~/media", "    systemctl --user enable --now mediafs@media", "    loginctl enable-linger",
+      try shown("## Start at boot") == [
+        "mediafs unmount ~/media", "systemctl --user enable --now mediafs@media", "loginctl enable-linger",
+        "systemctl enable --now mediafs@films",
       ])
-    try ServicePlace.with(.user) { place in
-      // The user's own, so that the links of the services that start are made there.
-      let user = try SharedTraveller.user()
-      try Command.succeed(["chown", "-R", user.name, place.folder.file(".config")])
+    #expect(
+      try shown("## Remove it all") == [
+        "systemctl --user disable --now mediafs@media", "systemctl disable --now mediafs@films",
+        "rm /etc/mediafs/films.conf", "sudo apt purge mediafs",
+      ])
+    try ServicePlace.with(owner) { place in
+      if owner == .user {
+        // The user's own, so that the links of the services that start are made there.
+        try Command.succeed(["chown", "-R", SharedTraveller.user().name, place.folder.file(".config")])
+      }
       try place.systemctl("enable", "--now", place.unit)
       #expect(try place.show("ActiveState") == "active" && place.show("UnitFileState") == "enabled")
       #expect(try place.system.run(place.asOwner + ["ls", place.mountpoint]).output == "a.bin\n")
       try place.systemctl("disable", "--now", place.unit)
       #expect(try place.mounts().isEmpty)
+    }
+  }
+
+  /// The commands of a section of the guide that the walk leaves out.
+  private func shown(_ title: String) throws -> [String] {
+    let guide = readText("\(repository)/docs/GUIDE.md").split(separator: "\n")
+    let begin = try #require(guide.firstIndex { $0 == title })
+    let lines = guide[begin...].dropFirst().prefix { !$0.hasPrefix("## ") }
+    var isWalked = false
+    return lines.compactMap { line in
+      if line.hasPrefix("```") { isWalked.toggle() }
+      return !isWalked && line.hasPrefix("    ") ? String(line.dropFirst(4)) : nil
     }
   }
 
