@@ -17,16 +17,16 @@ enum SourceMessages {
     "Sources/Server/MountOptionTable.swift": "the help of mount's options",
     "Sources/Server/KernelFeatures.swift": "what --version says of the kernel",
     "Sources/mediafs/VersionText.swift": "what --version says",
-    "Sources/mediafs/ShareText.swift": "what `share` counts",
+    "Sources/mediafs/ShareText.swift": "what `share` counts: its errors are elsewhere",
     "Sources/mediafs/Completion/BashCompletion.swift": "a script of bash",
     "Sources/mediafs/Completion/FishCompletion.swift": "a script of fish",
     "Sources/mediafs/Completion/ZshCompletion.swift": "a script of zsh",
     "Sources/Manifest/FileTypeNames.swift": "names of file types",
     "Sources/Storing/Catalog/Schema.swift": "SQL",
   ]
-  /// Folders whose sentences are no messages: `top` labels its screen, and quotes what the server says; `doctor` says
-  /// of each finding what it means and what to do.
-  private static let silentFolders = ["Sources/mediafs/Top/", "Sources/mediafs/Doctor/"]
+  /// Folders in which only the errors are messages. `top` labels its screen, and quotes what the server says. `doctor`
+  /// needs no rows: a note or a problem cannot be made without what to do (`Finding`).
+  private static let screens = ["Sources/mediafs/Top/", "Sources/mediafs/Doctor/"]
   /// Literals that are no messages, where nothing but their words shows it.
   private static let silentTexts: Set<String> = [
     "the folders are not as they were shown",  // an import of the whole list follows
@@ -38,17 +38,18 @@ enum SourceMessages {
     "The options above, under their long names. Write a comma in a value as \\,",
   ]
 
-  /// The messages of the program and of the mount helper; in `other`, all other literals.
+  /// The messages of the program, the mount helper, the resolver and the package; in `other`, all other literals.
   static func read() throws -> (messages: [SourceMessage], other: [SourceMessage]) {
     let root = DocumentTests.root
     let found = try Command.succeed([
-      "find", "\(root)/Sources", "\(root)/mount-helper", "-name", "*.swift", "-o", "-name", "*.c",
+      "find", "\(root)/Sources", "\(root)/mount-helper", "\(root)/Resolvers", "\(root)/debian", "-name", "*.swift",
+      "-o", "-name", "*.c", "-o", "-path", "*/Resolvers/*", "-type", "f", "-o", "-path", "*/debian/mediafs.p*",
     ])
     var messages: [SourceMessage] = []
     var other: [SourceMessage] = []
     for path in found.split(separator: "\n") {
       let file = String(path.dropFirst(root.count + 1))
-      let isSilent = silent[file] != nil || silentFolders.contains { file.hasPrefix($0) }
+      let isSilent = silent[file] != nil
       for (text, isMessage) in texts(of: file, try DocumentTests.text(file)) {
         let message = SourceMessage(file: file, text: text)
         if isMessage && !isSilent { messages.append(message) } else { other.append(message) }
@@ -58,6 +59,17 @@ enum SourceMessages {
   }
 
   private static func texts(of file: String, _ source: String) -> [(text: String, isMessage: Bool)] {
+    if file.hasPrefix("debian/") {
+      return source.matches(of: #/\becho (?:'([^']*)'|"((?:[^"\\]|\\.)*)")/#).map { match in
+        words(plain(String(match.1 ?? match.2 ?? "")).replacing(#/\$(?:\{[^}]*\}|\w+)/#, with: "…"))
+      }
+    }
+    if file.hasPrefix("Resolvers/") {
+      return Literals.read(source, quotes: "\"'", comment: "#").filter { !$0.isBlock }.map { literal in
+        words(plain(literal.text).replacing(#/\{[^{}]*\}/#, with: "…"))
+      }
+    }
+    let isScreen = screens.contains { file.hasPrefix($0) }
     var found: [(code: Substring, text: String, isHelp: Bool)] = []
     var depth = 0  // of the parentheses of a CommandHelp; 0 outside of one
     for literal in Literals.read(source, quotes: "\"", comment: "//") {
@@ -81,12 +93,18 @@ enum SourceMessages {
     return found.map { code, text, isHelp in
       var text = text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
       if file.hasSuffix(".c") { text = text.replacing(#/%[-0-9.]*(?:ll|l|z)?[a-z]/#, with: "…") }
-      return (text, !isHelp && isMessage(text, after: code))
+      let isShown = isScreen && ![".failed(", ".usage("].contains { code.hasSuffix($0) }
+      return (text, !isHelp && !isShown && isMessage(text, after: code))
     }
   }
 
+  /// A text, which is a message if it has words enough.
+  private static func words(_ text: String) -> (text: String, isMessage: Bool) {
+    (text, text.matches(of: #/\b[A-Za-z][a-z']+\b/#).count >= 3 && text.count(where: { $0 == " " }) >= 2)
+  }
+
   private static func isMessage(_ text: String, after code: Substring) -> Bool {
-    if text.matches(of: #/\b[A-Za-z][a-z']+\b/#).count < 3 || text.count(where: { $0 == " " }) < 2 { return false }
+    if !words(text).isMessage { return false }
     if silentTexts.contains(text) { return false }
     // For developers: what -v -v logs, and what must not be.
     let line = code.split(separator: "\n").last ?? ""

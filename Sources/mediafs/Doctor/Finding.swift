@@ -16,10 +16,10 @@ struct Finding: Codable, Equatable {
   var advice: String?
 
   static func ok(_ text: String) -> Finding { Finding(grade: .ok, text: text) }
-  static func note(_ text: String, toDo advice: String? = nil) -> Finding {
+  static func note(_ text: String, toDo advice: String) -> Finding {
     Finding(grade: .note, text: text, advice: advice)
   }
-  static func problem(_ text: String, toDo advice: String? = nil) -> Finding {
+  static func problem(_ text: String, toDo advice: String) -> Finding {
     Finding(grade: .problem, text: text, advice: advice)
   }
 }
