@@ -49,6 +49,9 @@ struct MountSelection {
     self.folder = folder
   }
 
+  /// What a command says that finds no mount.
+  static let none = "there is no mount of yours: 'mediafs mount' makes one, and findmnt -t fuse.mediafs shows all users'"
+
   /// Every mount of this user as a whole.
   var everything: [Choice] { mounts.map { Choice(mount: $0, paths: [""]) } }
   /// For root also those of other users.
@@ -70,7 +73,7 @@ struct MountSelection {
     let known = mounts.isEmpty ? others : mounts
     switch known.count {
     case 1: return known[0]
-    case 0: throw .failed("you have no mount")
+    case 0: throw .failed(Self.none)
     default: throw .usage("there are \(known.count) mounts: name one (mediafs status lists them)")
     }
   }
@@ -139,8 +142,8 @@ struct MountSelection {
     let known = (mounts + others).map(\.mountpoint)
     let hint =
       switch known.count {
-      case 0 where geteuid() == 0: "there is no mount"
-      case 0: "you have no mount (only root can ask about the mounts of other users)"
+      case 0 where geteuid() == 0: Self.none
+      case 0: "you have no mount (only root can ask about those of other users: findmnt -t fuse.mediafs)"
       case 1...5: "known mounts: \(known.joined(separator: ", "))"
       default: "there are \(known.count) mounts: 'mediafs status' lists them"
       }

@@ -50,8 +50,10 @@ enum SetCommand {
         operands.removeFirst()
       } else {
         let all = selection.everything
-        guard all.count <= 1 else { throw .usage("there are \(all.count) mounts: name the MOUNTPOINT first") }
-        guard let only = all.first else { throw .failed("there is no mount") }
+        guard all.count <= 1 else {
+          throw .usage("there are \(all.count) mounts: name the MOUNTPOINT first (mediafs status lists them)")
+        }
+        guard let only = all.first else { throw .failed(MountSelection.none) }
         mount = only.mount
       }
       var values: [String: String] = [:]

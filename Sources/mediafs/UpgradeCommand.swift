@@ -16,8 +16,8 @@ enum UpgradeCommand {
       does not come up, the old one goes on, and upgrade says why.
       """,
       """
-      The mount helper stays the old one until the mount ends. If the new program needs a newer helper, nothing \
-      happens, and upgrade says that this takes an unmount.
+      The mount helper stays the old one until the mount ends, or its service restarts. If the new program needs a newer \
+      helper, nothing happens, and upgrade says that this takes an unmount.
       """,
     ],
     operands: [("MOUNTPOINT", "The mount; needed only if there are several.")],
@@ -64,7 +64,7 @@ enum UpgradeCommand {
     let live = (options.has("all") ? selection.everyones : selection.everything).map(\.mount).filter { mount in
       table.last { $0.mountpoint.utf8.elementsEqual(mount.mountpoint.utf8) }?.isMediafs ?? false
     }
-    guard !live.isEmpty else { throw .failed("nothing of yours is mounted") }
+    guard !live.isEmpty else { throw .failed("nothing of yours is mounted ('mediafs status' lists your mounts)") }
     guard live.count == 1 || options.has("all") else {
       let names = live.prefix(5).map(\.mountpoint).joined(separator: ", ")
       throw .usage(

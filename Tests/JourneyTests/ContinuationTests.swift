@@ -66,6 +66,21 @@ import Testing
     }
   }
 
+  @Test func theLogNamesTheFileWhoseBytesAreGone() throws {
+    try withJourney { journey in
+      try withFilm(journey, lineRate: 3e6) { origin in
+        try journey.mount(origin.url("/film.bin") + "\n", "--continue", "never")
+        #expect(try journey.mediafs("fetch", journey.at("film.bin")).status == 0)
+        try journey.wait(forStored: 2 << 20, "film.bin")
+        try journey.unmount()
+        try journey.succeed(["find", journey.store + "/partial", "-type", "f", "-delete"])
+        try journey.mount(nil, "--continue", "never")
+        try journey.succeed(["head", "-c", "1000", journey.at("film.bin")])
+        #expect(journey.log.contains("film.bin: its partial file is missing; "), "\(journey.log)")
+      }
+    }
+  }
+
   @Test(arguments: ["never", "playing", "open", "always"]) func followsThePolicy(_ policy: String) throws {
     try withJourney { journey in
       try withFilm(journey, lineRate: 12e6) { origin in

@@ -183,6 +183,10 @@ import Testing
     #expect(MountChecks.findings(totals, of: mount).map(\.grade) == [.note])
     totals.failed = 0
     totals.mount = MountFacts(store: "/s", library: "/l", list: nil, log: nil)
+    totals.mount?.listProblem = "its disk does not answer"
+    let advice = MountChecks.findings(totals, of: mount).first?.advice
+    #expect(advice == "mend the list, or what keeps its disk or server from answering, then: mediafs reload /m")
+    totals.mount?.listProblem = nil
     totals.mount?.full = "it has its limit"
     #expect(MountChecks.findings(totals, of: mount).map(\.grade) == [.problem])
     totals.mount = nil
@@ -200,6 +204,26 @@ import Testing
     #expect(MountChecks.findings(totals, of: mount).map(\.grade) == [.note])
     totals.lines = [LineStatus(host: "http://h", errors: 1, error: "refused", errorAge: 40, waitsUntil: 1_800_000_000)]
     #expect(MountChecks.findings(totals, of: mount).map(\.grade) == [.problem])
+  }
+
+  @Test(arguments: [
+    ("nfs", "NFS"), ("nfs4", "NFS"), ("cifs", "SMB"), ("smb3", "SMB"), ("9p", "9p"), ("overlay", "overlay"),
+    ("tmpfs", "tmpfs"), ("vfat", "FAT"), ("exfat", "exFAT"), ("fuse.sshfs", "FUSE (fuse.sshfs)"), ("ext4", nil),
+    ("btrfs", nil), ("xfs", nil), ("zfs", nil),
+  ]) func theFilesystemOfAStore(_ type: String, _ name: String?) {
+    let note = DiskChecks.filesystem(type, of: "/s", "the store")
+    guard let name else { return #expect(note == nil) }
+    #expect(note?.grade == .note && note?.text.hasPrefix("The folder of the store, /s, is on \(name): ") == true)
+    #expect(note?.advice.map { $0.contains("--store") || $0.contains("volume") } == true)
+  }
+
+  @Test func theProxyOfAServer() throws {
+    try withJourney(.any) { journey in
+      try journey.list("http://127.0.0.1:1/a.bin\n")
+      try journey.succeed(["env", "http_proxy=http://me:secret@127.0.0.1:9"] + journey.mountCommand())
+      let said = try words(journey.mediafs("doctor", journey.mountpoint).output)
+      #expect(said.contains("Its server asks through a proxy: http_proxy=http://127.0.0.1:9.") && !said.contains("secret"))
+    }
   }
 
   @Test func aDeadMount() throws {

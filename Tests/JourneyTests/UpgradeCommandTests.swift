@@ -13,6 +13,10 @@ struct UpgradeCommandTests {
       try place.takeOwnProgram()
       let none = try place.run("upgrade")
       #expect(none.status == 1 && none.text.contains("nothing of yours is mounted"), "\(none)")
+      for words in [["verify"], ["set"], ["clear", "--all"], ["reload"]] {
+        let lost = try place.wait(place.start([place.mediafs] + words))
+        #expect(lost.status == 1 && lost.text.contains("findmnt -t fuse.mediafs"), "\(words): \(lost)")
+      }
       let (first, second) = (place.mountpoint, place.folder + "/second")
       #expect(try place.run("mount", first, "--manifest", place.manifest).status == 0)
       func server(_ mountpoint: String) throws -> Int32 {

@@ -27,7 +27,7 @@ extension MediaFileSystem {
             }
             room.transfers.post(.fetch(content))
           } catch {
-            Log.error("inode \(inode) cannot be fetched: \(error)")
+            Log.error("\(room.store.name(of: inode)): it cannot be fetched: \(error)")
           }
         }
       })

@@ -75,7 +75,8 @@ extension SpaceKeeping {
         room.films.forget(id)
       }
     } catch {
-      Log.error("the space of what was evicted of generation \(id) is not free before the next mount: \(error.message)")
+      let name = room.store.name(of: eviction.key, id)
+      Log.error("\(name): the space of what was evicted is not free before the next mount: \(error.message)")
     }
     room.evicted(eviction.key, bytes: freed)
     Log.debug("evicted \(freed) bytes of generation \(id)")
@@ -126,7 +127,7 @@ extension SpaceKeeping {
       _ = evict([Eviction(key: key, generation: generation)])
       return try room.store.generations.current(of: key).map { $0.id != generation || $0.stored.isEmpty } ?? true
     } catch {
-      Log.error("generation \(generation) cannot be evicted: \(error.message)")
+      Log.error("\(room.store.name(of: key, generation)): it cannot be evicted: \(error.message)")
       return false
     }
   }

@@ -367,7 +367,8 @@ final class SpaceKeeping {
       return room.films.bytes(of: candidate.id)
     } catch {
       if error.kind == .io(.notFound) { return ByteRangeSet() }  // its claim goes
-      Log.error("generation \(candidate.id) cannot be evicted: \(error.message)")
+      let name = room.store.name(of: candidate.key, candidate.id)
+      Log.error("\(name): it cannot be evicted: \(error.message)")
       return nil
     }
   }

@@ -27,7 +27,7 @@ extension ReadingRoom {
         let (isComplete, isOld) = content.guarded.withLock { ($0.held.isCopy, $0.held.isSuperseded) }
         if !isOld { transfers.post(isComplete ? .held(content) : .opened(content)) }
       } catch {
-        Log.warning("a file that programs have open cannot be loaded again: \(error) (inode \(inode))")
+        Log.warning("\(store.name(of: inode)): programs have it open, and it cannot be loaded again: \(error)")
       }
     }
   }
@@ -42,7 +42,7 @@ extension ReadingRoom {
         table.withLock { $0.errors.noteForGood(LastError(message: message, at: clock.now), of: entry.node.key) }
       }
     } catch {
-      Log.error("inode \(inode): \(message)")
+      Log.error("a file or folder (inode \(inode)): \(message)")
     }
   }
 

@@ -102,7 +102,7 @@ extension ReadingRoom {
     }
     // Without a length nobody can tell what is missing: the file is fetched from its start as a new generation.
     if generation.size == nil { return .useless }
-    let stored = try present(generation)
+    let stored = try present(generation, entry)
     // Of the bytes that a killed server left, only the synced ones are known to survive a power loss.
     return .partial(stored: stored, synced: stored.intersection(generation.synced))
   }
@@ -132,7 +132,7 @@ extension ReadingRoom {
 
   /// The extents that the catalog claims and the file really has. Drops each claim without bytes, with a warning in the
   /// log.
-  private func present(_ generation: GenerationRecord) throws(StoreError) -> ByteRangeSet {
+  private func present(_ generation: GenerationRecord, _ entry: EntryRecord) throws(StoreError) -> ByteRangeSet {
     if generation.stored.isEmpty { return generation.stored }
     let file: any OpenPartialFile
     do {
@@ -141,7 +141,7 @@ extension ReadingRoom {
       // Too many open files say nothing about this one: its bytes are still there.
       if error.errno.isPassing { throw error }
       Log.warning(
-        "generation \(generation.id): its partial file is missing; \(generation.stored.count) bytes are fetched again")
+        "\(entry.path): its partial file is missing; \(generation.stored.count) bytes are fetched again")
       try forget(generation, except: ByteRangeSet())
       return ByteRangeSet()
     }
@@ -154,7 +154,7 @@ extension ReadingRoom {
     let kept = generation.stored.intersection(there)
     if kept != generation.stored {
       let lost = generation.stored.count - kept.count
-      Log.warning("generation \(generation.id): \(lost) bytes are not in its partial file and are fetched again")
+      Log.warning("\(entry.path): \(lost) bytes are not in its partial file and are fetched again")
       try forget(generation, except: kept)
     }
     return kept

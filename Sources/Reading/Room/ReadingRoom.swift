@@ -140,7 +140,8 @@ final class ReadingRoom: Sendable {
         do throws(StoreError) {
           try keeper.forget(generation.id)
         } catch {
-          Log.error("the superseded generation \(generation.id) cannot be removed: \(error.message)")
+          let name = keeper.room.store.name(of: generation.key, generation.id)
+          Log.error("\(name): its old version cannot be removed: \(error.message)")
         }
       })
   }

@@ -1,4 +1,5 @@
 import Base
+import Manifest
 import Storing
 
 /// The store, as the reading room uses it.
@@ -30,6 +31,17 @@ package struct StoreAccess: Sendable {
     self.partials = partials
     self.copies = copies
     self.copiesShareDisk = copiesShareDisk
+  }
+
+  /// How a message names a file of which only its bytes are at hand. Looked up on errors alone.
+  func name(of key: ResourceKey, _ generation: Int64) -> String {
+    // Where the catalog cannot tell, the number of its partial file has to do.
+    (try? tree.entries(of: key))?.first?.path ?? "a file without a name in the list (partial file \(generation))"
+  }
+
+  /// The same of an inode.
+  func name(of inode: Inode) -> String {
+    (try? tree.path(of: inode)) ?? "a file without a name in the list (inode \(inode))"
   }
 
   /// The store on the disk.

@@ -177,7 +177,7 @@ final class Generations {
         return (identified, released.probes, released.reads)
       }
       guard let (identified, probes, reads) = begun else { return .refused }
-      if let useless = identified.useless { forget(useless) }
+      if let useless = identified.useless { forget(useless, of: content) }
       room.table.withLock { $0.unrecorded[content.key] = generation }
       room.record(.learned(generation), promptly: true)
       room.happened(.new, to: content, bytes: generation.size)
@@ -212,12 +212,12 @@ final class Generations {
     }
   }
 
-  private func forget(_ generation: Int64) {
+  private func forget(_ generation: Int64, of content: Content) {
     room.record(.forgotten(generation: generation))
     do throws(StoreError) {
       try room.removePartial(generation)
     } catch {
-      Log.warning("generation \(generation) is unused; its partial file stays until the next mount: \(error.message)")
+      Log.warning("\(content.path): an unused partial file stays until the next mount: \(error.message)")
     }
   }
 

@@ -31,7 +31,7 @@ package enum StoreRecovery {
     for id in there {
       let generation = try catalog.generations.find(id)
       if let generation, generation.state != .complete {
-        if generation.state == .partial { try trim(generation, in: folder) }
+        if generation.state == .partial { try trim(generation, of: catalog, in: folder) }
       } else {
         _ = try PartialFile.remove(id, in: folder)
       }
@@ -39,7 +39,9 @@ package enum StoreRecovery {
   }
 
   /// Bytes that a killed server wrote but did not commit take space, and no eviction would find them.
-  private static func trim(_ generation: GenerationRecord, in folder: StoreFolder) throws(StoreError) {
+  private static func trim(
+    _ generation: GenerationRecord, of catalog: Catalog, in folder: StoreFolder
+  ) throws(StoreError) {
     guard let taken = try PartialFile.allocated(of: generation.id, in: folder) else { return }
     let known = generation.stored.ranges.reduce(Int64(0)) { $0 + $1.blocks(of: StoreSpace.block).count }
     guard taken > known + trimmed else { return }
@@ -55,7 +57,8 @@ package enum StoreRecovery {
       for range in unknown.ranges { try calling("cannot trim it") { () throws(Errno) in try file.punch(range) } }
     } catch {
       // They take space, and do no other harm. A filesystem may be unable to do this.
-      Log.warning("generation \(generation.id): \(taken - known) bytes on the disk are unused: \(error.message)")
+      let path = try catalog.tree.entries(of: generation.key).first?.path ?? "partial file \(generation.id)"
+      Log.warning("\(path): \(taken - known) bytes on the disk are unused: \(error.message)")
     }
   }
 

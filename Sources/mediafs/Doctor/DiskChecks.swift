@@ -36,6 +36,13 @@ enum DiskChecks {
     }
   }
 
+  /// What the type of a folder's filesystem means for it; nil for those of local disks.
+  static func filesystem(_ type: String, of path: String, _ what: String) -> Finding? {
+    kind(of: type).map {
+      .note("The folder of \(what), \(path), is on \($0.name): \($0.means).", toDo: $0.advice)
+    }
+  }
+
   /// Below that, a mount that is told nothing else stores nothing more: the default of --min-free.
   private static let scarce: UInt64 = 1 << 30
 
@@ -74,9 +81,7 @@ enum DiskChecks {
     if space.f_files > 0, space.f_favail == 0 {
       findings.append(.problem("The disk of \(what) (\(path)) has no free inode.", toDo: "delete files there"))
     }
-    if let kind = type(of: place).flatMap(kind) {
-      findings.append(.note("The folder of \(what), \(path), is on \(kind.name): \(kind.means).", toDo: kind.advice))
-    }
+    if let note = type(of: place).flatMap({ filesystem($0, of: path, what) }) { findings.append(note) }
     if findings.isEmpty { findings.append(.ok("The folder of \(what), \(path), has \(amount) free.")) }
     return findings
   }

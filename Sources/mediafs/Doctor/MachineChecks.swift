@@ -232,18 +232,22 @@ enum MachineChecks {
       toDo: "install the package ca-certificates as root, or name a file of your own (mount --cacert FILE)")
   }
 
-  /// The variables that libcurl reads, for mounts that are started from here.
+  /// For mounts that are started from here.
   static func proxies() -> [Finding] {
-    let names = ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"]
-    let set = names.compactMap { name in
-      getenv(name).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : "\(name)=\(withoutLogin($0))" }
-    }
+    let set = proxies { name in getenv(name).map { String(cString: $0) } }
     if set.isEmpty { return [.ok("No proxy is set.")] }
     return [
       .note(
-        "A mount that is started from here asks through a proxy: \(set.joined(separator: ", ")).",
+        "A mount that is started from here asks through a proxy: \(set).",
         toDo: "unset the variable if that is not meant")
     ]
+  }
+
+  /// The variables that libcurl reads, of an environment; empty without any.
+  static func proxies(_ value: (String) -> String?) -> String {
+    ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"].compactMap { name in
+      value(name).flatMap { $0.isEmpty ? nil : "\(name)=\(withoutLogin($0))" }
+    }.joined(separator: ", ")
   }
 
   /// A proxy's URL without user name and password.

@@ -82,17 +82,22 @@ enum MountChecks {
       ]
     }
     if let why = MountUsers.state(of: mount.mountpoint, owner: mount.owner) {
-      return [.problem("No server runs. The mount helper (process \(helper)) says: \(why).", toDo: "see the log")]
+      return [
+        .problem("No server runs. The mount helper (process \(helper)) says: \(why).", toDo: "see \(log(of: mount))")
+      ]
     }
     return [.ok("The mount helper is process \(helper).")]
   }
 
+  private static func log(of mount: MountRecord) -> String {
+    mount.store.isEmpty ? "its log" : "its log (\(mount.store)/mediafs.log, or the file of --log-file)"
+  }
+
   private static func server(_ mount: MountRecord) -> [Finding] {
-    let log = mount.store.isEmpty ? "its log" : "its log (\(mount.store)/mediafs.log, or the file of --log-file)"
     do throws(ControlFailure) {
       let (server, facts) = try ControlClient.connect(store: mount.store, owner: mount.owner).upgradeFacts()
       let runs = "Its server is process \(server.pid) (\(server.program))"
-      let limits = descriptors(of: server.pid)
+      let limits = descriptors(of: server.pid) + proxies(of: server.pid)
       guard let facts else {
         return [.note("\(runs), which is too old for an upgrade.", toDo: "unmount it and mount it again")] + limits
       }
@@ -111,7 +116,7 @@ enum MountChecks {
       }
       return [.ok("\(runs), of this program.")] + limits
     } catch {
-      return [.problem("Its server does not answer: \(error.message).", toDo: "see \(log)")]
+      return [.problem("Its server does not answer: \(error.message).", toDo: "see \(log(of: mount))")]
     }
   }
 
@@ -127,6 +132,20 @@ enum MountChecks {
       .problem(
         "Its server can open only \(most) files at once, and reads beyond that fail.",
         toDo: "raise the limit where it is started (ulimit -n, or LimitNOFILE= of a systemd unit), and mount it again")
+    ]
+  }
+
+  /// It may have been started with other proxies than here. Only root may look, and a user into a server that was built
+  /// without closing its file to reading (docs/SECURITY.md).
+  private static func proxies(of pid: Int32) -> [Finding] {
+    guard let text = try? Files.read("/proc/\(pid)/environ", limit: 1 << 20) else { return [] }  // as said
+    let variables = text.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
+    let set = MachineChecks.proxies { name in
+      variables.first { $0.hasPrefix("\(name)=") }.map { String($0.dropFirst(name.count + 1)) }
+    }
+    if set.isEmpty { return [] }
+    return [
+      .note("Its server asks through a proxy: \(set).", toDo: "mount it without the variable if that is not meant")
     ]
   }
 
@@ -156,8 +175,7 @@ enum MountChecks {
     if let problem = totals.mount?.listProblem {
       findings.append(
         .problem(
-          "The list is not shown as it is: \(problem).", toDo: "mend the list, then: mediafs reload \(mount.mountpoint)"
-        ))
+          "The list is not shown as it is: \(problem).", toDo: "mend the list, or what keeps its disk or server from answering, then: mediafs reload \(mount.mountpoint)"))
     }
     if let full = totals.mount?.full {
       findings.append(.problem("The store takes no more: \(full).", toDo: "mediafs help set, mediafs help clear"))
