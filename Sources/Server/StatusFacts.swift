@@ -43,6 +43,7 @@ extension MountFacts {
     var words = [state]
     if share.isReadOnly { words.append("only read") }
     if !share.lacks.isEmpty { words.append("best effort, as it does not keep the conditions of writes") }
+    if share.isInDoubt { words.append("best effort, until it shows whether it keeps the conditions of writes") }
     if share.state == .up {
       if !share.isReadOnly { words.append("\(share.nodes) \(share.nodes == 1 ? "node" : "nodes") today") }
       if share.leases > 0 { words.append("\(share.leases) \(share.leases == 1 ? "lease" : "leases") in hand") }

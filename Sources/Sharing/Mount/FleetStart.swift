@@ -12,6 +12,11 @@ struct FleetStart {
   /// Which conditions the store keeps, as far as that is known.
   var probe: StoreProbe?
   var conditions: StoreConditions?
+  /// How often the store was probed, and when it is probed again: never while that is under way, or once it is known.
+  var probes = 0
+  var probesAt = Instant.never
+  /// Why a probe showed nothing; nil: none failed, or it is known by now.
+  var doubt: String?
   /// When the nodes are listed next.
   var listsNodesAt = Instant.never
   var listings = 0
@@ -38,7 +43,8 @@ extension FleetMember {
         start.listsNodesAt = .never
         listNodes(now)
       }
-      return start.listsNodesAt
+      if start.probesAt <= now { probe() }
+      return min(start.listsNodesAt, start.probesAt)
     }
   }
 
@@ -104,10 +110,7 @@ extension FleetMember {
     hasChanged = true
     takeEarly(now)
     guard !setup.isReadOnly else { return }
-    let probe = StoreProbe(first: nextRequest, nonce: "\(identity.node.hex())\(identity.boot.hex())")
-    nextRequest += StoreProbe.requests
-    start.probe = probe
-    for request in probe.begin() { store.start(request) }
+    probe()
     markNode()
   }
 
@@ -120,21 +123,51 @@ extension FleetMember {
     }
   }
 
+  /// Finds out which conditions the store keeps: each time with an object of its own.
+  private func probe() {
+    start.probes += 1
+    start.probesAt = .never
+    let (node, boot) = (fleet.identity.node.hex(), fleet.identity.boot.hex())
+    let probe = StoreProbe(first: nextRequest, nonce: "\(node)\(boot)\(start.probes)")
+    nextRequest += StoreProbe.requests
+    start.probe = probe
+    for request in probe.begin() { store.start(request) }
+  }
+  /// How long the store is left alone after a probe that showed nothing, in seconds: longer than a probe's requests.
+  private static let nextProbe = 1.5 * StoreProbe.timeout
+
   func probed(_ outcome: StoreOutcome) {
-    guard let requests = start.probe?.ended(outcome) else { return }
+    guard !store.isEnding, let requests = start.probe?.ended(outcome) else { return }
     for request in requests { store.start(request) }
-    guard requests.isEmpty, case .known(let conditions)? = start.probe?.verdict, start.conditions == nil else { return }
-    start.conditions = conditions
-    if !conditions.allowsLeases {
-      Log.warning(
-        "\(store.location.description) does not keep the conditions of writes (\(conditions.reasons.joined(separator: "; "))): "
-          + "nodes share as well as they can without leases")
-      learn()
+    guard start.conditions == nil, start.probesAt == .never, let verdict = start.probe?.verdict else { return }
+    let place = store.location.description
+    switch verdict {
+    case .known(let conditions):
+      start.conditions = conditions
+      if !conditions.allowsLeases {
+        Log.warning(
+          "\(place) does not keep the conditions of writes (\(conditions.reasons.joined(separator: "; "))): "
+            + "nodes share as well as they can without leases")
+      } else if start.doubt != nil {
+        Log.info("\(place) keeps the conditions of writes: nodes share with leases from now on")
+      }
+      start.doubt = nil
+    case .unknown(let outcome):
+      let why = Self.said(outcome)
+      if start.doubt == nil {
+        let words = "did not show whether it keeps the conditions of writes, so there are no leases yet"
+        Log.warning("\(place) \(words): \(why)")
+      }
+      start.doubt = why
+      start.probesAt = Instant.now.adding(seconds: Self.nextProbe)
     }
+    nextReport = Instant(nanoseconds: 0)
+    learn()
   }
 
   private func learn() {
-    let hasLeases = !setup.isReadOnly && start.conditions?.allowsLeases ?? true
+    // A store counts as one that keeps them for the moment of its first probe.
+    let hasLeases = !setup.isReadOnly && start.conditions?.allowsLeases ?? (start.doubt == nil)
     let roundTrip = start.roundTrip ?? 0
     guard hasLeases != fleet.identity.hasLeases || roundTrip != fleet.identity.roundTrip else { return }
     fleet.learned(roundTrip: roundTrip, hasLeases: hasLeases)

@@ -20,6 +20,8 @@ package struct MemberReport: Sendable, Equatable {
   /// Why there are no leases, if the store does not keep the conditions of writes; empty: it keeps them, or nothing is
   /// known yet.
   package var lacks: [String] = []
+  /// Whether there are no leases yet, as the store was probed and did not show whether it keeps the conditions.
+  package var isInDoubt = false
   /// The nodes that were seen today, this one included.
   package var nodes = 1
   /// The round trip to the store in milliseconds.
@@ -61,6 +63,7 @@ extension FleetMember {
       case .ready: breaker.isUp ? .up : .down(since: downSince ?? now)
       }
     report.lacks = start.conditions.map { $0.allowsLeases ? [] : $0.reasons } ?? []
+    report.isInDoubt = start.doubt != nil
     report.nodes = fleet.nodes.count
     report.roundTrip = fleet.identity.roundTrip
     report.leases = fleet.leases.count
