@@ -34,10 +34,13 @@ extension MountFacts {
   static func words(of share: MemberReport, now: Instant) -> String {
     let state =
       switch share.state {
-      case .asking: "it has not answered yet, and files come from their origins"
+      case .asking(""): "it has not answered yet, and files come from their origins"
+      case .asking(let why): "\(why), and files come from their origins"
       case .up: "up"
-      case .down(let since):
+      case .down(let since, ""):
         "it has not answered for \(Int(now.seconds(since: since))) s, and files come from their origins"
+      case .down(let since, let why):
+        "not used for \(Int(now.seconds(since: since))) s, and files come from their origins: \(why)"
       case .refused(let why): "not used: \(why)"
       }
     var words = [state]

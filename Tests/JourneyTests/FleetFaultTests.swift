@@ -25,11 +25,19 @@ import Testing
 
   /// A node that reads what another one stored, from when the store misbehaves.
   @Test(arguments: [
-    Case(name: "503", words: away, fault: .refuse(503, code: "ServiceUnavailable")),
-    Case(name: "SlowDown", words: away, fault: .refuse(503, code: "SlowDown", fields: ["Retry-After: 1"])),
-    Case(name: "500", words: away, fault: .refuse(500, code: "InternalError")),
-    Case(name: "403", words: away, log: "AccessDenied", fault: .refuse(403, code: "AccessDenied")),
-    Case(name: "silence", words: away, log: "does not answer", fault: .hang),
+    Case(
+      name: "503", words: "\(away): the store is busy (HTTP 503, ServiceUnavailable",
+      fault: .refuse(503, code: "ServiceUnavailable")),
+    Case(
+      name: "SlowDown", words: "\(away): the store is busy (HTTP 503, SlowDown",
+      fault: .refuse(503, code: "SlowDown", fields: ["Retry-After: 1"])),
+    Case(
+      name: "500", words: "\(away): the store failed (HTTP 500, InternalError",
+      fault: .refuse(500, code: "InternalError")),
+    Case(
+      name: "403", words: "check the rights of the bucket (HTTP 403, AccessDenied", log: "AccessDenied",
+      fault: .refuse(403, code: "AccessDenied")),
+    Case(name: "silence", words: "it has not answered for", log: "does not answer", fault: .hang),
     Case(name: "cut bodies", words: "", concerns: isBlock("GET"), fault: .cut(70_000)),
     Case(name: "rotten blocks", words: "", log: "is not what was stored", concerns: isBlock("GET"), fault: .rot),
   ])
@@ -73,6 +81,29 @@ import Testing
         fleet.origin.stop()
         try fleet.readAll([try fleet.mount("--timeout", "10")])
         #expect(store.signatureFaults.isEmpty, "\(store.signatureFaults)")
+      }
+    }
+  }
+
+  @Test("A store that is silent, and then refuses, is told so")
+  func otherReason() throws {
+    try withFakeStore { store in
+      try withFleet(store.endpoint, rate: nil) { fleet in
+        let member = try fleet.mountSharing()
+        store.configure { $0.fault = { _ in .hang } }
+        try fleet.readAll()
+        let isSilent = member.process?.waitForOutput("the fleet's store does not answer", timeout: 60)
+        fleet.expect(isSilent == true, "its silence is not told")
+        store.configure { $0.fault = { _ in .refuse(403, code: "AccessDenied") } }
+        let isTold = member.process?.waitForOutput("the fleet's store is still not used", timeout: 60)
+        fleet.expect(isTold == true, "the refusal is not told")
+        let told = try member.run(["status", member.mountpoint]).output
+        #expect(told.contains("AccessDenied") && told.contains("not used for"), "\(told)")
+        // One that mounts now has no answer but that.
+        let other = try fleet.mount()
+        #expect(other.process?.waitForOutput("cannot be shared through yet", timeout: 60) == true)
+        let said = try other.run(["status", other.mountpoint]).output
+        #expect(said.contains("AccessDenied") && said.contains("files come from their origins"), "\(said)")
       }
     }
   }

@@ -145,14 +145,13 @@ extension FleetMember {
     isTrial: Bool = false
   ) {
     let now = Instant.now
+    note(outcome, isTimed: isTimed, isTrial: isTrial)
     switch outcome {
     case .busy where isTrial, .refused where isTrial, .broken where isTrial: break
     case .found, .written, .deleted, .listed, .absent, .conflict, .rotten:
       breaker.answered(now: now, after: seconds, isUpload: isUpload)
     case .busy: breaker.failed(.slowDown, now: now)
-    case .refused(let reason):
-      if breaker.isUp { Log.warning("the fleet's store refuses: \(reason)") }
-      breaker.failed(.denied, now: now)
+    case .refused: breaker.failed(.denied, now: now)
     case .full: breaker.failed(.full, now: now)
     case .broken: breaker.failed(.error, now: now)
     case .timedOut: if isTimed { breaker.failed(.silent, now: now) }
@@ -161,16 +160,40 @@ extension FleetMember {
     followBreaker()
   }
 
+  /// Keeps why a store is not used, if it is not, and tells when that becomes another reason.
+  private func note(_ outcome: StoreOutcome, isTimed: Bool, isTrial: Bool) {
+    let before = reason
+    switch outcome {
+    case .busy(_, let why), .refused(let why), .broken(let why):
+      if isTrial { return }
+      reason = short(why)
+    case .timedOut where isTimed && breaker.isUp: reason = ""
+    default: return
+    }
+    guard reason != before, !breaker.isUp else { return }
+    nextReport = Instant(nanoseconds: 0)
+    if !reason.isEmpty { Log.warning("the fleet's store is still not used: \(reason)") }
+  }
+
+  /// A reason without the store's place, which stands before it.
+  func short(_ why: String) -> String {
+    let place = "\(store.location.description): "
+    return why.hasPrefix(place) ? String(why.dropFirst(place.count)) : why
+  }
+
   /// Takes every file from the store, or to it again, when the breaker says so.
   func followBreaker() {
     guard breaker.isUp != fleet.isUp else { return }
     let isUp = breaker.isUp
     downSince = isUp ? nil : .now
     nextReport = Instant(nanoseconds: 0)
-    Log.info(
-      isUp
-        ? "the fleet's store answers again"
-        : "the fleet's store does not answer: every file comes from its origin until it does")
+    if isUp {
+      Log.info("the fleet's store answers again")
+    } else if reason.isEmpty {
+      Log.info("the fleet's store does not answer: every file comes from its origin until it does")
+    } else {
+      Log.warning("the fleet's store is not used, and every file comes from its origin: \(reason)")
+    }
     if !isUp {
       for read in Array(reads.values) { end(read, .timedOut) }
       for number in Array(files.keys) { rest(number, isFailing: false) }
@@ -183,7 +206,7 @@ extension FleetMember {
   /// Asks the store whether it is back, when it is time. Returns when that is.
   func askWhetherBack(_ now: Instant) -> Instant {
     guard case .ready = phase else { return .never }
-    if breaker.asks(now: now) { ask(.isBack) { .head($0, ObjectName.format.text, timeout: TierBreaker.longest) } }
+    if breaker.asks(now: now) { ask(.isBack) { .get($0, ObjectName.format.text, timeout: TierBreaker.longest) } }
     return breaker.asksAt ?? .never
   }
 }

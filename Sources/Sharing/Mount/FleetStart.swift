@@ -95,6 +95,7 @@ extension FleetMember {
       Log.warning("\(place) cannot be shared through yet, so every file comes from its origin: \(why)")
     }
     start.failures += 1
+    (reason, nextReport) = (short(why), Instant(nanoseconds: 0))
     phase = .asking(now.adding(seconds: Double(min(1 << min(start.failures, 5), 30))))
   }
 
@@ -105,7 +106,7 @@ extension FleetMember {
     (identity.block, identity.segment) = (format.block >> 10, format.segment)
     identity.hasLeases = !setup.isReadOnly
     fleet = FleetNode(identity, nodes: [])
-    phase = .ready
+    (phase, reason) = (.ready, "")
     Log.info("sharing through \(store.location.description)\(setup.isReadOnly ? ", reading alone" : "")")
     hasChanged = true
     takeEarly(now)

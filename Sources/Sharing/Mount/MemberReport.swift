@@ -4,16 +4,16 @@ import Base
 package struct MemberReport: Sendable, Equatable {
   /// What the store is to the mount.
   package enum State: Sendable, Equatable {
-    /// It has not answered yet.
-    case asking
+    /// It has not answered yet, or not with what is needed: why, if that is known.
+    case asking(why: String)
     case up
-    /// It does not answer: every file comes from its origin.
-    case down(since: Instant)
+    /// It is not used, and every file comes from its origin: why; empty: it does not answer.
+    case down(since: Instant, why: String)
     /// The bucket is not for this mount: why.
     case refused(String)
   }
 
-  package var state = State.asking
+  package var state = State.asking(why: "")
   /// `s3://bucket/prefix`.
   package var place = ""
   package var isReadOnly = false
@@ -58,9 +58,9 @@ extension FleetMember {
     report.isReadOnly = setup.isReadOnly
     report.state =
       switch phase {
-      case .asking: .asking
+      case .asking: .asking(why: reason)
       case .refused(let why): .refused(why)
-      case .ready: breaker.isUp ? .up : .down(since: downSince ?? now)
+      case .ready: breaker.isUp ? .up : .down(since: downSince ?? now, why: reason)
       }
     report.lacks = start.conditions.map { $0.allowsLeases ? [] : $0.reasons } ?? []
     report.isInDoubt = start.doubt != nil
