@@ -18,6 +18,8 @@ final class Fleet {
   var query = ""
   private(set) var members: [MountedProgram] = []
   private var folders: [TemporaryFolder] = []
+  /// Other names for the list than the usual ones.
+  var list = Fleet.names
 
   init(_ origin: Origin, endpoint: String, key: String = "a key of the fleet, for tests") throws {
     folder = try TemporaryFolder(open: true)
@@ -47,7 +49,7 @@ final class Fleet {
     var environment = environment
     if let key { environment["MEDIAFS_FLEET_KEY"] = key }
     let member = MountedProgram(in: folder, program: try Programs.path("mediafs"), environment: environment)
-    try folder.write(Fleet.names.map { origin.url("/\($0)\(query)") + "\n" }.joined(), to: "urls.txt")
+    try folder.write(list.map { origin.url("/\($0)\(query)") + "\n" }.joined(), to: "urls.txt")
     members.append(member)
     let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint] + options
     try #require(try member.start(words), "\(member.process?.standardErrorSoFar ?? "")")

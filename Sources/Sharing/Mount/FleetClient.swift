@@ -61,6 +61,7 @@ extension FleetMember {
     var next = goOnStarting(now)
     next = min(next, fireTimers(now))
     next = min(next, dropSilentReads(now))
+    next = min(next, askForWaitingProbes(now))
     next = min(next, offerOwed(now))
     next = min(next, sendUploads(now))
     next = min(next, writePointers(now))

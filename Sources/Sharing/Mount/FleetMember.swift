@@ -61,9 +61,11 @@ package final class FleetMember: SecondSource {
   /// What was read before the bucket was known.
   var early: [Int64: (file: SecondFile, view: SecondView)] = [:]
   private(set) var begun = Instant.now
-  /// Told in the next turn, and how many probe sets are asked for or in memory.
+  /// Told in the next turn.
   var probeReads: [ProbeRead] = []
-  var probesHeld = 0
+  /// The files whose probe sets are asked for or in memory, and those that wait to be asked for, each in order.
+  var probesHeld: [SharedFile] = []
+  var probesWaiting: [(file: SharedFile, since: Instant)] = []
   // The reads of blocks: by the transfer that Reading knows, and by the request.
   var reads: [TransferID: TierRead] = [:]
   var readRequests: [StoreRequestID: TierRead] = [:]
@@ -263,7 +265,7 @@ package final class FleetMember: SecondSource {
 
   package func rest(_ generation: Int64, isFailing: Bool) {
     guard let file = files[generation], !file.isClosed else { return }
-    file.bypasses = []
+    (file.bypasses, file.waits) = ([], [])
     if !file.foreground.isEmpty || file.readers > 0 {
       (file.foreground, file.fronts) = ([], [])
       tellReaders(of: file)
@@ -282,7 +284,7 @@ package final class FleetMember: SecondSource {
     rest(generation, isFailing: false)
     change { $0.close(file.generation, into: &$1) }
     (file.isClosed, file.closedAt) = (true, .now)
-    dropProbe(of: file, .unknown)
+    dropProbe(of: file, file.probe.isFound ? .stored : .unknown)
     if isReplaced {
       file.owed = 0
     } else {

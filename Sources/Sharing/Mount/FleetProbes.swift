@@ -7,19 +7,25 @@ import Reading
 enum KnownProbe {
   /// Nobody asked yet.
   case unknown
+  /// So many are asked for or in memory that this one has to wait.
+  case waiting
   case asking
   case absent
   case found(ProbeSet)
+  /// There is one, which is not in memory any more: it is asked for again when it is needed.
+  case stored
   /// There is one, of which nothing is needed any more.
   case used
 
   /// Whether none is known to be in the store.
   var mayBeWritten: Bool {
     switch self {
-    case .unknown, .absent: true
-    case .asking, .found, .used: false
+    case .unknown, .waiting, .absent: true
+    case .asking, .found, .stored, .used: false
     }
   }
+
+  var isFound: Bool { if case .found = self { true } else { false } }
 
   /// The piece that has the byte at `offset`, or that ends there.
   func piece(at offset: Int64) -> ProbeSet.Piece? {
@@ -44,23 +50,55 @@ struct ProbeRead {
 /// Probe sets: what the first node that only looked at a file got of it, for the next ones. A block goes up when it is
 /// whole, and a look makes none whole.
 extension FleetMember {
-  /// The most probe sets that are asked for or in memory at once, each below 1 MiB. Beyond that the origin is asked.
+  /// The most probe sets that are asked for or in memory at once, each below 1 MiB. Beyond that, one that nobody reads
+  /// now makes room; where there is none, the next one waits, and after so many seconds does without.
   static let mostProbes = 24
+  private static let longestProbeWait = 1.0
 
   // MARK: Reading
 
   /// Asks for the probe set of a file of which nothing is here, while the fleet's code looks for the block.
   func askForProbe(of file: SharedFile) {
-    guard case .unknown = file.probe, file.stored.isEmpty, probesHeld < Self.mostProbes else { return }
+    switch file.probe {
+    case .unknown where file.stored.isEmpty, .stored: break
+    default: return
+    }
+    if probesWaiting.isEmpty, makeRoomForProbe() { return requestProbe(of: file) }
+    file.probe = .waiting
+    probesWaiting.append((file, .now))
+  }
+
+  private func requestProbe(of file: SharedFile) {
     file.probe = .asking
-    probesHeld += 1
+    probesHeld.append(file)
     ask(.probeSet(file)) { .get($0, ObjectName.probe(file.id).text, timeout: detection) }
+  }
+
+  /// Whether one more may be asked for.
+  private func makeRoomForProbe() -> Bool {
+    if probesHeld.count < Self.mostProbes { return true }
+    guard let idle = probesHeld.first(where: { $0.probe.isFound && $0.waits.isEmpty }) else { return false }
+    dropProbe(of: idle, .stored)
+    return true
+  }
+
+  /// Asks for those that waited and have room now. Returns when the first of the others has waited for too long.
+  func askForWaitingProbes(_ now: Instant) -> Instant {
+    while let (file, since) = probesWaiting.first {
+      let end = since.adding(seconds: Self.longestProbeWait)
+      let hasRoom = makeRoomForProbe()
+      if !hasRoom, now < end { return end }
+      probesWaiting.removeFirst()
+      if hasRoom { requestProbe(of: file) } else { file.probe = .used }
+      changed(file)
+    }
+    return .never
   }
 
   func probeRead(_ outcome: StoreOutcome, _ file: SharedFile) {
     heard(outcome)
     guard case .asking = file.probe else { return }  // it was closed meanwhile
-    guard case .found(let object) = outcome else { return dropProbe(of: file, .absent) }
+    guard case .found(let object) = outcome else { return lacksProbe(file, .absent) }
     do throws(ObjectRefusal) {
       let set = try ProbeSet(object.body, of: file.id, key: setup.key)
       guard set.size == file.size else { throw .damaged("size") }
@@ -68,15 +106,21 @@ extension FleetMember {
       changed(file)
     } catch {
       Log.debug("a probe set of the fleet counts as absent: \(error)")
-      dropProbe(of: file, .used)  // nobody replaces it
+      lacksProbe(file, .used)  // nobody replaces it
     }
   }
 
-  /// Forgets a probe set that was asked for or is in memory.
+  private func lacksProbe(_ file: SharedFile, _ known: KnownProbe) {
+    dropProbe(of: file, known)
+    changed(file)
+  }
+
+  /// Forgets a probe set that was or is to be asked for, or is in memory.
   func dropProbe(of file: SharedFile, _ known: KnownProbe) {
     switch file.probe {
-    case .asking, .found: probesHeld -= 1
-    case .unknown, .absent, .used: return
+    case .asking, .found: probesHeld.removeAll { $0 === file }
+    case .waiting: probesWaiting.removeAll { $0.file === file }
+    case .unknown, .absent, .stored, .used: return
     }
     file.probe = known
   }
@@ -90,6 +134,7 @@ extension FleetMember {
   /// What of the wanted range the fleet's code shall hear of. What begins in a probe set is read from it, and what
   /// follows waits until a reader waits for it: who only looks stops there, as the first one did.
   func unprobed(_ range: ByteRange, _ file: SharedFile) -> ByteRange {
+    if case .waiting = file.probe { return ByteRange(range.end, range.end) }
     guard let piece = file.probe.piece(at: range.start) else { return range }
     let rest = ByteRange(min(piece.end, range.end), range.end)
     return file.waits.contains { rest.contains($0) } ? rest : ByteRange(range.end, range.end)
@@ -97,9 +142,15 @@ extension FleetMember {
 
   /// The way of a range of which the probe set has a say; nil: it has none.
   func probeRoute(_ range: ByteRange, _ file: SharedFile) -> SecondRoute? {
+    let block = Int(range.start / file.block)
+    switch file.probe {
+    case .waiting: return .wait(until: range.end)
+    // The origin is not asked for what the set may have.
+    case .asking where file.granted[block] != nil: return .wait(until: min(range.end, file.range(of: block).end))
+    default: break
+    }
     guard let piece = file.probe.piece(at: range.start) else { return nil }
     if range.start < piece.end { return .second(ByteRange(range.start, min(range.end, piece.end))) }
-    let block = Int(range.start / file.block)
     if file.granted[block] != nil || file.looking.contains(block) || file.inTier.contains(block) { return nil }
     return unprobed(range, file).isEmpty ? .wait(until: range.end) : nil
   }
