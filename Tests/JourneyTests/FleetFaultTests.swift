@@ -108,6 +108,53 @@ import Testing
     }
   }
 
+  @Test("A store whose blocks trickle: what a reader waits for comes from the origin")
+  func tricklingBlocks() throws {
+    try withFakeStore { store in
+      try withFleet(store.endpoint, rate: nil) { fleet in
+        let first = try fleet.mount()
+        try fleet.readAll([first])
+        try waitForBlocks(of: store)
+        let second = try fleet.mountSharing()
+        func read(_ name: String, mebibyte: Int) throws {
+          let part = "iflag=skip_bytes,count_bytes bs=128K skip=\((mebibyte << 20) + 5) count=600000 status=none"
+          let script = "cmp <(dd if=\"$1/\(name)\" \(part)) <(dd if=\"$2/\(name)\" \(part))"
+          let reader = try BackgroundProcess(["bash", "-euc", script, "bash", second.mountpoint, fleet.folder.path])
+          let end = try #require(reader.wait(timeout: 30), "the reader waits for the store\n\(fleet.story)")
+          #expect(end.status == 0, "\(end.output)\(end.errors)")
+        }
+        // A part of this block is here: the fleet's code believes that it has all of it.
+        try read(Fleet.names[1], mebibyte: 8)
+        #expect(fleet.origin.log.bytesSent(of: "/\(Fleet.names[1])") <= Fleet.size)
+        let isBlock = Self.isBlock("GET")
+        let met = Lock(0)
+        store.configure {
+          $0.fault = { request in
+            guard isBlock(request) else { return nil }
+            met.withLock { $0 += 1 }
+            return .trickle(bytesPerSecond: 60_000)
+          }
+        }
+        for (name, mebibyte) in [(Fleet.names[1], 10), (Fleet.names[2], 8)] {
+          let (asked, sent) = (met.withLock { $0 }, fleet.origin.log.bytesSent(of: "/\(name)"))
+          let shared = try sharedBytes(of: second)
+          try read(name, mebibyte: mebibyte)
+          #expect(met.withLock { $0 } > asked, "\(name): the store was not asked")
+          #expect(fleet.origin.log.bytesSent(of: "/\(name)") > sent, "\(name): nothing came from the origin")
+          #expect(try sharedBytes(of: second) > shared, "\(name): the store had no time")
+        }
+      }
+    }
+  }
+
+=======
+  private func sharedBytes(of member: MountedProgram) throws -> Int {
+    let lines = try member.run(["metrics", member.mountpoint]).output.split(separator: "\n")
+    let line = lines.first { $0.hasPrefix("mediafs_shared_bytes_total ") }
+    return try #require(line?.split(separator: " ").last.flatMap { Int($0) }, "\(lines)")
+  }
+
+>>>>>>> 6f6222f (A reader does not wait for a store that trickles)
   @Test("A store without room: its readers go on, and status says so")
   func fullStore() throws {
     try withFakeStore { store in

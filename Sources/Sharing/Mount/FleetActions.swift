@@ -87,9 +87,7 @@ extension FleetMember {
       let have = file.stored.count(in: file.range(of: first + block))
       file.granted[first + block] = .init(since: .now, base: have, told: have)
       changed(file)
-    case .bypass(let block):
-      file.bypasses.insert(first + block)
-      changed(file)
+    case .bypass(let block): bypass(file, first + block)
     case .stopFetch(let block):
       guard file.granted.removeValue(forKey: first + block) != nil else { return }
       tell(.fetched(block, file.isWhole(first + block) ? .whole : .stopped), at: place)

@@ -244,7 +244,8 @@ package final class FleetMember: SecondSource {
     let whole = file.range(of: block)
     let part = ByteRange(range.start, min(range.end, whole.end))
     if file.granted[block] != nil { return .origin(part) }
-    if file.bypasses.remove(block) != nil {
+    // It is for who waits, not for what is read ahead of another reader.
+    if file.waits.contains(where: { part.contains($0) }), file.bypasses.remove(block) != nil {
       return .origin(ByteRange(part.start, min(part.end, part.start + Self.window)))
     }
     let isHere = fleet.holds(block % layout.segment, at: place(file, block))

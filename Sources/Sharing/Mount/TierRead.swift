@@ -13,6 +13,11 @@ final class TierRead {
   let begun = Instant.now
   var lastByte = Instant.now
   var hasBegun = false
+  /// How many bytes have come, and how many had when its rate was asked for last.
+  var received = 0
+  private var judged: (at: Instant, received: Int)
+  /// When it is judged next, if the fleet's code does not count the time of its block.
+  var judgedAt: Instant
   var check: PieceCheck?
   var etag: String?
   /// Whether its bytes are not those that were stored.
@@ -20,6 +25,14 @@ final class TierRead {
 
   init(_ id: TransferID, _ request: StoreRequestID, _ file: SharedFile, block: Int, range: ByteRange) {
     (self.id, self.request, self.file, self.block, self.range) = (id, request, file, block, range)
+    judged = (begun, 0)
+    judgedAt = begun.adding(seconds: FleetPointers.patience)
+  }
+
+  /// How many bytes a second have come since this was asked last.
+  func rate(_ now: Instant) -> Double {
+    defer { judged = (now, received) }
+    return Double(received - judged.received) / max(now.seconds(since: judged.at), 0.001)
   }
 }
 
@@ -70,6 +83,7 @@ extension FleetMember: TransferService {
       breaker.answered(now: now, after: read.hasBegun ? nil : now.seconds(since: read.begun))
     }
     (read.lastByte, read.etag) = (now, object.etag)
+    read.received += bytes.count
     if read.check == nil {
       guard let check = check(object, read) else {
         read.isRotten = true
@@ -140,16 +154,57 @@ extension FleetMember: TransferService {
     heard(outcome)
   }
 
-  /// Ends the reads to which the store does not answer. Returns when the next one has no time left.
+  /// Ends the reads to which the store does not answer, and those that let a reader wait. Returns when the next one has
+  /// no time left.
   func dropSilentReads(_ now: Instant) -> Instant {
     var next = Instant.never
     let detection = detection
     for read in Array(reads.values) {
       let due = read.lastByte.adding(seconds: read.hasBegun ? Self.longestPause : detection)
-      if due <= now { end(read, .timedOut) } else { next = min(next, due) }
+      if due <= now {
+        end(read, .timedOut)
+        continue
+      }
+      next = min(next, due)
+      // The fleet's code counts the wait for a block that it looks for. What counts as here, nobody else watches.
+      let (file, block) = (read.file, read.block)
+      if file.looking.contains(block) { continue }
+      if read.judgedAt <= now {
+        read.judgedAt = now.adding(seconds: Self.secondsLeft)
+        if file.waits.contains(where: { file.range(of: block).contains($0) }), !isOnTime(read, now) {
+          end(read, .cancelled)
+          file.inTier.remove(block)
+          changed(file)
+          continue
+        }
+      }
+      next = min(next, read.judgedAt)
     }
     return next
   }
+
+  /// A reader has waited for a block long enough: what it waits for is asked from the origin, unless the store brings
+  /// it in time. The rest of the block may still come from the store.
+  func bypass(_ file: SharedFile, _ block: Int) {
+    let now = Instant.now
+    let late = reads.values.filter { $0.file === file && $0.block == block }
+    for read in late where isOnTime(read, now) { return }
+    for read in late { end(read, .cancelled) }
+    file.bypasses.insert(block)
+    if file.looking.remove(block) != nil { tell(file, block) { .looked($0, .failed) } }
+    changed(file)
+  }
+
+  /// Whether a read, at the rate at which its bytes come, has the rest of its block within a second, or is no slower
+  /// than the origin was.
+  private func isOnTime(_ read: TierRead, _ now: Instant) -> Bool {
+    let rate = read.rate(now)
+    let whole = read.file.range(of: read.block)
+    let missing = Double(whole.count - read.file.stored.count(in: whole))
+    let origin = Double(fleet.ownRate << 10)
+    return read.hasBegun && (missing <= rate * Self.secondsLeft || (origin > 0 && rate >= origin))
+  }
+  private static let secondsLeft = Double(ShareTimes.nextWindow) / 1000
 
   /// Tells the ends that are due.
   func tellEndings() {

@@ -113,7 +113,7 @@ package enum ShareAction: Hashable, Sendable {
   /// Fetch a block from the origin with If-Range; readers get its bytes as they come.
   case fetch(Int)
   /// The reader of a block waited for long enough: ask the origin for the window that it waits for. It is not uploaded,
-  /// and the rest of the block still comes from another node.
+  /// and the rest of the block still comes from another node. A GET of the block that is too slow ends as failed.
   case bypass(Int)
   /// End that fetch.
   case stopFetch(Int)

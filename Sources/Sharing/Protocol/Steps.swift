@@ -165,7 +165,9 @@ struct Steps {
     guard share.bypasses * ShareTimes.nextWindow < times.resort(rate: rate) else {
       share.isImpatient = true
       share.isBarred = false
-      return lookAgain()
+      // Nor does the reader wait longer for a store that brings the block too slowly.
+      if let need = share.waited, share.looking.contains(need) { actions.append(.bypass(need)) } else { lookAgain() }
+      return arm(.patience, after: ShareTimes.nextWindow)
     }
     // What is known of the rates by now counts.
     let longest = times.patience(rate: rate, isStanding: share.isStanding)

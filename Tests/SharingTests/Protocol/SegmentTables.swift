@@ -248,6 +248,20 @@ import Testing
     #expect(player.actions.contains(.fetch(0)))
   }
 
+  @Test func nobodyWaitsLongerForASlowStoreEither() {
+    var player = Player()
+    player.read()
+    player.send(.listed(BlockSet(0..<1)))
+    #expect(player.share.looking == BlockSet(0..<1) && player.timers[.patience] == 2000)
+    for _ in 0..<3 {
+      player.send(.timer(.patience))
+      #expect(player.actions == [.bypass(0)] && player.timers[.patience] == 1000, "its GET is slow")
+    }
+    // It has ended, and the reader has waited for so long that the whole block is fetched.
+    player.send(.looked(0, .failed))
+    #expect(player.actions == [.fetch(0)] && player.timers[.patience] == nil)
+  }
+
   @Test func aDeadHoldersLeaseIsTaken() {
     var player = Player()
     player.watch(have: BlockSet(1..<2))

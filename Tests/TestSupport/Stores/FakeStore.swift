@@ -17,6 +17,8 @@ package final class FakeStore: Sendable {
     case late(Double)
     /// The answer's body ends after so many bytes, and the connection with it.
     case cut(Int)
+    /// The truth, at so many bytes a second.
+    case trickle(bytesPerSecond: Int)
     /// It is done, and the connection ends without an answer.
     case lose
     /// Those bytes of the stored object are others by now.
@@ -279,7 +281,7 @@ private struct FakeStoreConnection {
       case .raw(let text):
         try send(text)
         return
-      case .lose, .cut, .rot, .refuseEarly, nil: break
+      case .lose, .cut, .trickle, .rot, .refuseEarly, nil: break
       }
       var answer = refusal(request, manner) ?? store.answer(request)
       if case .lose? = fault { return }
@@ -287,6 +289,10 @@ private struct FakeStoreConnection {
       if case .cut(let count)? = fault {
         try send(answer, request, bodyBytes: count)
         return
+      }
+      if case .trickle(let rate)? = fault {
+        try send(answer, request, bytesPerSecond: rate)
+        continue
       }
       try send(answer, request)
     }
@@ -306,13 +312,17 @@ private struct FakeStoreConnection {
   }
 
   private func send(
-    _ answer: FakeStoreAnswer, _ request: SignatureJudge.Seen, bodyBytes: Int? = nil
+    _ answer: FakeStoreAnswer, _ request: SignatureJudge.Seen, bodyBytes: Int? = nil, bytesPerSecond: Int? = nil
   ) throws(OriginGone) {
     var head = ["HTTP/1.1 \(answer.status) X", "Date: \(Self.date(store.now))"] + answer.fields
     if answer.status != 204 { head.append("Content-Length: \(answer.body.count)") }
     let body = request.method == "HEAD" ? [] : Array(answer.body.prefix(bodyBytes ?? .max))
     try send(head.joined(separator: "\r\n") + "\r\n\r\n")
-    try send(body)
+    guard let bytesPerSecond else { return try send(body) }
+    for start in stride(from: 0, to: body.count, by: max(1, bytesPerSecond / 20)) {
+      try send(Array(body[start..<min(start + max(1, bytesPerSecond / 20), body.count)]))
+      try socket.wait(until: Instant.now.adding(seconds: 0.05))
+    }
   }
 
   private func send(_ text: String) throws(OriginGone) { try send(Array(text.utf8)) }
