@@ -19,7 +19,7 @@ final class Fleet {
   private(set) var members: [MountedProgram] = []
   private var folders: [TemporaryFolder] = []
   /// Other names for the list than the usual ones.
-  var list = Fleet.names
+  var listed = Fleet.names
 
   init(_ origin: Origin, endpoint: String, key: String = "a key of the fleet, for tests") throws {
     folder = try TemporaryFolder(open: true)
@@ -41,39 +41,42 @@ final class Fleet {
   @discardableResult
   func mount(_ options: String..., key: String? = nil) throws -> MountedProgram { try mount(options, key: key) }
 
-  /// Mounts one more, in the foreground.
+  /// Mounts one more, in the foreground: with another key of the fleet, another way to the store, another list.
   @discardableResult
-  func mount(_ options: [String], key: String? = nil) throws -> MountedProgram {
+  func mount(
+    _ options: [String], key: String? = nil, through endpoint: String? = nil, list: String? = nil
+  ) throws -> MountedProgram {
     let folder = try TemporaryFolder(open: true)
     folders.append(folder)
     var environment = environment
     if let key { environment["MEDIAFS_FLEET_KEY"] = key }
     let member = MountedProgram(in: folder, program: try Programs.path("mediafs"), environment: environment)
-    try folder.write(list.map { origin.url("/\($0)\(query)") + "\n" }.joined(), to: "urls.txt")
+    try folder.write(list ?? listed.map { origin.url("/\($0)\(query)") + "\n" }.joined(), to: "urls.txt")
     members.append(member)
-    let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint] + options
-    try #require(try member.start(words), "\(member.process?.standardErrorSoFar ?? "")")
+    try mountAgain(member, through: endpoint ?? self.endpoint, options)
     return member
   }
 
   /// Mounts one more, and waits until it shares: a store that has just begun takes its time over the first objects,
   /// and until the bucket has answered a mount reads from the origin alone.
   @discardableResult
-  func mountSharing(_ options: [String] = []) throws -> MountedProgram {
-    let member = try mount(options)
+  func mountSharing(_ options: [String] = [], through endpoint: String? = nil) throws -> MountedProgram {
+    let member = try mount(options, through: endpoint)
     expect(member.process?.waitForOutput("sharing through", timeout: 120) == true, "a member does not share")
     return member
   }
 
   /// Mounts a member once more, which shares through another store.
-  func mountAgain(_ member: MountedProgram, through endpoint: String) throws {
-    let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint]
+  func mountAgain(_ member: MountedProgram, through endpoint: String, _ options: [String] = []) throws {
+    let words = ["--share", "s3://\(StoreKeys.bucket)/some/prefix", "--share-endpoint", endpoint] + options
     try #require(try member.start(words), "\(story)")
   }
 
-  /// All members read all files at once, or those, and compare each.
+  /// All members read all files at once, or those, and compare each. A read that has not ended after that many seconds
+  /// hangs.
   func readAll(
-    _ readers: [MountedProgram]? = nil, _ names: [String] = Fleet.names, while body: () throws -> Void = {}
+    _ readers: [MountedProgram]? = nil, _ names: [String] = Fleet.names, timeout: Double = 500,
+    while body: () throws -> Void = {}
   ) throws {
     let readers = try (readers ?? members).map { member in
       let names = names.joined(separator: " ")
@@ -82,7 +85,7 @@ final class Fleet {
     }
     try body()
     for (index, reader) in readers.enumerated() {
-      let end = try #require(reader.wait(timeout: 500), "the reader \(index) does not end\n\(story)")
+      let end = try #require(reader.wait(timeout: timeout), "the reader \(index) does not end\n\(story)")
       expect(end.status == 0, "the reader \(index): \(end.output)\(end.errors)")
     }
   }

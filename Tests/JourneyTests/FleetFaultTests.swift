@@ -147,14 +147,12 @@ import Testing
     }
   }
 
-=======
   private func sharedBytes(of member: MountedProgram) throws -> Int {
     let lines = try member.run(["metrics", member.mountpoint]).output.split(separator: "\n")
     let line = lines.first { $0.hasPrefix("mediafs_shared_bytes_total ") }
     return try #require(line?.split(separator: " ").last.flatMap { Int($0) }, "\(lines)")
   }
 
->>>>>>> 6f6222f (A reader does not wait for a store that trickles)
   @Test("A store without room: its readers go on, and status says so")
   func fullStore() throws {
     try withFakeStore { store in

@@ -29,8 +29,8 @@ import Testing
   func scansAtOnce() throws {
     try withFakeStore { store in
       try withFleet(store.endpoint, rate: nil) { fleet in
-        fleet.list = (0..<Self.count).map { "scan\($0).bin" }
-        for name in fleet.list { fleet.origin.add("/\(name)", size: Self.size) }
+        fleet.listed = (0..<Self.count).map { "scan\($0).bin" }
+        for name in fleet.listed { fleet.origin.add("/\(name)", size: Self.size) }
         let (told, _) = try scan(fleet, store, "the first node")
         #expect(told.count == Self.count)
         let count = { (kind: String) in store.objects.keys.count { $0.contains("/mfs1/\(kind)/") } }

@@ -56,30 +56,6 @@ import Testing
   }
 
   @Test(
-    "A store that hangs, and one that dies, take no byte from any reader", arguments: [SIGSTOP, SIGKILL])
-  func goesOnAlone(_ signal: Int32) throws {
-    guard StorePrograms.weed != nil else { return }
-    try withSeaweed { store in
-      try withFleet(store.endpoint(), rate: 20e6) { fleet in
-        for _ in 0..<2 {
-          try fleet.mountSharing()
-        }
-        try fleet.readAll {
-          sleep(seconds: 1)
-          store.signal(.gateway1, signal)
-        }
-        for member in fleet.members {
-          let log = member.process?.standardErrorSoFar ?? ""
-          // A dead one refuses connections, and so has something to say.
-          let words = ["the fleet's store does not answer", "the fleet's store is not used"]
-          #expect(words.contains { log.contains($0) }, "\(fleet.logs.suffix(4000))")
-        }
-        store.signal(.gateway1, SIGCONT)
-      }
-    }
-  }
-
-  @Test(
     "Without conditional writes, nodes share as well as they can",
     .enabled(if: StorePrograms.rclone != nil, Comment(rawValue: StorePrograms.noRclone)))
   func sharesThroughRclone() throws {
