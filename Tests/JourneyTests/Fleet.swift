@@ -12,7 +12,7 @@ final class Fleet {
 
   let folder: TemporaryFolder
   let origin: Origin
-  private let endpoint: String
+  let endpoint: String
   private let key: String
   /// What stands behind each URL of the list.
   var query = ""

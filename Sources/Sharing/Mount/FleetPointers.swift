@@ -233,7 +233,8 @@ extension FleetMember {
       if pointer?.generation == write.id, let pointer, storeTime - pointer.checked < Self.recheck {
         return over(write)
       }
-      guard let etag = object.etag else { return over(write) }
+      // What another version wrote stays.
+      guard let etag = object.etag, !Pointer.isOfAnotherVersion(object.body) else { return over(write) }
       if pointer?.generation == write.id { return swap(write, etag) }
       let head = GenerationHead(size: write.file.size, validator: write.file.etag, type: write.file.mediaType)
       ask(.headOfNext(write, etag)) {

@@ -46,6 +46,12 @@ package struct Pointer: Hashable, Sendable {
     (self.generation, self.size, self.validator, self.checked) = (generation, size, validator, checked)
   }
 
+  /// Whether the object is a pointer, and of a version that this program does not know: nobody replaces it.
+  package static func isOfAnotherVersion(_ bytes: [UInt8]) -> Bool {
+    do throws(ObjectRefusal) { _ = try Pointer(bytes) } catch { if case .version = error { return true } }
+    return false
+  }
+
   /// Reads the object.
   package init(_ bytes: [UInt8]) throws(ObjectRefusal) {
     let text = try FieldText(bytes, kind: "pointer", limit: 4 << 10)

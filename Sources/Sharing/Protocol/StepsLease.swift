@@ -13,7 +13,10 @@ extension Steps {
     switch result {
     case .failed: share.role == .holding ? renewSoon() : arm(.poll, after: times.poll(rate: 0, blocks: 0))
     case .absent:
+      // What was refused because it is there does not show yet: the store's reads lag.
+      let isHidden = share.role == .taking
       if share.role != .outside { forget() }
+      if isHidden { return arm(.poll, after: times.poll(rate: 0, blocks: 0)) }
       if !share.isUp || share.missing.isEmpty { return }
       share.mayTake ? takeLease(.absent) : waitForTurn()
     case .found(let lease, let version): judge(lease, version)
@@ -30,6 +33,8 @@ extension Steps {
       return hold(as: version)
     }
     if share.role == .holding { stop() }
+    // The swap of this very version was refused: another one is there, and does not show yet.
+    let isHidden = share.role == .taking && share.seenVersion == version
     share.role = .watching
     (share.own, share.ownVersion) = (nil, nil)
     let previous = share.seen
@@ -48,6 +53,7 @@ extension Steps {
     if previous.map({ !lease.isSameHolder(as: $0) }) ?? true { share.isSlow = false }
     (share.seen, share.seenVersion) = (lease, version)
     if (share.missing - share.known).isEmpty || share.isBarred { return }
+    if isHidden { return arm(.poll, after: times.poll(rate: 0, blocks: 0)) }
     if lease.isReleased {
       share.mayTake ? takeLease(.version(version)) : waitForTurn()
     } else {

@@ -15,6 +15,8 @@ package final class FakeStore: Sendable {
     case hang
     /// The truth, so many seconds later.
     case late(Double)
+    /// The truth, once that holds.
+    case once(@Sendable () -> Bool)
     /// The answer's body ends after so many bytes, and the connection with it.
     case cut(Int)
     /// The truth, at so many bytes a second.
@@ -23,6 +25,8 @@ package final class FakeStore: Sendable {
     case lose
     /// Those bytes of the stored object are others by now.
     case rot
+    /// What was there so many seconds ago; only reads and lists can be stale.
+    case stale(Double)
     /// This answer, as it is.
     case raw(String)
   }
@@ -51,12 +55,30 @@ package final class FakeStore: Sendable {
   private struct State {
     var manner = Manner()
     var objects: [String: Object] = [:]
+    /// What each name had before each write, and when that was.
+    var past: [(at: Instant, name: String, object: Object?)] = []
     var seen: [SignatureJudge.Seen] = []
     var faults: [String] = []
     var writes = 0
     var open: Set<Int32> = []
     var accepted = 0
     var isStopped = false
+
+    mutating func set(_ name: String, _ object: Object?) {
+      past.append((.now, name, objects[name]))
+      objects[name] = object
+    }
+
+    /// What there was so many seconds ago.
+    func objects(before seconds: Double) -> [String: Object] {
+      var objects = objects
+      let time = Instant.now.adding(seconds: -seconds)
+      for write in past.reversed() {
+        if write.at <= time { break }
+        objects[write.name] = write.object
+      }
+      return objects
+    }
   }
 
   package let port: UInt16
@@ -87,7 +109,7 @@ package final class FakeStore: Sendable {
     let now = now
     state.withLock { state in
       state.writes += 1
-      state.objects[name] = Object(body: body, etag: "\"set-\(state.writes)\"", meta: meta, modified: now)
+      state.set(name, Object(body: body, etag: "\"set-\(state.writes)\"", meta: meta, modified: now))
     }
   }
   /// Has all objects as if they had been written so many days earlier.
@@ -139,16 +161,17 @@ package final class FakeStore: Sendable {
   fileprivate var now: Int64 { Int64(time(nil)) + manner.clockOffset }
 
   /// Does what is asked, at once with regard to all others.
-  fileprivate func answer(_ request: SignatureJudge.Seen) -> FakeStoreAnswer {
+  fileprivate func answer(_ request: SignatureJudge.Seen, staleFor seconds: Double = 0) -> FakeStoreAnswer {
     let (path, query) = OriginHead.split(request.target)
     let now = now
     let name = String(path.dropFirst())
     return state.withLock { state in
       let object = state.objects[name]
+      let told = seconds > 0 ? state.objects(before: seconds) : state.objects
       switch request.method {
-      case "GET" where query["list-type"] == "2": return Self.list(name, query, state.objects)
+      case "GET" where query["list-type"] == "2": return Self.list(name, query, told)
       case "GET", "HEAD":
-        guard let object else { return .error(404, "NoSuchKey") }
+        guard let object = told[name] else { return .error(404, "NoSuchKey") }
         return Self.object(object, request, state.manner.tellsETags)
       case "PUT", "DELETE":
         let isDelete = request.method == "DELETE"
@@ -158,15 +181,17 @@ package final class FakeStore: Sendable {
             return object == nil ? .error(404, "NoSuchKey") : .error(412, "PreconditionFailed")
           }
         }
-        state.objects[name] = nil
-        if isDelete { return FakeStoreAnswer(204) }
+        if isDelete {
+          state.set(name, nil)
+          return FakeStoreAnswer(204)
+        }
         state.writes += 1
         var meta: [String: String] = [:]
         for header in request.headers where header.name.lowercased().hasPrefix("x-amz-meta-") {
           meta[header.name.lowercased()] = header.value
         }
         let etag = "\"tag-\(state.writes)\""
-        state.objects[name] = Object(body: request.body, etag: etag, meta: meta, modified: now)
+        state.set(name, Object(body: request.body, etag: etag, meta: meta, modified: now))
         return FakeStoreAnswer(200, state.manner.tellsETags ? ["ETag: \(etag)"] : [])
       default: return .error(501, "NotImplemented")
       }
@@ -278,12 +303,15 @@ private struct FakeStoreConnection {
         try socket.wait(until: Instant.now.adding(seconds: 60))
         return
       case .late(let seconds): try socket.wait(until: Instant.now.adding(seconds: seconds))
+      case .once(let holds): while !holds() { try socket.wait(until: Instant.now.adding(seconds: 0.01)) }
       case .raw(let text):
         try send(text)
         return
-      case .lose, .cut, .trickle, .rot, .refuseEarly, nil: break
+      case .lose, .cut, .trickle, .rot, .stale, .refuseEarly, nil: break
       }
-      var answer = refusal(request, manner) ?? store.answer(request)
+      var staleness = 0.0
+      if case .stale(let seconds)? = fault { staleness = seconds }
+      var answer = refusal(request, manner) ?? store.answer(request, staleFor: staleness)
       if case .lose? = fault { return }
       if case .rot? = fault, !answer.body.isEmpty { answer.body[answer.body.count / 2] ^= 1 }
       if case .cut(let count)? = fault {
