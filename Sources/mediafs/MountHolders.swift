@@ -9,8 +9,8 @@ import Server
 struct MountHolders {
   /// The processes that have their working folder, root, program, an open file or a mapped one in it.
   private(set) var users: [MountUser] = []
-  /// One process in each other namespace that has the mount.
-  private(set) var namespaces: [MountUser] = []
+  /// Each other namespace that has the mount, by its number (`mnt:[…]`, as lsns(8) lists it), and a process in it.
+  private(set) var namespaces: [(number: String, process: MountUser)] = []
   /// How many processes this user may not look at, or the search had no time for.
   private(set) var unseen = 0
 
@@ -62,7 +62,7 @@ struct MountHolders {
         users.append(MountUser(process: process))
       }
       if !view.isOwn, hasMount, named.insert(view.namespace).inserted {
-        namespaces.append(MountUser(process: process))
+        namespaces.append((view.namespace, MountUser(process: process)))
       }
     }
   }
@@ -114,9 +114,10 @@ struct MountHolders {
   /// For a message, a sentence each; empty if there is nothing to say.
   var description: String {
     var text = ""
-    if !users.isEmpty { text += " Used by: \(Self.list(users))." }
+    if !users.isEmpty { text += " Used by: \(Self.list(users.map(\.description)))." }
     if !namespaces.isEmpty {
-      text += " Other mount namespaces (containers, services) have it too, those of: \(Self.list(namespaces))."
+      let named = Self.list(namespaces.map { "\($0.number), with \($0.process)" })
+      text += " Other mount namespaces (containers, services) have it too: \(named)."
     }
     if users.isEmpty && unseen > 0 {
       let count = unseen == 1 ? "A process" : "\(unseen) processes"
@@ -125,9 +126,9 @@ struct MountHolders {
     return text
   }
 
-  private static func list(_ found: [MountUser]) -> String {
+  private static func list(_ found: [String]) -> String {
     let more = found.count - named
-    return found.prefix(named).map(\.description).joined(separator: ", ") + (more > 0 ? " and \(more) more" : "")
+    return found.prefix(named).joined(separator: ", ") + (more > 0 ? " and \(more) more" : "")
   }
 }
 

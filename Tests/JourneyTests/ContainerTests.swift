@@ -76,6 +76,6 @@ private let script = #"""
   holder=$!
   for _ in {1..600}; do [ -e "$work/shared.holds" ] && break; sleep 0.1; done
   "$work/mediafs" unmount "$media" 2>"$work/errors" || true
-  grep -q "those of: .*sleep ($holder)" "$work/errors" && echo "held: a namespace has it" || cat "$work/errors"
+  grep -q "too: .*mnt:\[[0-9]*\], with sleep ($holder)" "$work/errors" && echo "held: a namespace has it" || cat "$work/errors"
   kill $holder
   """#
