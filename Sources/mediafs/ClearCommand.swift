@@ -102,7 +102,9 @@ enum ClearCommand {
       return [MountSelection.Choice(mount: try selection.mount(mountpoint), paths: [])]
     }
     let all = selection.everything
-    guard all.count <= 1 else { throw .usage("there are \(all.count) mounts: name the MOUNTPOINT (mediafs status lists them)") }
+    guard all.count <= 1 else {
+      throw .usage("there are \(all.count) mounts: name the MOUNTPOINT (mediafs status lists them)")
+    }
     guard !all.isEmpty else { throw .failed(MountSelection.none) }
     return all
   }

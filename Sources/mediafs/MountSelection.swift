@@ -50,7 +50,7 @@ struct MountSelection {
   }
 
   /// What a command says that finds no mount.
-  static let none = "there is no mount of yours: 'mediafs mount' makes one, and findmnt -t fuse.mediafs shows all users'"
+  static let none = "there is no mount of yours: 'mediafs mount' makes one; findmnt -t fuse.mediafs shows them all"
 
   /// Every mount of this user as a whole.
   var everything: [Choice] { mounts.map { Choice(mount: $0, paths: [""]) } }

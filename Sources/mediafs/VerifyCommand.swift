@@ -64,7 +64,9 @@ enum VerifyCommand {
     guard operands.count <= 1 else { throw .usage("verify takes one MOUNTPOINT, not also \(operands[1])") }
     if let mountpoint = operands.first { return try selection.mount(mountpoint) }
     let all = selection.everything
-    guard all.count <= 1 else { throw .usage("there are \(all.count) mounts: name the MOUNTPOINT (mediafs status lists them)") }
+    guard all.count <= 1 else {
+      throw .usage("there are \(all.count) mounts: name the MOUNTPOINT (mediafs status lists them)")
+    }
     guard let only = all.first else { throw .failed(MountSelection.none) }
     return only.mount
   }

@@ -222,7 +222,8 @@ import Testing
       try journey.list("http://127.0.0.1:1/a.bin\n")
       try journey.succeed(["env", "http_proxy=http://me:secret@127.0.0.1:9"] + journey.mountCommand())
       let said = try words(journey.mediafs("doctor", journey.mountpoint).output)
-      #expect(said.contains("Its server asks through a proxy: http_proxy=http://127.0.0.1:9.") && !said.contains("secret"))
+      #expect(said.contains("Its server asks through a proxy: http_proxy=http://127.0.0.1:9."))
+      #expect(!said.contains("secret"))
     }
   }
 

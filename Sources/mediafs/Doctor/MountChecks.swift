@@ -175,7 +175,9 @@ enum MountChecks {
     if let problem = totals.mount?.listProblem {
       findings.append(
         .problem(
-          "The list is not shown as it is: \(problem).", toDo: "mend the list, or what keeps its disk or server from answering, then: mediafs reload \(mount.mountpoint)"))
+          "The list is not shown as it is: \(problem).",
+          toDo: "mend the list, or what keeps its disk or server from answering, then: "
+            + "mediafs reload \(mount.mountpoint)"))
     }
     if let full = totals.mount?.full {
       findings.append(.problem("The store takes no more: \(full).", toDo: "mediafs help set, mediafs help clear"))
