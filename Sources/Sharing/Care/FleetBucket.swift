@@ -162,8 +162,7 @@ package struct FleetPlace: Sendable {
     let key: FleetKey
     do throws(StoreSetupError) {
       key = try FleetKey.find(file: keyFile, environment)
-      var setup = try StoreSetup(share: share, endpoint: endpoint, region: region, environment: environment)
-      setup.largestObject = 8 << 20  // blocks come in pieces
+      let setup = try StoreSetup(share: share, endpoint: endpoint, region: region, environment: environment)
       var options = TransferOptions()
       options.certificateFile = certificateFile
       do throws(FetchError) { calls = try StoreCalls(setup, options: options) } catch {

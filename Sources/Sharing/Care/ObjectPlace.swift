@@ -5,6 +5,17 @@ extension ObjectName {
   /// The kinds of objects, in the order in which a list has them.
   package enum Kind: String, CaseIterable, Sendable {
     case blocks, done, claims, format, heads, leases, nodes, probes, conditions, seen, pointers, foreign
+
+    /// The most bytes of an object (docs/FLEET-FORMAT.md); nil: the bucket's format says it, or nothing is known.
+    package var limit: Int? {
+      switch self {
+      case .blocks, .foreign: nil
+      case .done: 8 << 20
+      case .probes: 1 << 20
+      case .pointers, .heads: 4 << 10
+      case .claims, .format, .leases, .nodes, .conditions, .seen: 1 << 10
+      }
+    }
   }
 
   package var kind: Kind {

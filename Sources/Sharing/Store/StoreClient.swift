@@ -11,6 +11,8 @@ package final class StoreClient: ObjectStore {
   private final class Running {
     let request: StoreRequest
     let deadline: Instant
+    /// What its key says that the object is.
+    let kind: ObjectName.Kind
     /// nil while it waits for its turn.
     var transfer: TransferID?
     var signedAt: Int64 = 0
@@ -27,6 +29,7 @@ package final class StoreClient: ObjectStore {
 
     init(_ request: StoreRequest) {
       self.request = request
+      kind = ObjectName.kind(of: request.key)
       deadline = Instant.now.adding(seconds: request.timeout)
     }
 
@@ -115,7 +118,7 @@ package final class StoreClient: ObjectStore {
     if let date = head.date { clock.heard(date, at: setup.clock()) }
     state.head = head
     state.object = Self.object(head, answer)
-    if let length = answer.length, length <= setup.largestObject, !state.isInPieces, !state.isOfHead {
+    if let length = answer.length, length <= most(state), !state.isInPieces, !state.isOfHead {
       state.body.reserveCapacity(Int(length))
     }
     return true
@@ -199,11 +202,22 @@ package final class StoreClient: ObjectStore {
 
   // MARK: Answers
 
+  /// The most bytes of an answer. A store that sends more has no object of ours: that counts as one without bytes, which
+  /// no reader takes, and not as a failure of the store.
+  private func most(_ state: Running) -> Int {
+    guard state.isSuccess, !state.isOfList else { return Self.largestDocument }
+    return state.kind.limit ?? setup.largestObject
+  }
+
   private func keep(_ bytes: UnsafeRawBufferPointer, _ state: Running) -> Bool {
-    let limit = state.isSuccess && !state.isOfList ? setup.largestObject : Self.largestDocument
+    let limit = most(state)
     guard state.body.count + bytes.count <= limit else {
-      state.outcome = StoreJudge(location: setup.location, credentials: signing.credentials)
-        .broken("the answer is longer than \(limit >> 20) MiB")
+      if state.isSuccess, !state.isOfList, state.kind.limit != nil {
+        state.outcome = .found(state.object)
+      } else {
+        state.outcome = StoreJudge(location: setup.location, credentials: signing.credentials)
+          .broken("the answer is longer than \(limit >> 20) MiB")
+      }
       return false
     }
     state.body.append(contentsOf: bytes)

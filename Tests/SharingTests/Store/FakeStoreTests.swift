@@ -185,6 +185,25 @@ import Testing
     }
   }
 
+  @Test("Of an object, no more is kept than its kind may have") func kindsHaveLimits() throws {
+    try Self.with { store, calls in
+      let id = try #require(FleetID(String(repeating: "a", count: 32)))
+      let names: [ObjectName] = [
+        .format, .pointer(id), .head(id), .lease(id, segment: 1), .claim(id, 1, round: 0), .probe(id), .done(id),
+      ]
+      for name in names {
+        let limit = try #require(name.kind.limit)
+        let place = "\(StoreKeys.bucket)/p/\(name.text)"
+        store.setObject(place, [UInt8](repeating: 1, count: limit))
+        #expect(calls.get(name.text).object?.body.count == limit, "\(name)")
+        // It is there, and nobody takes it for what it is not: one writes it anew, under the condition of its ETag.
+        store.setObject(place, [UInt8](repeating: 1, count: limit + 1))
+        let object = try #require(calls.get(name.text).object, "\(name)")
+        #expect(object.body.isEmpty && object.etag == store.objects[place]?.etag, "\(name)")
+      }
+    }
+  }
+
   @Test("What the store does not answer ends at its time, and nothing that is not late with it") func hangs() throws {
     try Self.with { store, calls in
       store.setObject(Self.name, [1])
