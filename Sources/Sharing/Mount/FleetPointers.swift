@@ -9,14 +9,16 @@ import Reading
 struct FleetPointers {
   enum State {
     case asking
-    /// Another node asks the origin: this one reads the pointer again at that time.
-    case waiting(until: Instant)
+    /// Another node asks the origin: this one reads the pointer again soon (``FleetPointers/looks``).
+    case waiting
     /// `isFinal`: it is new enough, or this node is to ask the origin.
     case told(SecondFacts, at: Instant, isFinal: Bool)
   }
 
   /// What was asked of late.
   var known: [ResourceKey: State] = [:]
+  /// Those that are read again, and when: each waits for the same time, so the first one is the first that is due.
+  var looks: [(key: ResourceKey, at: Instant)] = []
   /// Pointers that are too old: since when this node waits for others, and when it took the turn to ask.
   var stale: [ResourceKey: Instant] = [:]
   var turns: [ResourceKey: Instant] = [:]
@@ -83,12 +85,10 @@ extension FleetMember {
 
   /// Reads the pointers again about which others ask the origin. Returns when the next is due.
   func readAgain(_ now: Instant) -> Instant {
-    var next = Instant.never
-    for (key, state) in pointers.known {
-      guard case .waiting(let time) = state else { continue }
-      if time <= now { readPointer(key) } else { next = min(next, time) }
-    }
-    return next
+    let due = pointers.looks.prefix { $0.at <= now }
+    pointers.looks.removeFirst(due.count)
+    for (key, _) in due { readPointer(key) }
+    return pointers.looks.first?.at ?? .never
   }
 
   func factsRead(_ outcome: StoreOutcome, _ key: ResourceKey, after seconds: Double) {
@@ -143,7 +143,8 @@ extension FleetMember {
   }
 
   private func look(again key: ResourceKey, _ now: Instant) {
-    pointers.known[key] = .waiting(until: now.adding(seconds: FleetPointers.nextLook))
+    pointers.known[key] = .waiting
+    pointers.looks.append((key, now.adding(seconds: FleetPointers.nextLook)))
     pointers.checks.insert(key)
   }
 
