@@ -181,7 +181,8 @@ extension FleetMember {
 
   /// Takes every file from the store, or to it again, when the breaker says so.
   func followBreaker() {
-    guard breaker.isUp != fleet.isUp else { return }
+    // What follows may come back here.
+    guard breaker.isUp != (downSince == nil) else { return }
     let isUp = breaker.isUp
     downSince = isUp ? nil : .now
     nextReport = Instant(nanoseconds: 0)
