@@ -78,6 +78,8 @@ package struct FileStory: Codable, Sendable, Equatable {
   package var copy: String?
   /// Why its rest is fetched; nil if only what programs read is.
   package var goesOn: Reason?
+  /// What of it this mount fetches for all that share: pairs of a start and an end; nil for nothing.
+  package var leases: [[Int64]]?
 
   package init(line: Int64) { self.line = line }
 
@@ -85,12 +87,14 @@ package struct FileStory: Codable, Sendable, Equatable {
   var isBounded: Bool {
     origins.count <= ControlLimits.origins && errors.count <= ControlLimits.errors
       && fetched?.sources.count ?? 0 <= ControlLimits.origins
+      && leases?.count ?? 0 <= ControlLimits.origins && leases?.allSatisfy { $0.count == 2 } ?? true
   }
 }
 
 extension FileStory {
   private enum CodingKeys: String, CodingKey {
-    case line, origins, type, etag, lastModified, servesRanges, checkedAge, fetched, errors, partial, copy, goesOn
+    case line, origins, type, etag, lastModified, servesRanges, checkedAge, fetched, errors, partial, copy, goesOn,
+      leases
   }
 
   /// Writes every key, with null for an unknown value.
@@ -108,5 +112,6 @@ extension FileStory {
     try container.encode(partial, forKey: .partial)
     try container.encode(copy, forKey: .copy)
     try container.encode(goesOn, forKey: .goesOn)
+    try container.encode(leases, forKey: .leases)
   }
 }

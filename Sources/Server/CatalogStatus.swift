@@ -17,9 +17,15 @@ package struct CatalogStatus: StatusSource, Sendable {
   private let storePath: String
   /// The reports of a running server, which knows some files better than the catalog does. Nil if no server runs.
   private let reports: FileReports?
+  /// What of a resource this mount fetches for all that share.
+  private let leases: @Sendable (ResourceKey) -> [ByteRange]
 
   /// The status of a running server, or of a catalog alone.
-  init(catalog: Catalog, store: String, library: LibraryFolder, reports: FileReports?) {
+  init(
+    catalog: Catalog, store: String, library: LibraryFolder, reports: FileReports?,
+    leases: @escaping @Sendable (ResourceKey) -> [ByteRange] = { _ in [] }
+  ) {
+    self.leases = leases
     self.catalog = catalog
     storePath = store
     self.library = library
@@ -32,6 +38,7 @@ package struct CatalogStatus: StatusSource, Sendable {
     libraryPath = mount.library
     storePath = mount.store
     reports = nil
+    leases = { _ in [] }
     do throws(StoreError) {
       catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readOnly)
       // Opening a library creates its folder. A command that only reads must not create it.
@@ -251,7 +258,10 @@ package struct CatalogStatus: StatusSource, Sendable {
         return story
       }
     }
-    return story.map { FileStory($0, store: storePath, library: libraryPath, isLive: reports != nil) }
+    var told = story.map { FileStory($0, store: storePath, library: libraryPath, isLive: reports != nil) }
+    let leases = leases(node.key).prefix(ControlLimits.origins)
+    if !leases.isEmpty { told?.leases = leases.map { [$0.start, $0.end] } }
+    return told
   }
 
   /// Whether something is known of a resource without a generation in the catalog: a user has pinned it, or the server

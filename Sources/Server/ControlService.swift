@@ -33,7 +33,8 @@ final class ControlService: ControlHandler {
     self.catalog = catalog
     end = stop
     status = CatalogStatus(
-      catalog: catalog, store: facts.store, library: library, reports: fileSystem.reports)
+      catalog: catalog, store: facts.store, library: library, reports: fileSystem.reports,
+      leases: { key in numbers.share?.leases.filter { $0.key == key }.map(\.range) ?? [] })
   }
 
   func totals(_ query: StatusQuery) throws(ControlFailure) -> StatusTotals {
@@ -45,7 +46,9 @@ final class ControlService: ControlHandler {
     let use = fileSystem.storeUse
     (mount.held, mount.copies, mount.full) = (use.held, use.copies, use.lack?.advice)
     mount.listProblem = list.problem
-    mount.share = numbers.share.map { MountFacts.words(of: $0, now: .now) }
+    mount.share = numbers.share.map {
+      MountFacts.words(of: $0, now: .now) { fileSystem.reports.path(of: $0) }
+    }
     totals.mount = mount
     return totals
   }

@@ -43,7 +43,8 @@ struct MetricsText {
   private mutating func describe(_ share: MemberReport) {
     single("mediafs_share_up", .gauge, "1 while the fleet's store is used, else 0.", share.state == .up ? 1 : 0)
     single(
-      "mediafs_share_leases", .gauge, "Segments that this mount fetches from origins for all.", Double(share.leases))
+      "mediafs_share_leases", .gauge, "Segments that this mount fetches from origins for all.",
+      Double(share.leases.count))
     single("mediafs_share_nodes", .gauge, "Mounts of the fleet that were seen today.", Double(share.nodes))
     single(
       "mediafs_share_waiting_bytes", .gauge, "Bytes that are to go up to the fleet's store.", Double(share.waitingBytes)

@@ -1,6 +1,7 @@
 import Base
 import Control
 import Glibc
+import Manifest
 import Reading
 import Sharing
 
@@ -30,8 +31,8 @@ extension MountFacts {
 }
 
 extension MountFacts {
-  /// What `status` says of the fleet.
-  static func words(of share: MemberReport, now: Instant) -> String {
+  /// What `status` says of the fleet. `path`: what a file is called; nil: it is not in memory any more.
+  static func words(of share: MemberReport, now: Instant, path: (ResourceKey) -> String?) -> String {
     let state =
       switch share.state {
       case .asking(""): "it has not answered yet, and files come from their origins"
@@ -49,12 +50,23 @@ extension MountFacts {
     if share.isInDoubt { words.append("best effort, until it shows whether it keeps the conditions of writes") }
     if share.state == .up {
       if !share.isReadOnly { words.append("\(share.nodes) \(share.nodes == 1 ? "node" : "nodes") today") }
-      if share.leases > 0 { words.append("\(share.leases) \(share.leases == 1 ? "lease" : "leases") in hand") }
+      if !share.leases.isEmpty { words.append(leases(share.leases, path)) }
       if share.fullUntil != nil { words.append("it has no room") }
     }
     if share.waitingBytes > 0 { words.append("\((share.waitingBytes + 1_048_575) >> 20) MiB to be stored") }
     if share.waitingPointers > 0 { words.append("\(share.waitingPointers) files to be announced there") }
     return "\(share.place): " + words.joined(separator: ", ")
+  }
+
+  /// The leases in hand: the first ones by file and mebibytes.
+  private static func leases(_ leases: [MemberReport.HeldLease], _ path: (ResourceKey) -> String?) -> String {
+    let most = 3
+    var told = leases.prefix(most).map { lease in
+      let (start, end) = (lease.range.start >> 20, (lease.range.end + 1_048_575) >> 20)
+      return "\(start) to \(end) MiB of \(path(lease.key) ?? "a closed file")"
+    }
+    if leases.count > most { told.append("\(leases.count - most) more") }
+    return "\(leases.count == 1 ? "lease" : "\(leases.count) leases") in hand (\(told.joined(separator: ", ")))"
   }
 }
 

@@ -93,6 +93,10 @@ enum StatusText {
     }
     for reader in file.readers ?? [] { rows.append(("read by", text(reader))) }
     if let fetched = story.fetched { rows.append(("fetched", text(fetched))) }
+    if let leases = story.leases {
+      let ranges = leases.map { "\(TerminalText.size($0[0])) to \(TerminalText.size($0[1]))" }
+      rows.append(("lease", "\(ranges.joined(separator: ", ")), fetched for all that share"))
+    }
     if let partial = story.partial { rows.append(("lies in", partial)) }
     if let copy = story.copy { rows.append(("lies in", copy)) }
     // The first one may be the error that is shown already.

@@ -17,7 +17,7 @@ import Testing
     fetched.sources = [.init(host: "https://a", bytes: 6)]
     story.fetched = fetched
     story.errors = [.init(message: "gone", age: 4)]
-    (story.partial, story.goesOn) = ("/s/partial/1", .fetch)
+    (story.partial, story.goesOn, story.leases) = ("/s/partial/1", .fetch, [[0, 2]])
     return story
   }
 
@@ -38,13 +38,15 @@ import Testing
     }
     #expect(keys(bytes) == keys(try encodeLine(file)))
     let empty = String(decoding: try encodeLine(FileStory(line: 1)), as: UTF8.self)
-    #expect(keys(Array(empty.utf8)).count == 12 && empty.contains("\"copy\":null"), "\(empty)")
+    #expect(keys(Array(empty.utf8)).count == 13 && empty.contains("\"copy\":null"), "\(empty)")
   }
 
   /// Root asks servers of other users.
   @Test func aStoryWithoutEndIsRefused() throws {
     for fill: (inout FileStory) -> Void in [
       { $0.origins = Array(repeating: .init(host: "a", asked: false, refusal: nil), count: ControlLimits.origins + 1) },
+      { $0.leases = Array(repeating: [0, 1], count: ControlLimits.origins + 1) },
+      { $0.leases = [[1]] },
       { $0.errors = Array(repeating: .init(message: "a", age: 1), count: ControlLimits.errors + 1) },
       { story in
         story.fetched = .init()

@@ -166,6 +166,17 @@ import Testing
           store.objects.filter { $0.key.contains("/mfs1/l/") }.map { String(decoding: $0.value.body, as: UTF8.self) }
         }
         fleet.expect(eventually(timeout: 60) { leases().contains { $0.contains("state=held") } }, "no lease")
+        // It is told which one that is: of the mount, and of the file.
+        var said = ""
+        let isTold = eventually(timeout: 60) {
+          do {
+            let file = "\(member.mountpoint)/\(Fleet.names[0])"
+            said = try member.run(["status", member.mountpoint]).output + member.run(["status", file]).output
+          } catch { said = "\(error)" }
+          return said.contains("lease in hand (0 to 21 MiB of f0.bin)")
+            && said.contains("lease: 0 B to 20.0 MiB, fetched for all that share")
+        }
+        fleet.expect(isTold, "the lease is not told: \(said)")
         try member.end()
         #expect(leases().allSatisfy { $0.contains("state=released") }, "\(leases())")
       }

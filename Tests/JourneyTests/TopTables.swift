@@ -125,6 +125,18 @@ import Testing
     }
   }
 
+  @Test("A mount that shares has a row for its store") func theStoreHasARow() {
+    Self.withCharacters("C") { text in
+      var state = Self.state()
+      state.totals?.mount = MountFacts(store: "/s", library: "/s/library", list: nil, log: nil)
+      #expect(!Self.screen(&state, 80, 24, text).contains { $0.contains("shares") })
+      state.totals?.mount?.share = "s3://b/p: up, lease in hand (0 to 64 MiB of a.mkv)"
+      #expect(Self.screen(&state, 80, 24, text)[3] == " shares s3://b/p: up, lease in hand (0 to 64 MiB of a.mkv)")
+      let narrow = Self.screen(&state, 40, 24, text)
+      #expect(narrow.count == 24 && narrow[3].hasPrefix(" shares s3://b/p: up") && narrow[3].count < 40)
+    }
+  }
+
   @Test func eightyByTwentyFour() {
     Self.withCharacters("C.UTF-8") { text in
       var state = Self.state()

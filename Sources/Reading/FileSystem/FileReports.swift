@@ -17,6 +17,9 @@ package struct FileReports: Sendable {
     return try report(on: content, path: path)
   }
 
+  /// What a resource in memory is called in the mount.
+  package func path(of key: ResourceKey) -> String? { room.table.withLock { $0.current[key]?.path } }
+
   /// The state of a file that is in memory.
   func report(on content: Content, path: String) throws(Errno) -> FileReport {
     var facts = FileFacts()

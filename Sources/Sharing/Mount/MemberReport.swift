@@ -1,4 +1,5 @@
 import Base
+import Manifest
 
 /// What `status` and `metrics` tell of a member of a fleet. Any thread may read it.
 package struct MemberReport: Sendable, Equatable {
@@ -11,6 +12,14 @@ package struct MemberReport: Sendable, Equatable {
     case down(since: Instant, why: String)
     /// The bucket is not for this mount: why.
     case refused(String)
+  }
+
+  /// A segment that this node fetches for all: which bytes of which file.
+  package struct HeldLease: Sendable, Equatable {
+    package let key: ResourceKey
+    package let range: ByteRange
+
+    package init(key: ResourceKey, range: ByteRange) { (self.key, self.range) = (key, range) }
   }
 
   package var state = State.asking(why: "")
@@ -26,8 +35,7 @@ package struct MemberReport: Sendable, Equatable {
   package var nodes = 1
   /// The round trip to the store in milliseconds.
   package var roundTrip = 0
-  /// The segments that this node fetches for all.
-  package var leases = 0
+  package var leases: [HeldLease] = []
   /// Bytes that are here and not known to be in the store, also of what is going up, and blocks for which there was no
   /// room.
   package var waitingBytes: Int64 = 0
@@ -66,7 +74,12 @@ extension FleetMember {
     report.isInDoubt = start.doubt != nil
     report.nodes = fleet.nodes.count
     report.roundTrip = fleet.identity.roundTrip
-    report.leases = fleet.leases.count
+    report.leases = fleet.leases.compactMap { place, _ in
+      guard let file = files[Int64(place.generation)] else { return nil }
+      let segment = Int64(layout.segment) * file.block
+      let start = min(Int64(place.segment) * segment, file.size)
+      return MemberReport.HeldLease(key: file.key, range: ByteRange(start, min(start + segment, file.size)))
+    }
     report.waitingBytes = uploads.budget.waiting + owedBytes
     report.waitingPointers = pointers.waiting.count + pointers.writing
     report.droppedBlocks = uploads.budget.dropped

@@ -28,9 +28,9 @@ struct TopLayout {
     var details = 0
     var foot = 0
 
-    init(rows: Int, lines count: Int) {
+    init(rows: Int, lines count: Int, shares: Bool = false) {
       foot = rows >= 3 ? 1 : 0
-      heads = rows >= 14 ? 3 : rows >= 8 ? 2 : rows >= 2 ? 1 : 0
+      heads = rows >= 18 && shares ? 4 : rows >= 14 ? 3 : rows >= 8 ? 2 : rows >= 2 ? 1 : 0
       headings = rows >= 6 ? 1 : 0
       if rows >= 18, count > 0 { lines = 1 + min(count, max(1, rows / 8)) }
       if rows >= 30 { gap = 1 }
@@ -54,12 +54,12 @@ struct TopLayout {
   }
 
   private func files(_ state: inout TopState) -> [[Span]] {
-    let parts = Parts(rows: rows, lines: state.lines.count)
+    let parts = Parts(rows: rows, lines: state.lines.count, shares: state.totals?.mount?.share != nil)
     if state.page != parts.files {
       state.page = parts.files
       state.scroll()
     }
-    var screen: [[Span]] = Array([title(state), summary(state), stock(state)].prefix(parts.heads))
+    var screen: [[Span]] = Array([title(state), summary(state), stock(state), shares(state)].prefix(parts.heads))
     let gap = [[Span]](repeating: [], count: parts.gap)
     if parts.lines > 0 { screen += gap + LineRows(columns: columns, text: text).rows(state.lines, parts.lines) }
     screen += gap
@@ -166,6 +166,15 @@ struct TopLayout {
       line.add(text.dot)
       line.add("\(count) \(name)", style)
     }
+    return line.spans
+  }
+
+  /// Through what the mount shares, how that goes, and which leases are in hand.
+  private func shares(_ state: TopState) -> [Span] {
+    guard let share = state.totals?.mount?.share else { return [] }
+    var line = TopLine(columns, text)
+    line.add(" shares ")
+    line.add(text.cut(text.safe(String(share.prefix(1000))), max(0, line.left - 1)))
     return line.spans
   }
 
