@@ -94,6 +94,8 @@ import Testing
         try fleet.readAll()
         let isSilent = member.process?.waitForOutput("the fleet's store does not answer", timeout: 60)
         fleet.expect(isSilent == true, "its silence is not told")
+        let words = (member.process?.standardErrorSoFar ?? "").ranges(of: "the fleet's store does not answer").count
+        fleet.expect(words == 1, "its silence is told \(words) times")
         store.configure { $0.fault = { _ in .refuse(403, code: "AccessDenied") } }
         let isTold = member.process?.waitForOutput("the fleet's store is still not used", timeout: 60)
         fleet.expect(isTold == true, "the refusal is not told")
