@@ -204,7 +204,7 @@ extension FleetMember: TransferService {
     let origin = Double(fleet.ownRate << 10)
     return read.hasBegun && (missing <= rate * Self.secondsLeft || (origin > 0 && rate >= origin))
   }
-  private static let secondsLeft = Double(ShareTimes.nextWindow) / 1000
+  private static let secondsLeft = 1.0
 
   /// Tells the ends that are due.
   func tellEndings() {

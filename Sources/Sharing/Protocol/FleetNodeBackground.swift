@@ -30,7 +30,7 @@ extension FleetNode {
   private mutating func want(_ place: Place, isDownloaded: Bool, into actions: inout [Action]) {
     guard let segment = segments[place] else { return }
     let first = place.segment * identity.segment
-    var foreground = BlockSet()
+    var (foreground, others) = (BlockSet(), BlockSet())
     var front: Int?
     for reader in readers.values where reader.generation == place.generation {
       let start = reader.block - first
@@ -38,12 +38,17 @@ extension FleetNode {
       if end <= 0 || start >= identity.segment { continue }
       foreground |= BlockSet(max(0, start)..<min(end, identity.segment)) & segment.all
       front = min(front ?? .max, max(0, start))
+      if start >= 0 { others.insert(start) }
     }
     let isPicked = background == place || front != nil
     let background = isDownloaded && isPicked ? segment.all : BlockSet()
     let share = segment.share
-    if share.reader == front, share.foreground == foreground, share.background == background { return }
-    send(.want(reader: front, foreground: foreground, background: background), to: place, into: &actions)
+    if let front { others.remove(front) }
+    if share.reader == front, share.others == others, share.foreground == foreground, share.background == background {
+      return
+    }
+    let want = ShareEvent.want(reader: front, others: others, foreground: foreground, background: background)
+    send(want, to: place, into: &actions)
   }
 
   /// The timer of ``Action/lookForWork(after:)``.

@@ -4,7 +4,8 @@
 /// It must hold whatever comes late, twice or never:
 /// - Blocks are written only if absent, and fetched with If-Range: so the lease only saves work.
 /// - At most one request for the lease is under way (`isAsking`), and one GET, fetch and upload for each block.
-/// - A reader waits for other nodes as long as ``ShareTimes/patience(rate:)`` says, and then this node fetches.
+/// - Each block that a reader waits for has ``ShareTimes/patience`` from when the reader came to it. Then the origin is
+///   asked for the reader's window, and later for the block.
 package struct SegmentShare: Hashable, Sendable {
   /// What this node is to the segment.
   enum Role: UInt8, Hashable, Sendable {
@@ -28,8 +29,17 @@ package struct SegmentShare: Hashable, Sendable {
     var isWaiting = false
   }
 
-  // What the node wants.
+  /// A block that a reader waits for, and this node does not fetch: how many of its windows came from the origin since
+  /// the reader's patience was over, and whether the whole block may.
+  struct Wait: Hashable, Sendable {
+    var block: Int
+    var bypasses = 0
+    var isImpatient = false
+  }
+
+  // What the node wants: where its first reader is, and where others are.
   var reader: Int?
+  var others = BlockSet()
   var foreground = BlockSet()
   var background = BlockSet()
 
@@ -63,12 +73,8 @@ package struct SegmentShare: Hashable, Sendable {
   var isSlow = false
   /// Whether time has passed since the lease was read.
   var isStale = false
-  /// The block for which a reader waits for others, how long it may (in milliseconds), how many of its windows came
-  /// from the origin since, and whether the whole block may.
-  var waited: Int?
-  var patience = 0
-  var bypasses = 0
-  var isImpatient = false
+  /// The blocks for which readers wait for others: each has a timer.
+  var waits: [Wait] = []
   var claim: Claim?
 
   /// Whether the holder looks whether another node stored a block before it fetches it.
@@ -149,6 +155,19 @@ package struct ShareSetup: Hashable, Sendable {
 }
 
 extension ShareTimer {
-  /// The timer's bit in the set of those that are set.
-  var bit: UInt8 { 1 << rawValue }
+  /// Those that a segment has once.
+  static let single = [jitter, poll, renew, expiry, standing, claim]
+
+  /// The timer's bit in the set of those that are set. ``SegmentShare/waits`` says which blocks have theirs.
+  var bit: UInt8 {
+    switch self {
+    case .jitter: 1
+    case .poll: 2
+    case .renew: 4
+    case .expiry: 8
+    case .standing: 16
+    case .claim: 32
+    case .patience: 0
+    }
+  }
 }

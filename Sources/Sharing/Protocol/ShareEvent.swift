@@ -1,8 +1,8 @@
 /// What happens to a segment at one node.
 package enum ShareEvent: Hashable, Sendable {
-  /// What the node wants of the segment from now on: the blocks that a reader at `reader` asks for next, and those of a
-  /// background download. It replaces what was wanted before.
-  case want(reader: Int?, foreground: BlockSet, background: BlockSet)
+  /// What the node wants of the segment from now on: the blocks that readers ask for next, of whom the first is at
+  /// `reader` and the others at `others`, and those of a background download. It replaces what was wanted before.
+  case want(reader: Int?, others: BlockSet = BlockSet(), foreground: BlockSet, background: BlockSet)
   /// These blocks are stored on this node.
   case held(BlockSet)
   /// A list of the store names these blocks of the segment and no others.
@@ -83,7 +83,7 @@ package enum UploadResult: Hashable, Sendable {
 }
 
 /// What a segment is to be told later. Each timer of a segment is set at most once; setting it anew replaces it.
-package enum ShareTimer: UInt8, Hashable, Sendable, CaseIterable {
+package enum ShareTimer: Hashable, Sendable {
   /// Time to take a free lease.
   case jitter
   /// Time to look at the lease again, or at a block in best effort.
@@ -94,8 +94,8 @@ package enum ShareTimer: UInt8, Hashable, Sendable, CaseIterable {
   case expiry
   /// The holder's progress stands.
   case standing
-  /// The reader waited for others long enough: first its windows, then the block are fetched.
-  case patience
+  /// The reader of a block waited for others long enough: first its windows, then the block are fetched.
+  case patience(Int)
   /// Another node's claim has had its time.
   case claim
 }

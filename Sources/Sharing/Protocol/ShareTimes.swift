@@ -40,17 +40,20 @@ package struct ShareTimes: Hashable, Sendable {
   /// How long a claim that another node has keeps this one from the same block: it is fetched and stored meanwhile.
   package func claim(rate: Int) -> Int { max(800, 300 + time(rate: rate) * 5 / 4) + allowance }
 
-  /// How long a reader waits for others in all, before its own windows are asked from the origin: 2.0 s. From a holder
-  /// that goes on, a block that takes longer than half a second may come 1.5 s later than it takes.
-  package func patience(rate: Int, isStanding: Bool) -> Int {
-    (isStanding ? 2000 : max(2000, 1500 + time(rate: rate))) + allowance + max(0, rank - 8) * Self.herd
-  }
+  /// How long a reader waits for others in all, before its own windows are asked from the origin: 2.0 s, and up to
+  /// half a second more among many nodes.
+  package var patience: Int { 2000 + allowance + late }
 
-  /// How long a reader waits for others after a window.
-  static let nextWindow = 1000
+  /// How long a reader waits for others after a window: 1 s. Where a block takes longer than 2 s, half of its time, at
+  /// most 5 s: there the windows of many readers would take the origin from whoever fetches the block.
+  package func nextWindow(rate: Int) -> Int { min(max(1000, time(rate: rate) / 2), 5000) }
 
   /// How much later this node fetches the whole block, if no other node has stored it.
-  package func resort(rate: Int) -> Int { 1500 + time(rate: rate) + allowance + max(0, rank - 8) * Self.herd }
+  package func resort(rate: Int) -> Int { 1500 + time(rate: rate) + allowance + late }
+
+  /// Of many nodes that turn to the origin, each is so much later. The nodes seen today may be gone by now, and no
+  /// reader waits for their turns: half a second at most.
+  private var late: Int { min(max(0, rank - 8) * Self.herd, 500) }
 
   /// How long a block takes at the faster of a rate and the own one: at most 20 s.
   private func time(rate: Int) -> Int {
@@ -81,7 +84,7 @@ package struct ShareTimes: Hashable, Sendable {
   package var blockPoll: Int { max(400, nodes) }
 
   /// When a node fetches a block for which another one is first, where there are no leases.
-  package var turn: Int { rank == 0 ? 0 : min(1000 + 500 * rank, patience(rate: 0, isStanding: true)) }
+  package var turn: Int { rank == 0 ? 0 : min(1000 + 500 * rank, patience) }
 
   /// Of more than eight nodes each waits so much longer than the one before it, in milliseconds, before it asks the
   /// origin: about what a claim takes to be seen.

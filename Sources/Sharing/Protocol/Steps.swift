@@ -9,11 +9,11 @@ struct Steps {
   mutating func take(_ event: ShareEvent) {
     guard share.ending == nil else { return takeAfterTheEnd(event) }
     switch event {
-    case .want(let reader, let foreground, let background):
+    case .want(let reader, let others, let foreground, let background):
       // The node does not read a lease again before the holder may have written more (`judge` sets the poll).
       if share.need == nil, !isArmed(.poll) { share.isStale = true }
       if foreground != share.foreground || background != share.background { share.isBarred = false }
-      (share.reader, share.foreground, share.background) = (reader, foreground, background)
+      (share.reader, share.others, share.foreground, share.background) = (reader, others, foreground, background)
     case .held(let blocks): hold(blocks)
     case .listed(let blocks):
       share.stored |= blocks
@@ -35,12 +35,12 @@ struct Steps {
       guard isUp != share.isUp else { return }
       share.isUp = isUp
       forget()
-      for timer in ShareTimer.allCases { disarm(timer) }
+      for timer in ShareTimer.single { disarm(timer) }
+      endWaits()
       (share.absent, share.failed) = (BlockSet(), BlockSet())
-      share.waited = nil
     case .over(let reason): end(reason)
     case .leaves:
-      (share.reader, share.foreground, share.background) = (nil, BlockSet(), BlockSet())
+      (share.reader, share.others, share.foreground, share.background) = (nil, BlockSet(), BlockSet(), BlockSet())
       (share.looking, share.fetching, share.uploading) = (BlockSet(), BlockSet(), BlockSet())
     }
   }
@@ -107,7 +107,7 @@ struct Steps {
     case .changed: end(.originChanged)
     case .failed:
       share.isBarred = true
-      share.waited = nil
+      endWaits()
     case .stopped: break
     }
   }
@@ -135,6 +135,7 @@ struct Steps {
   }
 
   private mutating func fired(_ timer: ShareTimer) {
+    if case .patience(let block) = timer { return patienceIsOver(block) }
     guard share.armed & timer.bit != 0 || timer == .poll else { return }
     share.armed &= ~timer.bit
     switch timer {
@@ -152,7 +153,7 @@ struct Steps {
       share.isStanding = true
       share.isStale = true
       lookAgain()
-    case .patience: patienceIsOver()
+    case .patience: break
     case .claim:
       share.claim?.isWaiting = false
       share.claim?.round += 1
@@ -160,25 +161,20 @@ struct Steps {
     }
   }
 
-  private mutating func patienceIsOver() {
+  private mutating func patienceIsOver(_ block: Int) {
+    guard let index = share.waits.firstIndex(where: { $0.block == block }) else { return }
     let rate = Int(share.seen?.rate ?? 0)
-    guard share.bypasses * ShareTimes.nextWindow < times.resort(rate: rate) else {
-      share.isImpatient = true
+    let next = times.nextWindow(rate: rate)
+    if share.waits[index].bypasses * next < times.resort(rate: rate) {
+      share.waits[index].bypasses += 1
+      actions.append(.bypass(block))
+    } else {
+      share.waits[index].isImpatient = true
       share.isBarred = false
       // Nor does the reader wait longer for a store that brings the block too slowly.
-      if let need = share.waited, share.looking.contains(need) { actions.append(.bypass(need)) } else { lookAgain() }
-      return arm(.patience, after: ShareTimes.nextWindow)
+      share.looking.contains(block) ? actions.append(.bypass(block)) : lookAgain(at: block)
     }
-    // What is known of the rates by now counts.
-    let longest = times.patience(rate: rate, isStanding: share.isStanding)
-    if share.bypasses == 0, longest > share.patience {
-      arm(.patience, after: longest - share.patience)
-      share.patience = longest
-    } else if let need = share.waited {
-      share.bypasses += 1
-      actions.append(.bypass(need))
-      arm(.patience, after: ShareTimes.nextWindow)
-    }
+    actions.append(.set(.patience(block), after: next))
   }
 
   /// A helper may have stored the reader's block, and the holder does not tell: the lease may even move on since.
@@ -190,15 +186,24 @@ struct Steps {
 
   /// Before this node does what others may have done, it looks at the block once more.
   mutating func lookAgain() {
-    guard let need = share.need else { return }
-    share.absent.remove(need)
-    share.failed.remove(need)
+    if let need = share.need { lookAgain(at: need) }
+  }
+
+  private mutating func lookAgain(at block: Int) {
+    share.absent.remove(block)
+    share.failed.remove(block)
+  }
+
+  mutating func endWaits() {
+    for wait in share.waits { actions.append(.cancel(.patience(wait.block))) }
+    share.waits = []
   }
 
   mutating func end(_ reason: EndOfSharing) {
     guard share.ending == nil else { return }
     share.ending = reason
-    for timer in ShareTimer.allCases { disarm(timer) }
+    for timer in ShareTimer.single { disarm(timer) }
+    endWaits()
     for block in 0..<BlockSet.most where share.fetching.contains(block) { actions.append(.stopFetch(block)) }
     actions.append(.end(reason))
   }

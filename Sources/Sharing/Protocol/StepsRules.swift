@@ -10,10 +10,11 @@ extension Steps {
     }
     countPatience()
     lookAtStored()
+    for wait in share.waits where wait.isImpatient && wait.block != share.need { fetchNow(wait.block) }
     if let need = share.need, !share.fetching.contains(need) {
       // Nobody else was seen today, and the store has no such block.
       let isAlone = times.nodes <= 1 && share.absent.contains(need)
-      if isAlone || share.isImpatient { return fetchNow(need) }
+      if isAlone || isImpatient(need) { return fetchNow(need) }
     }
     guard setup.hasLeases else { return takeTurns() }
     switch share.role {
@@ -28,10 +29,9 @@ extension Steps {
 
   /// Nothing is wanted any more.
   private mutating func rest() {
-    for timer in [ShareTimer.jitter, .poll, .standing, .patience, .claim] { disarm(timer) }
+    for timer in [ShareTimer.jitter, .poll, .standing, .claim] { disarm(timer) }
+    endWaits()
     share.mayTake = false
-    share.waited = nil
-    (share.bypasses, share.isImpatient) = (0, false)
     share.claim = nil
     // Its time ends without this node, if it was written.
     if share.role == .taking, !share.isAsking { forget() }
@@ -41,31 +41,41 @@ extension Steps {
     }
   }
 
-  /// A reader's wait for others is counted for each block, from when it is needed until this node fetches it.
+  /// A reader's wait for others is counted for each block, from when it is needed until this node fetches it. Readers
+  /// that go on elsewhere in the segment change nothing in it.
   private mutating func countPatience() {
-    let need = share.need.flatMap { share.fetching.contains($0) ? nil : $0 }
-    if need == share.waited { return }
-    if share.claim?.block != need {
+    let missing = share.foreground - share.here
+    var waited = BlockSet()
+    if let need = share.need { waited.insert(need) }
+    for block in 0..<BlockSet.most where share.others.contains(block) {
+      if let next = BlockSet(bits: missing.bits & (~0 << UInt64(block))).first { waited.insert(next) }
+    }
+    waited = waited - share.fetching
+    if let claim = share.claim, claim.block != share.need || !waited.contains(claim.block) {
       share.claim = nil
       disarm(.claim)
     }
-    share.waited = need
-    (share.bypasses, share.isImpatient) = (0, false)
-    disarm(.patience)
-    guard need != nil else { return }
-    share.patience = times.patience(rate: Int(share.seen?.rate ?? 0), isStanding: share.isStanding)
-    arm(.patience, after: share.patience)
+    for wait in share.waits where !waited.contains(wait.block) { actions.append(.cancel(.patience(wait.block))) }
+    share.waits.removeAll { !waited.contains($0.block) }
+    for wait in share.waits { waited.remove(wait.block) }
+    while let block = waited.first {
+      waited.remove(block)
+      share.waits.append(SegmentShare.Wait(block: block))
+      actions.append(.set(.patience(block), after: times.patience))
+    }
   }
 
-  /// What the store has is taken from there, two blocks at a time, and the reader's at once: a background download, to
+  private func isImpatient(_ block: Int) -> Bool { share.waits.contains { $0.block == block && $0.isImpatient } }
+
+  /// What the store has is taken from there, two blocks at a time, and the readers' at once: a background download, to
   /// which the others may belong, asks for nothing while a reader waits. One that failed is asked for again later.
   private mutating func lookAtStored() {
     let known = (share.missing & share.known) - share.fetching
     if !(known & share.failed).isEmpty, !isArmed(.poll) { arm(.poll, after: times.poll(rate: 0, blocks: 0)) }
     var open = known - share.looking - share.failed
-    if let need = share.need, open.contains(need) {
-      look(need)
-      open.remove(need)
+    for wait in share.waits where open.contains(wait.block) {
+      look(wait.block)
+      open.remove(wait.block)
     }
     while share.looking.count < 2, let block = open.first(from: share.reader ?? 0) {
       look(block)
@@ -91,15 +101,15 @@ extension Steps {
   }
 
   /// Whatever others do; but the store is asked first.
-  private mutating func fetchNow(_ need: Int) {
+  private mutating func fetchNow(_ block: Int) {
     if share.isBarred { return }
-    if share.absent.contains(need) || share.failed.contains(need) || share.distrusted.contains(need) {
-      if share.isImpatient { share.isSlow = true }
-      fetch(need)
+    if share.absent.contains(block) || share.failed.contains(block) || share.distrusted.contains(block) {
+      if isImpatient(block) { share.isSlow = true }
+      fetch(block)
       countPatience()
       if setup.hasLeases, share.role == .outside { findLease() }
     } else {
-      look(need)
+      look(block)
     }
   }
 

@@ -141,8 +141,8 @@ struct ExploredWorld {
     func share() -> SegmentShare? { nodes[index].fleet.segments[place]?.share }
     send(.timer(timer), to: index, place, settings)
     switch timer {
-    case .patience:
-      while let share = share(), !share.isImpatient, share.armed & timer.bit != 0 {
+    case .patience(let block):
+      while let share = share(), share.waits.contains(where: { $0.block == block && !$0.isImpatient }) {
         send(.timer(timer), to: index, place, settings)
       }
     case .renew:

@@ -57,7 +57,7 @@ struct Explorer {
     for node in world.nodes.indices {
       let fleet = world.nodes[node].fleet
       for (place, segment) in fleet.segments where world.timers > 0 {
-        for timer in ShareTimer.allCases where mayFire(timer, segment.share) {
+        for timer in ShareTimer.all(settings.blocks) where mayFire(timer, segment.share) {
           var step = world
           step.timers -= 1
           step.fire(timer, node, place, settings)
@@ -146,7 +146,9 @@ struct Explorer {
   }
 
   private func mayFire(_ timer: ShareTimer, _ share: SegmentShare) -> Bool {
-    guard share.armed & timer.bit != 0, share.ending == nil else { return false }
+    var isSet = share.armed & timer.bit != 0
+    if case .patience(let block) = timer { isSet = share.waits.contains { $0.block == block } }
+    guard isSet, share.ending == nil else { return false }
     if settings.breakage == .noTakeover {
       switch timer {
       case .expiry, .standing, .patience: return false
@@ -191,7 +193,7 @@ struct Explorer {
       guard round % 4 == 3 || alone.requests.isEmpty else { continue }
       for segment in world.store.indices {
         let place = ExploredWorld.place(segment)
-        for timer in [ShareTimer.renew, .standing, .patience, .expiry] {
+        for timer in ShareTimer.all(settings.blocks) {
           guard let share = alone.nodes[node].fleet.segments[place]?.share, mayFire(timer, share) else { continue }
           alone.fire(timer, node, place, settings)
         }
@@ -203,5 +205,12 @@ struct Explorer {
       }
     }
     return false
+  }
+}
+
+extension ShareTimer {
+  /// All that a segment of so many blocks may have, in the order in which a node alone has them fire.
+  fileprivate static func all(_ blocks: Int) -> [ShareTimer] {
+    [.renew, .standing] + (0..<blocks).map { .patience($0) } + [.expiry, .jitter, .poll, .claim]
   }
 }

@@ -216,7 +216,7 @@ import Testing
   @Test func aHolderThatStandsIsHelpedByOne() {
     var player = Player()
     player.watch()
-    #expect(player.timers[.standing] == 1200 && player.timers[.expiry] == 3000 && player.timers[.patience] == 2000)
+    #expect(player.timers[.standing] == 1200 && player.timers[.expiry] == 3000 && player.timers[.patience(0)] == 2000)
     player.send(.timer(.standing))
     #expect(player.actions == [.readLease], "the lease may have changed since")
     player.saw(version: 1)
@@ -225,7 +225,7 @@ import Testing
     #expect(player.actions == [.claim(0, round: 0)])
     var other = player
     player.send(.claimed(0, .done(Player.version(1))))
-    #expect(player.actions == [.fetch(0)] && player.timers[.patience] == nil)
+    #expect(player.actions == [.fetch(0)] && player.timers[.patience(0)] == nil)
     // The other one waits, and looks at the block.
     other.send(.claimed(0, .refused))
     #expect(other.actions.isEmpty && other.timers[.claim] == 925)
@@ -238,28 +238,58 @@ import Testing
   @Test func nobodyWaitsLongerThanTwoSeconds() {
     var player = Player()
     player.watch()
-    player.send(.timer(.patience))
-    #expect(player.actions == [.bypass(0)] && player.timers[.patience] == 1000)
-    player.send(.timer(.patience))
+    player.send(.timer(.patience(0)))
+    #expect(player.actions == [.bypass(0)] && player.timers[.patience(0)] == 1000)
+    player.send(.timer(.patience(0)))
     #expect(player.actions == [.bypass(0)])
-    player.send(.timer(.patience))
+    player.send(.timer(.patience(0)))
     #expect(player.actions == [.look(0)], "then the whole block, if it is not there by now")
     player.send(.looked(0, .absent))
     #expect(player.actions.contains(.fetch(0)))
+  }
+
+  /// A holder brings one block after the other, and a reader walks along; another one waits for the last block.
+  @Test func eachWaitingReaderHasItsPatience() {
+    var player = Player()
+    func want(_ block: Int) -> ShareEvent {
+      .want(
+        reader: block, others: BlockSet(3..<4), foreground: BlockSet(block..<block + 1) | BlockSet(3..<4),
+        background: BlockSet())
+    }
+    player.send(want(0))
+    player.send(.looked(0, .absent))
+    player.saw(version: 1)
+    #expect(player.timers[.patience(0)] == 2000 && player.timers[.patience(3)] == 2000)
+    // As much of it has not passed yet: setting it anew would show.
+    player.timers[.patience(3)] = 700
+    for block in 0..<2 {
+      player.saw(have: BlockSet(0..<block + 1), at: UInt8(block + 1), version: block + 2)
+      player.send(.looked(block, .found))
+      player.send(want(block + 1))
+      #expect(player.timers[.patience(block)] == nil && player.timers[.patience(block + 1)] == 2000)
+    }
+    #expect(player.timers[.patience(3)] == 700)
+    player.send(.timer(.patience(3)))
+    #expect(player.actions == [.bypass(3)] && player.timers[.patience(3)] == 1000)
+    for _ in 0..<2 { player.send(.timer(.patience(3))) }
+    #expect(player.share.waits.contains { $0.block == 3 && $0.isImpatient } && player.actions == [.look(3)])
+    player.send(.looked(3, .absent))
+    #expect(player.actions.contains(.fetch(3)) && player.timers[.patience(3)] == nil)
+    #expect(player.timers[.patience(2)] == 2000)
   }
 
   @Test func nobodyWaitsLongerForASlowStoreEither() {
     var player = Player()
     player.read()
     player.send(.listed(BlockSet(0..<1)))
-    #expect(player.share.looking == BlockSet(0..<1) && player.timers[.patience] == 2000)
+    #expect(player.share.looking == BlockSet(0..<1) && player.timers[.patience(0)] == 2000)
     for _ in 0..<3 {
-      player.send(.timer(.patience))
-      #expect(player.actions == [.bypass(0)] && player.timers[.patience] == 1000, "its GET is slow")
+      player.send(.timer(.patience(0)))
+      #expect(player.actions == [.bypass(0)] && player.timers[.patience(0)] == 1000, "its GET is slow")
     }
     // It has ended, and the reader has waited for so long that the whole block is fetched.
     player.send(.looked(0, .failed))
-    #expect(player.actions == [.fetch(0)] && player.timers[.patience] == nil)
+    #expect(player.actions == [.fetch(0)] && player.timers[.patience(0)] == nil)
   }
 
   @Test func aDeadHoldersLeaseIsTaken() {
@@ -366,7 +396,7 @@ import Testing
     guard case .writeLease(let lease, _) = player.actions.last else {
       return #expect(Bool(false), "not given up: \(player.actions)")
     }
-    #expect(lease.isReleased && player.timers[.patience] != nil)
+    #expect(lease.isReleased && player.timers[.patience(0)] != nil)
   }
 
   @Test func withoutLeasesTheFirstByHashFetches() {

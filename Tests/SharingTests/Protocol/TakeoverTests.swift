@@ -62,6 +62,15 @@ import Testing
     }
   }
 
+  @Test func eachReaderOfANodeHasItsPatience() {
+    var node = Node()
+    node.watch()
+    node.change { $0.read(2, 1, block: 5, into: &$1) }
+    #expect(node.timers[.patience(0)] == 2000 && node.timers[.patience(5)] == 2000)
+    node.send(.timer(.patience(5)))
+    #expect(node.actions == [.bypass(5)])
+  }
+
   @Test func whoTakesOverTellsWhatHelpersStored() {
     var node = Node()
     node.watch()

@@ -117,18 +117,24 @@ import Testing
     #expect(near.renewal(rate: 1024) == 2000 && near.expiry(rate: 1024) == 6000)
     #expect(far.expiry(rate: 0) == near.expiry(rate: 0) + 4 * 200)
     #expect(far.standing(rate: 0) == near.standing(rate: 0) + 4 * 200)
-    #expect(near.patience(rate: 51_200, isStanding: false) == 2000)
-    #expect(near.patience(rate: 1024, isStanding: false) == 1500 + 4000)
-    #expect(near.patience(rate: 1024, isStanding: true) == 2000)
+    #expect(near.patience == 2000 && far.patience == 2800)
+    #expect([51_200, 1024, 100].map { near.nextWindow(rate: $0) } == [1000, 2000, 5000])
   }
 
-  /// Of a thousand nodes few turn to the origin in the same tenth of a second.
+  /// Nodes that were seen today, and may be gone, cost a reader half a second at most.
+  @Test func nobodyWaitsForTheTurnsOfThousands() {
+    for nodes in [9, 1000, 1_000_000] {
+      let last = ShareTimes(roundTrip: 2, nodes: nodes, rank: nodes - 1)
+      #expect(last.patience <= 2508 && last.turn <= 2508)
+      #expect(last.resort(rate: 51_200) <= 2100)
+    }
+  }
+
+  /// Of a thousand nodes few help in the same tenth of a second.
   @Test func theTurnsOfManyNodesAreSpread() {
     let times = (0..<1000).map { ShareTimes(roundTrip: 2, nodes: 1000, rank: $0) }
-    for wait in [\ShareTimes.helping, \.patienceOfAll] {
-      let tenths = Dictionary(grouping: times) { $0[keyPath: wait] / 100 }
-      #expect((tenths.values.map(\.count).max() ?? 0) <= 18)
-    }
+    let tenths = Dictionary(grouping: times) { $0.standing(rate: 0) / 100 }
+    #expect((tenths.values.map(\.count).max() ?? 0) <= 18)
     #expect(times.allSatisfy { $0.poll(rate: 51_200, blocks: 0) >= 500 })
   }
 
@@ -142,9 +148,4 @@ import Testing
     }
     #expect(firsts.count > 20)
   }
-}
-
-extension ShareTimes {
-  fileprivate var helping: Int { standing(rate: 0) }
-  fileprivate var patienceOfAll: Int { patience(rate: 0, isStanding: true) }
 }
