@@ -149,6 +149,29 @@ import Testing
     }
   }
 
+  @Test("A far store whose answers take a little longer now and then is not given up")
+  func farStore() throws {
+    try withFakeStore { store in
+      store.configure { $0.fault = { _ in .late(0.2) } }
+      try withFleet(store.endpoint, rate: nil) { fleet in
+        let member = try fleet.mountSharing()
+        let isPointer: @Sendable (SignatureJudge.Seen) -> Bool = {
+          $0.method == "GET" && $0.target.contains("/mfs1/u/")
+        }
+        // It knows the way to the store by then.
+        sleep(seconds: 3)
+        store.configure { $0.fault = { .late(isPointer($0) ? 0.6 : 0.2) } }
+        for name in Fleet.names {
+          let end = try member.runProgram(["stat", "\(member.mountpoint)/\(name)"])
+          #expect(end.status == 0, "\(end)")
+        }
+        #expect(store.seen.contains(where: isPointer))
+        let log = member.process?.standardErrorSoFar ?? ""
+        #expect(!log.contains("does not answer"), "\(log.suffix(4000))")
+      }
+    }
+  }
+
   private func sharedBytes(of member: MountedProgram) throws -> Int {
     let lines = try member.run(["metrics", member.mountpoint]).output.split(separator: "\n")
     let line = lines.first { $0.hasPrefix("mediafs_shared_bytes_total ") }

@@ -32,9 +32,9 @@ extension FleetMember {
     store.start(make(id))
   }
 
-  /// How long a question may go unanswered, in seconds.
-  var detection: Double { breaker.detection(now: .now) }
   private var allowance: Double { Double(4 * fleet.identity.roundTrip) / 1000 }
+  /// How long what readers wait for may go unanswered, in seconds: far stores have longer.
+  var answerTime: Double { breaker.detection(now: .now) + allowance }
 
   func perform(_ action: FleetNode.Action) {
     switch action {
@@ -63,7 +63,7 @@ extension FleetMember {
       changed(file)
     case .readLease:
       ask(.readLease(place)) {
-        .get($0, ObjectName.lease(file.id, segment: place.segment).text, timeout: detection + allowance)
+        .get($0, ObjectName.lease(file.id, segment: place.segment).text, timeout: answerTime)
       }
     case .writeLease(let lease, let condition):
       let key = ObjectName.lease(file.id, segment: place.segment).text

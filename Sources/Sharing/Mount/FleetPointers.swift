@@ -80,7 +80,7 @@ extension FleetMember {
 
   private func readPointer(_ key: ResourceKey) {
     pointers.known[key] = .asking
-    ask(.facts(key)) { .get($0, ObjectName.pointer(entry(key)).text, timeout: detection) }
+    ask(.facts(key)) { .get($0, ObjectName.pointer(entry(key)).text, timeout: answerTime) }
   }
 
   /// Reads the pointers again about which others ask the origin. Returns when the next is due.

@@ -71,7 +71,7 @@ extension FleetMember {
   private func requestProbe(of file: SharedFile) {
     file.probe = .asking
     probesHeld.append(file)
-    ask(.probeSet(file)) { .get($0, ObjectName.probe(file.id).text, timeout: detection) }
+    ask(.probeSet(file)) { .get($0, ObjectName.probe(file.id).text, timeout: answerTime) }
   }
 
   /// Whether one more may be asked for.

@@ -158,9 +158,9 @@ extension FleetMember: TransferService {
   /// no time left.
   func dropSilentReads(_ now: Instant) -> Instant {
     var next = Instant.never
-    let detection = detection
+    let answerTime = answerTime
     for read in Array(reads.values) {
-      let due = read.lastByte.adding(seconds: read.hasBegun ? Self.longestPause : detection)
+      let due = read.lastByte.adding(seconds: read.hasBegun ? Self.longestPause : answerTime)
       if due <= now {
         end(read, .timedOut)
         continue

@@ -10,7 +10,8 @@ package final class StoreClient: ObjectStore {
   /// A class, so that bytes are added where they lie.
   private final class Running {
     let request: StoreRequest
-    let deadline: Instant
+    /// When it has no time left: not while it waits for its turn.
+    var deadline = Instant.never
     /// What its key says that the object is.
     let kind: ObjectName.Kind
     /// nil while it waits for its turn.
@@ -30,7 +31,6 @@ package final class StoreClient: ObjectStore {
     init(_ request: StoreRequest) {
       self.request = request
       kind = ObjectName.kind(of: request.key)
-      deadline = Instant.now.adding(seconds: request.timeout)
     }
 
     var isSuccess: Bool { head.map { (200..<300).contains($0.status) } ?? false }
@@ -163,6 +163,7 @@ package final class StoreClient: ObjectStore {
     nextTransfer += 1
     let now = clock.time(setup.clock())
     (state.transfer, state.signedAt, state.credentials) = (transfer, now, signing.credentials)
+    if state.deadline == .never { state.deadline = Instant.now.adding(seconds: state.request.timeout) }
     requests[transfer] = id
     commands.start(signing.transfer(state.request, as: transfer, time: now))
   }

@@ -1,17 +1,19 @@
-/// How many requests run beside each other, of each lane: so that leases need not wait for blocks, and blocks that go
-/// up take no line from readers.
+/// How many requests run beside each other, of each lane: so that leases need not wait for blocks, and what goes up
+/// takes no line from readers.
 package struct StoreLimits: Sendable, Equatable {
   package var small = 16
+  package var behind = 8
   package var reads = 8
   package var uploads = 4
 
-  package init(small: Int = 16, reads: Int = 8, uploads: Int = 4) {
-    (self.small, self.reads, self.uploads) = (small, reads, uploads)
+  package init(small: Int = 16, behind: Int = 8, reads: Int = 8, uploads: Int = 4) {
+    (self.small, self.behind, self.reads, self.uploads) = (small, behind, reads, uploads)
   }
 
   subscript(lane: StoreRequest.Lane) -> Int {
     switch lane {
     case .small: small
+    case .behind: behind
     case .reads: reads
     case .uploads: uploads
     }

@@ -32,8 +32,10 @@ package struct StoreRequest: Sendable {
 
   /// Whose turn it is, and beside how many others (``StoreLimits``).
   package enum Lane: Sendable, CaseIterable {
-    /// Leases, pointers, heads and lists: few bytes, and somebody waits.
+    /// Leases and pointers: few bytes, and somebody waits.
     case small
+    /// Few bytes, for which nobody waits.
+    case behind
     /// Blocks that readers wait for.
     case reads
     /// Blocks that go up behind the readers.
@@ -44,20 +46,22 @@ package struct StoreRequest: Sendable {
   package var key: String
   package var action: Action
   package var lane: Lane
-  /// The seconds until it ends as timed out, its wait for a turn included.
+  /// The seconds from when it is sent until it ends as timed out.
   package var timeout: Double
   /// Whether the store may refuse a body before it is sent: worth a round trip only where the line is slow.
   package var awaitsContinue = false
 
   package init(_ id: StoreRequestID, _ key: String, _ action: Action, lane: Lane? = nil, timeout: Double) {
     (self.id, self.key, self.action, self.timeout) = (id, key, action, timeout)
+    // Nobody waits for what may take so long.
+    let small = timeout < 5 ? Lane.small : .behind
     self.lane =
       lane
       ?? {
         switch action {
-        case .get(_, let inPieces): inPieces ? .reads : .small
-        case .put(let body, _, _): body.count > 64 << 10 ? .uploads : .small
-        case .head, .delete, .list: .small
+        case .get(_, let inPieces): inPieces ? .reads : small
+        case .put(let body, _, _): body.count > 64 << 10 ? .uploads : small
+        case .head, .delete, .list: small
         }
       }()
   }

@@ -253,6 +253,28 @@ import Testing
     }
   }
 
+  @Test("What waits for its turn loses none of its time") func turns() throws {
+    try Self.with({ $0.limits = StoreLimits(small: 1) }) { store, calls in
+      store.setObject(Self.name, [1])
+      store.configure { $0.fault = { $0.target.hasSuffix("/hangs") ? .hang : nil } }
+      calls.start(.get(StoreCalls.anyID, "hangs", timeout: 4)) { _ in }
+      #expect(calls.get(Self.key, timeout: 2).object?.body == [1])
+    }
+  }
+
+  @Test("What nobody waits for leaves leases their lines") func behind() throws {
+    try Self.with({ $0.limits = StoreLimits(small: 1, behind: 2) }) { store, calls in
+      store.setObject(Self.name, [1])
+      store.configure { $0.fault = { $0.method == "PUT" ? .hang : nil } }
+      for index in 0..<5 {
+        calls.start(.putIfAbsent(StoreCalls.anyID, "mark\(index)", StoreBody([1]), timeout: 60)) { _ in }
+      }
+      #expect(eventually { store.seen.count == 2 })
+      #expect(calls.get(Self.key, timeout: 4).object?.body == [1])
+      #expect(store.seen.count { $0.method == "PUT" } == 2, "they took more lines than they have")
+    }
+  }
+
   @Test("Uploads that hang leave leases and readers their lines") func lanes() throws {
     try Self.with({ $0.limits = StoreLimits(small: 2, reads: 1, uploads: 1) }) { store, calls in
       store.setObject(Self.name, [1])
