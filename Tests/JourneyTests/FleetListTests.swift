@@ -64,7 +64,7 @@ import Testing
         try fleet.readAll([first], stored)
         fleet.waitUntilStored()
         try first.end()
-        let (before, asked) = (store.objects, store.seen.count)
+        let (before, asked) = (store.objects.mapValues(\.etag), store.seen.count)
         let member = try fleet.mount(reader)
         let requests = fleet.origin.log.totals.requests
         try fleet.readAll([member], stored)
@@ -74,7 +74,7 @@ import Testing
         let said = try member.run(["status", member.mountpoint]).output
         #expect(said.contains("some/prefix: up, only read"), "\(said)")
         try member.end()
-        #expect(store.objects == before, "something was written")
+        #expect(store.objects.mapValues(\.etag) == before, "something was written")
         let others = store.seen.dropFirst(asked).filter { !["GET", "HEAD"].contains($0.method) }
         #expect(others.isEmpty, "\(others.map { "\($0.method) \($0.target)" })")
       }

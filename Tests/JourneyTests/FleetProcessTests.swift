@@ -54,20 +54,21 @@ import Testing
             return node.map { $0 != holder } ?? true
           }
         }
-        // The first block that it fetched is still to be stored when it stops.
-        let (isStopped, refused) = (Lock(false), Lock(0))
+        // The first blocks that it fetched are on their way when it stops, and arrive once others have stored all.
+        let (isStopped, isSeen, held) = (Lock(false), Lock(false), Lock(0))
+        let count = Int((Fleet.size + (4 << 20) - 1) / (4 << 20))
         store.configure {
           $0.fault = { request in
             let isBlock = request.method == "PUT" && request.target.contains("/mfs1/b/")
             guard isBlock, !isStopped.withLock({ $0 }) else { return nil }
-            refused.withLock { $0 += 1 }
-            return .refuse(500, code: "InternalError")
+            held.withLock { $0 += 1 }
+            return .once { isSeen.withLock { $0 } }
           }
         }
         var tags: [String: String] = [:]
         let blocks = { store.objects.filter { $0.key.contains("/mfs1/b/") }.mapValues(\.etag) }
         try fleet.readAll([first], [name]) {
-          let isReady = eventually(timeout: 60) { lease(nil) && refused.withLock { $0 } > 0 }
+          let isReady = eventually(timeout: 60) { lease(nil) && held.withLock { $0 } > 0 }
           fleet.expect(isReady, "no lease is held, or no block was fetched")
           let holder = try #require(
             store.objects.first { $0.key.contains("/mfs1/l/") }.flatMap { _, object in
@@ -80,9 +81,9 @@ import Testing
           try fleet.readAll([second], [name]) {
             fleet.expect(eventually(timeout: 60) { lease(String(holder)) }, "nobody took the lease over")
           }
-          let count = Int((Fleet.size + (4 << 20) - 1) / (4 << 20))
           fleet.expect(eventually(timeout: 60) { blocks().count == count }, "\(blocks().count) of \(count) blocks")
           tags = blocks()
+          isSeen.withLock { $0 = true }
           kill(server, SIGCONT)
           #expect(first.server == server)
         }

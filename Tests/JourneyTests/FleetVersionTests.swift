@@ -17,7 +17,7 @@ import Testing
     try withFakeStore { store in
       store.setObject("\(Self.prefix)/format", Array(format.utf8))
       store.setObject("\(Self.prefix)/u/0123456789abcdef0123456789abcdef", Array("of the other\n".utf8))
-      let before = store.objects
+      let before = store.objects.mapValues(\.etag)
       try withFleet(store.endpoint, rate: nil) { fleet in
         let member = try fleet.mount()
         try fleet.readAll()
@@ -27,7 +27,7 @@ import Testing
         #expect(fleet.origin.log.totals.bytesSent >= Fleet.listBytes)
         try member.end()
       }
-      #expect(store.objects == before, "something was written")
+      #expect(store.objects.mapValues(\.etag) == before, "something was written")
       #expect(store.seen.allSatisfy { ["GET", "HEAD"].contains($0.method) }, "\(store.seen.map(\.method))")
     }
   }
