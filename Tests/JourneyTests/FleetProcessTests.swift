@@ -60,7 +60,7 @@ import Testing
         store.configure {
           $0.fault = { request in
             let isBlock = request.method == "PUT" && request.target.contains("/mfs1/b/")
-            guard isBlock, !isStopped.withLock({ $0 }) else { return nil }
+            guard isBlock, !request.body.isEmpty, !isStopped.withLock({ $0 }) else { return nil }
             held.withLock { $0 += 1 }
             return .once { isSeen.withLock { $0 } }
           }
