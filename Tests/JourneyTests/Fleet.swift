@@ -16,6 +16,8 @@ final class Fleet {
   private let key: String
   /// What stands behind each URL of the list.
   var query = ""
+  /// What the list says below a file's URL.
+  var facts: [String: String] = [:]
   private(set) var members: [MountedProgram] = []
   private var folders: [TemporaryFolder] = []
   /// Other names for the list than the usual ones.
@@ -51,7 +53,8 @@ final class Fleet {
     var environment = environment
     if let key { environment["MEDIAFS_FLEET_KEY"] = key }
     let member = MountedProgram(in: folder, program: try Programs.path("mediafs"), environment: environment)
-    try folder.write(list ?? listed.map { origin.url("/\($0)\(query)") + "\n" }.joined(), to: "urls.txt")
+    let names = listed.map { origin.url("/\($0)\(query)") + "\n" + (facts[$0] ?? "") }
+    try folder.write(list ?? names.joined(), to: "urls.txt")
     members.append(member)
     try mountAgain(member, through: endpoint ?? self.endpoint, options)
     return member

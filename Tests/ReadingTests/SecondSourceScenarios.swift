@@ -28,6 +28,7 @@ final class FakeSecondSource: SecondSource {
   private(set) var closed: [Int64] = []
   private(set) var removed: [Int64] = []
   private(set) var rested = 0
+  var digest = SecondDigest.none
 
   func facts(of key: ResourceKey, isCheck: Bool, now: Instant) -> SecondFacts { told }
   func confirmed(_ file: SecondFile) { confirmed.append(file) }
@@ -48,6 +49,7 @@ final class FakeSecondSource: SecondSource {
   func owes(_ file: SecondFile, besides wants: SecondWants) -> [ByteRange] { owed }
   func rest(_ generation: Int64, isFailing: Bool) { rested += 1 }
   func close(_ generation: Int64, isReplaced: Bool) { closed.append(generation) }
+  func digest(of generation: Int64) -> SecondDigest { digest }
   func removes(_ generation: Int64) { removed.append(generation) }
 }
 

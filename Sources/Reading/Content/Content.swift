@@ -104,6 +104,8 @@ final class Content: Sendable {
     var activity: Activity?
     /// The digest that the resolver's links told of it.
     var linkChecksum: Checksum?
+    /// What the second source told of its bytes.
+    var shared = SecondDigest.none
   }
 
   /// The resource.

@@ -95,11 +95,15 @@ final class Finisher {
   /// Why the file is not accepted (also when the server ends); nil when its bytes are right.
   private func mismatch(_ content: Content, _ descriptor: Int32, _ size: Int64) throws(StoreError) -> String? {
     let own = content.entry.checksum
-    guard let expected = own ?? content.guarded.withLock({ $0.linkChecksum }) else { return nil }
+    let (link, shared) = content.guarded.withLock { ($0.linkChecksum, $0.shared) }
+    if case .differs = shared { return "blocks of the fleet's store are not those of its digests" }
+    let others: Checksum? = if case .sha256(let checksum) = shared { checksum } else { nil }
+    guard let expected = own ?? link ?? others else { return nil }
     let found = try Digester.digest(
       of: descriptor, size: size, expected.algorithm, isCancelled: mustStop)
     guard let found else { return "stopped" }
     if found == expected.digest { return nil }
+    if own == nil, link == nil { return "its sha-256 is not the one that the fleet's store has of it" }
     if own == nil { return "its \(expected.algorithm.rawValue) is not the one that its resolver tells of" }
     return "its \(expected.algorithm.rawValue) is not the manifest's (line \(content.entry.line))"
   }

@@ -364,8 +364,10 @@ extension Scheduler {
     let content = download.content
     if download.ownFile.pausedUntil != nil { return }
     let checksum = renewals.checksum(of: download)
+    let shared = download.distrustsSecond ? nil : download.second.flatMap { second?.digest(of: $0) }
+    if case .wait? = shared { return }
     let (isTaken, isModified) = content.guarded.withLock { guarded in
-      guarded.linkChecksum = checksum
+      (guarded.linkChecksum, guarded.shared) = (checksum, shared ?? .none)
       return (guarded.held.becameWhole(), guarded.held.holding == .modified)
     }
     if isTaken { room.finisher.post(content) }

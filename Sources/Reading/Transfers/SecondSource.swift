@@ -38,6 +38,21 @@ package struct SecondView {
   package let served: ServedFile?
   /// Whether the rest of it may be fetched now.
   package let continues: Bool
+  /// Whether it is complete in the library, and then its SHA-256, if the list has one.
+  package var isComplete = false
+  package var sha256: Checksum?
+}
+
+/// What a second source tells of the bytes of a file that are all here.
+package enum SecondDigest: Sendable {
+  /// Nothing.
+  case none
+  /// It tells soon.
+  case wait
+  /// The SHA-256 that another machine's list has.
+  case sha256(Checksum)
+  /// Bytes that it gave are not the file's.
+  case differs
 }
 
 /// What readers want of a file now, and what is on its way.
@@ -92,6 +107,8 @@ package protocol SecondSource: AnyObject {
   func rest(_ generation: Int64, isFailing: Bool)
   /// A version is not open any more. `isReplaced`: the origin has another one.
   func close(_ generation: Int64, isReplaced: Bool)
+  /// What it tells of all bytes of a version.
+  func digest(of generation: Int64) -> SecondDigest
   /// Stored bytes of a version are about to be removed.
   func removes(_ generation: Int64)
 }
@@ -151,13 +168,17 @@ extension Scheduler {
     return second?.look(at: file, view, now: now)
   }
 
-  /// A program opened a complete file: what the second source lacks of it can be had from here.
-  func showHeld(_ download: Download, _ now: Instant) {
+  /// A program opened a complete file: what the second source lacks of it can be had from here. `isNew`: it was
+  /// completed just now, and its checksum is right.
+  func showHeld(_ download: Download, _ now: Instant, isNew: Bool = false) {
     let (stored, served) = download.content.guarded.withLock { guarded in
       (guarded.held.stored, guarded.held.isCopy && guarded.held.removal == .none ? guarded.held.file : nil)
     }
     guard let served, let size = download.identity?.size, let file = secondFile(download, size: size) else { return }
-    _ = look(at: file, of: download, SecondView(stored: stored, served: served, continues: false), now)
+    var view = SecondView(stored: stored, served: served, continues: false)
+    view.isComplete = isNew
+    if isNew, let checksum = download.content.entry.checksum, checksum.algorithm == .sha256 { view.sha256 = checksum }
+    _ = look(at: file, of: download, view, now)
   }
 
   /// Gives each start that the plan of a file added its way. `parked`: what readers wait for.

@@ -75,6 +75,7 @@ extension TransferThread {
       downloads.unpin(download)
       downloads.forgetError(of: download)
       room.completed(content, as: copy)
+      scheduler.showHeld(download, now, isNew: true)
       downloads.publish(download, now)
       carryOutPostponed(download)
       // Small files make room often, and would pile up until the next sweep.

@@ -13,6 +13,7 @@ enum Asked {
   case pointer(PointerWrite), head(PointerWrite), headOfNext(PointerWrite, String)
   case pointerWrite(PointerWrite)
   case probeSet(SharedFile), probeWrite(ProbeJob)
+  case digests(SharedFile), digestsDue(SharedFile), digestsWrite
   case removal, seen
 }
 

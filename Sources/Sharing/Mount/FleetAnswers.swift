@@ -41,6 +41,9 @@ extension FleetMember: ObjectStoreClient {
     case .probeSet(let file): probeRead(outcome, file)
     case .probeWrite(let job): probeWritten(outcome, job)
     case .compare(let job, let label): compared(outcome, job, label)
+    case .digests(let file): digestsRead(outcome, file)
+    case .digestsDue(let file): digestsSought(outcome, file)
+    case .digestsWrite: heard(outcome, isTimed: false)
     }
   }
 

@@ -65,6 +65,7 @@ extension FleetMember {
     next = min(next, offerOwed(now))
     next = min(next, sendUploads(now))
     next = min(next, writePointers(now))
+    next = min(next, writeDigests(now))
     next = min(next, readAgain(now))
     next = min(next, askWhetherBack(now))
     if now >= nextSweep {

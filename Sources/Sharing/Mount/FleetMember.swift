@@ -57,6 +57,8 @@ package final class FleetMember: SecondSource {
   var start = FleetStart()
   let uploads: FleetUploads
   var pointers = FleetPointers()
+  /// Files whose digests are to be written, and when.
+  var digestsDue: [(at: Instant, file: SharedFile)] = []
   var offers = FleetOffers()
   /// What was read before the bucket was known.
   var early: [Int64: (file: SecondFile, view: SecondView)] = [:]
@@ -153,6 +155,10 @@ package final class FleetMember: SecondSource {
     (file.stored, file.served) = (view.stored, view.served ?? file.served)
     // What came without the store, or by the first request, is shared too.
     if file.stored.contains(ByteRange(0, file.size)) { owe(file, now) }
+    if view.isComplete {
+      (file.isComplete, file.sha256) = (true, view.sha256)
+      offerDigests(of: file)
+    }
     guard breaker.isUp, file.ending == nil else { return nil }
     if file.isClosed { open(file) }
     settle(file, now)

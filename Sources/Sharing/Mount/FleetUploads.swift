@@ -186,7 +186,7 @@ extension FleetMember {
   func uploaded(_ outcome: StoreOutcome, _ job: UploadJob, _ label: BlockLabel) {
     heard(outcome, isUpload: true, isTimed: false, isTrial: job.isOwed)
     switch outcome {
-    case .written: over(job, .stored)
+    case .written: over(job, .stored, label)
     case .conflict:
       // Another node was first: with the same bytes?
       ask(.compare(job, label)) { .head($0, ObjectName.block(job.id, job.block).text, timeout: 5) }
@@ -199,11 +199,11 @@ extension FleetMember {
     guard case .found(let object) = outcome, let there = object.meta["mfs"].flatMap({ BlockLabel($0) }) else {
       return over(job, .dropped)
     }
-    over(job, there == label ? .existed : .differs)
+    over(job, there == label ? .existed : .differs, label)
   }
 
   /// An upload is over. `isReadable`: whether its bytes could be read; if not, it is not tried again.
-  private func over(_ job: UploadJob, _ result: UploadResult, isReadable: Bool = true) {
+  private func over(_ job: UploadJob, _ result: UploadResult, _ label: BlockLabel? = nil, isReadable: Bool = true) {
     uploads.ended(job)
     if let file = files[job.number] {
       file.uploads -= 1
@@ -211,6 +211,8 @@ extension FleetMember {
       switch result {
       case .stored, .existed:
         file.inTier.insert(job.block)
+        file.sums[job.block] = label?.crc32c
+        offerDigests(of: file)
         if offers.pause > 0, offers.next != .never { offers.next = .now }
         offers.pause = 0
       case .dropped where isReadable: owe(file, .now, isAgain: true)

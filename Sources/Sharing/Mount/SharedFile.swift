@@ -38,6 +38,13 @@ final class SharedFile {
   /// Where they wait, by byte.
   var waits: [Int64] = []
   var probe = KnownProbe.unknown
+  var digests = KnownDigests.unknown
+  /// The checksums of the blocks that were seen in the store.
+  var sums: [Int: UInt32] = [:]
+  /// Whether the whole file is in the library, with the SHA-256 that its list has.
+  var isComplete = false
+  var sha256: Checksum?
+  var hasOfferedDigests = false
   var readers = 0
   var continues = false
   var isClosed = true

@@ -44,6 +44,7 @@ extension FleetMember: TransferService {
       return endings.append((request.id, .cancelled))
     }
     if startProbeRead(request.id, file, range) { return }
+    askForDigests(of: file)
     let block = Int(range.start / file.block)
     let whole = file.range(of: block)
     let id = StoreRequestID(nextRequest)
@@ -114,7 +115,8 @@ extension FleetMember: TransferService {
     let piece = read.file.piece
     guard let label = object.meta["mfs"].flatMap({ BlockLabel($0) }), label.generation == read.file.id,
       label.index == read.block, label.length == length, object.size == Int64(length),
-      let sums = object.meta["mfs-pieces"].flatMap({ PieceSums($0, length: length, piece: piece) })
+      let sums = object.meta["mfs-pieces"].flatMap({ PieceSums($0, length: length, piece: piece) }),
+      allows(label.crc32c, at: read.block, of: read.file, object.etag)
     else { return nil }
     if let range = object.range, range.start != read.range.start - whole.start { return nil }
     if object.range == nil, read.range != whole { return nil }

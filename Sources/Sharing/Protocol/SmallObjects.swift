@@ -82,12 +82,12 @@ package struct Pointer: Hashable, Sendable {
 package struct GenerationHead: Hashable, Sendable {
   /// Its size, and the strong ETag as the origin sent it.
   package var size: Int64, validator: String
-  /// The media type, and the SHA-256 in hexadecimal digits that the list has.
-  package var type, sha256: String?
+  /// The media type.
+  package var type: String?
 
   /// The head of a generation.
-  package init(size: Int64, validator: String, type: String? = nil, sha256: String? = nil) {
-    (self.size, self.validator, self.type, self.sha256) = (size, validator, type, sha256)
+  package init(size: Int64, validator: String, type: String? = nil) {
+    (self.size, self.validator, self.type) = (size, validator, type)
   }
 
   /// Reads the object.
@@ -95,7 +95,6 @@ package struct GenerationHead: Hashable, Sendable {
     let text = try FieldText(bytes, kind: "head", limit: 4 << 10)
     self.init(size: try text.number("size", 0...Int64.max), validator: try text.text("validator"))
     if text["type"] != nil { type = try text.text("type", atMost: 256) }
-    sha256 = try text.digest("sha256")
   }
 
   /// The object.
@@ -104,7 +103,6 @@ package struct GenerationHead: Hashable, Sendable {
     text.add("size", size)
     text.add("validator", validator)
     if let type { text.add("type", type) }
-    if let sha256 { text.add("sha256", sha256) }
     return text.bytes
   }
 }
