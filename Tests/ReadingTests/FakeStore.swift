@@ -161,6 +161,14 @@ extension FakeStore: StoreGenerations, StoreNotes {
     let all = state.withLock { $0.generations.values.filter { $0.continues && $0.id > after } }
     return Array(all.sorted { $0.id < $1.id }.prefix(limit))
   }
+  func strong(limit: Int, after: Int64) -> [GenerationRecord] {
+    let all = state.withLock { state in
+      state.generations.values.filter {
+        $0.id > after && $0.state != .superseded && $0.validators.strongETag != nil && !$0.stored.isEmpty
+      }
+    }
+    return Array(all.sorted { $0.id < $1.id }.prefix(limit))
+  }
   func partialsByUse() -> [StoredPartial] {
     let all = state.withLock { state in
       state.generations.values.filter { $0.state == .partial }.map {

@@ -29,6 +29,8 @@ final class FakeSecondSource: SecondSource {
   private(set) var removed: [Int64] = []
   private(set) var rested = 0
   var digest = SecondDigest.none
+  var takesStored = false
+  private(set) var offered: [Int64: ByteRangeSet] = [:]
 
   func facts(of key: ResourceKey, isCheck: Bool, now: Instant) -> SecondFacts { told }
   func confirmed(_ file: SecondFile) { confirmed.append(file) }
@@ -49,6 +51,9 @@ final class FakeSecondSource: SecondSource {
   func owes(_ file: SecondFile, besides wants: SecondWants) -> [ByteRange] { owed }
   func rest(_ generation: Int64, isFailing: Bool) { rested += 1 }
   func close(_ generation: Int64, isReplaced: Bool) { closed.append(generation) }
+  func takesStored(now: Instant) -> Instant { takesStored ? now : .never }
+  func offer(_ file: SecondFile, _ view: SecondView, now: Instant) { offered[file.generation] = view.stored }
+  func tookAllStored(now: Instant) { takesStored = false }
   func digest(of generation: Int64) -> SecondDigest { digest }
   func removes(_ generation: Int64) { removed.append(generation) }
 }

@@ -260,6 +260,25 @@ import Testing
     #expect(try catalog.generations.continuing(limit: 9, after: 0).map(\.id) == [101])
   }
 
+  @Test("What a fleet may get of a store: listed, with a strong ETag, and with bytes")
+  func strongGenerationsAreFound() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("a", 1), line("b", 2), line("c", 3), line("d", 4)])
+    for number in 1...5 as ClosedRange<Int64> {
+      var generation = record(100 + number, UInt64(number))
+      generation.validators = Validators(etag: number == 2 ? nil : "\"tag\"", etagIsWeak: number == 3)
+      try catalog.changes.apply(
+        [.learned(generation), .extents(generation: 100 + number, stored: [0..<9], synced: [])], durably: false)
+    }
+    try catalog.changes.apply([.placed(generation: 104, copy, adopted: nil)], durably: false)
+    #expect(try catalog.generations.strong(limit: 9, after: 0).map(\.id) == [101, 104])
+    #expect(try catalog.generations.strong(limit: 1, after: 0).map(\.id) == [101])
+    #expect(try catalog.generations.strong(limit: 9, after: 101).map(\.id) == [104])
+    try catalog.changes.apply([.lost(generation: 101, stored: [], synced: [])], durably: false)
+    #expect(try catalog.generations.strong(limit: 9, after: 0).map(\.id) == [104])
+  }
+
   @Test func theLeastRecentlyUsedComesFirst() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()

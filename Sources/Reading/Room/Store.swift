@@ -40,6 +40,8 @@ package protocol StoreGenerations: Sendable {
   func superseded(inode: Inode) throws(StoreError) -> (Node, GenerationRecord)?
   /// Generations whose background download continues, by id.
   func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord]
+  /// Listed generations with a strong ETag of which something is stored, by id.
+  func strong(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord]
   /// The partial files, least recently used first.
   func partialsByUse() throws(StoreError) -> [StoredPartial]
   /// The bytes of the complete copies that were not there before this store.

@@ -107,6 +107,12 @@ package protocol SecondSource: AnyObject {
   func rest(_ generation: Int64, isFailing: Bool)
   /// A version is not open any more. `isReplaced`: the origin has another one.
   func close(_ generation: Int64, isReplaced: Bool)
+  /// When it takes more of what is stored here and nobody may have open; never: nothing.
+  func takesStored(now: Instant) -> Instant
+  /// Something of a version is stored: what the second source lacks of it can be had from here.
+  func offer(_ file: SecondFile, _ view: SecondView, now: Instant)
+  /// All that is stored was offered.
+  func tookAllStored(now: Instant)
   /// What it tells of all bytes of a version.
   func digest(of generation: Int64) -> SecondDigest
   /// Stored bytes of a version are about to be removed.
@@ -179,6 +185,17 @@ extension Scheduler {
     view.isComplete = isNew
     if isNew, let checksum = download.content.entry.checksum, checksum.algorithm == .sha256 { view.sha256 = checksum }
     _ = look(at: file, of: download, view, now)
+  }
+
+  /// Offers what is stored of a file that nobody may have open.
+  func offerStored(_ download: Download, _ now: Instant) {
+    let (stored, served) = download.content.guarded.withLock { guarded in
+      (guarded.held.stored, guarded.held.removal == .none ? guarded.held.file : nil)
+    }
+    guard let served, !stored.isEmpty, let size = download.identity?.size,
+      let file = secondFile(download, size: size)
+    else { return }
+    second?.offer(file, SecondView(stored: stored, served: served, continues: false), now: now)
   }
 
   /// Gives each start that the plan of a file added its way. `parked`: what readers wait for.

@@ -15,6 +15,10 @@ enum TransferMessage: Sendable {
   case lookAhead([Content])
   /// A program opened a complete file, whose reads the kernel may answer by itself.
   case held(Content)
+  /// Something of the file is stored, for the second source. Nobody may have it open.
+  case stored(Content)
+  /// The keeper has looked up what is stored up to that generation; nil: all of it.
+  case storedUntil(Int64?)
   /// The files that follow a file that is being played. They count as open until the transfer thread has taken this
   /// message.
   case next(of: Content, [Content])

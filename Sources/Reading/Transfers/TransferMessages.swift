@@ -42,6 +42,8 @@ extension TransferThread {
         downloads.changed(download)
       }
     case .held(let content): scheduler.showHeld(downloads.download(of: content), now)
+    case .stored(let content): scheduler.offerStored(downloads.download(of: content), now)
+    case .storedUntil(let last): offeredStored(until: last, now)
     case .next(let content, let files): scheduler.nextFiles.found(files, after: content)
     case .ruled(let content): ruled(downloads.download(of: content), now)
     case .cancelled(let content):

@@ -25,6 +25,7 @@ final class TransferThread {
   let renewals: Renewals
   /// The position in the list of unfinished files.
   var resuming = Resuming()
+  var storedOffers = StoredOffers()
   private var nextTick = Instant.never
   private var lastTurn: Instant?
   private var nextSweep = Instant(nanoseconds: 0)
@@ -65,7 +66,7 @@ final class TransferThread {
     noticeGap(now)
     landing.intake = room.health.intake
     let messages = room.transfers.takeAll()
-    var isLookDue = now >= nextTick
+    var isLookDue = now >= nextTick || (nextTick == .never && storedOffersDue(now) <= now)
     for message in messages {
       // Otherwise each stat in a listing of a silent host's files would cost a look at all downloads.
       if case .changed(let content) = message, stats.answersAll(of: downloads.download(of: content), now) { continue }
@@ -118,6 +119,7 @@ final class TransferThread {
     scheduler.lookAhead(now)
     if isSweeping {
       resumeNext(now)
+      offerStored(now)
       lines.describe()
       for note in lines.takeNotes() { room.record(.host(note)) }
     }
@@ -129,7 +131,8 @@ final class TransferThread {
     if isLively {
       nextTick = now.adding(seconds: Self.tick)
     } else {
-      nextTick = downloads.all.isEmpty && !resuming.goesOn ? .never : nextSweep
+      let isIdle = downloads.all.isEmpty && !resuming.goesOn && storedOffersDue(now) == .never
+      nextTick = isIdle ? .never : nextSweep
     }
   }
 

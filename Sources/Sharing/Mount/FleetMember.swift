@@ -178,7 +178,7 @@ package final class FleetMember: SecondSource {
   }
 
   private func open(_ file: SharedFile) {
-    file.isClosed = false
+    (file.isClosed, file.isRecalled) = (false, false)
     fleet.open(
       file.generation, id: file.id.high, blocks: file.blocks, held: file.held(segment: layout.segment))
     markUse(of: file)
@@ -290,7 +290,7 @@ package final class FleetMember: SecondSource {
     if isReplaced { giveBack(file, result: .changed) { _ in false } }
     rest(generation, isFailing: false)
     change { $0.close(file.generation, into: &$1) }
-    (file.isClosed, file.closedAt) = (true, .now)
+    (file.isClosed, file.closedAt, file.isRecalled) = (true, .now, false)
     dropProbe(of: file, file.probe.isFound ? .stored : .unknown)
     if isReplaced {
       file.owed = 0
@@ -307,19 +307,5 @@ package final class FleetMember: SecondSource {
     file.stored = ByteRangeSet()
     close(generation, isReplaced: false)
     (file.owed, file.served) = (0, nil)
-  }
-
-  /// Forgets the files that are closed and of which nothing is under way, or to go up.
-  func sweep(_ now: Instant) {
-    var kept = 0
-    for (number, file) in files where file.isClosed && file.uploads == 0 && !fleet.isBusy(file.generation) {
-      if file.owed > 0, kept < FleetOffers.mostFiles, now.seconds(since: file.closedAt) < FleetOffers.longest {
-        kept += 1
-        continue
-      }
-      fleet.forget(file.generation)
-      for key in Array(timers.keys) where key.place?.generation == file.generation { timers[key] = nil }
-      files[number] = nil
-    }
   }
 }

@@ -11,6 +11,17 @@ struct FleetOffers {
   /// The file whose blocks' names are asked for before it is offered.
   var listing: Int64?
 
+  /// The file that was offered last: the next one follows, so that one that the store never takes holds up no other.
+  var last: Int64 = 0
+  /// When what is stored here is looked through for what the store lacks, and whether something was left out since.
+  var nextRound = Instant(nanoseconds: 0)
+  var hasLeftOut = false
+  /// How many files that nobody opened wait at once, and how long the next round waits, in seconds.
+  static let mostRecalled = 16
+  static let roundPause = 600.0
+  /// The most bytes of them that go up at once: what is read meanwhile goes up beside them.
+  static let recalledLimit: Int64 = 32 << 20
+
   /// Files of which all is here and in the store, as was seen since the mount began.
   private(set) var complete: Set<Int64> = []
   private static let mostComplete = 65_536
@@ -61,9 +72,15 @@ extension FleetMember {
       offers.next = now.adding(seconds: 1)
       return offers.next
     }
-    guard let file = files.values.filter({ $0.owed > 0 }).min(by: { $0.number < $1.number }) else { return .never }
-    // A block is as cheap as a list.
-    if file.blocks == 1 {
+    let owing = files.values.filter { $0.owed > 0 }.sorted { $0.number < $1.number }
+    guard let file = owing.first(where: { $0.number > offers.last }) ?? owing.first else { return .never }
+    guard uploads.budget.waiting < limit(of: file) else {
+      offers.next = now.adding(seconds: 1)
+      return offers.next
+    }
+    offers.last = file.number
+    // A block is as cheap as a list, unless it is there.
+    if file.blocks == 1, !file.isRecalled {
       offer(file)
       return offers.next
     }
@@ -85,7 +102,7 @@ extension FleetMember {
     file.owed = 0
     for (segment, blocks) in lacking[first...] + lacking[..<first] {
       for local in 0..<layout.segment where blocks.contains(local) {
-        guard left > 0, uploads.budget.waiting < FleetUploads.limit / 2 else {
+        guard left > 0, uploads.budget.waiting < limit(of: file) else {
           owe(file, .now)
           return offered(isDone: true)
         }
@@ -96,6 +113,60 @@ extension FleetMember {
       }
     }
     offered(isDone: true)
+  }
+
+  /// How much may wait when more of a file is offered.
+  private func limit(of file: SharedFile) -> Int64 {
+    file.isRecalled ? FleetOffers.recalledLimit : FleetUploads.limit / 2
+  }
+
+  // MARK: What an earlier server owed
+
+  package func takesStored(now: Instant) -> Instant {
+    if case .refused = phase { return .never }
+    if setup.isReadOnly { return .never }
+    guard case .ready = phase, files.values.count(where: { $0.isRecalled }) < FleetOffers.mostRecalled else {
+      return max(offers.nextRound, now.adding(seconds: 5))
+    }
+    return offers.nextRound
+  }
+
+  package func offer(_ known: SecondFile, _ view: SecondView, now: Instant) {
+    guard files[known.generation] == nil, !offers.complete.contains(known.generation) else { return }
+    let file = make(known)
+    (file.stored, file.served, file.isRecalled) = (view.stored, view.served, true)
+    owe(file, now)
+    if file.owed > 0 { recall(known) }
+  }
+
+  package func tookAllStored(now: Instant) {
+    offers.nextRound = offers.hasLeftOut ? now.adding(seconds: FleetOffers.roundPause) : .never
+    offers.hasLeftOut = false
+  }
+
+  /// Forgets the files that are closed and of which nothing is under way, or to go up.
+  func sweep(_ now: Instant) {
+    var kept = 0
+    for (number, file) in files where file.isClosed && file.uploads == 0 && !fleet.isBusy(file.generation) {
+      if file.owed > 0, file.isRecalled { continue }
+      if file.owed > 0, kept < FleetOffers.mostFiles, now.seconds(since: file.closedAt) < FleetOffers.longest {
+        kept += 1
+        continue
+      }
+      if file.owed > 0 { leftOut(now) }
+      fleet.forget(file.generation)
+      for key in Array(timers.keys) where key.place?.generation == file.generation { timers[key] = nil }
+      files[number] = nil
+    }
+  }
+
+  /// A file is forgotten though it owes something: a later round finds it again.
+  func leftOut(_ now: Instant) {
+    if offers.nextRound == .never {
+      offers.nextRound = now.adding(seconds: FleetOffers.roundPause)
+    } else {
+      offers.hasLeftOut = true
+    }
   }
 
   /// A file was offered, or could not be. The next one follows.

@@ -27,6 +27,8 @@ struct FleetPointers {
   /// What the origin told, in order, until it is written. One that is told again meanwhile is in it once.
   var waiting: [SecondFile] = []
   var waits: Set<ResourceKey> = []
+  /// Those of which an earlier server heard: they are written only where there is none.
+  var recalled: Set<ResourceKey> = []
   /// How many are being written.
   var writing = 0
   /// When the next ones may be written, and how long the store is left alone after one that failed, in seconds.
@@ -49,6 +51,8 @@ struct PointerWrite: Sendable {
   let file: SecondFile
   let entry: FleetID
   let id: FleetID
+  /// Whether an earlier server heard it: nobody knows when.
+  let isRecalled: Bool
 }
 
 extension FleetMember {
@@ -187,8 +191,16 @@ extension FleetMember {
   package func confirmed(_ file: SecondFile) {
     if setup.isReadOnly { return }
     if case .refused = phase { return }
+    pointers.recalled.remove(file.key)
     wait(file)
     _ = writePointers(.now)
+  }
+
+  /// An earlier server has stored something of the file here, and may not have told the others what it is.
+  func recall(_ file: SecondFile) {
+    if pointers.waits.contains(file.key) { return }
+    pointers.recalled.insert(file.key)
+    wait(file)
   }
 
   private func wait(_ file: SecondFile) {
@@ -213,7 +225,8 @@ extension FleetMember {
       let entry = entry(file.key)
       let write = PointerWrite(
         file: file, entry: entry,
-        id: setup.key.generation(of: entry, validator: file.etag, size: file.size))
+        id: setup.key.generation(of: entry, validator: file.etag, size: file.size),
+        isRecalled: pointers.recalled.remove(file.key) != nil)
       pointers.writing += 1
       ask(.pointer(write)) { .get($0, ObjectName.pointer(entry).text, timeout: 5) }
     }
@@ -229,6 +242,7 @@ extension FleetMember {
       ask(.head(write)) {
         .putIfAbsent($0, ObjectName.head(write.id).text, StoreBody(head.bytes), timeout: 10)
       }
+    case .found where write.isRecalled: over(write)
     case .found(let object):
       let pointer = read(object.body, write.entry)
       if pointer?.generation == write.id, let pointer, storeTime - pointer.checked < Self.recheck {
@@ -267,7 +281,8 @@ extension FleetMember {
 
   private func body(_ write: PointerWrite) -> StoreBody {
     let file = write.file
-    var pointer = Pointer(generation: write.id, size: file.size, validator: file.etag, checked: storeTime)
+    let checked = write.isRecalled ? 0 : storeTime
+    var pointer = Pointer(generation: write.id, size: file.size, validator: file.etag, checked: checked)
     (pointer.type, pointer.modified) = (file.mediaType, file.modified)
     return StoreBody(pointer.bytes)
   }
@@ -289,7 +304,10 @@ extension FleetMember {
     } else {
       pointers.pause = min(max(2 * pointers.pause, 1), FleetPointers.longestPause)
       pointers.next = Instant.now.adding(seconds: pointers.pause)
-      if !pointers.waits.contains(write.file.key) { wait(write.file) }
+      if !pointers.waits.contains(write.file.key) {
+        if write.isRecalled { pointers.recalled.insert(write.file.key) }
+        wait(write.file)
+      }
     }
     _ = writePointers(.now)
   }

@@ -55,6 +55,8 @@ final class SharedFile {
   var offered: Set<Int> = []
   /// How many bytes are here that are not known to be in the store, nor on their way there.
   var owed: Int64 = 0
+  /// Whether an earlier server may owe it: nobody opened it since.
+  var isRecalled = false
   /// When the file was closed last.
   var closedAt = Instant.now
   var ending: EndOfSharing?

@@ -54,6 +54,11 @@ private enum Queries {
     """
     \(columns) WHERE g.continues = 1 AND g.state = 0 AND g.id > ? AND \(isListed) ORDER BY g.id LIMIT ?
     """)
+  static let strong = SQL(
+    """
+    \(columns) WHERE (g.state = 1 OR (g.state = 0 AND (g.synced_bytes > 0 OR g.recent_bytes > 0)))
+      AND g.etag IS NOT NULL AND g.etag_weak = 0 AND g.id > ? AND \(isListed) ORDER BY g.id LIMIT ?
+    """)
   static let superseded = SQL("\(columns) WHERE g.state = 2 AND g.id > ? ORDER BY g.id LIMIT ?")
   static let placing = SQL("\(columns) WHERE g.placing IS NOT NULL ORDER BY g.id")
   static let stored = SQL(
@@ -144,6 +149,12 @@ package struct CatalogGenerations: Sendable {
   /// no line of the list names any more.
   package func unlisted(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
     try generations(Queries.unlisted, after, Int64(limit))
+  }
+
+  /// Up to `limit` generations with an id greater than `after`, by id, that are listed, have a strong ETag, and of
+  /// which something is stored.
+  package func strong(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+    try generations(Queries.strong, after, Int64(limit))
   }
 
   /// Up to `limit` superseded generations with an id greater than `after`, by id. At the start of a mount no handle on

@@ -1,0 +1,58 @@
+import Base
+import Storing
+
+/// Shows what is stored here to the second source, also what nobody opens: what an earlier server did not bring to it.
+/// A few files at a time, from the first one of the catalog to the last.
+struct StoredOffers {
+  /// How many are looked up at once.
+  static let atOnce = 16
+
+  /// After which generation it goes on; nil while the keeper looks the next ones up.
+  private var cursor: Int64? = 0
+
+  /// The generation after which the keeper looks for more.
+  mutating func take() -> Int64? {
+    defer { cursor = nil }
+    return cursor
+  }
+
+  /// The keeper looked up all up to that generation; nil: the catalog has no more. The next round begins anew.
+  mutating func reached(_ last: Int64?) { cursor = last ?? 0 }
+}
+
+extension TransferThread {
+  /// Has the keeper look up the next files when the second source takes some.
+  func offerStored(_ now: Instant) {
+    guard storedOffersDue(now) <= now, let cursor = storedOffers.take() else { return }
+    room.keeper.post(.job { $0.offerStored(after: cursor) })
+  }
+
+  /// When the second source takes more of them.
+  func storedOffersDue(_ now: Instant) -> Instant { scheduler.second?.takesStored(now: now) ?? .never }
+
+  func offeredStored(until last: Int64?, _ now: Instant) {
+    storedOffers.reached(last)
+    if last == nil { scheduler.second?.tookAllStored(now: now) }
+  }
+}
+
+extension Keeper {
+  fileprivate func offerStored(after id: Int64) {
+    var last: Int64?
+    do throws(StoreError) {
+      let found = try room.store.generations.strong(limit: StoredOffers.atOnce, after: id)
+      for generation in found { try offer(generation) }
+      if found.count == StoredOffers.atOnce { last = found.last?.id }
+    } catch {
+      Log.error("stored files cannot be looked up for the fleet's store: \(error.message)")
+    }
+    room.transfers.post(.storedUntil(last))
+  }
+
+  private func offer(_ generation: GenerationRecord) throws(StoreError) {
+    guard let entry = try room.store.tree.entries(of: generation.key).first else { return }
+    // The log says why a content cannot be loaded. The others are offered.
+    guard let content = try? room.content(of: entry.node.inode) else { return }
+    room.transfers.post(.stored(content))
+  }
+}
