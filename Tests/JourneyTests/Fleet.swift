@@ -18,6 +18,8 @@ final class Fleet {
   var query = ""
   /// What the list says below a file's URL.
   var facts: [String: String] = [:]
+  /// What else the list has, with its size.
+  var more: [(name: String, size: Int64)] = []
   private(set) var members: [MountedProgram] = []
   private var folders: [TemporaryFolder] = []
   /// Other names for the list than the usual ones.
@@ -53,7 +55,11 @@ final class Fleet {
     var environment = environment
     if let key { environment["MEDIAFS_FLEET_KEY"] = key }
     let member = MountedProgram(in: folder, program: try Programs.path("mediafs"), environment: environment)
-    let names = listed.map { origin.url("/\($0)\(query)") + "\n" + (facts[$0] ?? "") }
+    for (name, size) in more {
+      origin.add("/\(name)", size: size)
+      try self.folder.write(Pattern.bytes(name: "/\(name)", offset: 0, count: Int(size)), to: name)
+    }
+    let names = (more.map(\.name) + listed).map { origin.url("/\($0)\(query)") + "\n" + (facts[$0] ?? "") }
     try folder.write(list ?? names.joined(), to: "urls.txt")
     members.append(member)
     try mountAgain(member, through: endpoint ?? self.endpoint, options)

@@ -46,4 +46,39 @@ import Testing
       }
     }
   }
+
+  @Test("An object of another program in a block's place holds up no other block", arguments: [true, false])
+  func foreignObject(isRemovable: Bool) throws {
+    try withFakeStore { store in
+      try withFleet(store.endpoint, rate: nil) { fleet in
+        fleet.more = [("small.bin", 100_000)]
+        let (foreign, isWell) = (Lock("none"), Lock(false))
+        store.configure { manner in
+          manner.fault = { request in
+            guard request.target.contains("/mfs1/b/") else { return nil }
+            if request.method == "DELETE" { return isRemovable ? nil : .refuse(403, code: "AccessDenied") }
+            let isOther = !request.target.contains(foreign.withLock { $0 })
+            return request.method == "PUT" && isOther && !isWell.withLock { $0 }
+              ? .refuse(500, code: "InternalError") : nil
+          }
+        }
+        let member = try fleet.mountSharing(["--continue", "never"])
+        // Its version is the first one that the mount knows: of what the store lacks it comes first.
+        #expect(try member.runProgram(["stat", "\(member.mountpoint)/small.bin"]).succeeded)
+        let head = { store.objects.keys.first { $0.contains("/mfs1/g/") } }
+        #expect(eventually(timeout: 60) { head() != nil }, "\(store.objects.keys)")
+        let name = try #require(head()).replacing("/mfs1/g/", with: "/mfs1/b/") + "/00000000"
+        foreign.withLock { $0 = String(name.suffix(41)) }
+        store.setObject(name, Array("no block".utf8))
+        try fleet.readAll([member], ["small.bin"] + Fleet.names)
+        isWell.withLock { $0 = true }
+        let blocks = Fleet.names.count * Int((Fleet.size + (4 << 20) - 1) / (4 << 20))
+        let whole = { store.objects.count { $0.key.contains("/mfs1/b/") && !$0.value.meta.isEmpty } }
+        let expected = isRemovable ? blocks + 1 : blocks
+        fleet.expect(
+          eventually(timeout: 60, interval: 0.5) { whole() == expected }, "\(whole()) of \(expected) are stored")
+        fleet.waitUntilStored()
+      }
+    }
+  }
 }

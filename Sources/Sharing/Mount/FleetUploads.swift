@@ -196,14 +196,30 @@ extension FleetMember {
 
   func compared(_ outcome: StoreOutcome, _ job: UploadJob, _ label: BlockLabel) {
     heard(outcome, isTimed: false)
-    guard case .found(let object) = outcome, let there = object.meta["mfs"].flatMap({ BlockLabel($0) }) else {
-      return over(job, .dropped)
-    }
+    guard case .found(let object) = outcome else { return over(job, .dropped) }
+    guard let there = object.meta["mfs"].flatMap({ BlockLabel($0) }), there.generation == label.generation,
+      there.index == label.index, there.length == label.length
+    else { return replace(object, job) }
     over(job, there == label ? .existed : .differs, label)
   }
 
+  /// No mediafs wrote what is in the block's place: it is removed, and the block offered once more. If it is there then,
+  /// it stays, and holds up no other block.
+  private func replace(_ object: StoredObject, _ job: UploadJob) {
+    let isNew = files[job.number]?.foreign.insert(job.block).inserted == true
+    guard isNew, let etag = object.etag else {
+      Log.warning("an object of the fleet's store that is no block has a block's name, and cannot be removed")
+      return over(job, .dropped, isReadable: false)
+    }
+    ask(.removal) { .delete($0, ObjectName.block(job.id, job.block).text, ifMatch: etag, timeout: 5) }
+    over(job, .dropped, isForeign: true)
+  }
+
   /// An upload is over. `isReadable`: whether its bytes could be read; if not, it is not tried again.
-  private func over(_ job: UploadJob, _ result: UploadResult, _ label: BlockLabel? = nil, isReadable: Bool = true) {
+  private func over(
+    _ job: UploadJob, _ result: UploadResult, _ label: BlockLabel? = nil, isReadable: Bool = true,
+    isForeign: Bool = false
+  ) {
     uploads.ended(job)
     if let file = files[job.number] {
       file.uploads -= 1
@@ -215,7 +231,7 @@ extension FleetMember {
         offerDigests(of: file)
         if offers.pause > 0, offers.next != .never { offers.next = .now }
         offers.pause = 0
-      case .dropped where isReadable: owe(file, .now, isAgain: true)
+      case .dropped where isReadable: owe(file, .now, isAgain: !isForeign)
       case .dropped, .differs: break
       }
     }

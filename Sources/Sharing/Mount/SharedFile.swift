@@ -57,6 +57,8 @@ final class SharedFile {
   var owed: Int64 = 0
   /// Whether an earlier server may owe it: nobody opened it since.
   var isRecalled = false
+  /// Blocks in whose place an object of another program was.
+  var foreign: Set<Int> = []
   /// When the file was closed last.
   var closedAt = Instant.now
   var ending: EndOfSharing?
