@@ -203,8 +203,8 @@ package final class StoreClient: ObjectStore {
 
   // MARK: Answers
 
-  /// The most bytes of an answer. A store that sends more has no object of ours: that counts as one without bytes, which
-  /// no reader takes, and not as a failure of the store.
+  /// The most bytes of an answer. A store that sends more has no object of ours: that counts as one without bytes,
+  /// which no reader takes, and not as a failure of the store.
   private func most(_ state: Running) -> Int {
     guard state.isSuccess, !state.isOfList else { return Self.largestDocument }
     return state.kind.limit ?? setup.largestObject

@@ -7,7 +7,8 @@ package struct StoreSetup: Sendable {
   package var location: StoreLocation
   package var credentials: StoreCredentials
   package var limits = StoreLimits()
-  /// The most bytes of an object that is kept in memory, if its key does not say what it is (``ObjectName/Kind/limit``).
+  /// The most bytes of an object that is kept in memory, if its key does not say what it is: see
+  /// ``ObjectName/Kind/limit``.
   package var largestObject = 8 << 20
   /// Looks for the keys again, when the store refuses those it has; nil when there are none. On the store's thread: it
   /// may read small files, and must not wait.
