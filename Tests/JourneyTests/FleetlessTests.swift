@@ -5,18 +5,15 @@ import Testing
 
 /// Who shares with nobody, and who cannot, asks as if there were no fleets: to the request.
 @Suite("Mounts that share with nobody", .serialized) struct FleetlessTests {
-  private static let files: [(name: String, size: Int64)] = [("a.bin", 100_000), ("b.bin", 3 << 20)]
-  /// One thing after the other.
+  /// One thing after the other, of one file: how much of a second one is asked for first depends on how fast the
+  /// first answer came.
   private static let steps = [
-    "stat -c %s a.bin", "stat -c %s b.bin", "cat a.bin", "head -c 4096 b.bin", "tail -c 4096 b.bin",
-    "dd if=b.bin bs=4096 skip=300 count=1 status=none",
+    "stat -c %s b.bin", "head -c 4096 b.bin", "tail -c 4096 b.bin", "dd if=b.bin bs=4096 skip=300 count=1 status=none",
   ]
-  /// What the programs before fleets asked the origin for (at commit 56491af, by this very test).
+  /// What the programs before fleets asked the origin for (at commit 56491af).
   private static let expected =
     [
-      "GET /a.bin?token=1 Range: bytes=0-262143",
-      "GET /b.bin?token=1 Range: bytes=0-65535",
-      "GET /b.bin?token=1 Range: bytes=65536-278527; If-Range: \"bfcba91153602333-1\"",
+      "GET /b.bin?token=1 Range: bytes=0-262143",
       "GET /b.bin?token=1 Range: bytes=3141632-3145727; If-Range: \"bfcba91153602333-1\"",
       "GET /b.bin?token=1 Range: bytes=1228800-1490943; If-Range: \"bfcba91153602333-1\"",
       "GET /b.bin?token=1 Range: bytes=1212416-1228799; If-Range: \"bfcba91153602333-1\"",
@@ -30,12 +27,12 @@ import Testing
     var settings = OriginSettings()
     settings.latency = 0.005
     try withOrigin(settings) { origin in
-      for (name, size) in Self.files { origin.add("/\(name)", size: size) }
+      origin.add("/b.bin", size: 3 << 20)
       let fleet = try Fleet(origin, endpoint: "http://127.0.0.1:\(freePort())")
       try withTemporaryFolder(open: true) { folder in
         let member = MountedProgram(
           in: folder, program: builtProduct("mediafs"), environment: fleet.environment)
-        try folder.write(Self.files.map { origin.url("/\($0.name)?token=1") + "\n" }.joined(), to: "urls.txt")
+        try folder.write(origin.url("/b.bin?token=1") + "\n", to: "urls.txt")
         let options = ["--continue", "never", "--max-connections", "1", "--header", "X-Own: 1"]
         if shares {
           try fleet.mountAgain(member, through: fleet.endpoint, options)
