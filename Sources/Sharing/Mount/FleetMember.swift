@@ -140,6 +140,7 @@ package final class FleetMember: SecondSource {
   }
 
   func changed(_ file: SharedFile) {
+    if file.isRecalled { return }  // nobody reads it: a plan of it would open it here, and mark it as used
     hasChanged = true
     onChange(file.key)
   }
