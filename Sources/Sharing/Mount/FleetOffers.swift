@@ -8,6 +8,8 @@ struct FleetOffers {
   var next = Instant.never
   /// How long the store is left alone after it did not take something, in seconds; 0: it takes all.
   var pause = 0.0
+  /// Until when failures belong to the pause that has begun: of blocks that go up together, one lengthens it.
+  var failsUntil = Instant(nanoseconds: 0)
   /// The file whose blocks' names are asked for before it is offered.
   var listing: Int64?
 
@@ -50,7 +52,10 @@ extension FleetMember {
     let lacking = file.lacking(segment: layout.segment)
     file.owed = lacking.reduce(0) { $0 + Int64($1.blocks.count) } * file.block
     guard file.owed > 0 else { return }
-    if isAgain { offers.pause = min(max(2 * offers.pause, 1), FleetOffers.longestPause) }
+    if isAgain, now >= offers.failsUntil {
+      offers.pause = min(max(2 * offers.pause, 1), FleetOffers.longestPause)
+      offers.failsUntil = now.adding(seconds: offers.pause)
+    }
     // Many nodes do not begin at the same moment.
     let spread = Double(fleet.identity.node % 1024) / 1024
     let due = now.adding(seconds: max(offers.pause, FleetOffers.delay) + spread)

@@ -168,7 +168,7 @@ extension FleetMember {
         continue
       }
       guard breaker.isUp || job.isOwed else {
-        over(job, .dropped)
+        over(job, .dropped, isAgain: false)
         continue
       }
       let label = BlockLabel(
@@ -212,13 +212,14 @@ extension FleetMember {
       return over(job, .dropped, isReadable: false)
     }
     ask(.removal) { .delete($0, ObjectName.block(job.id, job.block).text, ifMatch: etag, timeout: 5) }
-    over(job, .dropped, isForeign: true)
+    over(job, .dropped, isAgain: false)
   }
 
-  /// An upload is over. `isReadable`: whether its bytes could be read; if not, it is not tried again.
+  /// An upload is over. `isReadable`: whether its bytes could be read; if not, it is not tried again. `isAgain`:
+  /// whether a dropped one says that the store takes nothing now.
   private func over(
     _ job: UploadJob, _ result: UploadResult, _ label: BlockLabel? = nil, isReadable: Bool = true,
-    isForeign: Bool = false
+    isAgain: Bool = true
   ) {
     uploads.ended(job)
     if let file = files[job.number] {
@@ -231,7 +232,7 @@ extension FleetMember {
         offerDigests(of: file)
         if offers.pause > 0, offers.next != .never { offers.next = .now }
         offers.pause = 0
-      case .dropped where isReadable: owe(file, .now, isAgain: !isForeign)
+      case .dropped where isReadable: owe(file, .now, isAgain: isAgain)
       case .dropped, .differs: break
       }
     }
