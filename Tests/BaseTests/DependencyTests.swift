@@ -25,7 +25,8 @@ struct DependencyTests {
 
   /// Words that stand where a program could, and mostly are none there.
   private static let noPrograms: Set<String> = [
-    "POST", "clear", "edit", "file", "free", "link", "login", "more", "open", "print", "samba", "script", "top", "vlc",
+    "GET", "HEAD", "POST", "clear", "edit", "file", "free", "link", "login", "more", "open", "print", "samba", "script",
+    "top", "vlc",
   ]
 
   struct Use: CustomTestStringConvertible, Sendable {

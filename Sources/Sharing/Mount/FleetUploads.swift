@@ -203,8 +203,8 @@ extension FleetMember {
     over(job, there == label ? .existed : .differs, label)
   }
 
-  /// No mediafs wrote what is in the block's place: it is removed, and the block offered once more. If it is there then,
-  /// it stays, and holds up no other block.
+  /// No mediafs wrote what is in the block's place: it is removed, and the block offered once more. If it is there
+  /// then, it stays, and holds up no other block.
   private func replace(_ object: StoredObject, _ job: UploadJob) {
     let isNew = files[job.number]?.foreign.insert(job.block).inserted == true
     guard isNew, let etag = object.etag else {

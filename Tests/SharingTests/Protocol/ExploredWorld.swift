@@ -1,7 +1,7 @@
 @testable import Sharing
 
-/// Some nodes, one file of one or two segments, a store and an origin: all that the explorer varies. Times are left out:
-/// a timer that is set may fire at any moment, so anyone may suspect anyone.
+/// Some nodes, one file of one or two segments, a store and an origin: all that the explorer varies. Times are left
+/// out: a timer that is set may fire at any moment, so anyone may suspect anyone.
 struct ExploredWorld {
   typealias Place = FleetNode.Place
 
