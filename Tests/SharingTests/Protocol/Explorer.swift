@@ -2,8 +2,8 @@ import Base
 
 @testable import Sharing
 
-/// Visits every state that some nodes can come to, and looks for one that must not be. It goes depth first: fewer states
-/// wait to be visited.
+/// Visits every state that some nodes can come to, and looks for one that must not be. It goes depth first: so fewer
+/// states wait to be visited.
 struct Explorer {
   let settings: ExploredWorld.Settings
   /// Where to stop.
