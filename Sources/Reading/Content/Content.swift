@@ -10,6 +10,8 @@ package final class ServedFile: Sendable {
   /// The partial file, nil when this is a completed copy.
   let partial: (any OpenPartialFile)?
   private let copy: FileDescriptor?
+  /// How the copy was when it was opened.
+  private let opened: LibraryCopy?
   /// The descriptor for pread(2). It stays open as long as this object exists.
   package let number: Int32
   private let invalid = Atomic<Bool>(false)
@@ -17,6 +19,7 @@ package final class ServedFile: Sendable {
   init(partial: any OpenPartialFile) {
     self.partial = partial
     copy = nil
+    opened = nil
     number = partial.fileDescriptor
   }
 
@@ -24,7 +27,15 @@ package final class ServedFile: Sendable {
   package init(copy: consuming FileDescriptor) {
     partial = nil
     number = copy.rawValue
+    opened = (try? copy.status()).map { LibraryCopy(at: "", $0) }
     self.copy = consume copy
+  }
+
+  /// Whether nobody has written to a completed copy since it was opened: users may.
+  package var isAsOpened: Bool {
+    if partial != nil { return true }
+    var now = stat()
+    return fstat(number, &now) == 0 && LibraryCopy(at: "", now) == opened
   }
 
   /// Whether the disk lost bytes that were written to the file: another object has replaced this one.

@@ -96,9 +96,11 @@ final class Finisher {
   private func mismatch(_ content: Content, _ descriptor: Int32, _ size: Int64) throws(StoreError) -> String? {
     let own = content.entry.checksum
     let (link, shared) = content.guarded.withLock { ($0.linkChecksum, $0.shared) }
-    if case .differs = shared { return "blocks of the fleet's store are not those of its digests" }
     let others: Checksum? = if case .sha256(let checksum) = shared { checksum } else { nil }
-    guard let expected = own ?? link ?? others else { return nil }
+    guard let expected = own ?? link ?? others else {
+      if case .differs = shared { return "blocks of the fleet's store are not those of its digests" }
+      return nil
+    }
     let found = try Digester.digest(
       of: descriptor, size: size, expected.algorithm, isCancelled: mustStop)
     guard let found else { return "stopped" }

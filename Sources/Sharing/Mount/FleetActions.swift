@@ -161,15 +161,17 @@ extension FleetMember {
 
   /// Keeps why a store is not used, if it is not, and tells when that becomes another reason.
   private func note(_ outcome: StoreOutcome, isTimed: Bool, isTrial: Bool) {
-    let before = reason
+    let before = reasonKind
     switch outcome {
     case .busy(_, let why), .refused(let why), .broken(let why):
       if isTrial { return }
       reason = short(why)
-    case .timedOut where isTimed && breaker.isUp: reason = ""
+      // The words of one kind differ in the object that was asked for, and in milliseconds.
+      reasonKind = if case .busy = outcome { .slowDown } else if case .refused = outcome { .denied } else { .error }
+    case .timedOut where isTimed && breaker.isUp: (reason, reasonKind) = ("", nil)
     default: return
     }
-    guard reason != before, !breaker.isUp else { return }
+    guard reasonKind != before, !breaker.isUp else { return }
     nextReport = Instant(nanoseconds: 0)
     if !reason.isEmpty { Log.warning("the fleet's store is still not used: \(reason)") }
   }

@@ -11,7 +11,7 @@ enum KnownDigests {
 
   /// Nobody asked yet.
   case unknown
-  case asking([Block])
+  case asking([Block], since: Instant)
   case absent
   case found(DoneObject, etag: String?)
   /// Blocks that were read from the store are not those of the digests.
@@ -23,16 +23,19 @@ enum KnownDigests {
 extension FleetMember {
   // MARK: Reading
 
+  /// How long a complete file waits for its digests, in seconds.
+  private static let patience = 5.0
+
   /// Asks for the digests of a file of which a block is about to be read from the store.
   func askForDigests(of file: SharedFile) {
     guard case .unknown = file.digests else { return }
-    file.digests = .asking([])
+    file.digests = .asking([], since: .now)
     ask(.digests(file)) { .get($0, ObjectName.done(file.id).text, timeout: 5) }
   }
 
   func digestsRead(_ outcome: StoreOutcome, _ file: SharedFile) {
     heard(outcome, isTimed: false)
-    guard case .asking(let blocks) = file.digests else { return }
+    guard case .asking(let blocks, _) = file.digests else { return }
     file.digests = .absent
     defer { changed(file) }
     guard case .found(let object) = outcome else { return }
@@ -53,14 +56,15 @@ extension FleetMember {
     for block in wrong { remove(.block(file.id, block.index), block.etag) }
   }
 
-  /// Whether a block with that checksum may be the file's. If not, the digests are removed too: nothing says which of
-  /// them is wrong.
+  /// Whether a block with that checksum may be the file's. If not, the digests are removed too, and count no more:
+  /// nothing says which of them is wrong.
   func allows(_ crc32c: UInt32, at block: Int, of file: SharedFile, _ etag: String?) -> Bool {
     switch file.digests {
-    case .asking(let blocks):
-      file.digests = .asking(blocks + [.init(index: block, crc32c: crc32c, etag: etag)])
+    case .asking(let blocks, let since):
+      file.digests = .asking(blocks + [.init(index: block, crc32c: crc32c, etag: etag)], since: since)
     case .found(let done, let etag) where done.crc32c[block] != crc32c:
       file.sums[block] = nil
+      file.digests = .absent
       remove(.done(file.id), etag)
       return false
     case .found, .unknown, .absent, .wrong: break
@@ -78,7 +82,8 @@ extension FleetMember {
   package func digest(of generation: Int64) -> SecondDigest {
     guard let file = files[generation] else { return .none }
     switch file.digests {
-    case .asking: return .wait
+    // A store that is away, or late, holds up no file.
+    case .asking(_, let since): return breaker.isUp && Instant.now.seconds(since: since) < Self.patience ? .wait : .none
     case .found(let done, _): return done.sha256.map { .sha256(Self.checksum($0)) } ?? .none
     case .wrong: return .differs
     case .unknown, .absent: return .none

@@ -76,6 +76,8 @@ package final class FleetMember: SecondSource {
   var downSince: Instant?
   /// Why the store is not used, as far as it said; empty: it says nothing.
   var reason = ""
+  /// What kind of reason that is.
+  var reasonKind: TierBreaker.Failure?
   /// Until when it waits for the answers to the leases that it gives up; nil: the mount goes on.
   var leavesAt: Instant?
   /// Told in the next turn.

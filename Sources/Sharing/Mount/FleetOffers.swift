@@ -38,7 +38,8 @@ struct FleetOffers {
   static let longest = 3600.0
   /// Who stores for others is given so many seconds before others offer the same.
   static let delay = 3.0
-  /// The longest pause, and how many blocks go up at once while the store is not used for reading.
+  /// The longest pause, and how many blocks go up at once while the store is not used for reading, or has just not
+  /// taken one.
   static let longestPause = 60.0
   static let mostAtTrial = 2
 }
@@ -103,7 +104,7 @@ extension FleetMember {
     if (0..<file.blocks).allSatisfy(file.inTier.contains) { offers.isComplete(file.number) }
     // Each node begins elsewhere.
     let first = lacking.isEmpty ? 0 : Int(truncatingIfNeeded: fleet.identity.node >> 1) & 0xFFFF % lacking.count
-    var left = breaker.isUp ? Int.max : FleetOffers.mostAtTrial
+    var left = breaker.isUp && offers.pause == 0 ? Int.max : FleetOffers.mostAtTrial
     file.owed = 0
     for (segment, blocks) in lacking[first...] + lacking[..<first] {
       for local in 0..<layout.segment where blocks.contains(local) {

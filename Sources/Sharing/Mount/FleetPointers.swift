@@ -8,7 +8,7 @@ import Reading
 /// origin has told this node what a file is.
 struct FleetPointers {
   enum State {
-    case asking
+    case asking(since: Instant)
     /// Another node asks the origin: this one reads the pointer again soon (``FleetPointers/looks``).
     case waiting
     /// `isFinal`: it is new enough, or this node is to ask the origin.
@@ -72,6 +72,7 @@ extension FleetMember {
     guard breaker.isUp else { return .none }
     if isCheck { pointers.checks.insert(key) }
     switch pointers.known[key] {
+    case .asking(let since) where now.seconds(since: since) >= FleetPointers.patience: return .none
     case .asking, .waiting: return .wait
     case .told(let facts, let at, let isFinal)
     where now.seconds(since: at) < FleetPointers.fresh && (isFinal || !isCheck):
@@ -83,7 +84,7 @@ extension FleetMember {
   }
 
   private func readPointer(_ key: ResourceKey) {
-    pointers.known[key] = .asking
+    pointers.known[key] = .asking(since: .now)
     ask(.facts(key)) { .get($0, ObjectName.pointer(entry(key)).text, timeout: answerTime) }
   }
 

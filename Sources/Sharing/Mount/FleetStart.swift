@@ -134,8 +134,9 @@ extension FleetMember {
     start.probe = probe
     for request in probe.begin() { store.start(request) }
   }
-  /// How long the store is left alone after a probe that showed nothing, in seconds: longer than a probe's requests.
-  private static let nextProbe = 1.5 * StoreProbe.timeout
+  /// How long the store is left alone after a probe that showed nothing, in seconds: longer than a probe's requests, and
+  /// twice as long after each, as one that shows nothing may leave an object.
+  private var nextProbe: Double { min(1.5 * StoreProbe.timeout * Double(1 << min(start.probes - 1, 7)), 3600) }
 
   func probed(_ outcome: StoreOutcome) {
     guard !store.isEnding, let requests = start.probe?.ended(outcome) else { return }
@@ -160,7 +161,7 @@ extension FleetMember {
         Log.warning("\(place) \(words): \(why)")
       }
       start.doubt = why
-      start.probesAt = Instant.now.adding(seconds: Self.nextProbe)
+      start.probesAt = Instant.now.adding(seconds: nextProbe)
     }
     nextReport = Instant(nanoseconds: 0)
     learn()

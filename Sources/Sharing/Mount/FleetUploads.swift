@@ -21,7 +21,7 @@ struct UploadJob: Sendable {
 /// A block's body, with what its metadata say of it.
 struct PreparedUpload: Sendable {
   let job: UploadJob
-  /// nil: its bytes cannot be read any more.
+  /// nil: its bytes cannot be read any more, or are not the origin's.
   let body: StoreBody?
   let pieces: String
 
@@ -35,7 +35,7 @@ struct PreparedUpload: Sendable {
     }
     // What was evicted meanwhile reads as zeros, and is a hole.
     let hole = storing_seek_hole(job.served.number, job.range.start)
-    guard isThere, hole >= job.range.end else {
+    guard isThere, hole >= job.range.end, job.served.isAsOpened else {
       (body, pieces) = (nil, "")
       return
     }

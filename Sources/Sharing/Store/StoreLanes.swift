@@ -2,11 +2,11 @@
 /// takes no line from readers.
 package struct StoreLimits: Sendable, Equatable {
   package var small = 16
-  package var behind = 8
+  package var behind = 12
   package var reads = 8
   package var uploads = 4
 
-  package init(small: Int = 16, behind: Int = 8, reads: Int = 8, uploads: Int = 4) {
+  package init(small: Int = 16, behind: Int = 12, reads: Int = 8, uploads: Int = 4) {
     (self.small, self.behind, self.reads, self.uploads) = (small, behind, reads, uploads)
   }
 

@@ -53,7 +53,7 @@ package struct StoreRequest: Sendable {
 
   package init(_ id: StoreRequestID, _ key: String, _ action: Action, lane: Lane? = nil, timeout: Double) {
     (self.id, self.key, self.action, self.timeout) = (id, key, action, timeout)
-    // Nobody waits for what may take so long.
+    // No reader waits for what may take so long.
     let small = timeout < 5 ? Lane.small : .behind
     self.lane =
       lane

@@ -46,12 +46,20 @@ import Testing
       return
     }
     #expect(!conditions.keepsDelete && conditions.allowsLeases && conditions.reasons.count == 1)
+    let refused = StoreOutcome.refused(reason: "AccessDenied")
+    let (undeleted, _) = Self.verdict(Self.race(1) + [.conflict, refused, refused])
+    if case .known(let conditions) = undeleted {
+      #expect(!conditions.keepsDelete && conditions.allowsLeases)
+    } else {
+      Issue.record("keys that may not delete: \(String(describing: undeleted))")
+    }
   }
 
   @Test("A store that fails meanwhile shows nothing, unless two of eight wrote") func whatIsNotKnown() {
     for outcome in [StoreOutcome.timedOut, .refused(reason: "r"), .busy(retryAfter: nil, reason: "b")] {
       #expect(Self.verdict(Self.race(1, outcome) + [.deleted]) == (.unknown(outcome), 9))
       #expect(Self.verdict(Self.race(1) + [outcome, .deleted]) == (.unknown(outcome), 10))
+      if case .refused = outcome { continue }
       #expect(Self.verdict(Self.race(1) + [.conflict, outcome, .deleted]) == (.unknown(outcome), 11))
     }
     let (two, _) = Self.verdict(Self.race(2, .broken(reason: "500")) + [.conflict, .conflict, .deleted])
