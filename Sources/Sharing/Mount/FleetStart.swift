@@ -68,8 +68,8 @@ extension FleetMember {
 
   func formatWritten(_ outcome: StoreOutcome) {
     switch outcome {
-    // What is there counts, whoever wrote it.
-    case .written, .conflict, .timedOut: phase = .asking(Instant(nanoseconds: 0))
+    // What is there counts, whoever wrote it. A store may show it late.
+    case .written, .conflict, .timedOut: phase = .asking(Instant.now.adding(seconds: 0.1))
     case .cancelled: break
     default: askAgain(Self.said(outcome), .now)
     }
