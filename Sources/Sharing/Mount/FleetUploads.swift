@@ -1,6 +1,7 @@
 import Base
 import CCrypto
 import Fetching
+import Glibc
 import Reading
 
 /// A block that goes up.
@@ -111,8 +112,13 @@ final class FleetUploads {
     probesWaiting.append(probe)
     return true
   }
-  /// The most probe sets that wait, each with a descriptor: a scan closes its files some hundreds at a time.
-  private static let mostProbes = 512
+  /// The most probe sets that wait, each with a descriptor, of which they may have a quarter: a scan closes its files
+  /// faster than a store takes them.
+  private static let mostProbes: Int = {
+    var limit = rlimit()
+    let isKnown = getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0
+    return isKnown ? Int(min(limit.rlim_cur / 4, 16_384)) : 512
+  }()
   /// How many of them are in memory at once.
   private static let mostProbesAtOnce = 8
   private var probesWaiting: [ProbeJob] = []
