@@ -134,8 +134,8 @@ extension FleetMember {
     start.probe = probe
     for request in probe.begin() { store.start(request) }
   }
-  /// How long the store is left alone after a probe that showed nothing, in seconds: longer than a probe's requests, and
-  /// twice as long after each, as one that shows nothing may leave an object.
+  /// How long the store is left alone after a probe that showed nothing, in seconds: longer than a probe's requests,
+  /// and twice as long after each, as one that shows nothing may leave an object.
   private var nextProbe: Double { min(1.5 * StoreProbe.timeout * Double(1 << min(start.probes - 1, 7)), 3600) }
 
   func probed(_ outcome: StoreOutcome) {
