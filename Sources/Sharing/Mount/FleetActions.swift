@@ -108,7 +108,7 @@ extension FleetMember {
       Log.warning("the origin of a shared file sends other bytes under the same tag: this mount shares it no more")
     }
     let (granted, looking) = (file.granted.keys, file.looking)
-    (file.granted, file.looking, file.bypasses) = ([:], [], [])
+    (file.granted, file.looking, file.bypasses, file.windows) = ([:], [], [], [:])
     for block in granted { tell(file, block) { .fetched($0, .stopped) } }
     for block in looking { tell(file, block) { .looked($0, .failed) } }
     changed(file)

@@ -198,6 +198,10 @@ package final class FleetMember: SecondSource {
   /// Tells what has come of the blocks that are under way.
   private func settle(_ file: SharedFile, _ now: Instant) {
     settleProbe(of: file)
+    for (block, window) in file.windows where file.stored.contains(window) {
+      file.windows[block] = nil
+      tell(file, block) { .window($0) }
+    }
     for (block, grant) in file.granted {
       let range = file.range(of: block)
       let have = file.stored.count(in: range)
@@ -255,7 +259,9 @@ package final class FleetMember: SecondSource {
     if file.granted[block] != nil { return .origin(part) }
     // It is for who waits, not for what is read ahead of another reader.
     if file.waits.contains(where: { part.contains($0) }), file.bypasses.remove(block) != nil {
-      return .origin(ByteRange(part.start, min(part.end, part.start + Self.window)))
+      let window = ByteRange(part.start, min(part.end, part.start + Self.window))
+      file.windows[block] = window
+      return .origin(window)
     }
     let isHere = fleet.holds(block % layout.segment, at: place(file, block))
     guard file.looking.contains(block) || (isHere && file.inTier.contains(block)) else {
@@ -275,7 +281,7 @@ package final class FleetMember: SecondSource {
 
   package func rest(_ generation: Int64, isFailing: Bool) {
     guard let file = files[generation], !file.isClosed else { return }
-    (file.bypasses, file.waits) = ([], [])
+    (file.bypasses, file.windows, file.waits) = ([], [:], [])
     if !file.foreground.isEmpty || file.readers > 0 {
       (file.foreground, file.fronts) = ([], [])
       tellReaders(of: file)

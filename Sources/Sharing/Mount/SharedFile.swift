@@ -30,6 +30,8 @@ final class SharedFile {
   var looking: Set<Int> = []
   /// Blocks of which one window may be asked from the origin.
   var bypasses: Set<Int> = []
+  /// The windows that were asked for so, by block, until they are here.
+  var windows: [Int: ByteRange] = [:]
   /// Blocks that were seen in the store.
   var inTier: Set<Int> = []
   /// What readers want, where they wait, and how many readers the fleet's code was told of.

@@ -29,11 +29,14 @@ package struct SegmentShare: Hashable, Sendable {
     var isWaiting = false
   }
 
-  /// A block that a reader waits for, and this node does not fetch: how many of its windows came from the origin since
-  /// the reader's patience was over, and whether the whole block may.
+  /// A block that a reader waits for, and this node does not fetch.
   struct Wait: Hashable, Sendable {
     var block: Int
-    var bypasses = 0
+    /// Milliseconds since the reader's patience was over.
+    var late = 0
+    /// Whether a window of it was asked from the origin, and is not here.
+    var isWindowOut = false
+    /// Whether the whole block is fetched now.
     var isImpatient = false
   }
 

@@ -29,8 +29,9 @@ package struct ShareTimes: Hashable, Sendable {
   /// How long the same version of a lease counts as held. The nodes take over one after the other.
   package func expiry(rate: Int) -> Int { 3 * renewal(rate: rate) + allowance + spread(first: 40, others: 4) }
 
-  /// When a free lease may be taken: of many nodes that come together one writes, and the others see it.
-  package var jitter: Int { spread(first: 40, others: 4) }
+  /// When a free lease may be taken: of many nodes that come together one writes, and the others see it. The last one
+  /// looks after a second, half of a reader's patience: it would take longer to see that another one fetches.
+  package var jitter: Int { min(rank, 8) * 40 + max(0, rank - 8) * min(4 * nodes, 680) / max(1, nodes) }
 
   /// How long the holder's progress may stand.
   package func standing(rate: Int) -> Int {
@@ -44,12 +45,20 @@ package struct ShareTimes: Hashable, Sendable {
   /// half a second more among many nodes.
   package var patience: Int { 2000 + allowance + late }
 
-  /// How long a reader waits for others after a window: 1 s. Where a block takes longer than 2 s, half of its time, at
-  /// most 5 s: there the windows of many readers would take the origin from whoever fetches the block.
-  package func nextWindow(rate: Int) -> Int { min(max(1000, time(rate: rate) / 2), 5000) }
+  /// From one window that a reader gets from the origin to the next: 1 s. Where the last one has not come by then, the
+  /// origin is crowded: the pause gets so long that the windows of all nodes take half of what the origin brings, at
+  /// most 10 s. Otherwise they would take it from whoever fetches the block for all.
+  package func nextWindow(rate: Int, isCrowded: Bool) -> Int {
+    isCrowded ? min(max(1000, max(nodes, 4) * time(rate: rate) / 8), 10_000) : 1000
+  }
 
-  /// How much later this node fetches the whole block, if no other node has stored it.
-  package func resort(rate: Int) -> Int { 1500 + time(rate: rate) + allowance + late }
+  /// How much later this node fetches the whole block, if no other node has stored it. The reader has its windows
+  /// meanwhile. Of more than eight nodes one begins after the other: at a crowded origin, when the one before it should
+  /// have the block. At most 12 s, or 16 windows' pauses.
+  package func resort(rate: Int, isCrowded: Bool) -> Int {
+    let (step, most) = isCrowded ? (max(Self.herd, time(rate: rate)), 160_000) : (Self.herd, 12_000)
+    return 1500 + time(rate: rate) + allowance + min(max(0, rank - 8) * step, most)
+  }
 
   /// Of many nodes that turn to the origin, each is so much later. The nodes seen today may be gone by now, and no
   /// reader waits for their turns: half a second at most.

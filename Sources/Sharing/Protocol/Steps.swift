@@ -27,6 +27,8 @@ struct Steps {
       if share.own?.at == UInt8(block) { share.own?.arrived = UInt32(kibibytes) }
       share.rate = UInt32(clamping: rate)
       if kibibytes * 4 >= times.block * 3 { share.nearlyHere.insert(block) }
+    case .window(let block):
+      if let index = share.waits.firstIndex(where: { $0.block == block }) { share.waits[index].isWindowOut = false }
     case .asked(let block): share.nearlyHere.insert(block)
     case .fetched(let block, let result): fetched(block, result)
     case .uploaded(let block, let result): uploaded(block, result)
@@ -38,6 +40,8 @@ struct Steps {
       for timer in ShareTimer.single { disarm(timer) }
       endWaits()
       (share.absent, share.failed) = (BlockSet(), BlockSet())
+      // Of many that were alone, a few go on with what they fetch.
+      if isUp, times.rank >= 8 { leaveToStore(share.fetching) }
     case .over(let reason): end(reason)
     case .leaves:
       (share.reader, share.others, share.foreground, share.background) = (nil, BlockSet(), BlockSet(), BlockSet())
@@ -69,6 +73,7 @@ struct Steps {
     case .found:
       if !isArmed(.poll) { share.isStale = true }
       share.stored.insert(block)
+      leaveToStore(BlockSet(block..<block + 1))
       hold(BlockSet(block..<block + 1))
       tellOfStored(block)
       if !setup.hasLeases {
@@ -127,6 +132,13 @@ struct Steps {
     tellOfStored(block)
   }
 
+  /// Other nodes stored blocks that this one fetches as well. When many nodes ask the origin for one block, it brings
+  /// none of them soon: the first one that is stored ends all other fetches.
+  mutating func leaveToStore(_ blocks: BlockSet) {
+    let left = (blocks & share.fetching) - share.nearlyHere
+    for block in 0..<BlockSet.most where left.contains(block) { actions.append(.stopFetch(block)) }
+  }
+
   /// Those who wait for the holder learn that a block is in the store, whoever stored it.
   private mutating func tellOfStored(_ block: Int) {
     guard share.role == .holding, share.own?.have.contains(block) == false else { return }
@@ -164,10 +176,12 @@ struct Steps {
   private mutating func patienceIsOver(_ block: Int) {
     guard let index = share.waits.firstIndex(where: { $0.block == block }) else { return }
     let rate = Int(share.seen?.rate ?? 0)
-    let next = times.nextWindow(rate: rate)
-    if share.waits[index].bypasses * next < times.resort(rate: rate) {
-      share.waits[index].bypasses += 1
-      actions.append(.bypass(block))
+    let isCrowded = share.waits[index].isWindowOut
+    let next = times.nextWindow(rate: rate, isCrowded: isCrowded)
+    if share.waits[index].late < times.resort(rate: rate, isCrowded: isCrowded) {
+      share.waits[index].late += next
+      share.waits[index].isWindowOut = true
+      if !isCrowded { actions.append(.bypass(block)) }
     } else {
       share.waits[index].isImpatient = true
       share.isBarred = false

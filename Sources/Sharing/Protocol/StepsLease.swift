@@ -51,7 +51,9 @@ extension Steps {
       if isArmed(.standing) { arm(.standing, after: times.standing(rate: Int(lease.rate))) }
     }
     if previous.map({ !lease.isSameHolder(as: $0) }) ?? true { share.isSlow = false }
+    let before = share.known
     (share.seen, share.seenVersion) = (lease, version)
+    leaveToStore(share.known - before)
     if (share.missing - share.known).isEmpty || share.isBarred { return }
     if isHidden { return arm(.poll, after: times.poll(rate: 0, blocks: 0)) }
     if lease.isReleased {

@@ -162,7 +162,12 @@ extension Steps {
       return
     }
     if share.known.contains(need) { return disarm(.standing) }
-    if share.fetching.contains(need) { return }
+    if share.fetching.contains(need) {
+      // Whoever stores the block first ends this fetch.
+      if share.isStale, !share.isExpired, !seen.isReleased { return readLease() }
+      if !isArmed(.poll), !seen.isReleased { arm(.poll, after: times.poll(rate: Int(seen.rate), blocks: 0)) }
+      return
+    }
     let blocks = distance(from: Int(seen.at), to: need, without: seen.have)
     if share.isStale || (share.isExpired && !share.isBarred) { return readLease() }
     if seen.isReleased, !isArmed(.jitter), !share.isBarred { return readLease() }

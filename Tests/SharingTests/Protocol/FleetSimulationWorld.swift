@@ -148,6 +148,8 @@ extension FleetSimulation {
     if fetch.part >= Self.firstWindow {
       let (place, block) = place(of: fetch.block)
       if nodes[fetch.node].fleet.holds(block, at: place) || nodes[fetch.node].parts[fetch.block] != nil { return }
+      // A window that is under way is not asked for again.
+      if origin.isUnderWay(fetch) { return }
       origin.start(fetch, bytes: blockBytes / 16, now: queue.now)
       return plan()
     }
@@ -193,7 +195,10 @@ extension FleetSimulation {
   }
 
   private func windowIsHere(_ fetch: SimulatedOrigin.Fetch) {
-    guard nodes[fetch.node].life == fetch.life, nodes[fetch.node].position == fetch.block else { return }
+    guard nodes[fetch.node].life == fetch.life, !nodes[fetch.node].isDead else { return }
+    let (place, block) = place(of: fetch.block)
+    answer(fetch.node, .window(block), place, at: max(queue.now, nodes[fetch.node].stoppedUntil))
+    guard nodes[fetch.node].position == fetch.block else { return }
     if nodes[fetch.node].isAsking { nodes[fetch.node].waited(until: queue.now) }
   }
 

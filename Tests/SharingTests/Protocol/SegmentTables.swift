@@ -240,8 +240,10 @@ import Testing
     player.watch()
     player.send(.timer(.patience(0)))
     #expect(player.actions == [.bypass(0)] && player.timers[.patience(0)] == 1000)
+    player.send(.window(0))
     player.send(.timer(.patience(0)))
     #expect(player.actions == [.bypass(0)])
+    player.send(.window(0))
     player.send(.timer(.patience(0)))
     #expect(player.actions == [.look(0)], "then the whole block, if it is not there by now")
     player.send(.looked(0, .absent))
@@ -271,7 +273,7 @@ import Testing
     #expect(player.timers[.patience(3)] == 700)
     player.send(.timer(.patience(3)))
     #expect(player.actions == [.bypass(3)] && player.timers[.patience(3)] == 1000)
-    for _ in 0..<2 { player.send(.timer(.patience(3))) }
+    for _ in 0..<2 { for event in [ShareEvent.window(3), .timer(.patience(3))] { player.send(event) } }
     #expect(player.share.waits.contains { $0.block == 3 && $0.isImpatient } && player.actions == [.look(3)])
     player.send(.looked(3, .absent))
     #expect(player.actions.contains(.fetch(3)) && player.timers[.patience(3)] == nil)
@@ -286,6 +288,7 @@ import Testing
     for _ in 0..<3 {
       player.send(.timer(.patience(0)))
       #expect(player.actions == [.bypass(0)] && player.timers[.patience(0)] == 1000, "its GET is slow")
+      player.send(.window(0))
     }
     // It has ended, and the reader has waited for so long that the whole block is fetched.
     player.send(.looked(0, .failed))

@@ -24,6 +24,8 @@ struct SimulatedOrigin {
 
   var underWay: Int { ends.count }
 
+  func isUnderWay(_ fetch: Fetch) -> Bool { ends[fetch] != nil }
+
   private mutating func advance(to now: Int64) {
     if !ends.isEmpty {
       let gained = Double(now - time) / 1e6 * bytesPerSecond

@@ -118,15 +118,17 @@ import Testing
     #expect(far.expiry(rate: 0) == near.expiry(rate: 0) + 4 * 200)
     #expect(far.standing(rate: 0) == near.standing(rate: 0) + 4 * 200)
     #expect(near.patience == 2000 && far.patience == 2800)
-    #expect([51_200, 1024, 100].map { near.nextWindow(rate: $0) } == [1000, 2000, 5000])
+    #expect([51_200, 1024, 100].map { near.nextWindow(rate: $0, isCrowded: true) } == [1000, 4000, 10_000])
   }
 
-  /// Nodes that were seen today, and may be gone, cost a reader half a second at most.
+  /// Nodes that were seen today, and may be gone, cost a reader half a second at most, before it gets windows.
   @Test func nobodyWaitsForTheTurnsOfThousands() {
     for nodes in [9, 1000, 1_000_000] {
       let last = ShareTimes(roundTrip: 2, nodes: nodes, rank: nodes - 1)
       #expect(last.patience <= 2508 && last.turn <= 2508)
-      #expect(last.resort(rate: 51_200) <= 2100)
+      #expect(last.jitter <= 1000 && last.nextWindow(rate: 51_200, isCrowded: false) == 1000)
+      #expect(last.resort(rate: 51_200, isCrowded: false) <= 14_000)
+      #expect(last.resort(rate: 100, isCrowded: true) <= 200_000)
     }
   }
 
