@@ -34,13 +34,16 @@ struct FleetReport: CustomStringConvertible {
     wrongBytes = simulation.wrongBytes + simulation.store.overwritten
   }
 
+  /// A number with so many digits behind the point at most.
+  static func text(_ value: Double, _ digits: Int = 3) -> String {
+    let scale = (0..<digits).reduce(1.0) { product, _ in product * 10 }
+    return "\((value * scale).rounded() / scale)"
+  }
+
   var description: String {
-    func text(_ value: Double, _ digits: Int = 3) -> String {
-      let scale = (0..<digits).reduce(1.0) { product, _ in product * 10 }
-      return "\((value * scale).rounded() / scale)"
-    }
+    let text = Self.text
     return
-      "\(nodes) nodes: origin \(text(origin)) x (\(doubled) blocks twice, \(bypassed) bypassed), "
+      "\(nodes) nodes: origin \(text(origin, 3)) x (\(doubled) blocks twice, \(bypassed) bypassed), "
       + "longest wait \(text(longestWait, 2)) s (\(longestAt)), "
       + "\(text(requests, 0)) requests/GiB/node, hottest key \(hottest)/s (\(hottestKey)), store \(busiest)/s, "
       + "\(text(seconds, 1)) s, \(unfinished) unfinished"

@@ -85,7 +85,33 @@ import Testing
     }
   }
 
-  /// The table of docs/FLEET.md. A thousand nodes take a minute: MEDIAFS_FLEET_NODES says how many, with commas.
+  /// The first table of docs/FLEET.md: median and worst of MEDIAFS_FLEET_RUNS runs, else of one each.
+  @Test func eightNodes() {
+    let seed = SeededRandom.fromEnvironment(for: "SimulationTests.eightNodes").seed
+    let runs = getenv("MEDIAFS_FLEET_RUNS").flatMap { Int(String(cString: $0)) } ?? 1
+    for (name, most, change) in [
+      ("cold, within 0.5 s", 60, { _ in }), ("a node killed each 5 s", 60, { $0.killsEach = 5 }),
+      ("a node stopped for 5 s each 5 s", 60, { $0.stopsEach = 5 }), ("killed each 2.5 s", 60, { $0.killsEach = 2.5 }),
+      ("killed each 5 s, writers that queue for 1 s", 60, { ($0.killsEach, $0.writersQueue) = (5, true) }),
+      ("killed each 5 s, the store 100 ms away", 60, { ($0.killsEach, $0.storeTrip) = (5, 100) }),
+      ("an origin of 15 MiB/s", 60, { $0.origin = 15 }), ("an origin of 10 MiB/s", 60, { $0.origin = 10 }),
+      ("an origin of 4 MiB/s, 2 files", 8, { ($0.origin, $0.files) = (4, 2) }),
+      ("an origin of 1 MiB/s, 1 file", 8, { ($0.origin, $0.files) = (1, 1) }),
+      ("half of the nodes cut off for 10 s", 60, { $0.split = (10, 10) }),
+      ("best effort, a node killed each 5 s", 60, { ($0.hasLeases, $0.killsEach) = (false, 5) }),
+    ] as [(String, Int, (inout Options) -> Void)] {
+      let reports = (0..<min(runs, most)).map { Self.run(name, Self.options(change), seed: seed &+ UInt64($0)) }
+      let columns = [(reports.map(\.origin), 3), (reports.map(\.longestWait), 2), (reports.map(\.requests), 0)]
+      let cells = columns.map { values, digits in
+        let sorted = values.sorted()
+        return [sorted[sorted.count / 2], sorted[sorted.count - 1]].map { FleetReport.text($0, digits) }
+          .joined(separator: "; ")
+      }
+      print("| \(name) | \(cells.joined(separator: " | ")) |")
+    }
+  }
+
+  /// The second table of docs/FLEET.md. A thousand nodes take a minute: MEDIAFS_FLEET_NODES says how many, with commas.
   @Test func manyNodes() {
     let seed = SeededRandom.fromEnvironment(for: "SimulationTests.manyNodes").seed
     let counts = getenv("MEDIAFS_FLEET_NODES").map { String(cString: $0).split(separator: ",").compactMap { Int($0) } }
