@@ -163,9 +163,10 @@ extension Steps {
     }
     if share.known.contains(need) { return disarm(.standing) }
     if share.fetching.contains(need) {
+      if share.isExpired || seen.isReleased { return }
       // Whoever stores the block first ends this fetch.
-      if share.isStale, !share.isExpired, !seen.isReleased { return readLease() }
-      if !isArmed(.poll), !seen.isReleased { arm(.poll, after: times.poll(rate: Int(seen.rate), blocks: 0)) }
+      if share.isStale { return readLease() }
+      if !isArmed(.poll) { arm(.poll, after: times.poll(rate: Int(seen.rate), blocks: 0)) }
       return
     }
     let blocks = distance(from: Int(seen.at), to: need, without: seen.have)
