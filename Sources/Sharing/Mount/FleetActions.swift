@@ -151,7 +151,9 @@ extension FleetMember {
       breaker.answered(now: now, after: seconds, isUpload: isUpload)
     case .busy: breaker.failed(.slowDown, now: now)
     case .refused: breaker.failed(.denied, now: now)
-    case .full: breaker.failed(.full, now: now)
+    case .full(let why):
+      if !breaker.isFull { Log.warning("the fleet's store takes no more, and readers go on: \(short(why))") }
+      breaker.failed(.full, now: now)
     case .broken: breaker.failed(.error, now: now)
     case .timedOut: if isTimed { breaker.failed(.silent, now: now) }
     case .cancelled: break

@@ -72,6 +72,9 @@ package struct TierBreaker: Hashable, Sendable {
     return slowest.seconds * (1 - (halvings - whole) / 2) / Double(1 << Int(whole))
   }
 
+  /// Whether the store had no room when it was last offered something.
+  package var isFull: Bool { pauseOfUploads > 0 }
+
   private mutating func took(_ seconds: Double, now: Instant) {
     if seconds >= slowest(now) { slowest = Slowest(seconds: seconds, at: now) }
   }

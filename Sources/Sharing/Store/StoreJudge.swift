@@ -19,7 +19,8 @@ struct StoreJudge {
     switch (status, error.code) {
     case (_, "SlowDown"?), (_, "ServiceUnavailable"?), (429, _), (503, _):
       return .busy(retryAfter: answer.retryAfter, reason: "\(location.description): the store is busy\(said)")
-    case (507, _), (_, "QuotaExceeded"?), (_, "XMinioStorageFull"?), (_, "InsufficientStorage"?):
+    case (507, _), (_, "QuotaExceeded"?), (_, "XMinioStorageFull"?), (_, "XMinioAdminBucketQuotaExceeded"?),
+      (_, "InsufficientStorage"?):
       return .full(reason: "\(location.description): the store has no room\(said): give it more, or remove what is old")
     case (404, "NoSuchBucket"?):
       return refused("there is no bucket “\(location.bucket)”: create it", said)

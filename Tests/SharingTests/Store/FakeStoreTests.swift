@@ -145,8 +145,13 @@ import Testing
       #expect(moved.refusal?.contains("eu-west-9") == true)
       #expect(when(.refuse(500, code: "InternalError")).breakage?.contains("InternalError") == true)
       #expect(when(.refuse(501, code: "NotImplemented")).refusal != nil)
-      if case .full = when(.refuse(507, code: "XMinioStorageFull")) {} else { Issue.record("507") }
-      if case .full = when(.refuse(403, code: "QuotaExceeded")) {} else { Issue.record("a quota") }
+      for (status, code) in [
+        (507, "XMinioStorageFull"), (507, "Whatever"), (403, "QuotaExceeded"), (400, "XMinioAdminBucketQuotaExceeded"),
+      ] {
+        let outcome = when(.refuse(status, code: code))
+        if case .full(let reason) = outcome, reason.contains("no room"), reason.contains(code) { continue }
+        Issue.record("\(status) \(code): \(outcome)")
+      }
       #expect(when(.raw("HTTP/1.1 200 OK\r\nContent-Length: nonsense\r\n\r\n")).breakage != nil)
       #expect(when(.raw("garbage\r\n\r\n")).breakage != nil)
       #expect(when(.raw("HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\n<a>")).breakage?.contains("HTTP 500") == true)
