@@ -82,7 +82,7 @@ let package = Package(
     tests("StoringTests", ["CSystem", "Storing", "Manifest"]),
     tests("FetchingTests", ["Fetching"]),
     tests("MediaTests", ["Media"]),
-    tests("SharingTests", ["CSystem", "Sharing", "Fetching", "Reading"], fast),
+    tests("SharingTests", ["CSystem", "Sharing", "Manifest", "Fetching", "Reading"], fast),
     tests("ReadingTests", ["Reading", "Storing", "Fetching", "Manifest", "Media"], fast),
     tests("MountTests", ["Mount", "Reading"]),
     tests("ControlTests", ["Control"]),

@@ -66,6 +66,7 @@ extension FleetMember {
     next = min(next, sendUploads(now))
     next = min(next, writePointers(now))
     next = min(next, writeDigests(now))
+    next = min(next, endDigestWaits(now))
     if offers.nextRound > now { next = min(next, offers.nextRound) }
     next = min(next, readAgain(now))
     next = min(next, askWhetherBack(now))

@@ -83,11 +83,23 @@ extension FleetMember {
     guard let file = files[generation] else { return .none }
     switch file.digests {
     // A store that is away, or late, holds up no file.
-    case .asking(_, let since): return breaker.isUp && Instant.now.seconds(since: since) < Self.patience ? .wait : .none
+    case .asking(_, let since):
+      guard breaker.isUp, Instant.now.seconds(since: since) < Self.patience else { return .none }
+      digestWaits[generation] = since.adding(seconds: Self.patience)
+      return .wait
     case .found(let done, _): return done.sha256.map { .sha256(Self.checksum($0)) } ?? .none
     case .wrong: return .differs
     case .unknown, .absent: return .none
     }
+  }
+
+  /// Has complete files planned anew whose digests are late: Reading goes on without them. Returns when the next are.
+  func endDigestWaits(_ now: Instant) -> Instant {
+    for (generation, until) in digestWaits where until <= now {
+      digestWaits[generation] = nil
+      if let file = files[generation] { changed(file) }
+    }
+    return digestWaits.values.min() ?? .never
   }
 
   /// 64 digits as a digest.

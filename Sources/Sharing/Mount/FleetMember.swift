@@ -59,6 +59,8 @@ package final class FleetMember: SecondSource {
   var pointers = FleetPointers()
   /// Files whose digests are to be written, and when.
   var digestsDue: [(at: Instant, file: SharedFile)] = []
+  /// Complete files that wait for their digests, and until when.
+  var digestWaits: [Int64: Instant] = [:]
   var offers = FleetOffers()
   /// What was read before the bucket was known.
   var early: [Int64: (file: SecondFile, view: SecondView)] = [:]
