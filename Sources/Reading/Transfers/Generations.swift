@@ -23,11 +23,13 @@ final class Generations {
   private let room: ReadingRoom
   private let answers: Answers
   private let landing: Landing
+  private let second: (any SecondSource)?
 
-  init(room: ReadingRoom, answers: Answers, landing: Landing) {
+  init(room: ReadingRoom, answers: Answers, landing: Landing, second: (any SecondSource)?) {
     self.room = room
     self.answers = answers
     self.landing = landing
+    self.second = second
   }
 
   func judge(_ head: ResponseHead, of download: Download, _ running: Running, _ now: Instant) -> Judgement {
@@ -261,6 +263,7 @@ final class Generations {
         room.happened(.changed, to: new, bytes: record.size, reason)
       }
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(known.id))")
+      second?.close(known.id, isReplaced: true)
       room.dropIfUnused(old)
     } catch {
       Log.error("\(old.path): the catalog cannot record the new version: \(error.message)")

@@ -169,7 +169,6 @@ extension Scheduler {
 
   /// Shows a file to the second source before its plan is made. Returns where its background download may ask.
   func look(at file: SecondFile, of download: Download, _ view: SecondView, _ now: Instant) -> [ByteRange]? {
-    if let former = download.second, former != file.generation { second?.close(former, isReplaced: true) }
     download.second = file.generation
     return second?.look(at: file, view, now: now)
   }

@@ -42,7 +42,7 @@ final class TransferThread {
     answers = Answers(room: room, port: port, downloads: downloads)
     stats = StatWaits(room: room, lines: lines, downloads: downloads, answers: answers)
     landing = Landing(room: room, answers: answers, downloads: downloads, jitter: jitter)
-    generations = Generations(room: room, answers: answers, landing: landing)
+    generations = Generations(room: room, answers: answers, landing: landing, second: second)
     questions = VersionQuestions(service: service, lines: lines, clock: room.clock)
     checks = OpenChecks(lines: lines, answers: answers)
     renewals = Renewals(room: room, downloads: downloads)

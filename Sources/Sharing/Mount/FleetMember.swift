@@ -297,7 +297,9 @@ package final class FleetMember: SecondSource {
 
   package func close(_ generation: Int64, isReplaced: Bool) {
     if isReplaced { early[generation] = nil }
-    guard let file = files[generation], !file.isClosed else { return }
+    guard let file = files[generation] else { return }
+    // It may still owe something, which nobody needs now.
+    if file.isClosed { return isReplaced ? removes(generation) : () }
     if isReplaced { giveBack(file, result: .changed) { _ in false } }
     rest(generation, isFailing: false)
     change { $0.close(file.generation, into: &$1) }

@@ -1,0 +1,192 @@
+import Base
+import Fetching
+import Glibc
+import TestSupport
+import Testing
+
+@testable import Reading
+@testable import Sharing
+
+/// What a mount's member of a fleet does with what the store answers, late or not at all.
+@Suite("A mount as a member of a fleet", .serialized) struct MemberTests {
+  @Test("A stat waits 2 s at most for its pointer, also for one that is behind others in the queue")
+  func pointersInTime() throws {
+    try withMember { bench in
+      let begun = Instant.now
+      /// How many of forty stats wait at that time.
+      func waiting(_ now: Instant) -> Int {
+        (1...40).count { number in
+          let facts = bench.member.facts(of: MemberBench.key(Int64(number)), isCheck: false, now: now)
+          return if case .wait = facts { true } else { false }
+        }
+      }
+      #expect(waiting(begun) == 40)
+      let asked = Instant.now
+      #expect(waiting(begun.adding(seconds: 1.9)) == 40 && waiting(asked.adding(seconds: 2)) == 0)
+    }
+  }
+
+  @Test("A complete file waits 5 s at most for its digests, and is looked at again then")
+  func digestsInTime() throws {
+    try withMember { bench in
+      let file = bench.member.make(MemberBench.file(1))
+      func waits(since: Instant) -> Bool {
+        file.digests = .asking([], since: since)
+        if case .wait = bench.member.digest(of: 1) { return true } else { return false }
+      }
+      #expect(!waits(since: Instant.now.adding(seconds: -5)))
+      // Times to come are as good as those that are past, and no machine is too slow for them.
+      let since = Instant.now.adding(seconds: 1000)
+      #expect(waits(since: since))
+      let end = since.adding(seconds: 5)
+      let next = bench.member.endDigestWaits(since.adding(seconds: 4.9))
+      #expect(next == end && bench.changed == [])
+      let last = bench.member.endDigestWaits(end)
+      #expect(last == .never && bench.changed == [file.key])
+    }
+  }
+
+  @Test("Digests that one block contradicts count no more: the other blocks are not compared with them")
+  func wrongDigests() throws {
+    try withMember { bench in
+      let file = bench.member.make(MemberBench.file(1, blocks: 3))
+      let done = DoneObject(size: file.size, crc32c: [1, 2, 3])
+      file.digests = .found(done, etag: "\"d\"")
+      #expect(bench.member.allows(1, at: 0, of: file, "\"0\""))
+      #expect(!bench.member.allows(9, at: 1, of: file, "\"1\""))
+      #expect(bench.member.allows(9, at: 2, of: file, "\"2\""))
+      #expect(bench.pending { if case .removal = $0 { true } else { false } }.count == 1)
+    }
+  }
+
+  @Test("A silence of the store is told once, however many reads end with it")
+  func silenceIsToldOnce() throws {
+    try withMember { bench in
+      _ = bench.member.make(MemberBench.file(1))
+      for block in 0..<4 as Range<Int64> {
+        let range = ByteRange(block << 16, (block + 1) << 16)
+        var request = TransferRequest(id: TransferID(UInt64(block) + 1), url: "", range: range)
+        request.generation = 1
+        bench.member.start(request)
+      }
+      #expect(bench.member.reads.count == 4)
+      let told = try bench.logged("the fleet's store") { bench.member.heard(.timedOut) }
+      #expect(!bench.member.breaker.isUp && bench.member.reads.isEmpty)
+      #expect(told.count == 1 && told[0].contains("does not answer"), "\(told)")
+    }
+  }
+
+  @Test("A refusal is told once, and again when it becomes one of another kind")
+  func refusalsAreToldByKind() throws {
+    try withMember { bench in
+      let place = bench.member.store.location.description
+      let told = try bench.logged("the fleet's store") {
+        for object in ["b/1", "b/2", "u/3"] { bench.member.heard(.refused(reason: "\(place): \(object) is denied")) }
+        for time in [12, 34] { bench.member.heard(.busy(retryAfter: nil, reason: "\(place): busy for \(time) ms")) }
+      }
+      let words = ["every file comes from its origin: b/1 is denied", "is still not used: busy for 12 ms"]
+      #expect(told.count == 2 && zip(told, words).allSatisfy { $0.hasSuffix($1) }, "\(told)")
+    }
+  }
+
+  @Test("A store without room is told once until it takes something")
+  func fullStoreIsToldOnce() throws {
+    try withMember { bench in
+      let full = StoreOutcome.full(reason: "\(bench.member.store.location.description): the store has no room")
+      let told = try bench.logged("the fleet's store takes no more") {
+        for _ in 0..<3 { bench.member.heard(full, isUpload: true) }
+        bench.member.heard(.written(etag: nil))
+        bench.member.heard(full, isUpload: true)
+        bench.member.heard(.written(etag: nil), isUpload: true)
+        bench.member.heard(full, isUpload: true)
+      }
+      #expect(told.count == 2 && told[0].hasSuffix(": the store has no room"), "\(told)")
+      #expect(bench.member.breaker.isUp)
+    }
+  }
+}
+
+/// What a member offers to the store later.
+@Suite("What a member owes", .serialized) struct OwedTests {
+  /// A member that was shown a file of eight blocks, all of them stored here, which nobody opens.
+  private func withOwed(_ body: (MemberBench) throws -> Void) throws {
+    try withTemporaryFolder { folder in
+      let known = MemberBench.file(1)
+      let path = try folder.write(String(repeating: "a", count: Int(known.size)), to: "film.mp4")
+      try withMember { bench in
+        let served = ServedFile(copy: try FileDescriptor.open(path, O_RDONLY))
+        let view = SecondView(stored: ByteRangeSet(ByteRange(0, known.size)), served: served, continues: false)
+        bench.member.offer(known, view, now: .now)
+        #expect(bench.member.owedBytes == known.size)
+        try body(bench)
+      }
+    }
+  }
+
+  private func isList(_ asked: Asked) -> Bool { if case .list = asked { true } else { false } }
+  private func isUpload(_ asked: Asked) -> Bool { if case .upload = asked { true } else { false } }
+
+  /// The next offer is due, and the store has none of the file's blocks. Returns how many go up.
+  private func offered(_ bench: MemberBench) -> Int {
+    _ = bench.member.offerOwed(bench.member.offers.next)
+    #expect(bench.answer(.listed(StoreListing()), isList))
+    return Int(bench.member.uploads.budget.waiting >> 16)
+  }
+
+  /// The store answers so many uploads.
+  private func answer(_ outcome: StoreOutcome, uploads: Int, _ bench: MemberBench) {
+    var left = uploads
+    let areAnswered = eventually {
+      _ = bench.member.sendUploads(.now)
+      while left > 0, bench.answer(outcome, isUpload) { left -= 1 }
+      return left == 0
+    }
+    #expect(areAnswered, "\(left) are not sent")
+  }
+
+  @Test("A store that has just not taken a block is offered two at a time, until it takes one")
+  func blocksAtTrial() throws {
+    try withOwed { bench in
+      #expect(offered(bench) == 8)
+      answer(.busy(retryAfter: nil, reason: "SlowDown"), uploads: 8, bench)
+      #expect(bench.member.breaker.isUp, "readers suffer for it")
+      #expect(offered(bench) == 2)
+      answer(.written(etag: nil), uploads: 2, bench)
+      #expect(offered(bench) == 6)
+    }
+  }
+
+  @Test("What a replaced version owes does not go up, whether it waits to be offered or for its turn")
+  func replacedVersion() throws {
+    try withOwed { bench in
+      _ = bench.member.offerOwed(bench.member.offers.next)
+      bench.member.close(1, isReplaced: true)
+      #expect(bench.answer(.listed(StoreListing()), isList))
+      #expect(bench.member.owedBytes == 0 && bench.member.uploads.budget.waiting == 0)
+    }
+    try withOwed { bench in
+      #expect(offered(bench) == 8)
+      bench.member.close(1, isReplaced: true)
+      let areDropped = eventually {
+        _ = bench.member.sendUploads(.now)
+        return bench.member.uploads.budget.waiting == 0
+      }
+      #expect(areDropped && bench.pending(isUpload).isEmpty && bench.member.owedBytes == 0)
+    }
+  }
+
+  @Test("The probe sets of 10,000 files may wait, where descriptors allow it: a quarter of them")
+  func probeSets() throws {
+    var limit = rlimit()
+    try #require(getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
+    let quarter = Int(limit.rlim_cur / 4)
+    try withOwed { bench in
+      let file = try #require(bench.member.files[1])
+      let served = try #require(file.served)
+      let job = ProbeJob(
+        number: 1, id: file.id, size: file.size, parts: [ByteRange(0, 1)], epoch: 0, served: served)
+      let most = (1...).first { !bench.member.uploads.add(job) || $0 > quarter }.map { $0 - 1 } ?? 0
+      #expect(most >= min(10_000, quarter) && most <= quarter, "\(most) of \(quarter)")
+    }
+  }
+}
