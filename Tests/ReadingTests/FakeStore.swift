@@ -40,6 +40,8 @@ final class FakeStore: Sendable {
     var isOnOtherFilesystem = false
     var refusesChanges = false
     var refusesPartials: Errno?
+    var refusesLookUps = false
+    var lookUps = 0
 
     func current(_ key: ResourceKey) -> GenerationRecord? {
       generations.values.first { $0.key == key && $0.state != .superseded }
@@ -72,6 +74,10 @@ final class FakeStore: Sendable {
   }
   /// From here on nothing can be remembered, or again.
   func refuseChanges(_ refuses: Bool) { state.withLock { $0.refusesChanges = refuses } }
+  /// How often somebody looked up what is stored of files with a strong tag.
+  var lookUps: Int { state.withLock { $0.lookUps } }
+  /// From here on that cannot be looked up, or again.
+  func refuseLookUps(_ refuses: Bool) { state.withLock { $0.refusesLookUps = refuses } }
   /// From here on no partial file can be opened, or again.
   func refusePartials(_ refuses: Bool, _ error: Errno = .accessDenied) {
     state.withLock { $0.refusesPartials = refuses ? error : nil }
@@ -161,9 +167,11 @@ extension FakeStore: StoreGenerations, StoreNotes {
     let all = state.withLock { $0.generations.values.filter { $0.continues && $0.id > after } }
     return Array(all.sorted { $0.id < $1.id }.prefix(limit))
   }
-  func strong(limit: Int, after: Int64) -> [GenerationRecord] {
-    let all = state.withLock { state in
-      state.generations.values.filter {
+  func strong(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+    let all = try state.withLock { (state) throws(StoreError) in
+      state.lookUps += 1
+      if state.refusesLookUps { throw StoreError(kind: .io(.io), message: "the fake store refuses a look") }
+      return state.generations.values.filter {
         $0.id > after && $0.state != .superseded && $0.validators.strongETag != nil && !$0.stored.isEmpty
       }
     }

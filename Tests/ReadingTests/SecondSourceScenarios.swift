@@ -1,9 +1,11 @@
 import Base
 import Fetching
 import Manifest
+import TestSupport
 import Testing
 
 import Reading
+@testable import Storing
 
 /// A second source that does what a test says. What it gives comes from ``FakeService`` as the resource without a URL.
 final class FakeSecondSource: SecondSource {
@@ -26,6 +28,7 @@ final class FakeSecondSource: SecondSource {
   var seen = ByteRangeSet()
   private(set) var confirmed: [SecondFile] = []
   private(set) var closed: [Int64] = []
+  private(set) var replaced: [Int64] = []
   private(set) var removed: [Int64] = []
   private(set) var rested = 0
   var digest = SecondDigest.none
@@ -50,7 +53,10 @@ final class FakeSecondSource: SecondSource {
   }
   func owes(_ file: SecondFile, besides wants: SecondWants) -> [ByteRange] { owed }
   func rest(_ generation: Int64, isFailing: Bool) { rested += 1 }
-  func close(_ generation: Int64, isReplaced: Bool) { closed.append(generation) }
+  func close(_ generation: Int64, isReplaced: Bool) {
+    closed.append(generation)
+    if isReplaced { replaced.append(generation) }
+  }
   func takesStored(now: Instant) -> Instant { takesStored ? now : .never }
   func offer(_ file: SecondFile, _ view: SecondView, now: Instant) { offered[file.generation] = view.stored }
   func tookAllStored(now: Instant) { takesStored = false }
@@ -247,6 +253,55 @@ final class FakeSecondSource: SecondSource {
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 9 << 20, 4096, of: "a.mp4")
     #expect(second.confirmed.isEmpty && shared(bench).isEmpty)
+  }
+
+  @Test("Bytes that the list's own checksum proves are not fetched again, whatever another machine noted of them")
+  func ownChecksum() throws {
+    var entry = Bench.entry("a.mp4", 1)
+    let bytes = Pattern.bytes(name: "a.mp4", offset: 0, count: 1 << 20)
+    var digester = try Digester(.sha256)
+    bytes.withUnsafeBytes { digester.update($0) }
+    entry.checksum = Checksum(algorithm: .sha256, digest: digester.finish())
+    let bench = try Bench([entry], [entry.urls[0]: FakeResource(name: "a.mp4", size: 1 << 20)], second: second)
+    second.digest = .differs
+    let inode = try bench.opened("a.mp4")
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    #expect(bench.service.sent <= 1 << 20 + 1000, "\(bench.service.sent) bytes were sent")
+  }
+
+  @Test("A catalog that cannot be read for a while ends no round: what is stored is offered once it can")
+  func catalogError() throws {
+    let store = FakeStore()
+    let entry = Bench.entry("a.mp4", 1)
+    let bench = try Bench(
+      [entry], [entry.urls[0]: FakeResource(name: "a.mp4", size: Self.size)], fake: store, second: second)
+    bench.expectBytes(try bench.opened("a.mp4"), 0, 4096, of: "a.mp4")
+    store.refuseLookUps(true)
+    second.takesStored = true
+    bench.run(20)
+    #expect(store.lookUps == 1 && second.takesStored && second.offered.isEmpty, "it is asked \(store.lookUps) times")
+    store.refuseLookUps(false)
+    #expect(bench.run(until: 70) { !second.takesStored } && second.offered.count == 1)
+  }
+
+  @Test("A version of which the source was only offered something is replaced like one that is open")
+  func offeredVersion() throws {
+    let bench = try bench()
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 9 << 20, 4096, of: "a.mp4")
+    let number = try bench.generation("a.mp4").id
+    bench.system.release(inode)
+    bench.run(60)
+    second.onChange = { _ in }  // it holds the room, and that the store
+    try bench.restart()
+    second.takesStored = true
+    #expect(bench.run(until: 10) { second.offered[number] != nil } && second.replaced.isEmpty)
+    bench.service.resources["http://origin/a.mp4"]?.change()
+    let again = try bench.opened("a.mp4")
+    _ = bench.answer(bench.read(again, 20 << 20, 4096))
+    bench.run(1)
+    #expect(second.replaced == [number], "\(second.replaced)")
   }
 
   @Test("The source hears that stored bytes go, and that a version was replaced")

@@ -7,8 +7,13 @@ struct StoredOffers {
   /// How many are looked up at once.
   static let atOnce = 16
 
+  /// How long the catalog is left alone after it could not be read, in seconds.
+  static let pause = 60.0
+
   /// After which generation it goes on; nil while the keeper looks the next ones up.
   private var cursor: Int64? = 0
+  /// Not before that time.
+  private(set) var next = Instant(nanoseconds: 0)
 
   /// The generation after which the keeper looks for more.
   mutating func take() -> Int64? {
@@ -18,6 +23,9 @@ struct StoredOffers {
 
   /// The keeper looked up all up to that generation; nil: the catalog has no more. The next round begins anew.
   mutating func reached(_ last: Int64?) { cursor = last ?? 0 }
+
+  /// The catalog could not be read: the round goes on from there, later.
+  mutating func failed(after last: Int64, _ now: Instant) { (cursor, next) = (last, now.adding(seconds: Self.pause)) }
 }
 
 extension TransferThread {
@@ -28,7 +36,9 @@ extension TransferThread {
   }
 
   /// When the second source takes more of them.
-  func storedOffersDue(_ now: Instant) -> Instant { scheduler.second?.takesStored(now: now) ?? .never }
+  func storedOffersDue(_ now: Instant) -> Instant {
+    max(scheduler.second?.takesStored(now: now) ?? .never, storedOffers.next)
+  }
 
   func offeredStored(until last: Int64?, _ now: Instant) {
     storedOffers.reached(last)
@@ -45,6 +55,7 @@ extension Keeper {
       if found.count == StoredOffers.atOnce { last = found.last?.id }
     } catch {
       Log.error("stored files cannot be looked up for the fleet's store: \(error.message)")
+      return room.transfers.post(.storedUnread(after: id))
     }
     room.transfers.post(.storedUntil(last))
   }

@@ -19,6 +19,8 @@ enum TransferMessage: Sendable {
   case stored(Content)
   /// The keeper has looked up what is stored up to that generation; nil: all of it.
   case storedUntil(Int64?)
+  /// The keeper cannot read the catalog behind that generation.
+  case storedUnread(after: Int64)
   /// The files that follow a file that is being played. They count as open until the transfer thread has taken this
   /// message.
   case next(of: Content, [Content])

@@ -44,6 +44,7 @@ extension TransferThread {
     case .held(let content): scheduler.showHeld(downloads.download(of: content), now)
     case .stored(let content): scheduler.offerStored(downloads.download(of: content), now)
     case .storedUntil(let last): offeredStored(until: last, now)
+    case .storedUnread(let last): storedOffers.failed(after: last, now)
     case .next(let content, let files): scheduler.nextFiles.found(files, after: content)
     case .ruled(let content): ruled(downloads.download(of: content), now)
     case .cancelled(let content):
