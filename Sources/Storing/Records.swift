@@ -63,6 +63,8 @@ package struct GenerationRecord: Sendable, Equatable {
   package var synced: ByteRangeSet
   /// Whether its background download continues, also at the next mount.
   package var continues: Bool
+  /// Whether a program has had it open.
+  package var isUsed = false
   /// Its copy, if it is complete.
   package var copy: LibraryCopy?
 

@@ -32,8 +32,8 @@ extension ServedFile {
     case identified, landed, snapshot, synced, committed, syncFailed, withdrawn, becameWhole, taken, released, rejected
     case placed, copyChanged, frozen, dropped, evicted, thawed, putAway, superseded
     case reopened
-    // Of the length, the wish, the origin and the bytes in memory.
-    case grow, ended, continues, pinned, checked, kept, shrankMemory, emptiedMemory
+    // Of the length, the wish, the origin, a program and the bytes in memory.
+    case grow, ended, continues, pinned, checked, used, kept, shrankMemory, emptiedMemory
   }
 
   /// A file that lives through events as the room sends them.
@@ -79,6 +79,7 @@ extension ServedFile {
       case .continues: _ = held.continues(amount % 2 == 1)
       case .pinned: _ = held.pinned(amount % 2 == 1)
       case .checked: held.checked(at: now)
+      case .used: held.used()
       case .kept:
         let bytes = [UInt8](repeating: 1, count: 1 << 10)
         bytes.withUnsafeBytes { _ = held.kept($0, at: Int64(amount) << 10, most: 1 << 20, waited: []) }
@@ -94,9 +95,9 @@ extension ServedFile {
     }
   }
 
-  /// The events of the length, the wish, the origin and the bytes in memory, which every state takes.
+  /// The events of the length, the wish, the origin, a program and the bytes in memory, which every state takes.
   static let ofEveryState: Set<Event> = [
-    .grow, .ended, .continues, .pinned, .checked, .kept, .shrankMemory, .emptiedMemory,
+    .grow, .ended, .continues, .pinned, .checked, .used, .kept, .shrankMemory, .emptiedMemory,
   ]
 
   /// The states that the table names, each with the events that lead to it.

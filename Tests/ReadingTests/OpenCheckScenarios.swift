@@ -75,6 +75,38 @@ import Reading
     #expect(bench.opens(new) == 1)
   }
 
+  @Test(
+    "The same for the file whose stat brought its head: nobody has read it, in this mount or an earlier one",
+    arguments: [false, true])
+  func changedBehindTheHead(restarts: Bool) throws {
+    let (bench, _) = try listed()
+    let inode = try bench.inode("1.mp4")
+    #expect(try bench.stored(inode).contains(ByteRange(0, 65536)))
+    if restarts { try bench.restart() } else { bench.run(Self.fresh + 1, step: 0.5) }
+    bench.service.resources["http://origin/1.mp4"]?.change()
+    let before = bench.service.requests.count
+    #expect(bench.answer(bench.open(inode)) == .error(.stale))
+    #expect(bench.service.requests.count == before + 2)
+    let new = try bench.opened("1.mp4")
+    for offset in [0, 300_000, Self.size / 2] { bench.expectBytes(new, offset, 65536, of: "1.mp4", version: 2) }
+  }
+
+  @Test("Once a program has read such a head, an open waits for nothing, also after a restart")
+  func readBefore() throws {
+    let (bench, _) = try listed()
+    let inode = try bench.opened("1.mp4")
+    bench.expectBytes(inode, 0, 4096, of: "1.mp4")
+    bench.system.release(inode)
+    bench.run(Self.fresh + 1, step: 0.5)
+    for _ in 1...2 {
+      let before = bench.service.requests.count
+      #expect(bench.port.reply(to: bench.open(inode)) == .opened(directIO: false))
+      bench.expectBytes(inode, 0, 4096, of: "1.mp4")
+      #expect(bench.service.requests.count == before)
+      try bench.restart()
+    }
+  }
+
   @Test("The same while the old version is open, which keeps what is stored")
   func changedWhileOpen() throws {
     let (bench, old) = try listed()
@@ -130,6 +162,7 @@ import Reading
     let first = bench.open(inode)
     #expect(bench.port.reply(to: first) == .opened(directIO: false))
     bench.expectBytes(inode, 0, 65536, of: Self.name)
+    bench.system.release(inode)
     bench.run(Self.fresh + 1, step: 0.5)
     let before = bench.service.requests.count
     let second = bench.open(inode)

@@ -37,8 +37,8 @@ import Storing
 ///     superseded     yes       yes       yes         yes        yes    any
 ///
 /// Every state takes the events of the length (`grow`, `ended`: while it grows), of the wish (`continues`, `pinned`),
-/// of the origin (`checked`) and of the bytes in memory (`kept`, which a copy does not take, `shrankMemory`,
-/// `emptiedMemory`). None of them changes the values above, except that `ended` leaves the claim behind.
+/// of the origin (`checked`), of a program (`used`) and of the bytes in memory (`kept`, which a copy does not take,
+/// `shrankMemory`, `emptiedMemory`). None of them changes the values above, except that `ended` leaves the claim behind.
 struct FileState: Sendable {
   private(set) var holding = Holding.partial
   private(set) var claim = Claim.current
@@ -193,6 +193,9 @@ struct FileState: Sendable {
 
   /// The origin answered with this version.
   mutating func checked(at now: Instant) { checkedAt = now }
+
+  /// A program that had the file open closed it.
+  mutating func used() { generation?.isUsed = true }
 
   /// stat shows the file now. Returns whether the kernel may cache what it gets.
   ///

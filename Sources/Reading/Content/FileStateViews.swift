@@ -59,12 +59,22 @@ extension FileState {
   func has(_ range: ByteRange) -> Bool {
     stored.contains(range) || (!memory.isEmpty && available.contains(range))
   }
-  /// The bytes of a first read: the least that the kernel reads ahead at the start of a file.
-  var firstRead: ByteRange { ByteRange(0, min(16 << 10, size ?? 0)) }
-  /// Whether an open asks the origin whether the file changed: that costs no request, because a first read needs
-  /// missing bytes, and the origin was last heard of this version more than `seconds` ago.
+  /// The length of a first read: the least that the kernel reads ahead at the start of a file.
+  private static let firstRead: Int64 = 16 << 10
+  /// The first missing bytes: what an open asks for that asks whether the file changed.
+  var firstMissing: ByteRange {
+    let start = available.runEnd(from: 0)
+    return ByteRange(start, min(max(start, size ?? 0), start + Self.firstRead))
+  }
+  /// Whether an open asks the origin whether the file changed, because the origin was last heard of this version more
+  /// than `seconds` ago. That costs no request where a first read needs missing bytes, nor where a stat stored the head
+  /// and nobody has read it: a reader goes on behind the head.
   func isToBeChecked(_ now: Instant, after seconds: Double) -> Bool {
-    guard holding == .partial, removal == .none, !isSuperseded, !has(firstRead) else { return false }
+    guard holding == .partial, removal == .none, !isSuperseded, let generation else { return false }
+    let missing = firstMissing
+    guard !missing.isEmpty, missing.start < (generation.isUsed ? Self.firstRead : Planner.headLength + 1) else {
+      return false
+    }
     return checkedAt.map { now.seconds(since: $0) > seconds } ?? true
   }
   /// Whether every byte is stored.

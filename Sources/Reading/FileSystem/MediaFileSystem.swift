@@ -360,6 +360,7 @@ package final class MediaFileSystem: Sendable {
     let (now, date) = (room.clock.now, room.clock.date)
     let (generation, isLast, isComplete, uses) = content.guarded.withLock { guarded in
       let isLast = guarded.waiters.opens == 1
+      guarded.held.used()
       return (
         guarded.held.generation?.id, isLast, guarded.held.isCopy,
         isLast && !guarded.held.isCopy ? guarded.uses.taken(now, date: date) : nil

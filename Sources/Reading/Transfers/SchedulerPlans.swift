@@ -13,7 +13,7 @@ extension Scheduler {
     let probing: [Int32]
     let waits: Bool
     let oldestWait: Instant?
-    /// The first read of an open that asks whether the file changed.
+    /// What an open asks for that asks whether the file changed.
     let checked: ByteRange?
     let runs: ReaderRuns
     /// The file that has the stored bytes.
@@ -30,7 +30,7 @@ extension Scheduler {
       probing = guarded.waiters.parkedProbes.map(\.process)
       waits = !guarded.waiters.isEmpty
       oldestWait = guarded.waiters.oldestWait
-      checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstRead : nil
+      checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstMissing : nil
       runs = guarded.waiters.runs
       file = guarded.held.file
       isFetchable = guarded.held.isPartial && guarded.held.removal == .none

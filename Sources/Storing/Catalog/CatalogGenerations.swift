@@ -277,6 +277,7 @@ package struct CatalogGenerations: Sendable {
     record.stored = stored
     record.synced = synced
     record.continues = row.integer(4) != 0
+    record.isUsed = row.integer(19) != 0
     if let path = row.optionalText(13) {
       record.copy = LibraryCopy(
         path: path, size: row.integer(14), modified: row.integer(15), changed: row.integer(16),
