@@ -51,7 +51,7 @@ extension Keeper {
     var last: Int64?
     do throws(StoreError) {
       let found = try room.store.generations.strong(limit: StoredOffers.atOnce, after: id)
-      for generation in found { try offer(generation) }
+      for generation in found { offer(generation) }
       if found.count == StoredOffers.atOnce { last = found.last?.id }
     } catch {
       Log.error("stored files cannot be looked up for the fleet's store: \(error.message)")
@@ -60,10 +60,14 @@ extension Keeper {
     room.transfers.post(.storedUntil(last))
   }
 
-  private func offer(_ generation: GenerationRecord) throws(StoreError) {
-    guard let entry = try room.store.tree.entries(of: generation.key).first else { return }
-    // The log says why a content cannot be loaded. The others are offered.
-    guard let content = try? room.content(of: entry.node.inode) else { return }
-    room.transfers.post(.stored(content))
+  private func offer(_ generation: GenerationRecord) {
+    do throws(StoreError) {
+      guard let entry = try room.store.tree.entries(of: generation.key).first else { return }
+      // The log says why a content cannot be loaded. The others are offered.
+      guard let content = try? room.content(of: entry.node.inode) else { return }
+      room.transfers.post(.stored(content))
+    } catch {
+      Log.error("a stored file cannot be looked up for the fleet's store: \(error.message)")
+    }
   }
 }

@@ -96,8 +96,9 @@ package protocol SecondSource: AnyObject {
   func confirmed(_ file: SecondFile)
   /// Before a file is planned. Returns where its background download may ask; nil: anywhere.
   func look(at file: SecondFile, _ view: SecondView, now: Instant) -> [ByteRange]?
-  /// What readers want from now on: it replaces what they wanted before.
-  func want(_ wants: SecondWants, of file: SecondFile, now: Instant)
+  /// What readers want from now on: it replaces what they wanted before. Returns what the second source has got while
+  /// the origin was asked for it: the origin need not send it.
+  func want(_ wants: SecondWants, of file: SecondFile, now: Instant) -> [ByteRange]
   /// The way of missing bytes. `isProven`: whoever wants them takes what follows too.
   func route(_ range: ByteRange, of file: SecondFile, isProven: Bool, now: Instant) -> SecondRoute
   /// What the origin is to be asked for though nobody here wants it: other machines wait for it. `wants`: what is
@@ -212,7 +213,13 @@ extension Scheduler {
     }
     for start in wanted where start.purpose <= .next { if let range = start.range { wants.ranges.append(range) } }
     for range in parked { if let gap = view.stored.firstGap(in: range) { wants.fronts.append(gap.start) } }
-    second.want(wants, of: file, now: now)
+    let left = second.want(wants, of: file, now: now)
+    for running in download.transfers
+    where running.generation == nil && running.kind == .window && !running.isCancelled && !running.active.isStream
+      && left.contains(where: { $0.contains(running.active.rest.start) })
+    {
+      download.cancel(running.active.id)
+    }
     let running = download.transfers.filter { !$0.isCancelled && $0.generation != nil }.map(\.active.rest.start)
     // What this turn asks of the second source. Starts in one block may each have been made to reach its end.
     var shared = ByteRangeSet()

@@ -86,11 +86,13 @@ extension FleetMember {
       if file.isClosed { return tell(.fetched(block, .stopped), at: place) }
       if file.isWhole(first + block) { return tell(.fetched(block, .whole), at: place) }
       let have = file.stored.count(in: file.range(of: first + block))
+      file.left.remove(first + block)
       file.granted[first + block] = .init(since: .now, base: have, told: have)
       changed(file)
     case .bypass(let block): bypass(file, first + block)
     case .stopFetch(let block):
       guard file.granted.removeValue(forKey: first + block) != nil else { return }
+      if fleet.isKnown(block, at: place) { file.left.insert(first + block) }
       tell(.fetched(block, file.isWhole(first + block) ? .whole : .stopped), at: place)
       changed(file)
     case .upload(let block): upload(file, first + block, place)
@@ -148,7 +150,9 @@ extension FleetMember {
     switch outcome {
     case .busy where isTrial, .refused where isTrial, .broken where isTrial: break
     case .found, .written, .deleted, .listed, .absent, .conflict, .rotten:
-      breaker.answered(now: now, after: seconds, isUpload: isUpload)
+      // That a block is there already says nothing of the room for others.
+      let isTaken = if case .written = outcome { isUpload } else { false }
+      breaker.answered(now: now, after: seconds, isUpload: isTaken)
     case .busy: breaker.failed(.slowDown, now: now)
     case .refused: breaker.failed(.denied, now: now)
     case .full(let why):

@@ -200,10 +200,6 @@ package final class FleetMember: SecondSource {
   /// Tells what has come of the blocks that are under way.
   private func settle(_ file: SharedFile, _ now: Instant) {
     settleProbe(of: file)
-    for (block, window) in file.windows where file.stored.contains(window) {
-      file.windows[block] = nil
-      tell(file, block) { .window($0) }
-    }
     for (block, grant) in file.granted {
       let range = file.range(of: block)
       let have = file.stored.count(in: range)
@@ -260,10 +256,13 @@ package final class FleetMember: SecondSource {
     let part = ByteRange(range.start, min(range.end, whole.end))
     if file.granted[block] != nil { return .origin(part) }
     // It is for who waits, not for what is read ahead of another reader.
-    if file.waits.contains(where: { part.contains($0) }), file.bypasses.remove(block) != nil {
-      let window = ByteRange(part.start, min(part.end, part.start + Self.window))
-      file.windows[block] = window
-      return .origin(window)
+    if file.waits.contains(where: { part.contains($0) }) {
+      if file.bypasses.remove(block) != nil {
+        file.windows[block] = ByteRange(part.start, min(whole.end, part.start + Self.window))
+      }
+      if let window = file.windows[block], window.contains(part.start) {
+        return .origin(ByteRange(part.start, min(part.end, window.end)))
+      }
     }
     let isHere = fleet.holds(block % layout.segment, at: place(file, block))
     guard file.looking.contains(block) || (isHere && file.inTier.contains(block)) else {
@@ -298,16 +297,15 @@ package final class FleetMember: SecondSource {
   package func close(_ generation: Int64, isReplaced: Bool) {
     if isReplaced { early[generation] = nil }
     guard let file = files[generation] else { return }
-    // It may still owe something, which nobody needs now.
-    if file.isClosed { return isReplaced ? removes(generation) : () }
+    // What it still owes, also by an upload that waits, nobody needs now.
+    defer { if isReplaced { (file.epoch, file.owed, file.served) = (file.epoch + 1, 0, nil) } }
+    guard !file.isClosed else { return }
     if isReplaced { giveBack(file, result: .changed) { _ in false } }
     rest(generation, isFailing: false)
     change { $0.close(file.generation, into: &$1) }
     (file.isClosed, file.closedAt, file.isRecalled) = (true, .now, false)
     dropProbe(of: file, file.probe.isFound ? .stored : .unknown)
-    if isReplaced {
-      file.owed = 0
-    } else {
+    if !isReplaced {
       offerProbe(of: file)
       owe(file, .now)
     }

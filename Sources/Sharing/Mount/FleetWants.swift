@@ -3,9 +3,15 @@ import Reading
 
 /// What readers want: from Reading to the fleet's code.
 extension FleetMember {
-  package func want(_ wants: SecondWants, of known: SecondFile, now: Instant) {
-    guard let file = files[known.generation], isShared(file) else { return }
+  package func want(_ wants: SecondWants, of known: SecondFile, now: Instant) -> [ByteRange] {
+    guard let file = files[known.generation], isShared(file) else { return [] }
     file.waits = wants.fronts
+    for (block, window) in file.windows
+    where !file.waits.contains(where: { window.contains($0) }) && !wants.inFlight.contains(where: { $0.overlaps(window) })
+    {
+      file.windows[block] = nil
+      tell(file, block) { .window($0) }
+    }
     if !wants.ranges.isEmpty { askForProbe(of: file) }
     var wanted: Set<Int> = []
     for range in wants.ranges {
@@ -32,6 +38,8 @@ extension FleetMember {
       tell(file, block) { .asked($0) }
     }
     giveBack(file) { wanted.contains($0) || file.continues || inFlight.contains($0) || owed.contains($0) }
+    defer { file.left = [] }
+    return file.left.map { file.range(of: $0) }
   }
 
   /// The granted blocks of which so much is here that the rest is fetched too, though the reader has gone on: it began

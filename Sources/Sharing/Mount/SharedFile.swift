@@ -28,9 +28,11 @@ final class SharedFile {
   /// The blocks that the origin may be asked for, and those that the store is asked for.
   var granted: [Int: Grant] = [:]
   var looking: Set<Int> = []
+  /// Those whose fetch ended because another machine stored them.
+  var left: Set<Int> = []
   /// Blocks of which one window may be asked from the origin.
   var bypasses: Set<Int> = []
-  /// The windows that were asked for so, by block, until they are here.
+  /// The windows that were asked for so, by block, until nobody waits for them.
   var windows: [Int: ByteRange] = [:]
   /// Blocks that were seen in the store.
   var inTier: Set<Int> = []

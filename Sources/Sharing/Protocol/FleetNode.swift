@@ -215,6 +215,9 @@ extension FleetNode.Place: Comparable {
 }
 
 extension FleetNode {
+  /// Whether the store should have a block of a segment.
+  package func isKnown(_ block: Int, at place: Place) -> Bool { segments[place]?.share.known.contains(block) ?? false }
+
   /// Whether a block of a segment is on this node.
   package func holds(_ block: Int, at place: Place) -> Bool {
     segments[place]?.share.here.contains(block) ?? generations[place.generation]?.held[place.segment]?.contains(block)

@@ -36,8 +36,6 @@ package struct SegmentShare: Hashable, Sendable {
     var late = 0
     /// Whether a window of it was asked from the origin, and is not here.
     var isWindowOut = false
-    /// Whether the whole block is fetched now.
-    var isImpatient = false
   }
 
   // What the node wants: where its first reader is, and where others are.
@@ -78,6 +76,8 @@ package struct SegmentShare: Hashable, Sendable {
   var isStale = false
   /// The blocks for which readers wait for others: each has a timer.
   var waits: [Wait] = []
+  /// The blocks for which a reader has waited so long that they are fetched as soon as the store has not got them.
+  var overdue = BlockSet()
   var claim: Claim?
 
   /// Whether the holder looks whether another node stored a block before it fetches it.
@@ -85,8 +85,10 @@ package struct SegmentShare: Hashable, Sendable {
   /// Whether the lease was written less than half a second ago, and whether there is something new to write.
   var isFresh = false
   var isDirty = false
-  /// The fetches under way that have most of their block, or have asked for all of it: the next one may start.
+  /// The fetches under way that have most of their block, and those that have asked for all of it: the next one may
+  /// start.
   var nearlyHere = BlockSet()
+  var asked = BlockSet()
   /// The rate at which the origin brought bytes last, in KiB a second.
   var rate: UInt32 = 0
   /// Whether the origin failed for this node: it takes no lease and fetches nothing until a reader has waited, or wants

@@ -17,7 +17,7 @@ package enum ShareEvent: Hashable, Sendable {
   case claimed(Int, WriteResult)
   /// So many KiB of a block have come from the origin; the rate in KiB a second, 0: not known.
   case arriving(Int, kibibytes: Int, rate: Int)
-  /// A window of a block, asked for by ``ShareAction/bypass(_:)``, is here.
+  /// Nothing is under way any more of what ``ShareAction/bypass(_:)`` asked for: it is here, or nobody waits for it.
   case window(Int)
   /// All that is missing of a block was asked from the origin: between two blocks no round trip is to be lost.
   case asked(Int)

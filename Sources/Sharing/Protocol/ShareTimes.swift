@@ -30,7 +30,7 @@ package struct ShareTimes: Hashable, Sendable {
   package func expiry(rate: Int) -> Int { 3 * renewal(rate: rate) + allowance + spread(first: 40, others: 4) }
 
   /// When a free lease may be taken: of many nodes that come together one writes, and the others see it. The last one
-  /// looks after a second, half of a reader's patience: it would take longer to see that another one fetches.
+  /// looks after a second: later, its reader's patience would be over before it saw that another one fetches.
   package var jitter: Int { min(rank, 8) * 40 + max(0, rank - 8) * min(4 * nodes, 680) / max(1, nodes) }
 
   /// How long the holder's progress may stand.

@@ -29,7 +29,7 @@ struct Steps {
       if kibibytes * 4 >= times.block * 3 { share.nearlyHere.insert(block) }
     case .window(let block):
       if let index = share.waits.firstIndex(where: { $0.block == block }) { share.waits[index].isWindowOut = false }
-    case .asked(let block): share.nearlyHere.insert(block)
+    case .asked(let block): share.asked.insert(block)
     case .fetched(let block, let result): fetched(block, result)
     case .uploaded(let block, let result): uploaded(block, result)
     case .timer(let timer): fired(timer)
@@ -40,8 +40,6 @@ struct Steps {
       for timer in ShareTimer.single { disarm(timer) }
       endWaits()
       (share.absent, share.failed) = (BlockSet(), BlockSet())
-      // Of many that were alone, a few go on with what they fetch.
-      if isUp, times.rank >= 8 { leaveToStore(share.fetching) }
     case .over(let reason): end(reason)
     case .leaves:
       (share.reader, share.others, share.foreground, share.background) = (nil, BlockSet(), BlockSet(), BlockSet())
@@ -65,6 +63,7 @@ struct Steps {
     share.absent = share.absent - blocks
     share.failed = share.failed - blocks
     share.distrusted = share.distrusted - blocks
+    share.overdue = share.overdue - blocks
   }
 
   private mutating func looked(_ block: Int, _ result: LookResult) {
@@ -102,6 +101,7 @@ struct Steps {
   private mutating func fetched(_ block: Int, _ result: FetchResult) {
     share.fetching.remove(block)
     share.nearlyHere.remove(block)
+    share.asked.remove(block)
     switch result {
     case .whole:
       let isKnown = share.known.contains(block)
@@ -136,6 +136,7 @@ struct Steps {
   /// none of them soon: the first one that is stored ends all other fetches.
   mutating func leaveToStore(_ blocks: BlockSet) {
     let left = (blocks & share.fetching) - share.nearlyHere
+    share.absent = share.absent - left
     for block in 0..<BlockSet.most where left.contains(block) { actions.append(.stopFetch(block)) }
   }
 
@@ -177,13 +178,15 @@ struct Steps {
     guard let index = share.waits.firstIndex(where: { $0.block == block }) else { return }
     let rate = Int(share.seen?.rate ?? 0)
     let isCrowded = share.waits[index].isWindowOut
-    let next = times.nextWindow(rate: rate, isCrowded: isCrowded)
-    if share.waits[index].late < times.resort(rate: rate, isCrowded: isCrowded) {
+    var next = times.nextWindow(rate: rate, isCrowded: isCrowded)
+    let isTurn = share.waits[index].late >= times.resort(rate: rate, isCrowded: isCrowded)
+    if !isTurn, !share.overdue.contains(block) {
       share.waits[index].late += next
       share.waits[index].isWindowOut = true
       if !isCrowded { actions.append(.bypass(block)) }
     } else {
-      share.waits[index].isImpatient = true
+      next = 1000
+      share.overdue.insert(block)
       share.isBarred = false
       // Nor does the reader wait longer for a store that brings the block too slowly.
       share.looking.contains(block) ? actions.append(.bypass(block)) : lookAgain(at: block)
@@ -210,7 +213,7 @@ struct Steps {
 
   mutating func endWaits() {
     for wait in share.waits { actions.append(.cancel(.patience(wait.block))) }
-    share.waits = []
+    (share.waits, share.overdue) = ([], BlockSet())
   }
 
   mutating func end(_ reason: EndOfSharing) {

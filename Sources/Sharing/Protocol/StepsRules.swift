@@ -10,7 +10,7 @@ extension Steps {
     }
     countPatience()
     lookAtStored()
-    for wait in share.waits where wait.isImpatient && wait.block != share.need { fetchNow(wait.block) }
+    for wait in share.waits where isImpatient(wait.block) && wait.block != share.need { fetchNow(wait.block) }
     if let need = share.need, !share.fetching.contains(need) {
       // Nobody else was seen today, and the store has no such block.
       let isAlone = times.nodes <= 1 && share.absent.contains(need)
@@ -65,7 +65,9 @@ extension Steps {
     }
   }
 
-  private func isImpatient(_ block: Int) -> Bool { share.waits.contains { $0.block == block && $0.isImpatient } }
+  private func isImpatient(_ block: Int) -> Bool {
+    share.overdue.contains(block) && share.waits.contains { $0.block == block }
+  }
 
   /// What the store has is taken from there, two blocks at a time, and the readers' at once: a background download, to
   /// which the others may belong, asks for nothing while a reader waits. One that failed is asked for again later.
@@ -93,6 +95,7 @@ extension Steps {
     guard !share.fetching.contains(block) else { return }
     share.fetching.insert(block)
     share.nearlyHere.remove(block)
+    share.asked.remove(block)
     if share.role == .holding {
       share.own?.at = UInt8(block)
       share.own?.arrived = 0
@@ -114,7 +117,7 @@ extension Steps {
   }
 
   /// Whether no fetch keeps the next one from starting.
-  private var isNearlyHere: Bool { (share.fetching - share.nearlyHere).isEmpty }
+  private var isNearlyHere: Bool { (share.fetching - share.nearlyHere - share.asked).isEmpty }
 
   /// One block at a time, the next one when most of the last is here; a reader's block at once.
   private mutating func fetchNext(_ open: BlockSet) {

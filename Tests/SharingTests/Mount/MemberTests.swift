@@ -46,6 +46,61 @@ import Testing
     }
   }
 
+  /// A file of eight blocks, of which a reader waits for the byte 1000, and waited for so long that it gets a window.
+  private func withWindow(_ body: (MemberBench, SharedFile, (Int64, ByteRange?) -> Void) throws -> Void) throws {
+    try withMember { bench in
+      let known = MemberBench.file(1)
+      let view = SecondView(stored: ByteRangeSet(), served: nil, continues: false)
+      _ = bench.member.look(at: known, view, now: .now)
+      /// A reader waits there, and what of its file is on its way.
+      func wait(_ front: Int64, inFlight: ByteRange? = nil) {
+        var wants = SecondWants()
+        (wants.ranges, wants.fronts) = ([ByteRange(front, front + 4096)], [front])
+        if let inFlight { wants.inFlight = [inFlight] }
+        _ = bench.member.want(wants, of: known, now: .now)
+      }
+      wait(1000)
+      bench.member.tell(.timer(.patience(0)), at: FleetNode.Place(generation: 1, segment: 0))
+      try body(bench, try #require(bench.member.files[1])) { wait($0, inFlight: $1) }
+    }
+  }
+
+  private func isWindowOut(_ bench: MemberBench) -> Bool? {
+    bench.member.fleet.segments[FleetNode.Place(generation: 1, segment: 0)]?.share.waits.first?.isWindowOut
+  }
+
+  @Test("A window may be asked for until it is: a start that finds no place on the line comes again")
+  func windowsLast() throws {
+    try withWindow { bench, _, wait in
+      #expect(isWindowOut(bench) == true)
+      let range = ByteRange(1000, 9000)
+      for _ in 0..<2 {
+        let route = bench.member.route(range, of: MemberBench.file(1), isProven: false, now: .now)
+        #expect(route == .origin(range))
+        wait(1000, nil)
+      }
+      // Some of it has come.
+      wait(5000, nil)
+      let rest = bench.member.route(ByteRange(5000, 9000), of: MemberBench.file(1), isProven: false, now: .now)
+      #expect(rest == .origin(ByteRange(5000, 9000)) && isWindowOut(bench) == true)
+    }
+  }
+
+  @Test("A window ends when nobody waits in it and nothing of it is on its way, whatever became of it")
+  func windowsEnd() throws {
+    try withWindow { bench, file, wait in
+      let range = ByteRange(1000, 9000)
+      _ = bench.member.route(range, of: MemberBench.file(1), isProven: false, now: .now)
+      wait(60_000, range)
+      #expect(isWindowOut(bench) == true)
+      file.windows[0] = range
+      wait(60_000, nil)
+      #expect(isWindowOut(bench) == false && file.windows.isEmpty)
+      let route = bench.member.route(ByteRange(60_000, 61_000), of: MemberBench.file(1), isProven: false, now: .now)
+      #expect(route == .wait(until: 61_000))
+    }
+  }
+
   @Test("Digests that one block contradicts count no more: the other blocks are not compared with them")
   func wrongDigests() throws {
     try withMember { bench in
@@ -106,87 +161,97 @@ import Testing
   }
 }
 
-/// What a member offers to the store later.
-@Suite("What a member owes", .serialized) struct OwedTests {
-  /// A member that was shown a file of eight blocks, all of them stored here, which nobody opens.
-  private func withOwed(_ body: (MemberBench) throws -> Void) throws {
-    try withTemporaryFolder { folder in
-      let known = MemberBench.file(1)
-      let path = try folder.write(String(repeating: "a", count: Int(known.size)), to: "film.mp4")
-      try withMember { bench in
-        let served = ServedFile(copy: try FileDescriptor.open(path, O_RDONLY))
-        let view = SecondView(stored: ByteRangeSet(ByteRange(0, known.size)), served: served, continues: false)
-        bench.member.offer(known, view, now: .now)
-        #expect(bench.member.owedBytes == known.size)
-        try body(bench)
+extension MemberTests {
+  /// What a member offers to the store later.
+  @Suite("What a member owes") struct OwedTests {
+    /// A member that was shown a file of eight blocks, all of them stored here, which nobody opens.
+    private func withOwed(_ body: (MemberBench) throws -> Void) throws {
+      try withTemporaryFolder { folder in
+        let known = MemberBench.file(1)
+        let path = try folder.write(String(repeating: "a", count: Int(known.size)), to: "film.mp4")
+        try withMember { bench in
+          let served = ServedFile(copy: try FileDescriptor.open(path, O_RDONLY))
+          let view = SecondView(stored: ByteRangeSet(ByteRange(0, known.size)), served: served, continues: false)
+          bench.member.offer(known, view, now: .now)
+          #expect(bench.member.owedBytes == known.size)
+          try body(bench)
+        }
       }
     }
-  }
 
-  private func isList(_ asked: Asked) -> Bool { if case .list = asked { true } else { false } }
-  private func isUpload(_ asked: Asked) -> Bool { if case .upload = asked { true } else { false } }
+    private func isList(_ asked: Asked) -> Bool { if case .list = asked { true } else { false } }
+    private func isUpload(_ asked: Asked) -> Bool { if case .upload = asked { true } else { false } }
 
-  /// The next offer is due, and the store has none of the file's blocks. Returns how many go up.
-  private func offered(_ bench: MemberBench) -> Int {
-    _ = bench.member.offerOwed(bench.member.offers.next)
-    #expect(bench.answer(.listed(StoreListing()), isList))
-    return Int(bench.member.uploads.budget.waiting >> 16)
-  }
-
-  /// The store answers so many uploads.
-  private func answer(_ outcome: StoreOutcome, uploads: Int, _ bench: MemberBench) {
-    var left = uploads
-    let areAnswered = eventually {
-      _ = bench.member.sendUploads(.now)
-      while left > 0, bench.answer(outcome, isUpload) { left -= 1 }
-      return left == 0
-    }
-    #expect(areAnswered, "\(left) are not sent")
-  }
-
-  @Test("A store that has just not taken a block is offered two at a time, until it takes one")
-  func blocksAtTrial() throws {
-    try withOwed { bench in
-      #expect(offered(bench) == 8)
-      answer(.busy(retryAfter: nil, reason: "SlowDown"), uploads: 8, bench)
-      #expect(bench.member.breaker.isUp, "readers suffer for it")
-      #expect(offered(bench) == 2)
-      answer(.written(etag: nil), uploads: 2, bench)
-      #expect(offered(bench) == 6)
-    }
-  }
-
-  @Test("What a replaced version owes does not go up, whether it waits to be offered or for its turn")
-  func replacedVersion() throws {
-    try withOwed { bench in
+    /// The next offer is due, and the store has none of the file's blocks. Returns how many go up.
+    private func offered(_ bench: MemberBench) -> Int {
       _ = bench.member.offerOwed(bench.member.offers.next)
-      bench.member.close(1, isReplaced: true)
       #expect(bench.answer(.listed(StoreListing()), isList))
-      #expect(bench.member.owedBytes == 0 && bench.member.uploads.budget.waiting == 0)
+      return Int(bench.member.uploads.budget.waiting >> 16)
     }
-    try withOwed { bench in
-      #expect(offered(bench) == 8)
-      bench.member.close(1, isReplaced: true)
-      let areDropped = eventually {
-        _ = bench.member.sendUploads(.now)
-        return bench.member.uploads.budget.waiting == 0
-      }
-      #expect(areDropped && bench.pending(isUpload).isEmpty && bench.member.owedBytes == 0)
-    }
-  }
 
-  @Test("The probe sets of 10,000 files may wait, where descriptors allow it: a quarter of them")
-  func probeSets() throws {
-    var limit = rlimit()
-    try #require(getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
-    let quarter = Int(limit.rlim_cur / 4)
-    try withOwed { bench in
-      let file = try #require(bench.member.files[1])
-      let served = try #require(file.served)
-      let job = ProbeJob(
-        number: 1, id: file.id, size: file.size, parts: [ByteRange(0, 1)], epoch: 0, served: served)
-      let most = (1...).first { !bench.member.uploads.add(job) || $0 > quarter }.map { $0 - 1 } ?? 0
-      #expect(most >= min(10_000, quarter) && most <= quarter, "\(most) of \(quarter)")
+    /// The store answers so many uploads.
+    private func answer(_ outcome: StoreOutcome, uploads: Int, _ bench: MemberBench) {
+      var left = uploads
+      let areAnswered = eventually {
+        _ = bench.member.sendUploads(.now)
+        while left > 0, bench.answer(outcome, isUpload) { left -= 1 }
+        return left == 0
+      }
+      #expect(areAnswered, "\(left) are not sent")
+    }
+
+    @Test("A store that has just not taken a block is offered two at a time, until it takes one")
+    func blocksAtTrial() throws {
+      try withOwed { bench in
+        #expect(offered(bench) == 8)
+        answer(.busy(retryAfter: nil, reason: "SlowDown"), uploads: 8, bench)
+        #expect(bench.member.breaker.isUp, "readers suffer for it")
+        #expect(offered(bench) == 2)
+        answer(.written(etag: nil), uploads: 2, bench)
+        #expect(offered(bench) == 6)
+      }
+    }
+
+    @Test("What a replaced version owes does not go up, whether it waits to be offered or for its turn")
+    func replacedVersion() throws {
+      try withOwed { bench in
+        _ = bench.member.offerOwed(bench.member.offers.next)
+        bench.member.close(1, isReplaced: true)
+        #expect(bench.answer(.listed(StoreListing()), isList))
+        #expect(bench.member.owedBytes == 0 && bench.member.uploads.budget.waiting == 0)
+      }
+      for isOpen in [false, true] {
+        try withOwed { bench in
+          #expect(offered(bench) == 8)
+          if isOpen {
+            let view = SecondView(
+              stored: ByteRangeSet(ByteRange(0, MemberBench.file(1).size)), served: bench.member.files[1]?.served,
+              continues: false)
+            _ = bench.member.look(at: MemberBench.file(1), view, now: .now)
+          }
+          bench.member.close(1, isReplaced: true)
+          let areDropped = eventually {
+            _ = bench.member.sendUploads(.now)
+            return bench.member.uploads.budget.waiting == 0
+          }
+          #expect(areDropped && bench.pending(isUpload).isEmpty && bench.member.owedBytes == 0)
+        }
+      }
+    }
+
+    @Test("The probe sets of 10,000 files may wait, where descriptors allow it: a quarter of them")
+    func probeSets() throws {
+      var limit = rlimit()
+      try #require(getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
+      let quarter = Int(limit.rlim_cur / 4)
+      try withOwed { bench in
+        let file = try #require(bench.member.files[1])
+        let served = try #require(file.served)
+        let job = ProbeJob(
+          number: 1, id: file.id, size: file.size, parts: [ByteRange(0, 1)], epoch: 0, served: served)
+        let most = (1...).first { !bench.member.uploads.add(job) || $0 > quarter }.map { $0 - 1 } ?? 0
+        #expect(most >= min(10_000, quarter) && most <= quarter, "\(most) of \(quarter)")
+      }
     }
   }
 }

@@ -142,7 +142,7 @@ struct ExploredWorld {
     send(.timer(timer), to: index, place, settings)
     switch timer {
     case .patience(let block):
-      while let share = share(), share.waits.contains(where: { $0.block == block && !$0.isImpatient }) {
+      while let share = share(), share.waits.contains(where: { $0.block == block }), !share.overdue.contains(block) {
         send(.timer(timer), to: index, place, settings)
       }
     case .renew:

@@ -139,7 +139,9 @@ extension FleetSimulation {
       queue.add(.breaker(node: node, life: nodes[node].life), at: (time.nanoseconds + 999) / 1000)
     }
     let isUp = nodes[node].breaker.isUp
-    if isUp != nodes[node].fleet.isUp { act(node) { $0.fleet.tier(isUp: isUp, into: &$1) } }
+    guard isUp != nodes[node].fleet.isUp else { return }
+    if isUp { leaveOrigin(node) }
+    act(node) { $0.fleet.tier(isUp: isUp, into: &$1) }
   }
 
   // MARK: the origin
@@ -158,6 +160,17 @@ extension FleetSimulation {
     guard nodes[fetch.node].parts[fetch.block] != nil else { return }
     origin.start(fetch, bytes: bytes, now: queue.now)
     plan()
+  }
+
+  /// What a node fetched alone it asks for no more when the store is back: a mount has only windows under way then.
+  private func leaveOrigin(_ node: Int) {
+    origin.stop(now: queue.now) { $0.node == node }
+    plan()
+    for fetched in nodes[node].parts.keys.sorted() {
+      let (place, block) = place(of: fetched)
+      answer(node, .fetched(block, .stopped), place, at: queue.now)
+    }
+    nodes[node].parts = [:]
   }
 
   func plan() { if let next = origin.next { queue.add(.origin(epoch: origin.epoch), at: next) } }

@@ -53,14 +53,24 @@ import Testing
     #expect(node.actions.contains(.stopFetch(0)))
   }
 
-  /// A few go on with what they began alone: they may have most of it.
-  @Test(arguments: [(7, false), (8, true)])
-  func whenTheStoreIsBackMostLeaveTheOrigin(_ rank: Int, _ leaves: Bool) {
-    var node = Self.waiting(rank: rank)
-    node.send(.tier(isUp: false))
+  /// All of it may be asked for, and none of it is here: at an origin that many ask it does not come soon.
+  @Test func whatWasOnlyAskedForIsLeft() {
+    var node = Self.fetching()
+    node.send(.asked(0))
+    node.send(.timer(.poll))
+    node.saw(have: BlockSet(0..<1), version: 2)
+    #expect(node.actions == [.stopFetch(0)])
+  }
+
+  /// Its reader has waited for as long as it has to: there is no second wait for a block that the store does not give.
+  @Test func whoLeftItToTheStoreInVainFetchesAtOnce() {
+    var node = Self.fetching()
+    node.send(.timer(.poll))
+    node.saw(have: BlockSet(0..<1), version: 2)
+    node.send(.fetched(0, .stopped))
+    #expect(node.actions.contains(.look(0)))
+    node.send(.looked(0, .absent))
     #expect(node.actions.contains(.fetch(0)))
-    node.send(.tier(isUp: true))
-    #expect(node.actions.contains(.stopFetch(0)) == leaves)
   }
 
   /// A window that has not come says that the origin is crowded: nothing more is asked from it meanwhile.
@@ -75,7 +85,7 @@ import Testing
     #expect(node.actions == [.bypass(0)] && node.timers[.patience(0)] == 1000)
   }
 
-  /// Half of the nodes lose the store for 10 s, and all of them want the same blocks of a slow origin after that. It
+  /// Half of the nodes lose the store for 5 s, and all of them want the same blocks of a slow origin after that. It
   /// did not end: each asked for so much that none got it.
   @Test func aHerdEnds() {
     var options = FleetSimulation.Options()

@@ -105,7 +105,7 @@ import Testing
     player.send(.timer(.patience(3)))
     #expect(player.actions == [.bypass(3)] && player.timers[.patience(3)] == 1000)
     for _ in 0..<2 { for event in [ShareEvent.window(3), .timer(.patience(3))] { player.send(event) } }
-    #expect(player.share.waits.contains { $0.block == 3 && $0.isImpatient } && player.actions == [.look(3)])
+    #expect(player.share.overdue.contains(3) && player.actions == [.look(3)])
     player.send(.looked(3, .absent))
     #expect(player.actions.contains(.fetch(3)) && player.timers[.patience(3)] == nil)
     #expect(player.timers[.patience(2)] == 2000)
