@@ -6,9 +6,9 @@ extension FleetMember {
   package func want(_ wants: SecondWants, of known: SecondFile, now: Instant) -> [ByteRange] {
     guard let file = files[known.generation], isShared(file) else { return [] }
     file.waits = wants.fronts
-    for (block, window) in file.windows
-    where !file.waits.contains(where: { window.contains($0) }) && !wants.inFlight.contains(where: { $0.overlaps(window) })
-    {
+    for (block, window) in file.windows {
+      if file.waits.contains(where: { window.contains($0) }) { continue }
+      if wants.inFlight.contains(where: { $0.overlaps(window) }) { continue }
       file.windows[block] = nil
       tell(file, block) { .window($0) }
     }

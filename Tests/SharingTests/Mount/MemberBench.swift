@@ -46,7 +46,8 @@ final class MemberBench {
     return true
   }
 
-  /// The lines with these words that are logged meanwhile. All suites that make a member are part of one that runs its tests one by one.
+  /// The lines with these words that are logged meanwhile. All tests that make a member are of one suite, which runs
+  /// them one by one.
   func logged(_ words: String, _ body: () -> Void) throws -> [String] {
     try withTemporaryFolder { folder in
       let path = try folder.write("", to: "log")
