@@ -21,7 +21,7 @@ import Testing
       try withFleet(store.endpoint, rate: nil) { fleet in
         let member = try fleet.mount()
         try fleet.readAll()
-        #expect(try member.status().totals.complete == Fleet.names.count)
+        #expect(eventually { (try? member.status().totals.complete) == Fleet.names.count })
         let said = try member.run(["status", member.mountpoint]).output
         #expect(said.contains("not used: ") && said.contains(words), "\(said)")
         #expect(fleet.origin.log.totals.bytesSent >= Fleet.listBytes)

@@ -157,7 +157,8 @@ import Testing
       // What it says is so when it returns.
       try www.write("new", to: "films/new.txt")
       let more = try reload()
-      #expect(more.contains("1 name more"), "\(more)")
+      // On a busy machine those of a folder that is asked for ahead may be among them.
+      #expect(more.contains("name more") || more.contains("names more"), "\(more)")
       #expect(try journey.names("films") == ["a.mkv", "new.txt", "sub"])
       // A folder that is gone keeps its names, and that is said.
       #expect(rename(www.file("films"), www.file("away")) == 0)

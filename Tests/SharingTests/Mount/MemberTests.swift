@@ -91,9 +91,9 @@ import Testing
     try withWindow { bench, file, wait in
       let range = ByteRange(1000, 9000)
       _ = bench.member.route(range, of: MemberBench.file(1), isProven: false, now: .now)
+      file.windows[0] = range  // the reader waits behind it
       wait(60_000, range)
       #expect(isWindowOut(bench) == true)
-      file.windows[0] = range
       wait(60_000, nil)
       #expect(isWindowOut(bench) == false && file.windows.isEmpty)
       let route = bench.member.route(ByteRange(60_000, 61_000), of: MemberBench.file(1), isProven: false, now: .now)
