@@ -63,7 +63,7 @@ package struct GenerationRecord: Sendable, Equatable {
   package var synced: ByteRangeSet
   /// Whether its background download continues, also at the next mount.
   package var continues: Bool
-  /// Whether a program has had it open.
+  /// Whether a program has had it open, or a copy of it was placed in the library.
   package var isUsed = false
   /// Its copy, if it is complete.
   package var copy: LibraryCopy?

@@ -107,6 +107,19 @@ import Reading
     }
   }
 
+  @Test("It need not be forgotten and loaded anew for that: another program may have it open all the time")
+  func readBeside() throws {
+    let (bench, _) = try listed()
+    let inode = try bench.opened("1.mp4")
+    _ = try bench.opened("1.mp4")
+    bench.expectBytes(inode, 0, 4096, of: "1.mp4")
+    bench.system.release(inode)
+    bench.run(Self.fresh + 1, step: 0.5)
+    let before = bench.service.requests.count
+    #expect(bench.port.reply(to: bench.open(inode)) == .opened(directIO: false))
+    #expect(bench.service.requests.count == before)
+  }
+
   @Test("The same while the old version is open, which keeps what is stored")
   func changedWhileOpen() throws {
     let (bench, old) = try listed()

@@ -314,7 +314,7 @@ final class FakeSecondSource: SecondSource {
     #expect(bench.run(until: 70) { !second.takesStored } && second.offered.count == 1)
   }
 
-  @Test("A version of which the source was only offered something is replaced like one that is open")
+  @Test("A version of which the source was only offered something is replaced, also by one that is not for it")
   func offeredVersion() throws {
     let bench = try bench()
     let inode = try bench.opened("a.mp4")
@@ -327,6 +327,8 @@ final class FakeSecondSource: SecondSource {
     second.takesStored = true
     #expect(bench.run(until: 10) { second.offered[number] != nil } && second.replaced.isEmpty)
     bench.service.resources["http://origin/a.mp4"]?.change()
+    // Without a strong tag.
+    bench.service.resources["http://origin/a.mp4"]?.etag = nil
     let again = try bench.opened("a.mp4")
     _ = bench.answer(bench.read(again, 20 << 20, 4096))
     bench.run(1)
