@@ -152,6 +152,9 @@ import Testing
         for _ in 0..<3 { bench.member.heard(full, isUpload: true) }
         bench.member.heard(.written(etag: nil))
         bench.member.heard(full, isUpload: true)
+        // What it has already says nothing of its room.
+        bench.member.heard(.conflict, isUpload: true)
+        bench.member.heard(full, isUpload: true)
         bench.member.heard(.written(etag: nil), isUpload: true)
         bench.member.heard(full, isUpload: true)
       }
