@@ -45,7 +45,7 @@ let package = Package(
     room("Base", ["CSystem"], fast),
     room("Manifest", ["Base", "CSystem", "CCrypto", "CXML"], fast),
     room("Storing", ["Base", "Manifest", "CSQLite", "CCrypto"], fast),
-    room("Fetching", ["Base", "CCurl"]),
+    room("Fetching", ["Base", "CSystem", "CCurl"]),
     room("Media", ["Base"], fast),
     room("Reading", ["Base", "Manifest", "Storing", "Fetching", "Media"], fast),
     room("Sharing", ["Base", "CSystem", "CCrypto", "Manifest", "Fetching", "Reading"], fast),

@@ -5,10 +5,12 @@
 #include <linux/netlink.h>
 #include <linux/openat2.h>
 #include <linux/rtnetlink.h>
+#include <linux/tcp.h>
 #include <malloc.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -106,6 +108,23 @@ ssize_t csystem_receive_descriptor(int socket, void *bytes, size_t length, int *
     return -1;
   }
   return count;
+}
+
+int64_t csystem_misordered_packets(int socket, int port) {
+  union {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+  } own;
+  socklen_t length = sizeof own;
+  if (getsockname(socket, &own.any, &length) != 0) return -1;
+  in_port_t found = own.any.sa_family == AF_INET ? own.v4.sin_port : own.any.sa_family == AF_INET6 ? own.v6.sin6_port : 0;
+  if (ntohs(found) != port) return -1;
+  struct tcp_info info;
+  length = sizeof info;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return -1;
+  if (length < offsetof(struct tcp_info, tcpi_rcv_ooopack) + sizeof info.tcpi_rcv_ooopack) return -1;
+  return info.tcpi_rcv_ooopack;
 }
 
 int64_t csystem_peer_uid(int socket) {

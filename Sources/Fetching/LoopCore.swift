@@ -1,5 +1,6 @@
 import Base
 import CCurl
+import CSystem
 import Glibc
 
 /// The loop: its turns, the transfers in flight, and their ends.
@@ -38,6 +39,9 @@ final class LoopCore: @unchecked Sendable {
   /// Transfers without a range. The planner cannot pace them, so libcurl limits their rate.
   private var wholes: Set<TransferID> = []
   private var gathered = GatheredBytes()
+  /// The sockets of shared connections by their local ports: libcurl 7.88 tells a socket only when it makes it. It
+  /// closes them without a word, so any of them may belong to another connection by now.
+  private var sockets: [Int: Int32] = [:]
 
   init(options: TransferOptions) throws(FetchError) {
     guard globalInitCode == CURLE_OK else { throw .library(String(cString: curl_easy_strerror(globalInitCode))) }
@@ -95,6 +99,19 @@ final class LoopCore: @unchecked Sendable {
     checkThread()
     setup.rates = rates
     shareRate()
+  }
+
+  /// How many packets came out of order over the connection with that local port, for which `made` was made if it is
+  /// new; nil: unknown.
+  func misorderedPackets(port: Int, _ made: Int32?) -> Int? {
+    for socket in [sockets[port], made].compactMap({ $0 }) {
+      let count = csystem_misordered_packets(socket, Int32(port))
+      if count < 0 { continue }
+      sockets[port] = socket
+      return Int(count)
+    }
+    sockets[port] = nil
+    return nil
   }
 
   private func forget(_ id: TransferID) {

@@ -65,7 +65,9 @@ func prepareSocket(
   _ context: UnsafeMutableRawPointer?, _ socket: curl_socket_t, _ purpose: curlsocktype
 ) -> Int32 {
   _ = fcntl(socket, F_SETFD, FD_CLOEXEC)  // libcurl 7.88 does not; on an open descriptor this cannot fail
-  guard let context, var size = slot(context).receiveBuffer else { return Int32(CURL_SOCKOPT_OK) }
+  guard let context else { return Int32(CURL_SOCKOPT_OK) }
+  slot(context).socket = socket
+  guard var size = slot(context).receiveBuffer else { return Int32(CURL_SOCKOPT_OK) }
   // If the kernel refuses the size, its default stays: that only costs throughput or memory.
   _ = setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
   return Int32(CURL_SOCKOPT_OK)

@@ -34,6 +34,8 @@ final class TransferSlot {
   var isCancelled = false
   private(set) var id = TransferID(0)
   private(set) var receiveBuffer: Int32?
+  /// The socket that libcurl made last for this transfer; it may be closed by now.
+  var socket: Int32?
 
   /// The loop, which outlives its slots.
   private unowned let loop: LoopCore
@@ -71,6 +73,7 @@ final class TransferSlot {
     self.chain = chain
     isCancelled = false
     outcome = nil
+    socket = nil
   }
 
   /// Forgets the transfer, so that the slot can be reused.
@@ -210,10 +213,12 @@ final class TransferSlot {
     let port = easy.info(CURLINFO_LOCAL_PORT)
     head.connection = port > 0 ? port : nil
     head.httpVersion = httpVersion
+    if head.httpVersion == 20, port > 0 { head.misorderedPackets = loop.misorderedPackets(port: port, socket) }
     head.object = accepted.object
     Log.debug(
       "transfer \(id.rawValue): status \(fields.status), HTTP/\(head.httpVersion), \(accepted.body), first byte after "
-        + "\(head.firstByteSeconds) s, connection \(head.reusedConnection ? "kept" : "new")")
+        + "\(head.firstByteSeconds) s, connection \(head.reusedConnection ? "kept" : "new")"
+        + (head.misorderedPackets.map { ", \($0) packets out of order" } ?? ""))
     guard loop.client.transfer(id, responded: head) else {
       outcome = .cancelled
       return false

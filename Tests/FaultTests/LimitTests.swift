@@ -137,6 +137,8 @@ struct LimitTests {
       let accesses = nginx.withLock { $0 }?.accesses ?? []
       scene.expect(!accesses.isEmpty && accesses.allSatisfy { $0.version == "HTTP/2.0" }, "no HTTP/2")
       scene.expect(Set(accesses.map(\.connection)).count == 1, "not one connection")
+      let counts = mount.process.standardErrorSoFar.contains(", 0 packets out of order")
+      scene.expect(counts, "nobody counted packets")
     }
   }
 }

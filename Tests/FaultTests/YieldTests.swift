@@ -59,6 +59,8 @@ struct YieldTests {
         let accesses = nginx.accesses
         scene.expect(!accesses.isEmpty && accesses.allSatisfy { $0.version == "HTTP/2.0" }, "no HTTP/2")
         scene.expect(Set(accesses.map(\.connection)).count == 1, "not one connection")
+        let counts = mount.process.standardErrorSoFar.contains(", 0 packets out of order")
+        scene.expect(counts, "nobody counted packets")
       }
     }
   }

@@ -88,9 +88,33 @@ import Testing
           try journey.succeed(["cmp", journey.at("film.bin"), "\(folder)/film.bin"])
           try journey.succeed(["cmp", "-n", "1000000", journey.at("other.bin"), "\(folder)/other.bin"])
           try journey.unmount()
-          // Losses may have its requests take connections of their own.
+          // Losses may have its requests take connections of their own, as below.
           #expect(nginx.accesses.first?.version == "HTTP/2.0", "\(nginx.accesses)")
           #expect(nginx.accesses.allSatisfy { $0.status == 206 }, "\(nginx.accesses)")
+        }
+      }
+    }
+  }
+
+  /// One connection of HTTP/2 keeps its window small where packets are lost, and the kernel counts them.
+  @Test(.enabled(if: TestLine.isPossible, "\(TestLine.reason)"))
+  func aLineThatLosesPacketsGetsSeveralConnections() throws {
+    try withJourney(.root) { journey in
+      let folder = try journey.folder.makeFolder("origin")
+      try journey.folder.write(Pattern.bytes(name: "film", offset: 0, count: 64 << 20), to: "origin/film.bin")
+      try withLine(roundTrip: 0.06, rate: 4e6, queue: 240_000, loss: 0.02) { line in
+        let certificate = try TestCertificate(in: journey.folder)
+        var settings = NginxSettings(.folder(folder))
+        settings.certificate = certificate
+        settings.line = line
+        try withNginx(settings) { nginx in
+          try journey.list("\(nginx.url("/film.bin"))\n")
+          try journey.succeed(line.inClient + journey.mountCommand(["--cacert", certificate.authority]))
+          try journey.mediafs("fetch", journey.at("film.bin"))
+          let bothAreUsed = eventually(timeout: 60) { Set(nginx.accesses.map(\.version)) == ["HTTP/2.0", "HTTP/1.1"] }
+          #expect(bothAreUsed, "\(nginx.accesses)")
+          try journey.succeed(["cmp", "-n", "1000000", journey.at("film.bin"), "\(folder)/film.bin"])
+          try journey.unmount()
         }
       }
     }

@@ -72,6 +72,16 @@ import Testing
     line.speaks(httpVersion: 11)
     line.missed(ResourceKey(high: 1, low: 1), askedAt: now, failure, now: now, random: 0)
     #expect(line.separates)
+    // A server that pauses looks the same, but then no packet comes out of order.
+    var paused = Line(connections: 32)
+    paused.speaks(httpVersion: 20)
+    paused.losses.counted(7, over: 40_000, now: start)
+    paused.losses.counted(7, over: 40_000, now: start.adding(seconds: 20))
+    now = feed(&paused, from: start.adding(seconds: 20), seconds: 3)
+    #expect(!paused.separates, "what was lost long ago says nothing")
+    paused.losses.counted(8, over: 40_000, now: now)
+    _ = feed(&paused, from: now, seconds: 0.1)
+    #expect(paused.separates)
     // HTTP/1.1 has connections of its own in any case.
     var plain = Line(connections: 32)
     plain.speaks(httpVersion: 11)

@@ -55,6 +55,8 @@ final class FakeNetwork {
     fileprivate var given = ByteRangeSet()
     fileprivate var outstanding: [Sent] = []
     fileprivate var lost: [ByteRange] = []
+    /// How many packets came after one that was lost.
+    fileprivate(set) var misordered = 0
     fileprivate var lastSent = -1.0
     fileprivate var hasProbed = false
     fileprivate var control = Control()
@@ -296,6 +298,7 @@ final class FakeNetwork {
     // Packets stay in order: those that were sent before it are lost.
     let lost = connection.outstanding[..<index]
     connection.lost += lost.map(\.range)
+    if !lost.isEmpty { connection.misordered += 1 }
     if let first = lost.first { connection.control.lost(first.order, newest: order) }
     connection.outstanding.removeFirst(index + 1)
     connection.control.acknowledged(sent.order, after: seconds, newest: order, now)

@@ -273,6 +273,7 @@ final class FakeService: TransferService, @unchecked Sendable {
       head.reusedConnection = response.begun > 0
       head.connection = response.connection.number
       head.httpVersion = response.connection.isMultiplexed ? 20 : 11
+      head.misorderedPackets = response.connection.isMultiplexed ? response.connection.misordered : nil
       transfer.resource = resource
       transfer.head = head
       if case .part(let range, _) = head.body { transfer.position = range.start }

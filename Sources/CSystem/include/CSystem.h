@@ -110,6 +110,9 @@ pid_t csystem_start_program(char *const *words, int input, int output, int error
 /// Whether what is mounted at `path` has lost its server (1 or 0). Asks the filesystem, not what the kernel remembers
 /// of it.
 int csystem_is_dead_mount(const char *path);
+/// How many packets came out of order over the TCP connection of `socket`, whose local port is `port`. -1 when that is
+/// no such connection (any more), or the kernel (before 5.4) does not count them.
+int64_t csystem_misordered_packets(int socket, int port);
 /// The user id of a Unix socket's peer, or -1.
 int64_t csystem_peer_uid(int socket);
 /// A netlink socket (non-blocking, close-on-exec) that becomes readable when an address of this machine comes or goes;

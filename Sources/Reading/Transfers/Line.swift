@@ -71,6 +71,8 @@ struct Line {
   private(set) var separates = false
   /// Whether the origin does not answer such requests.
   private var mustShare = false
+  /// Whether packets are lost on its one connection of HTTP/2.
+  var losses = PacketLosses()
 
   /// A transfer starts.
   mutating func began(_ transfer: TransferID, isBackground: Bool, now: Instant) {
@@ -114,7 +116,7 @@ struct Line {
     estimate.received(count, now: now)
     received.note(Int64(count), now: now)
     flights.received(count, of: transfer, roundTrip: estimate.roundTrip, now: now)
-    if isMultiplexed, !mustShare, estimate.windows.areSmallForLong { separate() }
+    if isMultiplexed, !mustShare, estimate.windows.areSmallForLong, losses.areLikely(now) { separate() }
   }
 
   private mutating func separate() {

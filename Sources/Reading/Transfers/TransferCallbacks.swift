@@ -27,6 +27,7 @@ extension TransferThread: TransferClient {
       // After a redirect another host answered, which says nothing about this line.
       if Line.key(of: head.url) == running.host {
         line.speaks(httpVersion: head.httpVersion)
+        line.losses.counted(head.misorderedPackets, over: head.connection, now: now)
         line.clockAhead = head.date.map { room.clock.date - $0 }
       }
       line.responded(id, over: head.connection, isBackground: running.isBackground)
