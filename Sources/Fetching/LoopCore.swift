@@ -39,9 +39,12 @@ final class LoopCore: @unchecked Sendable {
   /// Transfers without a range. The planner cannot pace them, so libcurl limits their rate.
   private var wholes: Set<TransferID> = []
   private var gathered = GatheredBytes()
-  /// The sockets of shared connections by their local ports: libcurl 7.88 tells a socket only when it makes it. It
-  /// closes them without a word, so any of them may belong to another connection by now.
-  private var sockets: [Int: Int32] = [:]
+  /// The sockets that libcurl made: 7.88 tells a socket only then, and closes it without a word. So any of them may be
+  /// closed, or another connection's, by now.
+  private var made: Set<Int32> = []
+  /// Those of shared connections by their local ports.
+  private var shared: [Int: Int32] = [:]
+  private static let mostShared = 256
 
   init(options: TransferOptions) throws(FetchError) {
     guard globalInitCode == CURLE_OK else { throw .library(String(cString: curl_easy_strerror(globalInitCode))) }
@@ -101,16 +104,19 @@ final class LoopCore: @unchecked Sendable {
     shareRate()
   }
 
-  /// How many packets came out of order over the connection with that local port, for which `made` was made if it is
-  /// new; nil: unknown.
-  func misorderedPackets(port: Int, _ made: Int32?) -> Int? {
-    for socket in [sockets[port], made].compactMap({ $0 }) {
-      let count = csystem_misordered_packets(socket, Int32(port))
-      if count < 0 { continue }
-      sockets[port] = socket
-      return Int(count)
+  /// How many packets came out of order over the connection with that local port; nil: unknown.
+  func misorderedPackets(port: Int) -> Int? {
+    func count(_ socket: Int32) -> Int? {
+      let found = csystem_misordered_packets(socket, Int32(port))
+      return found < 0 ? nil : Int(found)
     }
-    sockets[port] = nil
+    if let socket = shared[port], let count = count(socket) { return count }
+    if shared.count >= Self.mostShared { shared = [:] }
+    for socket in made {
+      guard let count = count(socket) else { continue }
+      shared[port] = socket
+      return count
+    }
     return nil
   }
 
@@ -125,6 +131,9 @@ final class LoopCore: @unchecked Sendable {
       thread.map { pthread_equal($0, pthread_self()) != 0 } == true,
       "a client starts and cancels transfers on the loop's thread alone")
   }
+
+  /// libcurl made a socket.
+  func made(_ socket: Int32) { made.insert(socket) }
 
   // MARK: The loop
 

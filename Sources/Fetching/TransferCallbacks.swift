@@ -66,7 +66,7 @@ func prepareSocket(
 ) -> Int32 {
   _ = fcntl(socket, F_SETFD, FD_CLOEXEC)  // libcurl 7.88 does not; on an open descriptor this cannot fail
   guard let context else { return Int32(CURL_SOCKOPT_OK) }
-  slot(context).socket = socket
+  slot(context).made(socket)
   guard var size = slot(context).receiveBuffer else { return Int32(CURL_SOCKOPT_OK) }
   // If the kernel refuses the size, its default stays: that only costs throughput or memory.
   _ = setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))

@@ -34,8 +34,6 @@ final class TransferSlot {
   var isCancelled = false
   private(set) var id = TransferID(0)
   private(set) var receiveBuffer: Int32?
-  /// The socket that libcurl made last for this transfer; it may be closed by now.
-  var socket: Int32?
 
   /// The loop, which outlives its slots.
   private unowned let loop: LoopCore
@@ -73,7 +71,6 @@ final class TransferSlot {
     self.chain = chain
     isCancelled = false
     outcome = nil
-    socket = nil
   }
 
   /// Forgets the transfer, so that the slot can be reused.
@@ -119,6 +116,9 @@ final class TransferSlot {
   func follow(_ location: String, mayStore: Bool) throws(TransferFailure) {
     try chain?.follow(location, mayStore: mayStore)
   }
+
+  /// libcurl made a socket for this transfer; others may share it.
+  func made(_ socket: Int32) { loop.made(socket) }
 
   // MARK: Called back by libcurl; false ends the transfer
 
@@ -213,12 +213,12 @@ final class TransferSlot {
     let port = easy.info(CURLINFO_LOCAL_PORT)
     head.connection = port > 0 ? port : nil
     head.httpVersion = httpVersion
-    if head.httpVersion == 20, port > 0 { head.misorderedPackets = loop.misorderedPackets(port: port, socket) }
+    if head.httpVersion == 20, port > 0 { head.misorderedPackets = loop.misorderedPackets(port: port) }
     head.object = accepted.object
     Log.debug(
       "transfer \(id.rawValue): status \(fields.status), HTTP/\(head.httpVersion), \(accepted.body), first byte after "
-        + "\(head.firstByteSeconds) s, connection \(head.reusedConnection ? "kept" : "new")"
-        + (head.misorderedPackets.map { ", \($0) packets out of order" } ?? ""))
+        + "\(head.firstByteSeconds) s, connection \(head.reusedConnection ? "kept" : "new")")
+    if let count = head.misorderedPackets { Log.debug("transfer \(id.rawValue): \(count) packets out of order so far") }
     guard loop.client.transfer(id, responded: head) else {
       outcome = .cancelled
       return false

@@ -22,6 +22,11 @@ enum TransferEvent: Equatable, Sendable {
     }
   }
 
+  /// The counts of packets that came out of order, as they were told.
+  static func misordered(_ log: String) -> Set<String> {
+    Set(log.matches(of: /: ([0-9]+) packets out of order so far/).map { String($0.1) })
+  }
+
   /// What was asked for with nobody waiting for it, between a demand and its answer.
   static func intrusions(_ events: [TransferEvent]) -> [TransferEvent] {
     var unanswered: Set<Int> = []

@@ -57,10 +57,11 @@ struct YieldTests {
         "asked for while a reader waited: \(intrusions) in\n\(mount.process.standardErrorSoFar.suffix(60_000))")
       if let nginx = nginx.withLock({ $0 }) {
         let accesses = nginx.accesses
-        scene.expect(!accesses.isEmpty && accesses.allSatisfy { $0.version == "HTTP/2.0" }, "no HTTP/2")
+        let counts = TransferEvent.misordered(mount.process.standardErrorSoFar)
+        scene.expect(counts.contains("0"), "nobody counted packets")
+        let isHTTP2 = !accesses.isEmpty && accesses.allSatisfy { $0.version == "HTTP/2.0" }
+        scene.expect(isHTTP2, "no HTTP/2; packets out of order: \(counts)")
         scene.expect(Set(accesses.map(\.connection)).count == 1, "not one connection")
-        let counts = mount.process.standardErrorSoFar.contains(", 0 packets out of order")
-        scene.expect(counts, "nobody counted packets")
       }
     }
   }
