@@ -132,9 +132,18 @@ struct FaultRun {
 
   /// What is said to be stored is there and right, in the store's own file.
   private mutating func checkPartial(_ mount: FaultMount) throws {
+    var wrong = try wrongRanges(mount)
+    // A copy that got whole in between is in the library by now.
+    if !wrong.isEmpty { wrong = try wrongRanges(mount) }
+    problems += wrong
+  }
+
+  /// What is said to be stored and is not so, in words.
+  private func wrongRanges(_ mount: FaultMount) throws -> [String] {
     let file = try mount.status(of: FaultStage.name)
     // One that is whole is on its way to the library.
-    guard file.state != "complete", !file.ranges.isEmpty, file.stored != file.size else { return }
+    guard file.state != "complete", !file.ranges.isEmpty, file.stored != file.size else { return [] }
+    var wrong: [String] = []
     let folder = mount.store + "/partial"
     let names = try FileNames.list(folder)
     for range in file.ranges where range.count == 2 && range[0] < range[1] {
@@ -142,8 +151,9 @@ struct FaultRun {
         let outcome = Reader.read("\(folder)/\(name)", [ByteRange(range[0], range[1])], pattern: FaultStage.path)
         return outcome.wrongAt == nil && outcome.error == nil && outcome.bytes == range[1] - range[0]
       }
-      if !isRight { problems.append("\(range) is stored by the status, but is not so in any of \(names)") }
+      if !isRight { wrong.append("\(range) is stored by the status, but is not so in any of \(names)") }
     }
+    return wrong
   }
 
   // MARK: Afterwards

@@ -20,8 +20,8 @@ extension OriginConnection {
     while true {
       if let cut = quirks.cut, sent >= cut.after { try breakOff(cut.kind) }
       if let after = switchAt, sent >= after {
+        if sent == 0 { origin.nextGeneration(request.path) }
         switchAt = nil
-        origin.nextGeneration(request.path)
         source.generation += 1
       }
       if sent == total { break }
@@ -35,6 +35,8 @@ extension OriginConnection {
       let offset = body.range.start + sent
       // A file that shrank: the announced length cannot be kept.
       guard source.fill(piece, offset: offset) else { throw .fault(reset: false) }
+      // Before a client can have all bytes of the old generation, and ask for the next ones.
+      if switchAt == sent + Int64(count) { origin.nextGeneration(request.path) }
       if coder.isIdentity {
         var written: Int64 = 0
         try socket.send(UnsafeRawBufferPointer(piece)) { part in
