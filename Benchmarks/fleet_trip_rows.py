@@ -19,6 +19,7 @@ LINE = 40e6
 TRIP = 0.05
 DETECTION = 0.3
 LOOKS = 6
+COPIES = 3
 NODES = 2
 SIZE = 64 << 20
 _films = []  # made once
@@ -105,7 +106,7 @@ def after(nodes, media, event):
 
 def fleet_single(results, repetition):
     """A node with a store that nobody else uses, and one without, one after the other."""
-    files = {"film.mp4": FILM, "copy.mp4": SIZE}
+    files = {"film.mp4": FILM} | {f"copy{index}.mp4": SIZE for index in range(COPIES)}
     files |= {f"new{index}/f.mp4": 8 << 20 for index in range(LOOKS)}
     with storing() as store:
         kinds = [Mediafs(), Node(store.endpoint())]
@@ -114,9 +115,10 @@ def fleet_single(results, repetition):
             with serving(files, latency=TRIP, line=LINE) as origin, mounted(system, origin):
                 if isinstance(system, Node):
                     wait_until_sharing(system)
-                begin = time.perf_counter()
-                read_all(system.path("copy.mp4"))
-                results.add("single-copy", name, time.perf_counter() - begin)
+                for index in range(COPIES):
+                    begin = time.perf_counter()
+                    read_all(system.path(f"copy{index}.mp4"))
+                    results.add("single-copy", name, time.perf_counter() - begin)
                 for index in range(LOOKS):
                     time.sleep(0.3)
                     results.add("single-first", name, first_look(system.path(f"new{index}/f.mp4"), 4096))
