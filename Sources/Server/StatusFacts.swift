@@ -53,7 +53,10 @@ extension MountFacts {
       if !share.leases.isEmpty { words.append(leases(share.leases, path)) }
       if share.fullUntil != nil { words.append("it has no room") }
     }
-    if share.waitingBytes > 0 { words.append("\((share.waitingBytes + 1_048_575) >> 20) MiB to be stored") }
+    if share.waitingBytes > 0 {
+      words.append("\((share.waitingBytes + 1_048_575) >> 20) MiB to be stored")
+      if share.state == .up, !share.refusal.isEmpty { words.append("which it does not take now (\(share.refusal))") }
+    }
     if share.waitingPointers > 0 { words.append("\(share.waitingPointers) files to be announced there") }
     return "\(share.place): " + words.joined(separator: ", ")
   }

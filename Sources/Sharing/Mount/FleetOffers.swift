@@ -10,6 +10,8 @@ struct FleetOffers {
   var pause = 0.0
   /// Until when failures belong to the pause that has begun: of blocks that go up together, one lengthens it.
   var failsUntil = Instant(nanoseconds: 0)
+  /// Why the store did not take the last block; empty: it did, or gave no answer.
+  var refusal = ""
   /// The file whose blocks' names are asked for before it is offered.
   var listing: Int64?
 

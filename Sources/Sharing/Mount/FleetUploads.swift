@@ -191,6 +191,7 @@ extension FleetMember {
 
   func uploaded(_ outcome: StoreOutcome, _ job: UploadJob, _ label: BlockLabel) {
     heard(outcome, isUpload: true, isTimed: false, isTrial: job.isOwed)
+    noteRefusal(outcome)
     switch outcome {
     case .written: over(job, .stored, label)
     case .conflict:
@@ -198,6 +199,17 @@ extension FleetMember {
       ask(.compare(job, label)) { .head($0, ObjectName.block(job.id, job.block).text, timeout: 5) }
     default: over(job, .dropped)
     }
+  }
+
+  /// Keeps why the store does not take blocks, and tells when it begins: readers may be well served meanwhile.
+  private func noteRefusal(_ outcome: StoreOutcome) {
+    let before = offers.refusal
+    switch outcome {
+    case .busy(_, let why), .refused(let why), .broken(let why): offers.refusal = short(why)
+    default: offers.refusal = ""
+    }
+    guard before.isEmpty, !offers.refusal.isEmpty, breaker.isUp else { return }
+    Log.warning("the fleet's store does not take a block, which is offered again: \(offers.refusal)")
   }
 
   func compared(_ outcome: StoreOutcome, _ job: UploadJob, _ label: BlockLabel) {

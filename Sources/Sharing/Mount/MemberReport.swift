@@ -40,6 +40,8 @@ package struct MemberReport: Sendable, Equatable {
   /// room.
   package var waitingBytes: Int64 = 0
   package var droppedBlocks: Int64 = 0
+  /// Why the store did not take the last of them; empty: it did.
+  package var refusal = ""
   /// Files of which the store is still to be told what they are.
   package var waitingPointers = 0
   /// Until when nothing is stored, as the store has no room; nil: it has.
@@ -81,6 +83,7 @@ extension FleetMember {
       return MemberReport.HeldLease(key: file.key, range: ByteRange(start, min(start + segment, file.size)))
     }
     report.waitingBytes = uploads.budget.waiting + owedBytes
+    report.refusal = offers.refusal
     report.waitingPointers = pointers.waiting.count + pointers.writing
     report.droppedBlocks = uploads.budget.dropped
     report.fullUntil = breaker.fullUntil.flatMap { $0 > now ? $0 : nil }
