@@ -53,7 +53,7 @@ def fleet_simulated(results, repetition):
     for run in found:
         if run.nodes == COUNTS[0] and run.case == "at once":
             results.add("simulated-bytes", "mediafs", run.origin)
-    results.remarks.append(table(found))
+    results.remarks.append(table(sorted(found, key=lambda run: run.nodes)))
 
 
 def table(found):
