@@ -58,8 +58,8 @@ struct ServiceStartTests {
       ])
     #expect(
       try shown("## Remove it all") == [
-        "systemctl --user disable --now mediafs@media", "systemctl disable --now mediafs@films",
-        "rm /etc/mediafs/films.conf", "sudo apt purge mediafs",
+        "systemctl --user disable --now mediafs@media", "loginctl disable-linger",
+        "systemctl disable --now mediafs@films", "sudo apt purge mediafs",
       ])
     try ServicePlace.with(owner) { place in
       if owner == .user {
