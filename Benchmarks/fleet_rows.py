@@ -41,8 +41,7 @@ def fleet_cold(results, repetition):
         results.add("cold-rate", "mediafs", media.bytes / max(one["seconds"] for one in found))
         kinds = store.requests() - asked
         results.add("cold-requests", "mediafs", kinds.total() / NODES / (media.bytes / (1 << 30)))
-        results.remarks.append(f"Requests of the {NODES} cold nodes, of each kind: "
-                               + ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common()) + ".")
+        results.remarks.append(f"Requests of the {NODES} cold nodes, of each kind: {listed(kinds)}.")
 
         late = nodes.add(Node(store.endpoint()), origin)
         wait_until_sharing(late)
@@ -52,8 +51,10 @@ def fleet_cold(results, repetition):
         results.add("ninth-wrong", "mediafs", sum(one["wrong"] for one in found))
 
         first = nodes.members[0]
-        for name in media.names:
-            first.complete(name)
+        # A node that completes a file asks the store for its digests, also the late one.
+        for node in nodes.members:
+            for name in media.names:
+                node.complete(name)
         time.sleep(2)
         for name in media.names:
             descriptor = os.open(first.path(name), os.O_RDONLY)
@@ -62,7 +63,14 @@ def fleet_cold(results, repetition):
         asked = store.requests()
         nodes.read(media, members=[first])
         nodes.compared(media.bytes)
-        results.add("stored-requests", "mediafs", (store.requests() - asked).total())
+        kinds = store.requests() - asked
+        results.add("stored-requests", "mediafs", kinds.total())
+        if kinds:
+            results.remarks.append(f"Requests while the first node read what it has stored: {listed(kinds)}.")
+
+
+def listed(kinds):
+    return ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common())
 
 
 def fleet_apart(results, repetition):
