@@ -47,7 +47,7 @@ final class ControlService: ControlHandler {
     (mount.held, mount.copies, mount.full) = (use.held, use.copies, use.lack?.advice)
     mount.listProblem = list.problem
     mount.share = numbers.share.map {
-      MountFacts.words(of: $0, now: .now) { fileSystem.reports.path(of: $0) }
+      MountFacts.words(of: $0, reads: fileSystem.metrics().reads, now: .now) { fileSystem.reports.path(of: $0) }
     }
     totals.mount = mount
     return totals

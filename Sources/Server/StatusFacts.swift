@@ -31,8 +31,11 @@ extension MountFacts {
 }
 
 extension MountFacts {
-  /// What `status` says of the fleet. `path`: what a file is called; nil: it is not in memory any more.
-  static func words(of share: MemberReport, now: Instant, path: (ResourceKey) -> String?) -> String {
+  /// What `status` says of the fleet. `reads`: what programs read through this server. `path`: what a file is called;
+  /// nil: it is not in memory any more.
+  static func words(
+    of share: MemberReport, reads: [RoomMetrics.Reads], now: Instant, path: (ResourceKey) -> String?
+  ) -> String {
     let state =
       switch share.state {
       case .asking(""): "it has not answered yet, and files come from their origins"
@@ -58,7 +61,19 @@ extension MountFacts {
       if share.state == .up, !share.refusal.isEmpty { words.append("which it does not take now (\(share.refusal))") }
     }
     if share.waitingPointers > 0 { words.append("\(share.waitingPointers) files to be announced there") }
+    if let read = sources(reads) { words.append(read) }
     return "\(share.place): " + words.joined(separator: ", ")
+  }
+
+  /// Where the bytes came from that programs read; nil: they read none.
+  private static func sources(_ reads: [RoomMetrics.Reads]) -> String? {
+    func sum(_ sources: ReadSource...) -> UInt64 {
+      reads.reduce(0) { sources.contains($1.source) ? $0 + $1.bytes : $0 }
+    }
+    let told = [
+      (sum(.store, .copy, .memory), "stored here"), (sum(.tier), "from there"), (sum(.origin), "from origins"),
+    ].filter { $0.0 > 0 }.map { "\(ByteSize.shown(Int64(clamping: $0.0))) \($0.1)" }
+    return told.isEmpty ? nil : "programs read " + told.joined(separator: " and ")
   }
 
   /// The leases in hand: the first ones by file and mebibytes.

@@ -31,6 +31,10 @@ import Testing
         let list = try late.runProgram(["stat", "-c", "%s"] + Fleet.names.map { "\(late.mountpoint)/\($0)" })
         fleet.expect(list.output == String(repeating: "\(Fleet.size)\n", count: Fleet.names.count), "\(list)")
         try fleet.readAll([late])
+        // Where its bytes came from: nothing from the origin, which is gone.
+        let said = try late.run(["status", late.mountpoint]).output
+        #expect(said.contains("programs read ") && said.contains(" from there"), "\(said)")
+        #expect(!said.contains(" from origins"), "\(said)")
       }
     }
   }

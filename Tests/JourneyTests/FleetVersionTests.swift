@@ -56,6 +56,67 @@ import Testing
     }
   }
 
+  @Test(
+    "A file that changes at the origin: the fleet has the new version, also where the store refuses one write of that",
+    arguments: [false, true])
+  func changedAtTheOrigin(_ isRefused: Bool) throws {
+    try withFakeStore { store in
+      // Some stores delete without a look at the condition: that costs no lease.
+      store.configure { $0.keepsDeleteConditions = false }
+      try withFleet(store.endpoint, rate: nil) { fleet in
+        let (name, path) = (Fleet.names[0], "/" + Fleet.names[0])
+        let first = try fleet.mountSharing(["--continue", "never"])
+        let handle = open("\(first.mountpoint)/\(name)", O_RDONLY | O_CLOEXEC)
+        defer { close(handle) }
+        try #require(handle >= 0)
+        /// What the first machine's handle reads there; nil: the read fails.
+        func read(at start: Int64, _ count: Int) -> [UInt8]? {
+          var bytes = [UInt8](repeating: 0, count: count)
+          let come = pread(handle, &bytes, count, Int(start))
+          return come < 0 ? nil : Array(bytes.prefix(come))
+        }
+        let old = Pattern.bytes(name: path, generation: 1, offset: 0, count: Int(Fleet.size))
+        #expect(read(at: 0, 1 << 20) == Array(old.prefix(1 << 20)))
+        /// The versions that the fleet's pointers name.
+        let told = {
+          store.objects.filter { $0.key.contains("/mfs1/u/") }.mapValues { object in
+            String(decoding: object.body, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("generation=") }
+          }
+        }
+        let said = try first.run(["status", first.mountpoint]).output
+        #expect(said.contains("programs read ") && said.contains(" from origins"), "\(said)")
+        fleet.expect(eventually(timeout: 60) { told().count == 1 }, "the first version is not told")
+        let before = told()
+        fleet.origin.nextGeneration(path)
+        let refused = Lock(!isRefused)
+        store.configure {
+          $0.fault = { request in
+            guard request.method == "PUT", request.target.contains("/mfs1/u/") else { return nil }
+            return refused.withLock { (done: inout Bool) -> FakeStore.Fault? in
+              defer { done = true }
+              return done ? nil : .refuse(412, code: "PreconditionFailed")
+            }
+          }
+        }
+        let second = try fleet.mountSharing(["--fresh", "0"])
+        let new = Pattern.bytes(name: path, generation: 2, offset: 0, count: Int(Fleet.size))
+        try fleet.folder.write(new, to: "second")
+        // The handle that finds it out fails, as on one machine.
+        let isSame = {
+          (try? second.runProgram(["cmp", "\(second.mountpoint)/\(name)", fleet.folder.file("second")]))?.succeeded
+            ?? false
+        }
+        fleet.expect(eventually(timeout: 60, interval: 0.2, isSame), "the second machine has not got the new version")
+        fleet.expect(eventually(timeout: 20) { told() != before }, "the fleet has the old version")
+        #expect(refused.withLock { $0 })
+        // Who has the old version open has nothing of the new one.
+        for start in stride(from: 0, to: Fleet.size, by: 4 << 20) {
+          if let bytes = read(at: start, 4096) { #expect(bytes.elementsEqual(old[Int(start)...].prefix(4096))) }
+        }
+      }
+    }
+  }
+
   @Test("Other bytes under one ETag: no node mixes them, and the one that finds it says so")
   func oneTagForTwo() throws {
     try withFakeStore { store in

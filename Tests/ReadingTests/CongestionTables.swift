@@ -82,6 +82,12 @@ import Testing
     paused.losses.counted(8, over: 40_000, now: now)
     _ = feed(&paused, from: now, seconds: 0.1)
     #expect(paused.separates)
+    // Two connections in turns: what one lost long ago is no news.
+    var turns = PacketLosses()
+    for second in 0..<20 {
+      turns.counted(second % 2 == 0 ? 5 : 9, over: second % 2, now: start.adding(seconds: Double(second)))
+    }
+    #expect(!turns.areLikely(start.adding(seconds: 20)))
     // HTTP/1.1 has connections of its own in any case.
     var plain = Line(connections: 32)
     plain.speaks(httpVersion: 11)

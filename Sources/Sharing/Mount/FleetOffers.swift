@@ -12,6 +12,8 @@ struct FleetOffers {
   var failsUntil = Instant(nanoseconds: 0)
   /// Why the store did not take the last block; empty: it did, or gave no answer.
   var refusal = ""
+  /// When the log was told of one.
+  var refusalToldAt: Instant?
   /// The file whose blocks' names are asked for before it is offered.
   var listing: Int64?
 

@@ -53,6 +53,10 @@ struct PointerWrite: Sendable {
   let id: FleetID
   /// Whether an earlier server heard it: nobody knows when.
   let isRecalled: Bool
+  /// When the member began with it, by the store's clock.
+  let began: Int64
+  /// Whether the pointer is read again, as the store refused the write.
+  var isSecond = false
 }
 
 extension FleetMember {
@@ -227,7 +231,7 @@ extension FleetMember {
       let write = PointerWrite(
         file: file, entry: entry,
         id: setup.key.generation(of: entry, validator: file.etag, size: file.size),
-        isRecalled: pointers.recalled.remove(file.key) != nil)
+        isRecalled: pointers.recalled.remove(file.key) != nil, began: storeTime)
       pointers.writing += 1
       ask(.pointer(write)) { .get($0, ObjectName.pointer(entry).text, timeout: 5) }
     }
@@ -246,6 +250,8 @@ extension FleetMember {
     case .found where write.isRecalled: over(write)
     case .found(let object):
       let pointer = read(object.body, write.entry)
+      // Who won the race heard from the origin at the same time.
+      if write.isSecond, let pointer, pointer.checked >= write.began { return over(write) }
       if pointer?.generation == write.id, let pointer, storeTime - pointer.checked < Self.recheck {
         return over(write)
       }
@@ -288,11 +294,16 @@ extension FleetMember {
     return StoreBody(pointer.bytes)
   }
 
-  /// Who lost a race leaves it to the winner: it heard from the origin at the same time.
+  /// After a refusal the pointer is read once more: a store may refuse a write although nobody was faster.
   func pointerWritten(_ outcome: StoreOutcome, _ write: PointerWrite) {
     heard(outcome, isTimed: false, isTrial: pointers.pause > 0)
     switch outcome {
-    case .written, .conflict: over(write)
+    case .written: over(write)
+    case .conflict where write.isSecond: over(write)
+    case .conflict:
+      var second = write
+      second.isSecond = true
+      ask(.pointer(second)) { .get($0, ObjectName.pointer(write.entry).text, timeout: 5) }
     default: over(write, isWritten: false)
     }
   }

@@ -201,16 +201,22 @@ extension FleetMember {
     }
   }
 
-  /// Keeps why the store does not take blocks, and tells when it begins: readers may be well served meanwhile.
+  /// Keeps why the store does not take blocks, and tells it: readers may be well served meanwhile.
   private func noteRefusal(_ outcome: StoreOutcome) {
-    let before = offers.refusal
     switch outcome {
     case .busy(_, let why), .refused(let why), .broken(let why): offers.refusal = short(why)
-    default: offers.refusal = ""
+    case .written, .conflict: return offers.refusal = ""
+    default: return
     }
-    guard before.isEmpty, !offers.refusal.isEmpty, breaker.isUp else { return }
+    let now = Instant.now
+    guard breaker.isUp, offers.refusalToldAt.map({ now.seconds(since: $0) > Self.tellsRefusalEach }) ?? true else {
+      return
+    }
+    offers.refusalToldAt = now
     Log.warning("the fleet's store does not take a block, which is offered again: \(offers.refusal)")
   }
+  /// The log has a refusal at most once in so many seconds: a store may take one block and refuse the next.
+  private static let tellsRefusalEach = 600.0
 
   func compared(_ outcome: StoreOutcome, _ job: UploadJob, _ label: BlockLabel) {
     heard(outcome, isTimed: false)

@@ -40,7 +40,7 @@ package struct MemberReport: Sendable, Equatable {
   /// room.
   package var waitingBytes: Int64 = 0
   package var droppedBlocks: Int64 = 0
-  /// Why the store did not take the last of them; empty: it did.
+  /// Why the store refused the last of them that it answered; empty: it took that.
   package var refusal = ""
   /// Files of which the store is still to be told what they are.
   package var waitingPointers = 0

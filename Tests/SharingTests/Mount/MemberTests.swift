@@ -26,6 +26,35 @@ import Testing
     }
   }
 
+  @Test("A pointer whose write the store refused is read again: it is written, unless another node was as late")
+  func pointersAfterARefusal() throws {
+    try withMember { bench in
+      let file = MemberBench.file(1)
+      let entry = bench.member.setup.key.entry([file.key.high, file.key.low].flatMap(\.bigEndianBytes))
+      /// What the store has: a version with that ETag, which the origin confirmed at that time.
+      func found(_ etag: String, checked: Int64) -> StoreOutcome {
+        let id = bench.member.setup.key.generation(of: entry, validator: etag, size: file.size)
+        let pointer = Pointer(generation: id, size: file.size, validator: etag, checked: checked)
+        return .found(StoredObject(etag: "\"of \(etag)\"", body: pointer.bytes))
+      }
+      func isRead(_ what: Asked) -> Bool { if case .pointer = what { true } else { false } }
+      func isHead(_ what: Asked) -> Bool { if case .headOfNext = what { true } else { false } }
+      func isWrite(_ what: Asked) -> Bool { if case .pointerWrite = what { true } else { false } }
+      let now = Int64(time(nil))
+      for (winner, checked, isWritten) in [("\"0\"", now - 1000, true), ("\"0\"", now + 60, false)] {
+        bench.member.confirmed(file)
+        #expect(bench.answer(found("\"0\"", checked: now - 1000), isRead))
+        #expect(bench.answer(.written(etag: nil), isHead))
+        #expect(bench.answer(.conflict, isWrite))
+        #expect(bench.answer(found(winner, checked: checked), isRead), "it is not read again")
+        #expect(bench.answer(.written(etag: nil), isHead) == isWritten)
+        // A second refusal is believed.
+        #expect(bench.answer(.conflict, isWrite) == isWritten)
+        #expect(bench.pending { isRead($0) || isHead($0) || isWrite($0) }.isEmpty)
+      }
+    }
+  }
+
   @Test("A complete file waits 5 s at most for its digests, and is looked at again then")
   func digestsInTime() throws {
     try withMember { bench in

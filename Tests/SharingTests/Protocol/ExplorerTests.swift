@@ -45,7 +45,7 @@ import Testing
 
   @Test(arguments: [
     Settings(timers: 2, isInOrder: true), Settings(crashes: 1, timers: 1, isInOrder: true),
-    Settings(changes: 1, timers: 1, isInOrder: true),
+    Settings(losses: 1, timers: 1, isInOrder: true), Settings(changes: 1, timers: 1, isInOrder: true),
   ])
   func threeNodes(_ settings: Settings) {
     let finding = Self.explore(settings)
