@@ -10,7 +10,7 @@ struct FleetOffers {
   var pause = 0.0
   /// Until when failures belong to the pause that has begun: of blocks that go up together, one lengthens it.
   var failsUntil = Instant(nanoseconds: 0)
-  /// Why the store did not take the last block; empty: it did, or gave no answer.
+  /// Why the store refused the last block that it answered; empty: it took that.
   var refusal = ""
   /// When the log was told of one.
   var refusalToldAt: Instant?
