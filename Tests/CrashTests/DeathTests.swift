@@ -25,16 +25,22 @@ import Testing
     }
   }
 
-  /// Sends SIGABRT to the thread of a process that has a name.
+  /// Sends SIGABRT to the thread of a process that has a name. A server says that it serves before it starts its
+  /// threads, so there may be none of that name yet.
   private static let aim = """
-    import ctypes, os, sys
+    import ctypes, os, sys, time
     server = int(sys.argv[1])
-    for thread in os.listdir(f'/proc/{server}/task'):
-        try:
-            name = open(f'/proc/{server}/task/{thread}/comm').read().strip()
-        except OSError:
-            continue  # it has ended
-        if name == sys.argv[2]: assert ctypes.CDLL(None).tgkill(server, int(thread), 6) == 0
+    for _ in range(3000):
+        for thread in os.listdir(f'/proc/{server}/task'):
+            try:
+                name = open(f'/proc/{server}/task/{thread}/comm').read().strip()
+            except OSError:
+                continue  # it has ended
+            if name != sys.argv[2]: continue
+            assert ctypes.CDLL(None).tgkill(server, int(thread), 6) == 0
+            sys.exit()
+        time.sleep(0.01)
+    sys.exit(f'process {server} has no thread {sys.argv[2]}')
     """
 
   /// A thread that dies of its own signal within a read: where in the program, which build, and what it served.
@@ -111,7 +117,7 @@ import Testing
         sleep(seconds: 0.1)
         let server = try #require(store.server)
         _ = try Command.succeed(["/usr/bin/python3", "-c", Self.aim, "\(server)", "fuse-\(count % 4)"])
-        try waitUntil(timeout: 60, "the next server") { store.timesServed == count }
+        try waitUntil(timeout: 60, "the next server: \(store.errors)") { store.timesServed == count }
       }
       try store.forgetPages(name)
       #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
