@@ -99,7 +99,8 @@ struct StormTests {
       scene.expect(isOver && bad.isEmpty, "\(bad.count) were not served: \(bad.prefix(3))")
       let totals = origin.log.totals
       scene.expect((2...limit).contains(totals.peakConnections), "a storm: \(totals)")
-      scene.expect(totals.requests <= 8 * count, "a storm: \(totals)")
+      // Half a MiB in windows that are short where a busy machine makes the line look slow.
+      scene.expect(totals.requests <= 16 * count, "a storm: \(totals)")
     }
   }
 
