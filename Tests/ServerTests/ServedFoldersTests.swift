@@ -43,7 +43,8 @@ import Testing
   }
 
   /// An answer of the server comes.
-  private func come(_ path: String) throws {
+  private func come(_ path: String, to documents: RememberedDocuments? = nil) throws {
+    let documents = documents ?? self.documents
     let source = Self.source(path)
     var head = DocumentHead(url: source.url, finalURL: source.url, kind: .folder, fetched: Int64(time(nil)))
     head.mediaType = "application/json"
@@ -122,12 +123,38 @@ import Testing
       let folders = ServedFolders(client, fresh: 3600, timeout: 0.1)
       client.endWaits { folders.expire() }
       let answers = Lock<[Errno?]>([])
-      folders.connect(answer: { _, error in answers.withLock { $0.append(error) } }, news: {})
+      folders.connect(answer: { _, error in answers.withLock { $0.append(error) } }, news: {}, settle: {})
       let (_, source) = try waiting(in: folders, origin)
       // What has come shows in a moment, were it not for the disk.
       folders.take(.new, of: source, isAsked: false)
       #expect(eventually { answers.withLock { $0 } == [.io] })
     }
+  }
+
+  /// A server that goes on with a mount learns with its first import which folders are servers', so that import
+  /// announces what they list: until programs that watch are told, nobody sees it.
+  @Test func whoWaitsForTheNextServerSeesWhatItAnnounces() throws {
+    let store = try StoreFolder.open(folder.path + "/other", mountpoint: "/m", wait: 0)
+    try come("a", to: RememberedDocuments(in: store))
+    let client = ListDocuments(try RememberedDocuments(in: store), options: TransferOptions(), timeout: 5)
+    client.stop()
+    let folders = ServedFolders(client, fresh: 3600, timeout: 5)
+    let calls = Lock<[String]>([])
+    folders.connect(
+      answer: { _, error in calls.withLock { $0.append(error.map { "\($0)" } ?? "opened") } }, news: {},
+      settle: { calls.withLock { $0.append("settled") } })
+    func opens(_ folder: Inode) -> Bool {
+      if case .now = folders.opened(folder, ticket: Ticket(rawValue: UInt(folder))) { true } else { false }
+    }
+    #expect(!opens(2))
+    if let listing = try folders.listing(of: Self.source("a")) { _ = consume listing }
+    folders.shows(Self.report([2: "a"]))
+    #expect(calls.withLock { $0 } == ["settled", "opened"])
+    // From then on each import knows what it lists for the first time.
+    folders.shows(Self.report([2: "a", 3: "b"]))
+    #expect(!opens(3))
+    folders.fix()
+    #expect(calls.withLock { $0 } == ["settled", "opened", "opened"])
   }
 
   @Test func upperFoldersAreImportedFirst() throws {

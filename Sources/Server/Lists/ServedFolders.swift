@@ -18,8 +18,13 @@ final class ServedFolders: ServerFolders, FolderSource {
   private let fresh: Double
   private let timeout: Double
   private let state = Lock(State())
-  /// Answers an open that waited; and has the list read again.
-  private let hooks = Lock<(answer: @Sendable (Ticket, Errno?) -> Void, news: @Sendable () -> Void)?>(nil)
+  /// What it has others do (``connect(answer:news:settle:)``).
+  private struct Hooks: Sendable {
+    let answer: @Sendable (Ticket, Errno?) -> Void
+    let news: @Sendable () -> Void
+    let settle: @Sendable () -> Void
+  }
+  private let hooks = Lock<Hooks?>(nil)
 
   init(_ documents: ListDocuments, fresh: Double, timeout: Double) {
     (self.documents, self.fresh, self.timeout) = (documents, fresh, timeout)
@@ -27,9 +32,13 @@ final class ServedFolders: ServerFolders, FolderSource {
     state.withLock { $0.hasShown = documents.remembered.wasEmpty }
   }
 
-  /// `answer`: replies to an open of a folder. `news`: called when the tree is to be made anew.
-  func connect(answer: @escaping @Sendable (Ticket, Errno?) -> Void, news: @escaping @Sendable () -> Void) {
-    hooks.withLock { $0 = (answer, news) }
+  /// `answer`: replies to an open of a folder. `news`: called when the tree is to be made anew. `settle`: waits until
+  /// programs that watch the mount know of all that an import changed, since nobody sees a new name before.
+  func connect(
+    answer: @escaping @Sendable (Ticket, Errno?) -> Void, news: @escaping @Sendable () -> Void,
+    settle: @escaping @Sendable () -> Void
+  ) {
+    hooks.withLock { $0 = Hooks(answer: answer, news: news, settle: settle) }
     if state.withLock({ !$0.news.urls.isEmpty }) { news() }
   }
 
@@ -70,11 +79,14 @@ final class ServedFolders: ServerFolders, FolderSource {
 
   /// The tree shows these folders now. Those that the list names are asked for, if nothing is known of them.
   func shows(_ report: ImportReport?) {
-    let (answered, asks) = state.withLock { state in
+    let (knew, (answered, asks)) = state.withLock { state in
+      let knew = state.hasShown
       (state.shown, state.places, state.unlisted, state.hasShown) = ([:], [:], [:], true)
       (state.mixed, state.hidden) = (report?.mixed ?? [], report?.hidden ?? [])
-      return state.note(report)
+      return (knew, state.note(report))
     }
+    // The import did not know which folders it listed for the first time (``isListedFirst(_:)``): it announced all.
+    if !knew, !answered.isEmpty { hooks.withLock { $0 }?.settle() }
     reply(answered, nil)
     for source in asks { ask(source) }
   }
