@@ -213,8 +213,8 @@ extension FuseSession: ReplyPort {
   /// forget what it knew of all of them.
   package func announce(_ changes: [TreeChange]) { waker.announce(changes) }
 
-  /// Waits, for some seconds at most, until all that was announced is told.
-  package func settle() { waker.settle() }
+  /// Waits until all that was announced is told, for `seconds` at most.
+  package func settle(atMost seconds: Double = 2) { waker.settle(atMost: seconds) }
 
   /// Makes the kernel forget names that came or went, and what it has of their folders' listings. No program is told.
   package func forget(_ changes: [TreeChange]) {

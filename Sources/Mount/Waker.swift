@@ -32,8 +32,6 @@ final class Waker: Sendable {
 
   /// How long wakers may work on one announcement, in seconds: ten thousand names take one or two.
   private static let longest = 10.0
-  /// For how long whoever asked for a reload waits for the wakers, in seconds.
-  private static let patience = 2.0
 
   private let helper: WakingHelper
   private let state = Lock(WakerState())
@@ -78,12 +76,12 @@ final class Waker: Sendable {
     wakeUp.raise()
   }
 
-  /// Waits until all that was announced is told, for ``patience`` at most. Only one thread may wait.
-  func settle() {
+  /// Waits until all that was announced is told, for `seconds` at most. Only one thread may wait.
+  func settle(atMost seconds: Double) {
     let wanted = state.withLock { $0.round }
     let begin = Instant.now
     while state.withLock({ $0.told < wanted && !$0.isEnding }) {
-      let left = Self.patience - Instant.now.seconds(since: begin)
+      let left = seconds - Instant.now.seconds(since: begin)
       if left <= 0 { return }
       told.wait(seconds: left)
     }

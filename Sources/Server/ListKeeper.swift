@@ -341,7 +341,8 @@ final class ListKeeper: Sendable {
   private func failed(_ error: StoreError, isChanging: Bool) -> ControlFailure {
     showing.failed()
     if !isChanging, !state.withLock({ $0.isStopping }) { fail(error.message) }
-    request.lists?.folders.refused(error.message, isLasting: error.kind == .invalid && !isChanging)
+    request.lists?.folders.refused(
+      error.message, isLasting: error.kind == .invalid && !isChanging, isChanging: isChanging)
     return ControlFailure(.failed, error.message)
   }
 

@@ -175,7 +175,7 @@ package enum MediafsServer {
     reload.withLock { $0 = list }
     lists.folders.connect(
       answer: { ticket, error in if let error { fuse.reply(ticket, error: error) } else { fuse.replyFolder(ticket) } },
-      news: { list.look() }, settle: { fuse.settle() })
+      news: { list.look() }, settle: { fuse.settle(atMost: request.downloads.timeout) })
     let control = try listen(
       request, store, settings, fileSystem, handover, facts, numbers, events, list, stop: { fuse.stop() })
     let failure = Lock<ServerError?>(nil)

@@ -140,21 +140,29 @@ import Testing
     client.stop()
     let folders = ServedFolders(client, fresh: 3600, timeout: 5)
     let calls = Lock<[String]>([])
-    folders.connect(
-      answer: { _, error in calls.withLock { $0.append(error.map { "\($0)" } ?? "opened") } }, news: {},
-      settle: { calls.withLock { $0.append("settled") } })
-    func opens(_ folder: Inode) -> Bool {
+    @Sendable func opens(_ folder: Inode) -> Bool {
       if case .now = folders.opened(folder, ticket: Ticket(rawValue: UInt(folder))) { true } else { false }
     }
+    folders.connect(
+      answer: { ticket, error in calls.withLock { $0.append(error.map { "\($0)" } ?? "opened \(ticket.rawValue)") } },
+      news: {},
+      settle: {
+        // One that comes now would see none of the names either.
+        let isOpen = opens(3)
+        calls.withLock { $0.append(isOpen ? "opened early" : "settled") }
+      })
     #expect(!opens(2))
+    // The list changes while it is read, and is read again.
+    folders.refused("it changes", isLasting: false, isChanging: true)
+    #expect(!opens(4))
     if let listing = try folders.listing(of: Self.source("a")) { _ = consume listing }
-    folders.shows(Self.report([2: "a"]))
-    #expect(calls.withLock { $0 } == ["settled", "opened"])
+    folders.shows(Self.report([2: "a", 3: "a"]))
+    #expect(calls.withLock { $0 } == ["settled", "opened 2", "opened 4", "opened 3"])
     // From then on each import knows what it lists for the first time.
-    folders.shows(Self.report([2: "a", 3: "b"]))
-    #expect(!opens(3))
+    folders.shows(Self.report([2: "a", 3: "a", 5: "b"]))
+    #expect(!opens(5))
     folders.fix()
-    #expect(calls.withLock { $0 } == ["settled", "opened", "opened"])
+    #expect(calls.withLock { $0 } == ["settled", "opened 2", "opened 4", "opened 3", "opened 5"])
   }
 
   @Test func upperFoldersAreImportedFirst() throws {

@@ -32,8 +32,9 @@ final class ServedFolders: ServerFolders, FolderSource {
     state.withLock { $0.hasShown = documents.remembered.wasEmpty }
   }
 
-  /// `answer`: replies to an open of a folder. `news`: called when the tree is to be made anew. `settle`: waits until
-  /// programs that watch the mount know of all that an import changed, since nobody sees a new name before.
+  /// `answer`: replies to an open of a folder. `news`: called when the tree is to be made anew. `settle`: waits, for some
+  /// seconds at most, until programs that watch the mount know of all that an import changed: before, nobody sees a new
+  /// name.
   func connect(
     answer: @escaping @Sendable (Ticket, Errno?) -> Void, news: @escaping @Sendable () -> Void,
     settle: @escaping @Sendable () -> Void
@@ -79,14 +80,14 @@ final class ServedFolders: ServerFolders, FolderSource {
 
   /// The tree shows these folders now. Those that the list names are asked for, if nothing is known of them.
   func shows(_ report: ImportReport?) {
-    let (knew, (answered, asks)) = state.withLock { state in
-      let knew = state.hasShown
+    // The first import of a server that goes on with a mount does not know which folders it lists for the first time
+    // (``isListedFirst(_:)``), so it announced all. Until that is told, whoever opens one waits.
+    if !state.withLock({ $0.hasShown }) { hooks.withLock { $0 }?.settle() }
+    let (answered, asks) = state.withLock { state in
       (state.shown, state.places, state.unlisted, state.hasShown) = ([:], [:], [:], true)
       (state.mixed, state.hidden) = (report?.mixed ?? [], report?.hidden ?? [])
-      return (knew, state.note(report))
+      return state.note(report)
     }
-    // The import did not know which folders it listed for the first time (``isListedFirst(_:)``): it announced all.
-    if !knew, !answered.isEmpty { hooks.withLock { $0 }?.settle() }
     reply(answered, nil)
     for source in asks { ask(source) }
   }
@@ -101,9 +102,14 @@ final class ServedFolders: ServerFolders, FolderSource {
     for source in asks { ask(source) }
   }
 
-  /// The import that would have shown what came failed. `isLasting`: it is not tried again by itself.
-  func refused(_ message: String, isLasting: Bool) {
+  /// The import that would have shown what came failed. `isLasting`: it is not tried again by itself. `isChanging`: the
+  /// list changed meanwhile, and is read again in a moment.
+  func refused(_ message: String, isLasting: Bool, isChanging: Bool = false) {
     let (unknown, waiting) = state.withLock { state -> ([Waiting], [Waiting]) in
+      if isChanging, !state.hasShown {
+        state.read = [:]
+        return ([], [])
+      }
       (state.hasShown, state.read) = (true, [:])
       let unknown = state.take { $0.shown[$1.folder] == nil }
       let refused = state.pages.filter(\.value.hasCome).keys
@@ -211,14 +217,8 @@ final class ServedFolders: ServerFolders, FolderSource {
   /// Answers those who have waited for too long. Returns in how many seconds the next one has.
   func expire(_ now: Instant = .now) -> Double? {
     let (late, next, urls) = state.withLock { state in
-      // What has come shows in a moment, or is refused.
-      let late = state.take { state, one in
-        let patience = state.page(one.folder)?.hasCome == true ? Self.again : 0
-        return one.until.adding(seconds: patience) <= now
-      }
-      let next = state.waiting.map { one in
-        state.page(one.folder)?.hasCome == true ? one.until.adding(seconds: Self.again) : one.until
-      }.min()
+      let late = state.take { $0.end(of: $1) <= now }
+      let next = state.waiting.map(state.end).min()
       return (late, next, late.compactMap { state.source($0.folder)?.url })
     }
     for url in urls { Log.warning("\(Log.redacted(url: url)): the folder did not come within \(Int(timeout)) s") }

@@ -77,6 +77,12 @@ extension ServedFolders {
 
     func page(_ folder: Inode) -> Page? { source(folder).map { pages[$0.url] ?? Page() } }
 
+    /// Until when an open waits at most. What has come shows in a moment, or is refused.
+    func end(of one: Waiting) -> Instant {
+      let comes = !hasShown || page(one.folder)?.hasCome == true
+      return comes ? one.until.adding(seconds: ServedFolders.again) : one.until
+    }
+
     mutating func hide(_ folder: Inode) {
       guard let former = shown.removeValue(forKey: folder) else { return }
       places[former.source.url]?.remove(folder)

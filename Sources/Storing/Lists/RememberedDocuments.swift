@@ -9,7 +9,7 @@ import Glibc
 package final class RememberedDocuments: Sendable {
   /// The folder's path.
   package let path: String
-  /// Whether nothing was remembered when the store was opened.
+  /// Whether nothing was remembered when the store was opened, nor being written when a server was killed.
   package let wasEmpty: Bool
   /// The files of lists that no import has taken yet, and how many were placed before each.
   private let untaken = Lock<(files: [String: Int], count: Int)>(([:], 0))
@@ -27,7 +27,7 @@ package final class RememberedDocuments: Sendable {
       let names = try store.directory.folder("lists").names()
       for name in names where name.hasSuffix(".new") { unlink(path + "/" + name) }
       for name in names where name.hasSuffix(Self.takenSuffix) { try Self.bringBack(path + "/" + name) }
-      wasEmpty = names.allSatisfy { $0.hasSuffix(".new") }
+      wasEmpty = names.isEmpty
     } catch {
       throw .file(error, "cannot create the folder \(path)")
     }
