@@ -48,7 +48,8 @@ struct AbortedSeekTests {
       // A body that stopped is left alone while connections are free.
       if hang == .inTheBody { return }
       let open = scene.origin.log.totals.openRequests
-      scene.expect(eventually(timeout: 9) { scene.origin.log.totals.openRequests == 0 }, "\(open) requests stay open")
+      let areOver = eventually(timeout: FaultRun.bound) { scene.origin.log.totals.openRequests == 0 }
+      scene.expect(areOver, "\(open) requests stay open")
     }
   }
 }

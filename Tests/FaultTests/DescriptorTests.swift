@@ -21,7 +21,8 @@ struct DescriptorTests {
     arguments: [Limits(soft: 64, hard: 4096), Limits(soft: 256, hard: 256)])
   func limits(_ limits: Limits) async {
     let wrapper = ["prlimit", "--nofile=\(limits.soft):\(limits.hard)"]
-    await onMount(options: ["--timeout", "10", "--continue=never"], wrapper: wrapper) { stage in
+    let timeout = limits.hard > Self.files ? "100" : "10"
+    await onMount(options: ["--timeout", timeout, "--continue=never"], wrapper: wrapper) { stage in
       stage.manifest = ""
       for number in 0..<Self.files {
         stage.origin.set("/\(number).bin", OriginResource(size: 64 << 10, pattern: "/\(number).bin"))

@@ -103,7 +103,9 @@ struct FaultCase: Sendable, CustomTestStringConvertible {
     self.size = size
     switch outcome {
     case .bytes, .fewer: self.timeout = timeout ?? 60
-    case .errors, .bytesOrErrors: self.timeout = timeout ?? 4
+    // Only an error that is the deadline's own comes by it.
+    case .errors(let codes): self.timeout = timeout ?? (codes.contains(ETIMEDOUT) ? 4 : 60)
+    case .bytesOrErrors: self.timeout = timeout ?? 4
     }
     self.outcome = outcome
     self.recovery = recovery

@@ -122,7 +122,7 @@ import Testing
           let part = "iflag=skip_bytes,count_bytes bs=128K skip=\((mebibyte << 20) + 5) count=600000 status=none"
           let script = "cmp <(dd if=\"$1/\(name)\" \(part)) <(dd if=\"$2/\(name)\" \(part))"
           let reader = try BackgroundProcess(["bash", "-euc", script, "bash", second.mountpoint, fleet.folder.path])
-          let end = try #require(reader.wait(timeout: 30), "the reader waits for the store\n\(fleet.story)")
+          let end = try #require(reader.wait(timeout: 120), "the reader waits for the store\n\(fleet.story)")
           #expect(end.status == 0, "\(end.output)\(end.errors)")
         }
         // A part of this block is here: the fleet's code believes that it has all of it.
@@ -265,6 +265,6 @@ import Testing
   private func waitForBlocks(of store: FakeStore) throws {
     let blocks = Fleet.names.count * Int((Fleet.size + (4 << 20) - 1) / (4 << 20))
     let isThere = { store.objects.keys.count { $0.contains("/mfs1/b/") } }
-    try #require(eventually(timeout: 30) { isThere() == blocks }, "\(isThere()) of \(blocks) blocks are stored")
+    try #require(eventually(timeout: 500) { isThere() == blocks }, "\(isThere()) of \(blocks) blocks are stored")
   }
 }

@@ -259,7 +259,7 @@ import Testing
         try fleet.readAll([first])
         let blocks = Fleet.names.count * Int((Fleet.size + (4 << 20) - 1) / (4 << 20))
         let isThere = { store.objects.keys.count { $0.contains("/mfs1/b/") } }
-        #expect(eventually(timeout: 20) { isThere() == blocks }, "\(isThere()) of \(blocks)")
+        #expect(eventually(timeout: 500) { isThere() == blocks }, "\(isThere()) of \(blocks)")
         var rotten: [String] = []
         for (name, object) in store.objects where name.contains("/mfs1/b/") && name.hasSuffix("1") {
           var body = object.body
@@ -271,7 +271,7 @@ import Testing
         let second = try fleet.mount()
         try fleet.readAll([second])
         #expect(second.process?.standardErrorSoFar.contains("is not what was stored") == true)
-        let isMended = eventually(timeout: 20) {
+        let isMended = eventually(timeout: 500) {
           let objects = store.objects
           return rotten.allSatisfy { name in objects[name].map { !$0.etag.contains("set") } ?? false }
         }

@@ -172,7 +172,7 @@ import Testing
       try reload(["b/1.bin", "b/3.bin", "c.bin"])
       expect("CREATE,ISDIR b")
       #expect(try journey.succeed(["ls", journey.mountpoint, journey.at("b")]).contains("1.bin\n3.bin"))
-      #expect(inside.wait(timeout: 10)?.status == 0)
+      #expect(inside.wait(timeout: 60)?.status == 0)
       // The file of that name is another one.
       let inode = try journey.inode("c.bin")
       try write(["b/1.bin", "b/3.bin"])

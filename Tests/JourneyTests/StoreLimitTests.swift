@@ -84,13 +84,22 @@ import Testing
         func read(_ seconds: Double) throws {
           try journey.python(Self.readers, "\(random.seed >> 8)", "\(seconds)", journey.mountpoint, originals)
         }
-        let (most, samples) = try sampled(journey) { try read(3) }
+        func hasEvicted() throws -> Bool {
+          let metrics = try journey.mediafs("metrics", journey.mountpoint).output
+          let evicted = metrics.split(separator: "\n").first { $0.hasPrefix("mediafs_evicted_bytes_total ") }
+          return evicted.map { !$0.hasSuffix(" 0") } == true
+        }
+        // On a busy machine until they have filled it.
+        let (most, samples) = try sampled(journey) {
+          for _ in 0..<20 {
+            try read(3)
+            if try hasEvicted() { break }
+          }
+        }
         print("limit: at most \(most - limit) bytes above, \(samples) samples")
         #expect(most <= limit + Self.window)
         #expect(most > limit / 2 && samples > 20, "the readers filled nothing: \(most)")
-        let metrics = try journey.mediafs("metrics", journey.mountpoint).output
-        let evicted = metrics.split(separator: "\n").first { $0.hasPrefix("mediafs_evicted_bytes_total ") }
-        #expect(evicted.map { !$0.hasSuffix(" 0") } == true, "nothing made room: \(String(describing: evicted))")
+        #expect(try hasEvicted(), "nothing made room")
 
         // Lowered under load: soon below the new limit, and never above it again.
         let lower = limit / 2

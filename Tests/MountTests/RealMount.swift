@@ -154,9 +154,9 @@ private func mountFuse(at path: String) throws -> FileDescriptor {
   return FileDescriptor(owning: device)
 }
 
-/// Waits until `condition` holds; false when it does not within 20 seconds (a bound for a broken run, no measure).
+/// Waits until `condition` holds; false when it does not within 60 seconds (a bound for a broken run, no measure).
 func eventually(_ condition: () -> Bool) -> Bool {
-  for _ in 0..<4000 {
+  for _ in 0..<12_000 {
     if condition() { return true }
     usleep(5000)
   }

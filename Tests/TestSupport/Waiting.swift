@@ -7,9 +7,12 @@ package struct WaitFailure: Error, CustomStringConvertible {
   package let description: String
 }
 
+/// For how many seconds tests wait for what must come: a bound for a run that hangs, no measure.
+package let waitBound = 60.0
+
 /// Asks `condition` until it holds; throws when it does not within `timeout` seconds. Blocks the calling thread.
 package func waitUntil(
-  timeout: Double = 10, interval: Double = 0.005, _ what: String = "a condition", _ condition: () throws -> Bool
+  timeout: Double = waitBound, interval: Double = 0.005, _ what: String = "a condition", _ condition: () throws -> Bool
 ) throws {
   let deadline = Instant.now.adding(seconds: timeout)
   while try !condition() {
@@ -20,7 +23,7 @@ package func waitUntil(
 
 /// As the one above, without blocking the thread.
 package func waitUntil(
-  timeout: Double = 10, interval: Double = 0.005, _ what: String = "a condition",
+  timeout: Double = waitBound, interval: Double = 0.005, _ what: String = "a condition",
   isolation: isolated (any Actor)? = #isolation, _ condition: () async throws -> Bool
 ) async throws {
   let deadline = Instant.now.adding(seconds: timeout)
@@ -32,7 +35,7 @@ package func waitUntil(
 
 /// Whether `condition` comes to hold within `timeout` seconds: for `#expect(eventually { … })`. Blocks the calling
 /// thread.
-package func eventually(timeout: Double = 20, interval: Double = 0.005, _ condition: () -> Bool) -> Bool {
+package func eventually(timeout: Double = waitBound, interval: Double = 0.005, _ condition: () -> Bool) -> Bool {
   let deadline = Instant.now.adding(seconds: timeout)
   while !condition() {
     if Instant.now > deadline { return false }
@@ -43,7 +46,7 @@ package func eventually(timeout: Double = 20, interval: Double = 0.005, _ condit
 
 /// As the one above, without blocking the thread; false as well when the task is cancelled.
 package func eventually(
-  timeout: Double = 20, interval: Double = 0.005, isolation: isolated (any Actor)? = #isolation,
+  timeout: Double = waitBound, interval: Double = 0.005, isolation: isolated (any Actor)? = #isolation,
   _ condition: () async -> Bool
 ) async -> Bool {
   let deadline = Instant.now.adding(seconds: timeout)
