@@ -32,9 +32,9 @@ final class ServedFolders: ServerFolders, FolderSource {
     state.withLock { $0.hasShown = documents.remembered.wasEmpty }
   }
 
-  /// `answer`: replies to an open of a folder. `news`: called when the tree is to be made anew. `settle`: waits, for some
-  /// seconds at most, until programs that watch the mount know of all that an import changed: before, nobody sees a new
-  /// name.
+  /// `answer`: replies to an open of a folder. `news`: called when the tree is to be made anew. `settle`: waits, for
+  /// some seconds at most, until programs that watch the mount know of all that an import changed: before, nobody sees
+  /// a new name.
   func connect(
     answer: @escaping @Sendable (Ticket, Errno?) -> Void, news: @escaping @Sendable () -> Void,
     settle: @escaping @Sendable () -> Void
