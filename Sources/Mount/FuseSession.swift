@@ -213,7 +213,8 @@ extension FuseSession: ReplyPort {
   /// forget what it knew of all of them.
   package func announce(_ changes: [TreeChange]) { waker.announce(changes) }
 
-  /// Waits until all that was announced is told, for `seconds` at most.
+  /// Waits until all that was announced is told, for `seconds` at most: by default as long as a user who asked for a
+  /// reload may wait.
   package func settle(atMost seconds: Double = 2) { waker.settle(atMost: seconds) }
 
   /// Makes the kernel forget names that came or went, and what it has of their folders' listings. No program is told.

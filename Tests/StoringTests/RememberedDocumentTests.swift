@@ -75,6 +75,18 @@ import Testing
     #expect(body(documents) == "two")
   }
 
+  @Test func whatAKilledServerWasWritingSaysThatThereWasSomething() throws {
+    let folder = try TestFolder()
+    let store = try StoreFolder.open(folder.path + "/store", mountpoint: "/m", wait: 0)
+    let empty = try RememberedDocuments(in: store)
+    #expect(empty.wasEmpty)
+    let unfinished = empty.path + "/0123.new"
+    close(creat(unfinished, 0o600))
+    #expect(try !RememberedDocuments(in: store).wasEmpty)
+    #expect(access(unfinished, F_OK) != 0)
+    #expect(try RememberedDocuments(in: store).wasEmpty)
+  }
+
   @Test func whatNobodyNamesGoes() throws {
     let folder = try TestFolder()
     let documents = try documents(folder)
