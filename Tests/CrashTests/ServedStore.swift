@@ -101,10 +101,12 @@ final class ServedStore: Sendable {
 
   /// Waits until the catalog claims that `range` of an incomplete file is stored, synced or not: the next server knows
   /// it then. Returns in which mount the disk has to be for that (`recent_boot`). `earlier`: a claim that does not
-  /// count, of another mount.
+  /// count, of another mount. `isSuperseded`: of a version that has a newer one.
   @discardableResult
-  func waitForCommit(of range: ByteRange, unlike earlier: [UInt8]? = nil) throws -> [UInt8] {
-    let claims = SQL("SELECT synced, recent, recent_boot FROM generation WHERE state = 0")
+  func waitForCommit(
+    of range: ByteRange, isSuperseded: Bool = false, unlike earlier: [UInt8]? = nil
+  ) throws -> [UInt8] {
+    let claims = SQL("SELECT synced, recent, recent_boot FROM generation WHERE state = \(isSuperseded ? 2 : 0)")
     var found: [UInt8]?
     try waitUntil(timeout: 60, interval: 0.05, "a commit of \(range)") {
       let catalog = try Catalog.open(path: store + "/catalog.sqlite", access: .readOnly)

@@ -30,6 +30,13 @@ struct Shelf: Sendable {
   /// A line of the manifest.
   func line(_ index: Int) -> (name: String, url: String) { (Self.name(index), origin.url(Self.path(index))) }
 
+  /// How many bytes of a part the origin sent, repeats included. A reader's look-ahead goes beyond what it reads, and a
+  /// server that is killed early has not all of it: what is fetched for that afterwards is nothing lost.
+  func sent(_ index: Int, of part: ByteRange) -> Int64 {
+    let sent = origin.log.entries(of: Self.path(index)).flatMap(\.sent)
+    return sent.reduce(0) { $0 + ($1.range.intersection(part)?.count ?? 0) }
+  }
+
   /// Which resource and generation has that Last-Modified.
   static func identify(_ modified: Int64?) -> (index: Int, generation: UInt64)? {
     guard let modified, modified > start else { return nil }
