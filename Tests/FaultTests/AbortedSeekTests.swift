@@ -15,7 +15,8 @@ struct AbortedSeekTests {
     let size: Int64 = 1 << 30
     let seeks = 200
     let other = "/other.bin"
-    await onMount(size: size, options: ["--timeout", "60", "--continue=never"]) { stage in
+    // What no reader waits for counts as stalled after this time: longer than any wait of this test.
+    await onMount(size: size, options: ["--timeout", "600", "--continue=never"]) { stage in
       stage.origin.set(other, OriginResource(size: 4 << 20, pattern: other))
       // The first half of the film is well.
       stage.origin.decide { request in
@@ -35,16 +36,12 @@ struct AbortedSeekTests {
         scene.expect(reader.isRunning, "seek \(seek) ended by itself")
         scene.expect(reader.terminate(grace: 0), "the reader of seek \(seek) cannot be killed")
       }
-      // A stalled transfer is cancelled after 10 s at the earliest.
-      let began = Instant.now
       let cold = scene.bounded("a cold read") { [file = scene.mount.file("other.bin")] in
         Reader.read(file, [ByteRange(1 << 20, (1 << 20) + 65536)], pattern: other)
       }
       scene.expect(cold?.bytes == 65536 && cold?.wrongAt == nil, "\(cold.map { "\($0)" } ?? "")")
       let same = scene.read([ByteRange(100 << 20, (100 << 20) + 65536)])
       scene.expect(same?.bytes == 65536 && same?.wrongAt == nil, "\(same.map { "\($0)" } ?? "")")
-      let seconds = Instant.now.seconds(since: began)
-      scene.expect(seconds < 9, "two cold reads took \(seconds) s")
       // A body that stopped is left alone while connections are free.
       if hang == .inTheBody { return }
       let open = scene.origin.log.totals.openRequests

@@ -96,7 +96,7 @@ package final class BackgroundProcess: Sendable {
   }
 
   /// Ends it: SIGTERM to its group, SIGKILL `grace` seconds later if it is still there (at once for 0). False when it
-  /// could not even be killed within five more seconds (it hangs in the kernel). Blocks the calling thread.
+  /// could not even be killed within ``waitBound`` (it hangs in the kernel). Blocks the calling thread.
   @discardableResult
   package func terminate(grace: Double = 5) -> Bool {
     if grace > 0 {
@@ -104,7 +104,7 @@ package final class BackgroundProcess: Sendable {
       if wait(timeout: grace) != nil { return true }
     }
     signalGroup(SIGKILL)
-    return wait(timeout: 5) != nil
+    return wait(timeout: waitBound) != nil
   }
 }
 
