@@ -9,7 +9,7 @@ struct OpenCheckTests {
   private static let size: Int64 = 4 << 20
   private static let name = "29.bin"
   private static let path = "/29.bin"
-  private static let never = ["--continue=never", "--next=0", "--timeout", "20"]
+  private static let never = ["--continue=never", "--next=0", "--timeout", "60"]
 
   /// The files that change. An origin that takes longer than a second, as on a machine that is busy with other tests,
   /// is not waited for: so there are several.
@@ -172,8 +172,8 @@ struct OpenCheckTests {
       sleep(seconds: 1.2)
       scene.origin.fault([.stallBeforeHeaders])
       let seconds = timeOpen(&scene)
-      // With slack for a busy machine; the deadline of a read is 20 s.
-      scene.expect(seconds >= 0.9 && seconds < 5, "the open took \(seconds) s")
+      // With slack for a busy machine. An open that waits for an answer ends by the deadline, after 60 s.
+      scene.expect(seconds >= 0.9 && seconds < 30, "the open took \(seconds) s")
       scene.origin.clearFaults()
       scene.origin.dropConnections()
       expectWhole(&scene)
@@ -199,8 +199,10 @@ struct OpenCheckTests {
         (try? scene.mount.status(of: "3.bin").error) != nil
       }
       scene.expect(isKnown, "status knows of no failure")
-      let seconds = (0..<3).map { _ in timeOpen(&scene) }.min() ?? 0
-      scene.expect(seconds < 0.9, "the open took \(seconds) s")
+      // An open that waits takes a second each time. One of these takes less, also on a busy machine.
+      var seconds: [Double] = []
+      while seconds.count < 10, seconds.allSatisfy({ $0 >= 0.9 }) { seconds.append(timeOpen(&scene)) }
+      scene.expect(seconds.contains { $0 < 0.9 }, "the opens took \(seconds) s")
       origin.clearFaults()
       origin.dropConnections()
       scene.expect(eventually(timeout: FaultRun.bound) { hasEnded.withLock { $0 } }, "the other reader hangs")
@@ -221,6 +223,8 @@ struct OpenCheckTests {
       for command in [looker, program] {
         let before = origin.log.entries(of: Self.path).count
         _ = try Command.succeed([command, "if=\(file)", "of=/dev/null", "count=0", "status=none"])
+        // An open waits for a second at most: a busy origin may get its request afterwards.
+        if command == program { _ = eventually { origin.log.entries(of: Self.path).count > before } }
         sleep(seconds: 0.5)
         requests.append(origin.log.entries(of: Self.path).count - before)
       }

@@ -5,9 +5,18 @@ import Testing
 
 /// What `fetch` and `status` say of files that do not come.
 @Suite struct FetchTests {
+  /// Asks for the file, and waits until its status is so: a `fetch --wait` then finds what it is to tell.
+  private func ask(
+    _ journey: Journey, _ name: String, until isSo: (Journey.Status.File) -> Bool
+  ) throws {
+    _ = try journey.mediafs("fetch", journey.at(name))
+    try waitUntil(interval: 0.1, "the status of \(name)") { isSo(try journey.status().file(name)) }
+  }
+
   @Test func aHostThatDoesNotResolveIsNoCompleteFile() throws {
     try withJourney { journey in
       try journey.mount("http://no-such-host.invalid/away.bin\n")
+      try ask(journey, "away.bin") { $0.error != nil }
       let ended = try journey.mediafs("fetch", "--wait", "--timeout", "2", journey.at("away.bin"))
       #expect(ended.status == 1)
       #expect(!ended.output.contains("verified") && !ended.errors.contains("verified"), "\(ended)")
@@ -33,6 +42,7 @@ import Testing
       try withOrigin { origin in
         origin.add("/film.bin", size: 4 << 20)
         try journey.mount(origin.url("/film.bin") + "\n", "--min-free", "1000000G")
+        try ask(journey, "film.bin") { $0.waitsFor == "space" }
         let ended = try journey.run(
           [try Programs.path("mediafs"), "fetch", "--wait", "--timeout", "3", journey.at("film.bin")], timeout: 60)
         #expect(ended.status == 1, "\(ended)")
@@ -51,6 +61,7 @@ import Testing
         origin.fault(.status(503, retryAfter: .seconds(900)), path: "/film.bin")
         try journey.mount(origin.url("/film.bin") + "\n")
         let before = Int64(time(nil))
+        try ask(journey, "film.bin") { $0.waitsFor == "origin" }
         let ended = try journey.mediafs("fetch", "--wait", "--timeout", "2", journey.at("film.bin"))
         #expect(ended.status == 1 && ended.errors.contains("it waits for the origin, until"), "\(ended)")
         let file = try journey.status().file("film.bin")
