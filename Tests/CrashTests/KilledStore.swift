@@ -59,18 +59,17 @@ struct KilledStore {
     round += 1
     let shim = store.shim
     shim.clear()
-    let isAimed = !random.oneIn(3)
-    if isAimed { aim() }
-    let isTidy = !isAimed && random.oneIn(4)
+    let aim = random.oneIn(3) ? nil : aim()
+    let isTidy = aim == nil && random.oneIn(4)
     // Afterwards nothing is stored for ten seconds: not in every round.
     let fills = random.oneIn(8)
     let lifetime = Double.random(in: 0.02...1.6, using: &random)
     let isReady = try store.start(["--continue", "always"])
     if !isReady, !shim.hasKilled { throw CrashFailure(description: "the server did not start: \(store.errors)") }
     if isReady {
-      if isAimed { store.holdHelper() }  // what this server leaves is looked at
+      if aim != nil { store.holdHelper() }  // what this server leaves is looked at
       let readers = Readers(store: store, shelf: shelf, listed: listed, random: &random)
-      let end = Instant.now.adding(seconds: isAimed ? 2.5 : lifetime)
+      let end = Instant.now.adding(seconds: aim.map(patience) ?? lifetime)
       while Instant.now < end, !shim.hasKilled {
         disturb(fills: fills)
         sleep(seconds: 0.01)
@@ -114,8 +113,22 @@ struct KilledStore {
     }
   }
 
+  /// How long a server may live that is to die in an operation of that kind: the first of each kind is waited for, as
+  /// a busy machine takes its time.
+  private func patience(_ kind: DiskShim.Kind) -> Double {
+    let hits = Self.counted.first { $0.kind == kind }.map { counts[keyPath: $0.hits] }
+    return hits == 0 ? 20 : 2.5
+  }
+
+  /// Where it is counted that a server was killed within an operation of a kind.
+  private static var counted: [(kind: DiskShim.Kind, hits: WritableKeyPath<KillCounts, Int>)] {
+    [
+      (.log, \.commits), (.rename, \.renames), (.partial, \.writes), (.sync, \.syncs), (.unlink, \.removals),
+    ]
+  }
+
   /// Chooses where the server dies, unless its time is up before.
-  private mutating func aim() {
+  private mutating func aim() -> DiskShim.Kind {
     let choices: [(DiskShim.Kind, Int)] = [
       (.log, 120), (.log, 20), (.rename, 4), (.partial, 60), (.partial, 10), (.sync, 40), (.unlink, 3), (.database, 6),
     ]
@@ -128,6 +141,7 @@ struct KilledStore {
     default: phase = random.oneIn(2) ? .before : .after
     }
     store.shim.kill(in: kind, after: Int.random(in: 0..<most, using: &random), phase)
+    return kind
   }
 
   private mutating func count(_ isReady: Bool) {
@@ -136,11 +150,8 @@ struct KilledStore {
     counts.done[.kill, default: 0] += 1
     if !isReady { counts.starts += 1 }
     var isWithin = false
-    for (kind, path) in [
-      (DiskShim.Kind.log, \KillCounts.commits), (.rename, \.renames), (.partial, \.writes), (.sync, \.syncs),
-      (.unlink, \.removals),
-    ] where shim.wasWithin(kind) {
-      counts[keyPath: path] += 1
+    for (kind, hits) in Self.counted where shim.wasWithin(kind) {
+      counts[keyPath: hits] += 1
       isWithin = true
     }
     if !isWithin { counts.anywhere += 1 }
