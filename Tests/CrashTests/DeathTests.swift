@@ -49,6 +49,7 @@ import Testing
       try store.forgetPages(name)
       store.shim.fate(.crashes, ofReadsAt: 1_050_000, count: 1)
       #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+      try waitUntil("the next server") { store.timesServed == 1 }
       let lines = store.errors.split(separator: "\n")
       let program = builtProduct("mediafs")
       let notes = try Command.succeed(["readelf", "-n", program])
@@ -135,6 +136,7 @@ import Testing
       try store.forgetPages(name)
       store.shim.fate(.losesPages, ofReadsAt: 1_050_000, count: 3)
       #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+      try waitUntil("the fourth server: \(store.errors)") { store.timesServed >= 3 }
       #expect(store.timesServed == 3, "\(store.errors)")
       #expect(store.errors.contains("signal 7 (SIGBUS) in thread fuse-"), "\(store.errors)")
       #expect(!store.errors.contains("raised the signal") && !store.errors.contains("killed two servers"))
@@ -149,6 +151,7 @@ import Testing
       store.shim.fate(.crashes, ofReadsAt: 1_050_000, count: 100)
       #expect(throws: Errno(rawValue: EIO)) { try store.read(name, at: 1_050_000, count: 4096) }
       store.shim.fate(.reads, ofReadsAt: 0, count: 0)
+      try waitUntil("the third server: \(store.errors)") { store.timesServed == 2 }
       #expect(throws: Errno(rawValue: EIO)) { try store.read(name, at: 1_050_000, count: 4096) }
       let upgraded = try store.run(["upgrade", store.mountpoint])
       #expect(upgraded.status == 0, "\(upgraded)\n\(store.errors)")
@@ -168,6 +171,7 @@ import Testing
         try store.forgetPages(name)
         store.shim.fate(.crashes, ofReadsAt: 1_050_000, count: 1)
         #expect(try store.read(name, at: 1_000_000, count: 100_000) == right)
+        try waitUntil("the next server") { store.timesServed == 1 }
         #expect(store.errors.contains("killed by signal 11"), "\(store.errors)")
         let server = try #require(store.server)
         #expect(try Command.succeed(["readlink", "/proc/\(server)/cwd"]) == place.path + "\n")
