@@ -92,7 +92,7 @@ struct YieldTests {
       scene.expect(waits, "the reader's file was not asked for")
       // Between its open and its read nobody waits: from some moment on there is nothing but the read.
       let continued = { TransferEvent.continuations(TransferEvent.events(mount.process.standardErrorSoFar)) }
-      let standsBack = eventually(timeout: 10, interval: 0) {
+      let standsBack = eventually(interval: 0) {
         let before = continued()
         sleep(seconds: 1)
         return continued() == before
