@@ -17,7 +17,7 @@ import Testing
 
   /// Whether the reason has come that ends the wait.
   private func reason(_ patience: FetchPatience, _ report: FetchReport) -> String? {
-    _ = eventually(timeout: 10) { !patience.isWorthWaiting(report) }
+    _ = eventually { !patience.isWorthWaiting(report) }
     return patience.reason
   }
 
@@ -42,9 +42,9 @@ import Testing
       #expect(patience.isWorthWaiting(report(stored: Int64(stored))))
       sleep(seconds: 0.02)
     }
-    let verifying = FetchPatience(seconds: 0.1)
+    let verifying = FetchPatience(seconds: 0.5)
     #expect(verifying.isWorthWaiting(report(stored: 10)))
-    sleep(seconds: 0.2)
+    sleep(seconds: 0.6)
     #expect(verifying.isWorthWaiting(report(stored: 10)), "it has ten times as long")
     #expect(reason(verifying, report(stored: 10))?.contains("being verified") == true)
   }

@@ -40,7 +40,7 @@ import Testing
 
   @Test func withoutTheServerTheLastNamesAreThere() throws {
     try withServer { journey, nginx, _ in
-      try journey.mount("\(nginx.url("/films/"))\n", "--fresh", "1s", "--timeout", "5")
+      try journey.mount("\(nginx.url("/films/"))\n", "--fresh", "1s")
       let all = try journey.succeed(["ls", "-R", journey.at("films")])
       try journey.succeed(["cat", journey.at("films/a.mkv")])
       try journey.wait(for: "complete", "films/a.mkv")
@@ -66,7 +66,7 @@ import Testing
         origin.set("/films/", OriginResource(bytes: Array("<title>Index of /films/</title>".utf8), type: "text/html"))
         try journey.list(["silent", "closed", "elsewhere", "login", "page"].map { origin.url("/\($0)/\n") }.joined())
         // The log is the command's own until the mount is ready.
-        let mounted = try journey.run(try journey.mountCommand(["--timeout", "2"]))
+        let mounted = try journey.run(try journey.mountCommand(["--timeout", "10"]))
         #expect(mounted.succeeded)
         for (name, words) in [
           ("silent", "/silent/"), ("closed", "refused access"), ("elsewhere", "leads to another host"),

@@ -107,7 +107,7 @@ import Testing
           ["/usr/bin/python3", "-c", Self.readers, "\(random.seed >> 9)", "4", journey.mountpoint, originals])
         #expect(try journey.mediafs("set", journey.mountpoint, "max-size=\(lower)").status == 0)
         func held() -> Int64 { Self.space(below: journey.store + "/partial") + Self.space(below: journey.library) }
-        let end = Instant.now.adding(seconds: 20)
+        let end = Instant.now.adding(seconds: waitBound)
         while held() > lower, Instant.now < end { sleep(seconds: 0.02) }
         let (later, _) = try sampled(journey) {
           let ended = try #require(readers.wait(timeout: 60), "the readers hang")

@@ -78,7 +78,7 @@ package final class BackgroundProcess: Sendable {
   }
 
   /// Waits until its output or its errors contain `text`: false when that does not happen in time or it ends without.
-  package func waitForOutput(_ text: String, timeout: Double = 10) -> Bool {
+  package func waitForOutput(_ text: String, timeout: Double = waitBound) -> Bool {
     let wrote = { self.standardOutputSoFar.contains(text) || self.standardErrorSoFar.contains(text) }
     _ = eventually(timeout: timeout) { wrote() || !isRunning }
     return wrote()
