@@ -66,7 +66,7 @@ import Testing
       // They were taken for wrong too: the next node that completes the file notes them anew.
       #expect(!digests(store).keys.contains { $0.contains(ids[0]) })
       fleet.origin.stop()
-      let third = try fleet.mountSharing(["--timeout", "10"])
+      let third = try fleet.mountSharing(["--timeout", "60"])
       try fleet.readAll([third])
       let isThere = eventually(timeout: 60) { digests(store).count == Fleet.names.count }
       fleet.expect(isThere, "\(digests(store).count) files have digests")

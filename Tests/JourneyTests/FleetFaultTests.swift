@@ -79,7 +79,7 @@ import Testing
         // What the others stored is not worse for it.
         try waitForBlocks(of: store)
         fleet.origin.stop()
-        try fleet.readAll([try fleet.mount("--timeout", "10")])
+        try fleet.readAll([try fleet.mount("--timeout", "60")])
         #expect(store.signatureFaults.isEmpty, "\(store.signatureFaults)")
       }
     }
@@ -204,7 +204,7 @@ import Testing
         try fleet.readAll([first])
         try waitForBlocks(of: store)
         fleet.origin.stop()
-        try fleet.readAll([try fleet.mount("--timeout", "10")])
+        try fleet.readAll([try fleet.mount("--timeout", "60")])
       }
     }
   }

@@ -11,7 +11,8 @@ import Testing
     arguments: SeaweedStore.Part.allCases)
   func storeLosesOne(_ part: SeaweedStore.Part) throws {
     try withSeaweed { store in
-      try withFleet(store.endpoint(), rate: 15e6) { fleet in
+      // A file takes three seconds: also on a busy machine some of it is left when the signal comes.
+      try withFleet(store.endpoint(), rate: 6e6) { fleet in
         try fleet.mountSharing()
         try fleet.mountSharing(through: store.endpoint(.gateway2))
         var sent: [Int64] = []
@@ -90,7 +91,7 @@ import Testing
         fleet.waitUntilStored()
         #expect(blocks() == tags, "a block was overwritten")
         fleet.origin.stop()
-        try fleet.readAll([try fleet.mount("--timeout", "10")], [name])
+        try fleet.readAll([try fleet.mount("--timeout", "60")], [name])
       }
     }
   }

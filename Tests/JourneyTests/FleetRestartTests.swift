@@ -42,7 +42,7 @@ import Testing
         fleet.expect(isThere, "\(count("b")) blocks, \(count("u")) pointers")
         #expect(count("s") == marks, "what nobody opened is marked as used")
         fleet.origin.stop()
-        try fleet.readAll([try fleet.mountSharing(["--timeout", "10"])], Array(Fleet.names.dropLast()))
+        try fleet.readAll([try fleet.mountSharing(["--timeout", "60"])], Array(Fleet.names.dropLast()))
       }
     }
   }
