@@ -161,7 +161,9 @@ struct Steps {
       if !setup.hasLeases { share.absent = BlockSet() }
       if share.claim?.isWaiting == true { lookAtNeed() }
     case .renew: renewalIsDue()
-    case .expiry: share.isExpired = true
+    case .expiry:
+      share.isExpired = true
+      if share.need != nil { disarm(.poll) }  // a reader waits for no other look
     case .standing:
       share.isStanding = true
       share.isStale = true

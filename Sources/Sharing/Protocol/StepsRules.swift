@@ -173,8 +173,11 @@ extension Steps {
       return
     }
     let blocks = distance(from: Int(seen.at), to: need, without: seen.have)
-    if share.isStale || (share.isExpired && !share.isBarred) { return readLease() }
-    if seen.isReleased, !isArmed(.jitter), !share.isBarred { return readLease() }
+    if share.isStale { return readLease() }
+    // An armed poll waits for what does not show yet, or for a store that failed.
+    if share.isExpired || (seen.isReleased && !isArmed(.jitter)), !isArmed(.poll), !share.isBarred {
+      return readLease()
+    }
     if !isArmed(.poll) {
       let wait = times.poll(rate: Int(seen.rate), blocks: blocks)
       // One that stands has nothing to tell: the block that a helper fetches is looked at instead.

@@ -66,6 +66,37 @@ import Testing
     #expect(other.actions == [.claim(0, round: 1)])
   }
 
+  /// Its swap was refused, so another version is there: a store whose reads lag shows that some seconds later.
+  @Test(arguments: [false, true]) func aLeaseThatIsReplacedAndStillShowsIsAwaited(isReleased: Bool) throws {
+    var player = SegmentPlayer()
+    player.watch()
+    let version = isReleased ? 2 : 1
+    player.send(.timer(isReleased ? .poll : .expiry))
+    for _ in 0..<3 {
+      try #require(player.actions == [.readLease])
+      player.saw(version: version, isReleased: isReleased)
+      guard case .writeLease(_, .version(SegmentPlayer.version(version))) = player.actions.first else {
+        Issue.record("\(player.actions)")
+        return
+      }
+      player.send(.leaseWritten(.refused))
+      #expect(player.actions == [.readLease])
+      player.saw(version: version, isReleased: isReleased)
+      #expect(player.actions.isEmpty && player.timers[.poll] == 200)
+      player.send(.timer(.poll))
+    }
+  }
+
+  @Test func aStoreThatFailsIsAskedLaterForALeaseWhoseTimeIsOver() {
+    var player = SegmentPlayer()
+    player.watch()
+    player.send(.timer(.expiry))
+    player.send(.leaseRead(.failed))
+    #expect(player.actions.isEmpty && player.timers[.poll] == 200)
+    player.send(.timer(.poll))
+    #expect(player.actions == [.readLease])
+  }
+
   @Test func nobodyWaitsLongerThanTwoSeconds() {
     var player = SegmentPlayer()
     player.watch()
@@ -154,6 +185,7 @@ import Testing
       var player = SegmentPlayer()
       player.watch(have: BlockSet(0..<4))
       #expect(player.actions == [.look(0), .look(1)])
+      player.send(.timer(.poll))
       player.saw(have: BlockSet(0..<4), version: 3, isReleased: true)
       player.send(.looked(0, result))
       #expect(player.actions.contains(.readLease), "\(result)")
