@@ -78,7 +78,7 @@ struct RefusalTests {
       Self.serve + """
         if 0 < before < 5: time.sleep(60)
         if before == 5:
-            try: say('stat:', subprocess.run(['stat', mountpoint + '/x'], stderr=-1, env={'LC_ALL': 'C'}, timeout=10).stderr)
+            try: say('stat:', subprocess.run(['stat', mountpoint + '/x'], stderr=-1, env={'LC_ALL': 'C'}, timeout=5).stderr)
             except subprocess.TimeoutExpired: say('it waits')
         prepare()
         if before == 0: answer_init()

@@ -27,7 +27,7 @@ enum ConnectionFaults {
 
   static let slow: [FaultCase] = [
     .faults("one byte a second, for ever", [.slow(bytesPerSecond: 1)], .errors([ETIMEDOUT])),
-    // It takes twice the timeout, in which a busy machine brings some of it.
+    // It takes twice the timeout. A busy machine too brings some of it within one.
     .faults("a slow and honest line", [.slow(bytesPerSecond: 8000)], size: 192 << 10, timeout: 12, .bytes),
     .faults("header fields without end, slowly", [.endlessHeaders(bytesPerSecond: 100)], .errors([ETIMEDOUT])),
     .faults(
