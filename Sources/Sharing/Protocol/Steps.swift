@@ -163,7 +163,7 @@ struct Steps {
     case .renew: renewalIsDue()
     case .expiry:
       share.isExpired = true
-      if share.need != nil { disarm(.poll) }  // a reader waits for no other look
+      if share.need != nil { disarm(.poll) }  // for a reader, the node looks at once
     case .standing:
       share.isStanding = true
       share.isStale = true
