@@ -242,7 +242,7 @@ import Testing
     arguments: [0, 0.513])
   func jumpBesideScanners(delay: Double) throws {
     let setting = Setting(rate: 12e6, roundTrip: 0.04, probes: true, delay: delay, scanners: 8)
-    let outcome = try Self.run(setting, seconds: 12)
+    let outcome = try Self.run(setting, seconds: 21)
     let stalls = outcome.stalls[0].filter { $0.seconds > 0.1 }
     #expect(stalls.isEmpty, "\(stalls)")
     // None of them waits until others have no more files.

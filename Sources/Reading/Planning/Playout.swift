@@ -28,8 +28,9 @@ struct Playout: Sendable, Equatable {
   private static let leisurePart = 0.1
   private static let proof = 2.0
   private static let mostProof = 4.0
-  /// The seconds over which the pace is measured.
+  /// The seconds over which the pace is measured. A longer slice has a pause in it, which says nothing of the pace.
   private static let sliceSeconds = 1.0
+  private static let longestSlice = 2.0
   /// A reader without leisure that takes so many times its pace, and what the kernel reads ahead, is no player.
   private static let fastPart = 1.1
   private static let readAhead: Int64 = 512 << 10
@@ -84,10 +85,12 @@ struct Playout: Sendable, Equatable {
     stall = waits ? stall + seconds : 0
     // Who read and stopped shows no pace: leisure counts once the reader goes on.
     if position != lastPosition { leisure += pause }
-    if position != lastPosition || waits { pause = 0 }
+    let goesOn = position != lastPosition || waits
+    if goesOn { pause = 0 }
     if !waits { pause = min(pause + seconds, Self.sliceSeconds) }
     lastPosition = position
-    if now.seconds(since: slice.time) >= Self.sliceSeconds { endSlice(Mark(byte: position, time: now)) }
+    // A slice ends with a read: who stops before a jump has not become slower.
+    if goesOn, now.seconds(since: slice.time) >= Self.sliceSeconds { endSlice(Mark(byte: position, time: now)) }
     let age = now.seconds(since: start.time)
     let hasTakenAll = position - start.byte >= Self.creditBytes && age < Self.fast
     if evidence == .starting, age >= Self.creditSeconds || hasTakenAll { evidence = .hungry }
@@ -111,7 +114,7 @@ struct Playout: Sendable, Equatable {
     let pace = Double(here.byte - slice.byte) / seconds
     if leisure >= Self.leisurePart * seconds, pace > 0 {
       score = min(score + 1, Self.mostProof)
-      if evidence == .paced { rate = 0.5 * rate + 0.5 * pace }
+      if evidence == .paced, seconds <= Self.longestSlice { rate = 0.5 * rate + 0.5 * pace }
       judged = here
     } else if evidence != .paced || isFast(here) {
       score = max(score - 0.5, 0)
