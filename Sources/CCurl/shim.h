@@ -29,6 +29,10 @@ static inline CURLcode ccurl_set_sockopt_function(CURL *easy, curl_sockopt_callb
   return curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, value);
 }
 
+static inline CURLcode ccurl_set_opensocket_function(CURL *easy, curl_opensocket_callback value) {
+  return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
+}
+
 static inline CURLcode ccurl_get_long(CURL *easy, CURLINFO info, long *value) {
   return curl_easy_getinfo(easy, info, value);
 }

@@ -53,6 +53,7 @@ struct EasyHandle: ~Copyable {
     // others.
     try set(Int(chain.isAlone ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS), CURLOPT_HTTP_VERSION)
     try set(chain.url.origin.scheme == "https" && !chain.isAlone ? 1 : 0, CURLOPT_PIPEWAIT)
+    if chain.isFresh { try set(1, CURLOPT_FRESH_CONNECT) }
     try set(Self.bufferSize, CURLOPT_BUFFERSIZE)
     try set(max(1, Int(min(options.connectTimeout, 86_400) * 1000)), CURLOPT_CONNECTTIMEOUT_MS)
     if chain.object == nil, let rate = setup.rates.limit(of: chain.url.text) {
@@ -102,8 +103,11 @@ struct EasyHandle: ~Copyable {
   func setCallbacks(context: UnsafeMutableRawPointer) throws(CurlError) {
     try check(ccurl_set_data_function(raw, CURLOPT_HEADERFUNCTION, receiveHeaderLine))
     try check(ccurl_set_data_function(raw, CURLOPT_WRITEFUNCTION, receiveBody))
+    try check(ccurl_set_opensocket_function(raw, openSocket))
     try check(ccurl_set_sockopt_function(raw, prepareSocket))
-    for option in [CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_SOCKOPTDATA, CURLOPT_PRIVATE] {
+    for option in [
+      CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_OPENSOCKETDATA, CURLOPT_SOCKOPTDATA, CURLOPT_PRIVATE,
+    ] {
       set(pointer: context, option)
     }
   }

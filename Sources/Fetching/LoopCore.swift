@@ -28,6 +28,7 @@ final class LoopCore: @unchecked Sendable {
   let waker: LoopWaker
   let setup: HandleSetup
   private(set) var multi: MultiHandle
+  let spares = SpareConnections()
   /// The client, while `run` runs.
   private(set) var client: any TransferClient = NoClient()
 
@@ -272,6 +273,7 @@ final class LoopCore: @unchecked Sendable {
 
   /// libcurl 7.88 closes the connections of a multi handle only together with the handle.
   private func replaceMulti() {
+    spares.close()
     for (id, slot) in active {
       let message = "\(slot.redactedURL): mediafs dropped the connection, as the network may have changed"
       drop(id, slot.isCancelled ? .cancelled : .failed(TransferFailure(kind: .transient, message: message)))
@@ -285,7 +287,8 @@ final class LoopCore: @unchecked Sendable {
 
   /// Waits for the next event. libcurl's own timers shorten the wait inside curl_multi_poll.
   private func wait(until deadline: Instant) {
-    let next = discarding.values.reduce(deadline, min)
+    spares.expire(.now)
+    let next = discarding.values.reduce(min(deadline, spares.deadline), min)
     let nanoseconds = next.nanoseconds.subtractingReportingOverflow(Instant.now.nanoseconds)
     // Rounded up, so that the loop does not turn several times within the last millisecond. At least one, so that a
     // deadline in the past never makes the loop spin.
@@ -297,6 +300,7 @@ final class LoopCore: @unchecked Sendable {
 
   private func finish() {
     commands.refuse()
+    spares.close()
     for id in active.keys { drop(id, .cancelled) }
     tellEnds()
     idle.removeAll()

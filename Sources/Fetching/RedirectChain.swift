@@ -23,6 +23,10 @@ struct RedirectChain {
   var object: ObjectRequest? { request.object }
   /// Whether it shares no connection with others.
   var isAlone: Bool { request.isAlone || request.object != nil }
+  /// Whether it leaves the idle connections to others.
+  var isFresh: Bool { request.isFresh }
+  /// Whether the next request will come at once, and need a connection too.
+  var opensAnother: Bool { request.opensAnother }
   /// The request's method.
   var method: String { object?.method.rawValue ?? document?.method ?? "GET" }
 

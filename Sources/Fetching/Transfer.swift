@@ -31,6 +31,10 @@ package struct TransferRequest: Sendable {
   package var isSecret = false
   /// Whether it goes over a connection of its own, by HTTP/1.1, where others share one of HTTP/2.
   package var isAlone = false
+  /// Whether it makes two connections where it finds no idle one: the next request will come at once.
+  package var opensAnother = false
+  /// Whether it makes a connection of its own, and leaves the idle ones to others.
+  package var isFresh = false
   /// The receive buffer of the socket in bytes (SO_RCVBUF on new connections), nil for the kernel's default.
   package var receiveBuffer: Int32?
   /// What makes it a request for a document, of which mediafs wants the text: nil for a file's bytes.

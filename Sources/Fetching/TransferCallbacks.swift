@@ -60,15 +60,18 @@ func receiveBody(
   return length == 0 ? 1 : 0  // any number but the length ends the transfer
 }
 
-/// CURLOPT_SOCKOPTFUNCTION: a new socket before it connects, while the receive buffer still decides the window scale.
+/// CURLOPT_OPENSOCKETFUNCTION: a socket for a new connection. It is close-on-exec, which libcurl 7.88's own are not.
+func openSocket(
+  _ context: UnsafeMutableRawPointer?, _ purpose: curlsocktype, _ address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+  guard let context, let address else { return -1 }
+  return slot(context).openSocket(to: address)
+}
+
+/// CURLOPT_SOCKOPTFUNCTION: that socket, before libcurl connects it.
 func prepareSocket(
   _ context: UnsafeMutableRawPointer?, _ socket: curl_socket_t, _ purpose: curlsocktype
 ) -> Int32 {
-  _ = fcntl(socket, F_SETFD, FD_CLOEXEC)  // libcurl 7.88 does not; on an open descriptor this cannot fail
   guard let context else { return Int32(CURL_SOCKOPT_OK) }
-  slot(context).made(socket)
-  guard var size = slot(context).receiveBuffer else { return Int32(CURL_SOCKOPT_OK) }
-  // If the kernel refuses the size, its default stays: that only costs throughput or memory.
-  _ = setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
-  return Int32(CURL_SOCKOPT_OK)
+  return slot(context).isConnected(socket) ? Int32(CURL_SOCKOPT_ALREADY_CONNECTED) : Int32(CURL_SOCKOPT_OK)
 }

@@ -117,8 +117,21 @@ final class TransferSlot {
     try chain?.follow(location, mayStore: mayStore)
   }
 
-  /// libcurl made a socket for this transfer; others may share it.
-  func made(_ socket: Int32) { loop.made(socket) }
+  /// A socket for this transfer, which others may share; -1: there is none.
+  func openSocket(to address: UnsafeMutablePointer<curl_sockaddr>) -> Int32 {
+    if let spare = loop.spares.take(address) {
+      loop.made(spare)
+      return spare
+    }
+    guard let socket = SpareConnections.socket(address) else { return -1 }
+    SpareConnections.limit(socket, receiveBuffer)
+    loop.made(socket)
+    if chain?.opensAnother == true { loop.spares.make(address, receiveBuffer: receiveBuffer) }
+    return socket
+  }
+
+  /// Whether such a socket is connected already.
+  func isConnected(_ socket: Int32) -> Bool { loop.spares.wasTaken(socket) }
 
   // MARK: Called back by libcurl; false ends the transfer
 
@@ -219,6 +232,8 @@ final class TransferSlot {
       "transfer \(id.rawValue): status \(fields.status), HTTP/\(head.httpVersion), \(accepted.body), first byte after "
         + "\(head.firstByteSeconds) s, connection \(head.reusedConnection ? "kept" : "new")")
     if let count = head.misorderedPackets { Log.debug("transfer \(id.rawValue): \(count) packets out of order so far") }
+    // One connection carries all, or none carries a second request.
+    if head.httpVersion != 11 { loop.spares.close() }
     guard loop.client.transfer(id, responded: head) else {
       outcome = .cancelled
       return false

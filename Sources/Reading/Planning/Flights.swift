@@ -42,9 +42,12 @@ struct Flights: Sendable {
   /// In the order in which they were made.
   private var connections: [Connection] = []
 
-  /// A transfer starts, on the first idle connection or on a new one.
-  mutating func began(_ transfer: TransferID, roundTrip: Double, now: Instant) {
-    guard let index = connections.firstIndex(where: { $0.transfer == nil }) else {
+  /// How many connections are idle.
+  var idleCount: Int { connections.count { $0.transfer == nil } }
+
+  /// A transfer starts, on the first idle connection or, where there is none or it `isFresh`, on a new one.
+  mutating func began(_ transfer: TransferID, isFresh: Bool = false, roundTrip: Double, now: Instant) {
+    guard !isFresh, let index = connections.firstIndex(where: { $0.transfer == nil }) else {
       return connections.append(Connection(transfer: transfer, lastByte: now))
     }
     connections[index].flight = connections[index].flight(now, roundTrip: roundTrip)

@@ -74,16 +74,24 @@ struct Line {
   /// Whether packets are lost on its one connection of HTTP/2.
   var losses = PacketLosses()
 
-  /// A transfer starts.
-  mutating func began(_ transfer: TransferID, isBackground: Bool, now: Instant) {
+  /// A transfer starts. `isFresh`: on a connection of its own, though another is idle.
+  mutating func began(_ transfer: TransferID, isBackground: Bool, isFresh: Bool = false, now: Instant) {
     active += 1
-    flights.began(transfer, roundTrip: estimate.roundTrip, now: now)
+    flights.began(transfer, isFresh: isFresh, roundTrip: estimate.roundTrip, now: now)
     if isBackground {
       background += 1
       asking += 1
     }
-    if active > lastWith.count { lastWith.append(now) }
+    if active + (isFresh ? 1 : 0) > lastWith.count { lastWith.append(now) }
   }
+
+  /// Whether a background request had better make a connection of its own. If it took the last idle one, a reader that
+  /// jumps meanwhile would wait for a handshake.
+  var leavesLastIdle: Bool { !isMultiplexed && active + 2 <= limit && flights.idleCount == 1 }
+
+  /// Whether a reader's request makes a second connection beside its own: the line has none, and what the reader asks
+  /// for next would wait for a handshake.
+  func lacksSecond(_ now: Instant) -> Bool { openConnections(now: now) == 0 && limit >= 2 }
 
   /// A background download's window of `bytes` was requested.
   mutating func continues(_ bytes: Int64, now: Instant) {

@@ -162,20 +162,23 @@ final class Scheduler {
     }
     let id = nextID()
     if start.purpose == .index { stats.began(host, now) }
+    let audience = audience(of: start)
+    var request = request(id, start, url: url)
+    request.opensAnother = start.purpose == .demand && audience == .reader && lines[host].lacksSecond(now)
+    request.isFresh = start.purpose >= .next && lines[host].leavesLastIdle
     lines.update(host) { line in
-      line.began(id, isBackground: start.purpose >= .index, now: now)
+      line.began(id, isBackground: start.purpose >= .index, isFresh: request.isFresh, now: now)
       if start.isArrival { line.readers.lastArrival = now }
       if start.purpose <= .shared { line.tookSpare(bytes, start.purpose == .shared ? .share : start.claim, now: now) }
     }
     download.lineUse.lastStart = lastTransfer
-    let request = request(id, start, url: url)
     let range = start.range ?? ByteRange(0, .max)
     var active = ActiveTransfer(id: id, position: range.start, end: range.end, purpose: start.purpose, rate: nil)
     active.isStream = start.range == nil
     var running = Running(
       active: active, kind: start.kind, mirror: download.mirrors.current, host: host, isResolved: isResolved,
       started: now, lastByte: now)
-    running.audience = audience(of: start)
+    running.audience = audience
     room.counters.requested(for: running.audience)
     running.sentIfRange = request.ifRange != nil
     let yields = start.purpose == .shared || start.purpose >= .next
