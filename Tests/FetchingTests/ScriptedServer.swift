@@ -70,6 +70,8 @@ final class ScriptedServer: Sendable {
     var seen: [SeenRequest] = []
     var connections = 0
     var open: Set<Int32> = []
+    /// Those of them that have sent a request.
+    var busy: Set<Int32> = []
     var threads: [OwnedThread] = []
     var isStopped = false
   }
@@ -103,6 +105,14 @@ final class ScriptedServer: Sendable {
   func url(_ path: String) -> String { "http://127.0.0.1:\(port)\(path)" }
   var seen: [SeenRequest] { state.withLock { $0.seen } }
   var connections: Int { state.withLock { $0.connections } }
+  /// How many of them are open.
+  var open: Int { state.withLock { $0.open.count } }
+  /// Closes those on which no request came.
+  func closeSilent() {
+    state.withLock { state in
+      for descriptor in state.open.subtracting(state.busy) { shutdown(descriptor, Int32(SHUT_RDWR)) }
+    }
+  }
 
   /// Closes everything and waits for the threads.
   func stop() {
@@ -139,11 +149,15 @@ final class ScriptedServer: Sendable {
   private func serve(_ descriptor: Int32, _ number: Int) {
     var buffer: [UInt8] = []
     while let request = receive(descriptor, number, &buffer) {
-      state.withLock { $0.seen.append(request) }
+      state.withLock { state in
+        state.seen.append(request)
+        state.busy.insert(descriptor)
+      }
       if !script(request, ServerConnection(descriptor: descriptor)) { break }
     }
     state.withLock { state in
       state.open.remove(descriptor)
+      state.busy.remove(descriptor)
       close(descriptor)
     }
   }

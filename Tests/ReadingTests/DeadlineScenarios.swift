@@ -118,9 +118,16 @@ import Testing
     var scans: [Int64] = []
   }
 
-  /// `scanner`: the process that scans.
+  /// Each scanner is a process of its own.
+  static func run(_ setting: Setting, seconds: Double, lead: Double = 20) throws -> Outcome {
+    let processes = try (0..<setting.scanners).map { _ in try BackgroundProcess(["sleep", "600"]) }
+    defer { for process in processes { process.terminate(grace: 0) } }
+    return try run(setting, seconds: seconds, lead: lead) { processes[$0].processID }
+  }
+
+  /// `scanner`: the process of the scanner with that number.
   static func run(
-    _ setting: Setting, seconds: Double, lead: Double = 20, scanner: Int32 = getpid()
+    _ setting: Setting, seconds: Double, lead: Double = 20, scanner: (Int) -> Int32
   ) throws -> Outcome {
     let size: Int64 = 1 << 30
     var resources: [String: FakeResource] = [:]
@@ -157,7 +164,7 @@ import Testing
     let step = 0.002
     let others = try copies.map { try Copier(bench, $0, size: size) }
     let scanners = clips.enumerated().map { index, names in
-      Scanner(bench, names, size: size, process: scanner)
+      Scanner(bench, names, size: size, process: scanner(index))
     }
     var players: [SimulatedPlayer] = []
     var opened: Instant?
@@ -250,6 +257,21 @@ import Testing
     #expect(2 * least >= most, "\(outcome.scans) bytes")
   }
 
+  @Test(
+    "Thirty-two programs of which nothing is known, that go from file to file, cost a film that begins no stall",
+    arguments: [
+      Setting(rate: 12e6, roundTrip: 0.04, probes: true, scanners: 32),
+      Setting(rate: 4e6, roundTrip: 0.05, probes: true, scanners: 32),
+    ])
+  func beginsBesideScanners(setting: Setting) throws {
+    let outcome = try Self.run(setting, seconds: 16, lead: 8)
+    let stalls = outcome.stalls[0].filter { $0.seconds > 0.1 }
+    #expect(stalls.isEmpty, "\(stalls)")
+    #expect(outcome.others >= 0.2 * outcome.left, "\(outcome.others / outcome.left) of what was left")
+    let (least, most) = (try #require(outcome.scans.min()), try #require(outcome.scans.max()))
+    #expect(2 * least >= most, "\(outcome.scans) bytes")
+  }
+
   @Test("On a line that a player nearly fills, a copy does not use up what it had ahead", arguments: [0, 1.026])
   func leadBesideACopy(delay: Double) throws {
     let setting = Setting(rate: 1.2e6, roundTrip: 0.08, probes: true, delay: delay, copies: 1)
@@ -293,7 +315,7 @@ import Testing
     ])
   func knownLookers(setting: Setting) throws {
     try LookScenarios.withLooker { looker in
-      let outcome = try Self.run(setting, seconds: 8, lead: 0, scanner: looker)
+      let outcome = try Self.run(setting, seconds: 8, lead: 0) { _ in looker }
       #expect(outcome.stalls[0].isEmpty, "\(outcome.stalls[0])")
       let start = try #require(outcome.starts[0])
       #expect(start < 0.6, "it started after \(start) s")

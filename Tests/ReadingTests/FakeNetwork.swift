@@ -1,4 +1,5 @@
 import Base
+import Fetching
 import TestSupport
 
 /// A server's TCP connections over one line with a router's queue, in simulated time: slow start, losses, what idle
@@ -170,6 +171,7 @@ final class FakeNetwork {
   /// The part of the packets that the line loses.
   private let loss: Double
   private var random: SeededRandom
+  private var spare = FakeSpare()
   private var connections: [Connection] = []
   private var made = 0
   private var requests: [Request] = []
@@ -189,13 +191,20 @@ final class FakeNetwork {
   }
 
   /// A request for so many bytes. Like libcurl it takes the oldest connection that is free, or that of HTTP/2.
-  func request(_ count: Int64, isMultiplexed: Bool, at now: Double) -> Response {
+  func request(_ request: TransferRequest, isMultiplexed: Bool, at now: Double) -> Response {
+    let count = request.range?.count ?? 0
     let connection: Connection
-    if let free = connections.first(where: { $0.isMultiplexed == isMultiplexed && (isMultiplexed || !$0.isBusy) }) {
+    let isFree = { (connection: Connection) in
+      connection.isMultiplexed == isMultiplexed && (isMultiplexed || !connection.isBusy)
+    }
+    if let free = connections.first(where: isFree), !request.isFresh {
       connection = free
     } else {
       made += 1
-      connection = Connection(number: made, readyAt: now + Self.handshake * trip, isMultiplexed: isMultiplexed)
+      // Of a spare connection TCP's handshake is over, that of TLS is not.
+      let trips = Self.handshake - (spare.take(at: now) ? 1 : 0)
+      if request.opensAnother { spare.make(readyAt: now + trip) }
+      connection = Connection(number: made, readyAt: now + trips * trip, isMultiplexed: isMultiplexed)
       connections.append(connection)
     }
     connection.isBusy = true

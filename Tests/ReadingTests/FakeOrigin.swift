@@ -117,6 +117,7 @@ final class FakeService: TransferService, @unchecked Sendable {
   /// What a new connection costs, in seconds. One that is free is used again; one whose transfer is ended is lost.
   var connectSeconds = 0.0
   private(set) var connections = 0
+  private var spare = FakeSpare()
   private var lineRoom = 0.0
   private var nextSender = 0
   private(set) var requests: [TransferRequest] = []
@@ -136,14 +137,19 @@ final class FakeService: TransferService, @unchecked Sendable {
     if let network {
       let transfer = Transfer(request, now)
       let isMultiplexed = resources[request.url]?.httpVersion == 20 && !request.isAlone
-      transfer.response = network.request(request.range?.count ?? 0, isMultiplexed: isMultiplexed, at: now.elapsed)
+      transfer.response = network.request(request, isMultiplexed: isMultiplexed, at: now.elapsed)
       running.append(transfer)
       mostRunning = max(mostRunning, running.count)
       return
     }
-    let isNew = running.count >= connections
-    if isNew { connections += 1 }
-    running.append(Transfer(request, isNew ? now.adding(seconds: connectSeconds) : now))
+    let isNew = request.isFresh || running.count >= connections
+    var readyAt = now
+    if isNew {
+      connections += 1
+      if !spare.take(at: now.elapsed) { readyAt = now.adding(seconds: connectSeconds) }
+      if request.opensAnother { spare.make(readyAt: now.elapsed + connectSeconds) }
+    }
+    running.append(Transfer(request, readyAt))
     mostRunning = max(mostRunning, running.count)
   }
 
@@ -342,4 +348,19 @@ final class FakeService: TransferService, @unchecked Sendable {
 extension Instant {
   /// Seconds since the machine started.
   fileprivate var elapsed: Double { Double(nanoseconds) / 1e9 }
+}
+
+/// The connection that is made beside a host's first one, as ``TransferRequest/opensAnother`` has it.
+struct FakeSpare {
+  private static let kept = 2.0
+  private var readyAt: Double?
+
+  mutating func make(readyAt: Double) { self.readyAt = readyAt }
+
+  /// Whether the next new connection is that one.
+  mutating func take(at now: Double) -> Bool {
+    guard let ready = readyAt, ready <= now else { return false }
+    readyAt = nil
+    return now - ready < Self.kept
+  }
 }

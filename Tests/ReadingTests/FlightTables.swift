@@ -47,6 +47,18 @@ import Testing
     #expect(flights.idle(at(end + 5), roundTrip: Self.trip) == [Flights.first])
   }
 
+  @Test("A fresh request makes a connection, and the idle one stays idle")
+  func fresh() {
+    var flights = Flights()
+    let end = run(&flights, 1, over: 7, [50_000], from: 0)
+    #expect(flights.idleCount == 1)
+    flights.began(TransferID(2), isFresh: true, roundTrip: Self.trip, now: at(end))
+    #expect(flights.idleCount == 1)
+    flights.responded(TransferID(2), over: 8)
+    flights.ended(TransferID(2), isCut: false, now: at(end + 0.1))
+    #expect(flights.idleCount == 2)
+  }
+
   @Test("Requests take the connection that was made first; a response over another one puts that right")
   func order() {
     var flights = Flights()

@@ -133,7 +133,8 @@ import Reading
     bench.run(10)
     try read(bench, "c.bin", (4 << 20)..<(6 << 20), limit: limit, keepsOpen: true)
     bench.run(3)
-    #expect(try bench.stored(bench.inode("c.bin")).contains(ByteRange(4 << 20, 6 << 20)))
+    // What it read before there was room went through memory.
+    #expect(try bench.stored(bench.inode("c.bin")).contains(ByteRange(5 << 20, 6 << 20)))
     #expect(try !bench.generation("a.bin").continues)
   }
 

@@ -87,6 +87,22 @@ import Testing
     #expect(clock.evidence == .paced)
   }
 
+  @Test("Who stops reading before a jump, or is paused for a while, has not become slower", arguments: [0.4, 1.5, 7, 60])
+  func stops(seconds: Double) {
+    var (clock, position, now) = clock(rate: 1e6, seconds: 4.3, leisurely: 2)
+    for _ in 0..<Int(seconds / 0.05) {
+      now = now.adding(seconds: 0.05)
+      clock.look(position: position, waits: false, seconds: 0.05, now: now)
+    }
+    #expect(clock.evidence == .paced && clock.rate > 0.9e6, "\(clock.rate)")
+    for look in 1...20 {
+      now = now.adding(seconds: 0.05)
+      position += 50_000
+      clock.look(position: position, waits: look % 2 == 0, seconds: 0.05, now: now)
+    }
+    #expect(clock.evidence == .paced && clock.rate > 0.6e6, "\(clock.rate)")
+  }
+
   @Test("No place and no pace traps")
   func extremes() {
     for rate in [0, 1e-300, 1, 1e300] {

@@ -28,9 +28,8 @@ struct Playout: Sendable, Equatable {
   private static let leisurePart = 0.1
   private static let proof = 2.0
   private static let mostProof = 4.0
-  /// The seconds over which the pace is measured. A longer slice has a pause in it, which says nothing of the pace.
+  /// The seconds over which the pace is measured.
   private static let sliceSeconds = 1.0
-  private static let longestSlice = 2.0
   /// A reader without leisure that takes so many times its pace, and what the kernel reads ahead, is no player.
   private static let fastPart = 1.1
   private static let readAhead: Int64 = 512 << 10
@@ -54,6 +53,8 @@ struct Playout: Sendable, Equatable {
   private let start: Mark
   /// For how many seconds it has waited until now.
   private(set) var stall = 0.0
+  /// Bytes a second in the last slice with leisure.
+  private var formerPace: Double
   /// The slices with leisure, less half of the others.
   private var score = 0.0
   /// Where the current slice began, and for how many seconds of it the reader asked for nothing.
@@ -70,7 +71,7 @@ struct Playout: Sendable, Equatable {
   /// `rate`: the pace that the same file was seen to have before, 0 when none was.
   init(run: ReaderRuns.Run, rate: Double, now: Instant) {
     self.run = run.number
-    self.rate = rate
+    (self.rate, formerPace) = (rate, rate)
     evidence = rate > 0 ? .paced : .starting
     score = rate > 0 ? Self.proof : 0
     start = Mark(byte: run.start, time: run.firstRead)
@@ -114,7 +115,9 @@ struct Playout: Sendable, Equatable {
     let pace = Double(here.byte - slice.byte) / seconds
     if leisure >= Self.leisurePart * seconds, pace > 0 {
       score = min(score + 1, Self.mostProof)
-      if evidence == .paced, seconds <= Self.longestSlice { rate = 0.5 * rate + 0.5 * pace }
+      // A single slow slice has a pause in it, of the program or its user.
+      if evidence == .paced { rate = 0.5 * rate + 0.5 * max(pace, formerPace) }
+      formerPace = pace
       judged = here
     } else if evidence != .paced || isFast(here) {
       score = max(score - 0.5, 0)

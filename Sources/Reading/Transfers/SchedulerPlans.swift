@@ -70,11 +70,12 @@ extension Scheduler {
       guard waits || download.wish.head || continues || !ahead.isEmpty else { return }
       if isTold(download, now) { return }
       if !view.probing.isEmpty { download.wish.isLook = view.probing.allSatisfy { download.isLooker($0) } }
-      let first = Planner.firstRequest(
-        lineView(of: lines.line(of: download), for: download, now), learned: learned(of: download),
-        isLook: download.wish.isLook)
-      let head = ByteRange(0, download.wish.head ? Generations.glance : first)
-      want(download, range: download.ranges.mayAskForRange(now) ? head : nil, .head, waits, now)
+      let line = lineView(of: lines.line(of: download), for: download, now)
+      let passes = line.hasOthers && downloads.passers.containsAll(view.probing, now)
+      let most = passes ? Planner.smallestFirstWindow : .max
+      let first = Planner.firstRequest(line, learned: learned(of: download), isLook: download.wish.isLook)
+      let head = ByteRange(0, download.wish.head ? Generations.glance : min(first, most))
+      want(download, range: download.ranges.mayAskForRange(now) ? head : nil, .head, waits, passes: passes, now)
     case .growing:
       if waits || continues { want(download, range: nil, .window, waits, now) }
     case .known(let size):
@@ -163,7 +164,9 @@ extension Scheduler {
       let there = view.available.runEnd(from: next)
       let asked = plays ? requested.runEnd(from: next) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
-        of: run, stored: there, requested: asked, size: size, isLooker: isLooker, fits: download.lineUse.fits,
+        of: run, stored: there, requested: asked, size: size,
+        isLooker: isLooker || run.length < Passers.most && downloads.passers.contains(run.process, now),
+        fits: download.lineUse.fits,
         line: line.estimate, now: now)
       let stalled = parked.map { now.seconds(since: $0.since) }.max()
       return ReaderView(
@@ -261,7 +264,8 @@ extension Scheduler {
     let wait = view.oldestWait.map { now.seconds(since: $0) } ?? 0
     let isNew =
       readers.isEmpty
-      ? view.waits : readers.contains { $0.claim == .start && ($0.stalled != nil || download.lineUse.isBehind) }
+      ? view.waits && !downloads.passers.containsAll(view.probing, now)
+      : readers.contains { $0.claim == .start && ($0.stalled != nil || download.lineUse.isBehind) }
     standing.isNew = isNew && wait < Self.longestUrgency
     return standing.waits || standing.plays ? standing : nil
   }
@@ -321,14 +325,14 @@ extension Scheduler {
   }
   private static let longestLeft = 1.0
 
-  /// Adds a request if the resource has no transfer in flight and no backoff.
+  /// Adds a request if the resource has no transfer in flight and no backoff. `passes`: those who wait pass by.
   private func want(
-    _ download: Download, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, _ now: Instant
+    _ download: Download, range: ByteRange?, _ kind: Running.Kind, _ waits: Bool, passes: Bool = false, _ now: Instant
   ) {
     guard download.transfers.isEmpty, download.attempts.retry.permits(now, readerWaits: waits) else { return }
     // What is to be completed anyway does not wait until the origin takes more requests at once again.
     let unasked: Purpose = download.wish.mayAhead.isEmpty || download.wish.isRequested ? .continuation : .next
-    let purpose = waits ? .demand : (download.wish.head ? .index : unasked)
+    let purpose = waits ? (passes ? .shared : .demand) : (download.wish.head ? .index : unasked)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
     start.isArrival = purpose == .demand
     // Of those that have just come, the one that waits longest comes first.
