@@ -28,7 +28,7 @@ final class LoopCore: @unchecked Sendable {
   let waker: LoopWaker
   let setup: HandleSetup
   private(set) var multi: MultiHandle
-  let spares = SpareConnections()
+  let spares: SpareConnections
   /// The client, while `run` runs.
   private(set) var client: any TransferClient = NoClient()
 
@@ -50,6 +50,7 @@ final class LoopCore: @unchecked Sendable {
   init(options: TransferOptions) throws(FetchError) {
     guard globalInitCode == CURLE_OK else { throw .library(String(cString: curl_easy_strerror(globalInitCode))) }
     setup = try HandleSetup(options: options)
+    spares = SpareConnections(seconds: options.spareSeconds)
     waker = try LoopWaker()
     multi = try MultiHandle(setup)
   }
@@ -159,6 +160,7 @@ final class LoopCore: @unchecked Sendable {
 
   private func perform() {
     multi.perform()
+    spares.connect()
     handOver()
   }
 
@@ -198,12 +200,18 @@ final class LoopCore: @unchecked Sendable {
     switch conclusion {
     case .ended(let end): retire(slot, end)
     case .redirected(let location, let mayStore):
-      do throws(TransferFailure) {
-        try slot.follow(location, mayStore: mayStore)
-        try slot.connect()
-      } catch {
-        retire(slot, .failed(error))
-      }
+      request(slot) { slot throws(TransferFailure) in try slot.follow(location, mayStore: mayStore) }
+    case .again: request(slot) { _ throws(TransferFailure) in }
+    }
+  }
+
+  /// Has a slot make its chain's next request.
+  private func request(_ slot: TransferSlot, after change: (TransferSlot) throws(TransferFailure) -> Void) {
+    do throws(TransferFailure) {
+      try change(slot)
+      try slot.connect()
+    } catch {
+      retire(slot, .failed(error))
     }
   }
 

@@ -24,9 +24,9 @@ struct RedirectChain {
   /// Whether it shares no connection with others.
   var isAlone: Bool { request.isAlone || request.object != nil }
   /// Whether it leaves the idle connections to others.
-  var isFresh: Bool { request.isFresh }
+  var isFresh: Bool { request.isFresh && visited.count == 1 }
   /// Whether the next request will come at once, and need a connection too.
-  var opensAnother: Bool { request.opensAnother }
+  var opensAnother: Bool { request.opensAnother && visited.count == 1 }
   /// The request's method.
   var method: String { object?.method.rawValue ?? document?.method ?? "GET" }
 

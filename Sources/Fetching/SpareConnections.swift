@@ -8,73 +8,95 @@ import Glibc
 /// Its handshake would leave the line idle for a round trip. So it is made beside the first one, and the next request
 /// that finds no idle connection takes it.
 final class SpareConnections {
+  /// Where a connection leads, and how its socket was made.
+  struct Place: Equatable {
+    let family: Int32
+    let type: Int32
+    let transport: Int32
+    /// The `addrlen` bytes, which may be more than a `sockaddr` has: libcurl has room for any family's.
+    let address: [UInt8]
+    let receiveBuffer: Int32?
+
+    init(_ address: UnsafeMutablePointer<curl_sockaddr>, receiveBuffer: Int32?) {
+      let to = address.pointee
+      (family, type, transport) = (to.family, to.socktype, to.protocol)
+      let start = UnsafeRawPointer(address) + (MemoryLayout<curl_sockaddr>.offset(of: \.addr) ?? 16)
+      self.address = Array(UnsafeRawBufferPointer(start: start, count: Int(to.addrlen)))
+      self.receiveBuffer = receiveBuffer
+    }
+
+    /// socket(2), close-on-exec; -1 when there is none.
+    func socket(_ flags: Int32 = 0) -> Int32 {
+      let socket = Glibc.socket(family, type | Int32(SOCK_CLOEXEC.rawValue) | flags, transport)
+      guard socket >= 0, var size = receiveBuffer else { return socket }
+      // Before it connects, the buffer still decides the window scale. If the kernel refuses the size, its default
+      // stays: that only costs throughput or memory.
+      _ = setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
+      return socket
+    }
+  }
+
   /// For how many seconds one is kept: servers close connections on which no request comes.
-  private static let kept = 2.0
+  private let kept: Double
   /// The most at once.
   private static let most = 8
 
-  private struct Spare {
-    let socket: Int32
-    let address: [UInt8]
-    let expiry: Instant
-  }
-  private var spares: [Spare] = []
+  private var planned: [Place] = []
+  private var spares: [(place: Place, socket: Int32, expiry: Instant)] = []
   /// The last that was taken, until libcurl is told that it is connected.
   private var taken: Int32?
+
+  /// Each is kept for so many seconds.
+  init(seconds: Double) { kept = seconds }
 
   deinit { close() }
 
   /// When ``expire(_:)`` has something to do.
   var deadline: Instant { spares.map(\.expiry).min() ?? .never }
 
-  /// Closes those that nobody needed.
-  func expire(_ now: Instant) {
-    for spare in spares where spare.expiry <= now { Glibc.close(spare.socket) }
-    spares.removeAll { $0.expiry <= now }
+  /// One is to be made to `place`, by ``connect()``.
+  func plan(_ place: Place) {
+    if place.type == Int32(SOCK_STREAM.rawValue), planned.count < Self.most { planned.append(place) }
   }
 
-  /// Closes all.
-  func close() {
-    for spare in spares { Glibc.close(spare.socket) }
-    spares = []
-  }
-
-  /// Begins to connect to `address`; nothing happens where that fails.
-  func make(_ address: UnsafeMutablePointer<curl_sockaddr>, receiveBuffer: Int32?) {
-    let now = Instant.now
-    expire(now)
-    guard spares.count < Self.most, address.pointee.socktype == Int32(SOCK_STREAM.rawValue),
-      let socket = Self.socket(address, Int32(SOCK_NONBLOCK.rawValue))
-    else { return }
-    Self.limit(socket, receiveBuffer)
-    let bytes = Self.bytes(address)
-    let status = bytes.withUnsafeBytes { bytes -> Int32 in
-      guard let start = bytes.baseAddress else { return -1 }
-      return connect(socket, start.assumingMemoryBound(to: sockaddr.self), socklen_t(bytes.count))
-    }
-    guard status == 0 || errno == EINPROGRESS else {
-      Glibc.close(socket)
-      return
-    }
-    spares.append(Spare(socket: socket, address: bytes, expiry: now.adding(seconds: Self.kept)))
-  }
-
-  /// One that is connected to `address`, and that the other side has not closed.
-  func take(_ address: UnsafeMutablePointer<curl_sockaddr>) -> Int32? {
-    if spares.isEmpty { return nil }
+  /// Begins to make those that were planned. The loop calls this when libcurl's own connections are on their way: a
+  /// server that takes one connection after the other would wait for a request on the first that comes.
+  func connect() {
+    if planned.isEmpty { return }
     expire(.now)
-    let wanted = Self.bytes(address)
-    while let index = spares.firstIndex(where: { $0.address == wanted }) {
-      let socket = spares[index].socket
-      var state = pollfd(fd: socket, events: Int16(POLLIN | POLLOUT), revents: 0)
-      // It has no answer yet: a new one would come no sooner, but libcurl cannot wait for this one.
-      if poll(&state, 1, 0) == 0 { return nil }
+    for place in planned where spares.count < Self.most {
+      let socket = place.socket(Int32(SOCK_NONBLOCK.rawValue))
+      if socket < 0 { continue }
+      let error = place.address.withUnsafeBytes { bytes -> Int32 in
+        guard let start = bytes.baseAddress else { return EINVAL }
+        let status = Glibc.connect(socket, start.assumingMemoryBound(to: sockaddr.self), socklen_t(bytes.count))
+        return status == 0 ? 0 : errno
+      }
+      // libcurl 7.88 connects a connected socket again. Linux answers the first such call with success, unless the call
+      // here has had that answer already.
+      if error == EINPROGRESS {
+        spares.append((place, socket, Instant.now.adding(seconds: kept)))
+      } else {
+        Glibc.close(socket)
+      }
+    }
+    planned = []
+  }
+
+  /// One that is connected to `place`, and that the other side has not closed.
+  func take(_ place: Place) -> Int32? {
+    taken = nil
+    expire(.now)
+    for (index, spare) in spares.enumerated().reversed() where spare.place == place {
+      var state = pollfd(fd: spare.socket, events: Int16(POLLIN | POLLOUT), revents: 0)
+      // It has no answer yet, and libcurl cannot wait for it: a new one is made instead.
+      if poll(&state, 1, 0) == 0 { continue }
       spares.remove(at: index)
       if state.revents == Int16(POLLOUT) {
-        taken = socket
-        return socket
+        taken = spare.socket
+        return taken
       }
-      Glibc.close(socket)
+      Glibc.close(spare.socket)
     }
     return nil
   }
@@ -85,23 +107,23 @@ final class SpareConnections {
     return taken == socket
   }
 
-  /// socket(2) for `address`, close-on-exec; nil when there is none.
-  static func socket(_ address: UnsafeMutablePointer<curl_sockaddr>, _ flags: Int32 = 0) -> Int32? {
-    let to = address.pointee
-    let socket = Glibc.socket(to.family, to.socktype | Int32(SOCK_CLOEXEC.rawValue) | flags, to.protocol)
-    return socket < 0 ? nil : socket
+  /// Closes those that nobody needed.
+  func expire(_ now: Instant) { close { $0.expiry <= now } }
+
+  /// Closes those to `place`.
+  func drop(_ place: Place) {
+    planned.removeAll { $0 == place }
+    close { $0.place == place }
   }
 
-  /// Sets the receive buffer in bytes, before the socket connects: then it still decides the window scale. If the
-  /// kernel refuses the size, its default stays: that only costs throughput or memory.
-  static func limit(_ socket: Int32, _ receiveBuffer: Int32?) {
-    guard var size = receiveBuffer else { return }
-    _ = setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
+  /// Closes all.
+  func close() {
+    planned = []
+    close { _ in true }
   }
 
-  /// The `addrlen` bytes of the address, which may be more than a `sockaddr` has: libcurl has room for any family's.
-  private static func bytes(_ address: UnsafeMutablePointer<curl_sockaddr>) -> [UInt8] {
-    let start = UnsafeRawPointer(address) + (MemoryLayout<curl_sockaddr>.offset(of: \.addr) ?? 16)
-    return Array(UnsafeRawBufferPointer(start: start, count: Int(address.pointee.addrlen)))
+  private func close(where isOver: ((place: Place, socket: Int32, expiry: Instant)) -> Bool) {
+    for spare in spares where isOver(spare) { Glibc.close(spare.socket) }
+    spares.removeAll(where: isOver)
   }
 }

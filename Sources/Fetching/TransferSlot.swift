@@ -13,6 +13,8 @@ final class TransferSlot {
   enum Conclusion {
     case ended(TransferEnd)
     case redirected(location: String, mayStore: Bool)
+    /// Its connection was dead: it is to be requested again.
+    case again
   }
 
   private enum Phase {
@@ -40,6 +42,12 @@ final class TransferSlot {
   private var chain: RedirectChain?
   private var range: ByteRange?
   private var phase = Phase.head
+  /// Where a spare connection was made for the request that comes next.
+  private var spare: SpareConnections.Place?
+  /// Whether the transfer's own connection was a spare one. If that turns out dead, the request is made once more:
+  /// libcurl repeats it only on connections that it used before.
+  private enum SpareUse { case none, taken, failed }
+  private var spareUse = SpareUse.none
   private var fields = ResponseFields()
   private var meter = BodyMeter(expected: nil)
   private var discarded = 0
@@ -71,6 +79,7 @@ final class TransferSlot {
     self.chain = chain
     isCancelled = false
     outcome = nil
+    (spare, spareUse) = (nil, .none)
   }
 
   /// Forgets the transfer, so that the slot can be reused.
@@ -119,15 +128,27 @@ final class TransferSlot {
 
   /// A socket for this transfer, which others may share; -1: there is none.
   func openSocket(to address: UnsafeMutablePointer<curl_sockaddr>) -> Int32 {
-    if let spare = loop.spares.take(address) {
+    let place = SpareConnections.Place(address, receiveBuffer: receiveBuffer)
+    if spareUse != .failed, let spare = loop.spares.take(place) {
+      spareUse = .taken
       loop.made(spare)
       return spare
     }
-    guard let socket = SpareConnections.socket(address) else { return -1 }
-    SpareConnections.limit(socket, receiveBuffer)
+    let socket = place.socket()
+    if socket < 0 { return -1 }
     loop.made(socket)
-    if chain?.opensAnother == true { loop.spares.make(address, receiveBuffer: receiveBuffer) }
+    if chain?.opensAnother == true {
+      // Another address of the host, or another host of the chain: one is enough.
+      dropSpare()
+      spare = place
+      loop.spares.plan(place)
+    }
     return socket
+  }
+
+  private func dropSpare() {
+    if let spare { loop.spares.drop(spare) }
+    spare = nil
   }
 
   /// Whether such a socket is connected already.
@@ -201,7 +222,10 @@ final class TransferSlot {
     let context = ResponseContext(
       range: range, url: redactedURL, withheld: chain.isWithholding, isDocument: chain.document != nil,
       object: chain.object?.method, now: Int64(time(nil)))
-    switch verdict(on: fields, in: context) {
+    let verdict = verdict(on: fields, in: context)
+    // Over HTTP/2 one connection carries all, over HTTP/1.0 none carries a second request; and here is nothing to read.
+    if case .accepted = verdict, httpVersion == 11 {} else { dropSpare() }
+    switch verdict {
     case .accepted(let head): return accept(head, chain)
     case .redirected(let location, let mayStore):
       return discard(.redirected(location: location, mayStore: mayStore))
@@ -232,8 +256,6 @@ final class TransferSlot {
       "transfer \(id.rawValue): status \(fields.status), HTTP/\(head.httpVersion), \(accepted.body), first byte after "
         + "\(head.firstByteSeconds) s, connection \(head.reusedConnection ? "kept" : "new")")
     if let count = head.misorderedPackets { Log.debug("transfer \(id.rawValue): \(count) packets out of order so far") }
-    // One connection carries all, or none carries a second request.
-    if head.httpVersion != 11 { loop.spares.close() }
     guard loop.client.transfer(id, responded: head) else {
       outcome = .cancelled
       return false
@@ -262,6 +284,12 @@ final class TransferSlot {
 
   // MARK: The end
 
+  /// How a request ends on a connection that the server closed meanwhile.
+  private static let deadCodes: Set<UInt32> = Set(
+    [
+      CURLE_COULDNT_CONNECT, CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_SSL_CONNECT_ERROR,
+    ].map(\.rawValue))
+
   /// The result of the request. `code` is libcurl's once it has finished; CURLE_OK when the loop does not wait for
   /// that.
   func conclude(_ code: CURLcode) -> Conclusion {
@@ -274,6 +302,9 @@ final class TransferSlot {
       let code = code == CURLE_OK ? CURLE_PARTIAL_FILE : code
       return .ended(
         .failed(failure(of: code, detail: easy.detail, url: redactedURL, progress: meter.progress)))
+    case .head where spareUse == .taken && fields.status == 0 && Self.deadCodes.contains(code.rawValue):
+      spareUse = .failed
+      return .again
     case .head where isTooLongLine(code):
       return .ended(.failed(tooLong("a header line of more than 100 KiB")))
     case .head:

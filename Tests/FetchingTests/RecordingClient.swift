@@ -166,10 +166,10 @@ func eventually(_ location: SourceLocation = #_sourceLocation, _ condition: () -
 
 /// Lends a client and the server that it asks.
 func withServer(
-  _ script: @escaping ScriptedServer.Script, options: TransferOptions = TransferOptions(),
+  _ script: @escaping ScriptedServer.Script, options: TransferOptions = TransferOptions(), isSerial: Bool = false,
   _ body: (RecordingClient, ScriptedServer) throws -> Void
 ) throws {
-  let server = ScriptedServer(script)
+  let server = ScriptedServer(isSerial: isSerial, script)
   defer { server.stop() }
   let client = try RecordingClient(options)
   defer { client.loop.stop() }

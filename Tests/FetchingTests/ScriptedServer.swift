@@ -82,8 +82,11 @@ final class ScriptedServer: Sendable {
   private let script: Script
   private let acceptor = Lock<OwnedThread?>(nil)
 
-  init(_ script: @escaping Script) {
-    self.script = script
+  /// Whether it takes a connection when the one before has ended.
+  private let isSerial: Bool
+
+  init(isSerial: Bool = false, _ script: @escaping Script) {
+    (self.script, self.isSerial) = (script, isSerial)
     listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
@@ -140,6 +143,10 @@ final class ScriptedServer: Sendable {
       guard let number else {
         close(descriptor)
         return
+      }
+      if isSerial {
+        serve(descriptor, number)
+        continue
       }
       let thread = OwnedThread(name: "test-serve") { [self] in serve(descriptor, number) }
       state.withLock { $0.threads.append(thread) }

@@ -8,15 +8,19 @@ import Testing
 extension TransferLoopTests {
   /// Serves `/slow` once `goesOn` says so, and everything else at once.
   private func withSlowServer(
-    _ head: String = "HTTP/1.1 206 Partial Content",
+    _ head: String = "HTTP/1.1 206 Partial Content", kept: Double = 60, isSerial: Bool = false,
     _ body: (RecordingClient, ScriptedServer, _ goOn: () -> Void) throws -> Void
   ) throws {
     let goesOn = Lock(false)
-    try withServer({ request, connection in
-      if request.path == "/slow" { eventually { goesOn.withLock { $0 } } }
-      let fields = ["Content-Length: 10", "Content-Range: bytes 0-9/100"]
-      return connection.send([head] + fields, body: pattern(0..<10)) && head.hasPrefix("HTTP/1.1")
-    }) { client, server in
+    var options = TransferOptions()
+    options.spareSeconds = kept
+    try withServer(
+      { request, connection in
+        if request.path == "/slow" { eventually { goesOn.withLock { $0 } } }
+        let fields = ["Content-Length: 10", "Content-Range: bytes 0-9/100"]
+        return connection.send([head] + fields, body: pattern(0..<10)) && head.hasPrefix("HTTP/1.1")
+      }, options: options, isSerial: isSerial
+    ) { client, server in
       defer { goesOn.withLock { $0 = true } }
       try body(client, server) { goesOn.withLock { $0 = true } }
     }
@@ -49,7 +53,7 @@ extension TransferLoopTests {
 
   @Test("A second connection that nobody needs is closed")
   func closesUnused() throws {
-    try withSlowServer { client, server, _ in
+    try withSlowServer(kept: 0.2) { client, server, _ in
       #expect(client.get(server.url("/"), 0..<10) { $0.opensAnother = true }.isFinished)
       eventually { server.connections == 2 }
       eventually { server.open == 1 }
@@ -66,13 +70,64 @@ extension TransferLoopTests {
     }
   }
 
+  @Test("A server that takes one connection after the other gets the request's own first")
+  func comesSecond() throws {
+    try withSlowServer("HTTP/1.0 206 Partial Content", isSerial: true) { client, server, _ in
+      for _ in 0..<3 { #expect(client.get(server.url("/"), 0..<10) { $0.opensAnother = true }.isFinished) }
+      #expect(server.seen.map(\.connection) == [1, 3, 5])
+    }
+  }
+
+  @Test("A request whose spare connection the server closes is made once more")
+  func repeats() throws {
+    let goesOn = Lock(false)
+    var options = TransferOptions()
+    options.spareSeconds = 60
+    try withServer(
+      { request, connection in
+        if request.path == "/slow" { eventually { goesOn.withLock { $0 } } }
+        // As when the end of a connection and a request on it cross each other.
+        if request.path == "/fast", request.connection == 2 { return false }
+        return serveRange(request, connection, size: 100)
+      }, options: options
+    ) { client, server in
+      defer { goesOn.withLock { $0 = true } }
+      let first = client.start(server.url("/slow"), 0..<10) { $0.opensAnother = true }
+      eventually { server.connections == 2 && server.seen.count == 1 }
+      let second = client.get(server.url("/fast"), 0..<10)
+      #expect(second.isFinished, "\(second.failure?.message ?? "")")
+      #expect(server.seen.map(\.connection) == [1, 2, 3])
+      goesOn.withLock { $0 = true }
+      #expect(client.wait(first).isFinished)
+    }
+  }
+
+  @Test("A redirect takes the wish for a second connection, and for a fresh one, no further")
+  func redirects() throws {
+    try withServer({ serveRange($0, $1, size: 100) }) { client, there in
+      let target = there.url("/there")
+      let server = ScriptedServer { _, connection in
+        connection.send(["HTTP/1.1 302 Found", "Location: \(target)", "Content-Length: 0"])
+      }
+      defer { server.stop() }
+      #expect(client.get(there.url("/"), 0..<10).isFinished)
+      let record = client.get(server.url("/"), 0..<10) { ($0.opensAnother, $0.isFresh) = (true, true) }
+      #expect(record.isFinished && record.head?.reusedConnection == true)
+      #expect(there.connections == 1)
+    }
+  }
+
   @Test("One that the server closed is not taken")
   func leavesDead() throws {
     let goesOn = Lock(false)
-    try withServer({ request, connection in
-      if request.path == "/slow" { eventually { goesOn.withLock { $0 } } }
-      return serveRange(request, connection, size: 100)
-    }) { client, server in
+    var options = TransferOptions()
+    options.spareSeconds = 60
+    try withServer(
+      { request, connection in
+        if request.path == "/slow" { eventually { goesOn.withLock { $0 } } }
+        return serveRange(request, connection, size: 100)
+      }, options: options
+    ) { client, server in
       defer { goesOn.withLock { $0 = true } }
       let first = client.start(server.url("/slow"), 0..<10) { $0.opensAnother = true }
       eventually { server.connections == 2 && server.seen.count == 1 }

@@ -52,7 +52,7 @@ import Testing
     #expect(bench.service.requests.map(\.opensAnother) == [false])
   }
 
-  @Test("A jump beside the file's own background download finds an idle connection, whenever it comes", arguments: 1...4)
+  @Test("A jump beside the own background download finds an idle connection, whenever it comes", arguments: 1...4)
   func jumps(seed: UInt64) throws {
     var random = SeededRandom(seed: seed)
     let (line, size, count) = (20e6, Int64(8 << 30), Int64(128 << 10))

@@ -87,7 +87,7 @@ import Testing
     #expect(clock.evidence == .paced)
   }
 
-  @Test("Who stops reading before a jump, or is paused for a while, has not become slower", arguments: [0.4, 1.5, 7, 60])
+  @Test("Who stops before a jump, or is paused for a while, has not become slower", arguments: [0.4, 1.5, 7, 60])
   func stops(seconds: Double) {
     var (clock, position, now) = clock(rate: 1e6, seconds: 4.3, leisurely: 2)
     for _ in 0..<Int(seconds / 0.05) {

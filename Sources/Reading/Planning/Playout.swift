@@ -28,7 +28,7 @@ struct Playout: Sendable, Equatable {
   private static let leisurePart = 0.1
   private static let proof = 2.0
   private static let mostProof = 4.0
-  /// The seconds over which the pace is measured.
+  /// The least seconds over which the pace is measured.
   private static let sliceSeconds = 1.0
   /// A reader without leisure that takes so many times its pace, and what the kernel reads ahead, is no player.
   private static let fastPart = 1.1
@@ -115,7 +115,8 @@ struct Playout: Sendable, Equatable {
     let pace = Double(here.byte - slice.byte) / seconds
     if leisure >= Self.leisurePart * seconds, pace > 0 {
       score = min(score + 1, Self.mostProof)
-      // A single slow slice has a pause in it, of the program or its user.
+      // A single slow slice may have a pause in it, of the program or its user. So a film of a variable rate seems a
+      // little faster than it is.
       if evidence == .paced { rate = 0.5 * rate + 0.5 * max(pace, formerPace) }
       formerPace = pace
       judged = here

@@ -13,7 +13,7 @@ final class Downloads {
   private var ordered: [Download]?
   private var byTransfer: [TransferID: Download] = [:]
   private var dirty: Set<ResourceKey> = []
-  /// The processes that go from file to file.
+  /// Who goes from file to file.
   private(set) var passers = Passers()
   /// Downloads that wanted a transfer when their line or the rate limit had no room.
   private var blocked: Set<ResourceKey> = []
@@ -69,7 +69,8 @@ final class Downloads {
 
   /// The last handle of a file was closed. Whose reader showed no pace passes by: another one may follow it.
   func closed(_ content: Content, _ now: Instant) {
-    passers.closed(content.guarded.withLock { $0.waiters.runs }, now: now)
+    let (runs, size) = content.guarded.withLock { ($0.waiters.runs, $0.held.size ?? 0) }
+    passers.closed(content.key, runs, size: size, now: now)
     guard let download = byKey[content.key], download.lineUse.playouts.playsSince == nil else { return }
     lines.update(Line.key(of: download.mirrors.target.url)) { $0.readers.lastPassing = now }
   }

@@ -82,16 +82,20 @@ struct Line {
       background += 1
       asking += 1
     }
-    if active + (isFresh ? 1 : 0) > lastWith.count { lastWith.append(now) }
+    let open = active + (isFresh ? 1 : 0)
+    if open > lastWith.count {
+      lastWith.append(now)
+    } else if isFresh {
+      lastWith[open - 1] = now
+    }
   }
 
-  /// Whether a background request had better make a connection of its own. If it took the last idle one, a reader that
-  /// jumps meanwhile would wait for a handshake.
-  var leavesLastIdle: Bool { !isMultiplexed && active + 2 <= limit && flights.idleCount == 1 }
+  /// Whether a single connection is idle, and another may be made.
+  var hasOneIdle: Bool { !isMultiplexed && active + 2 <= limit && flights.idleCount == 1 }
 
   /// Whether a reader's request makes a second connection beside its own: the line has none, and what the reader asks
-  /// for next would wait for a handshake.
-  func lacksSecond(_ now: Instant) -> Bool { openConnections(now: now) == 0 && limit >= 2 }
+  /// for next would wait for a handshake. A third one may have to be made while the second is not ready.
+  func lacksSecond(_ now: Instant) -> Bool { openConnections(now: now) == 0 && limit >= 3 }
 
   /// A background download's window of `bytes` was requested.
   mutating func continues(_ bytes: Int64, now: Instant) {

@@ -165,7 +165,7 @@ final class Scheduler {
     let audience = audience(of: start)
     var request = request(id, start, url: url)
     request.opensAnother = start.purpose == .demand && audience == .reader && lines[host].lacksSecond(now)
-    request.isFresh = start.purpose >= .next && lines[host].leavesLastIdle
+    request.isFresh = start.purpose >= .next && leavesLastIdle(lines[host], now)
     lines.update(host) { line in
       line.began(id, isBackground: start.purpose >= .index, isFresh: request.isFresh, now: now)
       if start.isArrival { line.readers.lastArrival = now }
@@ -216,6 +216,13 @@ final class Scheduler {
   /// Whether one connection of `line` brings little in a round trip. With `--limit-rate` its silences are our own.
   func hasSmallWindows(_ line: Line, _ now: Instant) -> Bool {
     lines.limits.rates == TransferRates() && line.hasSmallWindows(now)
+  }
+
+  /// Whether a background request had better make a connection of its own. If it took the last idle one, a reader that
+  /// jumps meanwhile would wait for a handshake. Where congestion windows are small, the jump is better off with one
+  /// that was in use: the idle one has forgotten what it could bring.
+  private func leavesLastIdle(_ line: Line, _ now: Instant) -> Bool {
+    !lines.isQuiet && !hasSmallWindows(line, now) && line.hasOneIdle
   }
 
   /// Whether a reader's request waits for a connection that is in use: it is free, and its congestion window is larger,
@@ -300,6 +307,14 @@ struct PendingStart {
   var turn: Lines.Turn {
     Lines.Turn(rank: rank, last: purpose == .shared ? download.lineUse.lastStart : rank <= Self.newcomer ? .max : 0)
   }
+
+  /// It gets a little, before newcomers: many may starve at once, beside one who plays.
+  mutating func starves() {
+    isStarving = true
+    due = -1
+    if let whole = range { range = ByteRange(at: whole.start, count: min(whole.count, Self.starvingWindow)) }
+  }
+  private static let starvingWindow: Int64 = 16 << 10
 
   static let newcomer = 1
   /// Players near their deadlines come first, then newcomers, then players with less than their lead, then the rest.

@@ -71,8 +71,8 @@ extension Scheduler {
       if isTold(download, now) { return }
       if !view.probing.isEmpty { download.wish.isLook = view.probing.allSatisfy { download.isLooker($0) } }
       let line = lineView(of: lines.line(of: download), for: download, now)
-      let passes = line.hasOthers && downloads.passers.containsAll(view.probing, now)
-      let most = passes ? Planner.smallestFirstWindow : .max
+      let passes = line.hasOthers && !download.wish.isLook && passes(view, now)
+      let most = passes && line.isPressed ? Planner.smallestFirstWindow : .max
       let first = Planner.firstRequest(line, learned: learned(of: download), isLook: download.wish.isLook)
       let head = ByteRange(0, download.wish.head ? Generations.glance : min(first, most))
       want(download, range: download.ranges.mayAskForRange(now) ? head : nil, .head, waits, passes: passes, now)
@@ -117,6 +117,11 @@ extension Scheduler {
         route(from: first, of: file, download, parked: view.parked.map(\.range), checked: checked, seen, now)
       }
     }
+  }
+
+  /// Whether all who wait for the length go from file to file.
+  private func passes(_ view: View, _ now: Instant) -> Bool {
+    downloads.passers.containsAll(view.probing, at: view.oldestWait ?? now)
   }
 
   private func learned(of download: Download) -> ProbeSet? { probeSets[download.content.kind] }
@@ -165,7 +170,7 @@ extension Scheduler {
       let asked = plays ? requested.runEnd(from: next) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
         of: run, stored: there, requested: asked, size: size,
-        isLooker: isLooker || run.length < Passers.most && downloads.passers.contains(run.process, now),
+        isLooker: isLooker || downloads.passers.contains(run, of: view.runs),
         fits: download.lineUse.fits,
         line: line.estimate, now: now)
       let stalled = parked.map { now.seconds(since: $0.since) }.max()
@@ -220,10 +225,7 @@ extension Scheduler {
       if purpose == .shared {
         start.isStarving = isStarving(download, range, parked, now)
         // Many may starve at once, beside one who plays.
-        if start.isStarving {
-          start.range = ByteRange(at: range.start, count: min(range.count, Self.starvingWindow))
-          start.due = -1  // before newcomers
-        }
+        if start.isStarving { start.starves() }
       }
       if purpose == .demand {
         for read in parked where read.range.overlaps(range) { start.waitsSince = min(start.waitsSince, read.since) }
@@ -243,11 +245,11 @@ extension Scheduler {
   private func isStarving(_ download: Download, _ range: ByteRange, _ parked: [ParkedRead], _ now: Instant) -> Bool {
     if let last = starts.last, last.download === download, last.isStarving { return false }
     return parked.contains { read in
-      read.range.overlaps(range) && now.seconds(since: read.since) > room.options.timeout / 3
+      read.range.overlaps(range) && isLong(now.seconds(since: read.since))
         && !download.transfers.contains { !$0.isCancelled && $0.active.rest.overlaps(read.range) }
     }
   }
-  private static let starvingWindow: Int64 = 16 << 10
+  private func isLong(_ seconds: Double) -> Bool { seconds > room.options.timeout / 3 }
 
   /// What the readers of a download count for on its line. After a redirect it may use another line than before.
   private func standing(of download: Download, _ view: View, _ readers: [ReaderView], _ now: Instant) -> LineStanding? {
@@ -264,7 +266,7 @@ extension Scheduler {
     let wait = view.oldestWait.map { now.seconds(since: $0) } ?? 0
     let isNew =
       readers.isEmpty
-      ? view.waits && !downloads.passers.containsAll(view.probing, now)
+      ? view.waits && !passes(view, now)
       : readers.contains { $0.claim == .start && ($0.stalled != nil || download.lineUse.isBehind) }
     standing.isNew = isNew && wait < Self.longestUrgency
     return standing.waits || standing.plays ? standing : nil
@@ -337,6 +339,7 @@ extension Scheduler {
     start.isArrival = purpose == .demand
     // Of those that have just come, the one that waits longest comes first.
     if waits { start.waitsSince = download.content.guarded.withLock { $0.waiters.oldestWait } ?? .never }
+    if purpose == .shared, start.waitsSince < now, isLong(now.seconds(since: start.waitsSince)) { start.starves() }
     add(start)
   }
 

@@ -1,0 +1,98 @@
+import Base
+import Manifest
+import Testing
+
+@testable import Reading
+
+/// Who goes from file to file.
+@Suite struct PasserTables {
+  private let start = Instant(nanoseconds: 1_000_000_000)
+
+  private func at(_ seconds: Double) -> Instant { start.adding(seconds: seconds) }
+
+  /// Reads of `bytes` at the head of a file, by `process`.
+  private func reads(_ bytes: Int64, by process: Int32, at second: Double) -> ReaderRuns {
+    var runs = ReaderRuns()
+    for offset in stride(from: 0, to: bytes, by: 64 << 10) {
+      runs.note(offset: offset, count: min(64 << 10, bytes - offset), process: process, now: at(second))
+    }
+    return runs
+  }
+
+  private func key(_ number: Int) -> ResourceKey { ResourceKey(high: UInt64(number), low: 1) }
+  private static let size: Int64 = 64 << 20
+
+  /// `process` read so many bytes of the file `number`, which was closed then.
+  private func close(
+    _ passers: inout Passers, _ number: Int, _ bytes: Int64, by process: Int32 = 7, size: Int64 = size,
+    at second: Double
+  ) {
+    passers.closed(key(number), reads(bytes, by: process, at: second), size: size, now: at(second))
+  }
+
+  private func passing() -> Passers {
+    var passers = Passers()
+    for file in 0..<3 {
+      #expect(!passers.contains(7, at: at(Double(file))))
+      close(&passers, file, 128 << 10, at: Double(file))
+    }
+    return passers
+  }
+
+  @Test("Who read little of three files, one soon after the other, passes by, until it reads on or rests")
+  func passes() {
+    var passers = passing()
+    #expect(passers.contains(7, at: at(3)) && !passers.contains(8, at: at(3)))
+    #expect(passers.containsAll([7], at: at(3)) && !passers.containsAll([7, 8], at: at(3)))
+    #expect(!passers.containsAll([], at: at(3)), "nobody waits")
+    var rested = passers
+    #expect(!rested.contains(7, at: at(40)))
+    close(&rested, 4, 4096, at: 40)
+    #expect(!rested.contains(7, at: at(40)), "it begins anew")
+    close(&passers, 4, 2 << 20, at: 3)
+    #expect(!passers.contains(7, at: at(3)), "it read on")
+  }
+
+  @Test("In a file of which it reads on it does not pass by, nor where it jumps there")
+  func readsOn() throws {
+    let passers = passing()
+    var runs = reads(256 << 10, by: 7, at: 3)
+    #expect(passers.contains(try #require(runs.runs.first), of: runs))
+    for offset in stride(from: Int64(256 << 10), to: 512 << 10, by: 64 << 10) {
+      runs.note(offset: offset, count: 64 << 10, process: 7, now: at(3))
+    }
+    #expect(!passers.contains(try #require(runs.runs.first), of: runs))
+    runs.note(offset: 40 << 20, count: 64 << 10, process: 7, now: at(4))
+    #expect(runs.runs.allSatisfy { !passers.contains($0, of: runs) })
+  }
+
+  @Test("One file that is opened for each chunk is one file; a cover and subtitles that are read whole are none")
+  func others() {
+    var passers = Passers()
+    for second in 0..<9 { close(&passers, 1, 64 << 10, at: Double(second)) }
+    for sidecar in 2..<9 { close(&passers, sidecar, 32 << 10, size: 40_000, at: Double(sidecar)) }
+    #expect(!passers.contains(7, at: at(9)))
+  }
+
+  @Test("Nothing is known of threads without a number, nor of who opened a file and did not read it")
+  func unknown() {
+    var passers = Passers()
+    for file in 0..<9 {
+      close(&passers, file, 4096, by: 0, at: Double(file))
+      passers.closed(key(file), ReaderRuns(), size: Self.size, now: at(Double(file)))
+    }
+    #expect(!passers.contains(0, at: at(9)))
+  }
+
+  @Test("Many threads with a file each are forgotten, and none of those that go on")
+  func forgets() {
+    var passers = Passers()
+    for file in 0..<4000 {
+      let second = Double(file) * 0.05
+      close(&passers, file, 4096, by: Int32(100 + file), at: second)
+      if file % 10 == 0 { close(&passers, file, 4096, at: second) }
+    }
+    #expect(passers.contains(7, at: at(200)))
+    #expect(passers.count < 1000, "\(passers.count)")
+  }
+}
