@@ -124,6 +124,7 @@ final class TransferSlot {
   /// Moves on to the target of a redirect. Call `connect` next.
   func follow(_ location: String, mayStore: Bool) throws(TransferFailure) {
     try chain?.follow(location, mayStore: mayStore)
+    spareUse = .none
   }
 
   /// A socket for this transfer, which others may share; -1: there is none.

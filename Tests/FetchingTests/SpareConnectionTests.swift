@@ -117,6 +117,31 @@ extension TransferLoopTests {
     }
   }
 
+  @Test("Only the request on the spare connection is made once more, not that to which it was redirected")
+  func repeatsOnlyThere() throws {
+    let goesOn = Lock(false)
+    var options = TransferOptions()
+    options.spareSeconds = 60
+    let dead = ScriptedServer { _, _ in false }
+    defer { dead.stop() }
+    let target = dead.url("/there")
+    try withServer(
+      { request, connection in
+        if request.path == "/slow" { eventually { goesOn.withLock { $0 } } }
+        if request.path != "/away" { return serveRange(request, connection, size: 100) }
+        return connection.send(["HTTP/1.1 302 Found", "Location: \(target)", "Content-Length: 0"])
+      }, options: options
+    ) { client, server in
+      defer { goesOn.withLock { $0 = true } }
+      let first = client.start(server.url("/slow"), 0..<10) { $0.opensAnother = true }
+      eventually { server.connections == 2 && server.seen.count == 1 }
+      #expect(client.get(server.url("/away"), 0..<10).failure?.kind == .transient)
+      #expect(server.connections == 2 && dead.seen.count == 1)
+      goesOn.withLock { $0 = true }
+      #expect(client.wait(first).isFinished)
+    }
+  }
+
   @Test("One that the server closed is not taken")
   func leavesDead() throws {
     let goesOn = Lock(false)

@@ -66,10 +66,19 @@ import Testing
     #expect(runs.runs.allSatisfy { !passers.contains($0, of: runs) })
   }
 
-  @Test("One file that is opened for each chunk is one file; a cover and subtitles that are read whole are none")
+  @Test("Who reads on in the last of them has its credit again, and what was passed by later says nothing of before")
+  func readsOnLater() throws {
+    var passers = passing()
+    let before = reads(64 << 10, by: 7, at: 1)
+    #expect(!passers.contains(try #require(before.runs.first), of: before))
+    close(&passers, 2, 2 << 20, at: 4)
+    #expect(!passers.contains(7, at: at(5)))
+  }
+
+  @Test("Two files that are opened for each chunk are two; a cover and subtitles that are read whole are none")
   func others() {
     var passers = Passers()
-    for second in 0..<9 { close(&passers, 1, 64 << 10, at: Double(second)) }
+    for second in 0..<9 { close(&passers, second % 2, 64 << 10, at: Double(second)) }
     for sidecar in 2..<9 { close(&passers, sidecar, 32 << 10, size: 40_000, at: Double(sidecar)) }
     #expect(!passers.contains(7, at: at(9)))
   }

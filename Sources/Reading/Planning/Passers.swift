@@ -16,7 +16,8 @@ struct Passers: Sendable {
   private static let longest = 20.0
   private static let kept = 256
 
-  private var seen: [Int32: (files: Int, key: ResourceKey, last: Instant)] = [:]
+  /// `keys`: of the last files, which count once.
+  private var seen: [Int32: (files: Int, keys: [ResourceKey], last: Instant)] = [:]
 
   /// How many threads it remembers.
   var count: Int { seen.count }
@@ -28,12 +29,12 @@ struct Passers: Sendable {
     for run in runs.runs where run.process > 0 && now.seconds(since: run.lastRead) < Self.longest {
       read[run.process, default: 0] += run.length
     }
-    for (thread, bytes) in read where seen[thread]?.key != key {
-      let passed = passed(thread, now)
+    for (thread, bytes) in read {
+      let keys = seen[thread]?.keys ?? []
       if bytes > Self.most {
         seen[thread] = nil
-      } else if bytes < size / 2 {
-        seen[thread] = (passed + 1, key, now)
+      } else if bytes < size / 2, !keys.contains(key) {
+        seen[thread] = (passed(thread, now) + 1, keys.suffix(Self.files - 1) + [key], now)
       }
     }
     if seen.count > Self.kept { seen = seen.filter { now.seconds(since: $0.value.last) < Self.longest } }
@@ -55,6 +56,7 @@ struct Passers: Sendable {
 
   /// How many files it has passed by, one soon after the other.
   private func passed(_ thread: Int32, _ now: Instant) -> Int {
-    seen[thread].map { now.seconds(since: $0.last) < Self.longest ? $0.files : 0 } ?? 0
+    // What it passed by later says nothing of a file to which it came before.
+    seen[thread].map { (0..<Self.longest).contains(now.seconds(since: $0.last)) ? $0.files : 0 } ?? 0
   }
 }

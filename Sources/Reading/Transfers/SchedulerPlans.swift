@@ -124,6 +124,11 @@ extension Scheduler {
     downloads.passers.containsAll(view.probing, at: view.oldestWait ?? now)
   }
 
+  /// Whether the reads of `run` are in passing: who shows a pace plays.
+  private func passes(_ run: ReaderRuns.Run, _ view: View, _ download: Download) -> Bool {
+    download.lineUse.playouts.pace(of: run) == nil && downloads.passers.contains(run, of: view.runs)
+  }
+
   private func learned(of download: Download) -> ProbeSet? { probeSets[download.content.kind] }
 
   private func lineView(of line: Line, for download: Download, _ now: Instant) -> LineView {
@@ -170,7 +175,7 @@ extension Scheduler {
       let asked = plays ? requested.runEnd(from: next) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
         of: run, stored: there, requested: asked, size: size,
-        isLooker: isLooker || downloads.passers.contains(run, of: view.runs),
+        isLooker: isLooker || passes(run, view, download),
         fits: download.lineUse.fits,
         line: line.estimate, now: now)
       let stalled = parked.map { now.seconds(since: $0.since) }.max()
@@ -339,7 +344,9 @@ extension Scheduler {
     start.isArrival = purpose == .demand
     // Of those that have just come, the one that waits longest comes first.
     if waits { start.waitsSince = download.content.guarded.withLock { $0.waiters.oldestWait } ?? .never }
-    if purpose == .shared, start.waitsSince < now, isLong(now.seconds(since: start.waitsSince)) { start.starves() }
+    if purpose == .shared, range != nil, start.waitsSince < now, isLong(now.seconds(since: start.waitsSince)) {
+      start.starves()
+    }
     add(start)
   }
 
