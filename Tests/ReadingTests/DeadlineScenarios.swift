@@ -264,7 +264,7 @@ import Testing
       Setting(rate: 4e6, roundTrip: 0.05, probes: true, scanners: 32),
     ])
   func beginsBesideScanners(setting: Setting) throws {
-    let outcome = try Self.run(setting, seconds: 40, lead: 8)
+    let outcome = try Self.run(setting, seconds: 24, lead: 8)
     let stalls = outcome.stalls[0].filter { $0.seconds > 0.1 }
     #expect(stalls.isEmpty, "\(stalls)")
     #expect(outcome.others >= 0.2 * outcome.left, "\(outcome.others / outcome.left) of what was left")

@@ -330,8 +330,10 @@ enum Planner {
       // What the reader waits for comes first: one that has just come may want no more, or jump from the head to where
       // it begins to play. Who has jumped reads on.
       let hasJumped = reader.position > reader.length && !reader.isLooker
-      // A read waits for bytes beyond what is requested.
-      let readsOn = !reader.isLooker && input.demands.contains { $0.start <= frontier && $0.end > frontier }
+      // A read waits for bytes beyond what is requested. Beside others that have just come it waits its turn.
+      let readsOn =
+        !reader.isLooker && input.line.waiting <= 1
+        && input.demands.contains { $0.start <= frontier && $0.end > frontier }
       let isFirst = isSpread && ahead.reduce(0) { $0 + $1.rest.count } < firstWindow(input.line)
       if reader.length < provenLength, !input.demands.isEmpty, !isFirst,
         ahead.contains(where: { hasJumped || readsOn ? !$0.hasBegun : $0.rate == nil })
