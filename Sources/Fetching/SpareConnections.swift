@@ -83,16 +83,17 @@ final class SpareConnections {
     planned = []
   }
 
-  /// One that is connected to `place`, and that the other side has not closed.
+  /// One that is connected to `place`, and that the other side has not closed. A request that finds none makes its own,
+  /// in place of what was planned or is not ready: there are never more connections than a host may have.
   func take(_ place: Place) -> Int32? {
     taken = nil
+    planned.removeAll { $0 == place }
     expire(.now)
     for (index, spare) in spares.enumerated().reversed() where spare.place == place {
       var state = pollfd(fd: spare.socket, events: Int16(POLLIN | POLLOUT), revents: 0)
-      // It has no answer yet, and libcurl cannot wait for it: a new one is made instead.
-      if poll(&state, 1, 0) == 0 { continue }
+      let isAnswered = poll(&state, 1, 0) == 1
       spares.remove(at: index)
-      if state.revents == Int16(POLLOUT) {
+      if isAnswered, state.revents == Int16(POLLOUT) {
         taken = spare.socket
         return taken
       }

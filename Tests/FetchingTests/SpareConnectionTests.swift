@@ -51,6 +51,25 @@ extension TransferLoopTests {
     }
   }
 
+  @Test("Requests that come together make no connection more than they need")
+  func makesNoThird() throws {
+    try withSlowServer { client, server, goOn in
+      let urls = (0..<3).map { _ in server.url("/slow") }
+      let requests = urls.enumerated().map { number, url in
+        var request = TransferRequest(id: client.newID(), url: url, range: ByteRange(0, 10))
+        request.opensAnother = number == 0
+        return request
+      }
+      client.perform { commands in for request in requests { commands.start(request) } }
+      eventually { server.seen.count == 3 }
+      goOn()
+      for request in requests { #expect(client.wait(request.id).isFinished) }
+      // A request later, it would have been made.
+      #expect(client.get(server.url("/fast"), 0..<10).isFinished)
+      #expect(server.connections == 3)
+    }
+  }
+
   @Test("A second connection that nobody needs is closed")
   func closesUnused() throws {
     try withSlowServer(kept: 0.2) { client, server, _ in
