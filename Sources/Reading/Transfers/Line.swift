@@ -94,7 +94,7 @@ struct Line {
   var hasOneIdle: Bool { !isMultiplexed && active + 2 <= limit && flights.idleCount == 1 }
 
   /// Whether a reader's request makes a second connection beside its own: the line has none, and what the reader asks
-  /// for next would wait for a handshake. A third one may have to be made while the second is not ready.
+  /// for next would wait for a handshake. Of two that are allowed, none is for a request that may not come.
   func lacksSecond(_ now: Instant) -> Bool { openConnections(now: now) == 0 && limit >= 3 }
 
   /// A background download's window of `bytes` was requested.
