@@ -129,9 +129,8 @@ extension TransferLoopTests {
         connection.send(["HTTP/1.1 302 Found", "Location: \(target)", "Content-Length: 0"])
       }
       defer { server.stop() }
-      #expect(client.get(there.url("/"), 0..<10).isFinished)
-      let record = client.get(server.url("/"), 0..<10) { ($0.opensAnother, $0.isFresh) = (true, true) }
-      #expect(record.isFinished && record.head?.reusedConnection == true)
+      #expect(client.get(server.url("/"), 0..<10) { $0.opensAnother = true }.isFinished)
+      #expect(client.get(server.url("/"), 0..<10) { $0.isFresh = true }.head?.reusedConnection == true)
       #expect(there.connections == 1)
     }
   }
