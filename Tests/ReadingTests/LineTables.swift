@@ -91,7 +91,7 @@ import Testing
     var line = Line(connections: 32)
     let now = start.adding(seconds: 10)
     line.estimate.responded(after: 0.06, now: start)
-    line.estimate.received(1000, now: now.adding(seconds: -0.01))
+    for index in 0..<40 { line.estimate.received(1000, now: now.adding(seconds: -0.4 + 0.01 * Double(index))) }
     let running = { (silence: Double, responded: Bool) in
       let since = now.adding(seconds: -silence)
       var running = Running(
@@ -105,6 +105,12 @@ import Testing
     #expect(!line.isStuck(running(0.25, false), now))
     // Nothing else came either: the line is silent.
     #expect(!line.isStuck(running(0.05, true), now.adding(seconds: 5)))
+    // It goes on, and some response is the first: the others follow within a round trip or so.
+    line.estimate.received(1000, now: now.adding(seconds: 2))
+    line.estimate.received(1000, now: now.adding(seconds: 2.08))
+    #expect(!line.isStuck(running(0.01, true), now.adding(seconds: 2.08)))
+    line.estimate.received(1000, now: now.adding(seconds: 2.1))
+    #expect(line.isStuck(running(0.01, true), now.adding(seconds: 2.1)))
     line.speaks(httpVersion: 20)
     #expect(!line.isStuck(running(0.25, true), now))
   }

@@ -22,6 +22,8 @@ struct LineEstimate: Sendable {
   private var last: Instant?
   /// When bytes arrived last; nil before the first.
   private(set) var lastArrival: Instant?
+  /// Since when bytes have come without a ``silence``.
+  private(set) var arrivesSince: Instant?
   /// All bytes that arrived on the line.
   private(set) var bytes: Int64 = 0
   /// What came in the seconds in which bytes were due, of a slice.
@@ -62,6 +64,10 @@ struct LineEstimate: Sendable {
   /// Bytes a second over all transfers, smoothed.
   var rate: Double { measuredRate ?? Self.assumedRate }
 
+  /// Seconds without a byte that are longer than answers take.
+  var silence: Double { max(Self.leastSilence, 2.5 * lateTrip) }
+  private static let leastSilence = 0.2
+
   /// A response's head arrived `seconds` after its request; its body follows.
   mutating func responded(after seconds: Double, now: Instant) {
     sending += 1
@@ -72,6 +78,7 @@ struct LineEstimate: Sendable {
   /// `count` bytes arrived.
   mutating func received(_ count: Int, now: Instant) {
     defer { last = now }
+    if lastArrival.map({ now.seconds(since: $0) > silence }) ?? true { arrivesSince = now }
     lastArrival = now
     bytes += Int64(count)
     // The first bytes after a silence in which none were due: how long they took is unknown.

@@ -180,11 +180,12 @@ struct Line {
   /// Whether a response is stuck: it has brought nothing for longer than answers take, while others went on. Its
   /// connection repeats lost packets, after waits that double (RFC 6298), and another brings the bytes sooner.
   func isStuck(_ running: Running, _ now: Instant) -> Bool {
-    guard running.responded, !isMultiplexed, let lastArrival = estimate.lastArrival else { return false }
-    return now.seconds(since: running.lastByte) > max(Self.stuckSeconds, 2.5 * estimate.lateTrip)
-      && lastArrival.seconds(since: running.lastByte) > 1.5 * estimate.roundTrip
+    guard running.responded, !isMultiplexed, let last = estimate.lastArrival, let first = estimate.arrivesSince
+    else { return false }
+    // After a silence of the whole line, one response is the first that goes on.
+    return now.seconds(since: running.lastByte) > estimate.silence
+      && last.seconds(since: max(running.lastByte, first)) > 1.5 * estimate.roundTrip
   }
-  private static let stuckSeconds = 0.2
 
   /// Whether a response goes on for several round trips in which an idle connection would bring much more.
   func isSlow(_ running: Running, _ now: Instant) -> Bool {
