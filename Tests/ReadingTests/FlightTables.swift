@@ -38,6 +38,22 @@ import Testing
     #expect(flights.idle(at(later), roundTrip: Self.trip) == [40_000], "a rest is no flight")
   }
 
+  @Test("Who lets windows grow asks for twice what came in one flight, and never for more than two")
+  func letsGrow() {
+    var flights = Flights()
+    let idle = { (flights: Flights, second: Double) in
+      flights.idle(at(second), roundTrip: Self.trip, grows: true)
+    }
+    var end = run(&flights, 1, over: 7, [32_000], from: 0)
+    #expect(idle(flights, end) == [64_000])
+    end = run(&flights, 2, over: 7, [64_000], from: end)
+    #expect(idle(flights, end) == [128_000])
+    #expect(flights.idle(at(end), roundTrip: Self.trip) == [64_000], "others wait for what is known to come at once")
+    end = run(&flights, 3, over: 7, [72_000, 56_000], from: end)
+    #expect(idle(flights, end) == [72_000], "the window held something back")
+    #expect(idle(flights, end + 5) == [Flights.first])
+  }
+
   @Test("A server forgets half of it in each quarter second without a request, down to ten packets")
   func rests() {
     var flights = Flights()
@@ -104,5 +120,9 @@ import Testing
       draft.ask(from: Int64(index) << 20, length: lengths[index], .playAhead)
     }
     #expect(lengths == [14 << 14, 6 << 14, Planner.pieceLength])
+    line.grownFlights = [500_000, 200_000]
+    draft = PlanDraft(input: PlanInput(size: 1 << 30, line: line))
+    draft.ask(from: 0, length: 1 << 20, .playAhead)
+    #expect(Planner.flight(draft, grows: true) == 12 << 14)
   }
 }

@@ -24,8 +24,9 @@ struct Flights: Sendable {
     var number: Int?
     var transfer: TransferID?
     var flight = Flights.first
-    /// Bytes of the flight that is arriving.
+    /// Bytes of the flight that is arriving, and whether all of the response has come in it so far.
     var arriving: Int64 = 0
+    var isWhole = true
     var lastByte: Instant
 
     func flight(_ now: Instant, roundTrip: Double) -> Int64 {
@@ -53,6 +54,7 @@ struct Flights: Sendable {
     connections[index].flight = connections[index].flight(now, roundTrip: roundTrip)
     connections[index].transfer = transfer
     connections[index].arriving = 0
+    connections[index].isWhole = true
     connections[index].lastByte = now
   }
 
@@ -65,6 +67,7 @@ struct Flights: Sendable {
       let displaced = connections[other].transfer
       connections[other].transfer = transfer
       connections[other].arriving = 0
+      connections[other].isWhole = true
       connections[mine].transfer = displaced
       // libcurl passed over a connection that was idle: it is closed.
       if displaced == nil { connections.remove(at: mine) }
@@ -81,6 +84,7 @@ struct Flights: Sendable {
     if connections[index].arriving > 0, now.seconds(since: connections[index].lastByte) > Self.pause * roundTrip {
       connections[index].flight = connections[index].arriving
       connections[index].arriving = 0
+      connections[index].isWhole = false
     }
     connections[index].arriving += Int64(count)
     connections[index].flight = max(connections[index].flight, connections[index].arriving)
@@ -99,8 +103,14 @@ struct Flights: Sendable {
   }
 
   /// What the idle connections bring in a round trip, in the order in which requests take them.
-  func idle(_ now: Instant, roundTrip: Double) -> [Int64] {
-    connections.filter { $0.transfer == nil }.map { $0.flight(now, roundTrip: roundTrip) }
+  ///
+  /// `grows`: those whose last response came in one flight are taken to bring twice as much. A server's window grows
+  /// only while it holds something back, so requests that never ask for more keep it as small as it is.
+  func idle(_ now: Instant, roundTrip: Double, grows: Bool = false) -> [Int64] {
+    connections.filter { $0.transfer == nil }.map { connection in
+      let flight = connection.flight(now, roundTrip: roundTrip)
+      return grows && connection.isWhole ? 2 * flight : flight
+    }
   }
 }
 
@@ -108,11 +118,20 @@ extension Planner {
   /// The shortest request for a reader where congestion windows are small, in bytes: two TLS records.
   static let pieceLength: Int64 = 32 << 10
 
+  /// Whether a response of two round trips may delay `reader`, for windows that grow: it takes all that comes, and has
+  /// shown for long that it does not play.
+  static func letsGrow(_ reader: ReaderView) -> Bool {
+    reader.claim == .share && !reader.isPaced
+      && Double(reader.length) >= max(2 * Double(Playout.creditBytes), shownSeconds * reader.rate)
+  }
+  private static let shownSeconds = 4.0
+
   /// The next request's length where congestion windows are small: what its connection brings in a round trip, and at
-  /// most what the line does.
-  static func flight(_ draft: PlanDraft) -> Int64 {
+  /// most what the line does. `grows`: for one whom a response of two round trips does not delay.
+  static func flight(_ draft: PlanDraft, grows: Bool = false) -> Int64 {
     let line = draft.input.line
-    let flight = draft.requests < line.flights.count ? line.flights[draft.requests] : Flights.first
+    let flights = grows ? line.grownFlights : line.flights
+    let flight = draft.requests < flights.count ? flights[draft.requests] : Flights.first
     let most = Int64(min(line.rate * line.roundTrip, 1e15))
     return max(pieceLength, min(flight, most) / jumpStep * jumpStep)
   }

@@ -112,6 +112,8 @@ struct LineView: Sendable {
   var hasSmallWindows = false
   /// What the idle connections bring in a round trip, in bytes, in the order in which requests take them.
   var flights: [Int64] = []
+  /// The same for one who lets them grow.
+  var grownFlights: [Int64] = []
   /// Whether no file is open, on any line: no read can come without an open before it.
   var isQuiet = false
   /// Whether a reader that goes before others waits, or is near its deadline.

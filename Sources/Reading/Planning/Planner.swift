@@ -321,7 +321,7 @@ enum Planner {
       guard frontier < goal else { return }
       let window =
         isBounded
-        ? flight(draft)
+        ? flight(draft, grows: letsGrow(reader) && !shares)
         : usesSmallWindows
           ? backgroundWindow(input, company)
           : newcomersWindow(reader, input.line) ?? readerWindow(of: reader, from: frontier, input)

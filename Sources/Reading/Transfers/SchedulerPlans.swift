@@ -139,6 +139,7 @@ extension Scheduler {
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
       flights: line.flights.idle(now, roundTrip: line.estimate.roundTrip),
+      grownFlights: line.flights.idle(now, roundTrip: line.estimate.roundTrip, grows: true),
       isQuiet: lines.isQuiet, isPressed: line.isPressed(now), isContended: line.isContended(now),
       hasOthers: line.readers.present > (download.lineUse.standing == nil ? 0 : 1),
       hasVisits: line.readers.visits > (download.lineUse.isVisited ? 1 : 0))
