@@ -22,13 +22,16 @@ package final class SeaweedStore: Sendable {
     try folder.write(Self.identities, to: "s3.json")
     for name in ["m", "v1", "v2", "f"] { try folder.makeFolder(name) }
     for part in Part.allCases { try start(part) }
-    let isReady = eventually(timeout: 60, interval: 0.1) {
-      [Part.gateway1, .gateway2].allSatisfy { self.ports[$0].map { Self.stores($0.http) } == true }
+    var ended: [Part] = []
+    let isReady = eventually(timeout: 2 * waitBound, interval: 0.1) {
+      ended = processes.withLock { parts in Part.allCases.filter { parts[$0]?.isRunning != true } }
+      return !ended.isEmpty
+        || [Part.gateway1, .gateway2].allSatisfy { self.ports[$0].map { Self.stores($0.http) } == true }
     }
-    guard isReady else {
-      let words = words(.filer) + words(.gateway1)
+    guard isReady, ended.isEmpty else {
+      let words = (ended.isEmpty ? Part.allCases : ended).map { "\n\($0.rawValue): \(self.words($0))" }.joined()
       stop()
-      throw StoreFailure(description: "SeaweedFS does not begin to store: \(words)")
+      throw StoreFailure(description: "SeaweedFS does not begin to store\(words)", hasEnded: !ended.isEmpty)
     }
   }
 
@@ -159,11 +162,21 @@ package final class RcloneStore: Sendable {
   }
 }
 
-/// Lends a SeaweedFS and stops it afterwards.
+/// Lends a SeaweedFS and stops it afterwards. A part ends at once if another process took its port since it was found
+/// free; then all of it is started anew, on other ports.
 package func withSeaweed<Result>(_ body: (SeaweedStore) throws -> Result) throws -> Result {
-  let store = try SeaweedStore()
+  let store = try startedSeaweed(attempts: 3)
   defer { store.stop() }
   return try body(store)
+}
+
+private func startedSeaweed(attempts: Int) throws -> SeaweedStore {
+  do {
+    return try SeaweedStore()
+  } catch let failure as StoreFailure where failure.hasEnded && attempts > 1 {
+    Log.warning("\(failure)")
+    return try startedSeaweed(attempts: attempts - 1)
+  }
 }
 
 /// Lends an `rclone serve s3` and stops it afterwards.

@@ -29,5 +29,10 @@ package enum StoreKeys {
 /// Why a store of the tests could not be started.
 package struct StoreFailure: Error, CustomStringConvertible {
   package let description: String
-  package init(description: String) { self.description = description }
+  /// Whether a process of it ended by itself.
+  package let hasEnded: Bool
+  package init(description: String, hasEnded: Bool = false) {
+    self.description = description
+    self.hasEnded = hasEnded
+  }
 }
