@@ -17,9 +17,11 @@ from systems import BENCH, mounted
 from wait_rows import FILM, first_look, seek_samples
 
 READ = 64 << 10
+COPY_READ = 128 << 10
 NEW = 4  # files that nobody touched before
 PLAYED = 0.6 * RATE
 PLAY_SECONDS = 12
+COPY_SECONDS = 10
 PATIENCE = 20
 PATHS = [Path(*kind) for kind in itertools.product((False, True), ("bbr", "cubic"), (1, 5), (0, 0.005))]
 # rclone waits for seconds at each seek: it is measured where most servers are.
@@ -39,11 +41,12 @@ def lines(results, repetition):
         return
     root = media_folder()
     deadline = time.monotonic() + LONGEST
-    jobs = [functools.partial(curl, results, root, path) for path in PATHS if path.loss]
+    jobs = [functools.partial(curl if path.loss else curl_copies, results, root, path) for path in PATHS]
     # Beside rclone's measurements, which are the longest, all others find time.
     jobs += [functools.partial(measure, results, repetition, root, path, system)
             for path in sorted(PATHS, key=lambda path: path not in PEER_PATHS)
-            for measure in (waits, seeks_beside_own, seeks_beside_copy, plays, plays_beside)
+            for measure in (waits, copies, seeks_beside_own, seeks_beside_copy, plays, plays_beside)
+            if not (measure == copies and path.loss)
             for system in systems(results) if system.is_ours or system.name == "rclone" and path in PEER_PATHS]
     left_out = []
 
@@ -102,6 +105,27 @@ def waits(results, repetition, root, path, system):
             results.add(row("first-byte", path), system, first_look(system.path(f"new{index}/f.mp4"), READ), path=path)
         for seconds in seek_samples(system, "idle", random.Random(repetition), 10 if system.is_ours else 4, READ):
             results.add(row("seek-idle", path), system, seconds, path=path)
+
+
+def copies(results, _, root, path, system):
+    """The first seconds of a copy: bytes a second."""
+    with ends(root, path) as (_, server), mounted(system, server):
+        count = 0
+        end = time.monotonic() + COPY_SECONDS
+        with open(system.path("film.mp4"), "rb", buffering=0) as film:
+            while time.monotonic() < end:
+                count += len(film.read(COPY_READ))
+        results.add("line-copy", system, count / COPY_SECONDS, path=path)
+
+
+def curl_copies(results, root, path):
+    """The same by curl alone, in one response."""
+    with ends(root, path) as (_, server):
+        done = subprocess.run([*server.enter, "curl", "--http2" if path.http2 else "--http1.1", "--cacert",
+                               server.authority, "--silent", "--max-time", str(COPY_SECONDS), "--output", "/dev/null",
+                               "--write-out", "%{size_download}", f"{server.url}/film.mp4"],
+                              capture_output=True, text=True, timeout=60)
+        results.add("line-copy", "curl", float(done.stdout) / COPY_SECONDS, path=path)
 
 
 def seeks_beside_own(*arguments):
@@ -222,4 +246,6 @@ def rows_of(loss):
         yield Row(f"line-{name}{'-loss' if loss else ''}", title, **values)
 
 
-ROWS = [*rows_of(loss=False), *rows_of(loss=True)]
+COPY = Row("line-copy", f"Real line: a copy's first {COPY_SECONDS} s", "B/s", of="curl", goal=0.95, more=True,
+           how="Reads of 128 KiB one after the other, over the paths without loss, beside curl alone on such a line.")
+ROWS = [*rows_of(loss=False), COPY, *rows_of(loss=True)]
