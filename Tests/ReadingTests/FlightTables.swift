@@ -51,7 +51,38 @@ import Testing
     #expect(flights.idle(at(end), roundTrip: Self.trip) == [64_000], "others wait for what is known to come at once")
     end = run(&flights, 3, over: 7, [72_000, 56_000], from: end)
     #expect(idle(flights, end) == [72_000], "the window held something back")
+    end = run(&flights, 4, over: 7, [16_000], from: end)
+    #expect(idle(flights, end) == [72_000], "a short response says nothing of more")
+    flights.began(TransferID(5), roundTrip: Self.trip, now: at(end))
+    flights.ended(TransferID(5), isCut: false, now: at(end))
+    #expect(idle(flights, end) == [72_000], "nor does an empty one")
     #expect(idle(flights, end + 5) == [Flights.first])
+  }
+
+  @Test("A copy lets windows grow: who has shown no pace for long, and is alone")
+  func whoLetsGrow() {
+    var copy = ReaderView(position: 40 << 20, length: 40 << 20, rate: 9e6)
+    copy.claim = .share
+    let input = PlanInput(size: 1 << 30, readers: [copy], line: LineView(roundTrip: 0.06, rate: 9e6))
+    #expect(Planner.letsGrow(copy, input))
+    for change: (inout ReaderView) -> Void in [
+      { $0.length = 15 << 20 }, { $0.rate = 12e6 }, { $0.isPaced = true }, { $0.claim = .lead },
+    ] {
+      var other = copy
+      change(&other)
+      #expect(!Planner.letsGrow(other, input), "\(other)")
+    }
+    var beside = input
+    beside.line.hasOthers = true
+    #expect(!Planner.letsGrow(copy, beside))
+    beside = input
+    beside.line.hasVisits = true
+    #expect(!Planner.letsGrow(copy, beside))
+    beside = input
+    beside.readers.append(ReaderView(position: 1 << 20, length: 1 << 20, rate: 1e6))
+    #expect(!Planner.letsGrow(copy, beside))
+    beside.readers[1].isElsewhere = true
+    #expect(Planner.letsGrow(copy, beside))
   }
 
   @Test("A server forgets half of it in each quarter second without a request, down to ten packets")

@@ -105,12 +105,22 @@ import Testing
     #expect(!line.isStuck(running(0.25, false), now))
     // Nothing else came either: the line is silent.
     #expect(!line.isStuck(running(0.05, true), now.adding(seconds: 5)))
-    // It goes on, and some response is the first: the others follow within a round trip or so.
+    // It goes on, and some response is the first: mostly the others follow soon.
     line.estimate.received(1000, now: now.adding(seconds: 2))
     line.estimate.received(1000, now: now.adding(seconds: 2.08))
     #expect(!line.isStuck(running(0.01, true), now.adding(seconds: 2.08)))
     line.estimate.received(1000, now: now.adding(seconds: 2.1))
     #expect(line.isStuck(running(0.01, true), now.adding(seconds: 2.1)))
+    // The line has pauses, and this one has been silent since before one of them.
+    line.estimate.received(1000, now: now.adding(seconds: 2.5))
+    #expect(line.isStuck(running(0.01, true), now.adding(seconds: 2.5)))
+    // The first answer after an outage is as late as that was long: the silence does not seem usual by it.
+    line = Line(connections: 32)
+    line.estimate.responded(after: 0.06, now: start)
+    for index in 0..<40 { line.estimate.received(1000, now: now.adding(seconds: -0.4 + 0.01 * Double(index))) }
+    line.estimate.responded(after: 2, now: now.adding(seconds: 2))
+    for index in 0..<4 { line.estimate.received(1000, now: now.adding(seconds: 2 + 0.01 * Double(index))) }
+    #expect(!line.isStuck(running(0.01, true), now.adding(seconds: 2.03)))
     line.speaks(httpVersion: 20)
     #expect(!line.isStuck(running(0.25, true), now))
   }

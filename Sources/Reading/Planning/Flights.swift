@@ -5,7 +5,7 @@ import Fetching
 ///
 /// A window that is larger than its connection's flight takes several round trips, and a reader waits for it while
 /// other connections are idle. A connection that has grown brings a hundred times what a new one does, so each request
-/// is as long as the flight of the connection that takes it.
+/// is as long as the flight of the connection that takes it. A copy's may be longer (``Planner/letsGrow(_:_:)``).
 ///
 /// libcurl takes the connection that was made first of those that are idle. So the next request's is known before it
 /// is made, and the response says by its number whether that was right: after redirects it may have come from another
@@ -104,12 +104,12 @@ struct Flights: Sendable {
 
   /// What the idle connections bring in a round trip, in the order in which requests take them.
   ///
-  /// `grows`: those whose last response came in one flight are taken to bring twice as much. A server's window grows
-  /// only while it holds something back, so requests that never ask for more keep it as small as it is.
+  /// `grows`: those whose last response came in one flight are taken to bring twice that. A server's window grows only
+  /// while it holds something back, so requests that never ask for more keep it as small as it is.
   func idle(_ now: Instant, roundTrip: Double, grows: Bool = false) -> [Int64] {
     connections.filter { $0.transfer == nil }.map { connection in
       let flight = connection.flight(now, roundTrip: roundTrip)
-      return grows && connection.isWhole ? 2 * flight : flight
+      return grows && connection.isWhole ? max(flight, 2 * min(flight, connection.arriving)) : flight
     }
   }
 }
@@ -118,11 +118,13 @@ extension Planner {
   /// The shortest request for a reader where congestion windows are small, in bytes: two TLS records.
   static let pieceLength: Int64 = 32 << 10
 
-  /// Whether a response of two round trips may delay `reader`, for windows that grow: it takes all that comes, and has
-  /// shown for long that it does not play.
-  static func letsGrow(_ reader: ReaderView) -> Bool {
+  /// Whether `reader` lets windows grow, and waits for some responses of two round trips: it takes all that comes, has
+  /// shown no pace for long, and nobody else reads.
+  static func letsGrow(_ reader: ReaderView, _ input: PlanInput) -> Bool {
     reader.claim == .share && !reader.isPaced
       && Double(reader.length) >= max(2 * Double(Playout.creditBytes), shownSeconds * reader.rate)
+      && !input.line.hasOthers && !input.line.hasVisits
+      && !input.readers.contains { $0 != reader && !$0.isElsewhere }
   }
   private static let shownSeconds = 4.0
 

@@ -22,8 +22,9 @@ struct LineEstimate: Sendable {
   private var last: Instant?
   /// When bytes arrived last; nil before the first.
   private(set) var lastArrival: Instant?
-  /// Since when bytes have come without a ``silence``.
+  /// Since when bytes have come without a ``longSilence``, and until when they came before it.
   private(set) var arrivesSince: Instant?
+  private(set) var arrivedUntil: Instant?
   /// All bytes that arrived on the line.
   private(set) var bytes: Int64 = 0
   /// What came in the seconds in which bytes were due, of a slice.
@@ -65,12 +66,20 @@ struct LineEstimate: Sendable {
   var rate: Double { measuredRate ?? Self.assumedRate }
 
   /// Seconds without a byte that are longer than answers take.
-  var silence: Double { max(Self.leastSilence, 2.5 * lateTrip) }
+  var longSilence: Double { max(Self.leastSilence, 2.5 * lateTrip) }
   private static let leastSilence = 0.2
+
+  /// Something comes. Before what it says of ``lateTrip`` counts: an answer may be as late as the silence was long.
+  private mutating func goesOn(_ now: Instant) {
+    if let lastArrival, now.seconds(since: lastArrival) <= longSilence { return }
+    arrivesSince = now
+    arrivedUntil = lastArrival
+  }
 
   /// A response's head arrived `seconds` after its request; its body follows.
   mutating func responded(after seconds: Double, now: Instant) {
     sending += 1
+    goesOn(now)
     connections.changed()
     if seconds > 0 { trips.note(seconds, now: now) }
   }
@@ -78,7 +87,7 @@ struct LineEstimate: Sendable {
   /// `count` bytes arrived.
   mutating func received(_ count: Int, now: Instant) {
     defer { last = now }
-    if lastArrival.map({ now.seconds(since: $0) > silence }) ?? true { arrivesSince = now }
+    goesOn(now)
     lastArrival = now
     bytes += Int64(count)
     // The first bytes after a silence in which none were due: how long they took is unknown.

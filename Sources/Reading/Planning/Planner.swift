@@ -308,6 +308,8 @@ enum Planner {
     // would be requested when the last byte has come, and the line would be idle for a round trip each time.
     let isRationed = input.line.isContended && reader.claim == .lead
     let usesSmallWindows = isEasy || shares || isBounded || isRationed
+    // What has grown for a copy that was alone is too much beside others.
+    let shared = backgroundWindow(input, company)
     let isSpread = isSpread(reader, input)
     // The lanes of a trial would delay what a reader waits for that has just jumped.
     let lanes = slow?.count ?? max(2, reader.length < provenLength ? input.lanes.settled : input.lanes.now)
@@ -321,9 +323,9 @@ enum Planner {
       guard frontier < goal else { return }
       let window =
         isBounded
-        ? flight(draft, grows: letsGrow(reader) && !shares)
+        ? min(flight(draft, grows: letsGrow(reader, input)), shares ? max(pieceLength, shared) : .max)
         : usesSmallWindows
-          ? backgroundWindow(input, company)
+          ? shared
           : newcomersWindow(reader, input.line) ?? readerWindow(of: reader, from: frontier, input)
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }

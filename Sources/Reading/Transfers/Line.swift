@@ -180,11 +180,13 @@ struct Line {
   /// Whether a response is stuck: it has brought nothing for longer than answers take, while others went on. Its
   /// connection repeats lost packets, after waits that double (RFC 6298), and another brings the bytes sooner.
   func isStuck(_ running: Running, _ now: Instant) -> Bool {
-    guard running.responded, !isMultiplexed, let last = estimate.lastArrival, let first = estimate.arrivesSince
+    guard running.responded, !isMultiplexed, let last = estimate.lastArrival, let first = estimate.arrivesSince,
+      now.seconds(since: running.lastByte) > estimate.longSilence
     else { return false }
-    // After a silence of the whole line, one response is the first that goes on.
-    return now.seconds(since: running.lastByte) > estimate.silence
-      && last.seconds(since: max(running.lastByte, first)) > 1.5 * estimate.roundTrip
+    // After a silence of the whole line, one response is the first that goes on, and mostly the others follow.
+    let most = 1.5 * estimate.roundTrip
+    return last.seconds(since: max(running.lastByte, first)) > most
+      || estimate.arrivedUntil.map { $0.seconds(since: running.lastByte) > most } ?? false
   }
 
   /// Whether a response goes on for several round trips in which an idle connection would bring much more.
