@@ -37,6 +37,8 @@ import Testing
 
 private let script = #"""
   set -euo pipefail
+  # Not the mounts of the tests that run beside this one: their servers would go on.
+  umount --all --lazy --no-canonicalize --types fuse.mediafs || true
   work=$1
   mkdir -p "$work/shared/media"
   mount --bind "$work/shared" "$work/shared"

@@ -55,6 +55,8 @@ import Testing
 
 private let script = #"""
   set -euo pipefail
+  # Not the mounts of the tests that run beside this one: their servers would go on.
+  umount --all --lazy --no-canonicalize --types fuse.mediafs || true
   work=$1 programs=$2 repository=$3 user=$4
   manifest=$work/urls.txt media=$work/media
   ln -s "$programs" "$work/built"
