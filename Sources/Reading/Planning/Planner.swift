@@ -308,7 +308,6 @@ enum Planner {
     // would be requested when the last byte has come, and the line would be idle for a round trip each time.
     let isRationed = input.line.isContended && reader.claim == .lead
     let usesSmallWindows = isEasy || shares || isBounded || isRationed
-    // What has grown for a copy that was alone is too much beside others.
     let shared = backgroundWindow(input, company)
     let isSpread = isSpread(reader, input)
     // The lanes of a trial would delay what a reader waits for that has just jumped.
@@ -321,6 +320,7 @@ enum Planner {
       let hole = draft.covered.firstGap(in: ByteRange(min(waiting, back.start), reader.position))
       let frontier = hole?.start ?? draft.covered.runEnd(from: reader.position)
       guard frontier < goal else { return }
+      // Beside others, a copy asks for less than what has grown while it was alone.
       let window =
         isBounded
         ? min(flight(draft, grows: letsGrow(reader, input)), shares ? max(pieceLength, shared) : .max)
