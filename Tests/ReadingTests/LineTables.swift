@@ -116,12 +116,13 @@ import Testing
     #expect(line.isStuck(running(0.01, true), now.adding(seconds: 2.5)))
     line.speaks(httpVersion: 20)
     #expect(!line.isStuck(running(0.01, true), now.adding(seconds: 2.5)))
-    // The first answer after an outage is as late as that was long: the silence does not seem usual by it.
+    // The first answers after an outage are as late as that was long: the silence does not seem usual by them.
     line = Line(connections: 32)
     line.estimate.responded(after: 0.06, now: start)
     for index in 0..<40 { line.estimate.received(1000, now: now.adding(seconds: -0.4 + 0.01 * Double(index))) }
-    line.estimate.responded(after: 2, now: now.adding(seconds: 2))
+    for _ in 0..<8 { line.estimate.responded(after: 2, now: now.adding(seconds: 2)) }
     for index in 0..<4 { line.estimate.received(1000, now: now.adding(seconds: 2 + 0.01 * Double(index))) }
+    for _ in 0..<40 { line.estimate.responded(after: 0.06, now: now.adding(seconds: 2.03)) }
     #expect(!line.isStuck(running(0.01, true), now.adding(seconds: 2.03)))
   }
 
