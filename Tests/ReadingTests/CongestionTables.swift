@@ -80,6 +80,10 @@ import Testing
     now = feed(&paused, from: start.adding(seconds: 20), seconds: 3)
     #expect(!paused.separates, "what was lost long ago says nothing")
     paused.losses.counted(8, over: 40_000, now: now)
+    paused.losses.counted(99, over: 40_000, now: now.adding(seconds: 1.5))
+    now = feed(&paused, from: now.adding(seconds: 1.5), seconds: 1)
+    #expect(!paused.separates, "the end of slow start loses many at once")
+    paused.losses.counted(100, over: 40_000, now: now)
     _ = feed(&paused, from: now, seconds: 0.1)
     #expect(paused.separates)
     // Two connections in turns: what one lost long ago is no news.
@@ -88,6 +92,8 @@ import Testing
       turns.counted(second % 2 == 0 ? 5 : 9, over: second % 2, now: start.adding(seconds: Double(second)))
     }
     #expect(!turns.areLikely(start.adding(seconds: 20)))
+    turns.counted(6, over: 0, now: start.adding(seconds: 20))
+    #expect(!turns.areLikely(start.adding(seconds: 20)), "the ones before are long ago")
     // HTTP/1.1 has connections of its own in any case.
     var plain = Line(connections: 32)
     plain.speaks(httpVersion: 11)
