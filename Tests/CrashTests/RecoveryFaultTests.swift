@@ -218,7 +218,8 @@ import Testing
         for index in 0..<2 {
           do { #expect(try isRight(shelf, index, held[index])) } catch {
             let number = (error as? Errno)?.rawValue
-            #expect(number == EMFILE || number == EIO, "\(error) with \(few)")
+            // ETIMEDOUT: it was killed before it had noted the second file as complete, and cannot connect.
+            #expect([EMFILE, EIO, ETIMEDOUT].contains(number), "\(error) with \(few)")
           }
           _ = try? store.read(Shelf.name(index))
         }
