@@ -256,6 +256,32 @@ import Testing
     #expect(!Planner.plan(input).contains(.cancel(TransferID(1))))
   }
 
+  @Test("Who reads on from the head has a round trip's bytes on the way, unless responses pause")
+  func readsOn() {
+    let (head, parked) = (Planner.headLength, ByteRange(128 << 10, 192 << 10))
+    var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.05, rate: 4e6))
+    input.available.insert(ByteRange(0, parked.start))
+    input.demands = [parked]
+    input.readers = [ReaderView(position: parked.end, length: parked.end, rate: 1e6)]
+    input.transfers = [ActiveTransfer(id: TransferID(1), position: parked.start, end: head, purpose: .demand)]
+    let asked = { (input: PlanInput) in
+      Planner.plan(input).compactMap { step -> ByteRange? in
+        if case .start(let range, .playAhead) = step { range } else { nil }
+      }
+    }
+    #expect(asked(input).isEmpty, "its answer may be late")
+    input.transfers[0].hasBegun = true
+    #expect(asked(input).first?.start == head && asked(input).first.map { $0.count >= Int64(0.05 * 4e6) } == true)
+    input.line.hasPauses = true
+    #expect(asked(input).isEmpty)
+    input.line.hasPauses = false
+    (input.readers[0].position, input.readers[0].length) = (Planner.readAhead, Planner.readAhead)
+    input.demands = [ByteRange(64 << 10, Planner.readAhead)]
+    input.transfers[0].position = 64 << 10
+    input.available.remove(input.demands[0])
+    #expect(asked(input).isEmpty, "the kernel reads as much ahead for who only looks")
+  }
+
   @Test("What is parked where its reader left is asked for behind what a reader waits for, and then it is")
   func left() {
     var input = jumped(leaving: 0, spare: 0)

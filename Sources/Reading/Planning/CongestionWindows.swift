@@ -47,6 +47,9 @@ struct CongestionWindows: Sendable, Equatable {
     if busy > Self.slowStart * roundTrip { small = areSmall ? small + elapsed : max(0, small - elapsed) }
   }
 
+  /// Whether responses pause as they do where windows are small, as far as is known yet.
+  func pause(_ now: Instant) -> Bool { areSmall(now) || silent > 0 && silent >= Self.leastPart * seconds }
+
   /// Whether they were small for long, though the line was busy: packets are lost, and one connection does not fill it.
   var areSmallForLong: Bool { small >= Self.lasting }
 

@@ -138,6 +138,7 @@ extension Scheduler {
       requestLimit: line.limit,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
+      hasPauses: line.estimate.windows.pause(now),
       flights: line.flights.idle(now, roundTrip: line.estimate.roundTrip),
       grownFlights: line.flights.idle(now, roundTrip: line.estimate.roundTrip, grows: true),
       isQuiet: lines.isQuiet, isPressed: line.isPressed(now), isContended: line.isContended(now),
