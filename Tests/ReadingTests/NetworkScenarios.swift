@@ -70,7 +70,9 @@ import Testing
     #expect(stalls.reduce(0, +) <= 12, "\(stalls)")
   }
 
-  @Test("One connection of HTTP/2 is enough where hardly a packet is lost", arguments: [(4e6, 0.06), (20e6, 0.03), (10e6, 0.06), (4e6, 0.12)])
+  @Test(
+    "One connection of HTTP/2 is enough where hardly a packet is lost",
+    arguments: [(4e6, 0.06), (20e6, 0.03), (10e6, 0.06), (4e6, 0.12)])
   func playingOverOneConnection(rate: Double, trip: Double) throws {
     let bench = try bench(Path(rate: rate, trip: trip, httpVersion: 20), queue: 1)
     let copy = try DeadlineScenarios.Copier(bench, "other.mp4", size: Self.size)
