@@ -218,8 +218,10 @@ import Testing
         for index in 0..<2 {
           do { #expect(try isRight(shelf, index, held[index])) } catch {
             let number = (error as? Errno)?.rawValue
-            // ETIMEDOUT: it was killed before it had noted the second file as complete, and cannot connect.
-            #expect([EMFILE, EIO, ETIMEDOUT].contains(number), "\(error) with \(few)")
+            // A server that was killed before it had noted the second file as complete fetches it again: this one
+            // cannot connect.
+            let isTimeout = index == 1 && number == ETIMEDOUT
+            #expect(number == EMFILE || number == EIO || isTimeout, "\(error) with \(few)")
           }
           _ = try? store.read(Shelf.name(index))
         }

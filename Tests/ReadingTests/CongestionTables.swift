@@ -75,29 +75,86 @@ import Testing
     // A server that pauses looks the same, but then no packet comes out of order.
     var paused = Line(connections: 32)
     paused.speaks(httpVersion: 20)
-    paused.losses.counted(7, over: 40_000, now: start)
-    paused.losses.counted(7, over: 40_000, now: start.adding(seconds: 20))
-    now = feed(&paused, from: start.adding(seconds: 20), seconds: 3)
-    #expect(!paused.separates, "what was lost long ago says nothing")
+    paused.losses.counted(0, over: 40_000, now: start)
+    now = feed(&paused, from: start, seconds: 3)
+    #expect(!paused.separates, "no packet was lost")
     paused.losses.counted(8, over: 40_000, now: now)
     paused.losses.counted(99, over: 40_000, now: now.adding(seconds: 1.5))
     now = feed(&paused, from: now.adding(seconds: 1.5), seconds: 1)
     #expect(!paused.separates, "the end of slow start loses many at once")
-    paused.losses.counted(100, over: 40_000, now: now)
-    _ = feed(&paused, from: now, seconds: 0.1)
+    for count in 100...101 { paused.losses.counted(count, over: 40_000, now: now.adding(seconds: Double(count - 100))) }
+    _ = feed(&paused, from: now.adding(seconds: 1), seconds: 0.1)
     #expect(paused.separates)
-    // Two connections in turns: what one lost long ago is no news.
-    var turns = PacketLosses()
-    for second in 0..<20 {
-      turns.counted(second % 2 == 0 ? 5 : 9, over: second % 2, now: start.adding(seconds: Double(second)))
-    }
-    #expect(!turns.areLikely(start.adding(seconds: 20)))
-    turns.counted(6, over: 0, now: start.adding(seconds: 20))
-    #expect(!turns.areLikely(start.adding(seconds: 20)), "the ones before are long ago")
     // HTTP/1.1 has connections of its own in any case.
     var plain = Line(connections: 32)
     plain.speaks(httpVersion: 11)
     _ = feed(&plain, from: start, seconds: 3)
     #expect(!plain.separates)
+  }
+
+  @Test("Losses are likely where one connection has some again, more than two seconds later, and lately")
+  func losses() {
+    /// Each reading: seconds, connection, count.
+    func likely(_ readings: [(Double, Int, Int)], at second: Double) -> Bool {
+      var losses = PacketLosses()
+      for (second, connection, count) in readings {
+        losses.counted(count, over: connection, now: start.adding(seconds: second))
+      }
+      return losses.areLikely(start.adding(seconds: second))
+    }
+    #expect(likely([], at: 0), "the kernel may not tell")
+    #expect(!likely([(0, 1, 0), (1, 1, 5)], at: 1))
+    let again = [(0, 1, 1), (3, 1, 1), (3.5, 1, 2)]
+    #expect(likely(again, at: 4) && !likely(again, at: 14))
+    #expect(!likely([(0, 1, 1), (3, 1, 2)], at: 3), "they may be from right after the first")
+    #expect(!likely([(0, 1, 1), (11, 1, 1), (12, 1, 2)], at: 12), "the first are long ago")
+    #expect(!likely([(0, 1, 1), (3, 1, 1), (3.5, 2, 9), (3.6, 2, 9)], at: 4), "each connection has a slow start")
+    #expect(!likely((0..<20).map { (Double($0), $0 % 2, $0 % 2 == 0 ? 5 : 9) }, at: 20), "no news in turns")
+  }
+
+  @Test("Responses count as pausing until some came without a pause")
+  func pauses() {
+    var windows = CongestionWindows()
+    #expect(windows.pause(start), "nothing is known")
+    var now = start
+    func feed(_ elapsed: Double, times: Int) {
+      for _ in 0..<times {
+        now = now.adding(seconds: elapsed)
+        windows.received(after: elapsed, roundTrip: 0.06, now: now)
+      }
+    }
+    feed(0.004, times: 10)
+    #expect(!windows.pause(now))
+    feed(0.04, times: 1)
+    #expect(windows.pause(now) && !windows.areSmall(now))
+    feed(0.004, times: 400)
+    #expect(!windows.pause(now), "it was one of many")
+    for _ in 0..<10 {
+      feed(0.04, times: 1)
+      feed(0.004, times: 5)
+    }
+    #expect(windows.areSmall(now) && windows.pause(now))
+  }
+
+  @Test("Windows that were small after slow start count no longer once the line was busy without silences")
+  func mends() {
+    var windows = CongestionWindows()
+    var now = start
+    func feed(_ seconds: Double, silence: Double) {
+      let end = now.adding(seconds: seconds)
+      while now < end {
+        for elapsed in [silence, 0.004, 0.004, 0.004, 0.004] {
+          now = now.adding(seconds: elapsed)
+          windows.received(after: elapsed, roundTrip: 0.06, now: now)
+        }
+      }
+    }
+    feed(5, silence: 0.04)
+    #expect(windows.areSmallForLong)
+    for _ in 0..<12 {
+      now = now.adding(seconds: 1)  // a player with a full buffer
+      feed(0.5, silence: 0.004)
+    }
+    #expect(!windows.areSmallForLong)
   }
 }

@@ -44,11 +44,15 @@ struct CongestionWindows: Sendable, Equatable {
     let areSmall = seconds >= Self.least && silent >= Self.leastPart * seconds
     if areSmall { seenAt = now }
     busy += elapsed
-    if busy > Self.slowStart * roundTrip { small = areSmall ? small + elapsed : max(0, small - elapsed) }
+    if !areSmall {
+      small = max(0, small - elapsed)
+    } else if busy > Self.slowStart * roundTrip {
+      small = min(small + elapsed, 2 * Self.lasting)
+    }
   }
 
-  /// Whether responses pause as they do where windows are small, as far as is known yet.
-  func pause(_ now: Instant) -> Bool { areSmall(now) || silent > 0 && silent >= Self.leastPart * seconds }
+  /// Whether responses pause as they do where windows are small, as far as is known yet, or nothing is.
+  func pause(_ now: Instant) -> Bool { areSmall(now) || silent >= Self.leastPart * seconds }
 
   /// Whether they were small for long, though the line was busy: packets are lost, and one connection does not fill it.
   var areSmallForLong: Bool { small >= Self.lasting }

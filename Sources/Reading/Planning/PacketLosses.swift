@@ -2,43 +2,56 @@ import Base
 
 /// Whether a line's connection loses packets again and again: those after a lost one come out of order, and the kernel
 /// counts them. A server that pauses, or has no processor time, looks like one with small congestion windows, but loses
-/// none. Where a router's queue is short, slow start ends with many losses within a second, and then the connection
-/// fills the line for several. Pure.
+/// none. Where a router's queue is short, slow start ends with many losses, and then the connection fills the line for
+/// seconds. Pure.
 struct PacketLosses: Sendable {
   /// For how many seconds a loss counts: at one in 200 packets, 0.5 MB/s have two in a second.
   private static let kept = 10.0
 
-  /// Losses within so many seconds are those of one end of slow start, which a response's head may tell of a second
-  /// late.
+  /// Losses less than so many seconds apart belong to one end of slow start.
   private static let once = 2.0
 
   /// Of so many connections the count is kept: a line has one, or a few in turns.
   private static let mostConnections = 4
 
-  private var counts: [(connection: Int?, count: Int)] = []
-  /// The first and the last of those that count.
-  private var firstAt: Instant?
-  private var lastAt: Instant?
+  /// A count is read at the head of each response, which may be long after the losses.
+  private struct Counter: Sendable {
+    let connection: Int?
+    var count: Int
+    var readAt: Instant
+    /// When the first of those that count was seen, and the last, which was after ``after``.
+    var firstAt: Instant?
+    var lastAt: Instant?
+    var after: Instant?
+  }
+  private var counters: [Counter] = []
 
   /// The kernel has counted `count` packets out of order on connection `number`; nil: it does not tell.
   mutating func counted(_ count: Int?, over number: Int?, now: Instant) {
     guard let count else { return }
-    let index = counts.firstIndex { $0.connection == number }
-    let before = index.map { counts.remove(at: $0).count } ?? 0
-    if count > before {
-      if !isRecent(now) { firstAt = now }
-      lastAt = now
+    let index = counters.firstIndex { $0.connection == number }
+    var counter = index.map { counters.remove(at: $0) } ?? Counter(connection: number, count: 0, readAt: now)
+    if count > counter.count {
+      let isAgain = isRecent(counter, now)
+      if !isAgain { counter.firstAt = now }
+      counter.after = isAgain ? counter.readAt : nil
+      counter.lastAt = now
     }
-    counts.append((number, count))
-    if counts.count > Self.mostConnections { counts.removeFirst() }
+    (counter.count, counter.readAt) = (count, now)
+    counters.append(counter)
+    if counters.count > Self.mostConnections { counters.removeFirst() }
   }
 
-  /// Whether some were lost lately and before, or may have been: not every kernel counts them.
+  /// Whether one lost some lately and before, or may have: not every kernel counts them.
   func areLikely(_ now: Instant) -> Bool {
-    if counts.isEmpty { return true }
-    guard isRecent(now), let firstAt, let lastAt else { return false }
-    return lastAt.seconds(since: firstAt) >= Self.once
+    counters.isEmpty
+      || counters.contains { counter in
+        guard isRecent(counter, now), let first = counter.firstAt, let after = counter.after else { return false }
+        return after.seconds(since: first) >= Self.once
+      }
   }
 
-  private func isRecent(_ now: Instant) -> Bool { lastAt.map { now.seconds(since: $0) < Self.kept } ?? false }
+  private func isRecent(_ counter: Counter, _ now: Instant) -> Bool {
+    counter.lastAt.map { now.seconds(since: $0) < Self.kept } ?? false
+  }
 }

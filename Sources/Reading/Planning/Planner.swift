@@ -37,9 +37,7 @@ enum Planner {
   static let jumpStep: Int64 = 16 << 10
   /// The bytes of the tail, where MP4's moov, MKV's cues and ID3v1 are. Players read longer indexes on from there.
   static let tailLength: Int64 = 128 << 10
-  /// The kernel's first read-ahead, in bytes, which says nothing of the reader.
-  static let readAhead: Int64 = 128 << 10
-  /// The play-ahead in bytes of a reader below ``provenLength``.
+  /// The play-ahead in bytes of a reader below ``provenLength``, unless it reads on (``leastAllowance(of:_:)``).
   static let lookAhead: Int64 = 256 << 10
   /// From this many bytes in sequence on, a reader's play-ahead grows with what it has read.
   static let provenLength: Int64 = 1 << 20
@@ -97,7 +95,7 @@ enum Planner {
     if reader.length < provenLength, !reader.isPaced {
       // What looks at this kind of file read was requested as a whole: who reads on shows it by reading further.
       if reader.isLooker, let head = input.learned?.head, reader.position <= head { return 0 }
-      return reader.isLooker ? min(reader.length, lookAhead) : leastAllowance(input.line)
+      return reader.isLooker ? min(reader.length, lookAhead) : leastAllowance(of: reader, input.line)
     }
     if reader.isLooker {
       return min(max(lookAhead, 2 * Int64(min(input.line.rate * input.line.roundTrip, 1e12))), reader.length / 4)
@@ -108,13 +106,19 @@ enum Planner {
     // A reader that has read for a second earns as much as it read. A burst may be a look that ends as suddenly.
     let proven = Double(reader.length) >= reader.rate || reader.isPaced ? reader.length : reader.length / 4
     let earned = reader.isPaced ? max(proven, Int64(min(reader.rate, 1e12) * Playouts.leadSeconds)) : proven
-    return min(max(leastAllowance(input.line), earned), min(wanted, largestAhead))
+    return min(max(leastAllowance(of: reader, input.line), earned), min(wanted, largestAhead))
   }
 
-  /// The play-ahead in bytes of one who has read little. Where responses do not pause, a round trip's bytes come while
-  /// as many are requested, or the line is idle. Where they pause, larger windows lose more packets.
-  private static func leastAllowance(_ line: LineView) -> Int64 {
-    line.hasPauses ? lookAhead : max(lookAhead, 2 * firstWindow(line))
+  /// The least play-ahead in bytes: two first requests for one who reads on. While the bytes of one come, the next must
+  /// be on its way, or the line is idle.
+  private static func leastAllowance(of reader: ReaderView, _ line: LineView) -> Int64 {
+    hasShown(reader, line) ? max(lookAhead, 2 * firstWindow(line)) : lookAhead
+  }
+
+  /// Whether `reader` has read more than the kernel reads ahead for one who looks, where responses do not pause. Where
+  /// they do, more bytes in flight lose more packets.
+  private static func hasShown(_ reader: ReaderView, _ line: LineView) -> Bool {
+    !line.hasPauses && !reader.isLooker && reader.length > lookAhead
   }
 
   /// Whether `reader` may soon have to wait: it reads in sequence, has less than ``behindSeconds`` ahead of it, and the
@@ -340,12 +344,11 @@ enum Planner {
       // What the reader waits for comes first: one that has just come may want no more, or jump from the head to where
       // it begins to play. Who has jumped reads on.
       let hasJumped = reader.position > reader.length && !reader.isLooker
-      // It has read more than the kernel's first read-ahead, or waits for bytes beyond what is requested. Beside others
-      // that have just come it waits its turn.
-      let hasShown = !input.line.hasPauses && reader.length > readAhead
+      // It has shown it, or a read waits for bytes beyond what is requested. Beside others that have just come it waits
+      // its turn.
       let readsOn =
         !reader.isLooker && input.line.waiting <= 1
-        && (hasShown || input.demands.contains { $0.start <= frontier && $0.end > frontier })
+        && (hasShown(reader, input.line) || input.demands.contains { $0.start <= frontier && $0.end > frontier })
       let isFirst = isSpread && ahead.reduce(0) { $0 + $1.rest.count } < firstWindow(input.line)
       if reader.length < provenLength, !input.demands.isEmpty, !isFirst,
         ahead.contains(where: { hasJumped || readsOn ? !$0.hasBegun : $0.rate == nil })
