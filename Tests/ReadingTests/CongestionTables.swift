@@ -92,7 +92,7 @@ import Testing
     #expect(!plain.separates)
   }
 
-  @Test("Losses are likely where one connection has some again, more than two seconds later, and lately")
+  @Test("Losses are likely where one connection has some again, more than a second later, and lately")
   func losses() {
     /// Each reading: seconds, connection, count.
     func likely(_ readings: [(Double, Int, Int)], at second: Double) -> Bool {

@@ -9,7 +9,7 @@ struct PacketLosses: Sendable {
   private static let kept = 10.0
 
   /// Losses less than so many seconds apart belong to one end of slow start.
-  private static let once = 2.0
+  private static let once = 1.2
 
   /// Of so many connections the count is kept: a line has one, or a few in turns.
   private static let mostConnections = 4
