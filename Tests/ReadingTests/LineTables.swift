@@ -270,7 +270,7 @@ import Testing
     }
     #expect(asked() == nil, "its answer may be late")
     input.transfers[0].hasBegun = true
-    #expect(asked() == ByteRange(head, head + Planner.lookAhead))
+    #expect(asked() == ByteRange(head, parked.end + 2 * head))
     input.line.hasPauses = true
     #expect(asked() == nil)
     input.transfers[0].rate = 1e6

@@ -324,8 +324,6 @@ enum Planner {
     let isSpread = isSpread(reader, input)
     // The lanes of a trial would delay what a reader waits for that has just jumped.
     let lanes = slow?.count ?? max(2, reader.length < provenLength ? input.lanes.settled : input.lanes.now)
-    // Who has read little may still jump, and what is in flight beyond a round trip's bytes would delay it there.
-    let most = reader.length < provenLength && hasShown(reader, input.line) ? lookAhead : .max
     let waiting = input.demands.map(\.start).filter { $0 >= reader.position - ReaderRuns.slack }.min() ?? .max
     while true {
       // Begins just before the reader's position, and where it waits: the kernel's read-ahead arrives in any order, and
@@ -340,7 +338,7 @@ enum Planner {
         ? min(flight(draft, grows: letsGrow(reader, input)), shares ? max(pieceLength, shared) : .max)
         : usesSmallWindows
           ? shared
-          : newcomersWindow(reader, input.line) ?? min(most, readerWindow(of: reader, from: frontier, input))
+          : newcomersWindow(reader, input.line) ?? readerWindow(of: reader, from: frontier, input)
       let ahead = draft.transfers.filter { $0.end > back.start && $0.position <= frontier }
       guard usesSmallWindows ? hasRoom(beside: ahead, input, company) : ahead.count < lanes else { return }
       // What the reader waits for comes first: one that has just come may want no more, or jump from the head to where
