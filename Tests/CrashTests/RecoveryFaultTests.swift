@@ -218,8 +218,8 @@ import Testing
         for index in 0..<2 {
           do { #expect(try isRight(shelf, index, held[index])) } catch {
             let number = (error as? Errno)?.rawValue
-            // A server that was killed before it had noted the second file as complete fetches it again: this one
-            // cannot connect.
+            // If the former server was killed before it had noted the second file as complete, this one fetches it
+            // again, and cannot connect.
             let isTimeout = index == 1 && number == ETIMEDOUT
             #expect(number == EMFILE || number == EIO || isTimeout, "\(error) with \(few)")
           }

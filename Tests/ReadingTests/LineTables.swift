@@ -256,36 +256,6 @@ import Testing
     #expect(!Planner.plan(input).contains(.cancel(TransferID(1))))
   }
 
-  @Test("Who reads on from the head has a round trip's bytes on the way, unless responses pause")
-  func readsOn() {
-    let (head, parked) = (Planner.headLength, ByteRange(192 << 10, 320 << 10))
-    var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.06, rate: 4e6))
-    input.available.insert(ByteRange(0, parked.start))
-    input.demands = [ByteRange(parked.start, head)]
-    input.readers = [ReaderView(position: parked.end, length: parked.end, rate: 1e6)]
-    input.transfers = [ActiveTransfer(id: TransferID(1), position: parked.start, end: head, purpose: .demand)]
-    func asked() -> ByteRange? {
-      for case .start(let range, .playAhead) in Planner.plan(input) { return range }
-      return nil
-    }
-    #expect(asked() == nil, "its answer may be late")
-    input.transfers[0].hasBegun = true
-    #expect(asked() == ByteRange(head, parked.end + 2 * head))
-    input.line.hasPauses = true
-    #expect(asked() == nil)
-    input.transfers[0].rate = 1e6
-    #expect(asked() == ByteRange(head, parked.end + Planner.lookAhead))
-    input.line.hasPauses = false
-    // A read of a whole read-ahead may be all that it wants.
-    (input.readers[0].position, input.readers[0].length) = (head, head)
-    #expect(asked() == ByteRange(head, head + Planner.lookAhead))
-    input.transfers[0].rate = nil
-    #expect(asked() == nil)
-    input.readers[0].length = parked.end
-    input.readers[0].isLooker = true
-    #expect(asked() == nil)
-  }
-
   @Test("What is parked where its reader left is asked for behind what a reader waits for, and then it is")
   func left() {
     var input = jumped(leaving: 0, spare: 0)

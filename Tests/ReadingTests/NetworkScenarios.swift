@@ -71,7 +71,7 @@ import Testing
   }
 
   @Test(
-    "One connection of HTTP/2 is enough where hardly a packet is lost",
+    "One connection of HTTP/2 is enough where only a full queue loses packets",
     arguments: [(4e6, 0.06), (20e6, 0.03), (10e6, 0.06), (4e6, 0.12)])
   func playingOverOneConnection(rate: Double, trip: Double) throws {
     let bench = try bench(Path(rate: rate, trip: trip, httpVersion: 20), queue: 1)

@@ -51,7 +51,7 @@ struct CongestionWindows: Sendable, Equatable {
     }
   }
 
-  /// Whether responses pause as they do where windows are small, as far as is known yet, or nothing is.
+  /// Whether responses pause as where windows are small, by what has come so far; true while nothing has.
   func pause(_ now: Instant) -> Bool { areSmall(now) || silent >= Self.leastPart * seconds }
 
   /// Whether they were small for long, though the line was busy: packets are lost, and one connection does not fill it.

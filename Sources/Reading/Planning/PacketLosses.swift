@@ -8,7 +8,7 @@ struct PacketLosses: Sendable {
   /// For how many seconds a loss counts: at one in 200 packets, 0.5 MB/s have two in a second.
   private static let kept = 10.0
 
-  /// Losses less than so many seconds apart belong to one end of slow start.
+  /// Losses less than so many seconds apart may all come from the same end of slow start.
   private static let once = 1.2
 
   /// Of so many connections the count is kept: a line has one, or a few in turns.
@@ -19,9 +19,11 @@ struct PacketLosses: Sendable {
     let connection: Int?
     var count: Int
     var readAt: Instant
-    /// When the first of those that count was seen, and the last, which was after ``after``.
+    /// When the first loss was seen, of those that count.
     var firstAt: Instant?
+    /// When the last was seen.
     var lastAt: Instant?
+    /// The reading before that one: the last loss came after it.
     var after: Instant?
   }
   private var counters: [Counter] = []
@@ -42,7 +44,7 @@ struct PacketLosses: Sendable {
     if counters.count > Self.mostConnections { counters.removeFirst() }
   }
 
-  /// Whether one lost some lately and before, or may have: not every kernel counts them.
+  /// Whether a connection lost packets lately and some time before, or may have: not every kernel counts them.
   func areLikely(_ now: Instant) -> Bool {
     counters.isEmpty
       || counters.contains { counter in

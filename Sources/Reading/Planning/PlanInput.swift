@@ -110,7 +110,7 @@ struct LineView: Sendable {
   var usualLanes = Planner.mostBackgroundLanes
   /// Whether the servers' congestion windows are small, so that one connection brings little in a round trip.
   var hasSmallWindows = false
-  /// Whether responses pause as if they were small, or it is too early to tell.
+  /// Whether responses pause as where windows are small, or nothing is known of them yet.
   var hasPauses = false
   /// What the idle connections bring in a round trip, in bytes, in the order in which requests take them.
   var flights: [Int64] = []

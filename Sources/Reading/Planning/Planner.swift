@@ -37,7 +37,7 @@ enum Planner {
   static let jumpStep: Int64 = 16 << 10
   /// The bytes of the tail, where MP4's moov, MKV's cues and ID3v1 are. Players read longer indexes on from there.
   static let tailLength: Int64 = 128 << 10
-  /// The play-ahead in bytes of a reader below ``provenLength``, unless it reads on (``leastAllowance(of:_:)``).
+  /// The play-ahead in bytes of a reader below ``provenLength``. One that reads on gets ``leastAllowance(of:_:)``.
   static let lookAhead: Int64 = 256 << 10
   /// From this many bytes in sequence on, a reader's play-ahead grows with what it has read.
   static let provenLength: Int64 = 1 << 20
@@ -109,16 +109,16 @@ enum Planner {
     return min(max(leastAllowance(of: reader, input.line), earned), min(wanted, largestAhead))
   }
 
-  /// The least play-ahead in bytes: two first requests for one who reads on. While the bytes of one come, the next must
-  /// be on its way, or the line is idle.
+  /// The least play-ahead in bytes. A reader that has shown that it reads on gets two first requests: while the bytes
+  /// of one arrive, the next must be under way, or the line falls idle.
   private static func leastAllowance(of reader: ReaderView, _ line: LineView) -> Int64 {
     hasShown(reader, line) ? max(lookAhead, 2 * firstWindow(line)) : lookAhead
   }
 
-  /// Whether `reader` has read more than the kernel reads ahead for one who looks, where responses do not pause. Where
-  /// they do, more bytes in flight lose more packets.
+  /// Whether `reader` has shown that it reads on: it has read more than the kernel reads ahead by itself. It does not
+  /// count where responses pause: there, more bytes in flight lose more packets.
   private static func hasShown(_ reader: ReaderView, _ line: LineView) -> Bool {
-    !line.hasPauses && !reader.isLooker && reader.length > lookAhead
+    !line.hasPauses && reader.length > lookAhead
   }
 
   /// Whether `reader` may soon have to wait: it reads in sequence, has less than ``behindSeconds`` ahead of it, and the
@@ -344,8 +344,8 @@ enum Planner {
       // What the reader waits for comes first: one that has just come may want no more, or jump from the head to where
       // it begins to play. Who has jumped reads on.
       let hasJumped = reader.position > reader.length && !reader.isLooker
-      // It has shown it, or a read waits for bytes beyond what is requested. Beside others that have just come it waits
-      // its turn.
+      // The reader has shown it, or one of its reads waits for bytes beyond what is requested. Beside others that have
+      // just come it waits its turn.
       let readsOn =
         !reader.isLooker && input.line.waiting <= 1
         && (hasShown(reader, input.line) || input.demands.contains { $0.start <= frontier && $0.end > frontier })
