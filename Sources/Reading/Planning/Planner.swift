@@ -208,19 +208,18 @@ enum Planner {
       // What it reads beyond its share follows as play-ahead.
       return draft.ask(from: gap.start, length: share, .demand)
     }
+    let length = max(needed, window(of: reader, at: gap.start, needed: needed, input))
     if let reader, isSpread(reader, input), gap.start > headLength {
-      for start in stride(from: gap.start, to: gap.start + needed, by: Int64.Stride(pieceLength)) {
-        draft.ask(from: start, length: min(pieceLength, gap.start + needed - start), .demand)
-      }
-      return
+      let range = ByteRange(gap.start, gap.start + needed)
+      return spread(range, more: reader.takes == nil ? 0 : length - needed, &draft)
     }
-    draft.ask(from: gap.start, length: max(needed, window(of: reader, at: gap.start, needed: needed, input)), .demand)
+    draft.ask(from: gap.start, length: length, .demand)
   }
 
   /// Whether what `reader` needs behind its jump is spread over several connections, of which each brings little.
   private static func isSpread(_ reader: ReaderView, _ input: PlanInput) -> Bool {
     input.line.hasSmallWindows && input.line.openConnections > 1 && reader.length < provenLength && !reader.isLooker
-      && reader.takes == nil && reader.position > reader.length
+      && reader.position > reader.length
   }
 
   /// Where the request begins for one who looks and jumped to `start`, when that is near the end; else nil. An index or
@@ -368,7 +367,8 @@ enum Planner {
         return
       }
       // Requests whole windows, not the few bytes that each read frees: a request per read would be mostly headers.
-      guard goal - frontier >= min(window, lookAhead) / 2 || goal == input.size else { return }
+      let isAwaited = isSpread && frontier < reader.position
+      guard isAwaited || goal - frontier >= min(window, lookAhead) / 2 || goal == input.size else { return }
       let before = draft.steps.count
       draft.ask(from: frontier, length: min(window, goal - frontier), shares ? .shared : .playAhead)
       if draft.steps.count == before { return }

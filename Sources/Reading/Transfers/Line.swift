@@ -172,6 +172,13 @@ struct Line {
   func lacksWarmConnection(now: Instant) -> Bool {
     active > 0 && !(lastWith.dropFirst(active).contains { now.seconds(since: $0) < Self.warmSeconds })
   }
+
+  /// Whether the next idle connection brings `range` in a round trip, however long it was idle.
+  func bringsInOneFlight(_ range: ByteRange?, _ now: Instant) -> Bool {
+    guard let range, let flight = flights.idle(now, roundTrip: estimate.roundTrip).first else { return false }
+    return range.count + Planner.overhead <= flight
+  }
+
   /// Linux lets the window of an idle connection shrink after a timeout of 0.2 s and more.
   private static let warmSeconds = 0.25
   /// How many connections are made at any time where each brings little.

@@ -231,6 +231,7 @@ final class Scheduler {
     let line = lines[host]
     guard start.purpose <= .shared, hasSmallWindows(line, now), line.lacksWarmConnection(now: now) else { return false }
     guard start.purpose == .demand || line.openConnections(now: now) >= Line.pool else { return false }
+    if line.bringsInOneFlight(start.range, now) { return false }
     let trip = line.estimate.roundTrip
     let longest = host.hasPrefix("https:") ? 2 * trip : trip
     // What was expected to be free may never be.
