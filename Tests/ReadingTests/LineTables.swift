@@ -216,7 +216,7 @@ import Testing
       ReaderView(position: new + 65536, length: 65536, rate: 1e6),
     ]
     input.transfers = [
-      ActiveTransfer(id: TransferID(1), position: old, end: old + bytes, purpose: .playAhead, rate: 2e6)
+      ActiveTransfer(id: TransferID(1), position: old, end: old + bytes, purpose: .playAhead, rate: 2e6, hasBegun: true)
     ]
     input.spareBytes = spare
     return input
@@ -227,8 +227,14 @@ import Testing
     let inRoundTrip: Int64 = 100_000
     let end = PlanStep.cancel(TransferID(1))
     #expect(Planner.plan(jumped(leaving: 500_000, spare: 1 << 20)).contains(end))
-    // It comes before the answer does.
-    #expect(!Planner.plan(jumped(leaving: inRoundTrip, spare: 1 << 20)).contains(end))
+    // It comes before the answer does, unless it was asked for just now.
+    var all = jumped(leaving: inRoundTrip, spare: 1 << 20)
+    #expect(!Planner.plan(all).contains(end))
+    all.transfers[0].hasBegun = false
+    #expect(Planner.plan(all).contains(end))
+    // It delays nobody noticeably.
+    all.transfers[0].end = all.transfers[0].position + 30_000
+    #expect(!Planner.plan(all).contains(end))
     // Too much was thrown away before.
     #expect(!Planner.plan(jumped(leaving: 500_000, spare: 10_000)).contains(end))
     // Somebody else reads there.

@@ -273,7 +273,9 @@ enum Planner {
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
     var underWay = draft.transfers.filter(isForOldPlace).reduce(0) { $0 + $1.rest.count }
-    let inRoundTrip = input.line.rate * input.line.roundTrip
+    // Before the first byte of what is under way has come, hardly a byte comes sooner than the reader's.
+    let comes = draft.transfers.contains { isForOldPlace($0) && $0.hasBegun }
+    let inRoundTrip = comes ? input.line.rate * input.line.roundTrip : 0
     // The connections that are cancelled have the largest congestion windows, which the new place needs.
     if input.line.hasSmallWindows { return }
     // Bytes that arrive within the round trip for which the reader waits anyway delay nobody.
@@ -370,7 +372,10 @@ enum Planner {
       let isAwaited = isSpread && frontier < reader.position
       guard isAwaited || goal - frontier >= min(window, lookAhead) / 2 || goal == input.size else { return }
       let before = draft.steps.count
-      draft.ask(from: frontier, length: min(window, goal - frontier), shares ? .shared : .playAhead)
+      // Who still reads the head may jump to where it begins to play: what is on the way then delays it.
+      let readsHead = reader.position == reader.length && reader.length < streamLength && !reader.isLooker
+      let most = readsHead ? min(window, headLength) : window
+      draft.ask(from: frontier, length: min(most, goal - frontier), shares ? .shared : .playAhead)
       if draft.steps.count == before { return }
     }
   }
