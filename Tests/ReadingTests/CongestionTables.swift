@@ -95,17 +95,18 @@ import Testing
   @Test("Losses are likely where one connection has some again, more than a second later, and lately")
   func losses() {
     /// Each reading: seconds, connection, count.
-    func likely(_ readings: [(Double, Int, Int)], at second: Double) -> Bool {
+    func likely(_ readings: [(Double, Int, Int)], at second: Double, roundTrip: Double = 0.06) -> Bool {
       var losses = PacketLosses()
       for (second, connection, count) in readings {
         losses.counted(count, over: connection, now: start.adding(seconds: second))
       }
-      return losses.areLikely(start.adding(seconds: second))
+      return losses.areLikely(roundTrip: roundTrip, start.adding(seconds: second))
     }
     #expect(likely([], at: 0), "the kernel may not tell")
     #expect(!likely([(0, 1, 0), (1, 1, 5)], at: 1))
     let again = [(0, 1, 1), (3, 1, 1), (3.5, 1, 2)]
     #expect(likely(again, at: 4) && !likely(again, at: 14))
+    #expect(!likely(again, at: 4, roundTrip: 0.31), "slow start takes ten round trips")
     #expect(!likely([(0, 1, 1), (3, 1, 2)], at: 3), "they may be from right after the first")
     #expect(!likely([(0, 1, 1), (11, 1, 1), (12, 1, 2)], at: 12), "the first are long ago")
     #expect(!likely([(0, 1, 1), (3, 1, 1), (3.5, 2, 9), (3.6, 2, 9)], at: 4), "each connection has a slow start")

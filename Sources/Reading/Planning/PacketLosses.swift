@@ -8,8 +8,9 @@ struct PacketLosses: Sendable {
   /// For how many seconds a loss counts: at one in 200 packets, 0.5 MB/s have two in a second.
   private static let kept = 10.0
 
-  /// Losses less than so many seconds apart may all come from the same end of slow start.
+  /// Losses less than so many seconds, and round trips, apart may all come from the same end of slow start.
   private static let once = 1.2
+  private static let onceTrips = 10.0
 
   /// Of so many connections the count is kept: a line has one, or a few in turns.
   private static let mostConnections = 4
@@ -45,11 +46,11 @@ struct PacketLosses: Sendable {
   }
 
   /// Whether a connection lost packets lately and some time before, or may have: not every kernel counts them.
-  func areLikely(_ now: Instant) -> Bool {
+  func areLikely(roundTrip: Double, _ now: Instant) -> Bool {
     counters.isEmpty
       || counters.contains { counter in
         guard isRecent(counter, now), let first = counter.firstAt, let after = counter.after else { return false }
-        return after.seconds(since: first) >= Self.once
+        return after.seconds(since: first) >= max(Self.once, Self.onceTrips * roundTrip)
       }
   }
 

@@ -128,7 +128,8 @@ struct Line {
     estimate.received(count, now: now)
     received.note(Int64(count), now: now)
     flights.received(count, of: transfer, roundTrip: estimate.roundTrip, now: now)
-    if isMultiplexed, !mustShare, estimate.windows.areSmallForLong, losses.areLikely(now) { separate() }
+    guard isMultiplexed, !mustShare, estimate.windows.areSmallForLong else { return }
+    if losses.areLikely(roundTrip: estimate.roundTrip, now) { separate() }
   }
 
   private mutating func separate() {
