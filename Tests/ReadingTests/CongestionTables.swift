@@ -92,7 +92,7 @@ import Testing
     #expect(!plain.separates)
   }
 
-  @Test("Losses are likely where one connection has some again, more than a second later, and lately")
+  @Test("Losses are likely where one connection has some again, a second and ten round trips later, and lately")
   func losses() {
     /// Each reading: seconds, connection, count.
     func likely(_ readings: [(Double, Int, Int)], at second: Double, roundTrip: Double = 0.06) -> Bool {
@@ -106,6 +106,7 @@ import Testing
     #expect(!likely([(0, 1, 0), (1, 1, 5)], at: 1))
     let again = [(0, 1, 1), (3, 1, 1), (3.5, 1, 2)]
     #expect(likely(again, at: 4) && !likely(again, at: 14))
+    #expect(likely(again, at: 4, roundTrip: 0.29))
     #expect(!likely(again, at: 4, roundTrip: 0.31), "slow start takes ten round trips")
     #expect(!likely([(0, 1, 1), (3, 1, 2)], at: 3), "they may be from right after the first")
     #expect(!likely([(0, 1, 1), (11, 1, 1), (12, 1, 2)], at: 12), "the first are long ago")

@@ -150,7 +150,7 @@ import Testing
     #expect(share >= 0.8, "\(share) of the line")
   }
 
-  @Test("A seek beside the file's own continuation takes three round trips at most", arguments: [1.0, 5])
+  @Test("A seek beside the file's own continuation hardly waits for what is on the way", arguments: [1.0, 5])
   func seeking(queue: Double) throws {
     var times: [Double] = []
     let path = Path()

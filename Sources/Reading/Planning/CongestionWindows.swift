@@ -18,8 +18,8 @@ struct CongestionWindows: Sendable, Equatable {
   private static let leastPart = 0.15
   /// For how many seconds windows count as small: short pieces leave few silences that could show it again.
   private static let kept = 60.0
-  /// Slow start is over after so many round trips of bytes, on a line that was not idle for longer than the first of
-  /// ``Flights``' timeouts. Windows that are small for so many seconds more are bound by losses.
+  /// Slow start is over after so many round trips of bytes, on a line that was not idle for longer than a server's
+  /// retransmission timeout. Windows that are small for so many seconds more are bound by losses.
   private static let slowStart = 12.0
   private static let longestIdle = 0.3
   private static let lasting = 0.5

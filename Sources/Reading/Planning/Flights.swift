@@ -30,7 +30,8 @@ struct Flights: Sendable {
     var lastByte: Instant
 
     func flight(_ now: Instant, roundTrip: Double) -> Int64 {
-      // The last byte was sent half a round trip before it came, and the next is, half of one after the request.
+      // The server sent its last byte half a round trip before it came, and sends the next one half a round trip after
+      // the request.
       var idle = now.seconds(since: lastByte) + roundTrip
       var flight = self.flight
       while idle > Flights.leastTimeout + roundTrip, flight > Flights.first {
@@ -116,17 +117,18 @@ struct Flights: Sendable {
 }
 
 extension Planner {
-  /// The shortest request for a reader where congestion windows are small, in bytes: two TLS records.
+  /// The shortest window of a reader where congestion windows are small, and the longest piece of what it needs behind
+  /// a jump, in bytes: two TLS records.
   static let pieceLength: Int64 = 32 << 10
 
   /// What a response has beside its body in a flight, at most, in bytes: its header, and what TLS adds.
   static let overhead: Int64 = 1 << 10
 
   /// Requests what `range` lacks, for a reader that has jumped there, in pieces side by side: each comes in one flight
-  /// of the idle connection that takes it. The pieces for which none is idle are as long as others. The last one goes
-  /// on for up to `more` bytes.
+  /// of the idle connection that takes it. Those for which no connection is idle have ``pieceLength``. The last goes on
+  /// for up to `more` bytes.
   static func spread(_ range: ByteRange, more: Int64, _ draft: inout PlanDraft) {
-    while let gap = draft.covered.firstGap(in: range) {
+    while let gap = draft.covered.firstGap(in: range), gap.start < draft.input.size {
       let flights = draft.input.line.flights
       let flight = draft.requests < flights.count ? flights[draft.requests] - overhead : pieceLength
       let piece = min(max(flight, Flights.first - overhead), pieceLength)

@@ -8,7 +8,7 @@ struct PacketLosses: Sendable {
   /// For how many seconds a loss counts: at one in 200 packets, 0.5 MB/s have two in a second.
   private static let kept = 10.0
 
-  /// Losses less than so many seconds, and round trips, apart may all come from the same end of slow start.
+  /// Losses that are less than so many seconds apart, or so many round trips, may all come from one end of slow start.
   private static let once = 1.2
   private static let onceTrips = 10.0
 

@@ -273,7 +273,7 @@ enum Planner {
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
     var underWay = draft.transfers.filter(isForOldPlace).reduce(0) { $0 + $1.rest.count }
-    // Before the first byte of what is under way has come, hardly a byte comes sooner than the reader's.
+    // Of what was requested just now hardly a byte comes sooner than what the reader waits for.
     let comes = draft.transfers.contains { isForOldPlace($0) && $0.hasBegun }
     let inRoundTrip = comes ? input.line.rate * input.line.roundTrip : 0
     // The connections that are cancelled have the largest congestion windows, which the new place needs.
@@ -350,7 +350,10 @@ enum Planner {
       let readsOn =
         !reader.isLooker && input.line.waiting <= 1
         && (hasShown(reader, input.line) || input.demands.contains { $0.start <= frontier && $0.end > frontier })
-      let isFirst = isSpread && ahead.reduce(0) { $0 + $1.rest.count } < firstWindow(input.line)
+      let isAwaited = isSpread && input.demands.contains { $0.contains(frontier) }
+      let isFirst =
+        isAwaited
+        || isSpread && reader.takes == nil && ahead.reduce(0) { $0 + $1.rest.count } < firstWindow(input.line)
       if reader.length < provenLength, !input.demands.isEmpty, !isFirst,
         ahead.contains(where: { hasJumped || readsOn ? !$0.hasBegun : $0.rate == nil })
       {
@@ -369,7 +372,7 @@ enum Planner {
         return
       }
       // Requests whole windows, not the few bytes that each read frees: a request per read would be mostly headers.
-      let isAwaited = isSpread && frontier < reader.position
+      // The reader waits for what the pieces of its jump have left.
       guard isAwaited || goal - frontier >= min(window, lookAhead) / 2 || goal == input.size else { return }
       let before = draft.steps.count
       // Who still reads the head may jump to where it begins to play: what is on the way then delays it.

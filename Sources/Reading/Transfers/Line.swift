@@ -174,7 +174,7 @@ struct Line {
     active > 0 && !(lastWith.dropFirst(active).contains { now.seconds(since: $0) < Self.warmSeconds })
   }
 
-  /// Whether the next idle connection brings `range` in a round trip, however long it was idle.
+  /// Whether the next idle connection, if the server has not closed it, brings `range` in a round trip.
   func bringsInOneFlight(_ range: ByteRange?, _ now: Instant) -> Bool {
     guard let range, let flight = flights.idle(now, roundTrip: estimate.roundTrip).first else { return false }
     return range.count + Planner.overhead <= flight
