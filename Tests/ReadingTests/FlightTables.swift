@@ -162,10 +162,12 @@ import Testing
   func pieces() {
     var line = LineView(roundTrip: Self.trip, rate: 4e6)
     line.flights = [14_600, 14_600, 80_000]
-    let lengths = { (needed: Int64, more: Int64) -> [Int64] in
+    func lengths(_ needed: Int64, _ more: Int64, isBusy: Bool = false) -> [Int64] {
       var draft = PlanDraft(input: PlanInput(size: 1 << 30, line: line))
+      if isBusy { draft.ask(from: 0, length: 4096, .demand) }
+      let before = draft.transfers.count
       Planner.spread(ByteRange(1 << 29, (1 << 29) + needed), more: more, &draft)
-      return draft.transfers.map(\.rest.count)
+      return draft.transfers[before...].map(\.rest.count)
     }
     let small = Flights.first - Planner.overhead
     #expect(lengths(4096, 0) == [4096])
@@ -173,6 +175,10 @@ import Testing
     #expect(lengths(4096, 1 << 20) == [small])
     #expect(lengths(64 << 10, 0) == [small, small, Planner.pieceLength, (64 << 10) - 2 * small - Planner.pieceLength])
     #expect(lengths(64 << 10, 1 << 20) == [small, small, Planner.pieceLength, Planner.pieceLength])
+    line.flights = [14_600, 14_600]
+    let long = Planner.pieceLength
+    #expect(lengths(64 << 10, 0) == [long, long], "a new connection takes longer")
+    #expect(lengths(64 << 10, 0, isBusy: true) == [small, long, (64 << 10) - small - long], "one in use is soon idle")
   }
 
   @Test("What a reader that jumped waits for is requested, however little of it the pieces left")

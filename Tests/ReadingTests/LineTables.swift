@@ -216,7 +216,7 @@ import Testing
       ReaderView(position: new + 65536, length: 65536, rate: 1e6),
     ]
     input.transfers = [
-      ActiveTransfer(id: TransferID(1), position: old, end: old + bytes, purpose: .playAhead, rate: 2e6, hasBegun: true)
+      ActiveTransfer(id: TransferID(1), position: old, end: old + bytes, purpose: .playAhead, rate: 2e6)
     ]
     input.spareBytes = spare
     return input
@@ -230,8 +230,10 @@ import Testing
     // It comes before the answer does, unless it was asked for just now.
     var all = jumped(leaving: inRoundTrip, spare: 1 << 20)
     #expect(!Planner.plan(all).contains(end))
-    all.transfers[0].hasBegun = false
+    all.transfers[0].age = 0.004
     #expect(Planner.plan(all).contains(end))
+    all.transfers[0].age = 0.04
+    #expect(!Planner.plan(all).contains(end))
     // It delays nobody noticeably.
     all.transfers[0].end = all.transfers[0].position + 30_000
     #expect(!Planner.plan(all).contains(end))

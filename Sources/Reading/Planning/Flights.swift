@@ -125,12 +125,14 @@ extension Planner {
   static let overhead: Int64 = 1 << 10
 
   /// Requests what `range` lacks, for a reader that has jumped there, in pieces side by side: each comes in one flight
-  /// of the idle connection that takes it. Those for which no connection is idle have ``pieceLength``. The last goes on
-  /// for up to `more` bytes.
+  /// of the idle connection that takes it. Those for which no connection is idle have ``pieceLength``, and so do all
+  /// where idle ones bring less than that and none is in use: a longer response over one of them is sooner than a new
+  /// connection. The last piece goes on for up to `more` bytes.
   static func spread(_ range: ByteRange, more: Int64, _ draft: inout PlanDraft) {
+    let bodies = draft.input.line.flights.map { $0 - overhead }
+    let fits = !draft.transfers.isEmpty || bodies.reduce(0, +) >= range.count
     while let gap = draft.covered.firstGap(in: range), gap.start < draft.input.size {
-      let flights = draft.input.line.flights
-      let flight = draft.requests < flights.count ? flights[draft.requests] - overhead : pieceLength
+      let flight = fits && draft.requests < bodies.count ? bodies[draft.requests] : pieceLength
       let piece = min(max(flight, Flights.first - overhead), pieceLength)
       draft.ask(from: gap.start, length: min(gap.count + more, piece), .demand)
     }

@@ -31,6 +31,8 @@ struct ActiveTransfer: Sendable {
   var rate: Double?
   /// Whether bytes have arrived.
   var hasBegun = false
+  /// Seconds since it was requested.
+  var age = Double.infinity
   /// Whether it has brought nothing for longer than answers take, while others on the line went on.
   var isStuck = false
   /// Whether it is a body from the start of the resource, from an origin that ignores ranges: its parts cannot be

@@ -210,8 +210,9 @@ enum Planner {
     }
     let length = max(needed, window(of: reader, at: gap.start, needed: needed, input))
     if let reader, isSpread(reader, input), gap.start > headLength {
-      let range = ByteRange(gap.start, gap.start + needed)
-      return spread(range, more: reader.takes == nil ? 0 : length - needed, &draft)
+      // Who jumps again and again and reads in small steps waits for half of what it takes.
+      let least = max(needed, (reader.takes ?? 0) / 2)
+      return spread(ByteRange(gap.start, gap.start + least), more: reader.takes == nil ? 0 : length - least, &draft)
     }
     draft.ask(from: gap.start, length: length, .demand)
   }
@@ -273,13 +274,13 @@ enum Planner {
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
     var underWay = draft.transfers.filter(isForOldPlace).reduce(0) { $0 + $1.rest.count }
-    // Of what was requested just now hardly a byte comes sooner than what the reader waits for.
-    let comes = draft.transfers.contains { isForOldPlace($0) && $0.hasBegun }
-    let inRoundTrip = comes ? input.line.rate * input.line.roundTrip : 0
+    let age = draft.transfers.filter(isForOldPlace).map(\.age).max() ?? 0
+    let sooner = input.line.rate * min(age, input.line.roundTrip)
     // The connections that are cancelled have the largest congestion windows, which the new place needs.
     if input.line.hasSmallWindows { return }
-    // Bytes that arrive within the round trip for which the reader waits anyway delay nobody.
-    while Double(underWay) - inRoundTrip > input.line.rate * noticedSeconds,
+    // Bytes that arrive within the round trip for which the reader waits anyway delay nobody. Of what was requested
+    // just now few do.
+    while Double(underWay) - sooner > input.line.rate * noticedSeconds,
       let index = draft.transfers.indices.filter({ isForOldPlace(draft.transfers[$0]) }).max(by: {
         draft.transfers[$0].rest.count < draft.transfers[$1].rest.count
       })

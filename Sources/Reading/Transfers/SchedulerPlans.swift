@@ -192,6 +192,7 @@ extension Scheduler {
       var active = running.active
       active.rate = running.meter.rate
       active.hasBegun = running.bytes > 0
+      active.age = now.seconds(since: running.started)
       let isSlow = input.line.hasSmallWindows && line.isSlow(running, now)
       active.isStuck =
         running.generation == nil && (isSlow || line.isStuck(running, now)) && download.pace.mayCut(now)
