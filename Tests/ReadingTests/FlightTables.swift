@@ -181,6 +181,21 @@ import Testing
     #expect(lengths(64 << 10, 0, isBusy: true) == [small, long, (64 << 10) - small - long], "one in use is soon idle")
   }
 
+  @Test("A reader that jumps again and again gets half of what it takes in pieces side by side")
+  func smallSteps() {
+    var line = LineView(roundTrip: Self.trip, rate: 4e6)
+    line.hasSmallWindows = true
+    line.openConnections = 8
+    line.flights = Array(repeating: Flights.first, count: 8)
+    let place: Int64 = 1 << 29
+    var input = PlanInput(size: 1 << 30, line: line)
+    input.demands = [ByteRange(at: place, count: 4096)]
+    input.readers = [ReaderView(position: place + 4096, length: 4096, rate: 4e6, stalled: 0, takes: 64 << 10)]
+    let small = Flights.first - Planner.overhead
+    let pieces = (0..<3).map { ByteRange(at: place + $0 * small, count: small) }
+    #expect(Planner.plan(input) == pieces.map { .start($0, .demand) })
+  }
+
   @Test("What a reader that jumped waits for is requested, however little of it the pieces left")
   func lastPiece() {
     var line = LineView(roundTrip: Self.trip, rate: 4e6)

@@ -125,9 +125,10 @@ extension Planner {
   static let overhead: Int64 = 1 << 10
 
   /// Requests what `range` lacks, for a reader that has jumped there, in pieces side by side: each comes in one flight
-  /// of the idle connection that takes it. Those for which no connection is idle have ``pieceLength``, and so do all
-  /// where idle ones bring less than that and none is in use: a longer response over one of them is sooner than a new
-  /// connection. The last piece goes on for up to `more` bytes.
+  /// of the idle connection that takes it. Those for which no connection is idle have ``pieceLength``. So do all where
+  /// the idle connections bring less than `range`, and the file has no transfer whose connection is soon idle: a longer
+  /// response over an idle connection comes sooner than one over a new connection. The last piece goes on for up to
+  /// `more` bytes.
   static func spread(_ range: ByteRange, more: Int64, _ draft: inout PlanDraft) {
     let bodies = draft.input.line.flights.map { $0 - overhead }
     let fits = !draft.transfers.isEmpty || bodies.reduce(0, +) >= range.count

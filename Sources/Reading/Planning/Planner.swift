@@ -210,7 +210,7 @@ enum Planner {
     }
     let length = max(needed, window(of: reader, at: gap.start, needed: needed, input))
     if let reader, isSpread(reader, input), gap.start > headLength {
-      // Who jumps again and again and reads in small steps waits for half of what it takes.
+      // A reader that jumps again and again may read in small steps, and soon waits for the next ones.
       let least = max(needed, (reader.takes ?? 0) / 2)
       return spread(ByteRange(gap.start, gap.start + least), more: reader.takes == nil ? 0 : length - least, &draft)
     }
@@ -273,11 +273,11 @@ enum Planner {
         && running.end > max(headLength, input.learned?.head ?? 0)
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }
-    var underWay = draft.transfers.filter(isForOldPlace).reduce(0) { $0 + $1.rest.count }
-    let age = draft.transfers.filter(isForOldPlace).map(\.age).max() ?? 0
-    let sooner = input.line.rate * min(age, input.line.roundTrip)
     // The connections that are cancelled have the largest congestion windows, which the new place needs.
     if input.line.hasSmallWindows { return }
+    let old = draft.transfers.filter(isForOldPlace)
+    var underWay = old.reduce(0) { $0 + $1.rest.count }
+    let sooner = input.line.rate * min(old.map(\.age).max() ?? 0, input.line.roundTrip)
     // Bytes that arrive within the round trip for which the reader waits anyway delay nobody. Of what was requested
     // just now few do.
     while Double(underWay) - sooner > input.line.rate * noticedSeconds,

@@ -173,6 +173,8 @@ struct Line {
   func lacksWarmConnection(now: Instant) -> Bool {
     active > 0 && !(lastWith.dropFirst(active).contains { now.seconds(since: $0) < Self.warmSeconds })
   }
+  /// Linux lets the window of an idle connection shrink after a timeout of 0.2 s and more.
+  private static let warmSeconds = 0.25
 
   /// Whether the next idle connection, if the server has not closed it, brings `range` in a round trip.
   func bringsInOneFlight(_ range: ByteRange?, _ now: Instant) -> Bool {
@@ -180,8 +182,6 @@ struct Line {
     return range.count + Planner.overhead <= flight
   }
 
-  /// Linux lets the window of an idle connection shrink after a timeout of 0.2 s and more.
-  private static let warmSeconds = 0.25
   /// How many connections are made at any time where each brings little.
   static let pool = 6
 
