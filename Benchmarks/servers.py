@@ -103,7 +103,9 @@ class Nginx:
         if line:
             address, self.enter, command = line.SERVER, line.in_client, line.in_server
             key, self.authority = certificate(self.folder, address)
-            encryption = f"{' http2' if http2 else ''} ssl; ssl_certificate {self.authority}; ssl_certificate_key {key}"
+            # The protocols of Debian's own configuration.
+            encryption = (f"{' http2' if http2 else ''} ssl; ssl_certificate {self.authority}; "
+                          f"ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3")
         with contextlib.closing(socket.socket()) as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

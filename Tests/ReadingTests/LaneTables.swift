@@ -1,4 +1,5 @@
 import Base
+import Fetching
 import Storing
 import Testing
 
@@ -42,6 +43,59 @@ import Testing
     let more = feed(&connections, from: 0.6, seconds: 0.3, flowing: { _ in 8 }) { count, _ in 4e6 * Double(count) }
     #expect(more.last == 32, "\(more)")
     #expect(connections.hasFound && connections.noted?.count == 8)
+  }
+
+  /// Connections that the line does not fill: each asks for `length` bytes, which come after `trip` seconds at `rate`,
+  /// again and again. The second begins when half of the first has come. Windows are small: the first response comes in
+  /// flights, with silences in between.
+  private func known(length: Double, rate: Double, trip: Double = 0.06) -> SlowConnections.Known? {
+    var line = Line(connections: 6)
+    let start = start.adding(seconds: 1.3)
+    line.began(TransferID(.max), isBackground: false, now: self.start)
+    line.estimate.responded(after: trip, now: self.start)
+    for flight in 0..<30 {
+      line.received(14_600, of: TransferID(.max), now: self.start.adding(seconds: 0.04 * Double(flight)))
+    }
+    line.ended(TransferID(.max), now: start, isBackground: false, hadResponse: true, isCut: false)
+    line.estimate.ended(30 * 14_600, after: 1.3, now: start)
+    guard line.estimate.windows.areSmall(start) else { return nil }
+    var ids: [TransferID?] = [nil, nil]
+    var (begun, left) = ([0.0, 0.5 * length / rate], [0.0, 0.0])
+    var (next, known) = (UInt64(0), SlowConnections.Known?.none)
+    for tick in 0..<8000 {
+      let second = Double(tick) * 0.001
+      let now = start.adding(seconds: second)
+      for index in ids.indices where second >= begun[index] {
+        if ids[index] == nil {
+          next += 1
+          ids[index] = TransferID(next)
+          (begun[index], left[index]) = (second, length)
+          line.began(TransferID(next), isBackground: false, now: now)
+        }
+        guard let id = ids[index], second >= begun[index] + trip else { continue }
+        if left[index] == length {
+          line.estimate.responded(after: trip, now: now)
+          line.responded(id, over: index + 1, isBackground: false)
+        }
+        let count = min(left[index], rate * 0.001)
+        left[index] -= count
+        line.received(Int(count), of: id, now: now)
+        guard left[index] <= 0 else { continue }
+        line.ended(id, now: now, isBackground: false, hadResponse: true, isCut: false)
+        line.estimate.ended(Int64(length), after: second - begun[index], now: now)
+        ids[index] = nil
+      }
+      known = known ?? line.estimate.connections.known(now)
+    }
+    return known
+  }
+
+  @Test(
+    "Only responses that last for long show that connections are slow: windows of a flight come one after the other")
+  func lasting() {
+    #expect(known(length: 32_000, rate: 1.6e6) == nil)
+    #expect(known(length: 48_000, rate: 1.6e6) == nil)
+    #expect(known(length: 1_600_000, rate: 1.6e6) != nil, "windows are small, and longer responses show it")
   }
 
   @Test("Connections that share a line show nothing, however many there are", arguments: [1.0, 2.0, 5.0])

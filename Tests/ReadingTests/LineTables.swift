@@ -232,6 +232,10 @@ import Testing
     #expect(!Planner.plan(all).contains(end))
     all.transfers[0].age = 0.004
     #expect(Planner.plan(all).contains(end))
+    // Its connection's handshakes would be for nothing.
+    all.transfers[0].isConnecting = true
+    #expect(!Planner.plan(all).contains(end))
+    all.transfers[0].isConnecting = false
     all.transfers[0].age = 0.04
     #expect(!Planner.plan(all).contains(end))
     // It delays nobody noticeably.

@@ -94,6 +94,22 @@ import Testing
     #expect(stalls.reduce(0, +) / 4 <= most, "\(stalls)")
   }
 
+  @Test("A film begins over the connections of its first requests: its index waits for no other handshake")
+  func beginning() throws {
+    let path = Path()
+    let bench = try bench(path, queue: 5)
+    let handle = SimulatedHandle(bench, try bench.opened("film.mp4"), size: Self.size)
+    #expect(handle.wait(for: ByteRange(0, Self.read)))
+    let opened = bench.now
+    #expect(handle.wait(for: ByteRange(Self.size - Self.read, Self.size)))
+    let index = bench.now.seconds(since: opened)
+    // The rest of the head, which was asked for with it, and one round trip.
+    #expect(index <= 3.6 * path.trip, "\(index / path.trip) round trips")
+    for place in 1..<8 { #expect(handle.wait(for: ByteRange(at: Int64(place) * Self.read, count: Self.read))) }
+    let begun = bench.now.seconds(since: opened)
+    #expect(begun <= 6.8 * path.trip, "\(begun / path.trip) round trips")
+  }
+
   @Test("A jump takes a round trip, though the connections were idle and bring ten packets each", arguments: 1...4)
   func jumping(seed: UInt64) throws {
     let path = Path()

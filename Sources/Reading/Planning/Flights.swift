@@ -13,6 +13,9 @@ import Fetching
 struct Flights: Sendable {
   /// What a new connection brings: ten packets (RFC 6928).
   static let first: Int64 = 14_600
+  /// In how many round trips after the first a new connection brings `bytes`: each brings twice as much as the one
+  /// before.
+  static func moreTrips(_ bytes: Int64) -> Double { bytes <= first ? 0 : 1 + moreTrips(bytes / 2) }
   /// A silence of so many round trips ends a flight. What is shorter is the time between packets.
   private static let pause = 0.3
   /// A server halves the window of a connection that is idle for longer than its retransmission timeout, once for each
@@ -27,6 +30,9 @@ struct Flights: Sendable {
     /// Bytes of the flight that is arriving, and whether all of the response has come in it so far.
     var arriving: Int64 = 0
     var isWhole = true
+    /// Whether the transfer is its first, and when the first byte of the response under way came.
+    var isNew = true
+    var firstByte: Instant?
     var lastByte: Instant
 
     func flight(_ now: Instant, roundTrip: Double) -> Int64 {
@@ -57,6 +63,8 @@ struct Flights: Sendable {
     connections[index].transfer = transfer
     connections[index].arriving = 0
     connections[index].isWhole = true
+    connections[index].isNew = false
+    connections[index].firstByte = nil
     connections[index].lastByte = now
   }
 
@@ -70,6 +78,8 @@ struct Flights: Sendable {
       connections[other].transfer = transfer
       connections[other].arriving = 0
       connections[other].isWhole = true
+      connections[other].isNew = false
+      connections[other].firstByte = nil
       connections[mine].transfer = displaced
       // libcurl passed over a connection that was idle: it is closed.
       if displaced == nil { connections.remove(at: mine) }
@@ -88,9 +98,23 @@ struct Flights: Sendable {
       connections[index].arriving = 0
       connections[index].isWhole = false
     }
+    if connections[index].firstByte == nil { connections[index].firstByte = now }
     connections[index].arriving += Int64(count)
     connections[index].flight = max(connections[index].flight, connections[index].arriving)
     connections[index].lastByte = now
+  }
+
+  /// Whether a transfer's connection is made for it, and has brought nothing yet.
+  func isConnecting(_ transfer: TransferID) -> Bool {
+    connections.contains { $0.transfer == transfer && $0.isNew && $0.firstByte == nil }
+  }
+
+  /// Whether all responses whose bytes come have brought some for `seconds` and longer.
+  func last(_ seconds: Double, _ now: Instant) -> Bool {
+    connections.allSatisfy { connection in
+      guard connection.transfer != nil, let first = connection.firstByte else { return true }
+      return now.seconds(since: first) >= seconds
+    }
   }
 
   /// A transfer ended. `isCut`: before the end of its body, which closes the connection.

@@ -33,6 +33,8 @@ struct ActiveTransfer: Sendable {
   var hasBegun = false
   /// Seconds since it was requested.
   var age = Double.infinity
+  /// Whether its connection is being made, by handshakes of several round trips that are lost when it is cancelled.
+  var isConnecting = false
   /// Whether it has brought nothing for longer than answers take, while others on the line went on.
   var isStuck = false
   /// Whether it is a body from the start of the resource, from an origin that ignores ranges: its parts cannot be

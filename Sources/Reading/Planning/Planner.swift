@@ -269,7 +269,7 @@ enum Planner {
     }
     let isForOldPlace = { (running: ActiveTransfer) -> Bool in
       // Players look at the end and come back to the head, so the head is kept.
-      running.id != PlanDraft.asked && !running.isStream && running.purpose <= .shared
+      running.id != PlanDraft.asked && !running.isStream && !running.isConnecting && running.purpose <= .shared
         && running.end > max(headLength, input.learned?.head ?? 0)
         && !(here + input.demands).contains { $0.overlaps(running.rest) }
     }

@@ -193,6 +193,8 @@ extension Scheduler {
       active.rate = running.meter.rate
       active.hasBegun = running.bytes > 0
       active.age = now.seconds(since: running.started)
+      active.isConnecting =
+        running.host.hasPrefix("https:") && !line.isMultiplexed && line.flights.isConnecting(running.active.id)
       let isSlow = input.line.hasSmallWindows && line.isSlow(running, now)
       active.isStuck =
         running.generation == nil && (isSlow || line.isStuck(running, now)) && download.pace.mayCut(now)
