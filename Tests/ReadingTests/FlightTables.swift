@@ -141,6 +141,34 @@ import Testing
     #expect(flights.idle(at(0.2), roundTrip: Self.trip) == [Flights.first])
   }
 
+  @Test("A new connection brings ten packets, and in each further round trip twice as much")
+  func growth() {
+    let bytes: [Int64] = [1, 14_600, 14_601, 43_800, 43_802, 64 << 10, 102_200, 256 << 10]
+    #expect(bytes.map(Flights.moreTrips) == [0, 0, 1, 1, 2, 2, 2, 4])
+  }
+
+  @Test("A connection is being made until it brings something, and a response lasts from its first byte on")
+  func ages() {
+    var flights = Flights()
+    let (first, second) = (TransferID(1), TransferID(2))
+    flights.began(first, roundTrip: Self.trip, now: at(0))
+    #expect(flights.isConnecting(first) && !flights.isConnecting(second))
+    #expect(flights.haveLasted(1, at(0.1)), "no bytes come")
+    flights.responded(first, over: 7)
+    flights.received(1000, of: first, roundTrip: Self.trip, now: at(0.1))
+    #expect(!flights.isConnecting(first))
+    #expect(!flights.haveLasted(0.1, at(0.15)) && flights.haveLasted(0.1, at(0.2)))
+    flights.began(second, roundTrip: Self.trip, now: at(0.2))
+    flights.responded(second, over: 8)
+    flights.received(1000, of: second, roundTrip: Self.trip, now: at(0.25))
+    #expect(!flights.haveLasted(0.1, at(0.3)), "one of two is younger")
+    flights.ended(first, isCut: false, now: at(0.3))
+    #expect(flights.haveLasted(0.1, at(0.35)))
+    // The first one's connection serves another.
+    flights.began(TransferID(3), roundTrip: Self.trip, now: at(0.4))
+    #expect(!flights.isConnecting(TransferID(3)))
+  }
+
   @Test("Each request of a plan is as long as its connection's flight, and no longer than a round trip of the line")
   func lengths() {
     var line = LineView(roundTrip: Self.trip, rate: 4e6)

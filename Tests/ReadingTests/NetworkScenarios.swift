@@ -110,6 +110,19 @@ import Testing
     #expect(begun <= 6.8 * path.trip, "\(begun / path.trip) round trips")
   }
 
+  @Test("Several reads that wait in a file get a connection each, at once", arguments: 1...3)
+  func together(reads: Int) throws {
+    let bench = try bench(Path(), queue: 5)
+    let handle = SimulatedHandle(bench, try bench.opened("film.mp4"), size: Self.size)
+    #expect(handle.wait(for: ByteRange(0, Self.read)))
+    let places = (1...reads).map { Int64($0) * Self.size / 8 }
+    for place in places { handle.begin(ByteRange(at: place, count: Self.read)) }
+    bench.run(0.005, step: 0.001)
+    let asked = Set(bench.service.requests.compactMap { $0.range?.start })
+    // One alone waits for the head's connection.
+    #expect(places.count { asked.contains($0) } == (reads == 1 ? 0 : reads))
+  }
+
   @Test("A jump takes a round trip, though the connections were idle and bring ten packets each", arguments: 1...4)
   func jumping(seed: UInt64) throws {
     let path = Path()

@@ -15,7 +15,7 @@ struct Flights: Sendable {
   static let first: Int64 = 14_600
   /// In how many round trips after the first a new connection brings `bytes`: each brings twice as much as the one
   /// before.
-  static func moreTrips(_ bytes: Int64) -> Double { bytes <= first ? 0 : 1 + moreTrips(bytes / 2) }
+  static func moreTrips(_ bytes: Int64) -> Double { bytes <= first ? 0 : 1 + moreTrips((bytes - first) / 2) }
   /// A silence of so many round trips ends a flight. What is shorter is the time between packets.
   private static let pause = 0.3
   /// A server halves the window of a connection that is idle for longer than its retransmission timeout, once for each
@@ -110,7 +110,7 @@ struct Flights: Sendable {
   }
 
   /// Whether all responses whose bytes come have brought some for `seconds` and longer.
-  func last(_ seconds: Double, _ now: Instant) -> Bool {
+  func haveLasted(_ seconds: Double, _ now: Instant) -> Bool {
     connections.allSatisfy { connection in
       guard connection.transfer != nil, let first = connection.firstByte else { return true }
       return now.seconds(since: first) >= seconds

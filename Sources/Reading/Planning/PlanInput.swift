@@ -33,7 +33,7 @@ struct ActiveTransfer: Sendable {
   var hasBegun = false
   /// Seconds since it was requested.
   var age = Double.infinity
-  /// Whether its connection is being made, by handshakes of several round trips that are lost when it is cancelled.
+  /// Whether its connection is being made, by handshakes of several round trips: they are lost when it is cancelled.
   var isConnecting = false
   /// Whether it has brought nothing for longer than answers take, while others on the line went on.
   var isStuck = false

@@ -65,7 +65,7 @@ struct Line {
   var most: Int { capacity.most }
   /// ``most``, reduced by the origin's 429 and 503.
   var limit: Int { capacity.limit }
-  var isMultiplexed: Bool { capacity.isMultiplexed }
+  private var isMultiplexed: Bool { capacity.isMultiplexed }
   /// Whether its requests go over connections of their own, although the origin speaks HTTP/2: losses keep the
   /// congestion window of the one connection small, and several bring more.
   private(set) var separates = false
@@ -127,14 +127,14 @@ struct Line {
   mutating func received(_ count: Int, of transfer: TransferID, now: Instant) {
     received.note(Int64(count), now: now)
     flights.received(count, of: transfer, roundTrip: estimate.roundTrip, now: now)
-    let areFlights = !flights.last(Self.flights * estimate.roundTrip, now)
+    let areFlights = !flights.haveLasted(Self.flightTrips * estimate.roundTrip, now)
     estimate.received(count, areFlights: areFlights, now: now)
     guard isMultiplexed, !mustShare, estimate.windows.areSmallForLong else { return }
     if losses.areLikely(roundTrip: estimate.roundTrip, now) { separate() }
   }
 
-  /// For how many round trips the bytes of a response have come that is more than a flight or two.
-  private static let flights = 2.0
+  /// In so many round trips a response may have come as one flight or two.
+  private static let flightTrips = 2.0
 
   private mutating func separate() {
     separates = true

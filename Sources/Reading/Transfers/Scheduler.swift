@@ -229,32 +229,40 @@ final class Scheduler {
   /// before another would have brought as much.
   private func waitsForConnection(_ start: PendingStart, _ host: String, _ now: Instant) -> Bool {
     let line = lines[host]
+    guard hasSmallWindows(line, now) else { return waitsForItsFile(start, line, host, now) }
+    guard start.purpose <= .shared, line.lacksWarmConnection(now: now) else { return false }
+    guard start.purpose == .demand || line.openConnections(now: now) >= Line.pool else { return false }
+    if line.bringsInOneFlight(start.range, now) { return false }
     let trip = line.estimate.roundTrip
-    var longest = host.hasPrefix("https:") ? 2 * trip : trip
-    let areSmall = hasSmallWindows(line, now)
-    if areSmall {
-      guard start.purpose <= .shared, line.lacksWarmConnection(now: now) else { return false }
-      guard start.purpose == .demand || line.openConnections(now: now) >= Line.pool else { return false }
-      if line.bringsInOneFlight(start.range, now) { return false }
-    } else {
-      guard start.purpose == .demand, !line.isMultiplexed, line.flights.idleCount == 0 else { return false }
-      // One who reads at several places at once is better off with several connections, and so are several readers.
-      guard starts.count(where: { $0.purpose == .demand && $0.download === start.download }) == 1 else { return false }
-      longest += trip * Flights.moreTrips(start.range?.count ?? 0)
-    }
+    let longest = host.hasPrefix("https:") ? 2 * trip : trip
     // What was expected to be free may never be.
     if start.waitsSince < now, now.seconds(since: start.waitsSince) > Self.longestWait * trip { return false }
-    let (most, mean) = (longest, line.estimate.isMeasured ? line.estimate.rate / Double(line.active) : nil)
-    let endsSoon = { (download: Download) in
+    let rate = line.estimate.rate / Double(line.active)
+    return downloads.all.contains { download in
       download.transfers.contains { running in
-        guard running.host == host, !running.isCancelled, !running.active.isStream,
-          let rate = mean ?? running.meter.rate
-        else { return false }
+        guard running.host == host, !running.isCancelled, !running.active.isStream else { return false }
         let answer = running.responded ? 0 : max(0, trip - now.seconds(since: running.started))
-        return answer + Double(running.active.rest.count) / rate < most
+        return answer + Double(running.active.rest.count) / rate < longest
       }
     }
-    return areSmall ? downloads.all.contains(where: endsSoon) : endsSoon(start.download)
+  }
+
+  /// The same where congestion windows are not known to be small: a demand, for which no connection is idle, waits for
+  /// that of a response of its file. Where several reads of the file wait, each gets a connection.
+  private func waitsForItsFile(_ start: PendingStart, _ line: Line, _ host: String, _ now: Instant) -> Bool {
+    let trip = line.estimate.roundTrip
+    guard start.purpose == .demand, line.httpVersion == 11, line.flights.idleCount == 0, start.waitsSince <= now,
+      now.seconds(since: start.waitsSince) <= Self.longestWait * trip,
+      starts.count(where: { $0.purpose == .demand && $0.download === start.download }) == 1
+    else { return false }
+    // What a read waits for takes a new connection so much longer. TCP's handshake may be over, and is left out.
+    let trips = Flights.moreTrips(Planner.smallestFirstWindow) + (host.hasPrefix("https:") ? 1 : 0)
+    return start.download.transfers.contains { running in
+      guard running.host == host, running.responded, !running.isCancelled, !running.active.isStream,
+        now.seconds(since: running.lastByte) <= 2 * trip, let rate = running.meter.rate
+      else { return false }
+      return Double(running.active.rest.count) / rate < trips * trip
+    }
   }
 
   /// For how many round trips of a read's wait its request may wait for a connection in use.
