@@ -46,8 +46,8 @@ import Testing
   }
 
   /// Connections that the line does not fill: each asks for `length` bytes, which come after `trip` seconds at `rate`,
-  /// again and again. The second begins when half of the first has come. Before them one response comes in flights, with
-  /// silences in between if windows `areSmall`.
+  /// again and again. The second begins when half of the first has come. Before them a response comes in flights; if
+  /// windows `areSmall`, with silences in between.
   private func known(length: Double, rate: Double, trip: Double = 0.06, areSmall: Bool = true) -> SlowConnections.Known?
   {
     var line = Line(connections: 6)
