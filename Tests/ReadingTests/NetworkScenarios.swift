@@ -103,7 +103,7 @@ import Testing
     let opened = bench.now
     #expect(handle.wait(for: ByteRange(Self.size - Self.read, Self.size)))
     let index = bench.now.seconds(since: opened)
-    // The rest of the head, which was asked for with it, and one round trip.
+    // The index comes one round trip after the rest of the head, which was requested with it.
     #expect(index <= 3.6 * path.trip, "\(index / path.trip) round trips")
     for place in 1..<8 { #expect(handle.wait(for: ByteRange(at: Int64(place) * Self.read, count: Self.read))) }
     let begun = bench.now.seconds(since: opened)

@@ -84,7 +84,7 @@ struct LineEstimate: Sendable {
     if seconds > 0 { trips.note(seconds, now: now) }
   }
 
-  /// `count` bytes arrived. `areFlights`: the bytes of some response have come for less than two round trips.
+  /// `count` bytes arrived. `areFlights`: windows are small, and some response may be no more than a flight or two.
   mutating func received(_ count: Int, areFlights: Bool = false, now: Instant) {
     defer { last = now }
     goesOn(now)
@@ -95,9 +95,9 @@ struct LineEstimate: Sendable {
     slice.seconds += now.seconds(since: last)
     windows.received(after: now.seconds(since: last), roundTrip: roundTrip, now: now)
     pace.add(count, after: now.seconds(since: last))
-    // Where windows are small, a flight comes as fast as the line brings it, over however many connections. What is
-    // known is checked all the same.
-    if areFlights, windows.areSmall(now), connections.noted == nil { connections.changed() }
+    // A flight comes as fast as the line brings it, over however many connections. What is known is checked all the
+    // same.
+    if areFlights, connections.noted == nil { connections.changed() }
     connections.received(
       count, over: sending, after: now.seconds(since: last), roundTrip: roundTrip, now: now)
     slice.bytes += Int64(count)

@@ -127,7 +127,8 @@ struct Line {
   mutating func received(_ count: Int, of transfer: TransferID, now: Instant) {
     received.note(Int64(count), now: now)
     flights.received(count, of: transfer, roundTrip: estimate.roundTrip, now: now)
-    let areFlights = !flights.haveLasted(Self.flightTrips * estimate.roundTrip, now)
+    let lasting = Self.flightTrips * estimate.roundTrip
+    let areFlights = estimate.windows.areSmall(now) && !flights.haveLasted(lasting, now)
     estimate.received(count, areFlights: areFlights, now: now)
     guard isMultiplexed, !mustShare, estimate.windows.areSmallForLong else { return }
     if losses.areLikely(roundTrip: estimate.roundTrip, now) { separate() }
@@ -200,6 +201,16 @@ struct Line {
     return last.seconds(since: max(running.lastByte, first)) > most
       || estimate.arrivedUntil.map { $0.seconds(since: running.lastByte) > most } ?? false
   }
+
+  /// Whether a transfer's connection is being made, and the line may have another beside it. Where that takes longer
+  /// than handshakes do, the origin may be dead: then it does not count.
+  func isConnecting(_ running: Running, _ now: Instant) -> Bool {
+    running.host.hasPrefix("https:") && httpVersion == 11 && active < limit && !running.responded
+      && now.seconds(since: running.started) < Self.handshakes * estimate.roundTrip
+      && flights.isConnecting(running.active.id)
+  }
+  /// The round trips of a request on a new connection, with those of TCP and TLS 1.2 before it.
+  private static let handshakes = 4.0
 
   /// Whether a response goes on for several round trips in which an idle connection would bring much more.
   func isSlow(_ running: Running, _ now: Instant) -> Bool {

@@ -255,7 +255,8 @@ final class Scheduler {
       now.seconds(since: start.waitsSince) <= Self.longestWait * trip,
       starts.count(where: { $0.purpose == .demand && $0.download === start.download }) == 1
     else { return false }
-    // What a read waits for takes a new connection so much longer. TCP's handshake may be over, and is left out.
+    // A new connection brings what a read waits for so many round trips later. TCP's handshake is left out: that of the
+    // spare connection may be over.
     let trips = Flights.moreTrips(Planner.smallestFirstWindow) + (host.hasPrefix("https:") ? 1 : 0)
     return start.download.transfers.contains { running in
       guard running.host == host, running.responded, !running.isCancelled, !running.active.isStream,

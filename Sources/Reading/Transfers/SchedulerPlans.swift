@@ -193,7 +193,7 @@ extension Scheduler {
       active.rate = running.meter.rate
       active.hasBegun = running.bytes > 0
       active.age = now.seconds(since: running.started)
-      active.isConnecting = !running.responded && isConnecting(running, line, age: active.age)
+      active.isConnecting = line.isConnecting(running, now)
       let isSlow = input.line.hasSmallWindows && line.isSlow(running, now)
       active.isStuck =
         running.generation == nil && (isSlow || line.isStuck(running, now)) && download.pace.mayCut(now)
@@ -204,15 +204,6 @@ extension Scheduler {
     input.continuationStart = view.runs.latest
     return input
   }
-
-  /// Whether a transfer's connection is being made, beside which the line may have another. An origin that takes longer
-  /// than handshakes do may be dead.
-  private func isConnecting(_ running: Running, _ line: Line, age: Double) -> Bool {
-    running.host.hasPrefix("https:") && line.httpVersion == 11 && line.active < line.limit
-      && age < Self.handshakes * line.estimate.roundTrip && line.flights.isConnecting(running.active.id)
-  }
-  /// The round trips of a request on a new connection, those of TCP and TLS 1.2 before it.
-  private static let handshakes = 4.0
 
   private func take(_ step: PlanStep, _ download: Download, _ input: PlanInput, _ parked: [ParkedRead], _ now: Instant)
   {
