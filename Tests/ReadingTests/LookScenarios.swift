@@ -197,6 +197,28 @@ import Reading
     }
   }
 
+  @Test("Who reads a beginning of any length and closes the file is sent the first request, and no tail")
+  func closes() throws {
+    let size: Int64 = 64 << 20
+    let names = (0..<4).map { "clip\($0).mp4" }
+    // A round trip brings as much as the kernel reads ahead.
+    let bench = try bench(names, size: size, line: 2.4e6)
+    for name in names {
+      let (before, sent) = (bench.service.requests.count, bench.service.sent)
+      let inode = try bench.inode(name)
+      let open = bench.open(inode, process: getpid())
+      let read = bench.read(inode, 0, 64 << 10, process: getpid())
+      let readAhead = bench.read(inode, 64 << 10, 64 << 10, process: getpid())
+      for ticket in [open, read, readAhead] { _ = bench.answer(ticket, step: 0.001) }
+      // The program closed the file before. The kernel tells it when its read-ahead is answered.
+      bench.run(0.002, step: 0.001)
+      bench.system.release(inode)
+      bench.run(2, step: 0.001)
+      let requests = bench.service.requests[before...]
+      #expect(requests.count == 1 && bench.service.sent - sent <= 256 << 10, "\(requests.map(\.range))")
+    }
+  }
+
   @Test("A program that reads further than others did gets the rest at its own pace")
   func readsFurther() throws {
     let size: Int64 = 64 << 20

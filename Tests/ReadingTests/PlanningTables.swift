@@ -260,6 +260,22 @@ import Testing
     #expect(asked() == nil)
   }
 
+  @Test("Who may be done after its first read gets no more before it reads on; who has read on, or plays, does")
+  func mayBeOver() {
+    var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.06, rate: 4e6))
+    input.available.insert(ByteRange(0, 128 << 10))
+    input.readers = [ReaderView(position: 128 << 10, length: 128 << 10, rate: 1e6)]
+    #expect(!starts(Planner.plan(input)).isEmpty)
+    input.readers[0].mayBeOver = true
+    #expect(Planner.plan(input).isEmpty)
+    input.readers[0].isPaced = true
+    #expect(!starts(Planner.plan(input)).isEmpty)
+    input.readers[0].isPaced = false
+    (input.readers[0].position, input.readers[0].length) = (192 << 10, 192 << 10)
+    input.available.insert(ByteRange(0, 192 << 10))
+    #expect(!starts(Planner.plan(input)).isEmpty)
+  }
+
   @Test("While a body comes as a whole nothing else is asked for")
   func streams() {
     var input = input()

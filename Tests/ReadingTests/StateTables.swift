@@ -172,6 +172,22 @@ import Testing
     #expect(runs.runs.map(\.start) == [0, 0] && runs.runs.last?.position == 65536)
   }
 
+  @Test("A reader that got an answer may be done until it reads on, or for a moment after the last one")
+  func mayBeOver() throws {
+    var runs = ReaderRuns()
+    let (first, second) = (ByteRange(0, 65536), ByteRange(65536, 131072))
+    for range in [first, second] { runs.note(offset: range.start, count: range.count, process: 1, now: start) }
+    func mayBeOver(isParked: Bool, at second: Double) -> Bool { runs.runs[0].mayBeOver(isParked: isParked, at(second)) }
+    #expect(!mayBeOver(isParked: true, at: 0.1), "it waits")
+    runs.answered(first, now: at(0.1))
+    #expect(mayBeOver(isParked: true, at: 0.5), "the kernel's read-ahead is on its way")
+    #expect(!mayBeOver(isParked: false, at: 0.5))
+    runs.answered(second, now: at(0.5))
+    #expect(mayBeOver(isParked: false, at: 0.505) && !mayBeOver(isParked: false, at: 0.52))
+    runs.note(offset: second.end, count: 65536, process: 1, now: at(0.506))
+    #expect(!mayBeOver(isParked: true, at: 0.507))
+  }
+
   @Test("Playing shows in a long run, in paced reading, or in half of a small file")
   func players() {
     var long = ReaderRuns()

@@ -293,6 +293,7 @@ extension Content.Guarded {
     guard let isNews = held.landed(range, in: file, now: now) else { return nil }
     if let size = held.size { uses.note(range, size: size, now) }
     let released = waiters.releaseWhole(held)
+    for read in released { waiters.answered(read, now) }
     return (released, isNews, waiters.takeStall(now))
   }
 

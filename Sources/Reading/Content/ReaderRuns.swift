@@ -18,6 +18,8 @@ struct ReaderRuns: Sendable {
     /// When its first read came. Unlike ``firstRead`` no pause changes it.
     let began: Instant
     var lastRead: Instant
+    /// When the last of its reads that had to wait was answered.
+    var lastAnswer: Instant?
     /// The process that read last.
     var process: Int32
     /// Tells it from the file's other runs, also those that are no longer kept.
@@ -30,6 +32,14 @@ struct ReaderRuns: Sendable {
     /// Bytes read in sequence. The parts of a read-ahead window arrive in any order; bytes that were skipped or read
     /// twice do not count.
     var length: Int64 { min(bytes, position - start) }
+
+    /// Whether its reader has read nothing since an answer, which came a moment ago or while others of its reads wait:
+    /// the kernel's read-ahead. Only when that is answered, too, the kernel tells that the file was closed.
+    func mayBeOver(isParked: Bool, _ now: Instant) -> Bool {
+      guard let lastAnswer, lastAnswer > lastRead else { return false }
+      return isParked || now.seconds(since: lastAnswer) < Self.moment
+    }
+    private static let moment = 0.01
   }
 
   /// How many runs are kept. With more readers than this on one file, a new run replaces the one idle for longest.
@@ -92,6 +102,11 @@ struct ReaderRuns: Sendable {
   /// `process` ended while it waited: it has no place any more.
   mutating func ended(_ process: Int32) {
     if process > 0 { runs.removeAll { $0.process == process } }
+  }
+
+  /// A read of `range` that had to wait was answered.
+  mutating func answered(_ range: ByteRange, now: Instant) {
+    if let index = nearest(range) { runs[index].lastAnswer = now }
   }
 
   /// The run that a read of `range` belongs to.

@@ -100,6 +100,8 @@ struct Waiters: Sendable {
     runs.note(offset: offset, count: count, process: process, now: now)
     if let size { look.note(ByteRange(at: offset, count: count), size: size) }
   }
+  /// A read that waited is answered.
+  mutating func answered(_ read: ParkedRead, _ now: Instant) { runs.answered(read.range, now: now) }
   /// Ends the look at the last close: what it read, nil when that was no look.
   mutating func takeLook() -> ProbeSet? {
     defer { look = LookTrace() }

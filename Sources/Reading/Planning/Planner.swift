@@ -39,6 +39,9 @@ enum Planner {
   static let tailLength: Int64 = 128 << 10
   /// The play-ahead in bytes of a reader below ``provenLength``. One that reads on gets ``leastAllowance(of:_:)``.
   static let lookAhead: Int64 = 256 << 10
+  /// What the kernel reads at once for a program whose first read is one of 64 KiB, in bytes. It reads more when the
+  /// program has read the half of it.
+  static let firstReadAhead: Int64 = 128 << 10
   /// From this many bytes in sequence on, a reader's play-ahead grows with what it has read.
   static let provenLength: Int64 = 1 << 20
   /// The most play-ahead in bytes; the continuation fetches what lies behind it.
@@ -304,6 +307,8 @@ enum Planner {
     guard reader.position < input.size, !reader.isElsewhere, !draft.hasStream else { return }
     // Who looks and waits for nothing may have seen enough.
     if reader.isLooker, reader.length < provenLength, draft.transfers.isEmpty { return }
+    // So may anyone whose first read is answered.
+    if reader.mayBeOver, reader.length <= firstReadAhead, !reader.isPaced { return }
     let goal = min(input.size, reader.position + allowance(of: reader, input))
     let there = input.available.runEnd(from: reader.position)
     let slow = slowConnections(for: reader, input)

@@ -16,6 +16,7 @@ extension Scheduler {
     /// What an open asks for that asks whether the file changed.
     let checked: ByteRange?
     let runs: ReaderRuns
+    let isOpen: Bool
     /// The file that has the stored bytes.
     let file: ServedFile?
     /// Whether bytes may be missing, and new ones may be stored.
@@ -32,6 +33,7 @@ extension Scheduler {
       oldestWait = guarded.waiters.oldestWait
       checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstMissing : nil
       runs = guarded.waiters.runs
+      isOpen = guarded.waiters.opens > 0
       file = guarded.held.file
       isFetchable = guarded.held.isPartial && guarded.held.removal == .none
       hasValidators = guarded.held.generation?.validators.isEmpty == false
@@ -169,6 +171,8 @@ extension Scheduler {
     input.readers = view.runs.runs.compactMap { run in
       let parked = view.parked.filter { view.runs.run(of: $0.range)?.number == run.number }
       if parked.isEmpty, now.seconds(since: run.lastRead) >= ReaderRuns.longestPause { return nil }
+      // Who has read little and closed the file has seen enough. A media server opens it again for each chunk.
+      if !view.isOpen, parked.isEmpty, run.length < Planner.provenLength { return nil }
       let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
       let isLooker = download.isLooker(run.process)
       // The kernel's read-ahead is behind what the reader needs next: the first byte that it asked for and has not got.
@@ -183,7 +187,8 @@ extension Scheduler {
       let stalled = parked.map { now.seconds(since: $0.since) }.max()
       return ReaderView(
         position: run.position, length: run.length, rate: pace ?? Double(run.length) / seconds,
-        isFresh: now.seconds(since: run.lastRead) < 2, isElsewhere: isElsewhere(run, view.runs, view.parked),
+        isFresh: now.seconds(since: run.lastRead) < 2, mayBeOver: run.mayBeOver(isParked: !parked.isEmpty, now),
+        isElsewhere: isElsewhere(run, view.runs, view.parked),
         isLooker: isLooker, claim: claim,
         isPaced: pace != nil, due: due, isServed: stalled != nil || asked > there, stalled: stalled,
         takes: view.runs.taken(besides: run))
@@ -306,7 +311,8 @@ extension Scheduler {
       download.wish.tailDone = true
       return 0
     }
-    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty else { return 0 }
+    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty, !reader.mayBeOver
+    else { return 0 }
     download.wish.tailDone = true
     let length = max(input.learned?.tail ?? 0, MediaKind.hasTail(download.content.kind) ? Planner.tailLength : 0)
     return input.size > length + Planner.headLength ? length : 0
