@@ -308,7 +308,7 @@ enum Planner {
     // Who looks and waits for nothing may have seen enough.
     if reader.isLooker, reader.length < provenLength, draft.transfers.isEmpty { return }
     // So may anyone whose first read is answered.
-    if reader.mayBeOver, reader.length <= firstReadAhead, !reader.isPaced { return }
+    if reader.mayBeOver, reader.length <= firstReadAhead, !reader.isPaced, !reader.isLooker { return }
     let goal = min(input.size, reader.position + allowance(of: reader, input))
     let there = input.available.runEnd(from: reader.position)
     let slow = slowConnections(for: reader, input)

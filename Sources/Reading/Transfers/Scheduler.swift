@@ -260,14 +260,19 @@ final class Scheduler {
     let trips = Flights.moreTrips(Planner.smallestFirstWindow) + (host.hasPrefix("https:") ? 1 : 0)
     return start.download.transfers.contains { running in
       guard running.host == host, running.responded, !running.isCancelled, !running.active.isStream,
-        now.seconds(since: running.lastByte) <= 2 * trip, let rate = running.meter.rate
+        now.seconds(since: running.lastByte) <= 2 * trip
       else { return false }
+      // One that has begun just now shows nothing of its rate: only its last bytes are waited for.
+      guard let rate = running.meter.rate else {
+        return Double(running.active.rest.count) / line.estimate.rate < Self.lastBytes * trip
+      }
       return Double(running.active.rest.count) / rate < trips * trip
     }
   }
 
   /// For how many round trips of a read's wait its request may wait for a connection in use.
   private static let longestWait = 10.0
+  private static let lastBytes = 0.25
 
   /// Bytes in flight for all files, or for those that come from `host`: a limit on the rate counts them.
   private func outstanding(_ now: Instant, on host: String? = nil) -> Int64 {
