@@ -45,18 +45,20 @@ import Testing
     private let bench: Bench
     private var names: ArraySlice<String>
     private let size: Int64
-    private let process: Int32
+    /// The process of the next file.
+    private let nextProcess: () -> Int32
+    private var process: Int32 = 0
     private var opened: (ticket: Ticket, inode: Inode)?
     private var places: [ByteRange] = []
     private var handle: SimulatedHandle?
     private(set) var read: Int64 = 0
     private static let looked: Int64 = 64 << 10
 
-    init(_ bench: Bench, _ names: [String], size: Int64, process: Int32) {
+    init(_ bench: Bench, _ names: [String], size: Int64, process: @escaping () -> Int32) {
       self.bench = bench
       self.names = names[...]
       self.size = size
-      self.process = process
+      nextProcess = process
     }
 
     func move() throws {
@@ -78,6 +80,7 @@ import Testing
       }
       guard let name = names.popFirst() else { return }
       let inode = try bench.inode(name)
+      process = nextProcess()
       opened = (bench.open(inode, process: process), inode)
     }
   }
@@ -125,9 +128,9 @@ import Testing
     return try run(setting, seconds: seconds, lead: lead) { processes[$0].processID }
   }
 
-  /// `scanner`: the process of the scanner with that number.
+  /// `scanner`: the process of the next file of the scanner with that number.
   static func run(
-    _ setting: Setting, seconds: Double, lead: Double = 20, scanner: (Int) -> Int32
+    _ setting: Setting, seconds: Double, lead: Double = 20, scanner: @escaping (Int) -> Int32
   ) throws -> Outcome {
     let size: Int64 = 1 << 30
     var resources: [String: FakeResource] = [:]
@@ -164,7 +167,7 @@ import Testing
     let step = 0.002
     let others = try copies.map { try Copier(bench, $0, size: size) }
     let scanners = clips.enumerated().map { index, names in
-      Scanner(bench, names, size: size, process: scanner(index))
+      Scanner(bench, names, size: size) { scanner(index) }
     }
     var players: [SimulatedPlayer] = []
     var opened: Instant?
@@ -270,6 +273,21 @@ import Testing
     #expect(outcome.others >= 0.2 * outcome.left, "\(outcome.others / outcome.left) of what was left")
     let (least, most) = (try #require(outcome.scans.min()), try #require(outcome.scans.max()))
     #expect(2 * least >= most, "\(outcome.scans) bytes")
+  }
+
+  @Test("Nor do those that have a process for each file")
+  func processes() throws {
+    // As many as no file's process comes back before a few seconds have gone by.
+    let processes = try (0..<128).map { _ in try BackgroundProcess(["sleep", "600"]) }
+    defer { for process in processes { process.terminate(grace: 0) } }
+    var files = 0
+    let setting = Setting(rate: 12e6, roundTrip: 0.04, probes: true, scanners: 32)
+    let outcome = try Self.run(setting, seconds: 8, lead: 1) { _ in
+      defer { files += 1 }
+      return processes[files % processes.count].processID
+    }
+    let stalls = outcome.stalls[0].filter { $0.seconds > 0.1 }
+    #expect(stalls.isEmpty, "\(stalls)")
   }
 
   @Test("On a line that a player nearly fills, a copy does not use up what it had ahead", arguments: [0, 1.026])

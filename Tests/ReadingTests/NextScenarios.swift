@@ -152,7 +152,7 @@ import Reading
     let size: Int64 = 64 << 20
     let names = (1...12).map { "clip\($0).mp4" }
     let bench = try bench(names, sizes: [size])
-    let scanner = DeadlineScenarios.Scanner(bench, Array(names[0..<6]), size: size, process: getpid())
+    let scanner = DeadlineScenarios.Scanner(bench, Array(names[0..<6]), size: size) { getpid() }
     let copier = try DeadlineScenarios.Copier(bench, names[8], size: size)
     let end = bench.now.adding(seconds: 20)
     while bench.now < end {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Reading
 
-/// Who goes from file to file.
+/// Who goes from file to file. The number of a program is here that of its process.
 @Suite struct PasserTables {
   private let start = Instant(nanoseconds: 1_000_000_000)
 
@@ -27,7 +27,8 @@ import Testing
     _ passers: inout Passers, _ number: Int, _ bytes: Int64, by process: Int32 = 7, size: Int64 = size,
     at second: Double
   ) {
-    passers.closed(key(number), reads(bytes, by: process, at: second), size: size, now: at(second))
+    let read = Passers.read(reads(bytes, by: process, at: second), now: at(second)) { Int($0) }
+    passers.closed(key(number), read: read, size: size, now: at(second))
   }
 
   private func passing() -> Passers {
@@ -57,20 +58,20 @@ import Testing
   func readsOn() throws {
     let passers = passing()
     var runs = reads(256 << 10, by: 7, at: 3)
-    #expect(passers.contains(try #require(runs.runs.first), of: runs))
+    #expect(passers.contains(try #require(runs.runs.first), of: runs, program: 7))
     for offset in stride(from: Int64(256 << 10), to: 512 << 10, by: 64 << 10) {
       runs.note(offset: offset, count: 64 << 10, process: 7, now: at(3))
     }
-    #expect(!passers.contains(try #require(runs.runs.first), of: runs))
+    #expect(!passers.contains(try #require(runs.runs.first), of: runs, program: 7))
     runs.note(offset: 40 << 20, count: 64 << 10, process: 7, now: at(4))
-    #expect(runs.runs.allSatisfy { !passers.contains($0, of: runs) })
+    #expect(runs.runs.allSatisfy { !passers.contains($0, of: runs, program: 7) })
   }
 
   @Test("Who reads on in the last of them has its credit again, and what was passed by later says nothing of before")
   func readsOnLater() throws {
     var passers = passing()
     let before = reads(64 << 10, by: 7, at: 1)
-    #expect(!passers.contains(try #require(before.runs.first), of: before))
+    #expect(!passers.contains(try #require(before.runs.first), of: before, program: 7))
     close(&passers, 2, 2 << 20, at: 4)
     #expect(!passers.contains(7, at: at(5)))
   }
@@ -88,9 +89,20 @@ import Testing
     var passers = Passers()
     for file in 0..<9 {
       close(&passers, file, 4096, by: 0, at: Double(file))
-      passers.closed(key(file), ReaderRuns(), size: Self.size, now: at(Double(file)))
+      passers.closed(key(file), read: [:], size: Self.size, now: at(Double(file)))
     }
     #expect(!passers.contains(0, at: at(9)))
+  }
+
+  @Test("Processes of one program pass by together, also where others begin and end files meanwhile")
+  func together() {
+    var passers = Passers()
+    for file in 0..<40 {
+      let read = Passers.read(reads(4096, by: Int32(100 + file), at: Double(file)), now: at(Double(file))) { _ in 5 }
+      passers.closed(key(file), read: read, size: Self.size, now: at(Double(file)))
+    }
+    #expect(!passers.contains(5, at: at(1)) && passers.contains(5, at: at(3)) && passers.contains(5, at: at(40)))
+    #expect(!passers.contains(5, at: at(60)))
   }
 
   @Test("Many threads with a file each are forgotten, and none of those that go on")

@@ -86,8 +86,20 @@ import Testing
     let threads = listed.split(separator: "\n").compactMap { Int32($0) }
     let other = try #require(threads.first { $0 != Self.me && ProcessNames.process(ofThread: $0) == Self.me })
     #expect(ProcessNames.process(ofThread: Self.me) == Self.me && kill(other, 0) == 0)
+    #expect(Program(ofThread: other).number == Program(ofThread: Self.me).number)
     done.raise()
     thread.join()
+  }
+
+  @Test("Processes of one program have one number, those of another program another one")
+  func programs() throws {
+    let sleepers = try (0..<2).map { _ in try BackgroundProcess(["sleep", "600"]) }
+    defer { for process in sleepers { process.terminate(grace: 0) } }
+    let numbers = sleepers.map { Program(ofThread: $0.processID).number }
+    #expect(numbers[0] == numbers[1] && numbers[0] != Program(ofThread: Self.me).number)
+    #expect(Program(ofThread: 0).number == 0, "nothing is known of it")
+    let ended = Int32.max
+    #expect(Program(ofThread: ended).number == Int(ended))
   }
 
   @Test("A read that waits is told, with what it waits for")

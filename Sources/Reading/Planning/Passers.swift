@@ -1,12 +1,12 @@
 import Base
 import Manifest
 
-/// Threads of programs that go from file to file and read little of each: an unknown program that scans. Pure.
+/// Programs that go from file to file and read little of each: unknown programs that scan. Pure.
 ///
 /// Each file that a program begins would give it the credit of a newcomer. One that begins many has that credit all the
 /// time, and thirty of them leave a film that begins a thirtieth of the line. So who has passed by a few files has no
-/// credit at the next one, until it has read on there. The kernel tells the thread that reads. Those in another PID
-/// namespace all have the number 0: nothing is known of them.
+/// credit at the next one, until it has read on there. A scanner may have a thread or a process for each file, so all
+/// that run the same program are one (``Program/number``). Nothing is known of those in another PID namespace.
 struct Passers: Sendable {
   /// From so many files on.
   static let files = 3
@@ -16,47 +16,62 @@ struct Passers: Sendable {
   private static let longest = 20.0
   private static let kept = 256
 
-  /// `keys`: of the last files, which count once.
-  private var seen: [Int32: (files: Int, keys: [ResourceKey], last: Instant)] = [:]
+  private struct Passer {
+    var files = 0
+    /// The last of them, which count once.
+    var keys: [ResourceKey] = []
+    /// Since when it has passed by so many; nil: not yet.
+    var since: Instant?
+    var last: Instant
+  }
+  private var seen: [Int: Passer] = [:]
 
-  /// How many threads it remembers.
+  /// How many programs it remembers.
   var count: Int { seen.count }
 
-  /// `runs` were the reads of the file `key` of `size` bytes, which was closed. Who read half of it did not pass by: a
-  /// cover or subtitles are read whole before a film.
-  mutating func closed(_ key: ResourceKey, _ runs: ReaderRuns, size: Int64, now: Instant) {
-    var read: [Int32: Int64] = [:]
-    for run in runs.runs where run.process > 0 && now.seconds(since: run.lastRead) < Self.longest {
-      read[run.process, default: 0] += run.length
-    }
-    for (thread, bytes) in read {
-      let keys = seen[thread]?.keys ?? []
+  /// The file `key` of `size` bytes was closed, of which each program had read so many bytes in sequence. Who read half
+  /// of it did not pass by: a cover or subtitles are read whole before a film.
+  mutating func closed(_ key: ResourceKey, read: [Int: Int64], size: Int64, now: Instant) {
+    for (program, bytes) in read {
       if bytes > Self.most {
-        seen[thread] = nil
-      } else if bytes < size / 2, !keys.contains(key) {
-        seen[thread] = (passed(thread, now) + 1, keys.suffix(Self.files - 1) + [key], now)
+        seen[program] = nil
+        continue
       }
+      var passer = Passer(last: now)
+      if let former = seen[program], now.seconds(since: former.last) < Self.longest { passer = former }
+      guard bytes < size / 2, !passer.keys.contains(key) else { continue }
+      passer.files += 1
+      passer.keys = passer.keys.suffix(Self.files - 1) + [key]
+      passer.last = now
+      if passer.files == Self.files { passer.since = now }
+      seen[program] = passer
     }
     if seen.count > Self.kept { seen = seen.filter { now.seconds(since: $0.value.last) < Self.longest } }
   }
 
-  /// Whether `thread`, which came to another file at `arrival`, passes by.
-  func contains(_ thread: Int32, at arrival: Instant) -> Bool { passed(thread, arrival) >= Self.files }
+  /// The bytes that each program has read in sequence, of the reads that are not long ago.
+  static func read(_ runs: ReaderRuns, now: Instant, program: (Int32) -> Int) -> [Int: Int64] {
+    var read: [Int: Int64] = [:]
+    for run in runs.runs where run.process > 0 && now.seconds(since: run.lastRead) < longest {
+      read[program(run.process), default: 0] += run.length
+    }
+    return read
+  }
+
+  /// Whether `program`, which came to another file at `arrival`, passes by. What it passed by later says nothing of a
+  /// file to which it came before.
+  func contains(_ program: Int, at arrival: Instant) -> Bool {
+    guard let passer = seen[program], let since = passer.since else { return false }
+    return since <= arrival && arrival.seconds(since: passer.last) < Self.longest
+  }
 
   /// Whether all of them do; false for none.
-  func containsAll(_ threads: some Collection<Int32>, at arrival: Instant) -> Bool {
-    !threads.isEmpty && threads.allSatisfy { contains($0, at: arrival) }
+  func containsAll(_ programs: some Collection<Int>, at arrival: Instant) -> Bool {
+    !programs.isEmpty && programs.allSatisfy { contains($0, at: arrival) }
   }
 
-  /// Whether the reads of `run`, one of `runs` of the same file, are in passing.
-  func contains(_ run: ReaderRuns.Run, of runs: ReaderRuns) -> Bool {
-    contains(run.process, at: run.began)
-      && !runs.runs.contains { $0.process == run.process && $0.length >= Self.most }
-  }
-
-  /// How many files it has passed by, one soon after the other.
-  private func passed(_ thread: Int32, _ now: Instant) -> Int {
-    // What it passed by later says nothing of a file to which it came before.
-    seen[thread].map { (0..<Self.longest).contains(now.seconds(since: $0.last)) ? $0.files : 0 } ?? 0
+  /// Whether the reads of `run`, one of `runs` of the same file, are in passing. `program`: of its process.
+  func contains(_ run: ReaderRuns.Run, of runs: ReaderRuns, program: Int) -> Bool {
+    contains(program, at: run.began) && !runs.runs.contains { $0.process == run.process && $0.length >= Self.most }
   }
 }

@@ -97,8 +97,8 @@ final class Download {
   var lineUse = LineUse()
   /// The file name in the origin's Content-Disposition.
   var suggestedName: String?
-  /// Whether each process that was checked is a looker (``ScanPrograms``).
-  private var judged: [Int32: Bool] = [:]
+  /// Those of the threads that were looked at.
+  private var programs: [Int32: Program] = [:]
   /// The version that is open at the second source; nil for none.
   var second: Int64?
   /// Whether its bytes had a wrong checksum: those of other machines are no better.
@@ -208,15 +208,17 @@ final class Download {
     content.guarded.withLock { $0.waiters.clearRefusal() }
   }
 
-  /// Whether `process` is a program that looks at many files and plays none.
-  func isLooker(_ process: Int32) -> Bool {
-    if let known = judged[process] { return known }
-    let isLooker =
-      content.guarded.withLock { $0.waiters.lookers.contains(process) } || ScanPrograms.contains(process: process)
-    if judged.count > 64 { judged.removeAll() }
-    judged[process] = isLooker
-    return isLooker
+  /// The program of a thread that reads. It is looked at while the thread waits: it may have ended when the file is
+  /// closed.
+  func program(of process: Int32) -> Program {
+    if let known = programs[process] { return known }
+    let looks = content.guarded.withLock { $0.waiters.lookers.contains(process) }
+    let program = Program(ofThread: process, looks: looks)
+    if programs.count > 64 { programs.removeAll() }
+    programs[process] = program
+    return program
   }
+  func isLooker(_ process: Int32) -> Bool { program(of: process).isLooker }
 
   /// Bytes that were requested in windows and have not arrived. A transfer without data for more than `patience`
   /// seconds does not count: its bytes may never arrive, and must not hold others back.

@@ -70,8 +70,10 @@ final class Downloads {
   /// The last handle of a file was closed. Whose reader showed no pace passes by: another one may follow it.
   func closed(_ content: Content, _ now: Instant) {
     let (runs, size) = content.guarded.withLock { ($0.waiters.runs, $0.held.size ?? 0) }
-    passers.closed(content.key, runs, size: size, now: now)
-    guard let download = byKey[content.key], download.lineUse.playouts.playsSince == nil else { return }
+    guard let download = byKey[content.key] else { return }
+    let read = Passers.read(runs, now: now) { download.program(of: $0).number }
+    passers.closed(content.key, read: read, size: size, now: now)
+    guard download.lineUse.playouts.playsSince == nil else { return }
     lines.update(Line.key(of: download.mirrors.target.url)) { $0.readers.lastPassing = now }
   }
 

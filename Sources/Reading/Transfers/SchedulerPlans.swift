@@ -73,7 +73,7 @@ extension Scheduler {
       if isTold(download, now) { return }
       if !view.probing.isEmpty { download.wish.isLook = view.probing.allSatisfy { download.isLooker($0) } }
       let line = lineView(of: lines.line(of: download), for: download, now)
-      let passes = line.hasOthers && !download.wish.isLook && passes(view, now)
+      let passes = line.hasOthers && !download.wish.isLook && passes(view, download, now)
       let most = passes && line.isPressed ? Planner.smallestFirstWindow : .max
       let first = Planner.firstRequest(line, learned: learned(of: download), isLook: download.wish.isLook)
       let head = ByteRange(0, download.wish.head ? Generations.glance : min(first, most))
@@ -122,13 +122,15 @@ extension Scheduler {
   }
 
   /// Whether all who wait for the length go from file to file.
-  private func passes(_ view: View, _ now: Instant) -> Bool {
-    downloads.passers.containsAll(view.probing, at: view.oldestWait ?? now)
+  private func passes(_ view: View, _ download: Download, _ now: Instant) -> Bool {
+    let programs = view.probing.map { download.program(of: $0).number }
+    return downloads.passers.containsAll(programs, at: view.oldestWait ?? now)
   }
 
   /// Whether the reads of `run` are in passing: who shows a pace plays.
   private func passes(_ run: ReaderRuns.Run, _ view: View, _ download: Download) -> Bool {
-    download.lineUse.playouts.pace(of: run) == nil && downloads.passers.contains(run, of: view.runs)
+    download.lineUse.playouts.pace(of: run) == nil
+      && downloads.passers.contains(run, of: view.runs, program: download.program(of: run.process).number)
   }
 
   private func learned(of download: Download) -> ProbeSet? { probeSets[download.content.kind] }
@@ -280,7 +282,7 @@ extension Scheduler {
     let wait = view.oldestWait.map { now.seconds(since: $0) } ?? 0
     let isNew =
       readers.isEmpty
-      ? view.waits && !passes(view, now)
+      ? view.waits && !passes(view, download, now)
       : readers.contains { $0.claim == .start && ($0.stalled != nil || download.lineUse.isBehind) }
     standing.isNew = isNew && wait < Self.longestUrgency
     return standing.waits || standing.plays ? standing : nil
