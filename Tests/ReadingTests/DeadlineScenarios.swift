@@ -277,12 +277,12 @@ import Testing
 
   @Test("Nor do those that have a process for each file")
   func processes() throws {
-    // As many as no file's process comes back before a few seconds have gone by.
-    let processes = try (0..<128).map { _ in try BackgroundProcess(["sleep", "600"]) }
+    // So many that none comes back often.
+    let processes = try (0..<400).map { _ in try BackgroundProcess(["sleep", "600"]) }
     defer { for process in processes { process.terminate(grace: 0) } }
     var files = 0
     let setting = Setting(rate: 12e6, roundTrip: 0.04, probes: true, scanners: 32)
-    let outcome = try Self.run(setting, seconds: 8, lead: 1) { _ in
+    let outcome = try Self.run(setting, seconds: 5, lead: 1) { _ in
       defer { files += 1 }
       return processes[files % processes.count].processID
     }
