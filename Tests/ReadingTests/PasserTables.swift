@@ -25,10 +25,10 @@ import Testing
   /// `process` read so many bytes of the file `number`, which was closed then.
   private func close(
     _ passers: inout Passers, _ number: Int, _ bytes: Int64, by process: Int32 = 7, size: Int64 = size,
-    at second: Double
+    isPaced: Bool = false, at second: Double
   ) {
     let read = Passers.read(reads(bytes, by: process, at: second), now: at(second)) { Int($0) }
-    passers.closed(key(number), read: read, size: size, now: at(second))
+    passers.closed(key(number), read: read, players: isPaced ? [Int(process)] : [], size: size, now: at(second))
   }
 
   private func passing() -> Passers {
@@ -50,8 +50,11 @@ import Testing
     #expect(!rested.contains(7, at: at(40)))
     close(&rested, 4, 4096, at: 40)
     #expect(!rested.contains(7, at: at(40)), "it begins anew")
-    close(&passers, 4, 2 << 20, at: 3)
-    #expect(!passers.contains(7, at: at(3)), "it read on")
+    for (bytes, isPaced) in [(2 << 20, true), (10 << 20, false)] as [(Int64, Bool)] {
+      var readsOn = passers
+      close(&readsOn, 4, bytes, isPaced: isPaced, at: 3)
+      #expect(!readsOn.contains(7, at: at(3)), "it plays, or read on")
+    }
   }
 
   @Test("In a file of which it reads on it does not pass by, nor where it jumps there")
@@ -72,7 +75,7 @@ import Testing
     var passers = passing()
     let before = reads(64 << 10, by: 7, at: 1)
     #expect(!passers.contains(try #require(before.runs.first), of: before, program: 7))
-    close(&passers, 2, 2 << 20, at: 4)
+    close(&passers, 2, 10 << 20, at: 4)
     #expect(!passers.contains(7, at: at(5)))
   }
 
@@ -92,6 +95,26 @@ import Testing
       passers.closed(key(file), read: [:], size: Self.size, now: at(Double(file)))
     }
     #expect(!passers.contains(0, at: at(9)))
+  }
+
+  @Test("Who reads megabytes of each file, or copies small ones, passes by until it has read more of one")
+  func muchOfEach() throws {
+    for size in [Self.size, 2 << 20] {
+      var passers = Passers()
+      for file in 0..<3 { close(&passers, file, 2 << 20, size: size, at: Double(file)) }
+      for (read, passes) in [(1 << 20, true), (2 << 20, false)] as [(Int64, Bool)] {
+        let runs = reads(read, by: 7, at: 3)
+        #expect(passers.contains(try #require(runs.runs.first), of: runs, program: 7) == passes)
+      }
+    }
+  }
+
+  @Test("A process that ended before its file was closed has passed by, too")
+  func ended() {
+    var runs = reads(128 << 10, by: 7, at: 0)
+    runs.ended(7)
+    #expect(runs.runs.isEmpty && Passers.read(runs, now: at(1)) { Int($0) } == [7: 128 << 10])
+    #expect(Passers.read(runs, now: at(30)) { Int($0) }.isEmpty)
   }
 
   @Test("Processes of one program pass by together, also where others begin and end files meanwhile")

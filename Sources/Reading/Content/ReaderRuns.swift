@@ -58,6 +58,8 @@ struct ReaderRuns: Sendable {
   static let smallFile: Int64 = 4 << 20
 
   private(set) var runs: [Run] = []
+  /// The last ones of processes that have ended.
+  private(set) var ended: [Run] = []
   /// The start of the newest read, where the background download looks for the next hole.
   private(set) var latest: Int64 = 0
   /// The number of the last run.
@@ -101,7 +103,9 @@ struct ReaderRuns: Sendable {
 
   /// `process` ended while it waited: it has no place any more.
   mutating func ended(_ process: Int32) {
-    if process > 0 { runs.removeAll { $0.process == process } }
+    guard process > 0 else { return }
+    ended = (ended + runs.filter { $0.process == process }).suffix(Self.most)
+    runs.removeAll { $0.process == process }
   }
 
   /// A read of `range` that had to wait was answered.

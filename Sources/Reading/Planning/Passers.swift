@@ -1,17 +1,19 @@
 import Base
 import Manifest
 
-/// Programs that go from file to file and read little of each: unknown programs that scan. Pure.
+/// Programs that go from file to file: unknown programs that scan, or copy small files. Pure.
 ///
 /// Each file that a program begins would give it the credit of a newcomer. One that begins many has that credit all the
 /// time, and thirty of them leave a film that begins a thirtieth of the line. So who has passed by a few files has no
-/// credit at the next one, until it has read on there. A scanner may have a thread or a process for each file, so all
+/// credit at the next one, until it has read more there than of those. A scanner may have a thread or a process for each file, so all
 /// that run the same program are one (``Program/number``). Nothing is known of those in another PID namespace.
 struct Passers: Sendable {
   /// From so many files on.
   static let files = 3
-  /// What is read of a file in passing, in bytes, at most.
-  static let most: Int64 = Planner.streamLength
+  /// What is read of a file in passing, in bytes, at most: a newcomer's credit.
+  static let most = Playout.creditBytes
+  /// Who reads so many bytes of a file passes by only where it read as many of others.
+  static let little: Int64 = Planner.streamLength
   /// Who begins no further file for so many seconds does not pass by any more.
   private static let longest = 20.0
   private static let kept = 256
@@ -20,6 +22,8 @@ struct Passers: Sendable {
     var files = 0
     /// The last of them, which count once.
     var keys: [ResourceKey] = []
+    /// The most that it read of one, in bytes.
+    var most: Int64 = 0
     /// Since when it has passed by so many; nil: not yet.
     var since: Instant?
     var last: Instant
@@ -29,18 +33,20 @@ struct Passers: Sendable {
   /// How many programs it remembers.
   var count: Int { seen.count }
 
-  /// The file `key` of `size` bytes was closed, of which each program had read so many bytes in sequence. Who read half
-  /// of it did not pass by: a cover or subtitles are read whole before a film.
-  mutating func closed(_ key: ResourceKey, read: [Int: Int64], size: Int64, now: Instant) {
+  /// The file `key` of `size` bytes was closed, of which each program had read so many bytes in sequence. `players`:
+  /// those that showed a pace. Who read half of a short one did not pass by: a cover or subtitles are read whole before
+  /// a film.
+  mutating func closed(_ key: ResourceKey, read: [Int: Int64], players: Set<Int> = [], size: Int64, now: Instant) {
     for (program, bytes) in read {
-      if bytes > Self.most {
+      if bytes > Self.most || players.contains(program) {
         seen[program] = nil
         continue
       }
       var passer = Passer(last: now)
       if let former = seen[program], now.seconds(since: former.last) < Self.longest { passer = former }
-      guard bytes < size / 2, !passer.keys.contains(key) else { continue }
+      guard bytes < size / 2 || bytes > Self.little, !passer.keys.contains(key) else { continue }
       passer.files += 1
+      passer.most = max(passer.most, bytes)
       passer.keys = passer.keys.suffix(Self.files - 1) + [key]
       passer.last = now
       if passer.files == Self.files { passer.since = now }
@@ -52,7 +58,7 @@ struct Passers: Sendable {
   /// The bytes that each program has read in sequence, of the reads that are not long ago.
   static func read(_ runs: ReaderRuns, now: Instant, program: (Int32) -> Int) -> [Int: Int64] {
     var read: [Int: Int64] = [:]
-    for run in runs.runs where run.process > 0 && now.seconds(since: run.lastRead) < longest {
+    for run in runs.runs + runs.ended where run.process > 0 && now.seconds(since: run.lastRead) < longest {
       read[program(run.process), default: 0] += run.length
     }
     return read
@@ -72,6 +78,7 @@ struct Passers: Sendable {
 
   /// Whether the reads of `run`, one of `runs` of the same file, are in passing. `program`: of its process.
   func contains(_ run: ReaderRuns.Run, of runs: ReaderRuns, program: Int) -> Bool {
-    contains(program, at: run.began) && !runs.runs.contains { $0.process == run.process && $0.length >= Self.most }
+    guard contains(program, at: run.began), let passer = seen[program] else { return false }
+    return !runs.runs.contains { $0.process == run.process && $0.length >= max(Self.little, passer.most) }
   }
 }

@@ -72,7 +72,9 @@ final class Downloads {
     let (runs, size) = content.guarded.withLock { ($0.waiters.runs, $0.held.size ?? 0) }
     guard let download = byKey[content.key] else { return }
     let read = Passers.read(runs, now: now) { download.program(of: $0).number }
-    passers.closed(content.key, read: read, size: size, now: now)
+    let paced = (runs.runs + runs.ended).filter { download.lineUse.playouts.pace(of: $0) != nil }
+    let players = Set(paced.map { download.program(of: $0.process).number })
+    passers.closed(content.key, read: read, players: players, size: size, now: now)
     guard download.lineUse.playouts.playsSince == nil else { return }
     lines.update(Line.key(of: download.mirrors.target.url)) { $0.readers.lastPassing = now }
   }
