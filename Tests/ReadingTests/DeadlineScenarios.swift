@@ -288,6 +288,7 @@ import Testing
     }
     let stalls = outcome.stalls[0].filter { $0.seconds > 0.1 }
     #expect(stalls.isEmpty, "\(stalls)")
+    #expect(outcome.others >= 0.1 * outcome.left, "\(outcome.others / outcome.left) of what was left")
   }
 
   @Test("On a line that a player nearly fills, a copy does not use up what it had ahead", arguments: [0, 1.026])

@@ -30,15 +30,22 @@ enum ProcessNames {
 /// The program that a reader runs.
 struct Program: Sendable {
   /// Whether it looks at many files and plays none.
-  let isLooker: Bool
-  /// The same for all threads and processes of one name; the thread's own where that cannot be read. 0: nothing is
-  /// known of the thread.
-  let number: Int
+  var isLooker = false
+  /// The number of its process. 0: nothing is known of it.
+  var process: Int
+  /// The same for all processes of one name; the process's own where the name cannot be read.
+  var number: Int
 
+  /// Both numbers, each once.
+  var numbers: Set<Int> { [process, number] }
+}
+
+extension Program {
   /// The program of a thread. `looks`: it is known to look.
   init(ofThread thread: Int32, looks: Bool = false) {
-    isLooker = looks || ScanPrograms.contains(process: thread)
     let process = thread > 0 ? ProcessNames.process(ofThread: thread) ?? thread : 0
-    number = process > 0 ? ProcessNames.name(of: process)?.hashValue ?? Int(thread) : 0
+    self.init(
+      isLooker: looks || ScanPrograms.contains(process: thread), process: Int(process),
+      number: process > 0 ? ProcessNames.name(of: process)?.hashValue ?? Int(process) : 0)
   }
 }

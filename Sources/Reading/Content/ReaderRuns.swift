@@ -58,8 +58,8 @@ struct ReaderRuns: Sendable {
   static let smallFile: Int64 = 4 << 20
 
   private(set) var runs: [Run] = []
-  /// The last ones of processes that have ended.
-  private(set) var ended: [Run] = []
+  /// The last runs of processes that have ended.
+  private(set) var gone: [Run] = []
   /// The start of the newest read, where the background download looks for the next hole.
   private(set) var latest: Int64 = 0
   /// The number of the last run.
@@ -104,7 +104,7 @@ struct ReaderRuns: Sendable {
   /// `process` ended while it waited: it has no place any more.
   mutating func ended(_ process: Int32) {
     guard process > 0 else { return }
-    ended = (ended + runs.filter { $0.process == process }).suffix(Self.most)
+    gone = (gone + runs.filter { $0.process == process }).suffix(Self.most)
     runs.removeAll { $0.process == process }
   }
 

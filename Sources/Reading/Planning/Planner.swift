@@ -39,8 +39,8 @@ enum Planner {
   static let tailLength: Int64 = 128 << 10
   /// The play-ahead in bytes of a reader below ``provenLength``. One that reads on gets ``leastAllowance(of:_:)``.
   static let lookAhead: Int64 = 256 << 10
-  /// What the kernel reads at once for a program whose first read is one of 64 KiB, in bytes. It reads more when the
-  /// program has read the half of it.
+  /// What the kernel reads at once for a program whose first read is one of 64 KiB, in bytes, where it reads 128 KiB
+  /// ahead. It reads more when the program has read the half of that.
   static let firstReadAhead: Int64 = 128 << 10
   /// From this many bytes in sequence on, a reader's play-ahead grows with what it has read.
   static let provenLength: Int64 = 1 << 20
@@ -302,13 +302,18 @@ enum Planner {
     min(transfer.rest.count, Int64(min(input.line.rate * input.line.roundTrip, 1e15)) + smallestBackgroundWindow)
   }
 
+  /// Whether `reader` may want no more than its first read, which is answered. What is known to look has rules of its
+  /// own.
+  static func mayBeOver(_ reader: ReaderView) -> Bool {
+    reader.mayBeOver && reader.length <= firstReadAhead && !reader.isPaced && !reader.isLooker
+  }
+
   private static func lead(_ reader: ReaderView, _ draft: inout PlanDraft) {
     let input = draft.input
     guard reader.position < input.size, !reader.isElsewhere, !draft.hasStream else { return }
     // Who looks and waits for nothing may have seen enough.
     if reader.isLooker, reader.length < provenLength, draft.transfers.isEmpty { return }
-    // So may anyone whose first read is answered.
-    if reader.mayBeOver, reader.length <= firstReadAhead, !reader.isPaced, !reader.isLooker { return }
+    if mayBeOver(reader) { return }
     let goal = min(input.size, reader.position + allowance(of: reader, input))
     let there = input.available.runEnd(from: reader.position)
     let slow = slowConnections(for: reader, input)

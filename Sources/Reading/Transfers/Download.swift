@@ -97,7 +97,7 @@ final class Download {
   var lineUse = LineUse()
   /// The file name in the origin's Content-Disposition.
   var suggestedName: String?
-  /// Those of the threads that were looked at.
+  /// The program of each thread that was looked at.
   private var programs: [Int32: Program] = [:]
   /// The version that is open at the second source; nil for none.
   var second: Int64?

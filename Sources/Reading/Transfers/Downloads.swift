@@ -71,9 +71,9 @@ final class Downloads {
   func closed(_ content: Content, _ now: Instant) {
     let (runs, size) = content.guarded.withLock { ($0.waiters.runs, $0.held.size ?? 0) }
     guard let download = byKey[content.key] else { return }
-    let read = Passers.read(runs, now: now) { download.program(of: $0).number }
-    let paced = (runs.runs + runs.ended).filter { download.lineUse.playouts.pace(of: $0) != nil }
-    let players = Set(paced.map { download.program(of: $0.process).number })
+    let read = Passers.read(runs, now: now, program: download.program)
+    let paced = (runs.runs + runs.gone).filter { download.lineUse.playouts.pace(of: $0) != nil }
+    let players = Set(paced.flatMap { download.program(of: $0.process).numbers })
     passers.closed(content.key, read: read, players: players, size: size, now: now)
     guard download.lineUse.playouts.playsSince == nil else { return }
     lines.update(Line.key(of: download.mirrors.target.url)) { $0.readers.lastPassing = now }

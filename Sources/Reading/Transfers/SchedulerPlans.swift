@@ -16,6 +16,7 @@ extension Scheduler {
     /// What an open asks for that asks whether the file changed.
     let checked: ByteRange?
     let runs: ReaderRuns
+    /// Whether a program has the file open, or opens it.
     let isOpen: Bool
     /// The file that has the stored bytes.
     let file: ServedFile?
@@ -33,7 +34,7 @@ extension Scheduler {
       oldestWait = guarded.waiters.oldestWait
       checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstMissing : nil
       runs = guarded.waiters.runs
-      isOpen = guarded.waiters.opens > 0
+      isOpen = guarded.waiters.opens > 0 || !guarded.waiters.parkedProbes.isEmpty
       file = guarded.held.file
       isFetchable = guarded.held.isPartial && guarded.held.removal == .none
       hasValidators = guarded.held.generation?.validators.isEmpty == false
@@ -123,14 +124,13 @@ extension Scheduler {
 
   /// Whether all who wait for the length go from file to file.
   private func passes(_ view: View, _ download: Download, _ now: Instant) -> Bool {
-    let programs = view.probing.map { download.program(of: $0).number }
-    return downloads.passers.containsAll(programs, at: view.oldestWait ?? now)
+    downloads.passers.containsAll(view.probing.map(download.program), at: view.oldestWait ?? now)
   }
 
   /// Whether the reads of `run` are in passing: who shows a pace plays.
-  private func passes(_ run: ReaderRuns.Run, _ view: View, _ download: Download) -> Bool {
+  private func passes(_ run: ReaderRuns.Run, _ view: View, _ download: Download, _ now: Instant) -> Bool {
     download.lineUse.playouts.pace(of: run) == nil
-      && downloads.passers.contains(run, of: view.runs, program: download.program(of: run.process).number)
+      && downloads.passers.contains(run, of: view.runs, now: now, program: download.program)
   }
 
   private func learned(of download: Download) -> ProbeSet? { probeSets[download.content.kind] }
@@ -183,7 +183,7 @@ extension Scheduler {
       let asked = plays ? requested.runEnd(from: next) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
         of: run, stored: there, requested: asked, size: size,
-        isLooker: isLooker || passes(run, view, download),
+        isLooker: isLooker || passes(run, view, download, now),
         fits: download.lineUse.fits,
         line: line.estimate, now: now)
       let stalled = parked.map { now.seconds(since: $0.since) }.max()
@@ -313,7 +313,7 @@ extension Scheduler {
       download.wish.tailDone = true
       return 0
     }
-    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty, !reader.mayBeOver
+    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty, !Planner.mayBeOver(reader)
     else { return 0 }
     download.wish.tailDone = true
     let length = max(input.learned?.tail ?? 0, MediaKind.hasTail(download.content.kind) ? Planner.tailLength : 0)
