@@ -313,7 +313,8 @@ extension Scheduler {
       download.wish.tailDone = true
       return 0
     }
-    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty, !Planner.mayBeOver(reader)
+    guard room.options.continuation != .never, input.demands.isEmpty, input.transfers.isEmpty,
+      !Planner.mayBeOver(reader)
     else { return 0 }
     download.wish.tailDone = true
     let length = max(input.learned?.tail ?? 0, MediaKind.hasTail(download.content.kind) ? Planner.tailLength : 0)
