@@ -198,8 +198,8 @@ enum Planner {
       let company = input.line.company(isReader: true)
       guard hasRoom(beside: draft.transfers, input, company) else { return }
       var length = backgroundWindow(input, company)
-      // Who looks or jumps may want no more than it reads, however much the line brings.
-      if sharing.isLooker || sharing.takes != nil {
+      // Who looks, jumps or passes by may want no more than it reads, however much the line brings.
+      if sharing.isLooker || sharing.takes != nil || sharing.length < provenLength {
         length = min(length, max(needed, window(of: sharing, at: gap.start, needed: needed, input)))
       }
       return draft.ask(from: gap.start, length: length, .shared)
