@@ -276,6 +276,21 @@ import Testing
     #expect(!starts(Planner.plan(input)).isEmpty)
   }
 
+  @Test("Who shares a fast line gets a copy's windows only once it has read much")
+  func passesBy() throws {
+    var line = LineView(roundTrip: 0.001, rate: 400e6)
+    line.hasOthers = true
+    var input = PlanInput(size: 1 << 30, line: line)
+    input.demands = [ByteRange(512 << 20, (512 << 20) + 4096)]
+    input.readers = [ReaderView(position: input.demands[0].end, length: 4096, rate: 1e6)]
+    input.readers[0].claim = .share
+    let little = try #require(starts(Planner.plan(input)).first)
+    #expect(little.1 == .shared && little.0.count <= Planner.lookAhead, "\(little)")
+    input.readers[0].length = Planner.provenLength
+    let much = try #require(starts(Planner.plan(input)).first)
+    #expect(much.0.count > 1 << 20, "\(much)")
+  }
+
   @Test("While a body comes as a whole nothing else is asked for")
   func streams() {
     var input = input()

@@ -33,12 +33,14 @@ struct ReaderRuns: Sendable {
     /// twice do not count.
     var length: Int64 { min(bytes, position - start) }
 
-    /// Whether its reader has read nothing since an answer, which came a moment ago or while others of its reads wait:
-    /// the kernel's read-ahead. Only when that is answered, too, the kernel tells that the file was closed.
+    /// Whether its reader has read nothing since its last answer, and may have closed the file. The kernel tells of a
+    /// close only when its read-ahead is answered too. So this holds while a read of the run waits (`isParked`), and
+    /// for a moment after the last answer.
     func mayBeOver(isParked: Bool, _ now: Instant) -> Bool {
       guard let lastAnswer, lastAnswer > lastRead else { return false }
       return isParked || now.seconds(since: lastAnswer) < Self.moment
     }
+    /// Seconds in which the kernel tells of a close.
     private static let moment = 0.01
   }
 

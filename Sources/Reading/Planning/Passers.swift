@@ -13,7 +13,7 @@ struct Passers: Sendable {
   static let files = 3
   /// What is read of a file in passing, in bytes, at most: a newcomer's credit.
   static let credit = Playout.creditBytes
-  /// Who reads so many bytes of a file passes by there only if it read more of another.
+  /// A program that has read so many bytes of a file passes by there only if it read more of another.
   static let little: Int64 = Planner.streamLength
   /// Who begins no further file for so many seconds does not pass by any more.
   private static let longest = 20.0
@@ -70,7 +70,7 @@ struct Passers: Sendable {
     return read
   }
 
-  /// What is known of `program`: of its process if that has had files.
+  /// What is known of `program`: of its process, if that has had two files.
   private func passer(_ program: Program) -> Passer? {
     if let own = seen[program.process], own.files >= 2 { return own }
     return seen[program.number]

@@ -55,7 +55,7 @@ struct ReaderView: Sendable, Equatable {
   var rate: Double
   /// Whether it read within the last two seconds. A player that is paused, or has a full buffer, did not.
   var isFresh = true
-  /// Whether it got an answer and has not read on yet, and the kernel has not told whether it closed the file.
+  /// Whether it has read nothing since its last answer, and may have closed the file (``ReaderRuns/Run``).
   var mayBeOver = false
   /// Whether it has gone on at another place of the file.
   var isElsewhere = false

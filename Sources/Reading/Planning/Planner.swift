@@ -302,8 +302,8 @@ enum Planner {
     min(transfer.rest.count, Int64(min(input.line.rate * input.line.roundTrip, 1e15)) + smallestBackgroundWindow)
   }
 
-  /// Whether `reader` may want no more than its first read, which is answered. What is known to look has rules of its
-  /// own.
+  /// Whether `reader` may want no more than its first read, which is answered. Programs that are known to look have
+  /// rules of their own.
   static func mayBeOver(_ reader: ReaderView) -> Bool {
     reader.mayBeOver && reader.length <= firstReadAhead && !reader.isPaced && !reader.isLooker
   }

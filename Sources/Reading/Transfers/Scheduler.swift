@@ -272,6 +272,7 @@ final class Scheduler {
 
   /// For how many round trips of a read's wait its request may wait for a connection in use.
   private static let longestWait = 10.0
+  /// For the bytes of which part of a round trip a read waits where the response's rate is unknown.
   private static let lastBytes = 0.25
 
   /// Bytes in flight for all files, or for those that come from `host`: a limit on the rate counts them.
