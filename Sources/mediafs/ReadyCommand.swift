@@ -5,7 +5,7 @@ import Glibc
 /// `mediafs ready`: whether files play without a stall.
 enum ReadyCommand {
   static let help = CommandHelp(
-    synopsis: ["ready [--from TIME] [--wait] FILE..."],
+    synopsis: ["ready [--from TIME] [--wait] [--json] FILE..."],
     summary: "Say whether a file plays without a stall",
     about: [
       """
@@ -30,6 +30,12 @@ enum ReadyCommand {
             help: """
               Return when every file plays through. Gives up, with status 1, when waiting cannot help: nothing \
               downloads a file, it failed, or nothing has arrived for \(Int(patience)) seconds.
+              """),
+          .flag(
+            "json",
+            help: """
+              Print a JSON object for each file, one in a line, with the keys of the control socket's "ready" \
+              (CONTROL.md).
               """),
         ]
       )
@@ -81,7 +87,11 @@ enum ReadyCommand {
         if let from, let duration = file.duration, from >= duration {
           throw .failed("\(file.path) is \(TerminalText.place(duration)) long: --from is behind its end")
         }
-        terminal.line(TerminalText.plain("\(file.path): \(sentence(file, from: from))"))
+        if options.has("json") {
+          terminal.raw(try StatusCommand.encode(file) + "\n".utf8)
+        } else {
+          terminal.line(TerminalText.plain("\(file.path): \(sentence(file, from: from))"))
+        }
         if file.playsThrough != true { isReady = false }
       }
     }
@@ -116,11 +126,9 @@ enum ReadyCommand {
 
   private static func sentence(_ file: FileReadiness, from: Double?) -> String {
     let place = from.map { " from \(TerminalText.place($0))" } ?? ""
-    guard let playsThrough = file.playsThrough else {
-      return "its length in time is unknown" + (file.error.map { " (\($0))" } ?? "")
-    }
-    if playsThrough { return "plays through" + place }
-    let stall = "would stall at \(TerminalText.place(file.stallsAt ?? 0))"
+    if file.playsThrough == true { return "plays through" + place }
+    let answer = file.playsThrough.map { _ in "would stall at \(TerminalText.place(file.stallsAt ?? 0))" }
+    let stall = answer ?? "its length in time is unknown"
     if let error = file.error, isHopeless(file) { return "\(stall); it failed: \(error)" }
     switch file.waitsFor {
     case .reader: return "\(stall); nothing downloads it now: play it, or use 'mediafs fetch'"
@@ -129,6 +137,7 @@ enum ReadyCommand {
     case .origin: return "\(stall); it waits for its origin" + (file.error.map { " (\($0))" } ?? "")
     case .line, .turn, nil: break
     }
+    if answer == nil { return stall }
     guard let seconds = file.readyIn else { return "\(stall); the rate of its line is not known yet" }
     return "\(stall); ready in about \(about(seconds))"
   }
