@@ -62,35 +62,6 @@ import Testing
       }
     }
   }
-
-  /// mpv says itself whether it stalled. The copies are there first, and take all that comes.
-  @Test func mpvDoesNotStallBesideCopies() throws {
-    try withJourney { journey in
-      try withOrigin { origin in
-        let film = journey.folder.file("film.mkv")
-        let picture = "testsrc2=s=640x360:r=25:d=30,noise=alls=30:allf=t"
-        try Command.succeed(
-          [
-            "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", picture, "-c:v", "libx264", "-preset",
-            "ultrafast", "-b:v", "8M", "-maxrate", "8M", "-bufsize", "4M", "-pix_fmt", "yuv420p", "-g", "50", film,
-          ], timeout: 120)
-        let rate = Double(try #require(sizeOfFile(film))) / 30
-        origin.configure {
-          $0.latency = 0.08
-          $0.lineRate = rate / 0.6
-        }
-        origin.set("/film.mkv", OriginResource(file: film))
-        let copies = (0..<3).map { "copy\($0).bin" }
-        for name in copies { origin.add("/\(name)", size: 1 << 30) }
-        try journey.mount((["film.mkv"] + copies).map { origin.url("/\($0)") + "\n" }.joined(), "--continue", "never")
-        let running = try copies.map { try journey.start(["dd", "bs=128K", "of=/dev/null", "if=" + journey.at($0)]) }
-        defer { for copy in running { copy.signal(SIGKILL) } }
-        sleep(seconds: 10)  // their credit is used up
-        #expect(try journey.play(journey.at("film.mkv"), plays) == "played through\n")
-        #expect(running.allSatisfy { $0.isRunning }, "nothing was copied beside it")
-      }
-    }
-  }
 }
 
 extension Journey {
@@ -145,11 +116,4 @@ private let seeks = """
       player.ask('quit')
       assert player.mpv.wait(60) == 0
       print('played and sought')
-  """
-
-/// Plays to the end with a cache of two seconds.
-private let plays = """
-  with Player('--cache=yes', '--cache-secs=2', '--demuxer-readahead-secs=2', '--keep-open=yes') as player:
-      player.begin()
-      print('stalled' if player.stalls() else 'played through')
   """

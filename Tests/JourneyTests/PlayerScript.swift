@@ -6,9 +6,12 @@ extension Journey {
   func play(
     _ path: String, _ script: String, _ arguments: String..., sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> String {
-    try succeed(
-      ["/usr/bin/python3", "-c", playerClass + script, folder.file("mpv"), path] + arguments,
-      sourceLocation: sourceLocation)
+    try succeed(playing(path, script) + arguments, sourceLocation: sourceLocation)
+  }
+
+  /// The command that runs such a script.
+  func playing(_ path: String, _ script: String) -> [String] {
+    ["/usr/bin/python3", "-c", playerClass + script, folder.file("mpv"), path]
   }
 }
 
@@ -63,10 +66,13 @@ private let playerClass = """
       def begin(self):
           while not (self.get('playback-time') or 0) > 0: self.wait('it does not begin to play')
 
-      # Whether it stalls before the film is over.
-      def stalls(self):
+      # Whether it stalls before the film is over. At one second it jumps to another.
+      def stalls(self, jumps=None, to=None):
           while not self.get('eof-reached'):
-              if self.get('paused-for-cache'): return True
+              if self.get('paused-for-cache') and not self.get('seeking'): return True
+              if jumps is not None and (self.get('playback-time') or 0) >= jumps:
+                  assert self.ask('seek', to, 'absolute')['error'] == 'success'
+                  jumps = None
               self.wait('it does not end')
           return False
 
