@@ -44,8 +44,10 @@ extension Program {
   /// The program of a thread. `looks`: it is known to look.
   init(ofThread thread: Int32, looks: Bool = false) {
     let process = thread > 0 ? ProcessNames.process(ofThread: thread) ?? thread : 0
+    let name = process > 0 ? ProcessNames.name(of: process) : nil
+    let threadName = thread == process ? name : ProcessNames.name(of: thread)
     self.init(
-      isLooker: looks || ScanPrograms.contains(process: thread), process: Int(process),
-      number: process > 0 ? ProcessNames.name(of: process)?.hashValue ?? Int(process) : 0)
+      isLooker: looks || threadName.map(ScanPrograms.contains) ?? false, process: Int(process),
+      number: name?.hashValue ?? Int(process))
   }
 }

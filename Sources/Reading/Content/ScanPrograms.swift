@@ -14,7 +14,7 @@ enum ScanPrograms {
 
   /// Whether `process` is one of them; false when it has ended or its name cannot be read.
   static func contains(process: Int32) -> Bool {
-    guard process > 0, let name = ProcessNames.name(of: process) else { return false }
-    return names.contains(name)
+    process > 0 && ProcessNames.name(of: process).map(contains) ?? false
   }
+  static func contains(name: String) -> Bool { names.contains(name) }
 }

@@ -48,11 +48,6 @@ final class FilmIndexes: Sendable {
     return reader.index
   }
 
-  /// The bytes that the index of a generation was read from, as far as it was.
-  func bytes(of generation: Int64) -> ByteRangeSet {
-    state.withLock { $0.entries[generation]?.bytes ?? ByteRangeSet() }
-  }
-
   /// The same of a file in memory. Blocks for the disk.
   func index(of content: Content) -> FilmIndex? {
     let (id, size, stored) = content.guarded.withLock { ($0.held.generation?.id, $0.held.size, $0.held.stored) }
@@ -62,6 +57,11 @@ final class FilmIndexes: Sendable {
       content.fill(buffer, at: offset) == .whole && !content.guarded.withLock { $0.held.isPutAway }
     }
     return index(of: id, bytes)
+  }
+
+  /// The bytes that the index of a generation was read from, as far as it was.
+  func bytes(of generation: Int64) -> ByteRangeSet {
+    state.withLock { $0.entries[generation]?.bytes ?? ByteRangeSet() }
   }
 
   /// The bytes of a generation were removed, and may come back as others.

@@ -136,11 +136,5 @@ extension Keeper {
   }
 
   /// Reads the index of a file as far as its stored bytes tell.
-  func readIndex(of content: Content) {
-    let (generation, stored, size) = content.guarded.withLock {
-      ($0.held.generation?.id, $0.held.stored, $0.held.size)
-    }
-    guard let generation, let size else { return }
-    _ = room.films.index(of: generation, StoredBytes(size: size, stored: stored) { content.fill($0, at: $1) == .whole })
-  }
+  func readIndex(of content: Content) { _ = room.films.index(of: content) }
 }

@@ -12,7 +12,7 @@ final class Renewals {
     /// The entries whose answers it owes, and since when.
     var owes: [ResourceKey: Instant] = [:]
     /// Those that have yet to be asked for.
-    var waiting: [(name: String, ask: ResolverAsk)] = []
+    var waiting: [ResolverAsk] = []
     /// How often its program ended in a row, and until when it is not started again.
     var ends = 0
     var restsUntil = Instant(nanoseconds: 0)
@@ -59,8 +59,8 @@ final class Renewals {
     return step
   }
 
-  /// Whether a request may be made now; asks for a link where it may not. `isBackground`: nobody waits for it, and a
-  /// size that a listing may want is worth no run of a program.
+  /// Whether a request may be made now; asks for a link where it may not. A size that a listing may want is worth no
+  /// run of a program.
   func admits(_ download: Download, _ purpose: Purpose, fail: (String) -> Void, _ now: Instant) -> Bool {
     guard let name = download.content.entry.resolver else { return true }
     switch step(download, now) {
@@ -153,7 +153,7 @@ final class Renewals {
     let ask = ResolverAsk(
       key: download.key, source: entry.urls[0], why: why, size: known?.size, validator: validator)
     links[download.key, default: Renewal()].asked(now)
-    resolvers[name, default: Resolver()].waiting.append((name, ask))
+    resolvers[name, default: Resolver()].waiting.append(ask)
     send(name, now)
   }
 
@@ -161,7 +161,7 @@ final class Renewals {
   private func send(_ name: String, _ now: Instant) {
     guard var resolver = resolvers[name], now >= resolver.restsUntil, !resolver.waiting.isEmpty else { return }
     while resolver.owes.count < Self.atOnce, !resolver.waiting.isEmpty {
-      let (_, ask) = resolver.waiting.removeFirst()
+      let ask = resolver.waiting.removeFirst()
       resolver.owes[ask.key] = now
       Log.debug("the resolver \(name) is asked for a link (\(ask.why.rawValue))")
       if room.resolver.withLock({ $0?.ask(ask, of: name) }) != true {
@@ -228,7 +228,7 @@ final class Renewals {
     resolver.ends += 1
     if resolver.ends > 2 {
       resolver.fault = why
-      owed += resolver.waiting.map(\.ask.key)
+      owed += resolver.waiting.map(\.key)
       resolver.waiting = []
     }
     let rest = min(Self.longestRest, Double(1 << min(resolver.ends - 1, 6)))

@@ -245,7 +245,7 @@ extension MediaFileSystem {
       }
     }
     let now = room.clock.now
-    for line in room.lines.busiest(.max, now: now) {
+    for line in room.lines.busiest(.max, now: now) where line.host != Line.second {
       metrics.hosts += 1
       metrics.connections += line.connections(now: now)
       if line.retryAt != nil { metrics.silentHosts += 1 }

@@ -34,8 +34,8 @@ final class Download {
   /// Attempts, failures and the last error.
   struct Attempts {
     var retry = Retry()
-    /// Why the scheduler requests nothing more until someone opens the file again.
-    var failure: (error: Errno, message: String)?
+    /// Whether the scheduler requests nothing more until someone opens the file again.
+    var hasFailed = false
     /// The last error, kept through retries until bytes arrive.
     var lastError: LastError?
   }
@@ -163,7 +163,7 @@ final class Download {
     joined = nil
     attempts.retry.progressed()
     ranges.foundWorking()
-    if attempts.failure != nil { forgive() }
+    if attempts.hasFailed { forgive() }
   }
 
   /// The current mirror leads to the version that is stored; its answers say `identity`.
@@ -201,7 +201,7 @@ final class Download {
   /// What the list has no more fails as long as that is so.
   func forgive() {
     if content.guarded.withLock({ $0.waiters.isUnlisted }) { return }
-    attempts.failure = nil
+    attempts.hasFailed = false
     attempts.retry.progressed()
     ranges.unusableAnswers = 0
     mirrors.forgive()
@@ -212,7 +212,7 @@ final class Download {
   /// closed.
   func program(of process: Int32) -> Program {
     if let known = programs[process] { return known }
-    let looks = content.guarded.withLock { $0.waiters.lookers.contains(process) }
+    let looks = content.guarded.withLock { $0.waiters.isLooking(process) }
     let program = Program(ofThread: process, looks: looks)
     if programs.count > 64 { programs.removeAll() }
     programs[process] = program

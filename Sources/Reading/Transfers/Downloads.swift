@@ -152,11 +152,11 @@ final class Downloads {
   }
 
   /// Publishes the download's activity, for `status`.
-  func publish(_ download: Download, _ now: Instant) {
+  func publish(_ download: Download) {
     var activity = Activity()
     activity.received = download.pace.received
     activity.transfers = download.transfers.count
-    activity.isFailed = download.attempts.failure != nil
+    activity.isFailed = download.attempts.hasFailed
     let ahead = download.wish.ahead
     activity.isPaused = download.ownFile.pausedUntil != nil || ahead?.hold == .space
     activity.cannotBeStored = download.ownFile.isUnwritable

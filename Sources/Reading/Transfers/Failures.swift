@@ -146,7 +146,7 @@ final class Failures {
   /// Fails the download: no more requests, and everyone who waits gets `error`.
   func fail(_ download: Download, _ error: Errno, _ message: String) {
     let now = room.clock.now
-    download.attempts.failure = (error, message)
+    download.attempts.hasFailed = true
     downloads.note(message, of: download)
     log(message, of: download, now)
     download.cancelAll()
@@ -155,7 +155,7 @@ final class Failures {
     }
     answers.tell(waiting, error, download.content)
     room.record(.problem(download.key, message))
-    downloads.publish(download, now)
+    downloads.publish(download)
   }
 
   private func log(_ message: String, of download: Download, _ now: Instant) {
@@ -189,7 +189,7 @@ final class Failures {
     }
     // A mirror that let a reader wait so long is not asked first the next time.
     if download.mirrors.count > 1 { _ = download.mirrors.next() }
-    downloads.publish(download, now)
+    downloads.publish(download)
   }
 
   /// Releases the reads of killed processes. Such a process is gone at once, but the kernel reports it only with the
@@ -249,7 +249,7 @@ final class Failures {
   }
 
   /// The finisher did not accept the file. `isWrong`: its bytes do not match the manifest's checksum.
-  func rejected(_ download: Download, message: String, isWrong: Bool, _ now: Instant) {
+  func rejected(_ download: Download, message: String, isWrong: Bool) {
     download.wish.rest = false
     if let id = download.content.guarded.withLock({ $0.held.continues(false) }) {
       room.record(.continues(generation: id, false))

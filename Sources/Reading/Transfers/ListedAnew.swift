@@ -61,7 +61,7 @@ extension TransferThread {
       renewals.forget(download.key)
       download.takeSource()
       downloads.forgetError(of: download)
-    } else if download.attempts.failure != nil {
+    } else if download.attempts.hasFailed {
       download.forgive()
     }
     // What was being fetched when its line went goes on when that comes back.
@@ -77,9 +77,9 @@ extension TransferThread {
     download.wish.head = false
     scheduler.nextFiles.removed(download.key)
     download.cancelAll()
-    download.attempts.failure = (.stale, "the list does not have the file any more")
+    download.attempts.hasFailed = true
     let waiting = download.content.guarded.withLock { $0.waiters.takeAll() }
     answers.tell(waiting, .stale, download.content)
-    downloads.publish(download, now)
+    downloads.publish(download)
   }
 }

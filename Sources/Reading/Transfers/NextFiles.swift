@@ -144,7 +144,7 @@ final class NextFiles {
   /// bytes the open files need.
   private func openFiles(_ now: Instant) -> (busy: Set<String>, isShort: Bool, needed: Int64) {
     var (busy, isShort, needed): (Set<String>, Bool, Int64) = ([], false, 0)
-    for download in downloads.inOrder where download.attempts.failure == nil && !download.isWhole {
+    for download in downloads.inOrder where !download.attempts.hasFailed && !download.isWhole {
       let plays = watches[download.key]?.play != nil
       let (isOpen, stored) = download.content.guarded.withLock { ($0.waiters.opens > 0, $0.held.stored.count) }
       guard isOpen || plays else { continue }

@@ -51,7 +51,7 @@ final class OpenChecks {
   /// requested.
   private func isHopeless(_ download: Download, _ now: Instant) -> Bool {
     let line = lines.line(of: download)
-    return download.attempts.failure != nil || download.attempts.retry.failures > 0 || line.isUnreachable
+    return download.attempts.hasFailed || download.attempts.retry.failures > 0 || line.isUnreachable
       || line.silence.covers(download.key, now) || !download.attempts.retry.permits(now, readerWaits: true)
   }
 }

@@ -89,7 +89,7 @@ extension TransferThread {
 
   /// Whether the rest of a file may come soon. A stuck file does not keep others from being resumed.
   private func isUnderWay(_ download: Download) -> Bool {
-    download.wish.rest && download.wish.mayRunAhead && download.attempts.failure == nil && !isFailing(download)
+    download.wish.rest && download.wish.mayRunAhead && !download.attempts.hasFailed && !isFailing(download)
   }
 
   /// Whether a file gets no bytes for now and a later round finds it again. Rounds do not cover the files that users

@@ -266,7 +266,7 @@ extension Scheduler {
   /// Nothing of the download is asked for now.
   func restSecond(_ download: Download) {
     guard let generation = download.second else { return }
-    second?.rest(generation, isFailing: download.attempts.failure != nil)
+    second?.rest(generation, isFailing: download.attempts.hasFailed)
   }
 
   /// Starts a transfer from the second source, on a line of its own: what the origin's line shows stays the origin's.
@@ -370,6 +370,6 @@ extension TransferThread {
     }
     downloads.changed(download)
     downloads.replanBlocked()
-    downloads.publish(download, now)
+    downloads.publish(download)
   }
 }

@@ -103,7 +103,7 @@ final class StatWaits {
 
   /// Whether the size of a file whose stat got the placeholder may be requested now.
   func isAskable(_ download: Download, _ now: Instant) -> Bool {
-    guard download.wish.head, download.transfers.isEmpty, download.attempts.failure == nil,
+    guard download.wish.head, download.transfers.isEmpty, !download.attempts.hasFailed,
       download.attempts.retry.permits(now, readerWaits: false)
     else { return false }
     let host = Line.key(of: download.mirrors.target.url)

@@ -106,7 +106,7 @@ extension TransferThread: TransferClient {
       line.settled(continued)
     }
     downloads.changed(download)
-    if download.transfers[index].kind == .seam { return repeats(bytes, at: start, download, index) }
+    if download.transfers[index].kind == .seam { return repeats(bytes, at: start, download) }
     let (size, before, hasValidators) = download.content.guarded.withLock { guarded in
       let range = ByteRange(at: start, count: Int64(count))
       return (
@@ -195,7 +195,7 @@ extension TransferThread: TransferClient {
 
   /// Whether a new link leads to the bytes that are stored at `start`.
   private func repeats(
-    _ bytes: UnsafeRawBufferPointer, at start: Int64, _ download: Download, _ index: Int
+    _ bytes: UnsafeRawBufferPointer, at start: Int64, _ download: Download
   ) -> Bool {
     room.counters.add(UInt64(bytes.count), to: .duplicateBytes)
     let file = download.content.guarded.withLock { $0.held.file }
@@ -289,7 +289,7 @@ extension TransferThread: TransferClient {
       }
     case .failed(let failure): failures.failed(download, running, failure, now)
     }
-    downloads.publish(download, now)
+    downloads.publish(download)
   }
 
   /// Ends a stream. If nobody named the length, the end of its body is the resource's.

@@ -232,7 +232,7 @@ package final class StoreClient: ObjectStore {
     case .put: return .written(etag: state.object.etag)
     case .delete: return .deleted
     case .head: return .found(state.object)
-    case .get: return concludeGet(state, judge)
+    case .get: return concludeGet(state)
     case .list:
       switch StoreXML.listing(state.body) {
       case .failure(let fault): return judge.broken("its list cannot be read: \(fault.reason)")
@@ -249,7 +249,7 @@ package final class StoreClient: ObjectStore {
     }
   }
 
-  private func concludeGet(_ state: Running, _ judge: StoreJudge) -> StoreOutcome {
+  private func concludeGet(_ state: Running) -> StoreOutcome {
     var object = state.object
     // The checksum is that of the whole object.
     if object.range == nil {
