@@ -33,7 +33,7 @@ enum ContentRange: Equatable {
 
 /// An exbibyte, in bytes: more than any filesystem stores. mediafs rejects a greater length, which would overflow sums
 /// of offsets.
-let longestResource: Int64 = 1 << 60
+package let longestResource: Int64 = 1 << 60
 
 /// A number of ASCII digits alone; nil for any other text, such as a sign, and on overflow.
 func decimal(_ text: some StringProtocol) -> Int64? {

@@ -66,10 +66,13 @@ private let playerClass = """
       def begin(self):
           while not (self.get('playback-time') or 0) > 0: self.wait('it does not begin to play')
 
-      # Whether it stalls before the film is over. At one second it jumps to another.
+      # Whether it stalls before the film is over. At one second it jumps to another; a jump may take two.
       def stalls(self, jumps=None, to=None):
+          moved = time.monotonic()
           while not self.get('eof-reached'):
-              if self.get('paused-for-cache') and not self.get('seeking'): return True
+              seeks = self.get('seeking')
+              if not seeks: moved = time.monotonic()
+              if self.get('paused-for-cache') and not seeks or time.monotonic() - moved > 2: return True
               if jumps is not None and (self.get('playback-time') or 0) >= jumps:
                   assert self.ask('seek', to, 'absolute')['error'] == 'success'
                   jumps = None

@@ -12,7 +12,7 @@ import Testing
     private let bench: Bench
     private let inode: Inode
     private let opened: Ticket
-    private var handle: SimulatedHandle?
+    private(set) var handle: SimulatedHandle?
     private let size: Int64
     private var position: Int64 = 0
     private(set) var read: Int64 = 0
@@ -95,6 +95,8 @@ import Testing
     var probes = false
     /// By how many seconds the players come later.
     var delay = 0.0
+    /// By how many seconds each player comes after the one before.
+    var spacing = 3.0
     var copies = 0
     var scanners = 0
     var connections = ReadingOptions().connections
@@ -119,6 +121,9 @@ import Testing
     var left = 0.0
     /// Bytes that each scanner read.
     var scans: [Int64] = []
+    /// Bytes that each copy read beside the players, and how many of their reads failed.
+    var copies: [Int64] = []
+    var errors = 0
   }
 
   /// Each scanner is a process of its own.
@@ -189,7 +194,7 @@ import Testing
     // The others are there first, and have used up their credit.
     while bench.now.seconds(since: began) < Playout.creditSeconds + setting.delay { try move(0.004) }
     for (index, rate) in setting.players.enumerated() {
-      let arrival = bench.now.adding(seconds: index == 0 ? 0 : 3)
+      let arrival = bench.now.adding(seconds: index == 0 ? 0 : setting.spacing)
       while bench.now < arrival { try move() }
       let inode = try bench.inode(films[index])
       opened = opened ?? bench.now
@@ -218,6 +223,7 @@ import Testing
     }
     func read() -> Int64 { others.reduce(0) { $0 + $1.read } + scanners.reduce(0) { $0 + $1.read } }
     var before: Int64 = 0
+    let copied = others.map(\.read)
     let steps = Int(seconds / step)
     for index in 0..<steps {
       if index == Int(lead / step) { before = read() }
@@ -228,6 +234,8 @@ import Testing
     outcome.starts = players.map(\.started)
     outcome.others = Double(read() - before)
     outcome.scans = scanners.map(\.read)
+    outcome.copies = zip(others, copied).map { $0.read - $1 }
+    outcome.errors = others.reduce(0) { $0 + ($1.handle?.errors ?? 0) }
     outcome.left = (setting.rate - setting.players.reduce(0, +)) * (seconds - lead)
     return outcome
   }

@@ -186,6 +186,19 @@ import Reading
     #expect(bench.answer(bench.read(inode, resource.size, 100)) == .data([]))
   }
 
+  @Test("A read beyond 2^60 brings nothing, also while no length is known")
+  func farAway() throws {
+    var resource = FakeResource(name: "a.mp3", size: 3 * Self.megabyte)
+    resource.hidesLength = true
+    resource.stallsAfter = 500_000
+    let bench = try Bench(resource)
+    let inode = try bench.opened("a.mp3")
+    let far = (1...3).map { bench.read(inode, .max - Int64($0) * 65536, 65536) }
+    bench.run(40)  // longer than a read waits
+    #expect(far.allSatisfy { bench.port.reply(to: $0) == .data([]) })
+    bench.expectBytes(inode, 0, 65536, of: "a.mp3")
+  }
+
   @Test("An untold length that was cut short is fetched anew after a restart, and commits go on")
   func growingRestart() throws {
     var resource = FakeResource(name: "a.mp3", size: 3 * Self.megabyte)

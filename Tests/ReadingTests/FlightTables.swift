@@ -99,12 +99,22 @@ import Testing
   func fresh() {
     var flights = Flights()
     let end = run(&flights, 1, over: 7, [50_000], from: 0)
-    #expect(flights.idleCount == 1)
+    #expect(flights.idleCount(at(end)) == 1)
     flights.began(TransferID(2), isFresh: true, roundTrip: Self.trip, now: at(end))
-    #expect(flights.idleCount == 1)
+    #expect(flights.idleCount(at(end)) == 1)
     flights.responded(TransferID(2), over: 8)
     flights.ended(TransferID(2), isCut: false, now: at(end + 0.1))
-    #expect(flights.idleCount == 2)
+    #expect(flights.idleCount(at(end + 0.1)) == 2)
+  }
+
+  @Test("A connection that was idle for a minute counts as closed")
+  func closed() {
+    var flights = Flights()
+    let end = run(&flights, 1, over: 7, [50_000], from: 0)
+    #expect(flights.idleCount(at(end + 59)) == 1)
+    #expect(flights.idleCount(at(end + 61)) == 0 && flights.idle(at(end + 61), roundTrip: Self.trip).isEmpty)
+    flights.began(TransferID(2), roundTrip: Self.trip, now: at(end + 61))
+    #expect(flights.isConnecting(TransferID(2)))
   }
 
   @Test("Requests take the connection that was made first; a response over another one puts that right")

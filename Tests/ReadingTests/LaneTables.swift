@@ -201,10 +201,9 @@ import Testing
   func doubt() {
     var notes = HostNotes()
     notes.remember([note()])
-    let known = SlowConnections.Known(rate: 4e6, count: 24)
-    for date in [Int64(1_000_000), 1_086_399] { #expect(notes.connections(of: "http://a", date: date) == known) }
-    for date in [Int64(999_999), 1_086_400] { #expect(notes.connections(of: "http://a", date: date) == nil) }
-    #expect(notes.connections(of: "http://b", date: 1_000_000) == nil)
+    for date in [Int64(1_000_000), 1_086_399] { #expect(notes.believed("http://a", date) == note()) }
+    for date in [Int64(999_999), 1_086_400] { #expect(notes.believed("http://a", date) == nil) }
+    #expect(notes.believed("http://b", 1_000_000) == nil)
   }
 
   @Test("What is noted is where a host begins; a note that is wrong is forgotten within a second")

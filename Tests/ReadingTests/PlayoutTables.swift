@@ -123,5 +123,9 @@ import Testing
     #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9)) == 500)
     spare.took(10_000, rate: 1000, most: 500, now: start.adding(seconds: 9))
     #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9.5)) == 0)
+    // A full bucket lets the first request through at once, also one that is larger than the bucket.
+    #expect(SpareBytes(isFull: true).level(rate: 1000, most: 500, start) == 500)
+    #expect(SpareBytes(isFull: true).has(5000, rate: 1000, most: 500, start))
+    #expect(!spare.has(5000, rate: 1000, most: 500, start.adding(seconds: 9.9)))
   }
 }

@@ -42,7 +42,7 @@ import Testing
     heard.heard(at(4))
     #expect(!heard.silence.holds(at(4)))
     var elsewhere = silent
-    elsewhere.forgetOutage(at(4))
+    elsewhere.reconnect(at(4))
     #expect(!elsewhere.silence.holds(at(4)))
     elsewhere.missed(key(5), askedAt: at(2), reset, now: at(5), random: 0.5)
     #expect(!elsewhere.silence.holds(at(5)), "asked over the network before")

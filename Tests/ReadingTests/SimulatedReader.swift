@@ -20,6 +20,8 @@ final class SimulatedHandle {
   private var window = ByteRange(0, 0)
   private var mark: Int64 = -1
   private var last: Int64 = -1
+  /// How many reads ended with an error.
+  private(set) var errors = 0
 
   private let process: Int32
 
@@ -34,7 +36,7 @@ final class SimulatedHandle {
   func poll() {
     asked.removeAll { item in
       guard let reply = bench.port.take(item.ticket) else { return false }
-      if case .data = reply { cached.insert(item.range) }
+      if case .data = reply { cached.insert(item.range) } else { errors += 1 }
       return true
     }
   }

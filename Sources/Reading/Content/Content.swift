@@ -1,4 +1,5 @@
 import Base
+import Fetching
 import Glibc
 import Manifest
 import Media
@@ -275,7 +276,8 @@ extension Content.Guarded {
       if offset >= size || count == 0 { return .hit(0) }
       wanted = ByteRange(offset, min(offset + Int64(count), size))
     case .growing, .unknown:
-      if count == 0 { return .hit(0) }
+      // A program may read anywhere. Near Int64.max, the sum of offset and count would overflow.
+      if count == 0 || offset >= longestResource { return .hit(0) }
       wanted = ByteRange(offset, offset + Int64(count))
     }
     if let size = held.size { uses.note(wanted, size: size, now) }

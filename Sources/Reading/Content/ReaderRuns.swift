@@ -69,6 +69,9 @@ struct ReaderRuns: Sendable {
 
   init() { runs.reserveCapacity(Self.most) }
 
+  /// Forgets all but the numbers: what is kept of a former run is not another one's.
+  mutating func forget() { (runs, gone, latest) = ([], [], 0) }
+
   /// Notes a read of `count` bytes at `offset`.
   mutating func note(offset: Int64, count: Int64, process: Int32, now: Instant) {
     latest = offset

@@ -60,7 +60,7 @@ struct Waiters: Sendable {
   /// What was read at the ends of the file since it was opened.
   private var look = LookTrace()
   /// The last processes that opened the file to look at it: they may have ended when their name is asked for.
-  private(set) var lookers: [Int32] = []
+  private var lookers: [Int32] = []
   /// Opens that have not been released.
   private(set) var opens = 0
   /// The error for every request that would have to wait, until a time: the origin failed for good, or a wait for the
@@ -87,7 +87,7 @@ struct Waiters: Sendable {
   /// A program that looks at files opens this one.
   mutating func looks(_ process: Int32) { lookers = lookers.suffix(15) + [process] }
   /// Whether `process` opened the file to look at it.
-  func isLooking(_ process: Int32) -> Bool { !lookers.isEmpty && lookers.contains(process) }
+  func isLooking(_ process: Int32) -> Bool { lookers.contains(process) }
 
   /// The nanoseconds in which a read waited, since the last call.
   mutating func takeStall(_ now: Instant) -> UInt64 {
@@ -108,7 +108,7 @@ struct Waiters: Sendable {
     return look.look
   }
   /// The file's bytes were removed: play-ahead and a background download for earlier reads would fetch them all again.
-  mutating func forgetRuns() { runs = ReaderRuns() }
+  mutating func forgetRuns() { runs.forget() }
 
   /// Parks a read of missing bytes, unless it gets an error at once.
   mutating func wait(for wanted: ByteRange, ticket: Ticket, process: Int32, now: Instant) -> ReadDecision {
@@ -205,12 +205,16 @@ struct Waiters: Sendable {
   static let leastRate = 1024.0
 
   /// `count` bytes arrived for a transfer that covers `position` to `end`. The stall of each read in that range is
-  /// moved on by the seconds that so many bytes take at ``leastRate``. Each read is judged by its own bytes, not by
-  /// another reader's.
+  /// moved on by the seconds that so many bytes take at ``leastRate``, and that of the read-ahead behind it. Each read
+  /// is judged by the bytes of its own reader, not by another's.
   mutating func progressed(_ count: Int64, from position: Int64, to end: Int64, now: Instant) {
+    let isIn = { (read: ParkedRead) in read.range.start < end && read.range.end > position }
     for index in parkedReads.indices {
       let read = parkedReads[index]
-      guard read.range.start < end, read.range.end > position, read.since < now else { continue }
+      guard read.range.start - Planner.lookAhead < end, read.range.end > position, read.since < now else { continue }
+      if !isIn(read), read.process == 0 || !parkedReads.contains(where: { $0.process == read.process && isIn($0) }) {
+        continue
+      }
       parkedReads[index].since = min(now, read.since.adding(seconds: Double(count) / Self.leastRate))
     }
   }

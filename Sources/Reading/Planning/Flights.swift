@@ -21,6 +21,8 @@ struct Flights: Sendable {
   /// A server halves the window of a connection that is idle for longer than its retransmission timeout, once for each
   /// (RFC 2861): the round trip and at least 0.2 s on Linux.
   private static let leastTimeout = 0.2
+  /// A connection that was idle for so many seconds is taken as closed: most servers close theirs after 5 to 75.
+  private static let longestIdle = 60.0
 
   private struct Connection {
     /// nil until a response told it.
@@ -34,6 +36,8 @@ struct Flights: Sendable {
     var isNew = true
     var firstByte: Instant?
     var lastByte: Instant
+
+    func isIdle(_ now: Instant) -> Bool { transfer == nil && now.seconds(since: lastByte) < Flights.longestIdle }
 
     func flight(_ now: Instant, roundTrip: Double) -> Int64 {
       // The server sent its last byte half a round trip before it came, and sends the next one half a round trip after
@@ -52,10 +56,11 @@ struct Flights: Sendable {
   private var connections: [Connection] = []
 
   /// How many connections are idle.
-  var idleCount: Int { connections.count { $0.transfer == nil } }
+  func idleCount(_ now: Instant) -> Int { connections.count { $0.isIdle(now) } }
 
   /// A transfer starts, on the first idle connection or, where there is none or it `isFresh`, on a new one.
   mutating func began(_ transfer: TransferID, isFresh: Bool = false, roundTrip: Double, now: Instant) {
+    connections.removeAll { $0.transfer == nil && !$0.isIdle(now) }
     guard !isFresh, let index = connections.firstIndex(where: { $0.transfer == nil }) else {
       return connections.append(Connection(transfer: transfer, lastByte: now))
     }
@@ -133,7 +138,7 @@ struct Flights: Sendable {
   /// `grows`: those whose last response came in one flight are taken to bring twice that. A server's window grows only
   /// while it holds something back, so requests that never ask for more keep it as small as it is.
   func idle(_ now: Instant, roundTrip: Double, grows: Bool = false) -> [Int64] {
-    connections.filter { $0.transfer == nil }.map { connection in
+    connections.filter { $0.isIdle(now) }.map { connection in
       let flight = connection.flight(now, roundTrip: roundTrip)
       return grows && connection.isWhole ? max(flight, 2 * min(flight, connection.arriving)) : flight
     }

@@ -15,13 +15,8 @@ struct HostNotes {
   /// The store has these notes.
   mutating func remember(_ notes: [HostNote]) { for note in notes { noted[note.name] = note } }
 
-  /// What is known of the connections to `host` where each is slow. `date`: seconds since 1970.
-  func connections(of host: String, date: Int64) -> SlowConnections.Known? {
-    believed(host, date).flatMap { note in note.connectionRate.map { .init(rate: $0, count: note.lanes) } }
-  }
-
-  /// A clock that was wrong may have dated a note in the future.
-  private func believed(_ host: String, _ date: Int64) -> HostNote? {
+  /// What is known of `host`. `date`: seconds since 1970. A clock that was wrong may have dated a note in the future.
+  func believed(_ host: String, _ date: Int64) -> HostNote? {
     noted[host].flatMap { $0.at <= date && date - $0.at < Self.believed ? $0 : nil }
   }
 

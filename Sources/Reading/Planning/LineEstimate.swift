@@ -1,13 +1,15 @@
 import Base
+import Storing
 
 /// The measured round trip and rate of the line to one origin.
 ///
 /// The rate counts only the time in which bytes were due. While windows are requested one after the other, the line
 /// also waits for requests: an estimate with that time would shrink the windows, and so itself.
 struct LineEstimate: Sendable {
-  /// Assumed until measured: a fast home line to a near origin. Too low a rate only makes the first windows smaller.
+  /// Assumed until measured: a fast home line. Too low a rate only makes the first windows smaller.
   private static let assumedRate = 4e6
-  private static let assumedRoundTrip = 0.1
+  /// Assumed until measured: a near origin, or what an earlier mount measured.
+  private var assumedRoundTrip = 0.1
   /// The seconds over which the rate is measured.
   private static let sliceSeconds = 0.1
   /// Seconds and bytes from which on a part of a slice may raise the rate: fewer bytes may just have been in a socket's
@@ -50,14 +52,21 @@ struct LineEstimate: Sendable {
   /// Whether the servers' congestion windows bound what each brings.
   private(set) var windows = CongestionWindows()
 
+  /// An earlier mount learned this. Its rate is not used: it may be that of a short download, and a low one would slow
+  /// the first reader.
+  mutating func expect(_ note: HostNote) {
+    if note.roundTrip > 0 { assumedRoundTrip = min(note.roundTrip, 1) }
+    if let rate = note.connectionRate { connections.expect(.init(rate: rate, count: note.lanes)) }
+  }
+
   /// Seconds from a request to its first byte: the least of late, since a busy line only adds to it.
-  var roundTrip: Double { trips.least ?? Self.assumedRoundTrip }
+  var roundTrip: Double { trips.least ?? assumedRoundTrip }
 
   /// The same where it was measured; nil: it was not.
   var measuredRoundTrip: Double? { trips.least }
 
   /// Seconds to a late first byte. Where answers are late now and then, the planner requests the next window early.
-  var lateTrip: Double { trips.late ?? Self.assumedRoundTrip }
+  var lateTrip: Double { trips.late ?? assumedRoundTrip }
 
   /// Whether both come from what arrived.
   var isMeasured: Bool { measuredRate != nil && trips.least != nil }

@@ -104,7 +104,7 @@ struct LineView: Sendable {
   var rate: Double
   /// Whether ``rate`` comes from what arrived.
   var isMeasured = true
-  /// How many resources on the line have a reader that waits.
+  /// How many resources on the line have a newcomer that waits, and how many a player near its deadline.
   var waiting = 1
   /// How many requests the origin takes at once.
   var requestLimit = Int.max

@@ -330,7 +330,8 @@ enum Planner {
     let company = isBehind ? behind : input.line.company(isReader: shares)
     // On a contended line a quarter second of the line, as one window, is more than may be in flight: the next one
     // would be requested when the last byte has come, and the line would be idle for a round trip each time.
-    let isRationed = input.line.isContended && reader.claim == .lead
+    let isRationed =
+      input.line.isContended && (reader.claim == .lead || reader.claim == .start && reader.length >= provenLength)
     let usesSmallWindows = isEasy || shares || isBounded || isRationed
     let shared = backgroundWindow(input, company)
     let isSpread = isSpread(reader, input)

@@ -47,6 +47,9 @@ struct Playout: Sendable, Equatable {
   private struct Mark: Equatable {
     var byte: Int64
     var time: Instant
+    /// Whether the reader went on there after it had asked for nothing: what it keeps ahead of itself was full. Between
+    /// two such marks it reads what it plays.
+    var isFull = false
   }
   /// What the clock counts from.
   private var clock: Mark
@@ -55,6 +58,8 @@ struct Playout: Sendable, Equatable {
   private(set) var stall = 0.0
   /// Bytes a second in the last slice with leisure.
   private var formerPace: Double
+  /// Whether the rate comes from slices between full marks. What it read to fill its buffer does not count then.
+  private(set) var isExact: Bool
   /// The slices with leisure, less half of the others.
   private var score = 0.0
   /// Where the current slice began, and for how many seconds of it the reader asked for nothing.
@@ -69,10 +74,11 @@ struct Playout: Sendable, Equatable {
   private(set) var film: FilmClock?
 
   /// `rate`: the pace that the same file was seen to have before, 0 when none was.
-  init(run: ReaderRuns.Run, rate: Double, now: Instant) {
+  init(run: ReaderRuns.Run, rate: Double, isExact: Bool = true, now: Instant) {
     self.run = run.number
     (self.rate, formerPace) = (rate, rate)
     evidence = rate > 0 ? .paced : .starting
+    self.isExact = isExact && rate > 0
     score = rate > 0 ? Self.proof : 0
     start = Mark(byte: run.start, time: run.firstRead)
     clock = start
@@ -85,13 +91,18 @@ struct Playout: Sendable, Equatable {
   mutating func look(position: Int64, waits: Bool, seconds: Double, now: Instant) {
     stall = waits ? stall + seconds : 0
     // Who read and stopped shows no pace: leisure counts once the reader goes on.
-    if position != lastPosition { leisure += pause }
+    let resumes = position != lastPosition && pause > 0
+    if resumes { leisure += pause }
     let goesOn = position != lastPosition || waits
     if goesOn { pause = 0 }
     if !waits { pause = min(pause + seconds, Self.sliceSeconds) }
     lastPosition = position
     // A slice ends with a read: who stops before a jump has not become slower.
-    if goesOn, now.seconds(since: slice.time) >= Self.sliceSeconds { endSlice(Mark(byte: position, time: now)) }
+    let length = now.seconds(since: slice.time)
+    let isOver = resumes || leisure == 0 || length >= 2 * Self.sliceSeconds
+    if goesOn, length >= Self.sliceSeconds, isOver {
+      endSlice(Mark(byte: position, time: now, isFull: resumes))
+    }
     let age = now.seconds(since: start.time)
     let hasTakenAll = position - start.byte >= Self.creditBytes && age < Self.fast
     if evidence == .starting, age >= Self.creditSeconds || hasTakenAll { evidence = .hungry }
@@ -117,8 +128,12 @@ struct Playout: Sendable, Equatable {
       score = min(score + 1, Self.mostProof)
       // A single slow slice may have a pause in it, of the program or its user. So a film of a variable rate seems a
       // little faster than it is.
-      if evidence == .paced { rate = 0.5 * rate + 0.5 * max(pace, formerPace) }
-      formerPace = pace
+      let isFull = slice.isFull && here.isFull
+      if evidence == .paced, isFull || !isExact {
+        rate = isFull && !isExact ? pace : 0.5 * rate + 0.5 * max(pace, formerPace)
+      }
+      if isFull || !isExact { formerPace = pace }
+      if isFull { isExact = true }
       judged = here
     } else if evidence != .paced || isFast(here) {
       score = max(score - 0.5, 0)

@@ -18,8 +18,8 @@ struct Playouts: Sendable {
   private static let memory = 10.0
 
   private var clocks: [Playout] = []
-  /// Which process showed the pace of the file last, and the pace in bytes a second.
-  private var seen: (process: Int32, rate: Double)?
+  /// Which process showed the pace of the file last, the pace in bytes a second, and whether that is exact.
+  private var seen: (process: Int32, rate: Double, isExact: Bool)?
   private var lastLook: Instant?
   /// When the file's first run began of which a pace is known.
   private(set) var playsSince: Instant?
@@ -44,8 +44,8 @@ struct Playouts: Sendable {
         place = known
       } else {
         // Who jumps within a film plays on at the same pace.
-        let rate = seen.map { $0.process == run.process ? $0.rate : 0 } ?? 0
-        clocks.append(Playout(run: run, rate: rate, now: now))
+        let own = seen.flatMap { $0.process == run.process ? $0 : nil }
+        clocks.append(Playout(run: run, rate: own?.rate ?? 0, isExact: own?.isExact ?? false, now: now))
         place = clocks.count - 1
       }
       clocks[place].look(
@@ -54,7 +54,7 @@ struct Playouts: Sendable {
       if let index = film { clocks[place].look(at: index, run, answered: runs.answered(run, parked: parked), now: now) }
       if lastRead.map({ $0 < run.lastRead }) ?? true { (self.film, lastRead) = (clocks[place].film, run.lastRead) }
       if clocks[place].evidence == .paced {
-        seen = (run.process, clocks[place].rate)
+        seen = (run.process, clocks[place].rate, clocks[place].isExact)
         playsSince = playsSince ?? run.firstRead
         if clocks[place].stall > Self.noticed { lastStall = now }
         if now.seconds(since: run.lastRead) < Self.idleSeconds, !runs.wentOn(from: run) { need += clocks[place].rate }

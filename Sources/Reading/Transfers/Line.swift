@@ -25,7 +25,7 @@ struct Line {
   /// Those of the transfers in flight that no reader waits for.
   private(set) var background = 0
   /// Those of the background transfers whose response has not begun.
-  private var asking = 0
+  private(set) var asking = 0
   /// Bytes of background downloads that are requested and have not arrived.
   private(set) var continued: Int64 = 0
   /// When the next background window may be requested beside a reader. They are requested one after the other, at the
@@ -38,8 +38,8 @@ struct Line {
   private(set) var received = RecentRate(slice: 1)
   /// The transfers that failed.
   var failures = LineFailures()
-  /// What those with a weaker claim may request.
-  private var spare = SpareBytes()
+  /// What those may request that are not to keep others waiting.
+  var rations = Rations()
   /// How many transfers the origin takes at once.
   private var capacity: LineCapacity
   /// Counts requests in a row, for any file, that got no answer. A hundred files that wait for an origin to come back
@@ -91,7 +91,9 @@ struct Line {
   }
 
   /// Whether a single connection is idle, and another may be made.
-  var hasOneIdle: Bool { !isMultiplexed && active + 2 <= limit && flights.idleCount == 1 }
+  func hasOneIdle(_ now: Instant) -> Bool {
+    !isMultiplexed && active + 2 <= limit && flights.idleCount(now) == 1
+  }
 
   /// Whether a reader's request makes a second connection beside its own: the line has none, and what the reader asks
   /// for next would wait for a handshake. Of two that are allowed, none is for a request that may not come.
@@ -104,14 +106,6 @@ struct Line {
     // If the loop's turn came a little late, the next window comes earlier.
     let late = now.seconds(since: nextContinuation)
     nextContinuation = (late >= 0 && late < seconds ? nextContinuation : now).adding(seconds: seconds)
-  }
-
-  /// `bytes` were requested by a reader with `claim`, which counts while others have a stronger one.
-  mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, now: Instant) {
-    if claim == .share, isPressed(now) || readers.leading > 0 {
-      spare.took(bytes, rate: spareRate, most: burst, now: now)
-    }
-    if claim == .start, readers.urgent > 0, isContended(now) { spare.took(bytes, rate: left, most: burst, now: now) }
   }
 
   /// `bytes` of background downloads arrived, or will not arrive.
@@ -241,95 +235,6 @@ struct Line {
     return isQuiet || isMultiplexed || lanes < Self.backgroundLimit ? lanes : lanes - 1
   }
 
-  /// Whether another transfer for `purpose` may start. `bytes`: the size of its window, 0 if unknown. `isQuiet`: no
-  /// file is open. `claim`: the reader's.
-  func admits(
-    _ purpose: Purpose, bytes: Int64, claim: ReaderView.Claim = .start, isStarving: Bool = false, isQuiet: Bool,
-    now: Instant
-  ) -> Bool {
-    if active >= limit { return false }
-    // A reader's request is made even so.
-    if purpose >= .index, isUnreachable, asking > 0 || !outage.permits(now, readerWaits: false) { return false }
-    switch purpose {
-    case .demand: return claim == .urgent || mayStart(bytes, claim, now)
-    case .playAhead: return active < mostAhead && (claim == .urgent || mayStart(bytes, claim, now))
-    case .shared where isStarving: return true
-    case .shared:
-      // Who has just come has the line for itself until its first bytes are there.
-      if let arrival = readers.lastArrival, now.seconds(since: arrival) < 2 * estimate.roundTrip {
-        return continued == 0
-      }
-      // One connection is left for those who play.
-      if readers.playing > 0, active >= max(1, limit - 1) { return false }
-      let isPressed = isPressed(now) || readers.leading > 0
-      if isPressed, !isSpare(bytes, spareRate, now) { return active == 0 }
-      return continued == 0 || hasRoom(for: bytes, isPressed ? .players : .readers, now)
-    case .index: return background < min(Self.indexLimit, max(1, limit / 2))
-    case .next where limit < most: return false  // the origin asks for fewer requests
-    case .next, .continuation:
-      if readers.waiting > 0 { return false }
-      if let lastWait = readers.lastWait, now.seconds(since: lastWait) < 2 * estimate.roundTrip { return false }
-      if background >= backgroundLanes { return false }
-      if continued == 0 { return true }
-      guard isQuiet || background < usualLanes(isQuiet: false) || openConnections(now: now) <= active else {
-        return false
-      }
-      return hasRoom(for: bytes, isQuiet ? .nobody : .players, now)
-    }
-  }
-
-  /// Whether a background window of `bytes` may be requested beside those of all files that are in flight. The limit of
-  /// one file's holds for all together: a reader who comes has to wait for their sum.
-  private func hasRoom(for bytes: Int64, _ company: Planner.Company, _ now: Instant) -> Bool {
-    let inRoundTrip = estimate.rate * estimate.roundTrip
-    let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, company)
-    guard Double(continued + bytes / 2) <= most else {
-      // One more now and then keeps an extra connection open for a reader's jump. It counts as one more if the bytes
-      // without it are within half a window of the limit.
-      return company != .nobody && Double(continued - bytes / 2) <= most && openConnections(now: now) <= active
-    }
-    // Where a round trip holds few windows, their number already limits what a reader waits for. Pacing would add
-    // nothing but the errors of the estimate.
-    return company != .players || now >= nextContinuation || 2 * Double(bytes) > inRoundTrip
-  }
-
-  /// Whether a reader that goes before those who share the line waits, or did within the last two round trips.
-  func isPressed(_ now: Instant) -> Bool { readers.isPressed(within: 2 * estimate.roundTrip, now) }
-
-  /// Whether those who are near no deadline are bounded: somebody plays beside one who takes all that comes, or beside
-  /// newcomers of which one follows the other. Players, and newcomers that stay, take turns.
-  func isContended(_ now: Instant) -> Bool {
-    let isPassed = readers.lastPassing.map { now.seconds(since: $0) < Self.passingSeconds } ?? false
-    return readers.playing > 0 && (readers.sharing > 0 || isPassed)
-  }
-  /// For how many seconds after one has gone, another one is expected.
-  private static let passingSeconds = 2.0
-
-  /// Whether a newcomer, or a player that has less than its lead, may have `bytes` requested: on a contended line what
-  /// is in flight for all of them is bounded, and while a player is near its deadline newcomers have what it leaves.
-  private func mayStart(_ bytes: Int64, _ claim: ReaderView.Claim, _ now: Instant) -> Bool {
-    guard isContended(now) else { return true }
-    if claim == .start, readers.urgent > 0, !isSpare(bytes, left, now) { return active == 0 }
-    return continued == 0 || Double(continued + bytes / 2) <= Planner.Company.nobody.share * burst
-  }
-
-  /// Whether `bytes` are left by those with a stronger claim.
-  private func isSpare(_ bytes: Int64, _ rate: Double, _ now: Instant) -> Bool {
-    spare.level(rate: rate, most: burst, now) >= Double(bytes) / 2
-  }
-
-  /// Bytes a second that players do not need, and always a little (P2).
-  private var left: Double { max(estimate.rate - readers.need, estimate.rate * Self.leastSpare) }
-  /// Bytes a second that those with a stronger claim leave: a little while a newcomer waits, whose need nobody knows.
-  private var spareRate: Double {
-    readers.new > 0 || readers.leading > 0 ? min(left, estimate.rate * Self.newcomersSpare) : left
-  }
-  static let leastSpare = 0.02
-  private static let newcomersSpare = 0.03
-
-  /// A round trip's bytes: what others may request at once of what players leave.
-  private var burst: Double { max(estimate.rate * estimate.roundTrip, Double(Planner.smallestWindow)) }
-
   /// The origin answered with 429 or 503.
   mutating func pushedBack(now: Instant) {
     estimate.connections.pushedBack(active: active, now: now)
@@ -380,10 +285,12 @@ struct Line {
     silence.begin(now)
   }
 
-  /// The network changed: an unreachable origin may be reachable again.
-  mutating func forgetOutage(_ now: Instant) {
+  /// The network changed: an unreachable origin may be reachable again, and the connections are gone.
+  mutating func reconnect(_ now: Instant) {
     outage.progressed()
     silence.end(now)
+    flights = Flights()
+    lastWith = []
   }
 
   /// Takes note of the HTTP version, which decides whether streams or connections are counted. Another server may

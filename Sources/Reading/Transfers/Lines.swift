@@ -56,7 +56,7 @@ final class Lines {
 
   private func new(_ host: String) -> Line {
     var line = Line(connections: limits.connections(of: host))
-    if let known = notes.connections(of: host, date: clock.date) { line.estimate.connections.expect(known) }
+    if let note = notes.believed(host, clock.date) { line.estimate.expect(note) }
     return line
   }
 
@@ -70,8 +70,7 @@ final class Lines {
   func remember(_ earlier: [HostNote]) {
     notes.remember(earlier)
     for host in lines.keys {
-      guard let known = notes.connections(of: host, date: clock.date) else { continue }
-      lines[host]?.estimate.connections.expect(known)
+      if let note = notes.believed(host, clock.date) { lines[host]?.estimate.expect(note) }
     }
   }
 
@@ -120,10 +119,22 @@ final class Lines {
     }
   }
 
-  /// The network changed: an unreachable origin may be reachable again.
-  func forgetOutages(_ now: Instant) {
-    for host in lines.keys { lines[host]?.forgetOutage(now) }
+  /// The network changed.
+  func reconnect(_ now: Instant) {
+    for host in lines.keys { lines[host]?.reconnect(now) }
   }
+
+  /// Forgets unused lines where there are many: links and redirects may lead to another host each time.
+  func prune(_ now: Instant) {
+    if lines.count <= Self.kept { return }
+    lines = lines.filter { _, line in
+      line.active > 0 || line.readers.present > 0 || line.readers.visits > 0 || line.silence.holds(now)
+        || line.isUnreachable && line.outage.due(readerWaits: false).map { $0 > now } ?? false
+        || line.estimate.lastArrival.map { now.seconds(since: $0) < Self.longestUnused } ?? false
+    }
+  }
+  private static let kept = 256
+  private static let longestUnused = 600.0
 
   /// Notes what the readers of `download` count for, and on which line. Others stand back meanwhile.
   func setStanding(_ download: Download, _ standing: LineStanding?, now: Instant) {
@@ -251,22 +262,5 @@ struct LineReaders {
     if standing.leads { leading += one }
     if standing.plays { playing += one }
     if standing.shares { sharing += one }
-  }
-}
-
-/// What readers with a stronger claim leave of a line to others: a token bucket. Pure.
-struct SpareBytes {
-  private var bytes = 0.0
-  private var since: Instant?
-
-  /// How many bytes may be requested now, at `rate` bytes a second, and at most `most` at once.
-  func level(rate: Double, most: Double, _ now: Instant) -> Double {
-    min(bytes + rate * (since.map { now.seconds(since: $0) } ?? 0), most)
-  }
-
-  /// `count` bytes were requested.
-  mutating func took(_ count: Int64, rate: Double, most: Double, now: Instant) {
-    bytes = max(level(rate: rate, most: most, now) - Double(count), -most)
-    since = now
   }
 }

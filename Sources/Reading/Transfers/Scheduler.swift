@@ -28,7 +28,7 @@ final class Scheduler {
   private(set) var probeSets = ProbeSets()
   /// What is fetched of the files that follow those that are being played.
   let nextFiles: NextFiles
-  /// When to plan again a background download that waits for its turn on the line.
+  /// When to plan again what waits for its turn on the line.
   private(set) var nextContinuation = Instant.never
 
   init(
@@ -169,7 +169,9 @@ final class Scheduler {
     lines.update(host) { line in
       line.began(id, isBackground: start.purpose >= .index, isFresh: request.isFresh, now: now)
       if start.isArrival { line.readers.lastArrival = now }
-      if start.purpose <= .shared { line.tookSpare(bytes, start.purpose == .shared ? .share : start.claim, now: now) }
+      if start.purpose <= .shared {
+        line.tookSpare(bytes, start.purpose == .shared ? .share : start.claim, due: start.due, now: now)
+      }
     }
     download.lineUse.lastStart = lastTransfer
     let range = start.range ?? ByteRange(0, .max)
@@ -222,7 +224,7 @@ final class Scheduler {
   /// jumps meanwhile would wait for a handshake. Where congestion windows are small, the jump is better off with one
   /// that was in use: the idle one has forgotten what it could bring.
   private func leavesLastIdle(_ line: Line, _ now: Instant) -> Bool {
-    !lines.isQuiet && !hasSmallWindows(line, now) && line.hasOneIdle
+    !lines.isQuiet && !hasSmallWindows(line, now) && line.hasOneIdle(now)
   }
 
   /// Whether a reader's request waits for a connection that is in use: it is free, and its congestion window is larger,
@@ -251,7 +253,7 @@ final class Scheduler {
   /// that of a response of its file. Where several reads of the file wait, each gets a connection.
   private func waitsForItsFile(_ start: PendingStart, _ line: Line, _ host: String, _ now: Instant) -> Bool {
     let trip = line.estimate.roundTrip
-    guard start.purpose == .demand, line.httpVersion == 11, line.flights.idleCount == 0, start.waitsSince <= now,
+    guard start.purpose == .demand, line.httpVersion == 11, line.flights.idleCount(now) == 0, start.waitsSince <= now,
       now.seconds(since: start.waitsSince) <= Self.longestWait * trip,
       starts.count(where: { $0.purpose == .demand && $0.download === start.download }) == 1
     else { return false }

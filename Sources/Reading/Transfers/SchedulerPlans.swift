@@ -9,14 +9,14 @@ extension Scheduler {
     let stored: ByteRangeSet
     let available: ByteRangeSet
     let parked: [ParkedRead]
-    /// The processes that wait for the length.
+    /// The processes whose stats and opens wait.
     let probing: [Int32]
     let waits: Bool
     let oldestWait: Instant?
     /// What an open asks for that asks whether the file changed.
     let checked: ByteRange?
     let runs: ReaderRuns
-    /// Whether a program has the file open, or opens it.
+    /// Whether a program has the file open, opens it, or waits for its size.
     let isOpen: Bool
     /// The file that has the stored bytes.
     let file: ServedFile?
@@ -52,7 +52,7 @@ extension Scheduler {
     download.lineUse.isBehind = false
     var isRouted = false
     defer { if !isRouted { restSecond(download) } }
-    guard view.isFetchable, download.attempts.failure == nil else { return }
+    guard view.isFetchable, !download.attempts.hasFailed else { return }
     let continues = mayContinue(download)
     let mayRunAhead = download.wish.mayRunAhead && !download.ownFile.isPaused && landing.intake == .everything
     let ahead = mayRunAhead ? download.wish.mayAhead : []
@@ -75,7 +75,7 @@ extension Scheduler {
       if !view.probing.isEmpty { download.wish.isLook = view.probing.allSatisfy { download.isLooker($0) } }
       let line = lineView(of: lines.line(of: download), for: download, now)
       let passes = line.hasOthers && !download.wish.isLook && passes(view, download, now)
-      let most = passes && line.isPressed ? Planner.smallestFirstWindow : .max
+      let most = passes && lines.line(of: download).readers.playing > 0 ? Planner.smallestFirstWindow : .max
       let first = Planner.firstRequest(line, learned: learned(of: download), isLook: download.wish.isLook)
       let head = ByteRange(0, download.wish.head ? Generations.glance : min(first, most))
       want(download, range: download.ranges.mayAskForRange(now) ? head : nil, .head, waits, passes: passes, now)
@@ -122,7 +122,7 @@ extension Scheduler {
     }
   }
 
-  /// Whether all who wait for the length go from file to file.
+  /// Whether all whose stats and opens wait go from file to file.
   private func passes(_ view: View, _ download: Download, _ now: Instant) -> Bool {
     downloads.passers.containsAll(view.probing.map(download.program), at: view.oldestWait ?? now)
   }
@@ -357,7 +357,8 @@ extension Scheduler {
     start.isArrival = purpose == .demand
     // Of those that have just come, the one that waits longest comes first.
     if waits { start.waitsSince = download.content.guarded.withLock { $0.waiters.oldestWait } ?? .never }
-    if purpose == .shared, range != nil, start.waitsSince < now, isLong(now.seconds(since: start.waitsSince)) {
+    let mayStarve = purpose == .shared || purpose == .demand && lines.line(of: download).isBesideUrgent
+    if mayStarve, range != nil, start.waitsSince < now, isLong(now.seconds(since: start.waitsSince)) {
       start.starves()
     }
     add(start)

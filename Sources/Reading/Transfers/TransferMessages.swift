@@ -13,14 +13,14 @@ extension TransferThread {
       downloads.changed(download)
     }
     service.dropConnections()
-    lines.forgetOutages(now)
+    lines.reconnect(now)
   }
 
   func handle(_ message: TransferMessage, _ now: Instant) {
     switch message {
     case .changed(let content):
       let download = downloads.download(of: content)
-      if download.attempts.failure != nil, content.guarded.withLock({ !$0.waiters.isEmpty }) { download.forgive() }
+      if download.attempts.hasFailed, content.guarded.withLock({ !$0.waiters.isEmpty }) { download.forgive() }
       downloads.changed(download)
     case .opened(let content): opened(content)
     case .closed(let content):
@@ -79,7 +79,7 @@ extension TransferThread {
       downloads.forgetError(of: download)
       room.completed(content, as: copy)
       scheduler.showHeld(download, now, isNew: true)
-      downloads.publish(download, now)
+      downloads.publish(download)
       carryOutPostponed(download)
       // Small files make room often, and would pile up until the next sweep.
       if downloads.all.count > Self.mostUnfinished / 2 { downloads.putAway(download) }
@@ -90,7 +90,7 @@ extension TransferThread {
       carryOutPostponed(download)
     case .rejected(let content, let message, let isWrong):
       let download = downloads.download(of: content)
-      failures.rejected(download, message: message, isWrong: isWrong, now)
+      failures.rejected(download, message: message, isWrong: isWrong)
       carryOutPostponed(download)
     case .syncFailed(let content, let message, let lost, let pausedUntil):
       let download = downloads.download(of: content)
@@ -112,7 +112,7 @@ extension TransferThread {
 
   private func opened(_ content: Content) {
     let download = downloads.download(of: content)
-    if download.attempts.failure != nil { download.forgive() }
+    if download.attempts.hasFailed { download.forgive() }
     download.attempts.retry.hurry()
     download.ownFile.isUnwritable = false
     // A file that was played or pinned may have been put away after a failure.
@@ -131,7 +131,7 @@ extension TransferThread {
     defer { room.uncount(content) }
     let download = downloads.download(of: content)
     guard leavesModifiedInode(download) else { return }
-    if download.attempts.failure != nil { download.forgive() }
+    if download.attempts.hasFailed { download.forgive() }
     download.attempts.retry.hurry()
     download.ownFile.isUnwritable = false
     downloads.pin(download)

@@ -108,7 +108,7 @@ final class TransferThread {
         isLively = true
         downloads.changed(download)
       } else if isSweeping, download.wish.ahead == nil,
-        !download.wish.rest || !download.wish.mayRunAhead || download.attempts.failure != nil
+        !download.wish.rest || !download.wish.mayRunAhead || download.attempts.hasFailed
           || download.ownFile.isUnwritable
       {
         downloads.putAway(download)
@@ -122,6 +122,7 @@ final class TransferThread {
       offerStored(now)
       lines.describe()
       for note in lines.takeNotes() { room.record(.host(note)) }
+      lines.prune(now)
     }
     room.lines.publish(lines.reports(now))
     if isSweeping || isLively {
@@ -160,7 +161,7 @@ final class TransferThread {
     room.counters.add(stalled, to: .stalledNanoseconds)
     noteStall(download, parked, now)
     download.lineUse.isVisited =
-      isOpen && download.attempts.failure == nil && !download.isWhole
+      isOpen && !download.attempts.hasFailed && !download.isWhole
       && runs.runs.contains {
         now.seconds(since: $0.lastRead) < ReaderRuns.longestVisit && !download.isLooker($0.process)
       }
@@ -191,7 +192,7 @@ final class TransferThread {
     {
       downloads.wantRest(download)
     }
-    downloads.publish(download, now)
+    downloads.publish(download)
     // Whether a reader plays may show only while it reads nothing.
     let mayPlay = followsPlayers && !download.wish.rest && isOpen
     let isRead = runs.runs.contains { now.seconds(since: $0.lastRead) < (mayPlay ? ReaderRuns.longestPause : 2) }
@@ -203,7 +204,7 @@ final class TransferThread {
       retry.due(readerWaits: false).map { $0.seconds(since: now) < 2 } ?? true
     }
     let isContinuing =
-      download.wish.rest && download.wish.mayRunAhead && download.attempts.failure == nil
+      download.wish.rest && download.wish.mayRunAhead && !download.attempts.hasFailed
       && landing.intake == .everything
       && !download.ownFile.isPaused
     // The size that a stat did not wait for is requested as soon as the host allows. It keeps the download in memory no

@@ -1,0 +1,150 @@
+import Base
+
+// Who may request what of a line, and when (docs/decisions/0013-deadlines.md).
+
+extension Line {
+  /// Whether another transfer for `purpose` may start. `bytes`: the size of its window, 0 if unknown. `isQuiet`: no
+  /// file is open. `claim`: the reader's.
+  func admits(
+    _ purpose: Purpose, bytes: Int64, claim: ReaderView.Claim = .start, isStarving: Bool = false, isQuiet: Bool,
+    now: Instant
+  ) -> Bool {
+    if active >= limit { return false }
+    // A reader's request is made even so.
+    if purpose >= .index, isUnreachable, asking > 0 || !outage.permits(now, readerWaits: false) { return false }
+    switch purpose {
+    case .demand: return claim == .urgent || isStarving || mayStart(bytes, claim, now)
+    case .playAhead: return active < mostAhead && (claim == .urgent || mayStart(bytes, claim, now))
+    case .shared where isStarving: return true
+    case .shared:
+      // Who has just come has the line for itself until its first bytes are there.
+      if let arrival = readers.lastArrival, now.seconds(since: arrival) < 2 * estimate.roundTrip {
+        return continued == 0
+      }
+      // One connection is left for those who play.
+      if readers.playing > 0, active >= max(1, limit - 1) { return false }
+      let isPressed = isPressed(now) || readers.leading > 0
+      if isPressed, !rations.spare.has(bytes, rate: spareRate, most: burst, now) { return active == 0 }
+      return continued == 0 || hasRoom(for: bytes, isPressed ? .players : .readers, now)
+    case .index: return background < min(Self.indexLimit, max(1, limit / 2))
+    case .next where limit < most: return false  // the origin asks for fewer requests
+    case .next, .continuation:
+      if readers.waiting > 0 { return false }
+      if let lastWait = readers.lastWait, now.seconds(since: lastWait) < 2 * estimate.roundTrip { return false }
+      if background >= backgroundLanes { return false }
+      if continued == 0 { return true }
+      guard isQuiet || background < usualLanes(isQuiet: false) || openConnections(now: now) <= active else {
+        return false
+      }
+      return hasRoom(for: bytes, isQuiet ? .nobody : .players, now)
+    }
+  }
+
+  /// Whether a background window of `bytes` may be requested beside those of all files that are in flight. The limit of
+  /// one file's holds for all together: a reader who comes has to wait for their sum.
+  private func hasRoom(for bytes: Int64, _ company: Planner.Company, _ now: Instant) -> Bool {
+    let inRoundTrip = estimate.rate * estimate.roundTrip
+    let most = Planner.mostUnderWay(window: Double(bytes), of: inRoundTrip, company)
+    guard Double(continued + bytes / 2) <= most else {
+      // One more now and then keeps an extra connection open for a reader's jump. It counts as one more if the bytes
+      // without it are within half a window of the limit.
+      return company != .nobody && Double(continued - bytes / 2) <= most && openConnections(now: now) <= active
+    }
+    // Where a round trip holds few windows, their number already limits what a reader waits for. Pacing would add
+    // nothing but the errors of the estimate.
+    return company != .players || now >= nextContinuation || 2 * Double(bytes) > inRoundTrip
+  }
+
+  /// Whether a reader that goes before those who share the line waits, or did within the last two round trips.
+  func isPressed(_ now: Instant) -> Bool { readers.isPressed(within: 2 * estimate.roundTrip, now) }
+
+  /// Whether those who are near no deadline are bounded: somebody plays beside one who takes all that comes, or beside
+  /// newcomers of which one follows the other. Players, and newcomers that stay, take turns.
+  func isContended(_ now: Instant) -> Bool {
+    let isPassed = readers.lastPassing.map { now.seconds(since: $0) < Self.passingSeconds } ?? false
+    return readers.playing > 0 && (readers.sharing > 0 || isPassed)
+  }
+  /// For how many seconds after one has gone, another one is expected.
+  private static let passingSeconds = 2.0
+
+  /// Whether a newcomer, or a player that has less than its lead, may have `bytes` requested. Beside a player near its
+  /// deadline newcomers have what that leaves. On a contended line what is in flight for all of them is bounded.
+  private func mayStart(_ bytes: Int64, _ claim: ReaderView.Claim, _ now: Instant) -> Bool {
+    if claim == .lead, isBesideOther(now), !rations.kept.has(bytes, rate: readers.need, most: burst, now) {
+      return active == 0
+    }
+    if claim == .start, isBesideUrgent, !rations.left.has(bytes, rate: leftRate, most: burst, now) {
+      return active == 0
+    }
+    guard isContended(now) else { return true }
+    return continued == 0 || Double(continued + bytes / 2) <= Planner.Company.nobody.share * burst
+  }
+
+  /// Whether two files are read, and a newcomer waits or a player is near its deadline. Meanwhile players with a lead
+  /// get what they need; those with more than a few seconds, half of that: who waits may be a player, too, and shows it
+  /// only once it gets more than it plays.
+  private func isBesideOther(_ now: Instant) -> Bool { readers.present > 1 && isPressed(now) }
+  var isBesideUrgent: Bool { readers.present > 1 && readers.urgent > 0 }
+  private static let fewSeconds = 3.0
+
+  /// Bytes a second that players do not need, and always a little (P2).
+  private var leftRate: Double { max(estimate.rate - readers.need, estimate.rate * Self.leastSpare) }
+  /// Bytes a second that those with a stronger claim leave: a little while a newcomer waits, whose need nobody knows.
+  private var spareRate: Double {
+    readers.new > 0 || readers.leading > 0 ? min(leftRate, estimate.rate * Self.newcomersSpare) : leftRate
+  }
+  static let leastSpare = 0.02
+  private static let newcomersSpare = 0.03
+
+  /// A round trip's bytes: what others may request at once of what players leave.
+  private var burst: Double { max(estimate.rate * estimate.roundTrip, Double(Planner.smallestWindow)) }
+
+  /// `bytes` were requested by a reader with `claim` that needs more in `due` seconds. They count while others wait, or
+  /// have a stronger claim.
+  mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, due: Double, now: Instant) {
+    if claim == .share, isPressed(now) || readers.leading > 0 {
+      rations.spare.took(bytes, rate: spareRate, most: burst, now: now)
+    }
+    if claim == .start, isBesideUrgent { rations.left.took(bytes, rate: leftRate, most: burst, now: now) }
+    if claim <= .lead, isBesideOther(now) {
+      rations.kept.took(due > Self.fewSeconds ? 2 * bytes : bytes, rate: readers.need, most: burst, now: now)
+    }
+  }
+}
+
+/// What readers may request of a line that are not to keep others waiting.
+struct Rations {
+  /// Those that share the line, of what players leave.
+  var spare = SpareBytes()
+  /// Newcomers, beside a player near its deadline.
+  var left = SpareBytes(isFull: true)
+  /// Players with a lead, while another waits.
+  var kept = SpareBytes(isFull: true)
+}
+
+/// What may be requested at a rate: a token bucket. Pure.
+struct SpareBytes {
+  private var bytes = 0.0
+  private var since: Instant?
+  private let isFull: Bool
+
+  /// `isFull`: all that is allowed at once may be requested at first; else nothing.
+  init(isFull: Bool = false) { self.isFull = isFull }
+
+  /// How many bytes may be requested now, at `rate` bytes a second, and at most `most` at once.
+  func level(rate: Double, most: Double, _ now: Instant) -> Double {
+    guard let since else { return isFull ? most : 0 }
+    return min(bytes + rate * now.seconds(since: since), most)
+  }
+
+  /// Whether `count` bytes may be requested now: half of them are there, or all that may be at once.
+  func has(_ count: Int64, rate: Double, most: Double, _ now: Instant) -> Bool {
+    level(rate: rate, most: most, now) >= min(Double(count) / 2, most)
+  }
+
+  /// `count` bytes were requested.
+  mutating func took(_ count: Int64, rate: Double, most: Double, now: Instant) {
+    bytes = max(level(rate: rate, most: most, now) - Double(count), -most)
+    since = now
+  }
+}

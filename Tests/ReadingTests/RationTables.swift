@@ -1,0 +1,55 @@
+import Base
+import Fetching
+import Testing
+
+@testable import Reading
+
+/// What readers may request of a line that are not to keep others waiting.
+@Suite struct RationTables {
+  private let start = Instant(nanoseconds: 1_000_000_000)
+  private static let window: Int64 = 50_000
+
+  /// Bytes a second that readers with `claim` may request of `line`, which is never idle.
+  private func rate(_ line: Line, _ claim: ReaderView.Claim, due: Double = 0) -> Double {
+    var line = line
+    line.began(TransferID(1), isBackground: false, now: start)
+    var bytes: Int64 = 0
+    for tick in 0..<4000 {
+      let now = start.adding(seconds: Double(tick) * 0.005)
+      guard line.admits(.playAhead, bytes: Self.window, claim: claim, isQuiet: false, now: now) else { continue }
+      line.tookSpare(Self.window, claim, due: due, now: now)
+      bytes += Self.window
+    }
+    return Double(bytes) / 20
+  }
+
+  private func line(_ others: LineStanding...) -> Line {
+    var line = Line(connections: 32)
+    for other in others { line.readers.join(other) }
+    line.readers.need = 1e6
+    return line
+  }
+
+  @Test("While another waits, a player with a lead gets what it needs, and half of that when it is far ahead")
+  func leads() {
+    let player = LineStanding(host: "a", leads: true, plays: true)
+    for other in [LineStanding(host: "a", waits: true, isNew: true), LineStanding(host: "a", isUrgent: true)] {
+      let busy = line(player, other)
+      #expect((0.95e6...1.1e6).contains(rate(busy, .lead, due: 2)))
+      #expect((0.45e6...0.6e6).contains(rate(busy, .lead, due: 6)))
+      #expect(rate(busy, .urgent) > 9e6)
+    }
+    // A copy that waits is no reason, and who is alone has the line.
+    #expect(rate(line(player, LineStanding(host: "a", waits: true, shares: true)), .lead) > 9e6)
+    #expect(rate(line(player), .lead) > 9e6 && rate(line(player, player), .lead) > 9e6)
+  }
+
+  @Test("Beside a player near its deadline newcomers get what players leave, from the first one on")
+  func newcomers() {
+    let player = LineStanding(host: "a", isUrgent: true, plays: true)
+    let newcomer = LineStanding(host: "a", waits: true, isNew: true)
+    let busy = line(player, newcomer)
+    #expect((2.8e6...3.2e6).contains(rate(busy, .start)), "of the 4 MB/s that a line is assumed to bring")
+    #expect(rate(line(newcomer, newcomer), .start) > 9e6)
+  }
+}

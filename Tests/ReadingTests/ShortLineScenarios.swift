@@ -1,0 +1,57 @@
+import TestSupport
+import Testing
+
+@testable import Reading
+
+/// Lines that are too slow for all who read, in simulated time.
+@Suite struct ShortLineScenarios {
+  typealias Setting = DeadlineScenarios.Setting
+
+  @Test(
+    "Where players leave next to nothing, each copy still gets 1 KiB/s, and none of its reads fails",
+    arguments: [
+      Setting(rate: 1.1e6, roundTrip: 0.08, copies: 8, httpVersion: 20),
+      Setting(rate: 1.2e6, roundTrip: 0.08, copies: 20, connections: 2),
+    ])
+  func nobodyStarves(setting: Setting) throws {
+    let seconds = 50.0
+    let outcome = try DeadlineScenarios.run(setting, seconds: seconds)
+    #expect(outcome.errors == 0)
+    let least = try #require(outcome.copies.min())
+    #expect(Double(least) >= 1024 * seconds, "\(outcome.copies) bytes")
+  }
+
+  @Test(
+    "On a line that is too slow for all players, the newest gives way, and the others do not stall",
+    arguments: [
+      Setting(rate: 1.5e6, roundTrip: 0.08, players: [1e6, 1e6], spacing: 15),
+      Setting(rate: 2.5e6, roundTrip: 0.08, players: [1e6, 1e6, 1e6], spacing: 8, copies: 3),
+      Setting(rate: 2.5e6, roundTrip: 0.08, players: [1e6, 1e6, 1e6], spacing: 8, httpVersion: 20),
+    ])
+  func newestGivesWay(setting: Setting) throws {
+    let outcome = try DeadlineScenarios.run(setting, seconds: 40)
+    for (index, stalls) in outcome.stalls.enumerated() {
+      let stalled = stalls.reduce(0) { $0 + $1.seconds }
+      if index == setting.players.count - 1 {
+        #expect(stalled > 5, "the newest, \(stalled) s")
+      } else {
+        #expect(stalled < 0.1, "player \(index), \(stalls)")
+      }
+    }
+  }
+
+  @Test(
+    "Players that begin within seconds of each other, on a line with 15 % to spare, cost each other no stall",
+    arguments: [
+      Setting(rate: 2.3e6, roundTrip: 0.08, players: [1e6, 1e6]),
+      Setting(rate: 2.3e6, roundTrip: 0.08, players: [1e6, 1e6], copies: 1),
+      Setting(rate: 2.3e6, roundTrip: 0.08, players: [1e6, 1e6], copies: 3, httpVersion: 20),
+      Setting(rate: 3.45e6, roundTrip: 0.08, players: [1e6, 1e6, 1e6]),
+      Setting(rate: 3.45e6, roundTrip: 0.08, players: [0.5e6, 1e6, 1.5e6], jumps: true, copies: 3),
+      Setting(rate: 6.9e6, roundTrip: 0.04, players: Array(repeating: 1e6, count: 6), spacing: 2),
+    ])
+  func playersTogether(setting: Setting) throws {
+    let outcome = try DeadlineScenarios.run(setting, seconds: 24)
+    for stalls in outcome.stalls.map({ $0.filter { $0.seconds > 0.1 } }) { #expect(stalls.isEmpty, "\(stalls)") }
+  }
+}
