@@ -49,6 +49,31 @@ import Testing
     #expect(silent.silence.holds(at(302)) && !silent.silence.holds(at(304)))
   }
 
+  @Test("With another network the connections are gone, too")
+  func reconnects() {
+    var line = Line(connections: 32)
+    line.began(TransferID(1), isBackground: false, now: start)
+    line.ended(TransferID(1), now: at(1), isBackground: false, hadResponse: true, isCut: false)
+    #expect(line.flights.idleCount(at(1)) == 1 && line.openConnections(now: at(1)) == 1)
+    line.reconnect(at(1))
+    #expect(line.flights.idleCount(at(1)) == 0 && line.openConnections(now: at(1)) == 0)
+  }
+
+  @Test("Of more than 256 hosts those are forgotten that nobody has used for ten minutes")
+  func prunes() {
+    let lines = Lines(limits: ReadingOptions.testing.limits, clock: .system)
+    lines.update("http://busy") { $0.began(TransferID(1), isBackground: false, now: start) }
+    lines.update("http://used") { $0.received(1, of: TransferID(2), now: at(500)) }
+    lines.update("http://dead") { $0.missed(key(1), askedAt: start, reset, now: at(999), random: 0.5) }
+    for number in 0..<200 { lines.update("http://\(number)") { _ in } }
+    lines.prune(at(1000))
+    #expect(lines.known("http://0") != nil, "there are not many")
+    for number in 200..<300 { lines.update("http://\(number)") { _ in } }
+    lines.prune(at(1000))
+    #expect((0..<300).allSatisfy { lines.known("http://\($0)") == nil })
+    for name in ["busy", "used", "dead"] { #expect(lines.known("http://\(name)") != nil, "\(name)") }
+  }
+
   @Test("A stat that waited in vain speaks against a host that did not answer since, no other")
   func waitedInVain() {
     var unknown = Line(connections: 32)

@@ -104,6 +104,18 @@ import Testing
     #expect(state.waiters.expire(at(30.6), timeout: 10, shunning: 1).reads.count == 1)
   }
 
+  @Test("Bytes for a read put off the deadline of the read-ahead behind it too, of the same process alone")
+  func readAhead() {
+    var state = known(100 << 20)
+    for (place, process) in [(0, 1), (1, 1), (2, 2)] as [(Int64, Int32)] {
+      _ = state.read(at: place << 16, count: 1 << 16, ticket: ticket(UInt(place)), process: process, now: start)
+    }
+    state.waiters.progressed(8192, from: 0, to: 16384, now: at(8))  // eight seconds' worth
+    #expect(state.waiters.expire(at(10.1), timeout: 10, shunning: 1).reads.map(\.ticket) == [ticket(2)])
+    #expect(state.waiters.expire(at(17.9), timeout: 10, shunning: 1).reads.isEmpty)
+    #expect(state.waiters.expire(at(18.1), timeout: 10, shunning: 1).reads.count == 2)
+  }
+
   @Test("Each ticket is given back once, whoever takes it")
   func takes() {
     var state = Content.Guarded()
