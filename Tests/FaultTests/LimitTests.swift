@@ -101,7 +101,8 @@ struct LimitTests {
         (0..<count).map { number in { Reader.read(mount.file("\(number).bin"), pattern: "/\(number).bin") } })
       scene.expect(outcomes.allSatisfy { $0?.bytes == 512 << 10 && $0?.wrongAt == nil }, "\(outcomes)")
       let totals = scene.origin.log.totals
-      scene.expect(totals.turnedAway <= 2 * count, "turned away: \(totals)")
+      // How often the limit is found, and tried again, depends on how busy the machine is.
+      scene.expect(totals.turnedAway <= 3 * count, "turned away: \(totals)")
     }
   }
 
