@@ -204,9 +204,9 @@ struct Waiters: Sendable {
   /// The bytes a second below which a wait counts as a stall (P2).
   static let leastRate = 1024.0
 
-  /// `count` bytes arrived for a transfer that covers `position` to `end`. The stall of each read in that range is
-  /// moved on by the seconds that so many bytes take at ``leastRate``, and that of the read-ahead behind it. Each read
-  /// is judged by the bytes of its own reader, not by another's.
+  /// `count` bytes arrived for a transfer that covers `position` to `end`. The stall of each read in that range, and
+  /// of its reader's read-ahead behind it, is moved on by the seconds that so many bytes take at ``leastRate``. Each
+  /// read is judged by the bytes of its own reader, not by another's.
   mutating func progressed(_ count: Int64, from position: Int64, to end: Int64, now: Instant) {
     let isIn = { (read: ParkedRead) in read.range.start < end && read.range.end > position }
     for index in parkedReads.indices {

@@ -1,6 +1,6 @@
 import Base
 
-// Who may request what of a line, and when (docs/decisions/0013-deadlines.md).
+// Who may request what of a line, and when (docs/decisions/0013-deadlines.md, 0028-players-together.md).
 
 extension Line {
   /// Whether another transfer for `purpose` may start. `bytes`: the size of its window, 0 if unknown. `isQuiet`: no
@@ -80,9 +80,9 @@ extension Line {
     return continued == 0 || Double(continued + bytes / 2) <= Planner.Company.nobody.share * burst
   }
 
-  /// Whether two files are read, and a newcomer waits or a player is near its deadline. Meanwhile players with a lead
-  /// get what they need; those with more than a few seconds, half of that: who waits may be a player, too, and shows it
-  /// only once it gets more than it plays.
+  /// Whether programs read two files, and a newcomer waits or a player is near its deadline. Meanwhile a player with a
+  /// lead gets what it needs, and half of that while it has more than ``fewSeconds`` ahead: the one that waits may be a
+  /// player too, and shows that only once it gets more than it plays.
   private func isBesideOther(_ now: Instant) -> Bool { readers.present > 1 && isPressed(now) }
   var isBesideUrgent: Bool { readers.present > 1 && readers.urgent > 0 }
   private static let fewSeconds = 3.0
@@ -99,8 +99,8 @@ extension Line {
   /// A round trip's bytes: what others may request at once of what players leave.
   private var burst: Double { max(estimate.rate * estimate.roundTrip, Double(Planner.smallestWindow)) }
 
-  /// `bytes` were requested by a reader with `claim` that needs more in `due` seconds. They count while others wait, or
-  /// have a stronger claim.
+  /// A transfer of `bytes` starts for a reader with `claim` that needs more in `due` seconds. They count while others
+  /// wait, or have a stronger claim.
   mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, due: Double, now: Instant) {
     if claim == .share, isPressed(now) || readers.leading > 0 {
       rations.spare.took(bytes, rate: spareRate, most: burst, now: now)
