@@ -35,7 +35,11 @@ import Testing
       while position < size, handle.has(ByteRange(at: position, count: Self.count)) {
         position += Self.count
         read += Self.count
-        if position < size { handle.begin(ByteRange(at: position, count: Self.count)) }
+        if position < size {
+          handle.begin(ByteRange(at: position, count: Self.count))
+        } else {
+          bench.system.release(inode)
+        }
       }
     }
   }

@@ -34,6 +34,17 @@ import Testing
     #expect(clock(rate: 20e6, seconds: 1, leisurely: nil).clock.evidence == .hungry, "the credit in bytes is used up")
   }
 
+  @Test("Behind its credit, one that has read on may still show a pace: for twenty seconds, or 128 MiB")
+  func secondCredit() {
+    for (rate, seconds, may) in [
+      (1e6, 9.0, false), (1e6, 11, true), (1e6, 19, true), (1e6, 21, false), (0.08e6, 11, false), (20e6, 4, true),
+      (20e6, 8, false),
+    ] {
+      let (clock, position, now) = clock(rate: rate, seconds: seconds, leisurely: nil)
+      #expect(clock.mayBecomePaced(position: position, now: now) == may, "\(rate), \(seconds)")
+    }
+  }
+
   @Test("Who asks for nothing now and then has a pace", arguments: [2, 5, 8])
   func players(leisurely: Int) {
     let (clock, position, now) = clock(rate: 1e6, seconds: 4, leisurely: leisurely)

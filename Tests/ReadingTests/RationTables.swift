@@ -44,6 +44,34 @@ import Testing
     #expect(rate(line(player), .lead) > 9e6 && rate(line(player, player), .lead) > 9e6)
   }
 
+  @Test("One on trial goes before those that share, and stands back for newcomers")
+  func trial() {
+    let trial = LineStanding(host: "a", waits: true, leads: true, shares: true)
+    let copy = LineStanding(host: "a", waits: true, shares: true)
+    let held = line(trial, copy)
+    #expect(held.standsBack(.share, start) && !held.standsBack(.trial, start))
+    let pressed = line(trial, copy, LineStanding(host: "a", waits: true, isNew: true))
+    #expect(pressed.standsBack(.share, start) && pressed.standsBack(.trial, start))
+  }
+
+  @Test("All that starve get a window within half of the timeout, and not at once")
+  func starving() {
+    let copies = Array(repeating: LineStanding(host: "a", waits: true, shares: true), count: 30)
+    var line = Line(connections: 32)
+    for copy in copies { line.readers.join(copy) }
+    let window = PendingStart.starvingWindow
+    var fed: [Double] = []
+    for tick in 0..<1500 {
+      let second = Double(tick) * 0.01
+      let now = start.adding(seconds: second)
+      guard line.feeds(window, timeout: 30, now) else { continue }
+      line.fed(window, timeout: 30, now)
+      fed.append(second)
+    }
+    #expect((30...32).contains(fed.count), "\(fed.count)")
+    #expect(fed.count { $0 < 1 } <= 4, "\(fed)")
+  }
+
   @Test("Beside a player near its deadline newcomers get what players leave, from the first one on")
   func newcomers() {
     let player = LineStanding(host: "a", isUrgent: true, plays: true)

@@ -114,6 +114,12 @@ import Testing
     #expect(state.waiters.expire(at(10.1), timeout: 10, shunning: 1).reads.map(\.ticket) == [ticket(2)])
     #expect(state.waiters.expire(at(17.9), timeout: 10, shunning: 1).reads.isEmpty)
     #expect(state.waiters.expire(at(18.1), timeout: 10, shunning: 1).reads.count == 2)
+    // The kernel's next window, while the reader waits in the one before.
+    for place in [Int64(0), 1 << 20] {
+      _ = state.read(at: place, count: 1 << 16, ticket: ticket(UInt(3 + place)), process: 1, now: at(20))
+    }
+    state.waiters.progressed(8192, from: 0, to: 16384, now: at(28))
+    #expect(state.waiters.expire(at(37.9), timeout: 10, shunning: 1).reads.isEmpty)
   }
 
   @Test("Each ticket is given back once, whoever takes it")

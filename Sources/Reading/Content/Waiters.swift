@@ -203,6 +203,8 @@ struct Waiters: Sendable {
 
   /// The bytes a second below which a wait counts as a stall (P2).
   static let leastRate = 1024.0
+  /// How far ahead of what a program waits for the kernel reads, in bytes: twice what the helper sets.
+  private static let farthestReadAhead: Int64 = 2 << 20
 
   /// `count` bytes arrived for a transfer that covers `position` to `end`. The stall of each read in that range, and
   /// of its reader's read-ahead behind it, is moved on by the seconds that so many bytes take at ``leastRate``. Each
@@ -211,7 +213,8 @@ struct Waiters: Sendable {
     let isIn = { (read: ParkedRead) in read.range.start < end && read.range.end > position }
     for index in parkedReads.indices {
       let read = parkedReads[index]
-      guard read.range.start - Planner.lookAhead < end, read.range.end > position, read.since < now else { continue }
+      let isNear = read.range.start - Self.farthestReadAhead < end && read.range.end > position
+      guard isNear, read.since < now else { continue }
       if !isIn(read), read.process == 0 || !parkedReads.contains(where: { $0.process == read.process && isIn($0) }) {
         continue
       }

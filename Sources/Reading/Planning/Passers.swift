@@ -6,8 +6,8 @@ import Manifest
 /// Each file that a program begins would give it the credit of a newcomer. One that begins many has that credit all the
 /// time, and thirty of them leave a film that begins a thirtieth of the line. So who has passed by a few files has no
 /// credit at the next one, until it has read more there than of those. A scanner may have a thread or a process for
-/// each file. So a process is judged by its own files, and one that has had fewer than two by those of all that run the
-/// same program. Nothing is known of those in another PID namespace.
+/// each file. So a process is judged by its own files, and one that has had fewer than three by those of all that run
+/// the same program. Nothing is known of those in another PID namespace.
 struct Passers: Sendable {
   /// From so many files on.
   static let files = 3
@@ -70,9 +70,9 @@ struct Passers: Sendable {
     return read
   }
 
-  /// What is known of `program`: of its process, if that has had two files.
+  /// What is known of `program`: of its process, if that has had enough files.
   private func passer(_ program: Program) -> Passer? {
-    if let own = seen[program.process], own.files >= 2 { return own }
+    if let own = seen[program.process], own.files >= Self.files { return own }
     return seen[program.number]
   }
 

@@ -87,6 +87,8 @@ struct ReaderView: Sendable, Equatable {
     case lead
     /// It has just begun or jumped, and nothing is known of its pace.
     case start
+    /// It has used up its credit, and may still show a pace: it goes before those that share what others leave.
+    case trial
     /// It has no deadline near: it shares what others leave.
     case share
 

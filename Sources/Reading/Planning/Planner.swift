@@ -60,7 +60,7 @@ enum Planner {
 
   /// A window for a waiting reader: a quarter second of the line. With more than two lanes, they share half a second.
   static func readerWindow(_ input: PlanInput) -> Int64 {
-    clamped(input.line.share / 4 * 2 / Double(max(2, input.lanes.now)))
+    clamped(input.line.share * max(0.25, input.line.roundTrip) * 2 / Double(max(2, input.lanes.now)))
   }
 
   /// A window for a reader that has shown little: a round trip's bytes of the line. The request for what follows is
@@ -195,7 +195,7 @@ enum Planner {
     let sharing = reader ?? input.readers.first { $0.isNear(demand) }
     if let sharing, sharesLine(sharing, input) {
       // What it reads beyond the window follows as play-ahead.
-      let company = input.line.company(isReader: true)
+      let company = sharing.claim == .trial ? .behind : input.line.company(isReader: true)
       guard hasRoom(beside: draft.transfers, input, company) else { return }
       var length = backgroundWindow(input, company)
       // Who looks, jumps or passes by may want no more than it reads, however much the line brings.
@@ -258,7 +258,7 @@ enum Planner {
   /// or that may jump. For the latter a reader stands back only where it fills the line: if it needs more lanes than
   /// the least, its connections are what is slow, and no queue stands in which a jump would wait.
   static func sharesLine(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    guard reader.claim == .share else { return false }
+    guard reader.claim >= .trial else { return false }
     let fillsLine = input.lanes.settled == LaneControl.least && input.slowConnections == nil
     return input.line.hasOthers || (input.line.hasVisits && fillsLine)
   }
@@ -324,7 +324,7 @@ enum Planner {
       reader.length >= provenLength && Double(there - reader.position) >= max(reader.rate * easySeconds, together)
     let shares = sharesLine(reader, input)
     let hasNoLead = Double(there - reader.position) < reader.rate * Playouts.leadSeconds
-    let isBehind = hasNoLead && !shares
+    let isBehind = hasNoLead && (!shares || reader.claim == .trial)
     let isBounded = input.line.hasSmallWindows && slow == nil && !reader.isLooker
     let behind = isBounded ? Company.behindOverSmallWindows : .behind
     let company = isBehind ? behind : input.line.company(isReader: shares)

@@ -8,7 +8,7 @@ import Media
 /// it is. So a player that fills its cache and a copy are the same until there is evidence.
 ///
 /// Evidence of a pace is time in which the reader asks for nothing. A reader that takes all that comes always waits for
-/// more: after its credit it shares what others leave.
+/// more: after its credit and its trial it shares what others leave.
 struct Playout: Sendable, Equatable {
   /// What is known of the reader's pace.
   enum Evidence: Sendable, Equatable {
@@ -23,6 +23,10 @@ struct Playout: Sendable, Equatable {
   /// The credit of a start and of a jump, in bytes and seconds: who has used up one of them has none left.
   static let creditBytes: Int64 = 8 << 20
   static let creditSeconds = 10.0
+  /// The same for its trial, before it shares: so long a player takes to fill a second of film on a line with little to
+  /// spare (docs/decisions/0029-on-trial.md).
+  static let secondCreditBytes: Int64 = 128 << 20
+  static let secondCreditSeconds = 20.0
   /// The least part of a slice in which a reader that shows a pace asks for nothing, and how many such slices, less
   /// half of the others, prove it. One pause proves nothing.
   private static let leisurePart = 0.1
@@ -157,6 +161,15 @@ struct Playout: Sendable, Equatable {
     let played = Self.fastPart * rate * here.time.seconds(since: judged.time)
     return Double(here.byte - judged.byte) > played + Double(Self.readAhead)
   }
+
+  /// Whether it has used up its credit, and not the second one. A short look has none.
+  func mayBecomePaced(position: Int64, now: Instant) -> Bool {
+    evidence == .hungry && (Planner.provenLength..<Self.secondCreditBytes).contains(position - start.byte)
+      && now.seconds(since: start.time) < Self.secondCreditSeconds
+  }
+
+  /// For how many seconds it has been reading.
+  func age(_ now: Instant) -> Double { now.seconds(since: start.time) }
 
   /// When the reader needs `byte`, by its clock.
   private func due(_ byte: Int64) -> Instant {

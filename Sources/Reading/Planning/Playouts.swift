@@ -10,6 +10,8 @@ struct Playouts: Sendable {
   static let leadSeconds = 8.0
   /// A reader that is so many times as fast as the line is no player.
   static let copyRate = 2.0
+  /// Readers that begin within about so many seconds are alike.
+  private static let together = 3.0
   /// A reader that has not read for so many seconds claims nothing.
   static let idleSeconds = 4.0
 
@@ -79,6 +81,10 @@ struct Playouts: Sendable {
   ) -> (claim: ReaderView.Claim, due: Double, rate: Double?) {
     guard let clock = clocks.first(where: { $0.run == run.number }), clock.evidence != .starting else {
       return (isLooker ? .share : .start, 0, nil)
+    }
+    if !isLooker, clock.mayBecomePaced(position: run.position, now: now) {
+      // Who came last goes first; those that came together take turns.
+      return (.trial, Playout.farthest + (clock.age(now) / Self.together).rounded(.down), nil)
     }
     // One that reads faster than the line brings copies what is stored, in part.
     guard clock.evidence == .paced, clock.rate < Self.copyRate * line.rate, fits, !isLooker else {

@@ -23,7 +23,7 @@ extension Line {
       }
       // One connection is left for those who play.
       if readers.playing > 0, active >= max(1, limit - 1) { return false }
-      let isPressed = isPressed(now) || readers.leading > 0
+      let isPressed = standsBack(claim, now)
       if isPressed, !rations.spare.has(bytes, rate: spareRate, most: burst, now) { return active == 0 }
       return continued == 0 || hasRoom(for: bytes, isPressed ? .players : .readers, now)
     case .index: return background < min(Self.indexLimit, max(1, limit / 2))
@@ -58,11 +58,16 @@ extension Line {
   /// Whether a reader that goes before those who share the line waits, or did within the last two round trips.
   func isPressed(_ now: Instant) -> Bool { readers.isPressed(within: 2 * estimate.roundTrip, now) }
 
+  /// Whether one that shares the line gets a little of what others leave.
+  func standsBack(_ claim: ReaderView.Claim, _ now: Instant) -> Bool {
+    isPressed(now) || (readers.leading > 0 && claim == .share)
+  }
+
   /// Whether those who are near no deadline are bounded: somebody plays beside one who takes all that comes, or beside
   /// newcomers of which one follows the other. Players, and newcomers that stay, take turns.
   func isContended(_ now: Instant) -> Bool {
     let isPassed = readers.lastPassing.map { now.seconds(since: $0) < Self.passingSeconds } ?? false
-    return readers.playing > 0 && (readers.sharing > 0 || isPassed)
+    return readers.leading > 1 && readers.playing > 1 || readers.playing > 0 && (readers.sharing > 0 || isPassed)
   }
   /// For how many seconds after one has gone, another one is expected.
   private static let passingSeconds = 2.0
@@ -96,13 +101,26 @@ extension Line {
   static let leastSpare = 0.02
   private static let newcomersSpare = 0.03
 
+  /// Whether one that starves may have `bytes` now. All who wait get a window within half of `timeout`, in seconds. So
+  /// many that began to wait together do not take the line at once.
+  func feeds(_ bytes: Int64, timeout: Double, _ now: Instant) -> Bool {
+    rations.least.has(bytes, rate: leastRate(timeout), most: Double(PendingStart.starvingWindow), now)
+  }
+  /// It has got them.
+  mutating func fed(_ bytes: Int64, timeout: Double, _ now: Instant) {
+    rations.least.took(bytes, rate: leastRate(timeout), most: Double(PendingStart.starvingWindow), now: now)
+  }
+  private func leastRate(_ timeout: Double) -> Double {
+    Double(readers.waiting) * Double(PendingStart.starvingWindow) * 2 / timeout
+  }
+
   /// A round trip's bytes: what others may request at once of what players leave.
   private var burst: Double { max(estimate.rate * estimate.roundTrip, Double(Planner.smallestWindow)) }
 
   /// A transfer of `bytes` starts for a reader with `claim` that needs more in `due` seconds. They count while others
   /// wait, or have a stronger claim.
   mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, due: Double, now: Instant) {
-    if claim == .share, isPressed(now) || readers.leading > 0 {
+    if claim == .share || claim == .trial, isPressed(now) || readers.leading > 0 {
       rations.spare.took(bytes, rate: spareRate, most: burst, now: now)
     }
     if claim == .start, isBesideUrgent { rations.left.took(bytes, rate: leftRate, most: burst, now: now) }
@@ -118,6 +136,8 @@ struct Rations {
   var spare = SpareBytes()
   /// Newcomers, beside a player near its deadline.
   var left = SpareBytes(isFull: true)
+  /// Those that starve.
+  var least = SpareBytes(isFull: true)
   /// Players with a lead, while another waits.
   var kept = SpareBytes(isFull: true)
 }

@@ -134,6 +134,12 @@ final class Scheduler {
     let (url, isResolved) = download.mirrors.target
     let host = Line.key(of: url)
     let bytes = start.range?.count ?? 0
+    if start.isStarving, !lines[host].feeds(bytes, timeout: room.options.timeout, now) {
+      // It keeps nobody from the line until its turn comes.
+      downloads.noteBlocked(download)
+      nextContinuation = min(nextContinuation, now.adding(seconds: 0.1))
+      return
+    }
     guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.turn),
       lines[host].admits(
         start.purpose, bytes: bytes, claim: start.claim, isStarving: start.isStarving, isQuiet: lines.isQuiet, now: now),
@@ -147,7 +153,9 @@ final class Scheduler {
         lines.block(host, start.turn)
         // Room comes with bytes, not only at a transfer's end, and those whose bytes come would take all of it.
         if isShared || start.rank <= PendingStart.newcomer, lines[host].active < lines[host].limit {
-          nextContinuation = min(nextContinuation, now.adding(seconds: 0.005))
+          let isLittle = isShared && lines[host].standsBack(start.claim, now)
+          let pause = isLittle ? min(max(lines[host].estimate.roundTrip / 2, 0.005), 0.05) : 0.005
+          nextContinuation = min(nextContinuation, now.adding(seconds: pause))
         }
       }
       if start.purpose >= .next, let next = lines.known(host)?.nextContinuation, next > now {
@@ -170,7 +178,8 @@ final class Scheduler {
       line.began(id, isBackground: start.purpose >= .index, isFresh: request.isFresh, now: now)
       if start.isArrival { line.readers.lastArrival = now }
       if start.purpose <= .shared {
-        line.tookSpare(bytes, start.purpose == .shared ? .share : start.claim, due: start.due, now: now)
+        line.tookSpare(bytes, start.claim, due: start.due, now: now)
+        if start.isStarving { line.fed(bytes, timeout: room.options.timeout, now) }
       }
     }
     download.lineUse.lastStart = lastTransfer
@@ -334,26 +343,31 @@ struct PendingStart {
 
   /// Its turn on the line: one that starves goes before newcomers.
   var turn: Lines.Turn {
-    Lines.Turn(rank: rank, last: purpose == .shared ? download.lineUse.lastStart : rank <= Self.newcomer ? .max : 0)
+    // Of those on trial the one that came last goes first.
+    if purpose == .shared, claim == .trial, !isStarving { return Lines.Turn(rank: rank, last: UInt64(due)) }
+    let last = rank <= Self.newcomer ? UInt64.max : 0
+    return Lines.Turn(rank: rank, last: purpose == .shared ? download.lineUse.lastStart : last)
   }
 
   /// It gets a little, before newcomers: many may starve at once, beside one who plays.
   mutating func starves() {
     isStarving = true
     due = -1
-    if let whole = range { range = ByteRange(at: whole.start, count: min(whole.count, Self.starvingWindow)) }
+    // A crumb that is left of the window would be the next little that it gets.
+    guard let whole = range, whole.count >= 2 * Self.starvingWindow else { return }
+    range = ByteRange(at: whole.start, count: Self.starvingWindow)
   }
-  private static let starvingWindow: Int64 = 16 << 10
+  static let starvingWindow: Int64 = 16 << 10
 
   static let newcomer = 1
   /// Players near their deadlines come first, then newcomers, then players with less than their lead, then the rest.
   var rank: Int {
     if isStarving { return Self.newcomer }
-    guard purpose <= .playAhead else { return Self.newcomer + 2 }
+    guard purpose <= .playAhead || claim == .trial else { return Self.newcomer + 2 }
     switch claim {
     case .urgent: return 0
     case .start: return Self.newcomer
-    case .lead, .share: return Self.newcomer + 1
+    case .lead, .trial, .share: return Self.newcomer + 1
     }
   }
 }

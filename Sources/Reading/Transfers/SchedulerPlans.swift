@@ -122,9 +122,10 @@ extension Scheduler {
     }
   }
 
-  /// Whether all whose stats and opens wait go from file to file.
+  /// Whether all whose stats and opens wait go from file to file, or have used up a newcomer's credit.
   private func passes(_ view: View, _ download: Download, _ now: Instant) -> Bool {
-    downloads.passers.containsAll(view.probing.map(download.program), at: view.oldestWait ?? now)
+    if let since = view.oldestWait, now.seconds(since: since) >= Playout.creditSeconds { return true }
+    return downloads.passers.containsAll(view.probing.map(download.program), at: view.oldestWait ?? now)
   }
 
   /// Whether the reads of `run` are in passing: who shows a pace plays.
@@ -224,12 +225,13 @@ extension Scheduler {
         range = ByteRange(range.start, min(range.end, range.start + MemoryWindow.most / 2))
       }
       var start = PendingStart(download: download, range: range, kind: .window, purpose: purpose)
-      if purpose <= .playAhead {
-        let reader = input.readers.filter { $0.claim < .share }.min {
+      if purpose <= .shared {
+        let isShared = purpose == .shared
+        let reader = input.readers.filter { isShared ? $0.claim >= .trial : $0.claim < .share }.min {
           abs($0.position - range.start) < abs($1.position - range.start)
         }
-        start.claim = reader?.claim ?? .start
-        start.due = reader?.due ?? 0
+        start.claim = reader?.claim ?? (isShared ? .share : .start)
+        start.due = start.claim == .share ? 0 : reader?.due ?? 0
         start.isArrival = purpose == .demand && reader.map { $0.length <= Planner.lookAhead } ?? false
       }
       start.isProven =
@@ -259,31 +261,35 @@ extension Scheduler {
   /// Whether a reader that shares the line waits for `range`, and has got next to nothing for long. It gets one small
   /// window now and then, whoever plays: a read's time without bytes goes by at 1 KiB/s (``ParkedRead/since``).
   private func isStarving(_ download: Download, _ range: ByteRange, _ parked: [ParkedRead], _ now: Instant) -> Bool {
-    if let last = starts.last, last.download === download, last.isStarving { return false }
+    if starts.reversed().prefix(while: { $0.download === download }).contains(where: \.isStarving) { return false }
     return parked.contains { read in
-      read.range.overlaps(range) && isLong(now.seconds(since: read.since))
-        && !download.transfers.contains { !$0.isCancelled && $0.active.rest.overlaps(read.range) }
+      guard read.range.overlaps(range), isLong(now.seconds(since: read.since)) else { return false }
+      let own = parked.filter { $0.process == read.process }.map(\.range)
+      return !download.transfers.contains { running in
+        !running.isCancelled && own.contains { $0.overlaps(running.active.rest) }
+      }
     }
   }
-  private func isLong(_ seconds: Double) -> Bool { seconds > room.options.timeout / 3 }
+  private func isLong(_ seconds: Double) -> Bool { seconds > room.options.timeout / 6 }
 
   /// What the readers of a download count for on its line. After a redirect it may use another line than before.
   private func standing(of download: Download, _ view: View, _ readers: [ReaderView], _ now: Instant) -> LineStanding? {
     var standing = LineStanding(host: Line.key(of: download.mirrors.target.url))
-    standing.waits = view.waits || download.lineUse.isBehind
+    let isBehind = download.lineUse.isBehind
+    standing.waits = view.waits || isBehind
     // A reader that waits for long waits for its origin, not for the line.
     let urgent = readers.contains { $0.claim == .urgent && $0.isServed && ($0.stalled ?? 0) < Self.longestUrgency }
     standing.isUrgent = urgent && view.isFetchable
-    standing.leads = readers.contains { $0.claim == .lead }
+    standing.leads = readers.contains { $0.claim == .lead || $0.claim == .trial && ($0.stalled != nil || isBehind) }
     standing.plays = download.lineUse.fits && download.lineUse.playouts.need > 0
     // One that waits for long still takes all that comes.
-    standing.shares = readers.contains { $0.claim == .share && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
+    standing.shares = readers.contains { $0.claim >= .trial && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
     // A stat or an open waits as a newcomer. Who waits for long waits for its origin, not for the line.
     let wait = view.oldestWait.map { now.seconds(since: $0) } ?? 0
     let isNew =
       readers.isEmpty
       ? view.waits && !passes(view, download, now)
-      : readers.contains { $0.claim == .start && ($0.stalled != nil || download.lineUse.isBehind) }
+      : readers.contains { $0.claim == .start && ($0.stalled != nil || isBehind) }
     standing.isNew = isNew && wait < Self.longestUrgency
     return standing.waits || standing.plays ? standing : nil
   }
