@@ -21,6 +21,7 @@ import count_rows
 import fleet_rows
 import fleet_simulated
 import fleet_trip_rows
+import jump_rows
 import line_rows
 import look_rows
 import play_rows
@@ -31,7 +32,8 @@ import tree_rows
 import wait_rows
 from rows import Results
 
-MODULES = (wait_rows, play_rows, beside_rows, line_rows, copy_rows, stored_rows, count_rows, look_rows, tree_rows)
+MODULES = (wait_rows, play_rows, beside_rows, line_rows, copy_rows, stored_rows, count_rows, jump_rows, look_rows,
+           tree_rows)
 FLEET = (fleet_rows, fleet_trip_rows, fleet_simulated)
 # How often, in a full and in a quick run.
 REPETITIONS = {
@@ -41,12 +43,12 @@ REPETITIONS = {
     "lines": (1, 0),
     "fleet_cold": (1, 1), "fleet_apart": (1, 1), "fleet_failing": (1, 1), "fleet_far": (1, 1), "fleet_gone": (2, 1),
     "fleet_single": (3, 2), "fleet_simulated": (1, 0),
-    "beside": (2, 1), "looks": (3, 1), "looks_lines": (2, 0), "looks_scan": (1, 1),
+    "beside": (1, 1), "jumps": (1, 1), "killed": (3, 1), "tagless": (1, 1), "looks": (3, 1), "looks_lines": (2, 0), "looks_scan": (1, 1),
 }
 # Those whose figures are counts, and so the same on any machine.
 COUNTS = ["first_byte", "mix", "restart", "scan", "known"]
 COUNTED = ["first-byte-requests", "mix-bytes", "restart-again", "scan-extra", "known-requests"]
-LONGEST = 15 * 60 + line_rows.LONGEST
+LONGEST = 22 * 60 + line_rows.LONGEST
 LONGEST_OF_FLEET = 10 * 60
 
 

@@ -19,11 +19,14 @@ def throttled(results, repetition):
     for system in systems(results, "copy"):
         if system.name == "rclone" and repetition >= 1:
             continue  # 16 s each, and always the same
-        with throttling({"film.mp4": SIZE, "next.mp4": SIZE}) as origin:
-            with mounted(system, origin):
+        with throttling({"film.mp4": SIZE, "next.mp4": SIZE, "again.mp4": SIZE}) as origin:
+            folder = work_folder("throttled")
+            with mounted(system, origin, folder, keep=True):
                 results.add("throttled", system, copied(system, "film.mp4", SIZE))
                 results.add("throttled-next", system, copied(system, "next.mp4", SIZE))
                 results.add("throttled-connections", system, origin.totals()["peakConnections"])
+            with mounted(system, origin, folder):
+                results.add("throttled-again", system, copied(system, "again.mp4", SIZE))
 
 
 def throttled_large(results, repetition):
@@ -80,6 +83,8 @@ ROWS = [
             "connection. rclone tuned has eight streams."),
     Row("throttled-next", "… the next file of the host", "B/s", limit=CONNECTION, goal=1, of="rclone tuned", more=True,
         how="Another 64 MiB in the same mount."),
+    Row("throttled-again", "… a file of the host after a restart", "B/s", limit=CONNECTION, goal=1, of="rclone tuned",
+        more=True, how="The first one of a new mount with the same store."),
     Row("throttled-connections", "… connections at most", ""),
     Row("throttled-large", "… 1 GiB", "B/s", limit=25 * CONNECTION, goal=0.8, more=True, measure=throttled_large,
         how="The limit column is the line, which 25 connections fill; 32 are allowed."),

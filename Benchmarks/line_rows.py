@@ -10,23 +10,24 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from lines import RATE, TRIP, Line, NoLine, Path
-from play_rows import Player
+from play_rows import CHUNK, SHOWN, Player
 from rows import Row, systems
 from servers import Nginx
 from systems import BENCH, mounted
-from wait_rows import FILM, first_look, seek_samples
+from wait_rows import FILM, first_look, read_at, seek_samples
 
 READ = 64 << 10
 COPY_READ = 128 << 10
 NEW = 4  # files that nobody touched before
 PLAYED = 0.6 * RATE
+PLAYED_FAST = 0.9 * RATE
 PLAY_SECONDS = 12
 COPY_SECONDS = 10
 PATIENCE = 20
 PATHS = [Path(*kind) for kind in itertools.product((False, True), ("bbr", "cubic"), (1, 5), (0, 0.005))]
 # rclone waits for seconds at each seek: it is measured where most servers are.
 PEER_PATHS = [path for path in PATHS if path.congestion == "cubic" and path.trips == 1 and not path.loss]
-LONGEST = 8 * 60
+LONGEST = 12 * 60
 # Each line has its own namespaces and moves at most 4 MB/s.
 AT_ONCE = 4
 
@@ -45,7 +46,8 @@ def lines(results, repetition):
     # Beside rclone's measurements, which are the longest, all others find time.
     jobs += [functools.partial(measure, results, repetition, root, path, system)
             for path in sorted(PATHS, key=lambda path: path not in PEER_PATHS)
-            for measure in (waits, copies, seeks_beside_own, seeks_beside_copy, plays, plays_beside)
+            for measure in (waits, copies, seeks_beside_own, seeks_beside_other, seeks_beside_copy, plays,
+                            plays_fast, plays_beside)
             if not (measure == copies and path.loss)
             for system in systems(results) if system.is_ours or system.name == "rclone" and path in PEER_PATHS]
     left_out = []
@@ -74,6 +76,7 @@ def media_folder():
     sizes = {"film.mp4": FILM, "other.mp4": FILM, "third.mp4": FILM, "warm/f.mp4": 8 << 20}
     # Each in a folder of its own: a stat asks for the sizes beside it, too.
     sizes.update({f"new{index}/f.mp4": 8 << 20 for index in range(NEW)})
+    sizes.update({f"listed/f{index}.mp4": 8 << 20 for index in range(NEW)})
     for name, size in sizes.items():
         os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
         with open(os.path.join(root, name), "wb") as file:
@@ -103,6 +106,20 @@ def waits(results, repetition, root, path, system):
         for index in range(NEW):
             time.sleep(0.3)
             results.add(row("first-byte", path), system, first_look(system.path(f"new{index}/f.mp4"), READ), path=path)
+        names = [system.path(f"listed/f{index}.mp4") for index in range(NEW)]
+        for name in names:
+            os.stat(name)
+        for name in names:
+            time.sleep(0.3)
+            begin = time.perf_counter()
+            read_at(name, 0, READ)
+            results.add(row("first-byte-known", path), system, time.perf_counter() - begin, path=path)
+        time.sleep(0.3)
+        player = Player(system.path("third.mp4"), PLAYED, RATE, 1, trip=TRIP)
+        player.run()
+        if player.error:
+            raise player.error
+        results.add(row("start", path), system, player.start_seconds, path=path)
         for seconds in seek_samples(system, "idle", random.Random(repetition), 10 if system.is_ours else 4, READ):
             results.add(row("seek-idle", path), system, seconds, path=path)
 
@@ -132,6 +149,10 @@ def seeks_beside_own(*arguments):
     seeks_beside("own", *arguments)
 
 
+def seeks_beside_other(*arguments):
+    seeks_beside("other", *arguments)
+
+
 def seeks_beside_copy(*arguments):
     seeks_beside("copy", *arguments)
 
@@ -151,6 +172,12 @@ def plays(results, _, root, path, system):
         play(results, "alone", path, system)
 
 
+def plays_fast(results, _, root, path, system):
+    """Playing at what the line brings but a tenth."""
+    with ends(root, path) as (_, server), mounted(system, server):
+        play(results, "fast", path, system, PLAYED_FAST)
+
+
 def plays_beside(results, _, root, path, system):
     """Playing while two other files are fetched."""
     with ends(root, path) as (_, server), mounted(system, server):
@@ -163,9 +190,9 @@ def plays_beside(results, _, root, path, system):
                 process.wait()
 
 
-def play(results, kind, path, system):
+def play(results, kind, path, system, rate=PLAYED):
     jumps = [(PLAY_SECONDS / 3, 0.4), (PLAY_SECONDS * 2 / 3, 0.75)]
-    player = Player(system.path("film.mp4"), PLAYED, RATE, PLAY_SECONDS, jumps, trip=TRIP, patience=PATIENCE)
+    player = Player(system.path("film.mp4"), rate, RATE, PLAY_SECONDS, jumps, trip=TRIP, patience=PATIENCE)
     player.run()
     if player.error:
         raise player.error
@@ -188,22 +215,30 @@ def curl(results, root, path):
                               capture_output=True, text=True, check=True, timeout=60)
     # The first one makes the connection.
     for seconds in done.stdout.split()[1:]:
-        for name in ("first-byte", "seek-idle", "seek-own", "seek-copy"):
+        for name in ("first-byte", "first-byte-known", "seek-idle", "seek-own", "seek-other", "seek-copy"):
             results.add(row(name, path), "curl", float(seconds), path=path)
 
 
 LIMIT = TRIP + READ / RATE
+START_LIMIT = 2 * TRIP + (-(-SHOWN * PLAYED // CHUNK) + 1) * CHUNK / RATE
 TITLES = {
     "first-byte": "first byte, size unknown (stat, open, read)",
+    "first-byte-known": "… size known (open, read)",
+    "start": "… until 0.2 s of 2.4 MB/s can be shown, behind head and tail",
     "seek-idle": "seek into a hole, idle line",
     "seek-own": "… line busy with the file's own continuation",
     "underway-own": "… … bytes in the server's sockets before each seek, not acknowledged",
     "queued-own": "… … of those in the router's queue",
+    "seek-other": "… line busy with the download of another file",
+    "underway-other": "… … bytes in the server's sockets before each seek, not acknowledged",
+    "queued-other": "… … of those in the router's queue",
     "seek-copy": "… while another program copies another file",
     "underway-copy": "… … bytes in the server's sockets before each seek, not acknowledged",
     "queued-copy": "… … of those in the router's queue",
     "play-alone-stalls": "playing at 60 %, two jumps: stalls over 100 ms",
     "play-alone-seconds": "… seconds of stalls",
+    "play-fast-stalls": "playing at 90 %, two jumps: stalls over 100 ms",
+    "play-fast-seconds": "… seconds of stalls",
     "play-beside-stalls": "the same beside two downloads of other files: stalls over 100 ms",
     "play-beside-seconds": "… seconds of stalls",
 }
@@ -213,13 +248,18 @@ HOW = {
                   "together, and the path with the worst median. 64 KiB at 0 of files nobody touched before, each "
                   "in a folder of its own, after a look at another. The limit is one round trip and the bytes at the "
                   "line's rate. rclone with its default flags, over two of these paths.",
+    "first-byte-known": "As above, after a stat of each of the files in the folder.",
+    "start": "The limit: one round trip for the head, one for the tail, and their bytes with the 0.2 s at the line's "
+             "rate.",
     "seek-idle": "64 KiB, on such a line, else as on the shaped one.",
     "seek-own": "As above, after 12 MiB were read in sequence.",
     "underway-own": "Not sent yet, or sent and on their way: what the kernel's table of sockets gives for the server.",
+    "seek-other": "As above, while another file is fetched (mediafs fetch; rclone: cat of it).",
     "seek-copy": "As above, beside cat. Two readers wait: the limit is the round trip and the bytes at half the rate.",
     "play-alone-stalls": f"{PLAYED / 1e6:.1f} MB/s for {PLAY_SECONDS} s, the player of the other rows; it jumps after "
                          f"a third and after two thirds. It gives up when it has stalled for {PATIENCE} s.",
-    "play-beside-stalls": "As above, while two other files are fetched (rclone: cat of them).",
+    "play-fast-stalls": f"As above, {PLAYED_FAST / 1e6:.1f} MB/s.",
+    "play-beside-stalls": "The player at 60 %, while two other files are fetched (rclone: cat of them).",
 }
 LOSS_HOW = ("The same over the paths that lose 0.5 % of the packets, beside curl alone on the same line: the same "
             "reads, three a second on one connection.")
@@ -229,8 +269,10 @@ def rows_of(loss):
     """The table's rows for the paths that lose packets, or for the others."""
     for name, title in TITLES.items():
         values = {"unit": "B" if "queued" in name or "underway" in name else "" if "stalls" in name else "s"}
-        if name.startswith("play"):
-            values |= {"limit": 0} if loss else {"limit": 0, "goal": 0, "worst": True}
+        if name == "start":
+            values |= {"limit": START_LIMIT} if loss else {"limit": START_LIMIT, "goal": 1.25, "tail": True}
+        elif name.startswith("play"):
+            values |= {"limit": 0} if loss or "fast" in name else {"limit": 0, "goal": 0, "worst": True}
         elif loss and values["unit"] == "s":
             values |= {"of": "curl", "goal": 1}
         elif name == "seek-copy":

@@ -12,7 +12,7 @@ import systems
 from rows import percentile
 
 PEERS = ("rclone", "rclone tuned")
-REFERENCES = ("without sharing", "curl", "file", "C copier", "the copy", "the URL")
+REFERENCES = ("without sharing", "curl", "file", "C copier", "the copy", "the URL", "a fresh mount")
 
 
 def figure(value, unit):

@@ -54,6 +54,11 @@ class Origin:
         """At the same address."""
         self._start("--port", str(urllib.parse.urlsplit(self.url).port))
 
+    def list(self, path, size):
+        """A file that a command added."""
+        self.files[path] = size
+        self._write_indexes()
+
     def _write_indexes(self):
         listed = {"": set()}
         for path in self.files:
