@@ -134,7 +134,7 @@ import Testing
     }
     #expect(!contains(passers, 7, 1) && contains(passers, 7, 3) && contains(passers, 7, 40))
     #expect(!contains(passers, 7, 60))
-    // On a slow line each of many has had few files.
+    // On a slow line each of many scanners has closed few files.
     for file in 0..<2 { close(&passers, file, 4096, by: 8, at: 39 + Double(file)) }
     #expect(contains(passers, 8, 40.5) && contains(passers, 7, 40.5))
     // A player's threads are one process.

@@ -1,4 +1,5 @@
 import Base
+import Manifest
 import Testing
 
 @testable import Reading
@@ -34,15 +35,34 @@ import Testing
     #expect(clock(rate: 20e6, seconds: 1, leisurely: nil).clock.evidence == .hungry, "the credit in bytes is used up")
   }
 
-  @Test("Behind its credit, one that has read on may still show a pace: for twenty seconds, or 128 MiB")
-  func secondCredit() {
+  @Test("Who has used up its credit is on trial until 20 s or 128 MiB from its start, if it has read on")
+  func trial() {
     for (rate, seconds, may) in [
       (1e6, 9.0, false), (1e6, 11, true), (1e6, 19, true), (1e6, 21, false), (0.08e6, 11, false), (20e6, 4, true),
       (20e6, 8, false),
     ] {
       let (clock, position, now) = clock(rate: rate, seconds: seconds, leisurely: nil)
-      #expect(clock.mayBecomePaced(position: position, now: now) == may, "\(rate), \(seconds)")
+      #expect(clock.isOnTrial(position: position, now: now) == may, "\(rate), \(seconds)")
     }
+  }
+
+  @Test("A process that was on trial at one file has none at the next for a minute, unless it showed a pace")
+  func trials() {
+    var trials = Trials()
+    let key = { (number: UInt64) in ResourceKey(high: 0, low: number) }
+    let at = { (seconds: Double) in start.adding(seconds: seconds) }
+    #expect(trials.has(7, key(1), start))
+    trials.note(7, key(1), isOnTrial: false, last: start, start)
+    #expect(trials.has(7, key(2), at(12)))
+    trials.note(7, key(1), isOnTrial: true, last: start, start)
+    trials.note(7, key(1), isOnTrial: false, last: at(9), at(9))
+    #expect(trials.has(7, key(1), at(12)) && trials.has(8, key(2), at(12)))
+    // Of two files that it reads at the same time each may be a film.
+    #expect(trials.has(7, key(2), at(10)) && !trials.has(7, key(2), at(12)) && trials.has(7, key(2), at(61)))
+    trials.passed(7)
+    #expect(trials.has(7, key(2), at(12)))
+    trials.note(0, key(1), isOnTrial: true, last: start, start)
+    #expect(trials.has(0, key(2), at(12)))
   }
 
   @Test("Who asks for nothing now and then has a pace", arguments: [2, 5, 8])
@@ -128,15 +148,15 @@ import Testing
   @Test("What players leave comes at its rate, and never more than a burst at once")
   func spare() {
     var spare = SpareBytes()
+    // A full bucket lets the first request through at once, also one that is larger than the bucket.
+    #expect(spare.level(rate: 1000, most: 500, start) == 500)
+    #expect(spare.has(5000, rate: 1000, most: 500, start))
+    spare.took(500, rate: 1000, most: 500, now: start)
     #expect(spare.level(rate: 1000, most: 500, start) == 0)
-    spare.took(0, rate: 1000, most: 500, now: start)
     #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 0.25)) == 250)
     #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9)) == 500)
     spare.took(10_000, rate: 1000, most: 500, now: start.adding(seconds: 9))
     #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9.5)) == 0)
-    // A full bucket lets the first request through at once, also one that is larger than the bucket.
-    #expect(SpareBytes(isFull: true).level(rate: 1000, most: 500, start) == 500)
-    #expect(SpareBytes(isFull: true).has(5000, rate: 1000, most: 500, start))
     #expect(!spare.has(5000, rate: 1000, most: 500, start.adding(seconds: 9.9)))
   }
 }

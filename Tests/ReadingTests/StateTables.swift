@@ -114,12 +114,23 @@ import Testing
     #expect(state.waiters.expire(at(10.1), timeout: 10, shunning: 1).reads.map(\.ticket) == [ticket(2)])
     #expect(state.waiters.expire(at(17.9), timeout: 10, shunning: 1).reads.isEmpty)
     #expect(state.waiters.expire(at(18.1), timeout: 10, shunning: 1).reads.count == 2)
-    // The kernel's next window, while the reader waits in the one before.
+    // The kernel reads ahead, while the reader still waits for bytes far before that.
     for place in [Int64(0), 1 << 20] {
       _ = state.read(at: place, count: 1 << 16, ticket: ticket(UInt(3 + place)), process: 1, now: at(20))
     }
     state.waiters.progressed(8192, from: 0, to: 16384, now: at(28))
     #expect(state.waiters.expire(at(37.9), timeout: 10, shunning: 1).reads.isEmpty)
+  }
+
+  @Test("A later read far away shows that its process has left the place of an earlier one")
+  func leaves() {
+    let read = { (place: Int64, process: Int32, second: Double) in
+      ParkedRead(ticket: ticket(1), range: ByteRange(at: place, count: 4096), since: at(second), process: process)
+    }
+    let first = read(0, 1, 0)
+    #expect(read(8 << 20, 1, 1).leaves(first) && !first.leaves(read(8 << 20, 1, 1)))
+    #expect(!read(1 << 20, 1, 1).leaves(first), "the kernel reads ahead")
+    #expect(!read(8 << 20, 2, 1).leaves(first) && !read(8 << 20, 0, 1).leaves(read(0, 0, 0)))
   }
 
   @Test("Each ticket is given back once, whoever takes it")

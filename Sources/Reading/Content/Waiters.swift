@@ -19,6 +19,16 @@ struct ParkedRead: Sendable {
     self.process = process
     arrivedAt = since
   }
+
+  /// Whether it came later than `other`, from the same process, for a place that is far from that one.
+  func leaves(_ other: ParkedRead) -> Bool {
+    process != 0 && process == other.process && other.arrivedAt < arrivedAt && !isNear(other)
+  }
+
+  /// Whether `other` may be the kernel's read-ahead for the same reader.
+  func isNear(_ other: ParkedRead) -> Bool {
+    abs(range.start - other.range.start) <= Waiters.farthestReadAhead
+  }
 }
 
 /// A stat or an open that waits for the file's length, or an open that waits for whether the file changed.
@@ -203,8 +213,9 @@ struct Waiters: Sendable {
 
   /// The bytes a second below which a wait counts as a stall (P2).
   static let leastRate = 1024.0
-  /// How far ahead of what a program waits for the kernel reads, in bytes: twice what the helper sets.
-  private static let farthestReadAhead: Int64 = 2 << 20
+  /// The farthest that the kernel reads ahead of the byte that a program waits for, in bytes: two windows of the
+  /// largest read-ahead that INIT allows (MountOptions.maxReadahead).
+  static let farthestReadAhead: Int64 = 2 << 20
 
   /// `count` bytes arrived for a transfer that covers `position` to `end`. The stall of each read in that range, and
   /// of its reader's read-ahead behind it, is moved on by the seconds that so many bytes take at ``leastRate``. Each

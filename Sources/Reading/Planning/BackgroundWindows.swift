@@ -13,7 +13,7 @@ extension Planner {
     case nobody
     /// Readers without a deadline have files open.
     case readers
-    /// A reader has less than its lead: all of them, so that no part of the line is idle.
+    /// A reader has less than its lead, or is on trial: all of them, so that no part of the line is idle.
     case behind
     /// The same where congestion windows are small: a response takes some round trips.
     case behindOverSmallWindows

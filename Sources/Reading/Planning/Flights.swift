@@ -171,7 +171,7 @@ extension Planner {
   /// Whether `reader` lets windows grow, and waits for some responses of two round trips: it takes all that comes, has
   /// shown no pace for long, and nobody else reads.
   static func letsGrow(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    reader.claim >= .trial && !reader.isPaced
+    reader.claim.shares && !reader.isPaced
       && Double(reader.length) >= max(2 * Double(Playout.creditBytes), shownSeconds * reader.rate)
       && !input.line.hasOthers && !input.line.hasVisits
       && !input.readers.contains { $0 != reader && !$0.isElsewhere }

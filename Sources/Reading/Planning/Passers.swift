@@ -70,7 +70,7 @@ struct Passers: Sendable {
     return read
   }
 
-  /// What is known of `program`: of its process, if that has had enough files.
+  /// What is known of `program`: of its process if that has closed three files, else of all processes of its name.
   private func passer(_ program: Program) -> Passer? {
     if let own = seen[program.process], own.files >= Self.files { return own }
     return seen[program.number]

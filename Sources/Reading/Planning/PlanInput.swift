@@ -65,7 +65,8 @@ struct ReaderView: Sendable, Equatable {
   var claim = Claim.start
   /// Whether ``rate`` is the pace at which it plays.
   var isPaced = false
-  /// In how many seconds it needs bytes that are not there, as far as that is known.
+  /// In how many seconds it needs bytes that are not there, as far as that is known. On trial: ``Playout/farthest`` and
+  /// its place among those on trial, the youngest first.
   var due = 0.0
   /// Whether it waits, or bytes for it are in flight.
   var isServed = false
@@ -91,6 +92,9 @@ struct ReaderView: Sendable, Equatable {
     case trial
     /// It has no deadline near: it shares what others leave.
     case share
+
+    /// Whether it gets small windows, beside those of others that share the line.
+    var shares: Bool { self >= .trial }
 
     static func < (left: Claim, right: Claim) -> Bool { left.rawValue < right.rawValue }
   }

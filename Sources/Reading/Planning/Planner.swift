@@ -58,7 +58,8 @@ enum Planner {
   /// away already.
   static let longestDetour = 2.0
 
-  /// A window for a waiting reader: a quarter second of the line. With more than two lanes, they share half a second.
+  /// A window for a waiting reader: a quarter second of the line, or a round trip of it where that is longer. More than
+  /// two lanes share twice that.
   static func readerWindow(_ input: PlanInput) -> Int64 {
     clamped(input.line.share * max(0.25, input.line.roundTrip) * 2 / Double(max(2, input.lanes.now)))
   }
@@ -258,7 +259,7 @@ enum Planner {
   /// or that may jump. For the latter a reader stands back only where it fills the line: if it needs more lanes than
   /// the least, its connections are what is slow, and no queue stands in which a jump would wait.
   static func sharesLine(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    guard reader.claim >= .trial else { return false }
+    guard reader.claim.shares else { return false }
     let fillsLine = input.lanes.settled == LaneControl.least && input.slowConnections == nil
     return input.line.hasOthers || (input.line.hasVisits && fillsLine)
   }

@@ -8,7 +8,7 @@ import Media
 /// it is. So a player that fills its cache and a copy are the same until there is evidence.
 ///
 /// Evidence of a pace is time in which the reader asks for nothing. A reader that takes all that comes always waits for
-/// more: after its credit and its trial it shares what others leave.
+/// more: behind its credit and its trial it shares what others leave.
 struct Playout: Sendable, Equatable {
   /// What is known of the reader's pace.
   enum Evidence: Sendable, Equatable {
@@ -23,10 +23,10 @@ struct Playout: Sendable, Equatable {
   /// The credit of a start and of a jump, in bytes and seconds: who has used up one of them has none left.
   static let creditBytes: Int64 = 8 << 20
   static let creditSeconds = 10.0
-  /// The same for its trial, before it shares: so long a player takes to fill a second of film on a line with little to
-  /// spare (docs/decisions/0029-on-trial.md).
-  static let secondCreditBytes: Int64 = 128 << 20
-  static let secondCreditSeconds = 20.0
+  /// A reader stays on trial until one of these, counted from its start. A player needs that long to buffer a second of
+  /// film on a line with little to spare (docs/decisions/0029-on-trial.md).
+  static let trialBytes: Int64 = 128 << 20
+  static let trialSeconds = 20.0
   /// The least part of a slice in which a reader that shows a pace asks for nothing, and how many such slices, less
   /// half of the others, prove it. One pause proves nothing.
   private static let leisurePart = 0.1
@@ -107,7 +107,7 @@ struct Playout: Sendable, Equatable {
     if goesOn, length >= Self.sliceSeconds, isOver {
       endSlice(Mark(byte: position, time: now, isFull: resumes))
     }
-    let age = now.seconds(since: start.time)
+    let age = age(now)
     let hasTakenAll = position - start.byte >= Self.creditBytes && age < Self.fast
     if evidence == .starting, age >= Self.creditSeconds || hasTakenAll { evidence = .hungry }
     // A reader that is late plays on from here: it has no claim to what it missed.
@@ -162,10 +162,10 @@ struct Playout: Sendable, Equatable {
     return Double(here.byte - judged.byte) > played + Double(Self.readAhead)
   }
 
-  /// Whether it has used up its credit, and not the second one. A short look has none.
-  func mayBecomePaced(position: Int64, now: Instant) -> Bool {
-    evidence == .hungry && (Planner.provenLength..<Self.secondCreditBytes).contains(position - start.byte)
-      && now.seconds(since: start.time) < Self.secondCreditSeconds
+  /// Whether it has used up its credit, and its trial is not over. A short look has none.
+  func isOnTrial(position: Int64, now: Instant) -> Bool {
+    evidence == .hungry && (Planner.provenLength..<Self.trialBytes).contains(position - start.byte)
+      && age(now) < Self.trialSeconds
   }
 
   /// For how many seconds it has been reading.

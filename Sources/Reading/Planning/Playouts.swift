@@ -10,8 +10,8 @@ struct Playouts: Sendable {
   static let leadSeconds = 8.0
   /// A reader that is so many times as fast as the line is no player.
   static let copyRate = 2.0
-  /// Readers that begin within about so many seconds are alike.
-  private static let together = 3.0
+  /// Readers on trial that began within about so many seconds take turns.
+  private static let turnSeconds = 3.0
   /// A reader that has not read for so many seconds claims nothing.
   static let idleSeconds = 4.0
 
@@ -76,15 +76,15 @@ struct Playouts: Sendable {
   /// What the reader of `run` may claim. `stored` and `requested`: up to where its bytes are there, and up to where
   /// they are there or in flight. `fits`: whether the line has room for what it needs beside the older players.
   func claim(
-    of run: ReaderRuns.Run, stored: Int64, requested: Int64, size: Int64, isLooker: Bool, fits: Bool,
+    of run: ReaderRuns.Run, stored: Int64, requested: Int64, size: Int64, isLooker: Bool, hasTrial: Bool, fits: Bool,
     line: LineEstimate, now: Instant
   ) -> (claim: ReaderView.Claim, due: Double, rate: Double?) {
     guard let clock = clocks.first(where: { $0.run == run.number }), clock.evidence != .starting else {
       return (isLooker ? .share : .start, 0, nil)
     }
-    if !isLooker, clock.mayBecomePaced(position: run.position, now: now) {
-      // Who came last goes first; those that came together take turns.
-      return (.trial, Playout.farthest + (clock.age(now) / Self.together).rounded(.down), nil)
+    if !isLooker, hasTrial, clock.isOnTrial(position: run.position, now: now) {
+      // The youngest goes first. Readers of about the same age take turns.
+      return (.trial, Playout.farthest + (clock.age(now) / Self.turnSeconds).rounded(.down), nil)
     }
     // One that reads faster than the line brings copies what is stored, in part.
     guard clock.evidence == .paced, clock.rate < Self.copyRate * line.rate, fits, !isLooker else {

@@ -23,9 +23,9 @@ extension Line {
       }
       // One connection is left for those who play.
       if readers.playing > 0, active >= max(1, limit - 1) { return false }
-      let isPressed = standsBack(claim, now)
-      if isPressed, !rations.spare.has(bytes, rate: spareRate, most: burst, now) { return active == 0 }
-      return continued == 0 || hasRoom(for: bytes, isPressed ? .players : .readers, now)
+      let isHeldBack = isHeldBack(claim, now)
+      if isHeldBack, !rations.spare.has(bytes, rate: spareRate, most: burst, now) { return active == 0 }
+      return continued == 0 || hasRoom(for: bytes, isHeldBack ? .players : .readers, now)
     case .index: return background < min(Self.indexLimit, max(1, limit / 2))
     case .next where limit < most: return false  // the origin asks for fewer requests
     case .next, .continuation:
@@ -58,16 +58,18 @@ extension Line {
   /// Whether a reader that goes before those who share the line waits, or did within the last two round trips.
   func isPressed(_ now: Instant) -> Bool { readers.isPressed(within: 2 * estimate.roundTrip, now) }
 
-  /// Whether one that shares the line gets a little of what others leave.
-  func standsBack(_ claim: ReaderView.Claim, _ now: Instant) -> Bool {
+  /// Whether a reader with `claim`, one of those that share the line, gets only a little of what players leave.
+  func isHeldBack(_ claim: ReaderView.Claim, _ now: Instant) -> Bool {
     isPressed(now) || (readers.leading > 0 && claim == .share)
   }
 
-  /// Whether those who are near no deadline are bounded: somebody plays beside one who takes all that comes, or beside
-  /// newcomers of which one follows the other. Players, and newcomers that stay, take turns.
+  /// Whether what is in flight for newcomers, and for players with less than their lead, is bounded: somebody plays
+  /// beside a reader that takes all that comes, or beside newcomers of which one follows the other, or two players have
+  /// less than their lead. Otherwise players, and newcomers that stay, take turns.
   func isContended(_ now: Instant) -> Bool {
     let isPassed = readers.lastPassing.map { now.seconds(since: $0) < Self.passingSeconds } ?? false
-    return readers.leading > 1 && readers.playing > 1 || readers.playing > 0 && (readers.sharing > 0 || isPassed)
+    let isBesideCopies = readers.playing > 0 && (readers.sharing > 0 || isPassed)
+    return isBesideCopies || (readers.leading > 1 && readers.playing > 1)
   }
   /// For how many seconds after one has gone, another one is expected.
   private static let passingSeconds = 2.0
@@ -99,19 +101,23 @@ extension Line {
     readers.new > 0 || readers.leading > 0 ? min(leftRate, estimate.rate * Self.newcomersSpare) : leftRate
   }
   static let leastSpare = 0.02
-  private static let newcomersSpare = 0.03
+  private static let newcomersSpare = 0.02
 
-  /// Whether one that starves may have `bytes` now. All who wait get a window within half of `timeout`, in seconds. So
-  /// many that began to wait together do not take the line at once.
-  func feeds(_ bytes: Int64, timeout: Double, _ now: Instant) -> Bool {
-    rations.least.has(bytes, rate: leastRate(timeout), most: Double(PendingStart.starvingWindow), now)
+  /// Whether `bytes` may be requested now for a starving reader. Every waiting file gets a window within half of
+  /// `timeout`, in seconds, and ``Waiters/leastRate``. Those of files that began to wait together are spread.
+  func mayFeed(_ bytes: Int64, timeout: Double, _ now: Instant) -> Bool {
+    rations.least.has(bytes, rate: leastRate(timeout), most: mostAtOnce(timeout), now)
   }
-  /// It has got them.
-  mutating func fed(_ bytes: Int64, timeout: Double, _ now: Instant) {
-    rations.least.took(bytes, rate: leastRate(timeout), most: Double(PendingStart.starvingWindow), now: now)
+  /// `bytes` were requested for a starving reader.
+  mutating func noteFed(_ bytes: Int64, timeout: Double, _ now: Instant) {
+    rations.least.took(bytes, rate: leastRate(timeout), most: mostAtOnce(timeout), now: now)
   }
   private func leastRate(_ timeout: Double) -> Double {
-    Double(readers.waiting) * Double(PendingStart.starvingWindow) * 2 / timeout
+    Double(readers.waiting) * max(Double(PendingStart.starvingWindow) * 2 / timeout, Waiters.leastRate)
+  }
+  /// The scheduler looks every tenth of a second at least.
+  private func mostAtOnce(_ timeout: Double) -> Double {
+    max(Double(PendingStart.starvingWindow), 0.1 * leastRate(timeout))
   }
 
   /// A round trip's bytes: what others may request at once of what players leave.
@@ -120,7 +126,7 @@ extension Line {
   /// A transfer of `bytes` starts for a reader with `claim` that needs more in `due` seconds. They count while others
   /// wait, or have a stronger claim.
   mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, due: Double, now: Instant) {
-    if claim == .share || claim == .trial, isPressed(now) || readers.leading > 0 {
+    if claim.shares, isHeldBack(claim, now) {
       rations.spare.took(bytes, rate: spareRate, most: burst, now: now)
     }
     if claim == .start, isBesideUrgent { rations.left.took(bytes, rate: leftRate, most: burst, now: now) }
@@ -135,25 +141,21 @@ struct Rations {
   /// Those that share the line, of what players leave.
   var spare = SpareBytes()
   /// Newcomers, beside a player near its deadline.
-  var left = SpareBytes(isFull: true)
-  /// Those that starve.
-  var least = SpareBytes(isFull: true)
+  var left = SpareBytes()
+  /// Starving readers.
+  var least = SpareBytes()
   /// Players with a lead, while another waits.
-  var kept = SpareBytes(isFull: true)
+  var kept = SpareBytes()
 }
 
-/// What may be requested at a rate: a token bucket. Pure.
+/// What may be requested at a rate: a token bucket, full at first. Pure.
 struct SpareBytes {
   private var bytes = 0.0
   private var since: Instant?
-  private let isFull: Bool
-
-  /// `isFull`: all that is allowed at once may be requested at first; else nothing.
-  init(isFull: Bool = false) { self.isFull = isFull }
 
   /// How many bytes may be requested now, at `rate` bytes a second, and at most `most` at once.
   func level(rate: Double, most: Double, _ now: Instant) -> Double {
-    guard let since else { return isFull ? most : 0 }
+    guard let since else { return most }
     return min(bytes + rate * now.seconds(since: since), most)
   }
 

@@ -39,8 +39,8 @@ final class Lines {
     return isAlone && known.count > LaneControl.least ? known : nil
   }
 
-  /// When a start has its turn: by its rank, and among those who share the line by their last start.
-  /// One of them that starves has the rank of newcomers, and goes before them.
+  /// When a start has its turn: by its rank. Among readers on trial the youngest comes first, among those that share
+  /// the line the one whose last start is longest ago. One that starves goes before newcomers.
   struct Turn: Comparable {
     let rank: Int
     let last: UInt64
@@ -201,7 +201,7 @@ struct LineStanding: Equatable {
   var isNew = false
   /// Whether a player is near its deadline.
   var isUrgent = false
-  /// Whether a player has less than its lead.
+  /// Whether a player has less than its lead, or a reader on trial waits or is behind.
   var leads = false
   /// Whether somebody plays.
   var plays = false
@@ -219,7 +219,7 @@ struct LineReaders {
   private(set) var new = 0
   /// How many have a player near its deadline.
   private(set) var urgent = 0
-  /// How many have a player with less than its lead.
+  /// How many have such a player, or such a reader.
   private(set) var leading = 0
   /// How many are played.
   private(set) var playing = 0

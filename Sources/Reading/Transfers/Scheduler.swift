@@ -26,6 +26,8 @@ final class Scheduler {
   private var hostAllowances: [String: RateAllowance]
   /// What programs that look at files read of each kind.
   private(set) var probeSets = ProbeSets()
+  /// Which processes were on trial of late.
+  var trials = Trials()
   /// What is fetched of the files that follow those that are being played.
   let nextFiles: NextFiles
   /// When to plan again what waits for its turn on the line.
@@ -134,8 +136,9 @@ final class Scheduler {
     let (url, isResolved) = download.mirrors.target
     let host = Line.key(of: url)
     let bytes = start.range?.count ?? 0
-    if start.isStarving, !lines[host].feeds(bytes, timeout: room.options.timeout, now) {
-      // It keeps nobody from the line until its turn comes.
+    let isRationed = start.isStarving && lines[host].isHeldBack(.share, now)
+    if isRationed, !lines[host].mayFeed(bytes, timeout: room.options.timeout, now) {
+      // Until its turn comes, this start blocks no other.
       downloads.noteBlocked(download)
       nextContinuation = min(nextContinuation, now.adding(seconds: 0.1))
       return
@@ -153,8 +156,8 @@ final class Scheduler {
         lines.block(host, start.turn)
         // Room comes with bytes, not only at a transfer's end, and those whose bytes come would take all of it.
         if isShared || start.rank <= PendingStart.newcomer, lines[host].active < lines[host].limit {
-          let isLittle = isShared && lines[host].standsBack(start.claim, now)
-          let pause = isLittle ? min(max(lines[host].estimate.roundTrip / 2, 0.005), 0.05) : 0.005
+          let isHeldBack = isShared && lines[host].isHeldBack(start.claim, now)
+          let pause = isHeldBack ? min(max(lines[host].estimate.roundTrip / 2, 0.005), 0.05) : 0.005
           nextContinuation = min(nextContinuation, now.adding(seconds: pause))
         }
       }
@@ -179,7 +182,7 @@ final class Scheduler {
       if start.isArrival { line.readers.lastArrival = now }
       if start.purpose <= .shared {
         line.tookSpare(bytes, start.claim, due: start.due, now: now)
-        if start.isStarving { line.fed(bytes, timeout: room.options.timeout, now) }
+        if isRationed { line.noteFed(bytes, timeout: room.options.timeout, now) }
       }
     }
     download.lineUse.lastStart = lastTransfer
@@ -343,7 +346,6 @@ struct PendingStart {
 
   /// Its turn on the line: one that starves goes before newcomers.
   var turn: Lines.Turn {
-    // Of those on trial the one that came last goes first.
     if purpose == .shared, claim == .trial, !isStarving { return Lines.Turn(rank: rank, last: UInt64(due)) }
     let last = rank <= Self.newcomer ? UInt64.max : 0
     return Lines.Turn(rank: rank, last: purpose == .shared ? download.lineUse.lastStart : last)
@@ -353,14 +355,15 @@ struct PendingStart {
   mutating func starves() {
     isStarving = true
     due = -1
-    // A crumb that is left of the window would be the next little that it gets.
+    // Otherwise the few bytes that are left of a window would be the next window.
     guard let whole = range, whole.count >= 2 * Self.starvingWindow else { return }
     range = ByteRange(at: whole.start, count: Self.starvingWindow)
   }
   static let starvingWindow: Int64 = 16 << 10
 
   static let newcomer = 1
-  /// Players near their deadlines come first, then newcomers, then players with less than their lead, then the rest.
+  /// Players near their deadlines come first, then newcomers, then players with less than their lead and, behind them
+  /// by ``due``, readers on trial, then the rest.
   var rank: Int {
     if isStarving { return Self.newcomer }
     guard purpose <= .playAhead || claim == .trial else { return Self.newcomer + 2 }

@@ -122,7 +122,7 @@ extension Scheduler {
     }
   }
 
-  /// Whether all whose stats and opens wait go from file to file, or have used up a newcomer's credit.
+  /// Whether all whose stats and opens wait go from file to file, or one waits as long as a newcomer has its credit.
   private func passes(_ view: View, _ download: Download, _ now: Instant) -> Bool {
     if let since = view.oldestWait, now.seconds(since: since) >= Playout.creditSeconds { return true }
     return downloads.passers.containsAll(view.probing.map(download.program), at: view.oldestWait ?? now)
@@ -184,9 +184,12 @@ extension Scheduler {
       let asked = plays ? requested.runEnd(from: next) : there
       let (claim, due, pace) = download.lineUse.playouts.claim(
         of: run, stored: there, requested: asked, size: size,
-        isLooker: isLooker || passes(run, view, download, now),
+        isLooker: isLooker || passes(run, view, download, now), hasTrial: trials.has(run.process, download.key, now),
         fits: download.lineUse.fits,
         line: line.estimate, now: now)
+      let last = parked.isEmpty ? run.lastRead : now
+      trials.note(run.process, download.key, isOnTrial: claim == .trial, last: last, now)
+      if pace != nil { trials.passed(run.process) }
       let stalled = parked.map { now.seconds(since: $0.since) }.max()
       return ReaderView(
         position: run.position, length: run.length, rate: pace ?? Double(run.length) / seconds,
@@ -227,7 +230,7 @@ extension Scheduler {
       var start = PendingStart(download: download, range: range, kind: .window, purpose: purpose)
       if purpose <= .shared {
         let isShared = purpose == .shared
-        let reader = input.readers.filter { isShared ? $0.claim >= .trial : $0.claim < .share }.min {
+        let reader = input.readers.filter { isShared ? $0.claim.shares : $0.claim < .share }.min {
           abs($0.position - range.start) < abs($1.position - range.start)
         }
         start.claim = reader?.claim ?? (isShared ? .share : .start)
@@ -264,9 +267,12 @@ extension Scheduler {
     if starts.reversed().prefix(while: { $0.download === download }).contains(where: \.isStarving) { return false }
     return parked.contains { read in
       guard read.range.overlaps(range), isLong(now.seconds(since: read.since)) else { return false }
-      let own = parked.filter { $0.process == read.process }.map(\.range)
+      // The kernel's read-ahead for a place that its reader has left would take what the reader waits for.
+      if parked.contains(where: { $0.leaves(read) }) { return false }
+      // The kernel does not tell which process of another PID namespace reads.
+      let own = read.process == 0 ? [read] : parked.filter { $0.process == read.process && $0.isNear(read) }
       return !download.transfers.contains { running in
-        !running.isCancelled && own.contains { $0.overlaps(running.active.rest) }
+        !running.isCancelled && own.contains { $0.range.overlaps(running.active.rest) }
       }
     }
   }
@@ -280,10 +286,13 @@ extension Scheduler {
     // A reader that waits for long waits for its origin, not for the line.
     let urgent = readers.contains { $0.claim == .urgent && $0.isServed && ($0.stalled ?? 0) < Self.longestUrgency }
     standing.isUrgent = urgent && view.isFetchable
-    standing.leads = readers.contains { $0.claim == .lead || $0.claim == .trial && ($0.stalled != nil || isBehind) }
+    standing.leads = readers.contains { reader in
+      let waits = reader.stalled.map { $0 < Self.longestUrgency } ?? isBehind
+      return reader.claim == .lead || (reader.claim == .trial && waits)
+    }
     standing.plays = download.lineUse.fits && download.lineUse.playouts.need > 0
     // One that waits for long still takes all that comes.
-    standing.shares = readers.contains { $0.claim >= .trial && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
+    standing.shares = readers.contains { $0.claim.shares && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
     // A stat or an open waits as a newcomer. Who waits for long waits for its origin, not for the line.
     let wait = view.oldestWait.map { now.seconds(since: $0) } ?? 0
     let isNew =
@@ -358,8 +367,11 @@ extension Scheduler {
     guard download.transfers.isEmpty, download.attempts.retry.permits(now, readerWaits: waits) else { return }
     // What is to be completed anyway does not wait until the origin takes more requests at once again.
     let unasked: Purpose = download.wish.mayAhead.isEmpty || download.wish.isRequested ? .continuation : .next
-    let purpose = waits ? (passes ? .shared : .demand) : (download.wish.head ? .index : unasked)
+    // Without a range it has no small window that it could get while it starves.
+    let isShared = passes && range != nil
+    let purpose = waits ? (isShared ? .shared : .demand) : (download.wish.head ? .index : unasked)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
+    if isShared { start.claim = .share }
     start.isArrival = purpose == .demand
     // Of those that have just come, the one that waits longest comes first.
     if waits { start.waitsSince = download.content.guarded.withLock { $0.waiters.oldestWait } ?? .never }

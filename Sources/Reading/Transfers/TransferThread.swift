@@ -179,13 +179,13 @@ final class TransferThread {
     failures.dropStalled(download, hasWaiters, now)
     failures.dropForsaken(download, now)
     let line = lines.line(of: download)
-    // A newcomer that others stand back for may be a player: a trial would cost it what it has ahead.
-    let isFavored = line.readers.sharing + line.readers.playing > 0 && download.lineUse.standing?.isNew ?? false
+    // This newcomer may be a player. A trial of more lanes would use up its buffer.
+    let othersStandBack = line.readers.sharing + line.readers.playing > 0 && download.lineUse.standing?.isNew ?? false
     // A reader that has read so much in sequence and still waits is a copy, or a player whose origin limits each
     // connection. Where each connection is known to be slow, there is nothing to try.
     let isReaderLimited =
       (hasWaiters || download.lineUse.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
-      && lines.slowConnections(of: download, now) == nil && !isFavored
+      && lines.slowConnections(of: download, now) == nil && !othersStandBack
     download.lineUse.lanes.look(
       isReaderLimited: isReaderLimited, lineBytes: line.estimate.bytes, roundTrip: line.estimate.roundTrip, now: now)
     let followsPlayers = room.options.continuation == .playing || room.options.continuation == .open
