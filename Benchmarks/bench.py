@@ -43,7 +43,8 @@ REPETITIONS = {
     "lines": (1, 0),
     "fleet_cold": (1, 1), "fleet_apart": (1, 1), "fleet_failing": (1, 1), "fleet_far": (1, 1), "fleet_gone": (2, 1),
     "fleet_single": (3, 2), "fleet_simulated": (1, 0),
-    "beside": (1, 1), "jumps": (1, 1), "killed": (3, 1), "tagless": (1, 1), "looks": (3, 1), "looks_lines": (2, 0), "looks_scan": (1, 1),
+    "beside": (1, 1), "jumps": (1, 1), "killed": (3, 1), "tagless": (1, 1), "looks": (3, 1), "looks_lines": (2, 0),
+    "looks_scan": (1, 1),
 }
 # Those whose figures are counts, and so the same on any machine.
 COUNTS = ["first_byte", "mix", "restart", "scan", "known"]

@@ -29,7 +29,7 @@ CHARTS = {
     "stalls": ("Stalls while a film plays", "", [
         ("Playing 1.0 MB/s over a 1.6 MB/s line", "alone, line of 1.6 times its rate"),
         ("Playing 1.0 MB/s beside 3 copies, 4 MB/s", "beside 3 copies, 4 MB/s"),
-        ("Playing 1.0 MB/s beside 30 copies", "beside 30 copies"),
+        ("Playing 1.0 MB/s beside 30 copies, 4 MB/s", "beside 30 copies"),
         ("Playing 1.0 MB/s beside 8 scanners", "beside 8 library scans"),
         ("32 players on a line", "32 players, all together"),
     ]),

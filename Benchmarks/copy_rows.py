@@ -84,7 +84,7 @@ ROWS = [
     Row("throttled-next", "… the next file of the host", "B/s", limit=CONNECTION, goal=1, of="rclone tuned", more=True,
         how="Another 64 MiB in the same mount."),
     Row("throttled-again", "… a file of the host after a restart", "B/s", limit=CONNECTION, goal=1, of="rclone tuned",
-        more=True, how="The first one of a new mount with the same store."),
+        more=True, how="The first file that a new mount with the same store reads."),
     Row("throttled-connections", "… connections at most", ""),
     Row("throttled-large", "… 1 GiB", "B/s", limit=25 * CONNECTION, goal=0.8, more=True, measure=throttled_large,
         how="The limit column is the line, which 25 connections fill; 32 are allowed."),

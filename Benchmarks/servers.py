@@ -54,8 +54,8 @@ class Origin:
         """At the same address."""
         self._start("--port", str(urllib.parse.urlsplit(self.url).port))
 
-    def list(self, path, size):
-        """A file that a command added."""
+    def add_to_index(self, path, size):
+        """Lists a file that the command "resource" made."""
         self.files[path] = size
         self._write_indexes()
 

@@ -73,7 +73,7 @@ def seeks(results, repetition):
     for kind in ("idle", "own", "other", "copy"):
         for system in systems(results):
             if not system.is_ours and repetition >= 3:
-                continue  # they vary little, and 15 minutes are not many
+                continue  # they vary little, and time is short
             with serving({"film.mp4": FILM, "other.mp4": FILM}, latency=TRIP, line=LINE) as origin:
                 with mounted(system, origin):
                     for seconds in seek_samples(system, kind, random.Random(repetition), 8 if system.is_ours else 3):
