@@ -1,8 +1,8 @@
 import Base
 import Manifest
 
-/// Which processes were on trial: a copy of a folder would be on trial all the time, and leave the copies beside it next
-/// to nothing. Pure.
+/// Which processes were on trial of late. A copy of a folder would be on trial all the time, and leave the copies
+/// beside it next to nothing. Pure.
 struct Trials: Sendable {
   /// How long a process has no further trial after one that showed no pace, in seconds.
   private static let rest = 60.0
