@@ -180,7 +180,9 @@ final class TransferThread {
     failures.dropForsaken(download, now)
     let line = lines.line(of: download)
     // This newcomer may be a player. A trial of more lanes would use up its buffer.
-    let othersStandBack = line.readers.sharing + line.readers.playing > 0 && download.lineUse.standing?.isNew ?? false
+    let own = download.lineUse.standing
+    let others = line.readers.sharing + line.readers.playing - (own?.plays ?? false ? 1 : 0)
+    let othersStandBack = others > 0 && own?.isNew ?? false
     // A reader that has read so much in sequence and still waits is a copy, or a player whose origin limits each
     // connection. Where each connection is known to be slow, there is nothing to try.
     let isReaderLimited =
