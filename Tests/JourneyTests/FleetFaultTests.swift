@@ -213,10 +213,10 @@ import Testing
   func secrets() throws {
     try withFakeStore { store in
       try withFleet(store.endpoint, rate: nil) { fleet in
-        fleet.query = "?X-Amz-Signature=hunter2-signature&token=hunter2-token"
+        fleet.query = "?X-Amz-Signature=plover-signature&token=plover-token"
         let members = [
-          try fleet.mount("-v", "-v", "--header", "Cookie: hunter2-cookie"),
-          try fleet.mount("-v", "-v", "--header", "Cookie: hunter2-cookie"),
+          try fleet.mount("-v", "-v", "--header", "Cookie: plover-cookie"),
+          try fleet.mount("-v", "-v", "--header", "Cookie: plover-cookie"),
         ]
         var shown = ""
         try fleet.readAll(members) {
@@ -250,7 +250,7 @@ import Testing
           ("shown", shown.split(separator: "\n").map(String.init)), ("stored", stored), ("asked", asked),
         ] {
           for text in texts {
-            for secret in ["hunter2", StoreKeys.secret, fleetKey] where text.contains(secret) {
+            for secret in ["plover", StoreKeys.secret, fleetKey] where text.contains(secret) {
               Issue.record("\(secret) is \(place): \(text.prefix(400))")
             }
           }

@@ -20,7 +20,7 @@ import Testing
       echo "$ask" >>"$1/asks"
       key=$(printf '%s' "$ask" | sed 's/.*"key":"\([^"]*\)".*/\1/')
       printf '{"key":"%s","url":"%s?token=%s",' "$key" "$2" "$number"
-      printf '"headers":{"X-Pass":"hunter2-header"},"cookies":"c=hunter2-cookie"}\n'
+      printf '"headers":{"X-Pass":"plugh-header"},"cookies":"c=plugh-cookie"}\n'
     done
     """#
 
@@ -46,7 +46,7 @@ import Testing
       origin.add("/secret-way/film.mp4", size: Self.size)
       let used = Lock<[String: Int]>([:])
       origin.decide { request in
-        guard request.header("X-Pass") == "hunter2-header", request.header("Cookie") == "c=hunter2-cookie",
+        guard request.header("X-Pass") == "plugh-header", request.header("Cookie") == "c=plugh-cookie",
           request.header("X-Given") == nil
         else { return [.status(401)] }
         let count = used.withLock { used in
@@ -59,7 +59,7 @@ import Testing
       try place.list("http://page.example/watch?v=1\n  resolver=count\n  out=film.mp4\n")
       try place.mount(
         "--resolver", "count=\(script) \(place.told) \(origin.url("/secret-way/film.mp4"))", "--header",
-        "X-Given: hunter2-given", "-v", "-v")
+        "X-Given: plugh-given", "-v", "-v")
       try expectWhole(place)
       let asks = readText(place.told + "/asks").split(separator: "\n")
       #expect(asks.count > 2 && asks.first?.contains(#""why":"first""#) == true, "\(asks)")
@@ -80,7 +80,7 @@ import Testing
       for line in shown.split(separator: "\n") {
         // The command line of the resolver is the user's own.
         if line.contains(script) || line.contains("counting") { continue }
-        for secret in ["hunter2", "token=", "secret-way"] where line.contains(secret) {
+        for secret in ["plugh", "token=", "secret-way"] where line.contains(secret) {
           Issue.record("\(secret) is shown: \(line)")
         }
       }
