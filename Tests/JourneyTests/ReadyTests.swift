@@ -62,6 +62,27 @@ import Testing
     }
   }
 
+  @Test func itWaitsForAsMuchAsIsNeeded() throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let film = try MediaFactory.file(.mp4IndexFirst)
+        let size = try #require(sizeOfFile(film))
+        origin.set("/film.mp4", OriginResource(file: film))
+        // The line brings 60 % of what the film plays.
+        origin.configure { $0.lineRate = 0.6 * Double(size) / Double(MediaFactory.seconds) }
+        try journey.mount(origin.url("/film.mp4") + "\n")
+        #expect(try journey.mediafs("fetch", journey.at("film.mp4")).status == 0)
+        try journey.python(reader, journey.at("film.mp4"), "0:4096")
+        let now = try journey.run([try Programs.path("mediafs"), "ready", journey.at("film.mp4")])
+        #expect(now.status == 1 && now.output.contains("would stall"), "\(now)")
+        let waited = try journey.run([try Programs.path("mediafs"), "ready", "--wait", journey.at("film.mp4")])
+        let file = try journey.status().file("film.mp4")
+        #expect(waited.status == 0 && waited.output.contains("plays through"), "\(waited)")
+        #expect(file.state != "complete", "it waited for all of the file")
+      }
+    }
+  }
+
   @Test func itIsKnownAgainAfterARestart() throws {
     try withJourney { journey in
       try withOrigin { origin in
