@@ -48,6 +48,34 @@ import Reading
     }
   }
 
+  @Test("A film that was closed keeps a copy from the line no longer")
+  func closedFilm() throws {
+    let size = 256 * Self.megabyte
+    let (line, trip) = (1.3e6, 0.04)
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try bench(
+      ["a.mp4", "b.mp4"].map { FakeResource(name: $0, size: size, latency: trip) }, options: options)
+    bench.service.line = line
+    bench.service.packet = 8 << 10
+    let film = try bench.opened("a.mp4")
+    let player = SimulatedPlayer(
+      SimulatedHandle(bench, film, size: size), rate: 1e6, line: line, roundTrip: trip, jumps: [], now: bench.now)
+    let copy = Copier(bench, try bench.opened("b.mp4"), size: size, process: 1)
+    for _ in 0..<10_000 {
+      bench.move(0.002)
+      player.move(bench.now)
+      copy.move()
+    }
+    let before = copy.read
+    bench.system.release(film)
+    for _ in 0..<1000 {
+      bench.move(0.002)
+      copy.move()
+    }
+    #expect(Double(copy.read - before) > 0.7 * 2 * line, "\(copy.read - before) bytes, \(before) before")
+  }
+
   @Test("A file that is open and not read any more keeps no continuation from the line")
   func openAndIdle() throws {
     let bench = try bench([

@@ -184,7 +184,6 @@ extension Planner {
     let line = draft.input.line
     let flights = grows ? line.grownFlights : line.flights
     let flight = draft.requests < flights.count ? flights[draft.requests] : Flights.first
-    let most = Int64(min(line.rate * line.roundTrip, 1e15))
-    return max(pieceLength, min(flight, most) / jumpStep * jumpStep)
+    return max(pieceLength, min(flight, inRoundTrip(line)) / jumpStep * jumpStep)
   }
 }

@@ -89,6 +89,9 @@ enum Planner {
     return isLook ? learned.head : max(learned.head, firstWindow(line))
   }
 
+  /// The bytes that the line brings in a round trip.
+  static func inRoundTrip(_ line: LineView) -> Int64 { Int64(min(line.rate * line.roundTrip, 1e15)) }
+
   static func clamped(_ bytes: Double) -> Int64 {
     min(max(Int64(min(bytes, 1e15)), smallestWindow), largestWindow)
   }
@@ -199,6 +202,8 @@ enum Planner {
       let company = sharing.claim == .trial ? .behind : input.line.company(isReader: true)
       guard hasRoom(beside: draft.transfers, input, company) else { return }
       var length = backgroundWindow(input, company)
+      // While no player needs the line, what it waits for comes in one request, of up to half a round trip of the line.
+      if company == .readers { length = max(length, min(needed, inRoundTrip(input.line) / 2)) }
       // Who looks, jumps or passes by may want no more than it reads, however much the line brings.
       if sharing.isLooker || sharing.takes != nil || sharing.length < provenLength {
         length = min(length, max(needed, window(of: sharing, at: gap.start, needed: needed, input)))
@@ -300,7 +305,7 @@ enum Planner {
 
   /// The bytes that are lost when a transfer is cancelled: about a round trip's, which are in flight.
   static func lost(byCutting transfer: ActiveTransfer, _ input: PlanInput) -> Int64 {
-    min(transfer.rest.count, Int64(min(input.line.rate * input.line.roundTrip, 1e15)) + smallestBackgroundWindow)
+    min(transfer.rest.count, inRoundTrip(input.line) + smallestBackgroundWindow)
   }
 
   /// Whether `reader` may want no more than its first read, which is answered. Programs that are known to look have

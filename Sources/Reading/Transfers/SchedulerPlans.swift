@@ -174,8 +174,11 @@ extension Scheduler {
     input.readers = view.runs.runs.compactMap { run in
       let parked = view.parked.filter { view.runs.run(of: $0.range)?.number == run.number }
       if parked.isEmpty, now.seconds(since: run.lastRead) >= ReaderRuns.longestPause { return nil }
-      // Who has read little and closed the file has seen enough. A media server opens it again for each chunk.
-      if !view.isOpen, parked.isEmpty, run.length < Planner.provenLength { return nil }
+      // Who has read little and closed the file has seen enough. A media server soon opens it again for the next chunk.
+      let isClosed = !view.isOpen && parked.isEmpty
+      if isClosed, run.length < Planner.provenLength || now.seconds(since: run.lastRead) >= Self.longestClosed {
+        return nil
+      }
       let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
       let isLooker = download.isLooker(run.process)
       // The kernel's read-ahead is behind what the reader needs next: the first byte that it asked for and has not got.
@@ -290,7 +293,7 @@ extension Scheduler {
       let waits = reader.stalled.map { $0 < Self.longestUrgency } ?? isBehind
       return reader.claim == .lead || (reader.claim == .trial && waits)
     }
-    standing.plays = download.lineUse.fits && download.lineUse.playouts.need > 0
+    standing.plays = !readers.isEmpty && download.lineUse.fits && download.lineUse.playouts.need > 0
     // One that waits for long still takes all that comes.
     standing.shares = readers.contains { $0.claim.shares && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
     // A stat or an open waits as a newcomer. Who waits for long waits for its origin, not for the line.
@@ -302,6 +305,8 @@ extension Scheduler {
     standing.isNew = isNew && wait < Self.longestUrgency
     return standing.waits || standing.plays ? standing : nil
   }
+  /// For how many seconds a reader that has closed its file is expected to open it again.
+  private static let longestClosed = 1.0
   /// For how many seconds a player or a newcomer that waits keeps others from the line.
   private static let longestUrgency = 3.0
 
