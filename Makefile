@@ -24,7 +24,7 @@ help:
 	@echo 'make lint       checks the format of the sources; make format mends it'
 	@echo 'make demo       a media file served slowly, played while it downloads, and again without the origin'
 	@echo 'make programs   what players, media servers, backups and exports of Debian get from a mount, in a table'
-	@echo 'make bench      the figures of the design beside rclone, in 35 minutes, written to docs/BENCHMARKS.md, with charts'
+	@echo 'make bench      the figures of the design beside rclone, in 45 minutes, written to docs/BENCHMARKS.md, with charts'
 	@echo 'make bench-check a short run, that fails where a figure is worse than what is kept (Benchmarks/floors.json)'
 	@echo 'make bench-fleet the figures of mounts that share, in 10 minutes, written to docs/BENCHMARKS-FLEET.md'
 	@echo 'make fleet-demo four mounts share a film of a slow origin; a chart of who fetched what: .build/fleet-demo.svg'

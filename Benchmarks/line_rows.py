@@ -13,13 +13,13 @@ from lines import RATE, TRIP, Line, NoLine, Path
 from play_rows import CHUNK, SHOWN, Player
 from rows import Row, systems
 from servers import Nginx
-from systems import BENCH, mounted
+from systems import BENCH, mounted, work_folder
 from wait_rows import FILM, first_look, read_at, seek_samples
 
 READ = 64 << 10
 COPY_READ = 128 << 10
 NEW = 4  # files that nobody touched before
-LISTED = 8  # of those in one folder, the last ones are read
+LISTED = 4  # those whose sizes are known
 PLAYED = 0.6 * RATE
 PLAYED_FAST = 0.9 * RATE
 PLAY_SECONDS = 12
@@ -47,8 +47,8 @@ def lines(results, repetition):
     # Beside rclone's measurements, which are the longest, all others find time.
     jobs += [functools.partial(measure, results, repetition, root, path, system)
             for path in sorted(PATHS, key=lambda path: path not in PEER_PATHS)
-            for measure in (waits, copies, seeks_beside_own, seeks_beside_other, seeks_beside_copy, plays,
-                            plays_fast, plays_beside)
+            for measure in (waits, known_sizes, starts, copies, seeks_beside_own, seeks_beside_other, seeks_beside_copy,
+                            plays, plays_fast, plays_beside)
             if not (measure == copies and path.loss)
             for system in systems(results) if system.is_ours or system.name == "rclone" and path in PEER_PATHS]
     left_out = []
@@ -75,9 +75,9 @@ def media_folder():
     """Files without content: what they bring is not looked at, and takes no space."""
     root = os.path.join(BENCH, "work", "line-media")
     sizes = {"film.mp4": FILM, "other.mp4": FILM, "third.mp4": FILM, "warm/f.mp4": 8 << 20}
-    # Each in a folder of its own: a stat asks for the sizes beside it, too.
-    sizes.update({f"new{index}/f.mp4": 8 << 20 for index in range(NEW)})
-    sizes.update({f"listed/f{index}.mp4": 8 << 20 for index in range(LISTED)})
+    # Each in a folder of its own: a stat asks for the sizes beside it, too, and what comes next is fetched ahead.
+    sizes.update({f"{kind}{index}/f.mp4": 8 << 20 for kind, count in (("new", NEW), ("listed", LISTED))
+                  for index in range(count)})
     for name, size in sizes.items():
         os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
         with open(os.path.join(root, name), "wb") as file:
@@ -107,23 +107,46 @@ def waits(results, repetition, root, path, system):
         for index in range(NEW):
             time.sleep(0.3)
             results.add(row("first-byte", path), system, first_look(system.path(f"new{index}/f.mp4"), READ), path=path)
-        names = [system.path(f"listed/f{index}.mp4") for index in range(LISTED)]
-        for name in names:
-            os.stat(name)
-        # The last one first: a mount may fetch the start of those that come next.
-        for name in reversed(names[-NEW:]):
-            time.sleep(0.3)
-            begin = time.perf_counter()
-            read_at(name, 0, READ)
-            results.add(row("first-byte-known", path), system, time.perf_counter() - begin, path=path)
+        for seconds in seek_samples(system, "idle", random.Random(repetition), 10 if system.is_ours else 4, READ):
+            results.add(row("seek-idle", path), system, seconds, path=path)
+
+
+def known_sizes(results, _, root, path, system):
+    """First bytes of files whose sizes are known: the list gives them, or a stat of each (rclone)."""
+    with ends(root, path) as (_, server):
+        with mounted(system, server, sized_list(server) if system.is_ours else None):
+            first_look(system.path("warm/f.mp4"), READ)
+            names = [system.path(f"listed{index}/f.mp4") for index in range(LISTED)]
+            for name in names:
+                os.stat(name)
+            for name in names:
+                time.sleep(0.3)
+                begin = time.perf_counter()
+                read_at(name, 0, READ)
+                results.add(row("first-byte-known", path), system, time.perf_counter() - begin, path=path)
+
+
+def sized_list(server):
+    """A folder with a list that gives the sizes of the server's files."""
+    folder = work_folder("sized")
+    with open(os.path.join(folder, "urls.txt"), "w") as file:
+        file.write('<metalink xmlns="urn:ietf:params:xml:ns:metalink">')
+        for name, size in server.files.items():
+            file.write(f'<file name="{name}"><size>{size}</size><url>{server.url}/{name}</url></file>\n')
+        file.write("</metalink>\n")
+    return folder
+
+
+def starts(results, _, root, path, system):
+    """The start of a player, on a warm connection."""
+    with ends(root, path) as (_, server), mounted(system, server):
+        first_look(system.path("warm/f.mp4"), READ)
         time.sleep(0.3)
-        player = Player(system.path("third.mp4"), PLAYED, RATE, 1, trip=TRIP)
+        player = Player(system.path("film.mp4"), PLAYED, RATE, 1, trip=TRIP)
         player.run()
         if player.error:
             raise player.error
         results.add(row("start", path), system, player.start_seconds, path=path)
-        for seconds in seek_samples(system, "idle", random.Random(repetition), 10 if system.is_ours else 4, READ):
-            results.add(row("seek-idle", path), system, seconds, path=path)
 
 
 def copies(results, _, root, path, system):
@@ -250,7 +273,7 @@ HOW = {
                   "together, and the path with the worst median. 64 KiB at 0 of files nobody touched before, each "
                   "in a folder of its own, after a look at another. The limit is one round trip and the bytes at the "
                   "line's rate. rclone with its default flags, over two of these paths.",
-    "first-byte-known": "As above, after a stat of each of the files in the folder, the last one first.",
+    "first-byte-known": "As above, of files whose sizes the list gives (rclone: after a stat of each).",
     "start": "The time from the open, by the player of the other rows, of a film of which nothing was read. The limit: "
              "a round trip for the head, one for the tail, and their bytes with the 0.2 s at the line's rate.",
     "seek-idle": "64 KiB, on such a line, else as on the shaped one.",
