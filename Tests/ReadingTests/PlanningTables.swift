@@ -291,26 +291,6 @@ import Testing
     #expect(much.0.count > 1 << 20, "\(much)")
   }
 
-  @Test("Who shares the line gets what it waits for in one request, but in small windows while a player waits")
-  func sharedJump() {
-    var line = LineView(roundTrip: 0.06, rate: 4e6)
-    line.hasOthers = true
-    var input = PlanInput(size: 1 << 30, line: line)
-    let jump = ByteRange(at: 512 << 20, count: 64 << 10)
-    input.demands = [jump]
-    input.readers = [ReaderView(position: jump.end, length: jump.count, rate: 1e6)]
-    input.readers[0].claim = .share
-    let whole = starts(Planner.plan(input)).first?.0
-    #expect(whole?.start == jump.start && whole?.contains(jump.end - 1) == true, "\(String(describing: whole))")
-    // As much as a round trip's half at once.
-    input.demands = [ByteRange(at: jump.start, count: 1 << 20)]
-    #expect(starts(Planner.plan(input)).first?.0.count == 120_000)
-    input.demands = [jump]
-    input.line.isPressed = true
-    let small = starts(Planner.plan(input)).first?.0.count ?? .max
-    #expect(small < 44_000, "\(small)")
-  }
-
   @Test("While a body comes as a whole nothing else is asked for")
   func streams() {
     var input = input()

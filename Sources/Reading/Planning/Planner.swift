@@ -202,8 +202,6 @@ enum Planner {
       let company = sharing.claim == .trial ? .behind : input.line.company(isReader: true)
       guard hasRoom(beside: draft.transfers, input, company) else { return }
       var length = backgroundWindow(input, company)
-      // While no player needs the line, what it waits for comes in one request, of up to half a round trip of the line.
-      if company == .readers { length = max(length, min(needed, inRoundTrip(input.line) / 2)) }
       // Who looks, jumps or passes by may want no more than it reads, however much the line brings.
       if sharing.isLooker || sharing.takes != nil || sharing.length < provenLength {
         length = min(length, max(needed, window(of: sharing, at: gap.start, needed: needed, input)))

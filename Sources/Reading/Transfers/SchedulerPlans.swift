@@ -109,7 +109,7 @@ extension Scheduler {
       input.ahead = ahead
       input.tail = tail(of: download, input)
       readers = input.readers
-      download.lineUse.isBehind = input.readers.contains { Planner.isBehind($0, input) }
+      download.lineUse.isBehind = mayReadOn(download, view) && input.readers.contains { Planner.isBehind($0, input) }
       let file = secondFile(download, size: size)
       let seen = SecondView(stored: view.stored, served: view.file, continues: continues)
       if let file { input.bounds = look(at: file, of: download, seen, now) }
@@ -174,11 +174,8 @@ extension Scheduler {
     input.readers = view.runs.runs.compactMap { run in
       let parked = view.parked.filter { view.runs.run(of: $0.range)?.number == run.number }
       if parked.isEmpty, now.seconds(since: run.lastRead) >= ReaderRuns.longestPause { return nil }
-      // Who has read little and closed the file has seen enough. A media server soon opens it again for the next chunk.
-      let isClosed = !view.isOpen && parked.isEmpty
-      if isClosed, run.length < Planner.provenLength || now.seconds(since: run.lastRead) >= Self.longestClosed {
-        return nil
-      }
+      // Who has read little and closed the file has seen enough. A media server opens it again for each chunk.
+      if !view.isOpen, parked.isEmpty, run.length < Planner.provenLength { return nil }
       let seconds = max(0.1, run.lastRead.seconds(since: run.firstRead))
       let isLooker = download.isLooker(run.process)
       // The kernel's read-ahead is behind what the reader needs next: the first byte that it asked for and has not got.
@@ -289,11 +286,14 @@ extension Scheduler {
     // A reader that waits for long waits for its origin, not for the line.
     let urgent = readers.contains { $0.claim == .urgent && $0.isServed && ($0.stalled ?? 0) < Self.longestUrgency }
     standing.isUrgent = urgent && view.isFetchable
-    standing.leads = readers.contains { reader in
-      let waits = reader.stalled.map { $0 < Self.longestUrgency } ?? isBehind
-      return reader.claim == .lead || (reader.claim == .trial && waits)
-    }
-    standing.plays = !readers.isEmpty && download.lineUse.fits && download.lineUse.playouts.need > 0
+    let mayReadOn = mayReadOn(download, view)
+    standing.leads =
+      mayReadOn
+      && readers.contains { reader in
+        let waits = reader.stalled.map { $0 < Self.longestUrgency } ?? isBehind
+        return reader.claim == .lead || (reader.claim == .trial && waits)
+      }
+    standing.plays = mayReadOn && download.lineUse.fits && download.lineUse.playouts.need > 0
     // One that waits for long still takes all that comes.
     standing.shares = readers.contains { $0.claim.shares && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
     // A stat or an open waits as a newcomer. Who waits for long waits for its origin, not for the line.
@@ -305,8 +305,14 @@ extension Scheduler {
     standing.isNew = isNew && wait < Self.longestUrgency
     return standing.waits || standing.plays ? standing : nil
   }
-  /// For how many seconds a reader that has closed its file is expected to open it again.
-  private static let longestClosed = 1.0
+
+  /// Whether a reader of the file may read on. One that has closed it, and for whom nothing is under way, may not come
+  /// back: it keeps nobody from the line.
+  private func mayReadOn(_ download: Download, _ view: View) -> Bool {
+    view.isOpen || view.waits || download.transfers.contains { $0.active.purpose <= .shared }
+      || starts.contains { $0.download === download && $0.purpose <= .shared }
+  }
+
   /// For how many seconds a player or a newcomer that waits keeps others from the line.
   private static let longestUrgency = 3.0
 
