@@ -150,7 +150,7 @@ struct ChangeTests {
       let file = try stage.folder.write(
         Pattern.bytes(name: FaultStage.path, generation: 2, offset: 0, count: Int(size)), to: "whole")
       stage.manifest += "\n  checksum=sha-256=" + (try Command.succeed(["sha256sum", file]).prefix(64))
-      // In the first body that is long enough: where the first ones end depends on the line as the reader saw it.
+      // In the first body that is long enough: what the server asks for at first depends on the line.
       stage.origin.decide { request in
         guard (request.range?.count ?? size) > 20_000 else { return nil }
         return isTorn.withLock { isTorn in

@@ -280,20 +280,18 @@ extension Scheduler {
 
   /// What the readers of a download count for on its line. After a redirect it may use another line than before.
   private func standing(of download: Download, _ view: View, _ readers: [ReaderView], _ now: Instant) -> LineStanding? {
+    guard mayReadOn(download, view) else { return nil }
     var standing = LineStanding(host: Line.key(of: download.mirrors.target.url))
     let isBehind = download.lineUse.isBehind
     standing.waits = view.waits || isBehind
     // A reader that waits for long waits for its origin, not for the line.
     let urgent = readers.contains { $0.claim == .urgent && $0.isServed && ($0.stalled ?? 0) < Self.longestUrgency }
     standing.isUrgent = urgent && view.isFetchable
-    let mayReadOn = mayReadOn(download, view)
-    standing.leads =
-      mayReadOn
-      && readers.contains { reader in
-        let waits = reader.stalled.map { $0 < Self.longestUrgency } ?? isBehind
-        return reader.claim == .lead || (reader.claim == .trial && waits)
-      }
-    standing.plays = mayReadOn && download.lineUse.fits && download.lineUse.playouts.need > 0
+    standing.leads = readers.contains { reader in
+      let waits = reader.stalled.map { $0 < Self.longestUrgency } ?? isBehind
+      return reader.claim == .lead || (reader.claim == .trial && waits)
+    }
+    standing.plays = download.lineUse.fits && download.lineUse.playouts.need > 0
     // One that waits for long still takes all that comes.
     standing.shares = readers.contains { $0.claim.shares && !$0.isPaced && ($0.isFresh || $0.stalled != nil) }
     // A stat or an open waits as a newcomer. Who waits for long waits for its origin, not for the line.
@@ -306,8 +304,8 @@ extension Scheduler {
     return standing.waits || standing.plays ? standing : nil
   }
 
-  /// Whether a reader of the file may read on. One that has closed it, and for whom nothing is under way, may not come
-  /// back: it keeps nobody from the line.
+  /// Whether a reader of the file is expected to read on. One that has closed it, and for which nothing is under way,
+  /// may never come back: other readers and downloads do not stand back for it.
   private func mayReadOn(_ download: Download, _ view: View) -> Bool {
     view.isOpen || view.waits || download.transfers.contains { $0.active.purpose <= .shared }
       || starts.contains { $0.download === download && $0.purpose <= .shared }
