@@ -196,6 +196,29 @@ import Testing
     #expect(Planner.flight(draft, grows: true) == 12 << 14)
   }
 
+  @Test("A background request makes a connection where the other idle ones bring less than a jump asks for")
+  func lacking() {
+    var flights = Flights()
+    let needed = Planner.smallestFirstWindow
+    func lacks(_ most: Int = 12, at second: Double) -> Bool {
+      flights.lack(needed, most: most, at(second), roundTrip: Self.trip)
+    }
+    // Five bring ten packets each.
+    for id in 1...5 { flights.began(TransferID(UInt64(id)), roundTrip: Self.trip, now: at(0)) }
+    #expect(!lacks(at: 0), "one at a time is made")
+    for id in 1...5 {
+      flights.received(1000, of: TransferID(UInt64(id)), roundTrip: Self.trip, now: at(0.2))
+      flights.ended(TransferID(UInt64(id)), isCut: false, now: at(0.2))
+    }
+    #expect(lacks(at: 1), "four are left, and bring 54 KB")
+    #expect(!lacks(5, at: 1))
+    flights.began(TransferID(6), isFresh: true, roundTrip: Self.trip, now: at(1))
+    #expect(!lacks(at: 1), "one is being made")
+    flights.received(1000, of: TransferID(6), roundTrip: Self.trip, now: at(1.2))
+    flights.ended(TransferID(6), isCut: false, now: at(1.2))
+    #expect(!lacks(at: 2), "five are left, and bring 67 KB")
+  }
+
   @Test("Behind a jump each piece comes in one flight of its connection, and the last one brings a little more")
   func pieces() {
     var line = LineView(roundTrip: Self.trip, rate: 4e6)
@@ -213,6 +236,8 @@ import Testing
     #expect(lengths(4096, 1 << 20) == [small])
     #expect(lengths(64 << 10, 0) == [small, small, Planner.pieceLength, (64 << 10) - 2 * small - Planner.pieceLength])
     #expect(lengths(64 << 10, 1 << 20) == [small, small, Planner.pieceLength, Planner.pieceLength])
+    line.flights[2] = 20_000
+    #expect(lengths(2 * small + 8192, 1 << 20) == [small, small, small], "a record of TLS comes as a whole")
     line.flights = [14_600, 14_600]
     let long = Planner.pieceLength
     #expect(lengths(64 << 10, 0) == [long, long], "a new connection takes longer")

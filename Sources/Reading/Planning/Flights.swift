@@ -37,6 +37,8 @@ struct Flights: Sendable {
     var firstByte: Instant?
     var lastByte: Instant
 
+    var isConnecting: Bool { transfer != nil && isNew && firstByte == nil }
+
     func isIdle(_ now: Instant) -> Bool { transfer == nil && now.seconds(since: lastByte) < Flights.longestIdle }
 
     func flight(_ now: Instant, roundTrip: Double) -> Int64 {
@@ -109,9 +111,17 @@ struct Flights: Sendable {
     connections[index].lastByte = now
   }
 
+  /// Whether a request had better make a connection of its own, one at a time and up to `most` of them: if it took an
+  /// idle one, the others would bring less than `bytes` in a round trip.
+  func lack(_ bytes: Int64, most: Int, _ now: Instant, roundTrip: Double) -> Bool {
+    let open = connections.count { $0.transfer != nil || $0.isIdle(now) }
+    if open >= most || connections.contains(where: \.isConnecting) { return false }
+    return idle(now, roundTrip: roundTrip).dropFirst().reduce(0) { $0 + $1 - Planner.overhead } < bytes
+  }
+
   /// Whether a transfer's connection is made for it, and has brought nothing yet.
   func isConnecting(_ transfer: TransferID) -> Bool {
-    connections.contains { $0.transfer == transfer && $0.isNew && $0.firstByte == nil }
+    connections.contains { $0.transfer == transfer && $0.isConnecting }
   }
 
   /// Whether all responses whose bytes come have brought some for `seconds` and longer.
@@ -157,14 +167,15 @@ extension Planner {
   /// of the idle connection that takes it. Those for which no connection is idle have ``pieceLength``. So do all where
   /// the idle connections bring less than `range`, and the file has no transfer whose connection is soon idle: a longer
   /// response over an idle connection comes sooner than one over a new connection. The last piece goes on for up to
-  /// `more` bytes.
+  /// `more` bytes, but not where a record of TLS, which is of use as a whole, might take a second flight for that.
   static func spread(_ range: ByteRange, more: Int64, _ draft: inout PlanDraft) {
     let bodies = draft.input.line.flights.map { $0 - overhead }
     let fits = !draft.transfers.isEmpty || bodies.reduce(0, +) >= range.count
     while let gap = draft.covered.firstGap(in: range), gap.start < draft.input.size {
       let flight = fits && draft.requests < bodies.count ? bodies[draft.requests] : pieceLength
       let piece = min(max(flight, Flights.first - overhead), pieceLength)
-      draft.ask(from: gap.start, length: min(gap.count + more, piece), .demand)
+      let sure = flight < pieceLength ? Flights.first - overhead : piece
+      draft.ask(from: gap.start, length: min(max(gap.count, min(gap.count + more, sure)), piece), .demand)
     }
   }
 

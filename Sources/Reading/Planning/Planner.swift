@@ -226,8 +226,8 @@ enum Planner {
 
   /// Whether what `reader` needs behind its jump is spread over several connections, of which each brings little.
   private static func isSpread(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    input.line.hasSmallWindows && input.line.openConnections > 1 && reader.length < provenLength && !reader.isLooker
-      && reader.position > reader.length
+    input.line.hasSmallWindows && max(input.line.openConnections, input.line.flights.count) > 1
+      && reader.length < provenLength && !reader.isLooker && reader.position > reader.length
   }
 
   /// Where the request begins for one who looks and jumped to `start`, when that is near the end; else nil. An index or

@@ -95,6 +95,14 @@ struct Line {
     !isMultiplexed && active + 2 <= limit && flights.idleCount(now) == 1
   }
 
+  /// Whether a background request had better make a connection where windows are small: the idle ones would bring less
+  /// than a reader that jumps asks for at first.
+  func lacksIdle(_ now: Instant) -> Bool {
+    !isMultiplexed && active + 2 <= limit
+      && flights.lack(
+        Planner.smallestFirstWindow, most: min(Self.largestPool, limit), now, roundTrip: estimate.roundTrip)
+  }
+
   /// Whether a reader's request makes a second connection beside its own: the line has none, and what the reader asks
   /// for next would wait for a handshake. Of two that are allowed, none is for a request that may not come.
   func lacksSecond(_ now: Instant) -> Bool { openConnections(now: now) == 0 && limit >= 3 }
@@ -183,6 +191,8 @@ struct Line {
 
   /// How many connections are made at any time where each brings little.
   static let pool = 6
+  /// The most connections that background requests make, so that a jump finds idle ones.
+  static let largestPool = 12
 
   /// Whether a response is stuck: it has brought nothing for longer than answers take, while others went on. Its
   /// connection repeats lost packets, after waits that double (RFC 6298), and another brings the bytes sooner.

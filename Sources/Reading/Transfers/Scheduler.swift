@@ -233,10 +233,10 @@ final class Scheduler {
   }
 
   /// Whether a background request had better make a connection of its own. If it took the last idle one, a reader that
-  /// jumps meanwhile would wait for a handshake. Where congestion windows are small, the jump is better off with one
-  /// that was in use: the idle one has forgotten what it could bring.
+  /// jumps meanwhile would wait for a handshake. Where congestion windows are small, the jump needs several: an idle
+  /// one forgets what it could bring.
   private func leavesLastIdle(_ line: Line, _ now: Instant) -> Bool {
-    !lines.isQuiet && !hasSmallWindows(line, now) && line.hasOneIdle(now)
+    !lines.isQuiet && (hasSmallWindows(line, now) ? line.lacksIdle(now) : line.hasOneIdle(now))
   }
 
   /// Whether a reader's request waits for a connection that is in use: it is free, and its congestion window is larger,
