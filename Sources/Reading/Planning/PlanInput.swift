@@ -70,6 +70,8 @@ struct ReaderView: Sendable, Equatable {
   var due = 0.0
   /// Whether it waits, or bytes for it are in flight.
   var isServed = false
+  /// Whether it leaves stored bytes unread: it needs no more for now.
+  var isResting = false
   /// For how many seconds the oldest of its parked reads has been stalled; nil when none is parked.
   var stalled: Double?
   /// How many bytes it takes at each place, when it jumps from one to the next; nil when it does not.

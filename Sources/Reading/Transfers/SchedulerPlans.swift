@@ -196,7 +196,8 @@ extension Scheduler {
         isFresh: now.seconds(since: run.lastRead) < 2, mayBeOver: run.mayBeOver(isParked: !parked.isEmpty, now),
         isElsewhere: isElsewhere(run, view.runs, view.parked),
         isLooker: isLooker, claim: claim,
-        isPaced: pace != nil, due: due, isServed: stalled != nil || asked > there, stalled: stalled,
+        isPaced: pace != nil, due: due, isServed: stalled != nil || asked > there,
+        isResting: rests(run, parked, there, now), stalled: stalled,
         takes: view.runs.taken(besides: run))
     }
     input.transfers = download.transfers.filter { !$0.isCancelled }.map { running in
@@ -214,6 +215,12 @@ extension Scheduler {
     input.slowConnections = lines.slowConnections(of: download, now)
     input.continuationStart = view.runs.latest
     return input
+  }
+
+  /// Whether the reader of `run` leaves bytes unread that are stored up to `there`.
+  private func rests(_ run: ReaderRuns.Run, _ parked: [ParkedRead], _ there: Int64, _ now: Instant) -> Bool {
+    parked.isEmpty && run.length >= Planner.provenLength && there - run.position >= Planner.smallestWindow
+      && now.seconds(since: run.lastRead) >= ReaderRuns.rest
   }
 
   private func take(_ step: PlanStep, _ download: Download, _ input: PlanInput, _ parked: [ParkedRead], _ now: Instant)
