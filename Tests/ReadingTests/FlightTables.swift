@@ -196,27 +196,99 @@ import Testing
     #expect(Planner.flight(draft, grows: true) == 12 << 14)
   }
 
+  /// Five connections that have brought ten packets each, and are idle since 0.2 s.
+  private func five() -> Flights {
+    var flights = Flights()
+    for id in 1...5 { flights.began(TransferID(UInt64(id)), roundTrip: Self.trip, now: at(0)) }
+    for id in 1...5 { answer(&flights, UInt64(id), over: id, at: 0.2) }
+    return flights
+  }
+
+  private func answer(_ flights: inout Flights, _ id: UInt64, over number: Int, at second: Double) {
+    flights.responded(TransferID(id), over: number)
+    flights.received(1000, of: TransferID(id), roundTrip: Self.trip, now: at(second))
+    flights.ended(TransferID(id), isCut: false, now: at(second))
+  }
+
+  private func lacks(_ flights: Flights, most: Int = 12, at second: Double) -> Bool {
+    flights.lackSpare(for: Planner.smallestFirstWindow, most: most, at(second), roundTrip: Self.trip)
+  }
+
   @Test("A background request makes a connection where the other idle ones bring less than a jump asks for")
   func lacking() {
-    var flights = Flights()
-    let needed = Planner.smallestFirstWindow
-    func lacks(_ most: Int = 12, at second: Double) -> Bool {
-      flights.lack(needed, most: most, at(second), roundTrip: Self.trip)
-    }
-    // Five bring ten packets each.
-    for id in 1...5 { flights.began(TransferID(UInt64(id)), roundTrip: Self.trip, now: at(0)) }
-    #expect(!lacks(at: 0), "one at a time is made")
-    for id in 1...5 {
-      flights.received(1000, of: TransferID(UInt64(id)), roundTrip: Self.trip, now: at(0.2))
-      flights.ended(TransferID(UInt64(id)), isCut: false, now: at(0.2))
-    }
-    #expect(lacks(at: 1), "four are left, and bring 54 KB")
-    #expect(!lacks(5, at: 1))
+    var flights = five()
+    #expect(lacks(flights, at: 1), "four are left, and bring 54 KB")
+    #expect(!lacks(flights, most: 5, at: 1))
     flights.began(TransferID(6), isFresh: true, roundTrip: Self.trip, now: at(1))
-    #expect(!lacks(at: 1), "one is being made")
-    flights.received(1000, of: TransferID(6), roundTrip: Self.trip, now: at(1.2))
-    flights.ended(TransferID(6), isCut: false, now: at(1.2))
-    #expect(!lacks(at: 2), "five are left, and bring 67 KB")
+    #expect(!lacks(flights, at: 1), "one is being made")
+    answer(&flights, 6, over: 6, at: 1.2)
+    #expect(!lacks(flights, at: 2), "five are left, and bring 67 KB")
+    #expect(lacks(flights, at: 61.5), "all are taken as closed")
+  }
+
+  @Test("It makes none where they are closed soon, refused, or of no use behind a redirect")
+  func lackingInVain() {
+    var flights = five()
+    flights.began(TransferID(6), roundTrip: Self.trip, now: at(6))
+    answer(&flights, 6, over: 7, at: 6.2)
+    #expect(flights.idleCount(at(7)) == 1, "a server that has closed one after 5.8 s has closed the others")
+    #expect(!lacks(flights, at: 7))
+    flights = five()
+    flights.began(TransferID(6), roundTrip: Self.trip, now: at(1))
+    answer(&flights, 6, over: 7, at: 1.2)
+    #expect(lacks(flights, at: 2), "one that had hardly been idle was closed for another reason")
+    flights.began(TransferID(7), isFresh: true, roundTrip: Self.trip, now: at(2))
+    flights.ended(TransferID(7), isCut: true, now: at(2.1))
+    #expect(!lacks(flights, at: 50))
+    #expect(lacks(flights, at: 62.2), "a minute later it tries again")
+    flights = five()
+    flights.began(TransferID(6), isFresh: true, roundTrip: Self.trip, now: at(1))
+    answer(&flights, 6, over: 2, at: 1.2)
+    #expect(!lacks(flights, at: 2), "the response came over a connection that was there")
+  }
+
+  @Test("Spare connections are made for readers, as many as are allowed, and not over HTTP/2")
+  func spareOfALine() {
+    func line(connections: Int = 32, visits: Int = 1, httpVersion: Int = 11) -> Line {
+      var line = Line(connections: connections)
+      line.speaks(httpVersion: httpVersion)
+      line.readers.visits = visits
+      line.began(TransferID(1), isBackground: true, now: at(0))
+      line.responded(TransferID(1), over: 1, isBackground: true)
+      line.ended(TransferID(1), now: at(0.1), isBackground: true, hadResponse: true, isCut: false)
+      return line
+    }
+    #expect(line().lacksSpare(at(1)) && line(connections: 2).lacksSpare(at(1)))
+    #expect(!line(connections: 1).lacksSpare(at(1)))
+    #expect(!line(visits: 0).lacksSpare(at(1)))
+    #expect(!line(httpVersion: 20).lacksSpare(at(1)))
+    var refused = line()
+    refused.pushedBack(now: at(1))
+    for _ in 0..<32 { refused.answered(at(2)) }
+    #expect(!refused.lacksSpare(at(3)) && refused.lacksSpare(at(62)))
+    var warm = line()
+    warm.began(TransferID(2), isBackground: true, isFresh: true, now: at(1))
+    #expect(warm.openConnections(now: at(1)) == 2 && warm.lacksWarmConnection(now: at(1)))
+  }
+
+  @Test("A reader that rests has no more in flight than a background download, unless it needs its lanes")
+  func resting() {
+    var line = LineView(roundTrip: Self.trip, rate: 4e6)
+    line.hasSmallWindows = true
+    line.openConnections = 8
+    func underWay(_ change: (inout PlanInput) -> Void) -> Int64 {
+      var input = PlanInput(size: 1 << 30, line: line)
+      input.available.insert(ByteRange(0, 13 << 20))
+      input.readers = [ReaderView(position: 12 << 20, length: 12 << 20, rate: 4e6)]
+      input.readers[0].isResting = true
+      change(&input)
+      return Planner.plan(input).reduce(0) { if case .start(let range, _) = $1 { $0 + range.count } else { $0 } }
+    }
+    let inRoundTrip = Planner.inRoundTrip(line)
+    #expect(underWay { _ in } < inRoundTrip)
+    #expect(underWay { $0.readers[0].isResting = false } > inRoundTrip)
+    #expect(underWay { $0.lanes = Lanes(now: 8, settled: 8) } > inRoundTrip)
+    #expect(underWay { $0.line.hasSmallWindows = false } > inRoundTrip)
   }
 
   @Test("Behind a jump each piece comes in one flight of its connection, and the last one brings a little more")
@@ -248,7 +320,7 @@ import Testing
   func smallSteps() {
     var line = LineView(roundTrip: Self.trip, rate: 4e6)
     line.hasSmallWindows = true
-    line.openConnections = 8
+    line.openConnections = 0  // none was in use for seconds
     line.flights = Array(repeating: Flights.first, count: 8)
     let place: Int64 = 1 << 29
     var input = PlanInput(size: 1 << 30, line: line)

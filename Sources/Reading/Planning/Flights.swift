@@ -21,8 +21,15 @@ struct Flights: Sendable {
   /// A server halves the window of a connection that is idle for longer than its retransmission timeout, once for each
   /// (RFC 2861): the round trip and at least 0.2 s on Linux.
   private static let leastTimeout = 0.2
-  /// A connection that was idle for so many seconds is taken as closed: most servers close theirs after 5 to 75.
-  private static let longestIdle = 60.0
+  /// A connection that was idle for so many seconds is taken as closed, until one was closed sooner: most servers close
+  /// theirs after 5 to 75. libcurl keeps none for longer either.
+  private static let longestIdle = TransferOptions.keptSeconds
+  /// Servers close connections for other reasons too, soon after they were in use.
+  private static let leastIdle = 4.0
+  /// Where they are closed sooner than after so many seconds, spare ones would be made again and again.
+  private static let leastSpare = 15.0
+  /// For so many seconds no spare one is made after one was refused.
+  private static let refusedSeconds = 60.0
 
   private struct Connection {
     /// nil until a response told it.
@@ -32,14 +39,20 @@ struct Flights: Sendable {
     /// Bytes of the flight that is arriving, and whether all of the response has come in it so far.
     var arriving: Int64 = 0
     var isWhole = true
-    /// Whether the transfer is its first, and when the first byte of the response under way came.
+    /// Whether the transfer is its first, and whether that makes a connection though others are idle.
     var isNew = true
+    var isSpare = false
+    /// For how many seconds it was idle before the transfer under way.
+    var rested = 0.0
+    /// When the first byte of the response under way came.
     var firstByte: Instant?
     var lastByte: Instant
 
     var isConnecting: Bool { transfer != nil && isNew && firstByte == nil }
 
-    func isIdle(_ now: Instant) -> Bool { transfer == nil && now.seconds(since: lastByte) < Flights.longestIdle }
+    func isIdle(_ now: Instant, _ longest: Double) -> Bool {
+      transfer == nil && now.seconds(since: lastByte) < longest
+    }
 
     func flight(_ now: Instant, roundTrip: Double) -> Int64 {
       // The server sent its last byte half a round trip before it came, and sends the next one half a round trip after
@@ -56,16 +69,23 @@ struct Flights: Sendable {
 
   /// In the order in which they were made.
   private var connections: [Connection] = []
+  /// After how many seconds the server closes an idle one, as far as is known.
+  private var longestIdle = Self.longestIdle
+  /// Whether requests go on to another host or path: a connection that was made for one is not that of its response.
+  private var areRedirected = false
+  private var refusedAt: Instant?
 
   /// How many connections are idle.
-  func idleCount(_ now: Instant) -> Int { connections.count { $0.isIdle(now) } }
+  func idleCount(_ now: Instant) -> Int { connections.count { $0.isIdle(now, longestIdle) } }
 
   /// A transfer starts, on the first idle connection or, where there is none or it `isFresh`, on a new one.
   mutating func began(_ transfer: TransferID, isFresh: Bool = false, roundTrip: Double, now: Instant) {
-    connections.removeAll { $0.transfer == nil && !$0.isIdle(now) }
+    let longest = longestIdle
+    connections.removeAll { $0.transfer == nil && !$0.isIdle(now, longest) }
     guard !isFresh, let index = connections.firstIndex(where: { $0.transfer == nil }) else {
-      return connections.append(Connection(transfer: transfer, lastByte: now))
+      return connections.append(Connection(transfer: transfer, isSpare: isFresh, lastByte: now))
     }
+    connections[index].rested = now.seconds(since: connections[index].lastByte)
     connections[index].flight = connections[index].flight(now, roundTrip: roundTrip)
     connections[index].transfer = transfer
     connections[index].arriving = 0
@@ -81,6 +101,7 @@ struct Flights: Sendable {
       connections[mine].number != number
     else { return }
     if let other = connections.firstIndex(where: { $0.number == number }) {
+      if connections[mine].isSpare { areRedirected = true }
       let displaced = connections[other].transfer
       connections[other].transfer = transfer
       connections[other].arriving = 0
@@ -92,6 +113,9 @@ struct Flights: Sendable {
       if displaced == nil { connections.remove(at: mine) }
     } else {
       // It is new, or takes the place of one that was closed.
+      if connections[mine].number != nil, connections[mine].rested >= Self.leastIdle {
+        longestIdle = min(longestIdle, connections[mine].rested)
+      }
       connections[mine].number = number
       connections[mine].flight = Self.first
     }
@@ -111,13 +135,18 @@ struct Flights: Sendable {
     connections[index].lastByte = now
   }
 
-  /// Whether a request had better make a connection of its own, one at a time and up to `most` of them: if it took an
-  /// idle one, the others would bring less than `bytes` in a round trip.
-  func lack(_ bytes: Int64, most: Int, _ now: Instant, roundTrip: Double) -> Bool {
-    let open = connections.count { $0.transfer != nil || $0.isIdle(now) }
+  /// Whether a background request had better make a spare connection, one at a time and up to `most` in all: if it took
+  /// an idle one, the others would bring less of what a jump needs than `bytes` in a round trip.
+  func lackSpare(for bytes: Int64, most: Int, _ now: Instant, roundTrip: Double) -> Bool {
+    if areRedirected || longestIdle < Self.leastSpare { return false }
+    if let refusedAt, now.seconds(since: refusedAt) < Self.refusedSeconds { return false }
+    let open = connections.count { $0.transfer != nil || $0.isIdle(now, longestIdle) }
     if open >= most || connections.contains(where: \.isConnecting) { return false }
-    return idle(now, roundTrip: roundTrip).dropFirst().reduce(0) { $0 + $1 - Planner.overhead } < bytes
+    return idle(now, roundTrip: roundTrip).dropFirst().reduce(0) { $0 + Planner.idlePiece($1) } < bytes
   }
+
+  /// The origin refuses to have more connections, or to serve them.
+  mutating func wasRefused(_ now: Instant) { refusedAt = now }
 
   /// Whether a transfer's connection is made for it, and has brought nothing yet.
   func isConnecting(_ transfer: TransferID) -> Bool {
@@ -136,6 +165,7 @@ struct Flights: Sendable {
   mutating func ended(_ transfer: TransferID, isCut: Bool, now: Instant) {
     guard let index = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
     if isCut {
+      if connections[index].isSpare, connections[index].isConnecting { wasRefused(now) }
       connections.remove(at: index)
     } else {
       connections[index].transfer = nil
@@ -148,7 +178,7 @@ struct Flights: Sendable {
   /// `grows`: those whose last response came in one flight are taken to bring twice that. A server's window grows only
   /// while it holds something back, so requests that never ask for more keep it as small as it is.
   func idle(_ now: Instant, roundTrip: Double, grows: Bool = false) -> [Int64] {
-    connections.filter { $0.isIdle(now) }.map { connection in
+    connections.filter { $0.isIdle(now, longestIdle) }.map { connection in
       let flight = connection.flight(now, roundTrip: roundTrip)
       return grows && connection.isWhole ? max(flight, 2 * min(flight, connection.arriving)) : flight
     }
@@ -163,18 +193,21 @@ extension Planner {
   /// What a response has beside its body in a flight, at most, in bytes: its header, and what TLS adds.
   static let overhead: Int64 = 1 << 10
 
+  /// The longest piece of a jump over an idle connection that brings `flight` bytes in a round trip.
+  static func idlePiece(_ flight: Int64) -> Int64 { min(max(flight, Flights.first) - overhead, pieceLength) }
+
   /// Requests what `range` lacks, for a reader that has jumped there, in pieces side by side: each comes in one flight
   /// of the idle connection that takes it. Those for which no connection is idle have ``pieceLength``. So do all where
   /// the idle connections bring less than `range`, and the file has no transfer whose connection is soon idle: a longer
   /// response over an idle connection comes sooner than one over a new connection. The last piece goes on for up to
-  /// `more` bytes, but not where a record of TLS, which is of use as a whole, might take a second flight for that.
+  /// `more` bytes, but not where it might then take a second flight: a record of TLS is of use only as a whole.
   static func spread(_ range: ByteRange, more: Int64, _ draft: inout PlanDraft) {
     let bodies = draft.input.line.flights.map { $0 - overhead }
     let fits = !draft.transfers.isEmpty || bodies.reduce(0, +) >= range.count
     while let gap = draft.covered.firstGap(in: range), gap.start < draft.input.size {
-      let flight = fits && draft.requests < bodies.count ? bodies[draft.requests] : pieceLength
-      let piece = min(max(flight, Flights.first - overhead), pieceLength)
-      let sure = flight < pieceLength ? Flights.first - overhead : piece
+      let isIdle = fits && draft.requests < bodies.count
+      let piece = isIdle ? idlePiece(draft.input.line.flights[draft.requests]) : pieceLength
+      let sure = piece < pieceLength ? Flights.first - overhead : piece
       draft.ask(from: gap.start, length: min(max(gap.count, min(gap.count + more, sure)), piece), .demand)
     }
   }

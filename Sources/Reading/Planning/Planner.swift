@@ -327,16 +327,19 @@ enum Planner {
     let isEasy =
       reader.length >= provenLength && Double(there - reader.position) >= max(reader.rate * easySeconds, together)
     let shares = sharesLine(reader, input)
-    let hasNoLead = !reader.isResting && Double(there - reader.position) < reader.rate * Playouts.leadSeconds
+    // The lanes of connections that are slow bring little more than each of them.
+    let rests =
+      reader.isResting && input.line.hasSmallWindows && slow == nil && input.lanes.settled == LaneControl.least
+    let hasNoLead = !rests && Double(there - reader.position) < reader.rate * Playouts.leadSeconds
     let isBehind = hasNoLead && (!shares || reader.claim == .trial)
-    let isBounded = input.line.hasSmallWindows && slow == nil && !reader.isLooker && !reader.isResting
+    let isBounded = input.line.hasSmallWindows && slow == nil && !reader.isLooker && !rests
     let behind = isBounded ? Company.behindOverSmallWindows : .behind
     let company = isBehind ? behind : input.line.company(isReader: shares)
     // On a contended line a quarter second of the line, as one window, is more than may be in flight: the next one
     // would be requested when the last byte has come, and the line would be idle for a round trip each time.
     let isRationed =
       input.line.isContended && (reader.claim == .lead || reader.claim == .start && reader.length >= provenLength)
-    let usesSmallWindows = isEasy || shares || isBounded || isRationed || reader.isResting
+    let usesSmallWindows = isEasy || shares || isBounded || isRationed || rests
     let shared = backgroundWindow(input, company)
     let isSpread = isSpread(reader, input)
     // The lanes of a trial would delay what a reader waits for that has just jumped.

@@ -5,7 +5,7 @@ import Manifest
 /// The line to one origin: its connections, shared by all resources there, with their measured rate and round trip.
 /// Owned by the transfer thread.
 struct Line {
-  /// The most connections for background downloads.
+  /// The most transfers at once for background downloads.
   static let backgroundLimit = 6
   /// The most connections for requests for sizes that a listing is likely to ask for next: nearly a demand, and a few
   /// bytes each.
@@ -83,10 +83,12 @@ struct Line {
       asking += 1
     }
     let open = active + (isFresh ? 1 : 0)
+    // The one that stays idle is no warmer for that.
+    let seen = isFresh ? now.adding(seconds: -Self.warmSeconds) : now
     if open > lastWith.count {
-      lastWith.append(now)
+      lastWith.append(seen)
     } else if isFresh {
-      lastWith[open - 1] = now
+      lastWith[open - 1] = max(lastWith[open - 1], seen)
     }
   }
 
@@ -95,12 +97,12 @@ struct Line {
     !isMultiplexed && active + 2 <= limit && flights.idleCount(now) == 1
   }
 
-  /// Whether a background request had better make a connection where windows are small: the idle ones would bring less
-  /// than a reader that jumps asks for at first.
-  func lacksIdle(_ now: Instant) -> Bool {
-    !isMultiplexed && active + 2 <= limit
-      && flights.lack(
-        Planner.smallestFirstWindow, most: min(Self.largestPool, limit), now, roundTrip: estimate.roundTrip)
+  /// Whether a background request had better make a connection where windows are small: a reader has a file open, and
+  /// the idle ones would bring less than it asks for at first where it jumps.
+  func lacksSpare(_ now: Instant) -> Bool {
+    httpVersion == 11 && readers.visits > 0 && active + 2 <= limit
+      && flights.lackSpare(
+        for: Planner.smallestFirstWindow, most: min(Self.largestPool, limit), now, roundTrip: estimate.roundTrip)
   }
 
   /// Whether a reader's request makes a second connection beside its own: the line has none, and what the reader asks
@@ -189,9 +191,9 @@ struct Line {
     return range.count + Planner.overhead <= flight
   }
 
-  /// How many connections are made at any time where each brings little.
+  /// How many connections a reader's requests make at any time where each brings little; then they wait for a warm one.
   static let pool = 6
-  /// The most connections that background requests make, so that a jump finds idle ones.
+  /// Up to how many background requests make, so that a jump finds idle ones.
   static let largestPool = 12
 
   /// Whether a response is stuck: it has brought nothing for longer than answers take, while others went on. Its
@@ -248,6 +250,7 @@ struct Line {
   /// The origin answered with 429 or 503.
   mutating func pushedBack(now: Instant) {
     estimate.connections.pushedBack(active: active, now: now)
+    flights.wasRefused(now)
     capacity.pushedBack(active: active)
   }
   /// The origin answered well: the limit grows back, one transfer at each answer.

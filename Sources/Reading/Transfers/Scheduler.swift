@@ -236,7 +236,7 @@ final class Scheduler {
   /// jumps meanwhile would wait for a handshake. Where congestion windows are small, the jump needs several: an idle
   /// one forgets what it could bring.
   private func leavesLastIdle(_ line: Line, _ now: Instant) -> Bool {
-    !lines.isQuiet && (hasSmallWindows(line, now) ? line.lacksIdle(now) : line.hasOneIdle(now))
+    hasSmallWindows(line, now) ? line.lacksSpare(now) : !lines.isQuiet && line.hasOneIdle(now)
   }
 
   /// Whether a reader's request waits for a connection that is in use: it is free, and its congestion window is larger,

@@ -197,7 +197,7 @@ extension Scheduler {
         isElsewhere: isElsewhere(run, view.runs, view.parked),
         isLooker: isLooker, claim: claim,
         isPaced: pace != nil, due: due, isServed: stalled != nil || asked > there,
-        isResting: rests(run, parked, there, now), stalled: stalled,
+        isResting: claim != .urgent && rests(run, parked, there, pace: pace, now), stalled: stalled,
         takes: view.runs.taken(besides: run))
     }
     input.transfers = download.transfers.filter { !$0.isCancelled }.map { running in
@@ -217,9 +217,12 @@ extension Scheduler {
     return input
   }
 
-  /// Whether the reader of `run` leaves bytes unread that are stored up to `there`.
-  private func rests(_ run: ReaderRuns.Run, _ parked: [ParkedRead], _ there: Int64, _ now: Instant) -> Bool {
-    parked.isEmpty && run.length >= Planner.provenLength && there - run.position >= Planner.smallestWindow
+  /// Whether the reader of `run` leaves bytes unread that are stored up to `there`, enough of them for its pace.
+  private func rests(
+    _ run: ReaderRuns.Run, _ parked: [ParkedRead], _ there: Int64, pace: Double?, _ now: Instant
+  ) -> Bool {
+    let enough = pace.map { $0 * Planner.behindSeconds } ?? Double(Planner.smallestWindow)
+    return parked.isEmpty && run.length >= Planner.provenLength && Double(there - run.position) >= enough
       && now.seconds(since: run.lastRead) >= ReaderRuns.rest
   }
 
