@@ -59,7 +59,6 @@ struct EasyHandle: ~Copyable {
     if chain.object == nil, let rate = setup.rates.limit(of: chain.url.text) {
       try set(offset: rate, CURLOPT_MAX_RECV_SPEED_LARGE)
     }
-    try set(Int(TransferOptions.keptSeconds), CURLOPT_MAXAGE_CONN)
     // TCP probes a silent peer, so that mediafs notices within about a minute that it vanished.
     try set(1, CURLOPT_TCP_KEEPALIVE)
     try set(20, CURLOPT_TCP_KEEPIDLE)

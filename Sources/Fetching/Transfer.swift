@@ -206,8 +206,6 @@ package struct TransferOptions: Sendable {
   package var connectTimeout: Double = 10
   /// How many idle connections the loop keeps in all.
   package var keptConnections: Int = 64
-  /// For how many seconds it keeps one.
-  package static let keptSeconds = 60.0
   /// For how many seconds a connection is kept that was made before a request needs it.
   package var spareSeconds: Double = 2
   /// The limits until the client sets others.

@@ -107,13 +107,13 @@ import Testing
     #expect(flights.idleCount(at(end + 0.1)) == 2)
   }
 
-  @Test("A connection that was idle for a minute counts as closed")
+  @Test("A connection that was idle for two minutes counts as closed")
   func closed() {
     var flights = Flights()
     let end = run(&flights, 1, over: 7, [50_000], from: 0)
-    #expect(flights.idleCount(at(end + 59)) == 1)
-    #expect(flights.idleCount(at(end + 61)) == 0 && flights.idle(at(end + 61), roundTrip: Self.trip).isEmpty)
-    flights.began(TransferID(2), roundTrip: Self.trip, now: at(end + 61))
+    #expect(flights.idleCount(at(end + 117)) == 1)
+    #expect(flights.idleCount(at(end + 119)) == 0 && flights.idle(at(end + 119), roundTrip: Self.trip).isEmpty)
+    flights.began(TransferID(2), roundTrip: Self.trip, now: at(end + 119))
     #expect(flights.isConnecting(TransferID(2)))
   }
 
@@ -223,28 +223,46 @@ import Testing
     #expect(!lacks(flights, at: 1), "one is being made")
     answer(&flights, 6, over: 6, at: 1.2)
     #expect(!lacks(flights, at: 2), "five are left, and bring 67 KB")
-    #expect(lacks(flights, at: 61.5), "all are taken as closed")
+    #expect(lacks(flights, at: 120), "all are taken as closed")
   }
 
-  @Test("It makes none where they are closed soon, refused, or of no use behind a redirect")
+  @Test("Where they are made in vain, twelve are made in a minute")
   func lackingInVain() {
     var flights = five()
-    flights.began(TransferID(6), roundTrip: Self.trip, now: at(6))
-    answer(&flights, 6, over: 7, at: 6.2)
-    #expect(flights.idleCount(at(7)) == 1, "a server that has closed one after 5.8 s has closed the others")
-    #expect(!lacks(flights, at: 7))
+    for id in UInt64(6)..<18 {
+      #expect(lacks(flights, at: 1))
+      flights.began(TransferID(id), isFresh: true, roundTrip: Self.trip, now: at(1))
+      flights.ended(TransferID(id), isCut: true, now: at(1.1))
+    }
+    #expect(!lacks(flights, at: 60) && lacks(flights, at: 61.1))
+  }
+
+  @Test("A connection that was closed while it was idle says how long others last, unless one lasted longer")
+  func closedIdle() {
+    /// Takes the first idle connection, which has number 1, and gets the response over `number`.
+    func take(_ flights: inout Flights, _ id: UInt64, over number: Int, isReused: Bool = false, at second: Double) {
+      flights.began(TransferID(id), roundTrip: Self.trip, now: at(second))
+      flights.responded(TransferID(id), over: number, isReused: isReused)
+      flights.ended(TransferID(id), isCut: false, now: at(second))
+    }
+    var flights = five()
+    take(&flights, 6, over: 7, at: 6)
+    #expect(flights.idleCount(at(7)) == 1, "the others were idle for longer")
     flights = five()
-    flights.began(TransferID(6), roundTrip: Self.trip, now: at(1))
-    answer(&flights, 6, over: 7, at: 1.2)
-    #expect(lacks(flights, at: 2), "one that had hardly been idle was closed for another reason")
-    flights.began(TransferID(7), isFresh: true, roundTrip: Self.trip, now: at(2))
-    flights.ended(TransferID(7), isCut: true, now: at(2.1))
-    #expect(!lacks(flights, at: 50))
-    #expect(lacks(flights, at: 62.2), "a minute later it tries again")
+    take(&flights, 6, over: 7, at: 3)
+    #expect(flights.idleCount(at(7)) == 5, "hardly idle, it was closed for another reason")
     flights = five()
-    flights.began(TransferID(6), isFresh: true, roundTrip: Self.trip, now: at(1))
-    answer(&flights, 6, over: 2, at: 1.2)
-    #expect(!lacks(flights, at: 2), "the response came over a connection that was there")
+    take(&flights, 6, over: 7, isReused: true, at: 6)
+    #expect(flights.idleCount(at(7)) == 5, "it is one that was forgotten here")
+    flights = five()
+    take(&flights, 6, over: 1, isReused: true, at: 9)
+    take(&flights, 7, over: 7, at: 15)
+    #expect(flights.idleCount(at(16)) == 5, "one lasted for 8.8 s, which is longer")
+    flights = five()
+    take(&flights, 6, over: 7, at: 6)
+    take(&flights, 7, over: 7, isReused: true, at: 607)
+    take(&flights, 8, over: 7, isReused: true, at: 608)
+    #expect(flights.idleCount(at(620)) == 1, "after ten minutes it is forgotten")
   }
 
   @Test("Spare connections are made for readers, as many as are allowed, and not over HTTP/2")
@@ -262,10 +280,6 @@ import Testing
     #expect(!line(connections: 1).lacksSpare(at(1)))
     #expect(!line(visits: 0).lacksSpare(at(1)))
     #expect(!line(httpVersion: 20).lacksSpare(at(1)))
-    var refused = line()
-    refused.pushedBack(now: at(1))
-    for _ in 0..<32 { refused.answered(at(2)) }
-    #expect(!refused.lacksSpare(at(3)) && refused.lacksSpare(at(62)))
     var warm = line()
     warm.began(TransferID(2), isBackground: true, isFresh: true, now: at(1))
     #expect(warm.openConnections(now: at(1)) == 2 && warm.lacksWarmConnection(now: at(1)))

@@ -21,15 +21,17 @@ struct Flights: Sendable {
   /// A server halves the window of a connection that is idle for longer than its retransmission timeout, once for each
   /// (RFC 2861): the round trip and at least 0.2 s on Linux.
   private static let leastTimeout = 0.2
-  /// A connection that was idle for so many seconds is taken as closed, until one was closed sooner: most servers close
-  /// theirs after 5 to 75. libcurl keeps none for longer either.
-  private static let longestIdle = TransferOptions.keptSeconds
-  /// Servers close connections for other reasons too, soon after they were in use.
+  /// A connection that was idle for so many seconds is taken as closed: libcurl closes it (CURLOPT_MAXAGE_CONN). Most
+  /// servers do so sooner, after 5 to 75 s, which ``responded(_:over:isReused:)`` learns.
+  private static let longestIdle = 118.0
+  /// After so many seconds that is forgotten: servers are restarted, and links change.
+  private static let learnedSeconds = 600.0
+  /// Servers close connections for other reasons too, mostly soon after they were in use.
   private static let leastIdle = 4.0
-  /// Where they are closed sooner than after so many seconds, spare ones would be made again and again.
-  private static let leastSpare = 15.0
-  /// For so many seconds no spare one is made after one was refused.
-  private static let refusedSeconds = 60.0
+  /// At most so many spare connections are made in so many seconds. They may be made in vain: a server closes them
+  /// soon, or refuses them, or requests are redirected elsewhere.
+  private static let mostSpare = 12
+  private static let spareSeconds = 60.0
 
   private struct Connection {
     /// nil until a response told it.
@@ -39,9 +41,8 @@ struct Flights: Sendable {
     /// Bytes of the flight that is arriving, and whether all of the response has come in it so far.
     var arriving: Int64 = 0
     var isWhole = true
-    /// Whether the transfer is its first, and whether that makes a connection though others are idle.
+    /// Whether the transfer is its first.
     var isNew = true
-    var isSpare = false
     /// For how many seconds it was idle before the transfer under way.
     var rested = 0.0
     /// When the first byte of the response under way came.
@@ -69,21 +70,31 @@ struct Flights: Sendable {
 
   /// In the order in which they were made.
   private var connections: [Connection] = []
-  /// After how many seconds the server closes an idle one, as far as is known.
+  /// After how many seconds the server closes an idle one, as far as was learned since ``learnsSince``.
   private var longestIdle = Self.longestIdle
-  /// Whether requests go on to another host or path: a connection that was made for one is not that of its response.
-  private var areRedirected = false
-  private var refusedAt: Instant?
+  /// For how many seconds one was idle, at most, over which a response came even so.
+  private var survived = 0.0
+  private var learnsSince: Instant?
+  /// How many spare connections were made since when.
+  private var spares = 0
+  private var sparesSince: Instant?
 
   /// How many connections are idle.
   func idleCount(_ now: Instant) -> Int { connections.count { $0.isIdle(now, longestIdle) } }
 
   /// A transfer starts, on the first idle connection or, where there is none or it `isFresh`, on a new one.
   mutating func began(_ transfer: TransferID, isFresh: Bool = false, roundTrip: Double, now: Instant) {
+    if learnsSince.map({ now.seconds(since: $0) > Self.learnedSeconds }) ?? true {
+      (learnsSince, longestIdle, survived) = (now, Self.longestIdle, 0)
+    }
+    if isFresh {
+      if !isCountingSpares(now) { (spares, sparesSince) = (0, now) }
+      spares += 1
+    }
     let longest = longestIdle
     connections.removeAll { $0.transfer == nil && !$0.isIdle(now, longest) }
     guard !isFresh, let index = connections.firstIndex(where: { $0.transfer == nil }) else {
-      return connections.append(Connection(transfer: transfer, isSpare: isFresh, lastByte: now))
+      return connections.append(Connection(transfer: transfer, lastByte: now))
     }
     connections[index].rested = now.seconds(since: connections[index].lastByte)
     connections[index].flight = connections[index].flight(now, roundTrip: roundTrip)
@@ -95,13 +106,19 @@ struct Flights: Sendable {
     connections[index].lastByte = now
   }
 
-  /// A transfer's response came over connection `number`; nil: unknown.
-  mutating func responded(_ transfer: TransferID, over number: Int?) {
-    guard let number, let mine = connections.firstIndex(where: { $0.transfer == transfer }),
-      connections[mine].number != number
-    else { return }
+  private func isCountingSpares(_ now: Instant) -> Bool {
+    sparesSince.map { now.seconds(since: $0) < Self.spareSeconds } ?? false
+  }
+
+  /// A transfer's response came over connection `number`; nil: unknown. `isReused`: it was not made for the transfer.
+  mutating func responded(_ transfer: TransferID, over number: Int?, isReused: Bool = true) {
+    guard let number, let mine = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
+    let rested = connections[mine].rested
+    if connections[mine].number == number {
+      survived = max(survived, rested)
+      return
+    }
     if let other = connections.firstIndex(where: { $0.number == number }) {
-      if connections[mine].isSpare { areRedirected = true }
       let displaced = connections[other].transfer
       connections[other].transfer = transfer
       connections[other].arriving = 0
@@ -113,8 +130,8 @@ struct Flights: Sendable {
       if displaced == nil { connections.remove(at: mine) }
     } else {
       // It is new, or takes the place of one that was closed.
-      if connections[mine].number != nil, connections[mine].rested >= Self.leastIdle {
-        longestIdle = min(longestIdle, connections[mine].rested)
+      if !isReused, connections[mine].number != nil, rested >= max(Self.leastIdle, survived), rested < longestIdle {
+        longestIdle = rested
       }
       connections[mine].number = number
       connections[mine].flight = Self.first
@@ -136,17 +153,13 @@ struct Flights: Sendable {
   }
 
   /// Whether a background request had better make a spare connection, one at a time and up to `most` in all: if it took
-  /// an idle one, the others would bring less of what a jump needs than `bytes` in a round trip.
+  /// an idle one, the others would bring less than `bytes` of what a jump needs in a round trip.
   func lackSpare(for bytes: Int64, most: Int, _ now: Instant, roundTrip: Double) -> Bool {
-    if areRedirected || longestIdle < Self.leastSpare { return false }
-    if let refusedAt, now.seconds(since: refusedAt) < Self.refusedSeconds { return false }
+    if spares >= Self.mostSpare, isCountingSpares(now) { return false }
     let open = connections.count { $0.transfer != nil || $0.isIdle(now, longestIdle) }
     if open >= most || connections.contains(where: \.isConnecting) { return false }
     return idle(now, roundTrip: roundTrip).dropFirst().reduce(0) { $0 + Planner.idlePiece($1) } < bytes
   }
-
-  /// The origin refuses to have more connections, or to serve them.
-  mutating func wasRefused(_ now: Instant) { refusedAt = now }
 
   /// Whether a transfer's connection is made for it, and has brought nothing yet.
   func isConnecting(_ transfer: TransferID) -> Bool {
@@ -165,7 +178,6 @@ struct Flights: Sendable {
   mutating func ended(_ transfer: TransferID, isCut: Bool, now: Instant) {
     guard let index = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
     if isCut {
-      if connections[index].isSpare, connections[index].isConnecting { wasRefused(now) }
       connections.remove(at: index)
     } else {
       connections[index].transfer = nil

@@ -122,9 +122,11 @@ struct Line {
   mutating func settled(_ bytes: Int64) { continued -= bytes }
 
   /// A transfer's response began, over the connection with that number.
-  mutating func responded(_ transfer: TransferID, over connection: Int?, isBackground: Bool) {
+  mutating func responded(
+    _ transfer: TransferID, over connection: Int?, isReused: Bool = true, isBackground: Bool
+  ) {
     if isBackground { asking -= 1 }
-    flights.responded(transfer, over: connection)
+    flights.responded(transfer, over: connection, isReused: isReused)
   }
 
   /// `count` bytes of a transfer's body arrived.
@@ -250,7 +252,6 @@ struct Line {
   /// The origin answered with 429 or 503.
   mutating func pushedBack(now: Instant) {
     estimate.connections.pushedBack(active: active, now: now)
-    flights.wasRefused(now)
     capacity.pushedBack(active: active)
   }
   /// The origin answered well: the limit grows back, one transfer at each answer.

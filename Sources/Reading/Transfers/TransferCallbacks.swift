@@ -30,7 +30,8 @@ extension TransferThread: TransferClient {
         line.losses.counted(head.misorderedPackets, over: head.connection, now: now)
         line.clockAhead = head.date.map { room.clock.date - $0 }
       }
-      line.responded(id, over: head.connection, isBackground: running.isBackground)
+      line.responded(
+        id, over: head.connection, isReused: head.reusedConnection, isBackground: running.isBackground)
     }
     if let name = head.suggestedName { download.suggestedName = name }
     if head.isRedirected { download.mirrors[running.mirror].resolved = head.url }
@@ -250,7 +251,10 @@ extension TransferThread: TransferClient {
     let running = download.transfers.remove(at: index)
     var isCut = true
     if case .finished = end { isCut = false }
-    if running.generation != nil { return secondEnded(running, download, isWhole: !isCut, now) }
+    let isWhole = !isCut
+    // The connection of a refusal is kept: its short body was read.
+    if case .failed(let failure) = end, failure.status != nil, !running.responded { isCut = false }
+    if running.generation != nil { return secondEnded(running, download, isWhole: isWhole, now) }
     room.counters.requestEnded()
     lines.update(running.host) { line in
       line.ended(id, now: now, isBackground: running.isBackground, hadResponse: running.responded, isCut: isCut)
