@@ -36,6 +36,18 @@ import Testing
     #expect(requests.count { $0.opensAnother } == 1 && requests.first?.opensAnother == true)
   }
 
+  @Test("The connection over which a request was refused counts as open, and the next one makes no spare beside it")
+  func refused() throws {
+    let bench = try origin(size: 1 << 20, line: 4e6)
+    let url = "http://origin/film.mp4"
+    let inode = try bench.inode("film.mp4")
+    bench.service.resources[url]?.failure = FakeResource.gone
+    #expect(bench.answer(bench.open(inode)) == .error(.io))
+    bench.service.resources[url]?.failure = nil
+    #expect(bench.answer(bench.open(inode)) == .opened(directIO: false))
+    #expect(bench.service.requests.map(\.opensAnother) == [true, false])
+  }
+
   @Test("Neither a look nor an origin that takes one request at a time gets a second connection")
   func refrains() throws {
     try LookScenarios.withLooker { looker in

@@ -50,7 +50,7 @@ struct ReaderRuns: Sendable {
   static let slack: Int64 = 2 << 20
   /// A pause longer than this, in seconds, starts the clock of a run's reading again.
   static let longestPause = 8.0
-  /// A reader that has read nothing for so many seconds, though bytes are there, rests.
+  /// A reader rests if it has read nothing for so many seconds, though enough bytes are stored for it.
   static let rest = 0.5
   /// For how many seconds after a read the reader of an open file may come back and jump.
   static let longestVisit = 60.0

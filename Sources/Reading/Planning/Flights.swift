@@ -24,7 +24,7 @@ struct Flights: Sendable {
   /// A connection that was idle for so many seconds is taken as closed: libcurl closes it (CURLOPT_MAXAGE_CONN). Most
   /// servers do so sooner, after 5 to 75 s, which ``responded(_:over:isReused:)`` learns.
   private static let longestIdle = 118.0
-  /// After so many seconds that is forgotten: servers are restarted, and links change.
+  /// After so many seconds the model forgets what it learned: servers are restarted, and links change.
   private static let learnedSeconds = 600.0
   /// Servers close connections for other reasons too, mostly soon after they were in use.
   private static let leastIdle = 4.0
@@ -75,7 +75,7 @@ struct Flights: Sendable {
   /// For how many seconds one was idle, at most, over which a response came even so.
   private var survived = 0.0
   private var learnsSince: Instant?
-  /// How many spare connections were made since when.
+  /// How many spare connections were made since ``sparesSince``.
   private var spares = 0
   private var sparesSince: Instant?
 
@@ -152,8 +152,8 @@ struct Flights: Sendable {
     connections[index].lastByte = now
   }
 
-  /// Whether a background request had better make a spare connection, one at a time and up to `most` in all: if it took
-  /// an idle one, the others would bring less than `bytes` of what a jump needs in a round trip.
+  /// Whether a background request had better make a spare connection: if it took an idle one, the others would bring
+  /// less than `bytes` of what a jump needs in a round trip. One is made at a time, and at most `most` are open.
   func lackSpare(for bytes: Int64, most: Int, _ now: Instant, roundTrip: Double) -> Bool {
     if spares >= Self.mostSpare, isCountingSpares(now) { return false }
     let open = connections.count { $0.transfer != nil || $0.isIdle(now, longestIdle) }

@@ -327,7 +327,7 @@ enum Planner {
     let isEasy =
       reader.length >= provenLength && Double(there - reader.position) >= max(reader.rate * easySeconds, together)
     let shares = sharesLine(reader, input)
-    // The lanes of connections that are slow bring little more than each of them.
+    // Where each connection is slow, a background download's few lanes would bring less than the reader plays.
     let rests =
       reader.isResting && input.line.hasSmallWindows && slow == nil && input.lanes.settled == LaneControl.least
     let hasNoLead = !rests && Double(there - reader.position) < reader.rate * Playouts.leadSeconds
