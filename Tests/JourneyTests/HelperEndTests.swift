@@ -237,7 +237,7 @@ struct HelperEndTests {
     let running = try place.startForeground()
     let server = try #require(place.server)
     kill(server, SIGSTOP)
-    try #require(eventually { Processes.isStopped(server) })
+    try #require(eventually { isStopped(server) })
     kill(running.process, SIGTERM)
     // Two of one kind that come at once count as one: the first was taken when it was passed on.
     try #require(eventually { Processes.isPending(SIGTERM, for: server) })
@@ -256,7 +256,7 @@ struct HelperEndTests {
       let server = try #require(place.server)
       let device = try #require(place.entry?.device)
       kill(server, SIGSTOP)  // it is slow to notice
-      try #require(eventually { Processes.isStopped(server) })
+      try #require(eventually { isStopped(server) })
       try SystemCalls.unmount(try #require(place.entry), lazily: false)  // umount(8) would ask the server first
       let second = try place.startForeground("--store", place.folder + "/second")
       isSameNumber = place.entry?.device == device

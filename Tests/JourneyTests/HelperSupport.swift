@@ -131,7 +131,7 @@ final class MountPlace: Sendable {
     // The helper is the one that stands still: a stopped server would be woken by the kernel when its helper dies (its
     // process group is orphaned then), and might clean up before it is killed too.
     kill(helper, SIGSTOP)
-    try #require(eventually { Processes.isStopped(helper) })
+    try #require(eventually { isStopped(helper) })
     kill(server, SIGKILL)
     try #require(eventually { !Processes.isAlive(server) })
     kill(helper, SIGKILL)
@@ -198,22 +198,6 @@ enum Processes {
 
   /// Running: a zombie is not.
   static func isAlive(_ process: Int32) -> Bool { state(process).map { $0.letter != "Z" } ?? false }
-
-  /// Whether every thread of it stands still: SIGSTOP takes a moment.
-  static func isStopped(_ process: Int32) -> Bool {
-    guard let stream = opendir("/proc/\(process)/task") else { return false }
-    defer { closedir(stream) }
-    while let entry = readdir(stream) {
-      let name = withUnsafePointer(to: &entry.pointee.d_name) {
-        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      guard let thread = Int32(name) else { continue }
-      let bytes = (try? Files.read("/proc/\(process)/task/\(thread)/stat", limit: 4096)) ?? []
-      let fields = String(decoding: bytes, as: UTF8.self).split(separator: ")").last?.split(separator: " ") ?? []
-      if fields.first != "T" { return false }
-    }
-    return true
-  }
 
   /// Whether `signal` waits to be taken by it.
   static func isPending(_ signal: Int32, for process: Int32) -> Bool {

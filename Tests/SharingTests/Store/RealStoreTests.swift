@@ -61,7 +61,7 @@ import Testing
         #expect(calls.get("mfs1/b/bb/2").object?.body == [2] && calls.list("mfs1/b/bb/").listing?.entries.count == 5)
       }
       // A gateway that stands still is one that does not answer; the other goes on.
-      store.signal(.gateway1, SIGSTOP)
+      try store.hold(.gateway1)
       try withCalls(store.endpoint(.gateway1)) { calls in #expect(calls.get("mfs1/b/bb/1", timeout: 0.3) == .timedOut) }
       try withCalls(store.endpoint(.gateway2)) { calls in #expect(calls.get("mfs1/b/bb/1").object?.body == [1]) }
       store.signal(.gateway1, SIGCONT)

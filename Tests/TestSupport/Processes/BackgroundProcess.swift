@@ -90,6 +90,12 @@ package final class BackgroundProcess: Sendable {
     state.withLock { if $0.status == nil { kill(processID, signal) } }
   }
 
+  /// Stops it with SIGSTOP, and waits until every thread stands still: another one may answer until then.
+  package func standStill() throws {
+    signal(SIGSTOP)
+    try waitUntil("process \(processID) to stand still") { isStopped(processID) }
+  }
+
   /// Sends `signal` to its whole group, if the process still runs.
   package func signalGroup(_ signal: Int32) {
     state.withLock { if $0.status == nil { killpg(processID, signal) } }

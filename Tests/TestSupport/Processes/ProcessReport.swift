@@ -77,6 +77,13 @@ package enum ProcessReport {
   private static func trimmed(_ text: String) -> String { text.replacing("\n", with: "") }
 }
 
+/// Whether every thread of a process stands still: SIGSTOP takes a moment.
+package func isStopped(_ process: pid_t) -> Bool {
+  let threads = folderNames("/proc/\(process)/task")
+  return !threads.isEmpty
+    && threads.allSatisfy { text(of: "/proc/\(process)/task/\($0)/status").contains("State:\tT") }
+}
+
 /// The text of a small file (of /proc, say), empty when it cannot be read: what is gone has nothing to say.
 package func text(of path: String) -> String { String(decoding: bytes(of: path) ?? [], as: UTF8.self) }
 

@@ -70,6 +70,9 @@ package final class SeaweedStore: Sendable {
   /// Sends a signal to a part.
   package func signal(_ part: Part, _ number: Int32) { processes.withLock { $0[part] }?.signal(number) }
 
+  /// Stops a part, and waits until it stands still.
+  package func hold(_ part: Part) throws { try processes.withLock { $0[part] }?.standStill() }
+
   /// What a part wrote last, for a test's failure.
   package func words(_ part: Part) -> String {
     String((processes.withLock { $0[part] }?.standardErrorSoFar ?? "").suffix(2000))
