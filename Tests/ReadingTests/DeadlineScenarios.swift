@@ -97,6 +97,9 @@ import Testing
     var jumps = false
     /// Whether the first player reads the end of its film before it plays, and jumps to the middle after ten seconds.
     var probes = false
+    /// At which second of its film the newest player jumps to the middle; nil: it does not. The jump may take as long as
+    /// if the line were its own.
+    var newestJumps: Double?
     /// By how many seconds the players come later.
     var delay = 0.0
     /// By how many seconds each player comes after the one before.
@@ -109,6 +112,7 @@ import Testing
     var httpVersion = 11
     var testDescription: String {
       "\(rate / 1e6) MB/s, \(Int(roundTrip * 1000)) ms, players \(players.map { $0 / 1e6 })\(jumps ? ", seeking" : "")"
+        + (newestJumps.map { ", the newest jumps after \($0) s" } ?? "")
         + "\(probes ? ", probing, with one jump, \(delay) s later" : ""), "
         + "\(copies) copies, \(scanners) scanners, \(connections) connections, HTTP/\(httpVersion)"
         + (change.map { ", \($0)" } ?? "")
@@ -209,6 +213,9 @@ import Testing
       if setting.jumps, index == 0 {
         jumps = [.init(second: 8, offset: 400 << 20), .init(second: 16, offset: 700 << 20)]
       }
+      if let second = setting.newestJumps, index == setting.players.count - 1 {
+        jumps = [.init(second: second, offset: size / 2)]
+      }
       if setting.probes, index == 0 {
         jumps = [.init(second: 10, offset: size / 2)]
         for place in [0, size - SimulatedPlayer.chunk] {
@@ -222,8 +229,9 @@ import Testing
       }
       players.append(
         SimulatedPlayer(
-          handle, rate: rate, line: setting.rate / Double(setting.players.count), roundTrip: setting.roundTrip,
-          jumps: jumps, now: bench.now))
+          handle, rate: rate,
+          line: setting.newestJumps == nil ? setting.rate / Double(setting.players.count) : setting.rate,
+          roundTrip: setting.roundTrip, jumps: jumps, now: bench.now))
     }
     func read() -> Int64 { others.reduce(0) { $0 + $1.read } + scanners.reduce(0) { $0 + $1.read } }
     var before: Int64 = 0

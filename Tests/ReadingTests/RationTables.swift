@@ -10,38 +10,101 @@ import Testing
   private static let window: Int64 = 50_000
 
   /// Bytes a second that readers with `claim` may request of `line`, which is never idle.
-  private func rate(_ line: Line, _ claim: ReaderView.Claim, due: Double = 0) -> Double {
+  private func rate(_ line: Line, _ claim: ReaderView.Claim, due: Double = 0, seconds: Double = 20) -> Double {
     var line = line
     line.began(TransferID(1), isBackground: false, now: start)
     var bytes: Int64 = 0
-    for tick in 0..<4000 {
+    for tick in 0..<Int(seconds / 0.005) {
       let now = start.adding(seconds: Double(tick) * 0.005)
       guard line.admits(.playAhead, bytes: Self.window, claim: claim, isQuiet: false, now: now) else { continue }
       line.tookSpare(Self.window, claim, due: due, now: now)
       bytes += Self.window
     }
-    return Double(bytes) / 20
+    return Double(bytes) / seconds
   }
 
-  private func line(_ others: LineStanding...) -> Line {
+  /// It brings 4 MB/s.
+  private func line(_ others: LineStanding..., need: Double = 1e6) -> Line {
     var line = Line(connections: 32)
     for other in others { line.readers.join(other) }
-    line.readers.need = 1e6
+    line.readers.need = need
     return line
   }
 
   @Test("While another waits, a player with a lead gets what it needs, and half of that when it is far ahead")
   func leads() {
     let player = LineStanding(host: "a", leads: true, plays: true)
-    for other in [LineStanding(host: "a", waits: true, isNew: true), LineStanding(host: "a", isUrgent: true)] {
-      let busy = line(player, other)
-      #expect((0.95e6...1.1e6).contains(rate(busy, .lead, due: 2)))
-      #expect((0.45e6...0.6e6).contains(rate(busy, .lead, due: 6)))
-      #expect(rate(busy, .urgent) > 9e6)
+    let busy = line(player, LineStanding(host: "a", waits: true, isNew: true))
+    #expect((0.95e6...1.1e6).contains(rate(busy, .lead, due: 2)))
+    #expect((0.45e6...0.6e6).contains(rate(busy, .lead, due: 6)))
+    #expect(rate(busy, .urgent) > 9e6)
+    // Beside a player near its deadline it has what both leave, and no more than it needs; where the line is too slow
+    // for both, or that lasts, it keeps what it has.
+    for (need, most, seconds) in [
+      (1e6, 1e6, 0.0), (3.5e6, 0.5e6, 0), (4.5e6, 4.5e6, 0), (3.5e6, 3.5e6, 21),
+    ] {
+      var tight = line(player, LineStanding(host: "a", isUrgent: true), need: need)
+      tight.readers.noteUrgency(start.adding(seconds: -seconds))
+      #expect((0.95 * most...1.1 * most).contains(rate(tight, .lead, due: 2, seconds: 8)), "\(need)")
+      #expect(rate(tight, .urgent) > 9e6)
+      guard most < need else { continue }
+      // What the other requests comes first.
+      tight.began(TransferID(1), isBackground: false, now: start)
+      #expect(tight.admits(.playAhead, bytes: Self.window, claim: .lead, isQuiet: false, now: start))
+      tight.tookSpare(Self.window, .urgent, due: 0, now: start)
+      #expect(!tight.admits(.playAhead, bytes: Self.window, claim: .lead, isQuiet: false, now: start))
     }
     // A copy that waits is no reason, and who is alone has the line.
     #expect(rate(line(player, LineStanding(host: "a", waits: true, shares: true)), .lead) > 9e6)
     #expect(rate(line(player), .lead) > 9e6 && rate(line(player, player), .lead) > 9e6)
+  }
+
+  @Test("Beside a player near its deadline newcomers save up one window at most, and copies get next to nothing")
+  func besideUrgent() {
+    var busy = line(
+      LineStanding(host: "a", waits: true, isNew: true), LineStanding(host: "a", isUrgent: true), need: 3.5e6)
+    busy.began(TransferID(1), isBackground: false, now: start)
+    #expect(busy.admits(.demand, bytes: 64 << 10, claim: .start, isQuiet: false, now: start))
+    busy.tookSpare(64 << 10, .start, due: 0, now: start)
+    #expect(!busy.admits(.demand, bytes: 64 << 10, claim: .start, isQuiet: false, now: start.adding(seconds: 0.04)))
+    #expect(busy.admits(.demand, bytes: 64 << 10, claim: .start, isQuiet: false, now: start.adding(seconds: 0.08)))
+    let copies = line(LineStanding(host: "a", waits: true, shares: true), LineStanding(host: "a", isUrgent: true))
+    #expect((0.05e6..<0.15e6).contains(sharedRate(copies, besides: nil)))
+  }
+
+  @Test("Who is near its deadline again within a second has been so all the time; a jump begins anew")
+  func urgency() {
+    let urgent = LineStanding(host: "a", isUrgent: true)
+    var readers = LineReaders()
+    for (change, second, since) in [(1, 0.0, 0.0), (-1, 2, 0), (1, 2.5, 0), (-1, 3, 0), (1, 4.5, 4.5)] {
+      let now = start.adding(seconds: second)
+      if change > 0 { readers.join(urgent) } else { readers.leave(urgent, now: now) }
+      readers.noteUrgency(now)
+      #expect(readers.urgentSince == start.adding(seconds: since), "\(second)")
+    }
+    readers.arrived(.start, start.adding(seconds: 9))
+    #expect(readers.urgentSince == start.adding(seconds: 4.5))
+    readers.arrived(.urgent, start.adding(seconds: 9))
+    #expect(readers.urgentSince == start.adding(seconds: 9))
+  }
+
+  @Test("A reader that shares the line from now on does not stand back for itself")
+  func ownPress() {
+    let new = LineStanding(host: "a", waits: true, isNew: true)
+    let shares = LineStanding(host: "a", waits: true, shares: true)
+    var both = new
+    both.shares = true
+    for (former, next, isPressed) in [
+      (new, shares, false), (new, LineStanding(host: "a", plays: true), true), (new, nil, true),
+      // Another reader of the same file shared the line before.
+      (both, shares, true),
+    ] as [(LineStanding, LineStanding?, Bool)] {
+      var readers = LineReaders()
+      readers.join(former)
+      readers.leave(former, for: next, now: start)
+      if let next { readers.join(next) }
+      #expect(readers.isPressed(within: 0.6, start.adding(seconds: 0.3)) == isPressed)
+    }
   }
 
   @Test("A reader on trial goes before those that share, and stands back for newcomers")

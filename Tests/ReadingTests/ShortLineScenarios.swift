@@ -47,6 +47,19 @@ import Testing
   }
 
   @Test(
+    "Players with a lead live on it while another has jumped",
+    arguments: [
+      Setting(rate: 3.45e6, roundTrip: 0.08, players: [0.5e6, 1e6, 1.5e6], newestJumps: 10.5, httpVersion: 20),
+      Setting(rate: 2.3e6, roundTrip: 0.08, players: [1e6, 1e6], newestJumps: 9),
+      Setting(rate: 2.3e6, roundTrip: 0.08, players: [1e6, 1e6], newestJumps: 9, copies: 1),
+      Setting(rate: 3.45e6, roundTrip: 0.3, players: [0.5e6, 1e6, 1.5e6], newestJumps: 9),
+    ])
+  func newestJumps(setting: Setting) throws {
+    let outcome = try DeadlineScenarios.run(setting, seconds: 15)
+    for stalls in outcome.stalls.map({ $0.filter { $0.seconds > 0.1 } }) { #expect(stalls.isEmpty, "\(stalls)") }
+  }
+
+  @Test(
     "On a line that is too slow for all players, the newest gives way, and the others hardly stall",
     arguments: [
       Setting(rate: 1.5e6, roundTrip: 0.08, players: [1e6, 1e6], spacing: 15),

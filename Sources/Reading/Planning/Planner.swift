@@ -54,6 +54,8 @@ enum Planner {
   static let easySeconds = 0.3
   /// The delay in seconds that a reader who jumped may notice.
   static let noticedSeconds = 0.02
+  /// The seconds of its medium that a player may need before it shows anything.
+  private static let shownSeconds = 0.5
   /// The longest wait, in seconds, for the bytes before a reader's own in a window, when too many bytes were thrown
   /// away already.
   static let longestDetour = 2.0
@@ -370,9 +372,11 @@ enum Planner {
         !reader.isLooker && input.line.waiting <= 1
         && (hasShown(reader, input.line) || input.demands.contains { $0.start <= frontier && $0.end > frontier })
       let isAwaited = isSpread && input.demands.contains { $0.contains(frontier) }
+      let underWay = ahead.reduce(0) { $0 + $1.rest.count }
+      let isPart = hasJumped && underWay + smallestWindow <= jumpAhead(of: reader, input)
       let isFirst =
-        isAwaited
-        || isSpread && reader.takes == nil && ahead.reduce(0) { $0 + $1.rest.count } < firstWindow(input.line)
+        isAwaited || isPart
+        || isSpread && reader.takes == nil && underWay < firstWindow(input.line)
       if reader.length < provenLength, !input.demands.isEmpty, !isFirst,
         ahead.contains(where: { hasJumped || readsOn ? !$0.hasBegun : $0.rate == nil })
       {
@@ -396,10 +400,20 @@ enum Planner {
       let before = draft.steps.count
       // Who still reads the head may jump to where it begins to play: what is on the way then delays it.
       let readsHead = reader.position == reader.length && reader.length < streamLength && !reader.isLooker
-      let most = readsHead ? min(window, headLength) : window
+      let part = isPart && !input.demands.isEmpty ? jumpAhead(of: reader, input) - underWay : .max
+      let most = min(window, readsHead ? headLength : .max, part)
       draft.ask(from: frontier, length: min(most, goal - frontier), shares ? .shared : .playAhead)
       if draft.steps.count == before { return }
     }
+  }
+
+  /// How many bytes behind its jump are requested for a player before the first of them is there: what it plays in half
+  /// a second and a round trip, where a round trip brings that. It shows nothing before it has about half a second, and
+  /// what is requested when the first byte is there comes a round trip later.
+  private static func jumpAhead(of reader: ReaderView, _ input: PlanInput) -> Int64 {
+    guard reader.isPaced, !reader.isLooker, !input.line.hasSmallWindows else { return 0 }
+    let seconds = shownSeconds + input.line.roundTrip
+    return min(inRoundTrip(input.line), Int64(min(reader.rate, 1e12) * seconds))
   }
 
   /// Requests background windows for the holes of `ranges`, the first range first.

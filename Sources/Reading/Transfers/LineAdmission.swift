@@ -24,7 +24,7 @@ extension Line {
       // One connection is left for those who play.
       if readers.playing > 0, active >= max(1, limit - 1) { return false }
       let isHeldBack = isHeldBack(claim, now)
-      if isHeldBack, !rations.spare.has(bytes, rate: spareRate, most: burst, now) { return active == 0 }
+      if isHeldBack, !rations.spare.has(bytes, rate: spareRate(now), most: burst, now) { return active == 0 }
       return continued == 0 || hasRoom(for: bytes, isHeldBack ? .players : .readers, now)
     case .index: return background < min(Self.indexLimit, max(1, limit / 2))
     case .next where limit < most: return false  // the origin asks for fewer requests
@@ -75,33 +75,51 @@ extension Line {
   private static let passingSeconds = 2.0
 
   /// Whether a newcomer, or a player that has less than its lead, may have `bytes` requested. Beside a player near its
-  /// deadline newcomers have what that leaves. On a contended line what is in flight for all of them is bounded.
+  /// deadline newcomers have what players leave, and for some seconds other players with a lead, too. On a contended
+  /// line what is in flight for all of them is bounded.
   private func mayStart(_ bytes: Int64, _ claim: ReaderView.Claim, _ now: Instant) -> Bool {
-    if claim == .lead, isBesideOther(now), !rations.kept.has(bytes, rate: readers.need, most: burst, now) {
+    if claim == .lead, isBesideOther(now),
+      !rations.kept.has(bytes, rate: keptRate(now), most: isRushed(now) ? window(bytes) : burst, now)
+    {
       return active == 0
     }
-    if claim == .start, isBesideUrgent, !rations.left.has(bytes, rate: leftRate, most: burst, now) {
+    if claim == .start, isBesideUrgent, !rations.left.has(bytes, rate: leftRate, most: window(bytes), now) {
       return active == 0
     }
     guard isContended(now) else { return true }
     return continued == 0 || Double(continued + bytes / 2) <= Planner.Company.nobody.share * burst
   }
 
-  /// Whether programs read two files, and a newcomer waits or a player is near its deadline. Meanwhile a player with a
-  /// lead gets what it needs, and half of that while it has more than ``fewSeconds`` ahead: the one that waits may be a
-  /// player too, and shows that only once it gets more than it plays.
+  /// Whether programs read two files, and a newcomer waits or a player is near its deadline. Beside a newcomer a player
+  /// with a lead gets what it needs, and half of that while it has more than ``fewSeconds`` ahead: the one that waits
+  /// may be a player too, and shows that only once it gets more than it plays.
   private func isBesideOther(_ now: Instant) -> Bool { readers.present > 1 && isPressed(now) }
   var isBesideUrgent: Bool { readers.present > 1 && readers.urgent > 0 }
   private static let fewSeconds = 3.0
 
   /// Bytes a second that players do not need, and always a little (P2).
   private var leftRate: Double { max(estimate.rate - readers.need, estimate.rate * Self.leastSpare) }
-  /// Bytes a second that those with a stronger claim leave: a little while a newcomer waits, whose need nobody knows.
-  private var spareRate: Double {
-    readers.new > 0 || readers.leading > 0 ? min(leftRate, estimate.rate * Self.newcomersSpare) : leftRate
+  /// Whether a player is near its deadline, and has jumped or lost its lead some seconds ago at most. One whose
+  /// connections are too slow for it would keep others back for ever.
+  private func isRushed(_ now: Instant) -> Bool {
+    isBesideUrgent && readers.urgentSince.map { now.seconds(since: $0) < Self.longestRush } ?? true
   }
+  private static let longestRush = 20.0
+  /// Bytes a second for players with a lead while another reader waits: what they need. While a player is rushed, that
+  /// goes first, and they save up one window at most: they have a second ahead of them at least. On a line that is too
+  /// slow for all, the older ones keep what they have.
+  private func keptRate(_ now: Instant) -> Double {
+    isRushed(now) && readers.need < estimate.rate ? min(leftRate, readers.need) : readers.need
+  }
+  /// Bytes a second that those with a stronger claim leave: next to nothing while a newcomer waits, whose need nobody
+  /// knows, or a player has less than its lead, which it is to fill.
+  private func spareRate(_ now: Instant) -> Double {
+    let fills = readers.new > 0 || readers.leading > 0 || (readers.urgent > 0 && isRushed(now))
+    return fills ? estimate.rate * Self.leastSpare : leftRate
+  }
+  /// What may be saved up beside a player near its deadline, for a window of `bytes`.
+  private func window(_ bytes: Int64) -> Double { min(Double(bytes), burst) }
   static let leastSpare = 0.02
-  private static let newcomersSpare = 0.02
 
   /// Whether `bytes` may be requested now for a starving reader. Every waiting file gets a window within half of
   /// `timeout`, in seconds, and ``Waiters/leastRate``. Those of files that began to wait together are spread.
@@ -127,11 +145,15 @@ extension Line {
   /// wait, or have a stronger claim.
   mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, due: Double, now: Instant) {
     if claim.shares, isHeldBack(claim, now) {
-      rations.spare.took(bytes, rate: spareRate, most: burst, now: now)
+      rations.spare.took(bytes, rate: spareRate(now), most: burst, now: now)
     }
-    if claim == .start, isBesideUrgent { rations.left.took(bytes, rate: leftRate, most: burst, now: now) }
+    if claim == .start, isBesideUrgent {
+      rations.left.took(bytes, rate: leftRate, most: window(bytes), now: now)
+    }
     if claim <= .lead, isBesideOther(now) {
-      rations.kept.took(due > Self.fewSeconds ? 2 * bytes : bytes, rate: readers.need, most: burst, now: now)
+      let (isRushed, isFar) = (isRushed(now), due > Self.fewSeconds)
+      rations.kept.took(
+        isFar ? 2 * bytes : bytes, rate: keptRate(now), most: isRushed ? window(bytes) : burst, now: now)
     }
   }
 }
@@ -144,7 +166,7 @@ struct Rations {
   var left = SpareBytes()
   /// Starving readers.
   var least = SpareBytes()
-  /// Players with a lead, while another waits.
+  /// Players with a lead, while another waits: what one near its deadline requests counts too.
   var kept = SpareBytes()
 }
 
@@ -166,7 +188,8 @@ struct SpareBytes {
 
   /// `count` bytes were requested.
   mutating func took(_ count: Int64, rate: Double, most: Double, now: Instant) {
-    bytes = max(level(rate: rate, most: most, now) - Double(count), -most)
+    let level = level(rate: rate, most: most, now)
+    bytes = max(level - Double(count), min(level, -most))
     since = now
   }
 }

@@ -138,8 +138,13 @@ final class Lines {
 
   /// Notes what the readers of `download` count for, and on which line. Others stand back meanwhile.
   func setStanding(_ download: Download, _ standing: LineStanding?, now: Instant) {
-    if let former = download.lineUse.standing { update(former.host) { $0.readers.leave(former, now: now) } }
+    if let former = download.lineUse.standing {
+      update(former.host) { $0.readers.leave(former, for: standing, now: now) }
+    }
     if let standing { update(standing.host) { $0.readers.join(standing) } }
+    for case let host? in [download.lineUse.standing?.host, standing?.host] {
+      update(host) { $0.readers.noteUrgency(now) }
+    }
     download.lineUse.standing = standing
   }
 
@@ -219,7 +224,10 @@ struct LineReaders {
   private(set) var new = 0
   /// How many have a player near its deadline.
   private(set) var urgent = 0
-  /// How many have such a player, or such a reader.
+  /// Since when one has been, or when such a player jumped last, and until when the last one was.
+  private(set) var urgentSince: Instant?
+  private var urgentUntil: Instant?
+  /// How many have a player with less than its lead, or a reader on trial that waits or is behind.
   private(set) var leading = 0
   /// How many are played.
   private(set) var playing = 0
@@ -231,7 +239,7 @@ struct LineReaders {
   /// When one waited last that goes before others. It will ask for the following bytes next.
   private var lastPress: Instant?
   /// When a reader came, or jumped, last.
-  var lastArrival: Instant?
+  private(set) var lastArrival: Instant?
   /// When a file was closed last whose reader showed no pace: it came, took what it wanted, and went.
   var lastPassing: Instant?
   /// How many are open and were read of late, whether or not somebody waits.
@@ -247,12 +255,33 @@ struct LineReaders {
   /// A resource's readers count from now on.
   mutating func join(_ standing: LineStanding) { count(standing, 1) }
 
-  /// They do not any more.
-  mutating func leave(_ standing: LineStanding, now: Instant) {
+  /// They do not any more. `next`: what they count for from now on.
+  mutating func leave(_ standing: LineStanding, for next: LineStanding? = nil, now: Instant) {
     count(standing, -1)
     if standing.waits { lastWait = now }
-    if standing.isNew || standing.isUrgent { lastPress = now }
+    // One that shares the line from now on does not stand back for itself.
+    let isOver = next?.shares == true && !standing.shares
+    if standing.isNew || standing.isUrgent, !isOver { lastPress = now }
   }
+
+  /// A reader with `claim` has come, or jumped: its request is made.
+  mutating func arrived(_ claim: ReaderView.Claim, _ now: Instant) {
+    lastArrival = now
+    if claim == .urgent { urgentSince = now }
+  }
+
+  /// Called after those that count have changed.
+  mutating func noteUrgency(_ now: Instant) {
+    if urgent > 0 {
+      let isAnew = urgentUntil.map { now.seconds(since: $0) > Self.shortPause } ?? (urgentSince == nil)
+      if isAnew { urgentSince = now }
+      urgentUntil = nil
+    } else if urgentSince != nil {
+      urgentUntil = urgentUntil ?? now
+    }
+  }
+  /// Who is near its deadline again so many seconds later has been so all the time.
+  private static let shortPause = 1.0
 
   private mutating func count(_ standing: LineStanding, _ one: Int) {
     present += one

@@ -179,7 +179,7 @@ final class Scheduler {
     request.isFresh = start.purpose >= .next && leavesLastIdle(lines[host], now)
     lines.update(host) { line in
       line.began(id, isBackground: start.purpose >= .index, isFresh: request.isFresh, now: now)
-      if start.isArrival { line.readers.lastArrival = now }
+      if start.isArrival { line.readers.arrived(start.claim, now) }
       if start.purpose <= .shared {
         line.tookSpare(bytes, start.claim, due: start.due, now: now)
         if isRationed { line.noteFed(bytes, timeout: room.options.timeout, now) }
