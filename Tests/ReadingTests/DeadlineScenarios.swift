@@ -97,8 +97,8 @@ import Testing
     var jumps = false
     /// Whether the first player reads the end of its film before it plays, and jumps to the middle after ten seconds.
     var probes = false
-    /// At which second of its film the newest player jumps to the middle; nil: it does not. The jump may take as long as
-    /// if the line were its own.
+    /// At which second of its film the newest player jumps to the middle; nil: it does not. The jump may take as long
+    /// as on a line of its own.
     var newestJumps: Double?
     /// By how many seconds the players come later.
     var delay = 0.0

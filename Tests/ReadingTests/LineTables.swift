@@ -365,7 +365,7 @@ import Testing
     let later = start.adding(seconds: 2)
     #expect(host.openConnections(now: later) == 2)
     let reader = LineStanding(host: "", waits: true)
-    host.readers.join(reader)
+    host.readers.join(reader, now: later)
     host.readers.leave(reader, now: later)
     #expect(host.openConnections(now: later) == 1)
     #expect(host.openConnections(now: later.adding(seconds: 0.5)) == 2)

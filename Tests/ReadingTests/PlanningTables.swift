@@ -276,6 +276,25 @@ import Testing
     #expect(!starts(Planner.plan(input)).isEmpty)
   }
 
+  @Test("A player that jumps asks at once for what it plays until the next request is answered, and no more")
+  func jumpOfAPlayer() {
+    var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.3, rate: 3.45e6))
+    input.demands = [ByteRange(at: 512 << 20, count: 64 << 10)]
+    input.readers = [ReaderView(position: input.demands[0].start, length: 0, rate: 1.5e6)]
+    input.readers[0].claim = .urgent
+    func asked() -> Int64 { starts(Planner.plan(input)).reduce(0) { $0 + $1.0.count } }
+    let demand = asked()
+    #expect(demand <= Planner.headLength, "its pace is not known")
+    input.readers[0].isPaced = true
+    #expect(asked() == Int64(0.3 * 3.45e6), "a round trip brings no more")
+    input.line.rate = 20e6
+    #expect(asked() == Int64(0.8 * 1.5e6))
+    input.line.roundTrip = 0.01
+    #expect(asked() <= Planner.headLength, "it waits for the first byte")
+    (input.line.roundTrip, input.line.hasSmallWindows) = (0.3, true)
+    #expect(asked() <= Planner.headLength)
+  }
+
   @Test("Who shares a fast line gets a copy's windows only once it has read much")
   func passesBy() throws {
     var line = LineView(roundTrip: 0.001, rate: 400e6)

@@ -156,6 +156,9 @@ import Testing
     #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 0.25)) == 250)
     #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9)) == 500)
     spare.took(10_000, rate: 1000, most: 500, now: start.adding(seconds: 9))
+    // A small request forgives nothing of that.
+    spare.took(10, rate: 1000, most: 50, now: start.adding(seconds: 9))
+    #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9)) == -500)
     #expect(spare.level(rate: 1000, most: 500, start.adding(seconds: 9.5)) == 0)
     #expect(!spare.has(5000, rate: 1000, most: 500, start.adding(seconds: 9.9)))
   }

@@ -23,10 +23,10 @@ import Testing
     return Double(bytes) / seconds
   }
 
-  /// It brings 4 MB/s.
-  private func line(_ others: LineStanding..., need: Double = 1e6) -> Line {
+  /// It brings 4 MB/s, and `others` have been there for `seconds`.
+  private func line(_ others: LineStanding..., need: Double = 1e6, since seconds: Double = 0) -> Line {
     var line = Line(connections: 32)
-    for other in others { line.readers.join(other) }
+    for other in others { line.readers.join(other, now: start.adding(seconds: -seconds)) }
     line.readers.need = need
     return line
   }
@@ -43,9 +43,9 @@ import Testing
     for (need, most, seconds) in [
       (1e6, 1e6, 0.0), (3.5e6, 0.5e6, 0), (4.5e6, 4.5e6, 0), (3.5e6, 3.5e6, 21),
     ] {
-      var tight = line(player, LineStanding(host: "a", isUrgent: true), need: need)
-      tight.readers.noteUrgency(start.adding(seconds: -seconds))
+      var tight = line(player, LineStanding(host: "a", isUrgent: true), need: need, since: seconds)
       #expect((0.95 * most...1.1 * most).contains(rate(tight, .lead, due: 2, seconds: 8)), "\(need)")
+      #expect(seconds > 0 || (0.95 * most...1.1 * most).contains(rate(tight, .lead, due: 6, seconds: 8)), "\(need)")
       #expect(rate(tight, .urgent) > 9e6)
       guard most < need else { continue }
       // What the other requests comes first.
@@ -78,8 +78,7 @@ import Testing
     var readers = LineReaders()
     for (change, second, since) in [(1, 0.0, 0.0), (-1, 2, 0), (1, 2.5, 0), (-1, 3, 0), (1, 4.5, 4.5)] {
       let now = start.adding(seconds: second)
-      if change > 0 { readers.join(urgent) } else { readers.leave(urgent, now: now) }
-      readers.noteUrgency(now)
+      if change > 0 { readers.join(urgent, now: now) } else { readers.leave(urgent, now: now) }
       #expect(readers.urgentSince == start.adding(seconds: since), "\(second)")
     }
     readers.arrived(.start, start.adding(seconds: 9))
@@ -100,9 +99,9 @@ import Testing
       (both, shares, true),
     ] as [(LineStanding, LineStanding?, Bool)] {
       var readers = LineReaders()
-      readers.join(former)
+      readers.join(former, now: start)
       readers.leave(former, for: next, now: start)
-      if let next { readers.join(next) }
+      if let next { readers.join(next, now: start) }
       #expect(readers.isPressed(within: 0.6, start.adding(seconds: 0.3)) == isPressed)
     }
   }
@@ -143,7 +142,7 @@ import Testing
   func starving(timeout: Double) {
     let copies = Array(repeating: LineStanding(host: "a", waits: true, shares: true), count: 30)
     var line = Line(connections: 32)
-    for copy in copies { line.readers.join(copy) }
+    for copy in copies { line.readers.join(copy, now: start) }
     let window = PendingStart.starvingWindow
     var fed: [Double] = []
     let seconds = min(timeout / 2, 16)

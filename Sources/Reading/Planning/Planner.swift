@@ -373,7 +373,8 @@ enum Planner {
         && (hasShown(reader, input.line) || input.demands.contains { $0.start <= frontier && $0.end > frontier })
       let isAwaited = isSpread && input.demands.contains { $0.contains(frontier) }
       let underWay = ahead.reduce(0) { $0 + $1.rest.count }
-      let isPart = hasJumped && underWay + smallestWindow <= jumpAhead(of: reader, input)
+      let isPart =
+        hasJumped && reader.length < provenLength && underWay + smallestWindow <= jumpAhead(of: reader, input)
       let isFirst =
         isAwaited || isPart
         || isSpread && reader.takes == nil && underWay < firstWindow(input.line)
@@ -408,8 +409,8 @@ enum Planner {
   }
 
   /// How many bytes behind its jump are requested for a player before the first of them is there: what it plays in half
-  /// a second and a round trip, where a round trip brings that. It shows nothing before it has about half a second, and
-  /// what is requested when the first byte is there comes a round trip later.
+  /// a second and a round trip, and no more than a round trip brings. A player may show nothing before it has half a
+  /// second of its medium, and what is requested when the first byte is there comes a round trip later.
   private static func jumpAhead(of reader: ReaderView, _ input: PlanInput) -> Int64 {
     guard reader.isPaced, !reader.isLooker, !input.line.hasSmallWindows else { return 0 }
     let seconds = shownSeconds + input.line.roundTrip

@@ -99,10 +99,10 @@ extension Line {
 
   /// Bytes a second that players do not need, and always a little (P2).
   private var leftRate: Double { max(estimate.rate - readers.need, estimate.rate * Self.leastSpare) }
-  /// Whether a player is near its deadline, and has jumped or lost its lead some seconds ago at most. One whose
-  /// connections are too slow for it would keep others back for ever.
+  /// Whether a player is near its deadline, and some player of the line began to be so, or jumped, less than
+  /// ``longestRush`` ago. A player whose connections are too slow for it would keep others back for ever.
   private func isRushed(_ now: Instant) -> Bool {
-    isBesideUrgent && readers.urgentSince.map { now.seconds(since: $0) < Self.longestRush } ?? true
+    isBesideUrgent && readers.urgentSince.map { now.seconds(since: $0) < Self.longestRush } ?? false
   }
   private static let longestRush = 20.0
   /// Bytes a second for players with a lead while another reader waits: what they need. While a player is rushed, that
@@ -112,9 +112,9 @@ extension Line {
     isRushed(now) && readers.need < estimate.rate ? min(leftRate, readers.need) : readers.need
   }
   /// Bytes a second that those with a stronger claim leave: next to nothing while a newcomer waits, whose need nobody
-  /// knows, or a player has less than its lead, which it is to fill.
+  /// knows, while a player fills its lead, and while one is rushed or a reader on trial is behind.
   private func spareRate(_ now: Instant) -> Double {
-    let fills = readers.new > 0 || readers.leading > 0 || (readers.urgent > 0 && isRushed(now))
+    let fills = readers.new > 0 || readers.leading > 0 || isRushed(now)
     return fills ? estimate.rate * Self.leastSpare : leftRate
   }
   /// What may be saved up beside a player near its deadline, for a window of `bytes`.
@@ -151,7 +151,8 @@ extension Line {
       rations.left.took(bytes, rate: leftRate, most: window(bytes), now: now)
     }
     if claim <= .lead, isBesideOther(now) {
-      let (isRushed, isFar) = (isRushed(now), due > Self.fewSeconds)
+      let isRushed = isRushed(now)
+      let isFar = due > Self.fewSeconds && !isRushed
       rations.kept.took(
         isFar ? 2 * bytes : bytes, rate: keptRate(now), most: isRushed ? window(bytes) : burst, now: now)
     }

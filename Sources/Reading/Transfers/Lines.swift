@@ -141,10 +141,7 @@ final class Lines {
     if let former = download.lineUse.standing {
       update(former.host) { $0.readers.leave(former, for: standing, now: now) }
     }
-    if let standing { update(standing.host) { $0.readers.join(standing) } }
-    for case let host? in [download.lineUse.standing?.host, standing?.host] {
-      update(host) { $0.readers.noteUrgency(now) }
-    }
+    if let standing { update(standing.host) { $0.readers.join(standing, now: now) } }
     download.lineUse.standing = standing
   }
 
@@ -224,8 +221,9 @@ struct LineReaders {
   private(set) var new = 0
   /// How many have a player near its deadline.
   private(set) var urgent = 0
-  /// Since when one has been, or when such a player jumped last, and until when the last one was.
+  /// Since when one has been, without a pause of a second, or when such a player jumped last.
   private(set) var urgentSince: Instant?
+  /// Until when the last one was; nil while one is.
   private var urgentUntil: Instant?
   /// How many have a player with less than its lead, or a reader on trial that waits or is behind.
   private(set) var leading = 0
@@ -253,11 +251,17 @@ struct LineReaders {
   }
 
   /// A resource's readers count from now on.
-  mutating func join(_ standing: LineStanding) { count(standing, 1) }
+  mutating func join(_ standing: LineStanding, now: Instant) {
+    count(standing, 1)
+    guard urgent > 0 else { return }
+    if urgentUntil.map({ now.seconds(since: $0) > Self.shortPause }) ?? (urgentSince == nil) { urgentSince = now }
+    urgentUntil = nil
+  }
 
   /// They do not any more. `next`: what they count for from now on.
   mutating func leave(_ standing: LineStanding, for next: LineStanding? = nil, now: Instant) {
     count(standing, -1)
+    if standing.isUrgent, urgent == 0 { urgentUntil = now }
     if standing.waits { lastWait = now }
     // One that shares the line from now on does not stand back for itself.
     let isOver = next?.shares == true && !standing.shares
@@ -270,17 +274,7 @@ struct LineReaders {
     if claim == .urgent { urgentSince = now }
   }
 
-  /// Called after those that count have changed.
-  mutating func noteUrgency(_ now: Instant) {
-    if urgent > 0 {
-      let isAnew = urgentUntil.map { now.seconds(since: $0) > Self.shortPause } ?? (urgentSince == nil)
-      if isAnew { urgentSince = now }
-      urgentUntil = nil
-    } else if urgentSince != nil {
-      urgentUntil = urgentUntil ?? now
-    }
-  }
-  /// Who is near its deadline again so many seconds later has been so all the time.
+  /// A shorter pause, in seconds, does not end urgency.
   private static let shortPause = 1.0
 
   private mutating func count(_ standing: LineStanding, _ one: Int) {
