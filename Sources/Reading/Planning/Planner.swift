@@ -52,10 +52,6 @@ enum Planner {
   static let streamLength: Int64 = 512 << 10
   /// A reader with more than this many seconds ahead of it gets small windows, which yield to others.
   static let easySeconds = 0.3
-  /// The delay in seconds that a reader who jumped may notice.
-  static let noticedSeconds = 0.02
-  /// The seconds of its medium that a player may need before it shows anything.
-  private static let shownSeconds = 0.5
   /// The longest wait, in seconds, for the bytes before a reader's own in a window, when too many bytes were thrown
   /// away already.
   static let longestDetour = 2.0
@@ -226,12 +222,6 @@ enum Planner {
     draft.ask(from: gap.start, length: length, .demand)
   }
 
-  /// Whether what `reader` needs behind its jump is spread over several connections, of which each brings little.
-  private static func isSpread(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    input.line.hasSmallWindows && max(input.line.openConnections, input.line.flights.count) > 1
-      && reader.length < provenLength && !reader.isLooker && reader.position > reader.length
-  }
-
   /// Where the request begins for one who looks and jumped to `start`, when that is near the end; else nil. An index or
   /// a tag there is read up to the end. What looks read shortly before it too is fetched with it.
   private static func tailStart(_ start: Int64, _ draft: PlanDraft) -> Int64? {
@@ -267,45 +257,6 @@ enum Planner {
     guard reader.claim.shares else { return false }
     let fillsLine = input.lanes.settled == LaneControl.least && input.slowConnections == nil
     return input.line.hasOthers || (input.line.hasVisits && fillsLine)
-  }
-
-  /// A reader jumped, and its new place was requested. Transfers for its old place are cancelled if they would delay
-  /// it, unless too many bytes were thrown away before.
-  private static func giveWay(_ draft: inout PlanDraft) {
-    let input = draft.input
-    let here = input.readers.filter { !$0.isElsewhere }.map { reader in
-      ByteRange(max(0, reader.position - lookAhead), reader.position + allowance(of: reader, input))
-    }
-    let isForOldPlace = { (running: ActiveTransfer) -> Bool in
-      // Players look at the end and come back to the head, so the head is kept.
-      running.id != PlanDraft.asked && !running.isStream && !running.isConnecting && running.purpose <= .shared
-        && running.end > max(headLength, input.learned?.head ?? 0)
-        && !(here + input.demands).contains { $0.overlaps(running.rest) }
-    }
-    // The connections that are cancelled have the largest congestion windows, which the new place needs.
-    if input.line.hasSmallWindows { return }
-    let old = draft.transfers.filter(isForOldPlace)
-    var underWay = old.reduce(0) { $0 + $1.rest.count }
-    let sooner = input.line.rate * min(old.map(\.age).max() ?? 0, input.line.roundTrip)
-    // Bytes that arrive within the round trip for which the reader waits anyway delay nobody. Of what was requested
-    // just now few do.
-    while Double(underWay) - sooner > input.line.rate * noticedSeconds,
-      let index = draft.transfers.indices.filter({ isForOldPlace(draft.transfers[$0]) }).max(by: {
-        draft.transfers[$0].rest.count < draft.transfers[$1].rest.count
-      })
-    {
-      let rest = draft.transfers[index].rest.count
-      let lost = lost(byCutting: draft.transfers[index], input)
-      guard lost <= draft.spare else { return }
-      draft.spare -= lost
-      underWay -= rest
-      draft.cancel(index)
-    }
-  }
-
-  /// The bytes that are lost when a transfer is cancelled: about a round trip's, which are in flight.
-  static func lost(byCutting transfer: ActiveTransfer, _ input: PlanInput) -> Int64 {
-    min(transfer.rest.count, inRoundTrip(input.line) + smallestBackgroundWindow)
   }
 
   /// Whether `reader` may want no more than its first read, which is answered. Programs that are known to look have
@@ -406,15 +357,6 @@ enum Planner {
       draft.ask(from: frontier, length: min(most, goal - frontier), shares ? .shared : .playAhead)
       if draft.steps.count == before { return }
     }
-  }
-
-  /// How many bytes behind its jump are requested for a player before the first of them is there: what it plays in half
-  /// a second and a round trip, and no more than a round trip brings. A player may show nothing before it has half a
-  /// second of its medium, and what is requested when the first byte is there comes a round trip later.
-  private static func jumpAhead(of reader: ReaderView, _ input: PlanInput) -> Int64 {
-    guard reader.isPaced, !reader.isLooker, !input.line.hasSmallWindows else { return 0 }
-    let seconds = shownSeconds + input.line.roundTrip
-    return min(inRoundTrip(input.line), Int64(min(reader.rate, 1e12) * seconds))
   }
 
   /// Requests background windows for the holes of `ranges`, the first range first.
