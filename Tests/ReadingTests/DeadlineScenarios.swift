@@ -132,6 +132,8 @@ import Testing
     /// Bytes that each copy read beside the players, and how many of their reads failed.
     var copies: [Int64] = []
     var errors = 0
+    /// How many requests for copies began behind bytes that had not been requested.
+    var skips = 0
   }
 
   /// Each scanner is a process of its own.
@@ -248,6 +250,13 @@ import Testing
     outcome.scans = scanners.map(\.read)
     outcome.copies = zip(others, copied).map { $0.read - $1 }
     outcome.errors = others.reduce(0) { $0 + ($1.handle?.errors ?? 0) }
+    for name in copies {
+      var requested = ByteRangeSet()
+      for range in bench.service.requests.filter({ $0.url.hasSuffix("/" + name) }).compactMap(\.range) {
+        if requested.runEnd(from: 0) < range.start { outcome.skips += 1 }
+        requested.insert(range)
+      }
+    }
     outcome.left = (setting.rate - setting.players.reduce(0, +)) * (seconds - lead)
     return outcome
   }

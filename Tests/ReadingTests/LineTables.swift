@@ -129,8 +129,8 @@ import Testing
   /// Looks for `seconds` at a file that gets `rate(lanes)` bytes a second beside others that get `others(lanes)`; the
   /// numbers that were tried, in order.
   private func look(
-    _ control: inout LaneControl, from: Double = 0, seconds: Double, rate: (Int) -> Double,
-    others: (Int) -> Double = { _ in 0 }
+    _ control: inout LaneControl, from: Double = 0, seconds: Double, enough: Double = .infinity,
+    rate: (Int) -> Double, others: (Int) -> Double = { _ in 0 }
   ) -> [Int] {
     var tried = [control.lanes]
     var total = Int64(from * 1e9)
@@ -139,7 +139,7 @@ import Testing
       control.received(Int(count))
       total += Int64(count + others(control.lanes) * 0.05)
       let now = start.adding(seconds: from + Double(tick) * 0.05)
-      control.look(isReaderLimited: true, lineBytes: total, roundTrip: 0.05, now: now)
+      control.look(isReaderLimited: true, enough: enough, lineBytes: total, roundTrip: 0.05, now: now)
       if control.lanes != tried.last { tried.append(control.lanes) }
     }
     return tried
@@ -182,6 +182,28 @@ import Testing
     #expect(control.lanes > 2)
     _ = look(&control, from: 1, seconds: 30) { _ in 40e6 }
     #expect(control.lanes == 2)
+  }
+
+  @Test("More lanes are tried for a player that clearly gets too little for seconds, and no more than it needs")
+  func player() {
+    for (rate, enough) in [(1.1e6, 1e6), (0.95e6, 1e6)] {
+      var control = LaneControl()
+      #expect(look(&control, seconds: 30, enough: enough) { _ in rate } == [2], "\(rate)")
+    }
+    var control = LaneControl()
+    #expect(look(&control, seconds: 4, enough: 1e6) { 0.3e6 * Double($0) } == [2])
+    #expect(look(&control, from: 4, seconds: 4, enough: 1e6) { 0.3e6 * Double($0) } == [2, 4])
+    // More than it needs are given back.
+    #expect(look(&control, from: 8, seconds: 30, enough: 1e6) { _ in 1.2e6 }.last == 2)
+    // It is short for three seconds now and then.
+    control = LaneControl()
+    for second in stride(from: 0.0, to: 30, by: 6) {
+      #expect(look(&control, from: second, seconds: 3, enough: 1e6) { _ in 0.5e6 } == [2], "\(second)")
+      #expect(look(&control, from: second + 3, seconds: 3, enough: 1e6) { _ in 1.1e6 } == [2], "\(second)")
+    }
+    // What a copy of the file took before says nothing of what a player needs.
+    _ = look(&control, from: 30, seconds: 7) { _ in 20e6 }
+    #expect(look(&control, from: 37, seconds: 4, enough: 1e6) { _ in 0.5e6 }.dropFirst().isEmpty)
   }
 
   @Test("What a lane takes from other files is no gain")
@@ -241,6 +263,13 @@ import Testing
     // It delays nobody noticeably.
     all.transfers[0].end = all.transfers[0].position + 30_000
     #expect(!Planner.plan(all).contains(end))
+    // Over a long line a quarter of a round trip is hardly noticed.
+    all.transfers[0].age = 0
+    for (bytes, isCancelled) in [(Int64(140_000), false), (160_000, true)] {
+      all.line.roundTrip = 0.3
+      all.transfers[0].end = all.transfers[0].position + bytes
+      #expect(Planner.plan(all).contains(end) == isCancelled)
+    }
     // Too much was thrown away before.
     #expect(!Planner.plan(jumped(leaving: 500_000, spare: 10_000)).contains(end))
     // Somebody else reads there.

@@ -75,6 +75,22 @@ import Testing
     #expect(lead > 2.7 && lead < 3.5)
   }
 
+  @Test("What a file's players need is enough while nobody else reads the file")
+  func enough() {
+    var (playouts, runs) = (Playouts(), ReaderRuns())
+    #expect(playouts.enough == .infinity)
+    for look in 1...320 {
+      let now = start.adding(seconds: Double(look) * 0.05)
+      let position = Int64(look) * 50_000
+      if look % 2 == 0 { runs.note(offset: position - 100_000, count: 100_000, process: 1, now: now) }
+      // Another program copies the file for a while.
+      if (100..<160).contains(look) { runs.note(offset: 500 << 20 + position, count: 50_000, process: 2, now: now) }
+      playouts.look(runs, parked: [], film: nil, now: now)
+      if look == 90 || look == 320 { #expect((0.9e6...1.2e6).contains(playouts.enough), "\(look): \(playouts.enough)") }
+      if look == 110 { #expect(playouts.enough == .infinity && playouts.need > 0.9e6) }
+    }
+  }
+
   @Test("One pause shows no pace")
   func pause() {
     var clock = Playout(run: run(at: 0), rate: 0, now: start)

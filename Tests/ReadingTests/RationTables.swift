@@ -72,6 +72,48 @@ import Testing
     #expect((0.05e6..<0.15e6).contains(sharedRate(copies, besides: nil)))
   }
 
+  @Test("Sizes for which nobody waits are requested from what players leave, and a player's tail is not")
+  func sizes() {
+    var busy = line(LineStanding(host: "a", isUrgent: true, plays: true))
+    busy.began(TransferID(1), isBackground: false, now: start)
+    var bytes: Int64 = 0
+    for tick in 0..<2000 {
+      let now = start.adding(seconds: Double(tick) * 0.005)
+      guard busy.admits(.index, bytes: 4096, claim: .share, isQuiet: false, now: now) else { continue }
+      busy.tookSize(4096, now: now)
+      bytes += 4096
+    }
+    #expect((0.7e6...0.9e6).contains(Double(bytes)), "\(bytes) bytes in 10 s of 40 MB")
+    #expect(busy.admits(.index, bytes: 128 << 10, isQuiet: false, now: start.adding(seconds: 10)))
+    // Beside nobody who goes first they are requested at once.
+    var alone = line(LineStanding(host: "a", waits: true, shares: true))
+    alone.began(TransferID(1), isBackground: false, now: start)
+    for _ in 0..<1000 {
+      #expect(alone.admits(.index, bytes: 4096, claim: .share, isQuiet: false, now: start))
+      alone.tookSize(4096, now: start)
+    }
+  }
+
+  @Test("Whoever comes finds copies that have saved up no more than a small window")
+  func saved() {
+    for isArrival in [false, true] {
+      var busy = line(LineStanding(host: "a", waits: true, shares: true))
+      let copy = line(LineStanding(host: "a", waits: true, shares: true))
+      #expect(sharedRate(copy, besides: nil) > 1e6)
+      busy.readers.join(LineStanding(host: "a", waits: true, isNew: true), now: start.adding(seconds: 5))
+      if isArrival { busy.readers.arrived(.start, start.adding(seconds: 5)) }
+      busy.began(TransferID(1), isBackground: false, now: start)
+      var bytes: Int64 = 0
+      for tick in 0..<100 {
+        let now = start.adding(seconds: 5 + Double(tick) * 0.005)
+        guard busy.admits(.shared, bytes: Self.window, claim: .share, isQuiet: false, now: now) else { continue }
+        busy.tookSpare(Self.window, .share, due: 0, now: now)
+        bytes += Self.window
+      }
+      #expect(bytes <= 2 * Self.window, "\(bytes)")
+    }
+  }
+
   @Test("Who is near its deadline again within a second has been so all the time; a jump begins anew")
   func urgency() {
     let urgent = LineStanding(host: "a", isUrgent: true)

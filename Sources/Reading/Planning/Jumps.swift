@@ -3,8 +3,9 @@ import Fetching
 
 /// A reader jumped: what is requested for its new place, and what is cancelled for the old one.
 extension Planner {
-  /// The delay in seconds that a reader who jumped may notice.
+  /// The delay that a reader who jumped may notice: so many seconds, or so much of a round trip if that is longer.
   private static let noticedSeconds = 0.02
+  private static let noticedTrips = 0.25
   /// The seconds of its medium that a player may need before it shows anything.
   private static let shownSeconds = 0.5
 
@@ -42,8 +43,10 @@ extension Planner {
     var underWay = old.reduce(0) { $0 + $1.rest.count }
     let sooner = input.line.rate * min(old.map(\.age).max() ?? 0, input.line.roundTrip)
     // Bytes that arrive within the round trip for which the reader waits anyway delay nobody. Of what was requested
-    // just now few do.
-    while Double(underWay) - sooner > input.line.rate * noticedSeconds,
+    // just now few do. A player that looks at the end and comes back needs what it left under way: over a long line it
+    // would stall if that were cancelled for a short delay.
+    let noticed = max(noticedSeconds, input.line.roundTrip * noticedTrips)
+    while Double(underWay) - sooner > input.line.rate * noticed,
       let index = draft.transfers.indices.filter({ isForOldPlace(draft.transfers[$0]) }).max(by: {
         draft.transfers[$0].rest.count < draft.transfers[$1].rest.count
       })

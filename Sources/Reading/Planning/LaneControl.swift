@@ -17,6 +17,8 @@ struct LaneControl: Sendable, Equatable {
   private static let leastGain = 1.2
   private static let leastLineGain = 1.1
   private static let leastKept = 0.93
+  /// The least part of what players need that is enough.
+  private static let leastPart = 0.9
   /// How long a step is measured, in seconds (at least three round trips).
   private static let watched = 0.4
   /// How long a number is kept after a step that brought nothing, in seconds.
@@ -46,16 +48,27 @@ struct LaneControl: Sendable, Equatable {
   private var bytes: Int64 = 0
   private var lineBytes: Int64 = 0
   private var notBefore: Instant?
+  /// Since when clearly less has come than players need; nil where others read, too.
+  private var shortSince: Instant?
   private var pause = LaneControl.rest
 
   /// `count` bytes of the file arrived.
   mutating func received(_ count: Int) { bytes += Int64(count) }
 
-  /// Called at each look, several times a second. `isReaderLimited`: since the last look a reader took everything that
-  /// arrived. `lineBytes`: the bytes that have arrived on the line so far, for all files.
-  mutating func look(isReaderLimited: Bool, lineBytes: Int64, roundTrip: Double, now: Instant) {
+  /// Called at each look, several times a second.
+  ///
+  /// - Parameters:
+  ///   - isReaderLimited: Since the last look a reader took everything that arrived.
+  ///   - enough: The bytes a second that the file's players need, where only they read. Then more lanes are tried only
+  ///     when clearly less has come for ``rest``: a trial delays the window that a player needs first. On a line that
+  ///     others use too, a little less comes now and then.
+  ///   - lineBytes: The bytes that have arrived on the line so far, for all files.
+  mutating func look(
+    isReaderLimited: Bool, enough: Double = .infinity, lineBytes: Int64, roundTrip: Double, now: Instant
+  ) {
     guard isReaderLimited else {
       since = nil
+      shortSince = nil
       return
     }
     guard let start = since else {
@@ -81,13 +94,18 @@ struct LaneControl: Sendable, Equatable {
       lastRate = rates
       guard let former else { return }
       settledRate = Rates(file: max(former.file, rates.file), line: max(former.line, rates.line))
+      let isShort = settledRate.file < Self.leastPart * enough
+      shortSince = isShort && enough.isFinite ? shortSince ?? start : nil
       if let notBefore, now < notBefore { return }
-      begin(triedMore && settled > Self.least ? .draining : .more, now)
+      if settled > Self.least, triedMore || !isShort { return begin(.draining, now) }
+      guard isShort, shortSince.map({ now.seconds(since: $0) >= Self.rest }) ?? true else { return }
+      begin(.more, now)
     case .draining: trial = .fewer
     case .more where isMore, .fewer where isSame:
       settled = lanes
       settledRate = rates
       if trial == .more { pause = Self.rest }
+      if trial == .more, rates.file >= Self.leastPart * enough { return settle(for: pause, now) }
       begin(trial == .more ? .more : .draining, now)
     case .more:
       // Too many lanes may have been kept while the line was just being filled: a trial with fewer begins soon.

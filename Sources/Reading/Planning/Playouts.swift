@@ -27,6 +27,8 @@ struct Playouts: Sendable {
   private(set) var playsSince: Instant?
   /// Bytes a second that the players of the file need together; 0 while nobody plays.
   private(set) var need = 0.0
+  /// The same, where nobody else reads the file; else infinite.
+  private(set) var enough = Double.infinity
   /// What the program shows that read last; nil while the file's index is not known.
   private(set) var film: FilmClock?
   /// When a player waited last, long enough to notice.
@@ -38,6 +40,7 @@ struct Playouts: Sendable {
     lastLook = now
     clocks.removeAll { clock in !runs.runs.contains { $0.number == clock.run } }
     need = 0
+    var onlyPlays = true
     self.film = nil
     var lastRead: Instant?
     for run in runs.runs {
@@ -55,13 +58,16 @@ struct Playouts: Sendable {
         seconds: seconds, now: now)
       if let index = film { clocks[place].look(at: index, run, answered: runs.answered(run, parked: parked), now: now) }
       if lastRead.map({ $0 < run.lastRead }) ?? true { (self.film, lastRead) = (clocks[place].film, run.lastRead) }
+      let isRead = now.seconds(since: run.lastRead) < Self.idleSeconds && !runs.wentOn(from: run)
+      if isRead, clocks[place].evidence != .paced { onlyPlays = false }
       if clocks[place].evidence == .paced {
         seen = (run.process, clocks[place].rate, clocks[place].isExact)
         playsSince = playsSince ?? run.firstRead
         if clocks[place].stall > Self.noticed { lastStall = now }
-        if now.seconds(since: run.lastRead) < Self.idleSeconds, !runs.wentOn(from: run) { need += clocks[place].rate }
+        if isRead { need += clocks[place].rate }
       }
     }
+    enough = onlyPlays && need > 0 ? need : .infinity
     if !clocks.contains(where: { $0.evidence == .paced }) { playsSince = nil }
   }
 

@@ -17,16 +17,20 @@ extension Line {
     case .playAhead: return active < mostAhead && (claim == .urgent || mayStart(bytes, claim, now))
     case .shared where isStarving: return true
     case .shared:
-      // Who has just come has the line for itself until its first bytes are there.
-      if let arrival = readers.lastArrival, now.seconds(since: arrival) < 2 * estimate.roundTrip {
-        return continued == 0
+      // Who has just come meets one window at most until its first bytes are there.
+      if let arrival = readers.lastArrival, now.seconds(since: arrival) < 2 * estimate.roundTrip, continued > 0 {
+        return false
       }
       // One connection is left for those who play.
       if readers.playing > 0, active >= max(1, limit - 1) { return false }
       let isHeldBack = isHeldBack(claim, now)
-      if isHeldBack, !rations.spare.has(bytes, rate: spareRate(now), most: burst, now) { return active == 0 }
+      if isHeldBack, !rations.spare.has(bytes, rate: spareRate(now), most: leastBurst, now) { return active == 0 }
       return continued == 0 || hasRoom(for: bytes, isHeldBack ? .players : .readers, now)
-    case .index: return background < min(Self.indexLimit, max(1, limit / 2))
+    case .index:
+      if claim.shares, isHeldBack(claim, now), !rations.sizes.has(bytes, rate: leastRate, most: leastBurst, now) {
+        return active == 0
+      }
+      return background < min(Self.indexLimit, max(1, limit / 2))
     case .next where limit < most: return false  // the origin asks for fewer requests
     case .next, .continuation:
       if readers.waiting > 0 { return false }
@@ -98,7 +102,8 @@ extension Line {
   private static let fewSeconds = 3.0
 
   /// Bytes a second that players do not need, and always a little (P2).
-  private var leftRate: Double { max(estimate.rate - readers.need, estimate.rate * Self.leastSpare) }
+  private var leftRate: Double { max(estimate.rate - readers.need, leastRate) }
+  private var leastRate: Double { estimate.rate * Self.leastSpare }
   /// Whether a player is near its deadline, and some player of the line began to be so, or jumped, less than
   /// ``longestRush`` ago. A player whose connections are too slow for it would keep others back for ever.
   private func isRushed(_ now: Instant) -> Bool {
@@ -107,7 +112,7 @@ extension Line {
   private static let longestRush = 20.0
   /// Bytes a second for players with a lead while another reader waits: what they need. While a player is rushed, that
   /// goes first, and they save up one window at most: they have a second ahead of them at least. On a line that is too
-  /// slow for all, the older ones keep what they have.
+  /// slow for all, they keep what they have until the newest gives way.
   private func keptRate(_ now: Instant) -> Double {
     isRushed(now) && readers.need < estimate.rate ? min(leftRate, readers.need) : readers.need
   }
@@ -115,8 +120,10 @@ extension Line {
   /// knows, while a player fills its lead, and while one is rushed or a reader on trial is behind.
   private func spareRate(_ now: Instant) -> Double {
     let fills = readers.new > 0 || readers.leading > 0 || isRushed(now)
-    return fills ? estimate.rate * Self.leastSpare : leftRate
+    return fills ? leastRate : leftRate
   }
+  /// What those that share the line save up at most: more would come together with what a player waits for.
+  private var leastBurst: Double { Double(Planner.smallestFirstWindow) }
   /// What may be saved up beside a player near its deadline, for a window of `bytes`.
   private func window(_ bytes: Int64) -> Double { min(Double(bytes), burst) }
   static let leastSpare = 0.02
@@ -141,11 +148,16 @@ extension Line {
   /// A round trip's bytes: what others may request at once of what players leave.
   private var burst: Double { max(estimate.rate * estimate.roundTrip, Double(Planner.smallestWindow)) }
 
+  /// The size of a file is requested with `bytes` of its head, for nobody who waits.
+  mutating func tookSize(_ bytes: Int64, now: Instant) {
+    if isHeldBack(.share, now) { rations.sizes.took(bytes, rate: leastRate, most: leastBurst, now: now) }
+  }
+
   /// A transfer of `bytes` starts for a reader with `claim` that needs more in `due` seconds. They count while others
   /// wait, or have a stronger claim.
   mutating func tookSpare(_ bytes: Int64, _ claim: ReaderView.Claim, due: Double, now: Instant) {
     if claim.shares, isHeldBack(claim, now) {
-      rations.spare.took(bytes, rate: spareRate(now), most: burst, now: now)
+      rations.spare.took(bytes, rate: spareRate(now), most: leastBurst, debt: burst, now: now)
     }
     if claim == .start, isBesideUrgent {
       rations.left.took(bytes, rate: leftRate, most: window(bytes), now: now)
@@ -167,6 +179,8 @@ struct Rations {
   var left = SpareBytes()
   /// Starving readers.
   var least = SpareBytes()
+  /// Sizes for which nobody waits.
+  var sizes = SpareBytes()
   /// Players with a lead, while another waits: what one near its deadline requests counts too.
   var kept = SpareBytes()
 }
@@ -187,10 +201,11 @@ struct SpareBytes {
     level(rate: rate, most: most, now) >= min(Double(count) / 2, most)
   }
 
-  /// `count` bytes were requested.
-  mutating func took(_ count: Int64, rate: Double, most: Double, now: Instant) {
+  /// `count` bytes were requested. What was requested beyond what there was counts up to `debt`; nil stands for
+  /// `most`.
+  mutating func took(_ count: Int64, rate: Double, most: Double, debt: Double? = nil, now: Instant) {
     let level = level(rate: rate, most: most, now)
-    bytes = max(level - Double(count), min(level, -most))
+    bytes = max(level - Double(count), min(level, -(debt ?? most)))
     since = now
   }
 }

@@ -188,7 +188,12 @@ final class Lines {
       let host = Line.key(of: download.mirrors.target.url)
       guard need > 0, let left = room[host] else { continue }
       download.lineUse.fits = isFirst.insert(host).inserted || need <= left
-      if download.lineUse.fits { room[host] = left - need }
+      if download.lineUse.fits {
+        room[host] = left - need
+      } else {
+        // It lives on what the others leave.
+        update(host) { $0.readers.need -= need }
+      }
     }
   }
 }
@@ -242,7 +247,7 @@ struct LineReaders {
   var lastPassing: Instant?
   /// How many are open and were read of late, whether or not somebody waits.
   var visits = 0
-  /// Bytes a second that the players need together.
+  /// Bytes a second that the players need together for whom the line has room.
   var need = 0.0
 
   /// Whether a reader that goes before others waits, or did within the last `seconds`, or is near its deadline.

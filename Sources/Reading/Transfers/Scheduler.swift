@@ -122,9 +122,7 @@ final class Scheduler {
     return turns.sorted { first, second in
       let (claim, other) = (first.start.rank, second.start.rank)
       if claim != other { return claim < other }
-      if first.start.due != second.start.due {
-        return first.start.due < second.start.due
-      }
+      if first.start.order != second.start.order { return first.start.order < second.start.order }
       return (first.start.purpose, first.last, first.start.waitsSince, first.order)
         < (second.start.purpose, second.last, second.start.waitsSince, second.order)
     }.map(\.start)
@@ -136,19 +134,23 @@ final class Scheduler {
     let (url, isResolved) = download.mirrors.target
     let host = Line.key(of: url)
     let bytes = start.range?.count ?? 0
-    let isRationed = start.isStarving && lines[host].isHeldBack(.share, now)
-    if isRationed, !lines[host].mayFeed(bytes, timeout: room.options.timeout, now) {
-      // Until its turn comes, this start blocks no other.
-      downloads.noteBlocked(download)
-      nextContinuation = min(nextContinuation, now.adding(seconds: 0.1))
-      return
+    var start = start
+    if start.isStarving, lines[host].isHeldBack(.share, now),
+      !lines[host].mayFeed(bytes, timeout: room.options.timeout, now)
+    {
+      // Until its turn comes, it has what players leave, as others have. Otherwise what follows it in its file would be
+      // requested before it.
+      start.isStarving = false
     }
+    let isRationed = start.isStarving && lines[host].isHeldBack(.share, now)
     guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.turn),
       lines[host].admits(
         start.purpose, bytes: bytes, claim: start.claim, isStarving: start.isStarving, isQuiet: lines.isQuiet, now: now),
       allowance.admits(outstanding: lines.limits.rates.all == nil ? 0 : outstanding(now), now: now),
       hostAllowances[host]?.admits(outstanding: outstanding(now, on: host), now: now) ?? true
     else {
+      // Many sizes may be wanted beside a film: they are planned again at each look, not whenever a transfer ends.
+      if start.purpose == .index, start.claim.shares, lines[host].isHeldBack(.share, now) { return }
       downloads.noteBlocked(download)
       let isShared = start.purpose == .shared
       // What nobody waits for keeps nobody from the line.
@@ -180,6 +182,7 @@ final class Scheduler {
     lines.update(host) { line in
       line.began(id, isBackground: start.purpose >= .index, isFresh: request.isFresh, now: now)
       if start.isArrival { line.readers.arrived(start.claim, now) }
+      if start.purpose == .index, start.claim.shares { line.tookSize(bytes, now: now) }
       if start.purpose <= .shared {
         line.tookSpare(bytes, start.claim, due: start.due, now: now)
         if isRationed { line.noteFed(bytes, timeout: room.options.timeout, now) }
@@ -354,12 +357,14 @@ struct PendingStart {
   /// It gets a little, before newcomers: many may starve at once, beside one who plays.
   mutating func starves() {
     isStarving = true
-    due = -1
     // Otherwise the few bytes that are left of a window would be the next window.
     guard let whole = range, whole.count >= 2 * Self.starvingWindow else { return }
     range = ByteRange(at: whole.start, count: Self.starvingWindow)
   }
   static let starvingWindow: Int64 = 16 << 10
+
+  /// Among starts of one rank the lowest comes first.
+  var order: Double { isStarving ? -1 : due }
 
   static let newcomer = 1
   /// Players near their deadlines come first, then newcomers, then players with less than their lead and, behind them

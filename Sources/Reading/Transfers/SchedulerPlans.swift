@@ -390,7 +390,8 @@ extension Scheduler {
     let isShared = passes && range != nil
     let purpose = waits ? (isShared ? .shared : .demand) : (download.wish.head ? .index : unasked)
     var start = PendingStart(download: download, range: range, kind: kind, purpose: purpose)
-    if isShared { start.claim = .share }
+    // Nobody waits for a size that is requested in the background.
+    if isShared || purpose == .index { start.claim = .share }
     start.isArrival = purpose == .demand
     // Of those that have just come, the one that waits longest comes first.
     if waits { start.waitsSince = download.content.guarded.withLock { $0.waiters.oldestWait } ?? .never }

@@ -189,7 +189,8 @@ final class TransferThread {
       (hasWaiters || download.lineUse.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
       && lines.slowConnections(of: download, now) == nil && !othersStandBack
     download.lineUse.lanes.look(
-      isReaderLimited: isReaderLimited, lineBytes: line.estimate.bytes, roundTrip: line.estimate.roundTrip, now: now)
+      isReaderLimited: isReaderLimited, enough: download.lineUse.playouts.enough, lineBytes: line.estimate.bytes,
+      roundTrip: line.estimate.roundTrip, now: now)
     let followsPlayers = room.options.continuation == .playing || room.options.continuation == .open
     if followsPlayers, !download.wish.rest, !download.isWhole, let size,
       let player = runs.player(size: size, after: download.wish.cancelledAt, now: now), !download.isLooker(player)
