@@ -84,7 +84,7 @@ import Testing
       let position = Int64(look) * 50_000
       if look % 2 == 0 { runs.note(offset: position - 100_000, count: 100_000, process: 1, now: now) }
       // Another program copies the file for a while.
-      if (100..<160).contains(look) { runs.note(offset: 500 << 20 + position, count: 50_000, process: 2, now: now) }
+      if (100..<130).contains(look) { runs.note(offset: 500 << 20 + position, count: 50_000, process: 2, now: now) }
       playouts.look(runs, parked: [], film: nil, now: now)
       if look == 90 || look == 320 { #expect((0.9e6...1.2e6).contains(playouts.enough), "\(look): \(playouts.enough)") }
       if look == 110 { #expect(playouts.enough == .infinity && playouts.need > 0.9e6) }

@@ -48,8 +48,11 @@ import Testing
   @Test("What a player needs behind its jump does not wait for a trial of more lanes")
   func behindJump() throws {
     let setting = Setting(rate: 1.15e6, roundTrip: 0.04, newestJumps: 15, copies: 10, scanners: 8)
-    let stalls = try DeadlineScenarios.run(setting, seconds: 23).stalls[0].filter { $0.second > 15 && $0.seconds > 0.1 }
-    #expect(stalls.isEmpty, "\(stalls)")
+    let outcome = try DeadlineScenarios.run(setting, seconds: 23)
+    #expect(outcome.starts[0] != nil)
+    let stalls = outcome.stalls[0].filter { $0.seconds > 0.1 }
+    // Beside scanners the jump itself takes a little longer than alone.
+    #expect(stalls.allSatisfy { $0.second == 15 && $0.seconds < 0.3 }, "\(stalls)")
   }
 
   @Test("A player that jumps does not wait behind what is in flight for other players")
@@ -107,8 +110,10 @@ import Testing
     for stalls in outcome.stalls.map({ $0.filter { $0.seconds > 0.1 } }) { #expect(stalls.isEmpty, "\(stalls)") }
   }
 
-  @Test("A listing beside a film costs it no stall")
-  func sizes() throws {
+  /// Stats 400 files, beside a film if `plays`.
+  private func list(
+    beside plays: Bool
+  ) throws -> (seconds: Double, sizes: Int, player: SimulatedPlayer) {
     let clips = (0..<400).map { "clip\($0).bin" }
     let names = ["film.bin"] + clips
     var resources: [String: FakeResource] = [:]
@@ -123,24 +128,35 @@ import Testing
     #expect(bench.port.reply(to: ticket) != nil)
     let handle = SimulatedHandle(bench, film, size: 1 << 30, process: getpid())
     let player = SimulatedPlayer(handle, rate: 1e6, line: 1.15e6, roundTrip: 0.04, jumps: [], now: bench.now)
-    func play(_ seconds: Double) {
+    func move(_ seconds: Double) {
       let end = bench.now.adding(seconds: seconds)
       while bench.now < end {
         bench.move(0.004)
-        player.move(bench.now)
+        if plays { player.move(bench.now) }
       }
     }
-    play(4)
+    move(4)
     let begun = bench.now
     for name in clips {
       let stat = bench.stat(try bench.inode(name), process: 7)
-      while bench.port.reply(to: stat) == nil { play(0.004) }
+      while bench.port.reply(to: stat) == nil { move(0.004) }
     }
     let seconds = bench.now.seconds(since: begun)
-    play(5)
-    let glances = bench.service.requests.count { $0.range?.count == Generations.glance }
-    #expect(player.waits.filter { $0.seconds > 0.1 }.isEmpty, "\(player.waits)")
-    // Nearly each file was requested before its stat came, for its size alone.
-    #expect(glances > 350 && seconds < 20, "\(glances) in \(seconds) s")
+    move(5)
+    return (seconds, bench.service.requests.count { $0.range?.count == Generations.glance }, player)
+  }
+
+  @Test("A listing beside a film costs it no stall")
+  func listingBesideFilm() throws {
+    let (seconds, sizes, player) = try list(beside: true)
+    #expect(player.started != nil && player.waits.filter { $0.seconds > 0.1 }.isEmpty, "\(player.waits)")
+    // Nearly each size was wanted before its stat came, so the stat asked for 4 KiB.
+    #expect(sizes > 350 && seconds < 20, "\(sizes) in \(seconds) s")
+  }
+
+  @Test("The sizes that a listing wants next do not stand back for the listing itself")
+  func listingAlone() throws {
+    let (seconds, sizes, _) = try list(beside: false)
+    #expect(sizes > 350 && seconds < 4, "\(sizes) in \(seconds) s")
   }
 }

@@ -5,8 +5,9 @@ import Base
 /// Two connections fill most lines. An origin that limits each connection needs more. While a reader takes all that
 /// arrives, the number is doubled as long as that brings a fifth more; a step that does not is undone. Later another
 /// trial begins, first with half as many lanes, which are kept if they bring the same. The reasons: lines change, a
-/// rate says little while the line is just being filled, and every lane takes a share from other readers. A 429 or 503
-/// of the origin halves the number.
+/// rate says little while the line is just being filled, and every lane takes a share from other readers. For a film
+/// whose pace is known more are tried only after it has got clearly less than that for seconds. A 429 or 503 of the
+/// origin halves the number.
 struct LaneControl: Sendable, Equatable {
   static let least = 2
   /// Bytes that a reader must have read in sequence before more lanes are tried: a trial on a full line may stall a

@@ -27,7 +27,7 @@ struct Playouts: Sendable {
   private(set) var playsSince: Instant?
   /// Bytes a second that the players of the file need together; 0 while nobody plays.
   private(set) var need = 0.0
-  /// The same, where nobody else reads the file; else infinite.
+  /// What is enough for the file, in bytes a second: what its players need, while only they read it; else infinite.
   private(set) var enough = Double.infinity
   /// What the program shows that read last; nil while the file's index is not known.
   private(set) var film: FilmClock?

@@ -27,7 +27,7 @@ extension Line {
       if isHeldBack, !rations.spare.has(bytes, rate: spareRate(now), most: leastBurst, now) { return active == 0 }
       return continued == 0 || hasRoom(for: bytes, isHeldBack ? .players : .readers, now)
     case .index:
-      if claim.shares, isHeldBack(claim, now), !rations.sizes.has(bytes, rate: leastRate, most: leastBurst, now) {
+      if claim.shares, rationsSizes, !rations.sizes.has(bytes, rate: leastRate, most: leastBurst, now) {
         return active == 0
       }
       return background < min(Self.indexLimit, max(1, limit / 2))
@@ -148,10 +148,14 @@ extension Line {
   /// A round trip's bytes: what others may request at once of what players leave.
   private var burst: Double { max(estimate.rate * estimate.roundTrip, Double(Planner.smallestWindow)) }
 
-  /// The size of a file is requested with `bytes` of its head, for nobody who waits.
+  /// The size of a file is requested with `bytes` of its head, and nobody waits for it.
   mutating func tookSize(_ bytes: Int64, now: Instant) {
-    if isHeldBack(.share, now) { rations.sizes.took(bytes, rate: leastRate, most: leastBurst, now: now) }
+    if rationsSizes { rations.sizes.took(bytes, rate: leastRate, most: leastBurst, now: now) }
   }
+
+  /// Whether sizes for which nobody waits get only a little of the line: a player fills its lead or is near its
+  /// deadline, or a newcomer waits for more than a size. What a listing wants next does not stand back for its stat.
+  var rationsSizes: Bool { readers.urgent > 0 || readers.leading > 0 || readers.new > readers.newSizes }
 
   /// A transfer of `bytes` starts for a reader with `claim` that needs more in `due` seconds. They count while others
   /// wait, or have a stronger claim.

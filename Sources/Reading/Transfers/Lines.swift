@@ -204,8 +204,9 @@ struct LineStanding: Equatable {
   let host: String
   /// Whether a reader waits, or is about to run out of bytes.
   var waits = false
-  /// Whether one that has just come waits.
+  /// Whether one that has just come waits, and whether only for the file's size.
   var isNew = false
+  var wantsSize = false
   /// Whether a player is near its deadline.
   var isUrgent = false
   /// Whether a player has less than its lead, or a reader on trial waits or is behind.
@@ -222,8 +223,9 @@ struct LineReaders {
   private(set) var present = 0
   /// How many of them have a waiting reader.
   private(set) var waiting = 0
-  /// How many have one that waits and has just come.
+  /// How many have one that waits and has just come, and how many of these only for the file's size.
   private(set) var new = 0
+  private(set) var newSizes = 0
   /// How many have a player near its deadline.
   private(set) var urgent = 0
   /// Since when one has been, without a pause of a second, or when such a player jumped last.
@@ -286,6 +288,7 @@ struct LineReaders {
     present += one
     if standing.waits { waiting += one }
     if standing.isNew { new += one }
+    if standing.isNew, standing.wantsSize { newSizes += one }
     if standing.isUrgent { urgent += one }
     if standing.leads { leading += one }
     if standing.plays { playing += one }

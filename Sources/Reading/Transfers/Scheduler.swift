@@ -135,22 +135,26 @@ final class Scheduler {
     let host = Line.key(of: url)
     let bytes = start.range?.count ?? 0
     var start = start
-    if start.isStarving, lines[host].isHeldBack(.share, now),
-      !lines[host].mayFeed(bytes, timeout: room.options.timeout, now)
-    {
-      // Until its turn comes, it has what players leave, as others have. Otherwise what follows it in its file would be
-      // requested before it.
-      start.isStarving = false
+    var isRationed = start.isStarving && lines[host].isHeldBack(.share, now)
+    if isRationed, !lines[host].mayFeed(bytes, timeout: room.options.timeout, now) {
+      guard start.purpose == .shared else {
+        // Until its turn comes, this start blocks no other.
+        downloads.noteBlocked(download)
+        nextContinuation = min(nextContinuation, now.adding(seconds: 0.1))
+        return
+      }
+      // Until its turn comes, the reader gets what players leave. Otherwise the scheduler would request what follows
+      // the hole first.
+      (start.isStarving, isRationed) = (false, false)
     }
-    let isRationed = start.isStarving && lines[host].isHeldBack(.share, now)
     guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.turn),
       lines[host].admits(
         start.purpose, bytes: bytes, claim: start.claim, isStarving: start.isStarving, isQuiet: lines.isQuiet, now: now),
       allowance.admits(outstanding: lines.limits.rates.all == nil ? 0 : outstanding(now), now: now),
       hostAllowances[host]?.admits(outstanding: outstanding(now, on: host), now: now) ?? true
     else {
-      // Many sizes may be wanted beside a film: they are planned again at each look, not whenever a transfer ends.
-      if start.purpose == .index, start.claim.shares, lines[host].isHeldBack(.share, now) { return }
+      // Many sizes may be wanted: they are planned again at a look, not whenever a transfer ends.
+      if start.purpose == .index, start.claim.shares, lines[host].rationsSizes { return }
       downloads.noteBlocked(download)
       let isShared = start.purpose == .shared
       // What nobody waits for keeps nobody from the line.

@@ -12,6 +12,8 @@ extension Scheduler {
     /// The processes whose stats and opens wait.
     let probing: [Int32]
     let waits: Bool
+    /// Whether only stats wait.
+    let wantsSize: Bool
     let oldestWait: Instant?
     /// What an open asks for that asks whether the file changed.
     let checked: ByteRange?
@@ -31,6 +33,8 @@ extension Scheduler {
       parked = guarded.waiters.parkedReads
       probing = guarded.waiters.parkedProbes.map(\.process)
       waits = !guarded.waiters.isEmpty
+      wantsSize =
+        guarded.waiters.parkedReads.isEmpty && guarded.waiters.parkedProbes.allSatisfy { $0.kind == .attributes }
       oldestWait = guarded.waiters.oldestWait
       checked = guarded.waiters.parkedProbes.contains { $0.kind == .check } ? guarded.held.firstMissing : nil
       runs = guarded.waiters.runs
@@ -311,6 +315,7 @@ extension Scheduler {
       ? view.waits && !passes(view, download, now)
       : readers.contains { $0.claim == .start && ($0.stalled != nil || isBehind) }
     standing.isNew = isNew && wait < Self.longestUrgency
+    standing.wantsSize = readers.isEmpty && view.wantsSize
     return standing.waits || standing.plays ? standing : nil
   }
 
@@ -318,7 +323,7 @@ extension Scheduler {
   /// may never come back: other readers and downloads do not stand back for it.
   private func mayReadOn(_ download: Download, _ view: View) -> Bool {
     view.isOpen || view.waits || download.transfers.contains { $0.active.purpose <= .shared }
-      || starts.contains { $0.download === download && $0.purpose <= .shared }
+      || starts.reversed().prefix { $0.download === download }.contains { $0.purpose <= .shared }
   }
 
   /// For how many seconds a player or a newcomer that waits keeps others from the line.

@@ -17,7 +17,7 @@ final class StatWaits {
   private var patience: StatPatience
   /// The most sizes that wait for their turn beside a film.
   static let mostWanted = 1000
-  /// How many of them this look has seen.
+  /// How many of them the sweep has seen.
   private var wanted = 0
   /// Requests to silent hosts in flight: those of the last look, and those begun since.
   private var questions = 0
@@ -87,7 +87,7 @@ final class StatWaits {
   // MARK: Background requests
 
   /// Counts the requests in flight to silent hosts. Called at the beginning of each look.
-  func countQuestions(_ now: Instant) {
+  func beginLook(_ now: Instant) {
     wanted = 0
     questions = downloads.transferring.count { download in
       download.transfers.contains { running in
@@ -106,19 +106,22 @@ final class StatWaits {
     if lines[host].silence.holds(now) { questions += 1 }
   }
 
-  /// Whether the size of a file whose stat got the placeholder may be requested now, or soon beside a film. If not, the
-  /// next sweep forgets the wish, and a later stat makes it again.
+  /// Whether the size of a file whose stat got the placeholder may be requested now.
   func isAskable(_ download: Download, _ now: Instant) -> Bool {
     guard download.wish.head, download.transfers.isEmpty, !download.attempts.hasFailed,
       download.attempts.retry.permits(now, readerWaits: false)
     else { return false }
     let host = Line.key(of: download.mirrors.target.url)
-    if refuses(host, now) { return false }
-    if lines[host].isHeldBack(.share, now) {
-      wanted += 1
-      if wanted <= Self.mostWanted { return true }
-    }
     return lines[host].admits(.index, bytes: Generations.glance, claim: .share, isQuiet: lines.isQuiet, now: now)
+      && !refuses(host, now)
+  }
+
+  /// Whether the wish for a size stays until its turn comes, beside a film. Otherwise the sweep forgets it, and a later
+  /// stat makes it again.
+  func keeps(_ download: Download) -> Bool {
+    guard download.wish.head, lines.line(of: download).rationsSizes else { return false }
+    wanted += 1
+    return wanted <= Self.mostWanted
   }
 
   /// Whether all mirrors of a file are silent. A file whose generation is unknown changes to a mirror that is not, if

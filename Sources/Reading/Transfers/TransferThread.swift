@@ -101,13 +101,13 @@ final class TransferThread {
     renewals.look(now)
     let isSweeping = now >= nextSweep
     if isSweeping { nextSweep = now.adding(seconds: Self.sweep) }
-    stats.countQuestions(now)
+    stats.beginLook(now)
     lines.isQuiet = !downloads.all.contains { $0.content.guarded.withLock { $0.waiters.opens > 0 } }
     for download in downloads.inOrder {
       if watch(download, now) {
         isLively = true
         downloads.changed(download)
-      } else if isSweeping, download.wish.ahead == nil,
+      } else if isSweeping, !stats.keeps(download), download.wish.ahead == nil,
         !download.wish.rest || !download.wish.mayRunAhead || download.attempts.hasFailed
           || download.ownFile.isUnwritable
       {
