@@ -96,6 +96,9 @@ import Testing
 
   @Test("Whoever comes finds copies that have saved up no more than a small window")
   func saved() {
+    // A large window counts whole, although it is more than may be saved up.
+    let urgent = line(LineStanding(host: "a", waits: true, shares: true), LineStanding(host: "a", isUrgent: true))
+    #expect(sharedRate(urgent, besides: nil, window: 200_000) < 0.11e6)
     for isArrival in [false, true] {
       var busy = line(LineStanding(host: "a", waits: true, shares: true))
       let copy = line(LineStanding(host: "a", waits: true, shares: true))
@@ -164,16 +167,18 @@ import Testing
 
   /// Bytes a second that a copy may request of `line`, which is never idle, while one with the claim `other` requests
   /// windows, too.
-  private func sharedRate(_ line: Line, besides other: ReaderView.Claim?) -> Double {
+  private func sharedRate(
+    _ line: Line, besides other: ReaderView.Claim?, window: Int64 = RationTables.window
+  ) -> Double {
     var line = line
     line.began(TransferID(1), isBackground: false, now: start)
     var bytes: Int64 = 0
     for tick in 0..<4000 {
       let now = start.adding(seconds: Double(tick) * 0.005)
       if let other, tick % 20 == 0 { line.tookSpare(Self.window, other, due: 0, now: now) }
-      guard line.admits(.shared, bytes: Self.window, claim: .share, isQuiet: false, now: now) else { continue }
-      line.tookSpare(Self.window, .share, due: 0, now: now)
-      bytes += Self.window
+      guard line.admits(.shared, bytes: window, claim: .share, isQuiet: false, now: now) else { continue }
+      line.tookSpare(window, .share, due: 0, now: now)
+      bytes += window
     }
     return Double(bytes) / 20
   }

@@ -6,7 +6,7 @@ import Base
 /// arrives, the number is doubled as long as that brings a fifth more; a step that does not is undone. Later another
 /// trial begins, first with half as many lanes, which are kept if they bring the same. The reasons: lines change, a
 /// rate says little while the line is just being filled, and every lane takes a share from other readers. For a film
-/// whose pace is known more are tried only after it has got clearly less than that for seconds. A 429 or 503 of the
+/// whose pace is known, more are tried only after it has got clearly less than that for seconds. A 429 or 503 of the
 /// origin halves the number.
 struct LaneControl: Sendable, Equatable {
   static let least = 2

@@ -15,7 +15,7 @@ final class StatWaits {
   private let answers: Answers
   /// How long each process may still wait for sizes.
   private var patience: StatPatience
-  /// The most sizes that wait for their turn beside a film.
+  /// The most wishes for sizes that stay while sizes get only a little of the line (``Line/rationsSizes``).
   static let mostWanted = 1000
   /// How many of them the sweep has seen.
   private var wanted = 0
@@ -116,7 +116,7 @@ final class StatWaits {
       && !refuses(host, now)
   }
 
-  /// Whether the wish for a size stays until its turn comes, beside a film. Otherwise the sweep forgets it, and a later
+  /// Whether the wish for a size stays until its turn comes. Otherwise the sweep forgets it, and a later
   /// stat makes it again.
   func keeps(_ download: Download) -> Bool {
     guard download.wish.head, lines.line(of: download).rationsSizes else { return false }
