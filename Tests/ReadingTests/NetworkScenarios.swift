@@ -63,6 +63,13 @@ import Testing
     #expect(stalls.count <= 2 && stalls.reduce(0, +) <= 0.3, "seed \(seed): \(stalls)")
   }
 
+  @Test("What it needs next comes over warm connections, and in no burst that a queue would drop a part of")
+  func playingWarm() throws {
+    var stalls: [Double] = []
+    for seed in UInt64(1)...16 { stalls += try play(queue: 1, seed: seed) }
+    #expect(stalls.reduce(0, +) <= 1, "\(stalls)")
+  }
+
   @Test("Nor for long where HTTP/2 has one connection and packets are lost: several bring more", arguments: [1.0, 5])
   func playingWithLosses(queue: Double) throws {
     var stalls: [Double] = []

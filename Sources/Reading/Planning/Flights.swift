@@ -235,11 +235,13 @@ extension Planner {
   private static let shownSeconds = 4.0
 
   /// The next request's length where congestion windows are small: what its connection brings in a round trip, and at
-  /// most what the line does. `grows`: for one whom a response of two round trips does not delay.
+  /// most half of what the line does: more would come in one burst, of which a router's queue of one round trip drops a
+  /// part. `grows`: for one whom a response of two round trips does not delay.
   static func flight(_ draft: PlanDraft, grows: Bool = false) -> Int64 {
     let line = draft.input.line
     let flights = grows ? line.grownFlights : line.flights
     let flight = draft.requests < flights.count ? flights[draft.requests] : Flights.first
-    return max(pieceLength, min(flight, inRoundTrip(line)) / jumpStep * jumpStep)
+    let most = grows || line.losesPackets ? inRoundTrip(line) : inRoundTrip(line) / 2
+    return max(pieceLength, min(flight, most) / jumpStep * jumpStep)
   }
 }

@@ -124,6 +124,10 @@ struct LineView: Sendable {
   var usualLanes = Planner.mostBackgroundLanes
   /// Whether the servers' congestion windows are small, so that one connection brings little in a round trip.
   var hasSmallWindows = false
+  /// Whether a request for which no connection is idle waits for the handshakes of TLS and TCP.
+  var hasHandshakes = false
+  /// Whether packets are lost for another reason than a full line.
+  var losesPackets = false
   /// Whether responses pause as where windows are small, or nothing is known of them yet.
   var hasPauses = false
   /// What the idle connections bring in a round trip, in bytes, in the order in which requests take them.

@@ -354,7 +354,13 @@ enum Planner {
       let readsHead = reader.position == reader.length && reader.length < streamLength && !reader.isLooker
       let part = isPart && !input.demands.isEmpty ? jumpAhead(of: reader, input) - underWay : .max
       let most = min(window, readsHead ? headLength : .max, part)
-      draft.ask(from: frontier, length: min(most, goal - frontier), shares ? .shared : .playAhead)
+      let length = min(most, goal - frontier)
+      // At a reader's start the first connections are made, and it takes what each brings.
+      let isUsual = !shares && slow == nil && lanes == LaneControl.least && !isAwaited
+      if isUsual, reader.length >= provenLength, waitsForConnection(length, draft) {
+        return connectAhead(frontier, goal, &draft)
+      }
+      draft.ask(from: frontier, length: length, shares ? .shared : .playAhead)
       if draft.steps.count == before { return }
     }
   }
