@@ -15,7 +15,7 @@ import Testing
   /// A reader, and what it needs next under way over the only connection.
   private func input(_ change: (inout PlanInput) -> Void = { _ in }) -> PlanInput {
     var line = LineView(roundTrip: 0.06, rate: 4e6)
-    (line.hasHandshakes, line.openConnections) = (true, 1)
+    (line.hasHandshakes, line.hasSmallWindows, line.openConnections) = (true, true, 1)
     var input = PlanInput(size: 1 << 30, line: line)
     input.available.insert(ByteRange(0, Self.position))
     input.readers = [ReaderView(position: Self.position, length: Self.position, rate: 4e6)]
@@ -45,6 +45,10 @@ import Testing
       $0.transfers += (1...2).map { connecting(UInt64($0 + 1), from: Self.goal - Int64($0) * Self.piece) }
     }
     #expect(Planner.plan(two) == [], "two at once are enough")
+    let near = input { $0.transfers[0].end = Self.goal - 2 * Self.piece + 1 }
+    #expect(Planner.plan(near) == [], "what comes last is nearly what comes next")
+    let partly = input { $0.available.insert(ByteRange(at: Self.goal - 4096, count: 4096)) }
+    #expect(Planner.plan(partly) == [], "little is left there")
   }
 
   @Test("What comes next is requested at once where that wait is long or in vain, or no handshake is saved")
@@ -55,11 +59,12 @@ import Testing
       ("packets are lost", { $0.line.losesPackets = true }),
       ("the one in use is slow", { $0.transfers[0].rate = 1e5 }),
       (
-        "it has brought nothing, and its answer would take a slow line's time",
-        { input in
-          input.transfers[0].hasBegun = false
-          input.transfers[0].rate = 3e5
-        }
+        "its answer and its bytes together take too long",
+        { ($0.transfers[0].hasBegun, $0.transfers[0].age, $0.transfers[0].rate) = (false, 0, 8.7e5) }
+      ),
+      (
+        "it has brought nothing for two round trips",
+        { ($0.transfers[0].hasBegun, $0.transfers[0].age) = (false, 0.13) }
       ),
       ("it was requested long ago", { $0.transfers[0].age = 0.61 }),
       ("it is stuck", { $0.transfers[0].isStuck = true }),

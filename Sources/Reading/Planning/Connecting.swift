@@ -5,34 +5,37 @@ import Fetching
 /// little in each after that. So what the reader needs next waits for a connection in use, and new connections are made
 /// with what it needs later.
 extension Planner {
-  /// How many connections are being made at once.
+  /// For one reader at most so many connections are made at once.
   private static let mostConnecting = 2
   /// The round trips of the handshakes of TCP and TLS 1.3.
   private static let handshakes = 2.0
-  /// After how many round trips a transfer is no longer waited for.
+  /// A transfer that has brought nothing for so many round trips, or has not ended after so many, is not waited for: it
+  /// may hang.
+  private static let longestAnswer = 2.0
   private static let longestWait = 10.0
 
   /// Whether a play-ahead request of `length` bytes waits for a connection in use, which is free before a new one would
-  /// have brought the first of these bytes. Where the line loses packets, what is in flight may come late.
+  /// have brought these bytes, or the first 64 KiB of them. Where the line loses packets, a response may end late.
   static func waitsForConnection(_ length: Int64, _ draft: PlanDraft) -> Bool {
     let line = draft.input.line
     guard line.hasHandshakes, !line.losesPackets, draft.requests >= line.flights.count else { return false }
     let longest = (handshakes + Flights.moreTrips(min(length, smallestFirstWindow))) * line.roundTrip
     let rate = line.rate / Double(max(1, draft.transfers.count))
     return draft.transfers.contains { running in
-      if running.isConnecting || running.isStuck || running.isStream { return false }
+      if running.isConnecting || running.isStuck { return false }
       let age = running.id == PlanDraft.asked ? 0 : running.age
-      // One that hangs may never be free.
-      if age > longestWait * line.roundTrip { return false }
+      if age > (running.hasBegun ? longestWait : longestAnswer) * line.roundTrip { return false }
       let answer = running.hasBegun ? 0 : max(0, line.roundTrip - age)
       return answer + Double(running.rest.count) / (running.rate ?? rate) < longest
     }
   }
 
-  /// Makes a connection by a request for the last bytes before `goal`, not before `frontier`.
+  /// Makes a connection by a request for bytes before `goal`, which the reader needs last, and well behind `frontier`.
   static func connectAhead(_ frontier: Int64, _ goal: Int64, _ draft: inout PlanDraft) {
-    let connecting = draft.transfers.count(where: \.isConnecting)
-    guard connecting < mostConnecting else { return }
-    draft.ask(from: max(frontier, goal - Int64(connecting + 1) * pieceLength), length: pieceLength, .playAhead)
+    let asking = draft.transfers.count { !$0.hasBegun && $0.position > frontier && $0.purpose == .playAhead }
+    let piece = ByteRange(at: goal - Int64(asking + 1) * pieceLength, count: pieceLength)
+    guard asking < mostConnecting, piece.start >= frontier + pieceLength, draft.covered.firstGap(in: piece) == piece
+    else { return }
+    draft.ask(from: piece.start, length: piece.count, .playAhead)
   }
 }

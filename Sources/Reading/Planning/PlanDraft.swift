@@ -42,6 +42,8 @@ struct PlanDraft {
     steps.append(.start(gap, purpose))
     covered.insert(gap)
     transfers.append(
-      ActiveTransfer(id: Self.asked, position: gap.start, end: gap.end, purpose: purpose, rate: nil))
+      ActiveTransfer(
+        id: Self.asked, position: gap.start, end: gap.end, purpose: purpose, rate: nil,
+        isConnecting: input.line.hasHandshakes && requests > input.line.flights.count))
   }
 }

@@ -126,7 +126,7 @@ struct LineView: Sendable {
   var hasSmallWindows = false
   /// Whether a request for which no connection is idle waits for the handshakes of TLS and TCP.
   var hasHandshakes = false
-  /// Whether packets are lost for another reason than a full line.
+  /// Whether windows stay small although the line is busy, as where more packets are lost than a full line loses.
   var losesPackets = false
   /// Whether responses pause as where windows are small, or nothing is known of them yet.
   var hasPauses = false

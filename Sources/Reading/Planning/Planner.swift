@@ -356,8 +356,8 @@ enum Planner {
       let most = min(window, readsHead ? headLength : .max, part)
       let length = min(most, goal - frontier)
       // At a reader's start the first connections are made, and it takes what each brings.
-      let isUsual = !shares && slow == nil && lanes == LaneControl.least && !isAwaited
-      if isUsual, reader.length >= provenLength, waitsForConnection(length, draft) {
+      let isUsual = isBounded && !shares && lanes == LaneControl.least && reader.length >= provenLength
+      if isUsual, waitsForConnection(length, draft) {
         return connectAhead(frontier, goal, &draft)
       }
       draft.ask(from: frontier, length: length, shares ? .shared : .playAhead)
