@@ -63,8 +63,8 @@ import Testing
     #expect(stalls.count <= 2 && stalls.reduce(0, +) <= 0.3, "seed \(seed): \(stalls)")
   }
 
-  @Test("What it needs next comes over warm connections, and in no burst that a queue would drop a part of")
-  func playingWarm() throws {
+  @Test("No piece is a burst of which a queue of one round trip drops a part")
+  func burst() throws {
     var stalls: [Double] = []
     for seed in UInt64(1)...16 { stalls += try play(queue: 1, seed: seed) }
     #expect(stalls.reduce(0, +) <= 1, "\(stalls)")

@@ -5,7 +5,7 @@ import Fetching
 /// little in each after that. So what the reader needs next waits for a connection in use, and new connections are made
 /// with what it needs later.
 extension Planner {
-  /// For one reader at most so many connections are made at once.
+  /// For one file at most so many connections are made at once.
   private static let mostConnecting = 2
   /// The round trips of the handshakes of TCP and TLS 1.3.
   private static let handshakes = 2.0

@@ -355,7 +355,7 @@ enum Planner {
       let part = isPart && !input.demands.isEmpty ? jumpAhead(of: reader, input) - underWay : .max
       let most = min(window, readsHead ? headLength : .max, part)
       let length = min(most, goal - frontier)
-      // At a reader's start the first connections are made, and it takes what each brings.
+      // At its start a reader takes what each connection brings, the new ones too.
       let isUsual = isBounded && !shares && lanes == LaneControl.least && reader.length >= provenLength
       if isUsual, waitsForConnection(length, draft) {
         return connectAhead(frontier, goal, &draft)

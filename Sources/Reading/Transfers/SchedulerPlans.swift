@@ -141,6 +141,7 @@ extension Scheduler {
   private func learned(of download: Download) -> ProbeSet? { probeSets[download.content.kind] }
 
   private func lineView(of line: Line, for download: Download, _ now: Instant) -> LineView {
+    // What comes from a second source frees no connection to the origin: then no request waits for one.
     LineView(
       roundTrip: line.estimate.roundTrip, lateTrip: line.estimate.lateTrip, rate: line.estimate.rate,
       isMeasured: line.estimate.isMeasured, waiting: line.readers.new + line.readers.urgent,

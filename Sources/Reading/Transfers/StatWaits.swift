@@ -116,8 +116,8 @@ final class StatWaits {
       && !refuses(host, now)
   }
 
-  /// Whether the wish for a size stays until its turn comes. Otherwise the sweep forgets it, and a later
-  /// stat makes it again.
+  /// Whether the wish for a size stays until its turn comes. Otherwise the sweep forgets it, and a later stat makes it
+  /// again.
   func keeps(_ download: Download) -> Bool {
     guard download.wish.head, lines.line(of: download).rationsSizes else { return false }
     wanted += 1
