@@ -26,7 +26,7 @@ import Storing
 ///     becameWhole    yes       -         -           -          -      removal none, every byte stored
 ///     taken          -         -         yes         -          -      has a file
 ///     released       -         -         -           yes        -
-///     rejected       -         -         -           yes        -
+///     rejected       -         -         yes         yes        -
 ///     placed         -         -         -           yes        -      same file
 ///     copyChanged    -         -         -           -          yes
 ///     frozen         yes       yes       -           -          yes    removal none
@@ -219,6 +219,13 @@ struct FileState: Sendable {
     return true
   }
 
+  /// The finisher refused the file. The transfer thread sends this: until it knows, it must not give the file to the
+  /// finisher again.
+  mutating func rejected() {
+    defer { checkLegal() }
+    if holding == .completing || holding == .verifying { holding = .partial }
+  }
+
   /// A newer generation replaced this one.
   mutating func superseded() {
     defer { checkLegal() }
@@ -329,12 +336,6 @@ struct FileState: Sendable {
   mutating func released() {
     defer { checkLegal() }
     if holding == .verifying { holding = .completing }
-  }
-
-  /// Its bytes are wrong, or the finisher cannot place it.
-  mutating func rejected() {
-    defer { checkLegal() }
-    if holding == .verifying { holding = .partial }
   }
 
   /// The finisher placed the bytes of `partial` in the library as `copy`, open as `file`, and committed that. False

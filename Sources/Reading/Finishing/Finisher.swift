@@ -82,7 +82,6 @@ final class Finisher {
   }
 
   private func reject(_ content: Content, _ message: String, isWrong: Bool) {
-    content.guarded.withLock { $0.held.rejected() }
     room.transfers.post(.rejected(content, message: message, isWrong: isWrong))
   }
 
@@ -121,7 +120,6 @@ final class Finisher {
       room.ledger.promise(space, to: content.key, until: until)
       room.keeper.post(.measureSpace)
     }
-    content.guarded.withLock { $0.held.rejected() }
     room.transfers.post(.waitsForRoom(content))
   }
 

@@ -86,11 +86,14 @@ extension TransferThread {
       resumeNext(now)
     case .waitsForRoom(let content):
       let download = downloads.download(of: content)
+      content.guarded.withLock { $0.held.rejected() }
       if download.content === content { failures.waitsForRoom(download, now) }
       carryOutPostponed(download)
     case .rejected(let content, let message, let isWrong):
       let download = downloads.download(of: content)
-      failures.rejected(download, message: message, isWrong: isWrong)
+      content.guarded.withLock { $0.held.rejected() }
+      // Of a version that was replaced meanwhile, nothing follows for the new one.
+      if download.content === content { failures.rejected(download, message: message, isWrong: isWrong) }
       carryOutPostponed(download)
     case .syncFailed(let content, let message, let lost, let pausedUntil):
       let download = downloads.download(of: content)
