@@ -126,7 +126,7 @@ extension ServedFile {
     "overclaimed": [.committed, .syncFailed, .withdrawn, .frozen, .superseded],
     "whole": [.snapshot, .syncFailed, .becameWhole, .frozen, .superseded],
     "whole and synced": [.syncFailed, .becameWhole, .frozen, .putAway, .superseded, .synced],
-    "completing": [.snapshot, .syncFailed, .taken, .rejected, .superseded],
+    "completing": [.snapshot, .syncFailed, .taken, .superseded],
     "verifying": [.snapshot, .syncFailed, .released, .rejected, .placed, .superseded],
     "copy": [.copyChanged, .frozen, .putAway, .superseded],
     "modified": [.landed, .syncFailed, .frozen, .putAway, .superseded],

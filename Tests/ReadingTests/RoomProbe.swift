@@ -380,6 +380,18 @@ extension Bench {
     }
   }
 
+  /// The finisher is to take a file, once more where it is to take it already.
+  func queueForFinisher(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    system.room.finisher.post(try known(inode, sourceLocation))
+  }
+
+  /// Another version of a file, with the same head, takes the place of the known one.
+  func supersede(_ inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let transfers = try #require(threads?.transfers, sourceLocation: sourceLocation)
+    let download = try transfers.downloads.download(of: known(inode, sourceLocation))
+    try transfers.generations.supersede(download, by: #require(download.identity), nil)
+  }
+
   /// Bytes that came are to count as stored, where they were written to `file`: whether they do.
   func write(
     _ bytes: [UInt8], at offset: Int64, to file: StoredFile, of inode: Inode,

@@ -122,33 +122,6 @@ import Reading
     #expect(try bench.inode("a.mp4") == inode, "a sync that failed made another version of the file")
   }
 
-  @Test("A file that the finisher refuses while the transfer thread plans is not given to it again")
-  func refusesWhilePlanning() throws {
-    let size = 2 * Self.megabyte
-    let resources = [FakeResource(name: "a.mp4", size: size), FakeResource(name: "b.mp4", size: size)]
-    var entries = resources.enumerated().map { Bench.entry($1.name, UInt64($0) + 1) }
-    let bytes = Pattern.bytes(name: "b.mp4", generation: resources[1].version + 1, offset: 0, count: Int(size))
-    entries[1].checksum = Checksum(algorithm: .sha256, digest: try Digester.digest(of: bytes))
-    let urls = entries.map { $0.urls[0] }
-    let bench = try Bench(entries, Dictionary(uniqueKeysWithValues: zip(urls, resources)))
-    let (first, inode) = (try bench.opened("a.mp4"), try bench.opened("b.mp4"))
-    wait(bench, inode, 0)
-    // From now on the origin sends the right bytes, under the head of the wrong ones.
-    bench.service.resources[urls[1]]?.version += 1
-    // The plan of the first file, which is made before, looks at the time because the file has a reader now.
-    bench.touch(try bench.hold(inode))
-    let read = bench.read(first, size / 2, 1000)
-    let refusals = Lock(0)
-    bench.looks.withLock { looks in
-      looks = { if bench.threads?.turnFinisher() == true { refusals.withLock { $0 += 1 } } }
-    }
-    bench.move(0.01, finishing: false)
-    bench.looks.withLock { $0 = nil }
-    #expect(refusals.withLock { $0 } == 1)
-    #expect(bench.run(until: 30) { bench.isComplete("b.mp4") })
-    #expect(bench.port.reply(to: read) != nil)
-  }
-
   @Test("Syncs that fail again and again cost less and less: what is lost is not fetched again at the line's speed")
   func syncsThatAlwaysFail() throws {
     let size = 2 * Self.megabyte

@@ -6,9 +6,10 @@ import Storing
 /// Pure: no event calls the system. ``Content`` holds the lock; the marks below say which thread sends which events.
 /// Three values and one flag, `isSuperseded`, describe a file:
 ///
-/// - *holding*: `partial` -> `completing` (all bytes are stored) -> `verifying` (the finisher works on it) -> `copy`
-///   (it is in the library). When a user changed the copy, the file becomes `modified`: a partial file again, which
-///   never completes under this inode, because the kernel's page cache may have the user's bytes.
+/// - *holding*: `partial` -> `completing` (all bytes are stored) -> `verifying` (the finisher works on it, or has
+///   refused it and the transfer thread does not know yet) -> `copy` (it is in the library). When a user changed the
+///   copy, the file becomes `modified`: a partial file again, which never completes under this inode, because the
+///   kernel's page cache may have the user's bytes.
 /// - *claim*: what the catalog believes of the stored bytes.
 /// - *removal*: whether its bytes are being removed, or it was put away from memory.
 ///
@@ -26,7 +27,7 @@ import Storing
 ///     becameWhole    yes       -         -           -          -      removal none, every byte stored
 ///     taken          -         -         yes         -          -      has a file
 ///     released       -         -         -           yes        -
-///     rejected       -         -         yes         yes        -
+///     rejected       -         -         -           yes        -
 ///     placed         -         -         -           yes        -      same file
 ///     copyChanged    -         -         -           -          yes
 ///     frozen         yes       yes       -           -          yes    removal none
@@ -219,11 +220,11 @@ struct FileState: Sendable {
     return true
   }
 
-  /// The finisher refused the file. The transfer thread sends this: until it knows, it must not give the file to the
-  /// finisher again.
+  /// The finisher refused the file, or found no room for its copy. Until the transfer thread knows, the file is not
+  /// given to the finisher again.
   mutating func rejected() {
     defer { checkLegal() }
-    if holding == .completing || holding == .verifying { holding = .partial }
+    if holding == .verifying { holding = .partial }
   }
 
   /// A newer generation replaced this one.

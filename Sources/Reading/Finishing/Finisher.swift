@@ -45,8 +45,7 @@ final class Finisher {
     ThreadRecord.work(.finishing)
     // nil: before the finisher took it, the keeper found that the disk had lost a part of it.
     guard let (generation, served) = content.guarded.withLock({ $0.held.taken() }) else { return }
-    defer { content.guarded.withLock { $0.held.released() } }
-    guard let partial = served.partial, let size = generation.size else { return }
+    guard let partial = served.partial, let size = generation.size else { return release(content) }
     // Once it waited for room, it is not read again before it has some.
     let space = ByteRange(0, size).blocks(of: StoreSpace.block).count
     let isReserved = waiting[content.key] != nil && room.reserve(space, for: .copy(content.key))
@@ -59,7 +58,7 @@ final class Finisher {
       try calling("its partial file cannot be synced") { () throws(Errno) in try partial.syncData() }
       room.health.syncSucceeded(content.key)
       if let problem = try mismatch(content, partial.fileDescriptor, size) {
-        if room.isEnding { return }
+        if room.isEnding { return release(content) }
         // Bytes that the disk lost do not mean that the origin sent wrong ones.
         if let error = partial.syncFailure { return syncFailed(content, served, error) }
         return reject(content, problem, isWrong: true)
@@ -75,7 +74,7 @@ final class Finisher {
       room.transfers.post(.completed(content, copy))
     } catch {
       if let error = partial.syncFailure { return syncFailed(content, served, error) }
-      if room.isEnding { return }
+      if room.isEnding { return release(content) }
       if error.kind == .full, let lacking { return wait(content, lacking) }
       reject(content, "complete, but it cannot be placed in the library: \(error.message)", isWrong: false)
     }
@@ -89,7 +88,11 @@ final class Finisher {
   private func syncFailed(_ content: Content, _ file: ServedFile, _ error: Errno) {
     file.invalidate()  // at once, because reads may be about to use it
     room.keeper.post(.job { $0.syncFailed(content, file, error) })
+    release(content)
   }
+
+  /// Gives the file up unchanged.
+  private func release(_ content: Content) { content.guarded.withLock { $0.held.released() } }
 
   /// Why the file is not accepted (also when the server ends); nil when its bytes are right.
   private func mismatch(_ content: Content, _ descriptor: Int32, _ size: Int64) throws(StoreError) -> String? {

@@ -86,14 +86,11 @@ extension TransferThread {
       resumeNext(now)
     case .waitsForRoom(let content):
       let download = downloads.download(of: content)
-      content.guarded.withLock { $0.held.rejected() }
-      if download.content === content { failures.waitsForRoom(download, now) }
+      if rejects(content) { failures.waitsForRoom(download, now) }
       carryOutPostponed(download)
     case .rejected(let content, let message, let isWrong):
       let download = downloads.download(of: content)
-      content.guarded.withLock { $0.held.rejected() }
-      // Of a version that was replaced meanwhile, nothing follows for the new one.
-      if download.content === content { failures.rejected(download, message: message, isWrong: isWrong) }
+      if rejects(content) { failures.rejected(download, message: message, isWrong: isWrong) }
       carryOutPostponed(download)
     case .syncFailed(let content, let message, let lost, let pausedUntil):
       let download = downloads.download(of: content)
@@ -164,6 +161,14 @@ extension TransferThread {
     } catch {
       failures.fail(download, .io, error.message)
       return false
+    }
+  }
+
+  /// The finisher refused the file. Whether it is still the current version: for a new one nothing follows.
+  private func rejects(_ content: Content) -> Bool {
+    content.guarded.withLock { guarded in
+      guarded.held.rejected()
+      return !guarded.held.isSuperseded
     }
   }
 
