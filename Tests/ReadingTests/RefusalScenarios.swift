@@ -11,8 +11,8 @@ import Reading
 @Suite struct RefusalScenarios {
   private static let size: Int64 = 2 << 20
 
-  /// Two files. The second one is whole and with the finisher, and its bytes are wrong. From now on the origin sends the
-  /// right ones, under the head of the wrong ones.
+  /// Two files. The second one is whole and with the finisher, and its bytes are wrong. From now on the origin sends
+  /// the right ones, under the head of the wrong ones.
   private func scene() throws -> (bench: Bench, first: Inode, wrong: Inode) {
     let resources = ["a.mp4", "b.mp4"].map { FakeResource(name: $0, size: Self.size) }
     var entries = resources.enumerated().map { Bench.entry($1.name, UInt64($0) + 1) }
