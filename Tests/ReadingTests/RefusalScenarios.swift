@@ -35,7 +35,7 @@ import Reading
   @Test("One that is refused while the transfer thread plans is not given to the finisher again")
   func whilePlanning() throws {
     let (bench, first, wrong) = try scene()
-    // The plan of the first file, which is made before, looks at the time because the file has a reader now.
+    // The transfer thread plans the first file before, and looks at the time because that file has a reader now.
     bench.touch(try bench.hold(wrong))
     let read = bench.read(first, Self.size / 2, 1000)
     bench.holdsKeeper = true

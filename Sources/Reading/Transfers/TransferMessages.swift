@@ -164,7 +164,8 @@ extension TransferThread {
     }
   }
 
-  /// The finisher refused the file. Whether it is still the current version: for a new one nothing follows.
+  /// Notes that the finisher refused the file. Returns whether the file is still the current version: nothing follows
+  /// for the version that replaced it.
   private func rejects(_ content: Content) -> Bool {
     content.guarded.withLock { guarded in
       guarded.held.rejected()
