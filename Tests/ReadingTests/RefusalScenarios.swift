@@ -7,7 +7,7 @@ import Testing
 import Reading
 @testable import Storing
 
-/// Files that the finisher refuses: what it says of one version, at one time, counts once and for that version.
+/// What the finisher says of a file, and above all why it refuses one, counts once and for that version.
 @Suite struct RefusalScenarios {
   private static let size: Int64 = 2 << 20
 
@@ -75,5 +75,20 @@ import Reading
     #expect(try bench.inode("b.mp4") == new)
     bench.system.fetch([new])
     #expect(bench.run(until: 30) { bench.isComplete("b.mp4") })
+  }
+
+  @Test("A version that was replaced when it was just complete does not end what is wanted of the new one")
+  func completeAndReplaced() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: Self.size))
+    let old = try bench.opened("a.mp4")
+    bench.system.fetch([old])
+    for _ in 0..<3000 where !bench.isCompleting(old) { bench.move(0.01, finishing: false) }
+    #expect(bench.threads?.turnFinisher() == true)
+    try bench.supersede(old)
+    bench.move(0.01)
+    let new = try bench.inode("a.mp4")
+    #expect(new != old)
+    #expect(bench.run(until: 30) { bench.isComplete("a.mp4") })
+    bench.expectBytes(new, 0, Int(Self.size), of: "a.mp4")
   }
 }

@@ -72,18 +72,7 @@ extension TransferThread {
       downloads.changed(download)
       carryOutPostponed(download)
     case .renew(let content, let inode, let ticket): renew(content, inode, ticket)
-    case .completed(let content, let copy):
-      let download = downloads.download(of: content)
-      download.wish.rest = false
-      downloads.unpin(download)
-      downloads.forgetError(of: download)
-      room.completed(content, as: copy)
-      scheduler.showHeld(download, now, isNew: true)
-      downloads.publish(download)
-      carryOutPostponed(download)
-      // Small files make room often, and would pile up until the next sweep.
-      if downloads.all.count > Self.mostUnfinished / 2 { downloads.putAway(download) }
-      resumeNext(now)
+    case .completed(let content, let copy): completed(content, as: copy, now)
     case .waitsForRoom(let content):
       let download = downloads.download(of: content)
       if rejects(content) { failures.waitsForRoom(download, now) }
@@ -162,6 +151,23 @@ extension TransferThread {
       failures.fail(download, .io, error.message)
       return false
     }
+  }
+
+  /// The finisher placed the file. Nothing follows for a version that replaced it meanwhile: that one is still wanted.
+  private func completed(_ content: Content, as copy: LibraryCopy, _ now: Instant) {
+    let download = downloads.download(of: content)
+    room.completed(content, as: copy)
+    if !content.guarded.withLock({ $0.held.isSuperseded }) {
+      download.wish.rest = false
+      downloads.unpin(download)
+      downloads.forgetError(of: download)
+      scheduler.showHeld(download, now, isNew: true)
+      downloads.publish(download)
+    }
+    carryOutPostponed(download)
+    // Small files make room often, and would pile up until the next sweep.
+    if downloads.all.count > Self.mostUnfinished / 2 { downloads.putAway(download) }
+    resumeNext(now)
   }
 
   /// Notes that the finisher refused the file. Returns whether the file is still the current version: nothing follows
