@@ -30,6 +30,8 @@ struct FilmBuilder: Sendable, Equatable {
   /// The bytes from `start` to `end` of a lane play from `time` to `until`. A player needs all of them at `time`.
   mutating func add(lane: Int, from time: Double, to until: Double, bytes start: Int64, _ end: Int64) {
     guard lane < Self.mostLanes, start >= 0, end > start, time.isFinite, until.isFinite else { return }
+    // An edit leaves it out, and nothing that is shown is decoded from it.
+    if until < -FilmIndex.longestGroup { return }
     let first = min(max(0, time), Self.longest)
     let last = min(max(first, until), Self.longest)
     reach(last)
@@ -78,9 +80,15 @@ struct FilmBuilder: Sendable, Equatable {
     built.reach(duration)
     let count = min(
       Self.most, max(Int((duration / built.slot).rounded(.up)), built.lanes.map(\.count).max() ?? 0, 1))
-    var lanes = built.lanes.compactMap { slots in slots.isEmpty ? nil : Self.lane(slots, count, size) }
+    let used = built.lanes.filter { !$0.isEmpty }
+    var lanes = used.map { Self.lane($0, count, size) }
     if !isWhole { built.extrapolate(&lanes, to: size) }
-    lanes = Self.joined(lanes, size: size)
+    // Where a lane has bytes; one that was extrapolated has them to its end.
+    let spans = used.map { slots in
+      let first = slots.firstIndex { $0.end > 0 } ?? 0
+      return first..<(isWhole ? max(first + 1, slots.count) : count)
+    }
+    lanes = Self.joined(Array(zip(lanes, spans)), size: size)
     return FilmIndex(duration: duration, slot: built.slot, lanes: lanes, isExact: isWhole)
   }
 
@@ -113,23 +121,29 @@ struct FilmBuilder: Sendable, Equatable {
     }
   }
 
-  /// One lane for tracks that are interleaved: a player reads them in one go.
-  private static func joined(_ lanes: [FilmIndex.Lane], size: Int64) -> [FilmIndex.Lane] {
+  /// One lane for tracks that are interleaved: a player reads them in one go. Each has its span, the slots in which it
+  /// has bytes: a track may begin later than another, or end sooner.
+  private static func joined(_ lanes: [(FilmIndex.Lane, span: Range<Int>)], size: Int64) -> [FilmIndex.Lane] {
     let limit = min(16 << 20, size / 8)
-    var joined: [FilmIndex.Lane] = []
-    for lane in lanes.sorted(by: { $0.count > $1.count }) {
+    var joined: [(lane: FilmIndex.Lane, span: Range<Int>)] = []
+    for (lane, span) in lanes.sorted(by: { $0.0.count > $1.0.count }) {
       let place = joined.firstIndex { other in
-        zip(other.ends, lane.ends).allSatisfy { abs($0 - $1) <= limit }
+        let both = other.span.clamped(to: span)
+        return !both.isEmpty && both.allSatisfy { abs(other.lane.ends[$0] - lane.ends[$0]) <= limit }
       }
       guard let place else {
-        if joined.count < keptLanes { joined.append(lane) }
+        if joined.count < keptLanes { joined.append((lane, span)) }
         continue
       }
       for index in lane.ends.indices {
-        joined[place].ends[index] = max(joined[place].ends[index], lane.ends[index])
-        joined[place].starts[index] = min(joined[place].starts[index], lane.starts[index])
+        joined[place].lane.ends[index] = max(joined[place].lane.ends[index], lane.ends[index])
+        // What begins behind its span is none of it.
+        if index >= span.upperBound { continue }
+        joined[place].lane.starts[index] = min(joined[place].lane.starts[index], lane.starts[index])
       }
+      let other = joined[place].span
+      joined[place].span = min(other.lowerBound, span.lowerBound)..<max(other.upperBound, span.upperBound)
     }
-    return joined
+    return joined.map(\.lane)
   }
 }

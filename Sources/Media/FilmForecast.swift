@@ -33,19 +33,24 @@ package struct FilmForecast: Sendable, Equatable {
     self.supply = supply.flatMap { $0.rate > 0 ? $0 : nil }
     var missing = [Double](repeating: 0, count: index.slots)
     var bytes = missing
-    for lane in index.lanes {
-      var slot = 0
-      while slot < index.slots {
-        let range = lane.bytes(of: slot)
+    // Lanes may lie one in the other: what a slot has fetched for one of them is there for all.
+    var counted = ByteRangeSet()
+    var groups = [Int](repeating: 0, count: index.lanes.count)
+    for slot in 0..<index.slots {
+      for (number, lane) in index.lanes.enumerated() where groups[number] == slot {
         // The player reads a group's bytes while it plays the group.
         let next = index.groupEnd(of: lane, from: slot)
+        groups[number] = next
+        let range = lane.bytes(of: slot)
         let parts = Double(next - slot)
-        let share = Double(range.count - stored.count(in: range)) / parts
-        for place in slot..<next {
-          missing[place] += share
-          bytes[place] += Double(range.count) / parts
+        while let new = counted.firstGap(in: range) {
+          counted.insert(new)
+          let share = Double(new.count - stored.count(in: new)) / parts
+          for place in slot..<next {
+            missing[place] += share
+            bytes[place] += Double(new.count) / parts
+          }
         }
-        slot = next
       }
     }
     self.missing = missing

@@ -15,15 +15,16 @@ package struct FilmIndex: Sendable, Equatable {
     /// All of its bytes.
     var count: Int64 { max(0, (ends.last ?? 0) - (starts.first ?? 0)) }
 
-    /// The bytes of a slot, without those of the slots before it.
+    /// The bytes of a slot, without those of the slots before it, and without those that lie between two of its pieces
+    /// and are no part of it.
     func bytes(of slot: Int) -> ByteRange {
-      let start = slot == 0 ? starts[0] : ends[slot - 1]
+      let start = slot == 0 ? starts[0] : max(ends[slot - 1], starts[slot])
       return ByteRange(min(start, ends[slot]), ends[slot])
     }
   }
 
   /// No group of pictures is taken to be longer, in seconds.
-  private static let longestGroup = 10.0
+  static let longestGroup = 10.0
 
   /// How long it plays, in seconds.
   package let duration: Double
@@ -52,8 +53,7 @@ package struct FilmIndex: Sendable, Equatable {
 
   /// The bytes of a second of film, counted from 0.
   package func bytes(ofSecond second: Int) -> Int64 {
-    let (first, last) = (Double(second), Double(second + 1))
-    return lanes.reduce(0) { $0 + Int64(end(of: $1, at: last) - end(of: $1, at: first)) }
+    lanes.reduce(0) { $0 + Int64(bytes(of: $1, from: Double(second), to: Double(second + 1))) }
   }
 
   /// The time whose bytes a player reads at `offset`, in the lane that has most of the file's bytes.
@@ -80,13 +80,17 @@ package struct FilmIndex: Sendable, Equatable {
     return next
   }
 
-  /// The end of a lane's bytes at a time, evenly within the group.
-  private func end(of lane: Lane, at time: Double) -> Double {
-    if time >= Double(slots) * slot { return Double(lane.ends[slots - 1]) }
-    var first = self.slot(at: time)
+  /// How many bytes of a lane play from one time to another, evenly within each group.
+  private func bytes(of lane: Lane, from time: Double, to until: Double) -> Double {
+    var first = slot(at: time)
     while first > 0, lane.ends[first - 1] == lane.ends[first] { first -= 1 }
-    let bytes = lane.bytes(of: first)
-    let part = (time / slot - Double(first)) / Double(groupEnd(of: lane, from: first) - first)
-    return Double(bytes.start) + Double(bytes.count) * min(1, part)
+    var sum = 0.0
+    while first < slots, Double(first) * slot < until {
+      let next = groupEnd(of: lane, from: first)
+      let played = min(until, Double(next) * slot) - max(time, Double(first) * slot)
+      sum += Double(lane.bytes(of: first).count) * max(0, played) / (Double(next - first) * slot)
+      first = next
+    }
+    return sum
   }
 }

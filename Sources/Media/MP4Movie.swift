@@ -9,6 +9,8 @@ struct MP4Movie: Sendable {
     var isMedia = false
     /// What the edit list adds to the time of a sample, in seconds.
     var shift = 0.0
+    /// Up to where the edit list has the track played, in seconds.
+    var until = Double.infinity
     var times: MP4Box?
     var sizes: MP4Box?
     var chunks: MP4Box?
@@ -74,7 +76,7 @@ struct MP4Movie: Sendable {
       default: break
       }
     }
-    if let edits { track.shift = try shift(edits, &cursor, movie: scale, media: track.scale) }
+    if let edits { try read(edits, &cursor, movie: scale, &track) }
     return track
   }
 
@@ -105,26 +107,27 @@ struct MP4Movie: Sendable {
     }
   }
 
-  /// By how much the first edits move the samples: players show the first picture at 0, whatever its decoding time.
-  private static func shift(
-    _ elst: MP4Box, _ cursor: inout ByteCursor, movie: Double, media: Double
-  ) throws(IndexGap) -> Double {
+  /// Reads by how much the first edits move the samples: players show the first picture at 0, whatever its decoding
+  /// time. A single edit says how much is played, too; where it is 0, all is.
+  private static func read(
+    _ elst: MP4Box, _ cursor: inout ByteCursor, movie: Double, _ track: inout Track
+  ) throws(IndexGap) {
     let isLong = try cursor.number(1, at: elst.body) == 1
     let (field, entry): (Int, Int64) = isLong ? (8, 20) : (4, 12)
-    let count = min(Int64(try cursor.number(4, at: elst.body + 4)), 8)
-    var delay = 0.0
-    for index in 0..<count {
+    let count = Int64(try cursor.number(4, at: elst.body + 4))
+    for index in 0..<min(count, 8) {
       let place = elst.body + 8 + index * entry
       guard place + entry <= elst.range.end else { break }
-      let length = try cursor.number(field, at: place)
+      let ticks = Double(try cursor.number(field, at: place))
+      let length = movie > 0 ? ticks / movie : 0
       let start = try cursor.number(field, at: place + Int64(field))
-      let isEmpty = start == (isLong ? UInt64.max : 0xFFFF_FFFF)
-      if isEmpty {
-        delay += movie > 0 ? Double(length) / movie : 0
+      if start == (isLong ? UInt64.max : 0xFFFF_FFFF) {
+        track.shift += length  // nothing is shown
       } else {
-        return delay - (media > 0 ? Double(start) / media : 0)
+        if index == count - 1, length > 0 { track.until = track.shift + length }
+        if track.scale > 0 { track.shift -= Double(start) / track.scale }
+        return
       }
     }
-    return delay
   }
 }

@@ -61,7 +61,9 @@ struct MP4Reader: Sendable {
       }
       self.movie = movie
       if !movie.isFragmented {
-        index = builder.index(duration: movie.duration, size: size, isWhole: true)
+        // It plays for as long as its samples do, whatever mvhd says.
+        let duration = max(movie.duration, builder.lastTime)
+        index = builder.index(duration: duration, size: size, isWhole: true)
         return true
       }
     case MP4Box.sidx:

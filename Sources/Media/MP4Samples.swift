@@ -31,6 +31,7 @@ struct MP4Samples {
   private let equalSize: Int64
   private let scale: Double
   private let shift: Double
+  private let until: Double
 
   /// The place in the table of times: the run's rest, its step, the next run, and the ticks so far.
   private var run: (left: Int64, step: Double, next: Int64) = (0, 0, 0)
@@ -57,18 +58,18 @@ struct MP4Samples {
       equalSize = word
       self.sizes = try Table(sizes, skipped: 12, width: 4, &sizeCursor)
     }
-    (scale, shift) = (track.scale, track.shift)
+    (scale, shift, until) = (track.scale, track.shift, track.until)
   }
 
   private var time: Double { ticks / scale + shift }
 
-  /// Adds all samples to a lane.
+  /// Adds all samples to a lane, up to where the edit list ends.
   mutating func add(to builder: inout FilmBuilder, lane: Int) throws(IndexGap) {
     var sample: Int64 = 0
     var entry: Int64 = 0
     var perChunk: Int64 = 0
     var nextChange: Int64 = 0
-    for chunk in 0..<offsets.count {
+    for chunk in 0..<offsets.count where time < until {
       while entry < chunks.count, chunk >= nextChange {
         perChunk = Int64(try chunkCursor.number(4, at: chunks.offset(entry) + 4))
         entry += 1

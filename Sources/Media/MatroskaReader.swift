@@ -148,15 +148,18 @@ struct MatroskaReader: Sendable {
     throw .malformed
   }
 
-  /// Reads the Cues where the seek head says that they are; false when they are not stored, or not there.
+  /// Reads the Cues where the seek head says that they are; false when they are not stored, not there, or of no use.
   private mutating func readCues(
     at place: Int64, _ cursor: inout ByteCursor, _ segment: ByteRange
   ) throws(IndexGap) -> Bool {
+    if seconds <= 0 { return false }
     do throws(IndexGap) {
       let element = try cursor.element(at: place, limit: segment.end)
       guard element.id == ID.cues, element.hasSize else { throw .malformed }
       try cursor.require(element.range)
-      return try readCues(element, &cursor, segment)
+      if try readCues(element, &cursor, segment) { return true }
+      cues = nil
+      return false
     } catch {
       if case .missing(let range) = error { needs = [range] } else { cues = nil }
       return false
@@ -182,7 +185,7 @@ struct MatroskaReader: Sendable {
           place = min(place ?? start, start)
         }
       }
-      guard let place, place > last?.start ?? -1 else { return }
+      guard let place, place > last?.start ?? -1, place < segment.end else { return }
       let seconds = Double(time) * scale / 1e9
       // The first cluster is needed from the start, also if its first picture comes later.
       built.addGroup(from: last?.time ?? 0, to: seconds, bytes: last?.start ?? place, last == nil ? place + 1 : place)

@@ -79,8 +79,12 @@ struct ByteCursor {
     return 0
   }
 
+  /// A longer part of an index, in bytes, is not read: a day of film has less, and who asks waits for the reading.
+  private static let longest: Int64 = 64 << 20
+
   /// Throws `missing` unless all of `range` is stored.
   func require(_ range: ByteRange) throws(IndexGap) {
+    if range.count > Self.longest { throw .malformed }
     if !bytes.stored.contains(range) { throw .missing(range) }
   }
 }

@@ -61,4 +61,46 @@ import Testing
     #expect(abs(index.time(at: 300_000_000) - 300) < 1)
     #expect(abs(index.time(at: 630_000_000) - 300) < 1)
   }
+
+  /// An element of EBML.
+  private func element(_ id: [UInt8], _ contents: [UInt8]) -> [UInt8] {
+    id + [0x10 | UInt8(contents.count >> 24 & 0xF)] + [16, 8, 0].map { UInt8(contents.count >> $0 & 0xFF) } + contents
+  }
+
+  /// A Matroska file of a minute with one cue, of `place`, in Cues that a seek head leads to.
+  private func matroska(cueAt place: [UInt8], duration: [UInt8] = [0x47, 0x6A, 0x60, 0]) -> [UInt8] {
+    let info = element([0x15, 0x49, 0xA9, 0x66], element([0x44, 0x89], duration))
+    let point = element([0xB3], [0]) + element([0xB7], element([0xF1], place))
+    let cues = element([0x1C, 0x53, 0xBB, 0x6B], element([0xBB], point))
+    let cluster = element([0x1F, 0x43, 0xB6, 0x75], element([0xE7], [0]) + [UInt8](repeating: 0xEC, count: 100))
+    return element([0x1A, 0x45, 0xDF, 0xA3], []) + element([0x18, 0x53, 0x80, 0x67], info + cues + cluster)
+  }
+
+  @Test("A cue that lies behind every file is left out")
+  func cueBehindTheEnd() throws {
+    for place in [[UInt8](repeating: 0xFF, count: 8), [0x7F] + [UInt8](repeating: 0xFF, count: 7), [0xFF, 0xFF, 0xFF]] {
+      let bytes = matroska(cueAt: place)
+      let (reader, _) = read(bytes, size: Int64(bytes.count))
+      #expect(reader.index.map { $0.lanes.allSatisfy { $0.ends.allSatisfy { $0 <= bytes.count } } } ?? true)
+    }
+    let bytes = matroska(cueAt: [40])
+    #expect(read(bytes, size: Int64(bytes.count)).0.index?.duration == 60)
+  }
+
+  @Test("An index of more than 64 MiB is not read: whoever asks waits for the reading")
+  func largeIndex() {
+    let bytes = MovieHead.bytes([MovieHead.Track(sizes: [1], offsets: [1000])])
+    // moov claims to be larger, and is stored.
+    for (size, isRead) in [(60 << 20, true), (70 << 20, false)] {
+      var large = bytes + [UInt8](repeating: 0, count: size - bytes.count)
+      let length = UInt32(size - 16)
+      large.replaceSubrange(16..<20, with: [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: length >> $0) })
+      // What follows the tables is one box.
+      let rest = UInt32(size - bytes.count)
+      large.replaceSubrange(
+        bytes.count..<bytes.count + 8,
+        with: [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: rest >> $0) } + Array("free".utf8))
+      #expect((read(large, size: Int64(size)).0.index != nil) == isRead, "\(size)")
+    }
+  }
 }

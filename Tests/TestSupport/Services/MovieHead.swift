@@ -6,16 +6,21 @@ package enum MovieHead {
     var sizes: [Int]
     /// Where each lies.
     var offsets: [Int64]
+    /// What of it is played, in seconds; nil: all of it.
+    var edit: (start: Int, length: Int)?
 
-    package init(sizes: [Int], offsets: [Int64]) {
+    package init(sizes: [Int], offsets: [Int64], edit: (start: Int, length: Int)? = nil) {
       self.sizes = sizes
       self.offsets = offsets
+      self.edit = edit
     }
+
+    fileprivate var seconds: Int { edit?.length ?? offsets.count }
   }
 
   /// The bytes of the head.
   package static func bytes(_ tracks: [Track]) -> [UInt8] {
-    let duration = UInt64(tracks.map(\.offsets.count).max() ?? 0)
+    let duration = UInt64(tracks.map(\.seconds).max() ?? 0)
     let movie = box("mvhd", number(0, 12) + number(1, 4) + number(duration, 4))
     return box("ftyp", Array("isom".utf8) + number(0, 4))
       + box("moov", movie + tracks.enumerated().flatMap { box(of: $1, id: UInt64($0 + 1)) })
@@ -32,7 +37,12 @@ package enum MovieHead {
     let media = box("mdhd", number(0, 12) + number(1, 4) + number(count, 4) + number(0, 4))
     let kind = box("hdlr", number(0, 8) + Array("vide".utf8) + number(0, 12))
     let table = box("minf", box("stbl", times + chunks + offsets + sizes))
-    return box("trak", box("tkhd", number(0, 12) + number(id, 4) + number(0, 64)) + box("mdia", media + kind + table))
+    let edits = track.edit.map { edit in
+      let list = number(UInt64(edit.length), 4) + number(UInt64(edit.start), 4) + number(1 << 16, 4)
+      return box("edts", box("elst", number(0, 4) + number(1, 4) + list))
+    }
+    let head = box("tkhd", number(0, 12) + number(id, 4) + number(0, 64))
+    return box("trak", head + (edits ?? []) + box("mdia", media + kind + table))
   }
 
   private static func box(_ type: String, _ contents: [UInt8]) -> [UInt8] {
