@@ -7,7 +7,7 @@ package struct FilmReader: Sendable {
     case unknown
     case mp4(MP4Reader)
     case matroska(MatroskaReader)
-    case audio(AudioReader)
+    case head(HeadReader)
     case none
   }
 
@@ -53,7 +53,7 @@ package struct FilmReader: Sendable {
       reader.read(bytes)
       (index, needs) = (reader.index ?? index, reader.needs)
       if !needs.isEmpty { format = .matroska(reader) }
-    case .audio(let reader):
+    case .head(let reader):
       do throws(IndexGap) { index = try reader.read(bytes) } catch {
         if case .missing(let range) = error { needs = [range] }
       }
@@ -69,6 +69,6 @@ package struct FilmReader: Sendable {
     let (first, second) = (try cursor.number(4, at: 0), try cursor.number(4, at: 4))
     if first == 0x1A45_DFA3 { return .matroska(MatroskaReader()) }
     if MP4Reader.begins(with: UInt32(second)) { return .mp4(MP4Reader()) }
-    return AudioReader(first: UInt32(first), third: UInt32(try cursor.number(4, at: 8))).map(Format.audio) ?? .none
+    return HeadReader(first: UInt32(first), third: UInt32(try cursor.number(4, at: 8))).map(Format.head) ?? .none
   }
 }

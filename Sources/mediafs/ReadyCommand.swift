@@ -29,7 +29,8 @@ enum ReadyCommand {
             "wait", "w",
             help: """
               Return when every file plays through. Gives up, with status 1, when waiting cannot help: nothing \
-              downloads a file, it failed, or nothing has arrived for \(Int(patience)) seconds.
+              downloads a file for \(Int(grace)) seconds, it failed, it waits for disk space, its downloads are \
+              paused, or nothing has arrived for \(Int(patience)) seconds.
               """),
           .flag(
             "json",
@@ -44,8 +45,11 @@ enum ReadyCommand {
       0 every file plays through, 1 a file would stall or its length in time is unknown, 2 wrong usage, or an error.
       """)
 
-  /// How long `--wait` waits for bytes, in seconds.
+  /// How long `--wait` waits for bytes, and for a server that follows another, in seconds.
   private static let patience = 60.0
+  /// For how long `--wait` waits for a download that may just have been asked for, in seconds: a server takes the files
+  /// of a 'mediafs fetch' up one after the other, and those of the mount before it too.
+  private static let grace = 5.0
 
   static func run(_ arguments: [String]) -> Int32 {
     // A script must be able to tell "it would stall" from "nobody knows": errors have another status here.
@@ -77,14 +81,14 @@ enum ReadyCommand {
         let client = try ControlClient.connect(store: choice.mount.store, owner: choice.mount.owner)
         files =
           try options.has("wait")
-          ? wait(client, choice.paths, from: from) : client.readiness(choice.paths, from: from)
+          ? wait(client, choice, from: from) : client.readiness(choice.paths, from: from)
       } catch let failure where failure.kind == .notRunning {
         throw .failed("\(choice.mount.mountpoint) is not mounted, and only its server knows the line: mount it first")
       } catch {
         throw error.commandError
       }
       for file in files {
-        if let from, let duration = file.duration, from >= duration {
+        if let duration = file.duration, isBehind(from, file) {
           throw .failed("\(file.path) is \(TerminalText.place(duration)) long: --from is behind its end")
         }
         if options.has("json") {
@@ -99,19 +103,29 @@ enum ReadyCommand {
     return isReady ? ExitCode.done : ExitCode.failed
   }
 
-  /// Asks each second until all files play through, or waiting cannot help.
+  /// Asks each second until all files play through, or waiting cannot help, also while one server follows another.
   private static func wait(
-    _ client: ControlClient, _ paths: [String], from: Double?
+    _ first: ControlClient, _ choice: MountSelection.Choice, from: Double?
   ) throws(ControlFailure) -> [FileReadiness] {
+    var client = first
     var stored: Int64 = -1
-    var since = Instant.now
+    // When bytes arrived last, and when a download was seen of each file, or none is missed yet.
+    var (since, seen) = (Instant.now, Instant.now)
     while true {
-      let files = try client.readiness(paths, from: from)
+      let files: [FileReadiness]
+      do throws(ControlFailure) { files = try client.readiness(choice.paths, from: from) } catch let failure
+        where failure.kind == .gone
+      {
+        client = try NextServer.connect(choice.mount, until: .now.adding(seconds: patience))
+        (since, seen) = (.now, .now)
+        continue
+      }
       let open = files.filter { $0.playsThrough != true }
-      if open.isEmpty || open.contains(where: isHopeless) { return files }
+      if open.isEmpty || open.contains(where: { isHopeless($0) || isBehind(from, $0) }) { return files }
+      if !open.contains(where: { $0.waitsFor == .reader }) { seen = .now }
       let sum = open.reduce(Int64(0)) { .clampedSum($0, $1.stored) }
       if sum != stored { (stored, since) = (sum, .now) }
-      if Instant.now.seconds(since: since) >= patience { return files }
+      if Instant.now.seconds(since: since) >= patience || Instant.now.seconds(since: seen) >= grace { return files }
       sleep(1)
     }
   }
@@ -119,9 +133,15 @@ enum ReadyCommand {
   /// Whether waiting does not change the answer.
   private static func isHopeless(_ file: FileReadiness) -> Bool {
     switch file.state {
-    case .remote, .partial: return [.reader, .space, .resume].contains(file.waitsFor)
+    case .remote, .partial: return [.space, .resume].contains(file.waitsFor)
     case .complete, .failed, .modified: return true
     }
+  }
+
+  /// Whether the play is to begin behind the film's end.
+  private static func isBehind(_ from: Double?, _ file: FileReadiness) -> Bool {
+    guard let from, let duration = file.duration else { return false }
+    return from >= duration
   }
 
   private static func sentence(_ file: FileReadiness, from: Double?) -> String {
@@ -129,7 +149,7 @@ enum ReadyCommand {
     if file.playsThrough == true { return "plays through" + place }
     let answer = file.playsThrough.map { _ in "would stall at \(TerminalText.place(file.stallsAt ?? 0))" }
     let stall = answer ?? "its length in time is unknown"
-    if let error = file.error, isHopeless(file) { return "\(stall); it failed: \(error)" }
+    if let error = file.error, isHopeless(file) || file.waitsFor == .reader { return "\(stall); it failed: \(error)" }
     switch file.waitsFor {
     case .reader: return "\(stall); nothing downloads it now: play it, or use 'mediafs fetch'"
     case .space: return "\(stall); it waits for disk space"

@@ -83,6 +83,42 @@ import Testing
     }
   }
 
+  /// A line that brings 40 % of what the film plays, and a film whose index is stored.
+  private func withSlowFilm(_ body: (Journey, _ film: String) throws -> Void) throws {
+    try withJourney { journey in
+      try withOrigin { origin in
+        let film = try MediaFactory.file(.mp4IndexFirst)
+        let size = try #require(sizeOfFile(film))
+        origin.set("/film.mp4", OriginResource(file: film))
+        origin.configure { $0.lineRate = 0.4 * Double(size) / Double(MediaFactory.seconds) }
+        try journey.mount(origin.url("/film.mp4") + "\n", "--continue", "never")
+        try journey.python(reader, journey.at("film.mp4"), "0:65536")
+        try body(journey, journey.at("film.mp4"))
+      }
+    }
+  }
+
+  @Test func itWaitsForADownloadThatIsAskedForLaterAndForTheNextServer() throws {
+    try withSlowFilm { journey, film in
+      let waiting = try journey.start([try Programs.path("mediafs"), "ready", "--wait", film])
+      usleep(1_500_000)  // it has asked, and nothing downloads the file
+      #expect(waiting.isRunning, "\(waiting.standardErrorSoFar)\(waiting.standardOutputSoFar)")
+      #expect(try journey.mediafs("fetch", film).status == 0)
+      kill(try #require(try journey.status().pid), SIGKILL)
+      let waited = try #require(waiting.wait(timeout: 120))
+      #expect(waited.status == 0 && waited.output.contains("plays through"), "\(waited)")
+    }
+  }
+
+  @Test func aPlaceBehindTheEndIsAnErrorAtOnce() throws {
+    try withSlowFilm { journey, film in
+      #expect(try journey.mediafs("fetch", film).status == 0)
+      let wrong = try journey.run([try Programs.path("mediafs"), "ready", "--wait", "--from", "1:00:00", film])
+      #expect(wrong.status == 2 && wrong.errors.contains("behind its end"), "\(wrong)")
+      #expect(try journey.status().file("film.mp4").state != "complete", "it waited")
+    }
+  }
+
   @Test func itIsKnownAgainAfterARestart() throws {
     try withJourney { journey in
       try withOrigin { origin in

@@ -11,12 +11,12 @@ struct FuzzTests {
     tokens(
       "moov", "moof", "mdat", "sidx", "mvhd", "mvex", "mehd", "trex", "trak", "tkhd", "edts", "elst", "mdia", "mdhd",
       "hdlr", "vide", "soun", "minf", "stbl", "stts", "stsz", "stz2", "stsc", "stco", "co64", "traf", "tfhd", "tfdt",
-      "trun", "tfra", "mfro", "mfra", "free", "Xing", "VBRI", "fmt ", "data", "OggS")
+      "trun", "tfra", "mfro", "mfra", "free", "Xing", "VBRI", "fmt ", "data", "OggS", "COMM", "LIST", "strh", "duration")
     + [
       [0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 8], [0xFF, 0xFF, 0xFF, 0xFF], [0x7F, 0xFF, 0xFF, 0xFF],
       [0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], [0x01, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF],
       [0x1F, 0x43, 0xB6, 0x75], [0x1C, 0x53, 0xBB, 0x6B], [0x11, 0x4D, 0x9B, 0x74], [0xBB, 0x80], [0xB7, 0x80],
-      [0xE7, 0x81],
+      [0xE7, 0x81], [0xF1, 0x88, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF],
       [0x44, 0x89, 0x88, 0x7F, 0xF0, 0, 0, 0, 0, 0, 0],
     ]
 
@@ -36,7 +36,9 @@ struct FuzzTests {
         ("film.webm", ["-c:v", "libvpx", "-deadline", "realtime", "-g", "5", "-b:v", "20k", "-an"]),
         ("pcm.mov", ["-vn", "-c:a", "pcm_u8"]), ("song.mp3", ["-vn", "-c:a", "libmp3lame", "-b:a", "8k"]),
         ("song.wav", ["-vn", "-c:a", "pcm_u8"]), ("song.flac", ["-vn", "-c:a", "flac"]),
-        ("song.opus", ["-vn", "-c:a", "libopus", "-b:a", "8k"]),
+        ("song.opus", ["-vn", "-c:a", "libopus", "-b:a", "8k"]), ("song.aiff", ["-vn"]), ("song.wv", ["-vn"]),
+        ("song.tta", ["-vn"]), ("film.avi", ["-c:v", "mpeg4", "-q:v", "31", "-an"]), ("song.wma", ["-vn"]),
+        ("film.flv", ["-c:v", "flv", "-q:v", "31", "-an"]),
       ]
       return try made.map { name, arguments in
         try Command.succeed(source + arguments + [folder.file(name)], timeout: 60)

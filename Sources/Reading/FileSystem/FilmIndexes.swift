@@ -6,6 +6,8 @@ import Media
 final class FilmIndexes: Sendable {
   /// The most bytes of all of them together. Beyond that, those that were asked for least recently go.
   private static let most = 16 << 20
+  /// How many ranges of bytes are remembered of an index: in a film of fragments it lies all over the file.
+  private static let mostRanges = 4096
 
   private struct Entry {
     /// nil while a thread reads with it.
@@ -43,7 +45,7 @@ final class FilmIndexes: Sendable {
     let (index, taken, number) = take(generation, bytes.stored)
     guard var reader = taken else { return index }
     var read = ByteRangeSet()
-    reader.read(bytes.noting { read.insert($0) })
+    reader.read(bytes.noting { if read.ranges.count < Self.mostRanges { read.insert($0) } })
     put(reader, generation, number, read)
     return reader.index
   }
@@ -86,9 +88,11 @@ final class FilmIndexes: Sendable {
   private func put(_ reader: FilmReader, _ generation: Int64, _ number: UInt64, _ read: ByteRangeSet) {
     state.withLock { state in
       guard var entry = state.entries[generation], entry.number == number else { return }
-      state.weight += reader.weight - entry.weight
-      (entry.reader, entry.index, entry.weight) = (reader, reader.index, reader.weight)
-      entry.bytes.formUnion(read)
+      state.weight -= entry.weight
+      if entry.bytes.ranges.count < Self.mostRanges { entry.bytes.formUnion(read) }
+      (entry.reader, entry.index) = (reader, reader.index)
+      entry.weight = reader.weight + entry.bytes.ranges.count * MemoryLayout<ByteRange>.size
+      state.weight += entry.weight
       state.entries[generation] = entry
       while state.weight > Self.most,
         let oldest = state.entries.filter({ $0.key != generation }).min(by: { $0.value.used < $1.value.used })

@@ -1,19 +1,31 @@
 import Base
 
-/// Finds out how long sound plays whose file has no index, from its head: then its mean rate is known.
-enum AudioReader: Sendable {
+/// Finds out how long a file plays of whose kind no index is read, from its head: then its mean rate is known.
+enum HeadReader: Sendable {
   case mp3
   case tagged
   case flac
   case wave
   case ogg
+  case aiff
+  case wavPack
+  case trueAudio
+  case avi
+  case flash
+  case windows
 
   /// By the file's first four bytes and those from the eighth; nil: another format.
   init?(first: UInt32, third: UInt32) {
     switch first {
     case MP4Box.type("fLaC"): self = .flac
     case MP4Box.type("OggS"): self = .ogg
-    case MP4Box.type("RIFF") where third == MP4Box.type("WAVE"): self = .wave
+    case MP4Box.type("RIFF") where third == MP4Box.type("WAVE"), MP4Box.type("RF64"): self = .wave
+    case MP4Box.type("RIFF") where third == MP4Box.type("AVI "): self = .avi
+    case MP4Box.type("FORM") where third >> 8 == MP4Box.type("AIFF") >> 8: self = .aiff
+    case MP4Box.type("wvpk"): self = .wavPack
+    case MP4Box.type("TTA1"): self = .trueAudio
+    case 0x464C_5601: self = .flash  // FLV, version 1
+    case 0x3026_B275: self = .windows
     case _ where first >> 8 == 0x49_4433: self = .tagged
     case _ where MPEGFrame(first) != nil: self = .mp3
     default: return nil
@@ -28,6 +40,9 @@ enum AudioReader: Sendable {
     case .mp3: return try mp3(&cursor, at: 0)
     case .wave: return try wave(&cursor)
     case .ogg: return try ogg(&cursor)
+    case .aiff, .wavPack, .trueAudio, .avi, .flash, .windows:
+      // The head is a small part of the file: all of it counts as played evenly.
+      return mean(try seconds(&cursor) ?? 0, cursor, from: 0, to: bytes.size)
     case .tagged:
       // An ID3v2 tag: four times seven bits, and a footer if a bit says so.
       let size = try cursor.number(4, at: 6)
@@ -63,7 +78,8 @@ enum AudioReader: Sendable {
       if type == MP4Box.type("fmt ") { rate = Double(try cursor.littleEndian(4, at: position + 16)) }
       if type == MP4Box.type("data") {
         let start = position + 8
-        let end = min(start + size, cursor.bytes.size)
+        // RF64 has the size elsewhere, and all bits here.
+        let end = size == 0xFFFF_FFFF ? cursor.bytes.size : min(start + size, cursor.bytes.size)
         return rate > 0 ? mean(Double(end - start) / rate, cursor, from: start, to: end) : nil
       }
       position += 8 + size + (size & 1)
