@@ -101,6 +101,41 @@ import Reading
     #expect(requests(bench, "e2.mkv").count == before)
   }
 
+  @Test("Of a file with two names, those follow that are in the folder in which it is played")
+  func twoNames() throws {
+    let size: Int64 = 24 << 20
+    let places = [(1, "All", "1.mkv"), (2, "All", "2.mkv"), (1, "Album", "1.mkv"), (3, "Album", "3.mkv")]
+    var resources: [String: FakeResource] = [:]
+    let entries = places.enumerated().map { line, place in
+      let url = "http://origin/\(place.0).mkv"
+      resources[url] = FakeResource(name: "\(place.0).mkv", size: size, latency: Self.roundTrip)
+      var entry = Bench.entry(place.2, UInt64(place.0), urls: [url])
+      entry.line = line + 1
+      entry.folder = [place.1]
+      return entry
+    }
+    let bench = try Bench(entries, resources)
+    bench.service.line = Self.line
+    func inode(_ folder: String, _ name: String) throws -> Inode {
+      let bytes = Array(name.utf8)
+      let parent = try bench.inode(folder)
+      return try #require(bytes.withUnsafeBufferPointer { try bench.store.tree.lookup(parent: parent, name: $0) }).inode
+    }
+    // A program looks at the other name first.
+    _ = bench.answer(bench.stat(try inode("All", "1.mkv")))
+    let played = try inode("Album", "1.mkv")
+    _ = bench.answer(bench.open(played))
+    let player = SimulatedPlayer(
+      SimulatedHandle(bench, played, size: size), rate: Self.pace, line: Self.line, roundTrip: Self.roundTrip, jumps: [],
+      now: bench.now)
+    let end = bench.now.adding(seconds: 30)
+    while bench.now < end {
+      bench.move(0.01)
+      player.move(bench.now)
+    }
+    #expect(!requests(bench, "3.mkv").isEmpty && requests(bench, "2.mkv").isEmpty)
+  }
+
   @Test("All of the next file comes once what is left to play is less than its fetching takes, and no sooner")
   func allInTime() throws {
     let bench = try bench(["1.flac", "2.flac", "3.flac"], sizes: [30_000_000, 80_000_000])

@@ -73,6 +73,8 @@ struct Waiters: Sendable {
   private var lookers: [Int32] = []
   /// Opens that have not been released.
   private(set) var opens = 0
+  /// By which name it was opened last: the files that follow are those of its folder.
+  var lastOpened: Inode?
   /// The error for every request that would have to wait, until a time: the origin failed for good, or a wait for the
   /// length timed out.
   private(set) var refusal: (error: Errno, until: Instant)?

@@ -260,6 +260,7 @@ package final class MediaFileSystem: Sendable {
       let (answer, isComplete) = content.guarded.withLock { guarded -> (Answer<OpenMode>, Bool) in
         // The kernel looks the name up again, which leads elsewhere, or to nothing.
         if guarded.held.isSuperseded || guarded.waiters.isUnlisted { return (.failed(.stale), false) }
+        guarded.waiters.lastOpened = inode
         switch guarded.held.length {
         case .known:
           if guarded.held.isToBeChecked(now, after: max(room.options.fresh, OpenChecks.longest)),

@@ -100,7 +100,8 @@ extension Keeper {
     var next: [Content] = []
     do throws(StoreError) {
       let entries = try room.store.tree.entries(of: content.key)
-      let node = (entries.first { $0.path == content.path } ?? entries.first)?.node
+      let opened = content.guarded.withLock { $0.waiters.lastOpened }
+      let node = (entries.first { $0.node.inode == opened } ?? entries.first)?.node
       for sibling in try node.map({ (node) throws(StoreError) in try following(node, count: count) }) ?? [] {
         do throws(Errno) {
           let found = try room.content(of: sibling.inode, opening: true)
