@@ -100,6 +100,8 @@ extension TransferThread {
   }
 
   private func opened(_ content: Content) {
+    // The open of a version that was replaced fails: it says nothing of the one that replaced it.
+    guard room.table.withLock({ $0.current[content.key] === content }) else { return }
     let download = downloads.download(of: content)
     if download.attempts.hasFailed { download.forgive() }
     download.attempts.retry.hurry()

@@ -1,0 +1,49 @@
+import Base
+import Fetching
+import TestSupport
+import Testing
+
+import Reading
+@testable import Storing
+
+/// A version that another one replaced, while programs have it open or threads work on it: what comes of it says
+/// nothing of the new one.
+@Suite struct ReplacementScenarios {
+  private static let url = "http://origin/a.mp4"
+
+  /// A file that a user wants, slowly. Its first version is open, and the origin has another one, which is being
+  /// fetched.
+  private func replaced(size: Int64 = 50 << 20) throws -> (bench: Bench, old: Inode, new: Inode) {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size, rate: 200_000))
+    let old = try bench.opened("a.mp4")
+    bench.system.fetch([old])
+    bench.run(1)
+    bench.service.resources[Self.url]?.change()
+    try #require(bench.run(until: 60) { (try? bench.inode("a.mp4")) != old })
+    bench.run(1)
+    return (bench, old, try bench.inode("a.mp4"))
+  }
+
+  @Test("An open of the old version does not bring back the download that a user ended")
+  func cancelled() throws {
+    let (bench, old, _) = try replaced()
+    try bench.cancel("a.mp4")
+    #expect(bench.run(until: 30) { bench.service.running.isEmpty })
+    let asked = bench.service.requests.count
+    #expect(bench.port.reply(to: bench.open(old)) == .error(.stale))
+    bench.run(5)
+    #expect(bench.service.requests.count == asked)
+    #expect(try !bench.generation("a.mp4").continues)
+  }
+
+  @Test("An open of the old version leaves the new one complete, which is not in memory any more")
+  func complete() throws {
+    let (bench, old, new) = try replaced(size: 4 << 20)
+    try #require(bench.run(until: 120) { bench.isComplete("a.mp4") && !bench.isInMemory(new) })
+    let asked = bench.service.requests.count
+    #expect(bench.port.reply(to: bench.open(old)) == .error(.stale))
+    bench.run(10)
+    #expect(bench.service.requests.count == asked)
+    #expect(try bench.isComplete("a.mp4") && bench.inode("a.mp4") == new)
+  }
+}
