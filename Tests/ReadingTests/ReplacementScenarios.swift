@@ -46,4 +46,18 @@ import Reading
     #expect(bench.service.requests.count == asked)
     #expect(try bench.isComplete("a.mp4") && bench.inode("a.mp4") == new)
   }
+
+  @Test("A reader of the new version begins, whatever one of the old version has used up")
+  func newcomer() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 50 << 20))
+    let old = try bench.opened("a.mp4")
+    bench.expectBytes(old, 0, 100_000, of: "a.mp4")
+    // The credit of a newcomer lasts ten seconds.
+    bench.run(20, step: 0.05)
+    try bench.supersede(old)
+    let new = try bench.inode("a.mp4")
+    bench.read(new, 0, 100_000)
+    bench.move(0.01)
+    #expect(bench.isNewcomer(new))
+  }
 }

@@ -231,6 +231,10 @@ extension Bench {
       threads?.transfers.landing.isUnstored($0) == false
     }
   }
+  /// Whether a reader of a file waits that has its line's credit, as one that has just begun.
+  func isNewcomer(_ inode: Inode) -> Bool {
+    content(inode).flatMap { threads?.transfers.downloads[$0.key] }?.lineUse.standing?.isNew == true
+  }
   /// When the origin of a file may be asked again; nil when it is not being looked after.
   func asksAgainAt(_ inode: Inode) -> Instant? {
     content(inode).flatMap { threads?.transfers.downloads[$0.key] }?.attempts.retry.notBefore

@@ -140,9 +140,7 @@ final class Content: Sendable {
   init(replacing old: Content, held: FileState) {
     key = old.key
     kind = old.kind
-    let (rules, isUnlisted) = old.guarded.withLock { ($0.rules, $0.waiters.isUnlisted) }
-    var waiters = Waiters()
-    waiters.isUnlisted = isUnlisted
+    let (rules, waiters) = old.guarded.withLock { ($0.rules, Waiters(replacing: $0.waiters)) }
     guarded = Lock(Guarded(held: held, waiters: waiters, rules: rules))
     source = Lock(old.source.withLock { $0 })
   }

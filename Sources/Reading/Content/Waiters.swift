@@ -309,3 +309,14 @@ struct Waiters: Sendable {
     return oldest
   }
 }
+
+extension Waiters {
+  /// Those of the generation that replaces the one of `old`. The numbers of its runs go on: a clock of an old run
+  /// (``Playouts``) is not a new one's.
+  init(replacing old: Waiters) {
+    self.init()
+    runs = old.runs
+    runs.forget()
+    isUnlisted = old.isUnlisted
+  }
+}
