@@ -60,4 +60,19 @@ import Reading
     bench.move(0.01)
     #expect(bench.isNewcomer(new))
   }
+
+  @Test("A player of the new version gets the end of that one ahead, as one of the old version did")
+  func tail() throws {
+    let size: Int64 = 50 << 20
+    let end = ByteRange(size - 4096, size)
+    let bench = try Bench(FakeResource(name: "a.mp4", size: size))
+    let old = try bench.opened("a.mp4")
+    bench.expectBytes(old, 0, 65536, of: "a.mp4")
+    #expect(bench.run(until: 5) { (try? bench.stored(old))?.contains(end) == true })
+    bench.service.resources[Self.url]?.change()
+    #expect(bench.answer(bench.read(old, 30 << 20, 4096)) == .error(.stale))
+    let new = try bench.opened("a.mp4")
+    bench.expectBytes(new, 0, 65536, of: "a.mp4", version: 2)
+    #expect(bench.run(until: 5) { (try? bench.stored(new))?.contains(end) == true })
+  }
 }

@@ -299,6 +299,35 @@ final class FakeSecondSource: SecondSource {
     #expect(bench.service.sent <= 1 << 20 + 1000, "\(bench.service.sent) bytes were sent")
   }
 
+  @Test("A new version is told at once, however short ago the old one was")
+  func tellsTheNewVersion() throws {
+    let bench = try bench()
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 9 << 20, 4096, of: "a.mp4")
+    bench.service.resources["http://origin/a.mp4"]?.change()
+    #expect(bench.answer(bench.read(inode, 20 << 20, 4096)) == .error(.stale))
+    #expect(second.confirmed.map(\.etag) == ["\"1\"", "\"2\""])
+  }
+
+  @Test("A wrong checksum says nothing of the origin's next version: that one is shared")
+  func trustsTheNewVersion() throws {
+    let size: Int64 = 2 << 20
+    var entry = Bench.entry("a.mp4", 1)
+    var digester = try Digester(.sha256)
+    Pattern.bytes(name: "a.mp4", generation: 2, offset: 0, count: Int(size)).withUnsafeBytes { digester.update($0) }
+    entry.checksum = Checksum(algorithm: .sha256, digest: digester.finish())
+    let url = entry.urls[0]
+    let bench = try Bench([entry], [url: FakeResource(name: "a.mp4", size: size)], second: second)
+    let wrong = try bench.opened("a.mp4")
+    bench.system.fetch([wrong])
+    // It is fetched once more, under another inode.
+    #expect(bench.run(until: 30) { (try? bench.inode("a.mp4")) != wrong })
+    #expect(second.confirmed.map(\.etag) == ["\"1\""])
+    bench.service.resources[url]?.change()
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    #expect(second.confirmed.map(\.etag) == ["\"1\"", "\"2\""])
+  }
+
   @Test("A catalog that cannot be read for a while ends no round: what is stored is offered once it can")
   func catalogError() throws {
     let store = FakeStore()

@@ -246,6 +246,7 @@ final class Generations {
       download.content = new
       download.ranges.foundWorking()
       download.begins(at: running?.mirror)
+      (download.wish.tailDone, download.second) = (false, nil)
       let waiting = old.guarded.withLock { guarded in
         guarded.held.superseded()
         return guarded.waiters.takeAll()
@@ -259,6 +260,7 @@ final class Generations {
       var reason = "a new inode: the old one has other bytes than the origin"
       if running != nil {
         reason = "a new version at the origin"
+        (download.distrustsSecond, download.toldSecondAt) = (false, nil)
         room.counters.add(1, to: .versions)
         room.happened(.changed, to: new, bytes: record.size, reason)
       }
