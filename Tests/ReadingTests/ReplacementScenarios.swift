@@ -1,5 +1,6 @@
 import Base
 import Fetching
+import Glibc
 import TestSupport
 import Testing
 
@@ -74,5 +75,40 @@ import Reading
     let new = try bench.opened("a.mp4")
     bench.expectBytes(new, 0, 65536, of: "a.mp4", version: 2)
     #expect(bench.run(until: 5) { (try? bench.stored(new))?.contains(end) == true })
+  }
+
+  /// A file whose first version is with the finisher when another one replaces it. A clearing waits for that.
+  private func clearing() throws -> (bench: Bench, new: Inode, isDone: Lock<Bool>) {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 4 << 20))
+    let old = try bench.opened("a.mp4")
+    bench.system.fetch([old])
+    for _ in 0..<3000 where !bench.isCompleting(old) { bench.move(0.01, finishing: false) }
+    try #require(bench.isCompleting(old))
+    let isDone = Lock(false)
+    try bench.clear(old) { isDone.withLock { $0 = true } }
+    bench.move(0.01, finishing: false)
+    try bench.supersede(old)
+    return (bench, try bench.inode("a.mp4"), isDone)
+  }
+
+  @Test("A clearing that waited takes away what is stored of the new version, and the copy of the old one")
+  func cleared() throws {
+    let (bench, new, isDone) = try clearing()
+    for _ in 0..<1000 where (try? bench.stored(new))?.isEmpty == true { bench.move(0.01, finishing: false) }
+    try #require(try !bench.stored(new).isEmpty && !isDone.withLock { $0 })
+    #expect(bench.run(until: 5) { isDone.withLock { $0 } })
+    bench.run(2)
+    #expect(try bench.stored(new).isEmpty && bench.service.running.isEmpty)
+    #expect(!bench.isComplete("a.mp4") && access(bench.folder + "/library/a.mp4", F_OK) != 0)
+  }
+
+  @Test("A clearing that waits is carried out though nobody uses the new version meanwhile")
+  func clearedWhileIdle() throws {
+    let (bench, _, isDone) = try clearing()
+    try bench.cancel("a.mp4")
+    // Long enough to put it away from memory.
+    for _ in 0..<1000 { bench.move(0.02, finishing: false) }
+    #expect(!isDone.withLock { $0 })
+    #expect(bench.run(until: 5) { isDone.withLock { $0 } })
   }
 }

@@ -190,7 +190,8 @@ final class Downloads {
 
   /// Removes a resource from memory if nobody uses it. The catalog knows everything that must last.
   func putAway(_ download: Download) {
-    guard download.transfers.isEmpty else { return }
+    // Who waits for a message that is postponed would wait for ever.
+    guard download.transfers.isEmpty, download.postponed.isEmpty else { return }
     let content = download.content
     let isIdle = room.table.withLock { table -> Bool in
       // Unsynced bytes keep the content here: the keeper commits from this object, and a second one would know less.

@@ -38,8 +38,8 @@ enum TransferMessage: Sendable {
   case limitsChanged
   /// The user's rules changed: files that are not in memory may have to be fetched.
   case rulesChanged
-  /// Remove the file's bytes and its copy. All transfers end, and nothing is written until `thaw`. The keeper runs
-  /// `then` afterwards.
+  /// Remove the file's bytes and its copy, also those of a version that has replaced it meanwhile. All transfers end,
+  /// and nothing is written until `thaw`. The keeper runs `then` afterwards.
   case clear(Content, then: @Sendable () -> Void)
   /// Let the keeper evict these blocks of the file, or its copy, if nobody uses it at the moment. `bytes`: what the
   /// keeper expects of it. `endsDownload`: also if its rest is being downloaded, unless a user asked for that by name.

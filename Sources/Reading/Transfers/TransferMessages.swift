@@ -187,6 +187,18 @@ extension TransferThread {
     guard content.guarded.withLock({ $0.held.frozen() }) else {
       return download.postponed.append(.clear(content, then: then))
     }
+    let current = download.content
+    guard current === content else {
+      // Another version replaced it while the message waited. What is stored of that one goes too. It counts as open
+      // until then, so that it is not put away before.
+      removesBytes(of: content)
+      room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: false) })
+      current.guarded.withLock { $0.waiters.opened() }
+      return clear(current) { [room] in
+        then()
+        room.uncount(current)
+      }
+    }
     download.cancelAll()
     download.wish.rest = false
     removesBytes(of: content)
