@@ -111,4 +111,13 @@ import Reading
     #expect(!isDone.withLock { $0 })
     #expect(bench.run(until: 5) { isDone.withLock { $0 } })
   }
+
+  @Test("A disk that loses bytes of the old version stops nothing of the new one")
+  func lost() throws {
+    let (bench, old, new) = try replaced()
+    try bench.failSync(old)
+    bench.move(0.01)
+    #expect(bench.isStoring(new) == true)
+    #expect(try bench.system.reports.report(on: bench.node("a.mp4")).error == nil)
+  }
 }

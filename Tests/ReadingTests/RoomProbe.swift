@@ -350,6 +350,11 @@ extension Bench {
     threads?.keeper.syncFailed(content, file, .io)
   }
 
+  /// A sync of `former`, which another file has replaced since then, ends with an error now.
+  func failSync(_ inode: Inode, of former: StoredFile, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    threads?.keeper.syncFailed(try known(inode, sourceLocation), former.file, .io)
+  }
+
   /// Nothing is stored of a file for a while, as after a sync that failed.
   func pauseStoring(of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation) throws {
     _ = system.room.health.syncFailed(try known(inode, sourceLocation).key)

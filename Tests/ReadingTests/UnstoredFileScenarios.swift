@@ -24,6 +24,22 @@ extension StoreFaultScenarios {
     #expect(bench.run(until: 60, step: 0.02) { bench.isComplete("a.mp4") })
   }
 
+  @Test("A second report of a sync that failed long ago ends no pause that has begun since")
+  func reportedTwice() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 1000, of: "a.mp4")
+    let file = try #require(bench.storedFile(inode))
+    try bench.failSync(inode)
+    bench.run(2 * RoomLimits.refusedSeconds, step: 0.05)
+    #expect(bench.isStoring(inode) == true)
+    bench.expectBytes(inode, 10 * Self.megabyte, 1000, of: "a.mp4")
+    try bench.refuseWrite(of: inode, .tooManyFiles)
+    try bench.failSync(inode, of: file)
+    bench.move(0.01)
+    #expect(bench.isStoring(inode) == false)
+  }
+
   private func twoFiles() throws -> Bench {
     let entries = [Bench.entry("a.mp4", 1), Bench.entry("b.mp4", 2)]
     var resources: [String: FakeResource] = [:]

@@ -83,8 +83,11 @@ extension TransferThread {
       carryOutPostponed(download)
     case .syncFailed(let content, let message, let lost, let pausedUntil):
       let download = downloads.download(of: content)
-      downloads.note(message, of: download)
-      download.ownFile.pausedUntil = pausedUntil
+      // Nothing more of a version that was replaced is stored. A second report of one failure may come after its pause.
+      if !content.guarded.withLock({ $0.held.isSuperseded }) {
+        downloads.note(message, of: download)
+        download.ownFile.pausedUntil = max(download.ownFile.pausedUntil ?? pausedUntil, pausedUntil)
+      }
       if let lost { answers.forgetPages(of: content, lost) }
       answers.answerParked(content)
       downloads.changed(download)
