@@ -120,4 +120,13 @@ import Reading
     #expect(bench.isStoring(new) == true)
     #expect(try bench.system.reports.report(on: bench.node("a.mp4")).error == nil)
   }
+
+  @Test("A program that closes the old version is none that passes by the new one")
+  func closed() throws {
+    let (bench, old, _) = try replaced()
+    bench.system.release(old)
+    bench.move(0.01)
+    let origin = try #require(bench.origin("http://origin"))
+    #expect(origin.passedAt == nil)
+  }
 }

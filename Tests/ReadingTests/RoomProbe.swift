@@ -138,6 +138,8 @@ struct OriginView {
   var isUnreachableForLong: Bool
   /// Whether it is known to answer.
   var answers: Bool
+  /// When a file was closed last whose reader passed by.
+  var passedAt: Instant?
 }
 
 // MARK: - What can be seen
@@ -244,7 +246,7 @@ extension Bench {
     threads?.transfers.lines.known(url).map {
       OriginView(
         most: $0.most, limit: $0.limit, isUnreachable: $0.isUnreachable, isUnreachableForLong: $0.isUnreachableForLong,
-        answers: $0.isKnownToAnswer)
+        answers: $0.isKnownToAnswer, passedAt: $0.readers.lastPassing)
     }
   }
 }

@@ -67,10 +67,11 @@ final class Downloads {
   /// The downloads that have a transfer in flight: one element for each transfer.
   var transferring: Dictionary<TransferID, Download>.Values { byTransfer.values }
 
-  /// The last handle of a file was closed. Whose reader showed no pace passes by: another one may follow it.
+  /// The last handle of a file was closed. Whose reader showed no pace passes by: another one may follow it. The clocks
+  /// are those of the current version's readers, and tell nothing of another one's.
   func closed(_ content: Content, _ now: Instant) {
     let (runs, size) = content.guarded.withLock { ($0.waiters.runs, $0.held.size ?? 0) }
-    guard let download = byKey[content.key] else { return }
+    guard let download = byKey[content.key], download.content === content else { return }
     let read = Passers.read(runs, now: now, program: download.program)
     let paced = (runs.runs + runs.gone).filter { download.lineUse.playouts.pace(of: $0) != nil }
     let players = Set(paced.flatMap { download.program(of: $0.process).numbers })
