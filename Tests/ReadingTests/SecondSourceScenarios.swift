@@ -328,6 +328,31 @@ final class FakeSecondSource: SecondSource {
     #expect(second.confirmed.map(\.etag) == ["\"1\"", "\"2\""])
   }
 
+  @Test("What another mirror brought is not shared under the first one's tag before its checksum is known to be right")
+  func otherMirror() throws {
+    let size: Int64 = 12 << 20
+    let part = ByteRange(at: 9 << 20, count: 4096)
+    var entry = Bench.entry("a.mp4", 1, urls: ["http://one/a.mp4", "http://two/a.mp4"])
+    var digester = try Digester(.sha256)
+    Pattern.bytes(name: "a.mp4", offset: 0, count: Int(size)).withUnsafeBytes { digester.update($0) }
+    entry.checksum = Checksum(algorithm: .sha256, digest: digester.finish())
+    let one = FakeResource(name: "a.mp4", size: size)
+    var two = one
+    two.etag = nil
+    let bench = try Bench([entry], [entry.urls[0]: one, entry.urls[1]: two], second: second)
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 4096, of: "a.mp4")
+    bench.run(1)
+    #expect(second.seen.contains(ByteRange(0, 4096)))
+    bench.service.resources[entry.urls[0]]?.failure = FakeResource.gone
+    bench.expectBytes(inode, part.start, Int(part.count), of: "a.mp4")
+    bench.run(1)
+    #expect(try bench.stored(inode).contains(part) && !second.seen.contains(part))
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    #expect(bench.run(until: 1) { second.seen.contains(ByteRange(0, size)) })
+  }
+
   @Test("A catalog that cannot be read for a while ends no round: what is stored is offered once it can")
   func catalogError() throws {
     let store = FakeStore()

@@ -24,6 +24,9 @@ final class Generations {
   private let answers: Answers
   private let landing: Landing
   private let second: (any SecondSource)?
+  /// The versions of which another mirror brought bytes, and not with their strong tag: until a version's checksum was
+  /// compared, its tag does not stand for what is stored.
+  private(set) var mixed: Set<Int64> = []
 
   init(room: ReadingRoom, answers: Answers, landing: Landing, second: (any SecondSource)?) {
     self.room = room
@@ -56,6 +59,7 @@ final class Generations {
     let maySplice = download.content.entry.checksum != nil && found.size == known.size && found.size != nil
     if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
       download.opinion.agreed()
+      if isOtherMirror, second != nil, !Seam.isProved(found, begun) { mixes(download) }
       if !isReplaced { download.mirrors.ofGeneration = running.mirror }
       return .accepted
     }
@@ -64,6 +68,11 @@ final class Generations {
       return .accepted
     }
     return isReplaced ? .refused : judgeOther(found, than: known, head, of: download, running, now)
+  }
+
+  /// Another mirror brings bytes of the version.
+  private func mixes(_ download: Download) {
+    if let id = download.content.guarded.withLock({ $0.held.generation?.id }) { mixed.insert(id) }
   }
 
   /// Whether the entry's name promises media and a web page came instead: a login page, or an error page with status

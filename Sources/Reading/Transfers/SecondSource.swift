@@ -124,9 +124,11 @@ package protocol SecondSource: AnyObject {
 extension Scheduler {
   /// The file as the second source knows it; nil: it is not for that source.
   func secondFile(_ download: Download, size: Int64) -> SecondFile? {
-    guard second != nil, !download.ranges.wantsWhole, !download.distrustsSecond, size > 0,
-      let generation = download.content.guarded.withLock({ $0.held.generation }),
-      let etag = generation.validators.strongETag
+    guard second != nil, !download.ranges.wantsWhole, !download.distrustsSecond, size > 0 else { return nil }
+    let (generation, isCopy) = download.content.guarded.withLock { ($0.held.generation, $0.held.isCopy) }
+    // The lists of other machines may have no checksum: for them the tag alone says what the bytes are.
+    guard let generation, let etag = generation.validators.strongETag,
+      isCopy || !generations.mixed.contains(generation.id)
     else { return nil }
     return SecondFile(
       key: download.key, generation: generation.id, etag: etag, size: size,
