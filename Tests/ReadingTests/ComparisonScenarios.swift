@@ -102,6 +102,25 @@ import Reading
     #expect(try bench.inode("a.mp4") == inode)
   }
 
+  @Test("Streams that break off before the hole are no progress, and use up nothing of what may be compared")
+  func streamsThatBreakOff() throws {
+    let bench = try bench()
+    bench.service.resources[Self.url]?.ignoresRanges = true
+    bench.service.resources[Self.url]?.breaksAfter = 300_000
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
+    bench.run(5)
+    let before = bench.service.requests.count
+    #expect(bench.answer(bench.read(inode, Self.megabyte, 4096), within: 120) == .error(.timedOut))
+    #expect(bench.service.requests.count - before < 100)
+    // The origin gives ranges after all: they are still compared.
+    bench.service.resources[Self.url]?.ignoresRanges = false
+    bench.service.resources[Self.url]?.breaksAfter = nil
+    bench.service.resources[Self.url]?.change()
+    bench.run(5)
+    #expect(bench.answer(bench.read(inode, Self.megabyte, 4096)) == .error(.stale))
+  }
+
   @Test("However often a reader pauses, at most half a percent of the bytes comes again")
   func repeatsLittle() throws {
     let bench = try bench()

@@ -50,6 +50,17 @@ import Testing
     #expect(sum > 4 * 4096)
   }
 
+  @Test("Once half a percent has come again, the hole itself is requested, wherever it is")
+  func allowanceUsedUp() {
+    let stored = ByteRangeSet(ByteRange(0, 1 << 20))
+    var comparison = due(stored)
+    comparison.agreed(repeating: Self.size / 200 + 100, now: Instant(nanoseconds: 0))
+    for start: Int64 in [1 << 20, 2 << 20] {
+      let hole = ByteRange(start, start + 1000)
+      #expect(comparison.isDue && comparison.range(before: hole, stored: stored, size: Self.size) == hole)
+    }
+  }
+
   @Test("Nothing is compared within a second of the last byte, with nothing stored, and in a file too small for it")
   func notDue() {
     let stored = ByteRangeSet(ByteRange(0, 1 << 20))

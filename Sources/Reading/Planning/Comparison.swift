@@ -38,17 +38,19 @@ struct Comparison {
   }
 
   /// How many bytes may be repeated now: half a percent of the file in all (P4), a half of what is left at most.
-  private func allowance(of size: Int64) -> Int64 { min(Self.most, (size / 200 - repeated) / 2) }
+  private func allowance(of size: Int64) -> Int64 { max(0, min(Self.most, (size / 200 - repeated) / 2)) }
 
   /// The range to request in place of `hole`. It begins with stored bytes: those before the hole or, if there are none,
-  /// only the end of a stored range near it. The hole is requested after that.
+  /// only the end of a stored range near it. The hole is requested after that. Once no more may be repeated, it is the
+  /// hole itself.
   func range(before hole: ByteRange, stored: ByteRangeSet, size: Int64) -> ByteRange {
     guard let near = stored.ranges.last(where: { $0.end <= hole.start }) ?? stored.ranges.first else { return hole }
     let start = max(near.start, near.end - allowance(of: size))
-    return ByteRange(start, near.end == hole.start ? hole.end : near.end)
+    let end = near.end == hole.start ? hole.end : near.end
+    return start < end ? ByteRange(start, end) : hole
   }
 
-  /// Bytes of the file came. `count` of them were stored before, and agree.
+  /// Bytes of the file came. `count` of them were stored before, agree, and were requested for that.
   mutating func agreed(repeating count: Int64, now: Instant) {
     lastBytes = now
     repeated += count

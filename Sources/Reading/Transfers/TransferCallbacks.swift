@@ -129,7 +129,9 @@ extension TransferThread: TransferClient {
         download.opinion.comparison.ended()
       }
     }
-    download.opinion.comparison.agreed(repeating: running.kind == .compare ? before : 0, now: now)
+    // A stream repeats the whole file up to its hole, whatever was requested.
+    let isComparing = running.kind == .compare && !running.active.isStream
+    download.opinion.comparison.agreed(repeating: isComparing ? before : 0, now: now)
     let stored = download.pace.fresh
     guard landing.land(wanted, at: start, download) else { return false }
     let fresh = download.pace.fresh - stored
@@ -269,7 +271,7 @@ extension TransferThread: TransferClient {
       if !running.isTrickle(now) { download.attempts.retry.progressed() }
       download.ranges.unusableAnswers = 0
       if !download.mirrors.isReplaced(running.mirror) { renewals.brought(download) }
-    } else if running.bytes > 0, running.kind != .compare, running.kind != .seam {
+    } else if running.bytes > 0, running.kind != .compare || running.active.isStream, running.kind != .seam {
       download.ranges.fruitless += 1
     }
     if running.kind == .head || running.active.isStream { generations.learnExtension(download) }
