@@ -83,6 +83,7 @@ final class Failures {
       let isOfNoUse = running.bytes == 0 || running.isTrickle(now)
       if mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download) }
     case .unusable:
+      if running.isResolved { download.mirrors[mirror].resolved = nil }
       // The request was made before ranges were found unusable: its failure says nothing new.
       if !download.ranges.mayAskForRange(now), !running.active.isStream { return }
       download.ranges.unusableAnswers += 1

@@ -7,7 +7,7 @@ import Fetching
 struct MirrorList {
   struct Mirror {
     let url: String
-    /// The target of its last redirect.
+    /// The target of its last redirect, if that led to the file.
     var resolved: String?
     /// Why the mirror refused for good; nil while it may be tried.
     var refusal: TransferFailure?

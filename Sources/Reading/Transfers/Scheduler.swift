@@ -131,7 +131,9 @@ final class Scheduler {
   /// Starts a transfer, or notes that its download wants one as soon as there is room.
   private func admit(_ start: PendingStart, _ now: Instant) {
     let download = start.download
-    let (url, isResolved) = download.mirrors.target
+    // A redirect may lead to the wrong place: the entry's own URL has the second opinion.
+    let own = (url: download.mirrors.url, isResolved: false)
+    let (url, isResolved) = start.kind == .confirm ? own : download.mirrors.target
     let host = Line.key(of: url)
     let bytes = start.range?.count ?? 0
     var start = start

@@ -34,9 +34,15 @@ extension TransferThread: TransferClient {
         id, over: head.connection, isReused: head.reusedConnection, isBackground: running.isBackground)
     }
     if let name = head.suggestedName { download.suggestedName = name }
-    if head.isRedirected { download.mirrors[running.mirror].resolved = head.url }
     let asked = running.active.isStream ? nil : running.active.rest
-    switch generations.judge(head, of: download, running, now) {
+    let judgement = generations.judge(head, of: download, running, now)
+    if case .accepted = judgement {
+      if head.isRedirected { download.mirrors[running.mirror].resolved = head.url }
+    } else if running.isResolved {
+      // Maybe only the target of a redirect leads elsewhere: the entry's own URL is requested next.
+      download.mirrors[running.mirror].resolved = nil
+    }
+    switch judgement {
     case .accepted: renewals.accepted(download)
     case .refused: return false
     case .failed(let failure):
