@@ -239,7 +239,7 @@ extension Bench {
   }
   /// When the origin of a file may be asked again; nil when it is not being looked after.
   func asksAgainAt(_ inode: Inode) -> Instant? {
-    content(inode).flatMap { threads?.transfers.downloads[$0.key] }?.attempts.retry.notBefore
+    content(inode).flatMap { threads?.transfers.downloads[$0.key] }?.attempts.retry.due(readerWaits: false)
   }
   /// What the room thinks of an origin, `http://host`; nil before the first request.
   func origin(_ url: String) -> OriginView? {

@@ -21,10 +21,12 @@ struct Retry: Sendable, Equatable {
   private var firstFailure: Instant?
   /// As ``notBefore``, while a reader waits.
   private var notBeforeWithReader: Instant?
-  /// The earliest time of the next attempt; nil: now.
-  private(set) var notBefore: Instant?
-  /// Whether the origin named that time (Retry-After).
-  private(set) var hasRetryAfter = false
+  /// When the backoff ends; nil: now.
+  private var notBefore: Instant?
+  /// The time that the origin named (Retry-After), which holds in place of the backoff; nil: it named none.
+  private var named: Instant?
+  /// Whether the origin named the time of the next attempt.
+  var hasRetryAfter: Bool { named != nil }
 
   /// A byte arrived: the failures before it do not count any more.
   mutating func progressed() {
@@ -32,13 +34,16 @@ struct Retry: Sendable, Equatable {
     firstFailure = nil
     notBefore = nil
     notBeforeWithReader = nil
-    hasRetryAfter = false
+    named = nil
   }
 
-  /// Another mirror can be requested at once. The count goes on, so that mirrors that all fail do not get a storm of
-  /// requests.
+  /// Another mirror is requested next, which named that `time`; nil: it named none. The time that the one before it
+  /// named does not bind it.
+  mutating func changed(toMirrorNaming time: Instant?) { named = time }
+
+  /// Another mirror can be requested at once, unless it named a time. The count goes on, so that mirrors that all fail
+  /// do not get a storm of requests.
   mutating func skipPause() {
-    if hasRetryAfter { return }
     notBefore = nil
     notBeforeWithReader = nil
   }
@@ -51,11 +56,7 @@ struct Retry: Sendable, Equatable {
   /// An attempt failed. `random` is in 0..<1.
   mutating func failed(_ failure: TransferFailure, now: Instant, random: Double) {
     failures += 1
-    if let asked = failure.retryAfter {
-      notBefore = now.adding(seconds: min(max(asked, 0), Self.longestAsked))
-      hasRetryAfter = true
-      return
-    }
+    named = Self.time(namedBy: failure, now: now)
     let begun = firstFailure ?? now
     firstFailure = begun
     // At most twice the time since the first failure: a waiting reader's many attempts must not keep the background
@@ -65,7 +66,11 @@ struct Retry: Sendable, Equatable {
     let jitter = 0.5 + random / 2
     notBefore = now.adding(seconds: step * jitter)
     notBeforeWithReader = now.adding(seconds: min(step, Self.longestWithReader) * jitter)
-    hasRetryAfter = false
+  }
+
+  /// The time before which the origin is not to be requested again (Retry-After); nil: it named none.
+  static func time(namedBy failure: TransferFailure, now: Instant) -> Instant? {
+    failure.retryAfter.map { now.adding(seconds: min(max($0, 0), longestAsked)) }
   }
 
   /// Whether an attempt may be made now.
@@ -73,5 +78,5 @@ struct Retry: Sendable, Equatable {
 
   /// The earliest time of the next attempt; nil: now. A waiting reader has at most `longestWithReader` of backoff, but
   /// Retry-After is obeyed.
-  func due(readerWaits: Bool) -> Instant? { readerWaits && !hasRetryAfter ? notBeforeWithReader : notBefore }
+  func due(readerWaits: Bool) -> Instant? { named ?? (readerWaits ? notBeforeWithReader : notBefore) }
 }

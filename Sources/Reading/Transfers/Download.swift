@@ -166,6 +166,14 @@ final class Download {
     if attempts.hasFailed { forgive() }
   }
 
+  /// Changes to the next mirror, as ``MirrorList/next(_:)`` has it.
+  func nextMirror(_ now: Instant) -> Bool {
+    guard mirrors.next(now) else { return false }
+    let time = mirrors[mirrors.current].notBefore
+    attempts.retry.changed(toMirrorNaming: mirrors.asksToWait(mirrors.current, now) ? time : nil)
+    return true
+  }
+
   /// The current mirror leads to the version that is stored; its answers say `identity`.
   func joins(_ identity: GenerationCheck.Identity) {
     mirrors.ofGeneration = mirrors.current

@@ -64,7 +64,13 @@ final class Failures {
       }
       refuse(mirror, of: download, failure)
     case .transient:
-      download.attempts.retry.failed(failure, now: now, random: jitter())
+      var counted = failure
+      if let time = Retry.time(namedBy: failure, now: now) {
+        download.mirrors[mirror].notBefore = time
+        // What a mirror asks for binds no other.
+        if mirror != download.mirrors.current { counted.retryAfter = nil }
+      }
+      download.attempts.retry.failed(counted, now: now, random: jitter())
       if failure.status == 429 || failure.status == 503 {
         lines.update(running.host) { $0.pushedBack(now: now) }
         download.lineUse.lanes.pushedBack(now: now)
@@ -81,7 +87,7 @@ final class Failures {
       stats.showPlaceholder(download, now)  // a stat does not wait for an origin that fails
       // When several transfers fail together, only the first failure changes the mirror.
       let isOfNoUse = running.bytes == 0 || running.isTrickle(now)
-      if mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download) }
+      if mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download, now) }
     case .unusable:
       if running.isResolved { download.mirrors[mirror].resolved = nil }
       // The request was made before ranges were found unusable: its failure says nothing new.
@@ -120,19 +126,20 @@ final class Failures {
 
   /// Changes to the next mirror without a pause, unless all of them have just failed. Without a checksum the bytes of
   /// another mirror count as another version, so a short failure does not cost the stored bytes.
-  private func tryOtherMirror(_ download: Download) {
+  private func tryOtherMirror(_ download: Download, _ now: Instant) {
     guard download.mirrors.count > 1 else { return }
+    let former = download.mirrors.current
     let sticks = download.content.entry.checksum == nil && download.mirrors.ofGeneration != nil && download.hasStored
-    let isItsOwn = download.mirrors.current == download.mirrors.ofGeneration
+    let isItsOwn = former == download.mirrors.ofGeneration
     if sticks, isItsOwn, download.attempts.retry.failures < Self.patienceWithMirror { return }
-    guard download.mirrors.next() else { return }
+    guard download.nextMirror(now), download.mirrors.current != former else { return }
     if download.attempts.retry.failures % download.mirrors.count != 0 { download.attempts.retry.skipPause() }
   }
 
   /// A mirror refused for good: changes to the next one, or fails when there is none.
   private func refuse(_ mirror: Int, of download: Download, _ failure: TransferFailure) {
     download.mirrors[mirror].refusal = failure
-    if download.mirrors.next() {
+    if download.nextMirror(room.clock.now) {
       download.ranges.foundWorking()
       return
     }
@@ -189,7 +196,7 @@ final class Failures {
       if !isAnyoneLeft || isTheirs { download.cancel(running.active.id) }
     }
     // A mirror that let a reader wait so long is not asked first the next time.
-    if download.mirrors.count > 1 { _ = download.mirrors.next() }
+    if download.mirrors.count > 1 { _ = download.nextMirror(now) }
     downloads.publish(download)
   }
 
@@ -258,7 +265,7 @@ final class Failures {
     if isWrong { download.distrustsSecond = true }
     if isWrong, refetched.insert(download.key).inserted {
       Log.warning("\(download.content.path): \(message); fetching it once more")
-      _ = download.mirrors.next()
+      _ = download.nextMirror(room.clock.now)
       // Under a new inode: the kernel's page cache and the open handles still have the wrong bytes of the old one.
       if let known = download.identity {
         do {

@@ -1,3 +1,4 @@
+import Base
 import Fetching
 
 /// The URLs that an entry is requested by, and which of them is. Pure.
@@ -11,6 +12,8 @@ struct MirrorList {
     var resolved: String?
     /// Why the mirror refused for good; nil while it may be tried.
     var refusal: TransferFailure?
+    /// The time before which it is not to be requested (Retry-After); nil: it named none.
+    var notBefore: Instant?
   }
 
   private var mirrors: [Mirror]
@@ -67,16 +70,18 @@ struct MirrorList {
     mirrors.contains { $0.refusal != nil } ? mirrors.map { $0.refusal?.message } : []
   }
 
-  /// Changes to the next mirror that has not refused; false when there is none.
-  mutating func next() -> Bool {
-    for step in 1...mirrors.count {
-      let next = (index + step) % mirrors.count
-      if mirrors[next].refusal == nil {
-        current = first + next
-        return true
-      }
-    }
-    return false
+  /// Whether the mirror at `place` named a time that is to come.
+  func asksToWait(_ place: Int, _ now: Instant) -> Bool { self[place].notBefore.map { $0 > now } ?? false }
+
+  /// Changes to the next mirror that has not refused; false when there is none. Those that named a time are left out
+  /// until then. If all did, it is the one whose time comes first.
+  mutating func next(_ now: Instant) -> Bool {
+    let others = (1...mirrors.count).map { first + (index + $0) % mirrors.count }.filter { self[$0].refusal == nil }
+    let free = others.first { !asksToWait($0, now) }
+    let earliest = others.min { (self[$0].notBefore ?? now) < (self[$1].notBefore ?? now) }
+    guard let next = free ?? earliest else { return false }
+    current = next
+    return true
   }
 
   /// Changes to the mirror at `place`.

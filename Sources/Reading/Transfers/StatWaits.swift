@@ -133,11 +133,14 @@ final class StatWaits {
     }
     guard isSilent(download.mirrors.current) else { return false }
     guard
-      let other = download.mirrors.places.first(where: { !isSilent($0) && download.mirrors[$0].refusal == nil })
+      let other = download.mirrors.places.first(where: {
+        !isSilent($0) && download.mirrors[$0].refusal == nil && !download.mirrors.asksToWait($0, now)
+      })
     else { return true }
     if download.mirrors.ofGeneration == nil, download.transfers.allSatisfy({ !$0.responded }) {
       download.cancelAll()
       download.mirrors.go(to: other)
+      download.attempts.retry.changed(toMirrorNaming: nil)
     }
     return false
   }

@@ -274,7 +274,10 @@ extension TransferThread: TransferClient {
     downloads.changed(download)
     downloads.replanBlocked()
     if running.fresh > 0 {
-      if !running.isTrickle(now) { download.attempts.retry.progressed() }
+      if !running.isTrickle(now) {
+        download.attempts.retry.progressed()
+        download.mirrors[running.mirror].notBefore = nil
+      }
       download.ranges.unusableAnswers = 0
       if !download.mirrors.isReplaced(running.mirror) { renewals.brought(download) }
     } else if running.bytes > 0, running.kind != .compare || running.active.isStream, running.kind != .seam {

@@ -1,0 +1,45 @@
+import Base
+import Fetching
+import TestSupport
+import Testing
+
+import Reading
+
+/// Entries with several URLs: which of them is requested when.
+@Suite struct MirrorScenarios {
+  static let megabyte: Int64 = 1 << 20
+
+  @Test("The time that one mirror names binds no other; the one that named it is not requested before")
+  func retryAfter() throws {
+    let urls = ["http://one/a.mp4", "http://two/a.mp4"]
+    let two = FakeResource(name: "a.mp4", size: 50 * Self.megabyte)
+    var one = two
+    one.failure = TransferFailure(kind: .transient, status: 503, retryAfter: 3600, message: "busy (HTTP 503)")
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try Bench(
+      [Bench.entry("a.mp4", 1, urls: urls)], [urls[0]: one, urls[1]: two], options: options)
+    let inode = try bench.inode("a.mp4")
+    #expect(bench.answer(bench.open(inode), within: 2) == .opened(directIO: false))
+    // However often the other one fails, it is requested again.
+    var failures = 5
+    bench.service.answer = { request, resource in
+      var resource = resource
+      if request.url == urls[1], failures > 0 {
+        failures -= 1
+        resource.failure = FakeResource.reset
+      }
+      return resource
+    }
+    bench.expectBytes(inode, 20 * Self.megabyte, 4096, of: "a.mp4", within: 20)
+    #expect(failures == 0)
+    bench.service.resources[urls[1]]?.failure = FakeResource.gone
+    #expect(bench.answer(bench.read(inode, 40 * Self.megabyte, 4096)) == .error(.timedOut))
+    let asked = { bench.service.requests.count { $0.url == urls[0] } }
+    #expect(asked() == 1)
+    bench.run(3700, step: 1)
+    bench.read(inode, 40 * Self.megabyte, 4096)
+    bench.run(2)
+    #expect(asked() > 1)
+  }
+}
