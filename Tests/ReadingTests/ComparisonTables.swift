@@ -79,9 +79,28 @@ import Testing
     var comparison = Comparison()
     #expect(comparison.differed(at: 100, [1, 2, 3]) == .odd)
     #expect(comparison.differed(at: 99, [1, 2, 3]) == .fickle)
-    #expect(comparison.differed(at: 99, [1, 9]) == .fickle)
+    #expect(comparison.differed(at: 99, [1, 9, 3]) == .fickle)
     #expect(comparison.differed(at: 99, [1, 9, 3]) == .another)
     comparison.ended()
     #expect(comparison.differed(at: 99, [1, 9, 3]) == .odd)
+  }
+
+  @Test("A few equal bytes are no second opinion, whichever answer is shorter; the longer one is compared from then on")
+  func shortPieces() {
+    let bytes = (0..<100).map { UInt8($0) }
+    var comparison = Comparison()
+    #expect(comparison.differed(at: 99, bytes) == .odd)
+    #expect(comparison.differed(at: 99, bytes.prefix(1)) == .fickle)
+    #expect(comparison.differed(at: 99, bytes.prefix(63)) == .fickle)
+    #expect(comparison.differed(at: 99, bytes.prefix(64)) == .another)
+    comparison.ended()
+    #expect(comparison.differed(at: 99, bytes.prefix(1)) == .odd)
+    #expect(comparison.differed(at: 99, bytes) == .fickle)
+    #expect(comparison.differed(at: 99, bytes.prefix(80)) == .another)
+    // The file may end there.
+    comparison.ended()
+    for verdict in [Comparison.Verdict.odd, .another] {
+      #expect(comparison.differed(at: 99, bytes.prefix(10)) == verdict)
+    }
   }
 }

@@ -12,10 +12,12 @@ struct Comparison {
     case odd
     /// Two answers have the same other bytes: another version.
     case another
-    /// The answers differ from the file and from each other: a failed attempt.
+    /// The answers differ from the file and from each other, or agree in too few bytes: a failed attempt.
     case fickle
   }
 
+  /// In how many bytes two answers agree at least, unless both bring fewer.
+  static let least = 64
   /// The most bytes that one request repeats.
   static let most: Int64 = 4 << 10
   /// After so many seconds without a byte of the file, the next request compares.
@@ -65,8 +67,13 @@ struct Comparison {
   /// An answer differs from the file; `bytes` are those from the first different one on.
   mutating func differed(at offset: Int64, _ bytes: some Sequence<UInt8>) -> Verdict {
     let came = Array(bytes.prefix(Int(Self.most)))
-    defer { odd = (offset, came) }
-    guard let odd else { return .odd }
-    return odd.offset == offset && zip(odd.bytes, came).allSatisfy(==) ? .another : .fickle
+    guard let former = odd, former.offset == offset, zip(former.bytes, came).allSatisfy(==) else {
+      defer { odd = (offset, came) }
+      return odd == nil ? .odd : .fickle
+    }
+    if former.bytes.count == came.count || min(former.bytes.count, came.count) >= Self.least { return .another }
+    // Where a piece ends early, its few bytes may be equal by chance. The longer piece tells more next time.
+    if came.count > former.bytes.count { odd = (offset, came) }
+    return .fickle
   }
 }
