@@ -7,12 +7,18 @@ import CCurl
 ///   - detail: libcurl's own words, from CURLOPT_ERRORBUFFER; may be empty.
 ///   - url: the requested URL, redacted.
 ///   - progress: how much of an accepted body has arrived; nil before mediafs accepted one.
-func failure(of code: CURLcode, detail: String, url: String, progress: String?) -> TransferFailure {
+///   - connectStatus: the status with which a proxy answered CONNECT; 0 if none did.
+func failure(
+  of code: CURLcode, detail: String, url: String, progress: String?, connectStatus: Int = 0
+) -> TransferFailure {
   // When a proxy cannot be used, libcurl's words contain its whole URL, with the login.
   let isPlain = !detail.isEmpty && !detail.utf8.contains(UInt8(ascii: "@")) && !detail.contains("://")
   let words = isPlain ? detail : String(cString: curl_easy_strerror(code))
   if let progress, code != CURLE_OPERATION_TIMEDOUT {
     return TransferFailure(kind: .transient, message: "\(url): the connection closed after \(progress) (\(words))")
+  }
+  if let refusal = refusal(ofProxy: connectStatus) {
+    return TransferFailure(kind: .permanent, message: "\(url): \(refusal) (\(words))")
   }
   let (kind, what): (TransferFailure.Kind, String) =
     switch code {
@@ -42,6 +48,17 @@ func failure(of code: CURLcode, detail: String, url: String, progress: String?) 
     default: (.transient, "the transfer failed")
     }
   return TransferFailure(kind: kind, message: "\(url): \(what) (\(words))")
+}
+
+/// What a proxy's answer to CONNECT means if the proxy would answer the same again; nil for every other one. libcurl's
+/// code says only that the connection broke, or that there was none.
+private func refusal(ofProxy status: Int) -> String? {
+  switch status {
+  case 407: "cannot be reached: the proxy needs a login; put it in the proxy variable"
+  case 408, 425, 429: nil
+  case 400..<500: "the proxy refuses connections to this host"
+  default: nil
+  }
 }
 
 /// What a user can do about a response that no client could use: neither the request nor a login is wrong.

@@ -310,7 +310,9 @@ final class TransferSlot {
       return .ended(.failed(tooLong("a header line of more than 100 KiB")))
     case .head:
       let code = code == CURLE_OK ? CURLE_GOT_NOTHING : code
-      return .ended(.failed(failure(of: code, detail: easy.detail, url: redactedURL, progress: nil)))
+      let status = easy.info(CURLINFO_HTTP_CONNECTCODE)
+      return .ended(
+        .failed(failure(of: code, detail: easy.detail, url: redactedURL, progress: nil, connectStatus: status)))
     }
   }
 }

@@ -226,4 +226,19 @@ struct ResponseTests {
     #expect(later.kind == .transient)
     #expect(later.message.contains("its words"))
   }
+
+  @Test(
+    "What a proxy's answer to CONNECT means, whatever libcurl calls it",
+    arguments: [(407, "the proxy needs a login"), (403, "the proxy refuses"), (405, "the proxy refuses")])
+  func refusalsOfProxies(status: Int, words: String) {
+    for code in [CURLE_RECV_ERROR, CURLE_COULDNT_CONNECT, CURLE_PROXY] {
+      let found = failure(of: code, detail: "", url: "https://host/file", progress: nil, connectStatus: status)
+      #expect(found.kind == .permanent && found.status == nil && found.message.contains(words), "\(found)")
+      // No proxy, a tunnel that was there before the connection broke, and what passes.
+      for other in [0, 200, 429, 503] {
+        let passing = failure(of: code, detail: "", url: "https://host/file", progress: nil, connectStatus: other)
+        #expect(passing.kind == .transient, "\(passing)")
+      }
+    }
+  }
 }

@@ -37,6 +37,20 @@ import Testing
     }
   }
 
+  @Test(arguments: [(407, "the proxy needs a login"), (403, "the proxy refuses connections to this host")])
+  func aProxyThatRefusesIsTold(_ status: Int, _ words: String) throws {
+    try withJourney { journey in
+      try withOrigin { proxy in
+        proxy.fault(.status(status))
+        try journey.list("https://film.invalid/film.bin\n")
+        try journey.succeed(["env", "https_proxy=\(proxy.url())", "no_proxy="] + journey.mountCommand())
+        let ended = try journey.mediafs("fetch", "--wait", "--timeout", "20", journey.at("film.bin"))
+        #expect(ended.status == 1 && ended.errors.contains(words), "\(ended)")
+        #expect(try journey.status().file("film.bin").state == "failed")
+      }
+    }
+  }
+
   @Test func waitingAtAFullStoreEndsAndSaysSo() throws {
     try withJourney { journey in
       try withOrigin { origin in
