@@ -11,12 +11,16 @@ struct Seam {
   /// The link's place in ``MirrorList``, and what its answers say.
   private(set) var subject: (mirror: Int, found: GenerationCheck.Identity)?
   /// What is still to be compared, from its end on.
-  private var left: [ByteRange] = []
-  /// Whether the bytes differ, or too few are stored to tell.
+  private var left = ByteRangeSet()
+  /// Whether the bytes differ, or too few are stored or too many answers were needed to tell.
   private(set) var isDifferent = false
+  /// How many answers by the link had stored bytes, whatever else they said.
+  private var answers = 0
+  /// How many of them are to prove it: the hosts behind a link may have a tag each, and none proves what another sends.
+  private static let mostAnswers = 8
 
   /// The window to request next; nil when nothing is compared.
-  var next: ByteRange? { isDifferent ? nil : left.last }
+  var next: ByteRange? { isDifferent ? nil : left.ranges.last }
 
   /// Whether both say the same strong tag and length.
   static func isProved(_ found: GenerationCheck.Identity, _ known: GenerationCheck.Identity) -> Bool {
@@ -33,22 +37,27 @@ struct Seam {
   /// The answers by the link at `mirror` say `found`, and have yet to be compared.
   mutating func begin(_ found: GenerationCheck.Identity, _ mirror: Int, stored: ByteRangeSet, size: Int64) {
     if subject?.mirror == mirror, subject?.found == found, isDifferent || !left.isEmpty { return }
+    if subject?.mirror != mirror { answers = 0 }
     subject = (mirror, found)
     left = Self.windows(of: stored)
-    isDifferent = left.reduce(0) { $0 + $1.count } < min(Self.window, size)
+    isDifferent = left.count < min(Self.window, size) || answers >= Self.mostAnswers
   }
 
-  /// The first and the last bytes that are stored; one window where they overlap.
-  private static func windows(of stored: ByteRangeSet) -> [ByteRange] {
-    guard let first = stored.ranges.first, let last = stored.ranges.last else { return [] }
-    let head = ByteRange(first.start, min(first.end, first.start + window))
-    let tail = ByteRange(max(last.start, last.end - window), last.end)
-    return head.overlaps(tail) ? [ByteRange(head.start, tail.end)] : [head, tail]
+  /// The first and the last bytes that are stored; one window where they meet.
+  private static func windows(of stored: ByteRangeSet) -> ByteRangeSet {
+    var windows = ByteRangeSet()
+    if let first = stored.ranges.first, let last = stored.ranges.last {
+      windows.insert(ByteRange(first.start, min(first.end, first.start + window)))
+      windows.insert(ByteRange(max(last.start, last.end - window), last.end))
+    }
+    return windows
   }
 
-  /// A window has the stored bytes. True when it was the last one.
-  mutating func agreed() -> Bool {
-    left = left.dropLast()
+  /// An answer had the stored bytes of `range`. True when nothing is left to compare.
+  mutating func agreed(_ range: ByteRange) -> Bool {
+    left.remove(range)
+    answers += 1
+    if !left.isEmpty, answers >= Self.mostAnswers { isDifferent = true }
     return left.isEmpty
   }
 

@@ -224,9 +224,10 @@ extension TransferThread: TransferClient {
   }
 
   /// A window of the file came again by a new link, and has the stored bytes.
-  private func repeated(_ download: Download) {
-    guard let subject = download.seam.subject, download.seam.agreed(), subject.mirror == download.mirrors.current
-    else { return }
+  private func repeated(_ download: Download, _ running: Running) {
+    let position = running.active.position
+    let isLast = download.seam.agreed(ByteRange(position - running.bytes, position))
+    guard let subject = download.seam.subject, isLast, subject.mirror == download.mirrors.current else { return }
     Log.debug("\(download.content.path): a new link leads to the same bytes")
     download.joins(subject.found)
     renewals.accepted(download)
@@ -294,7 +295,7 @@ extension TransferThread: TransferClient {
       }
       download.attempts.retry.progressed()
       if running.bytes > 0 { downloads.forgetError(of: download) }
-      if running.kind == .seam, running.active.rest.isEmpty, !download.seam.isDifferent { repeated(download) }
+      if running.kind == .seam, running.active.rest.isEmpty, !download.seam.isDifferent { repeated(download, running) }
     case .cancelled:
       if let misfit = running.misfit, !download.isWhole {
         failures.failed(download, running, TransferFailure(kind: .transient, message: misfit), now)
