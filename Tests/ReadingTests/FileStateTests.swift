@@ -189,6 +189,14 @@ extension ServedFile {
     #expect(held.ended(at: 300) == nil && held.size == 200, "a known length stays")
   }
 
+  @Test("An empty file is whole at once, and is given to the finisher once it can be opened")
+  func empty() {
+    var held = FileState(beginning: .of(0), file: nil)
+    #expect(held.isWhole && !held.becameWhole())
+    #expect(held.reopened(.untouched) != nil && held.becameWhole())
+    #expect(held.taken() != nil)
+  }
+
   @Test("No sequence of events leads to an illegal state, and every state is met")
   func random() {
     var random = SeededRandom.fromEnvironment()

@@ -98,6 +98,22 @@ extension StoreFaultScenarios {
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
   }
 
+  @Test("An empty file whose partial file cannot be made is put away, and completes once it can be")
+  func emptyFileCannotBeMade() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 0))
+    let folder = bench.folder + "/store/partial"
+    try #require(rename(folder, folder + ".away") == 0)
+    try Command.succeed(["touch", folder])
+    let inode = try bench.opened("a.mp4")
+    bench.run(1)
+    #expect(!bench.isCompleting(inode))
+    bench.system.release(inode)
+    #expect(bench.run(until: 120, step: 0.1) { !bench.isInMemory(inode) })
+    try #require(unlink(folder) == 0 && rename(folder + ".away", folder) == 0)
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+  }
+
   @Test("Errors that speak of the disk, and those that speak of one file")
   func classes() {
     for error in [ENOSPC, EDQUOT, EIO, EROFS] { #expect(Errno(rawValue: error).isOfDisk) }

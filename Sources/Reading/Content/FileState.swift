@@ -24,7 +24,7 @@ import Storing
 ///     committed      yes       yes       yes         yes        yes    any
 ///     syncFailed     yes       yes       yes         yes        -      removal none, same file
 ///     withdrawn      yes       yes       yes         yes        -      removal none, claim overclaimed
-///     becameWhole    yes       -         -           -          -      removal none, every byte stored
+///     becameWhole    yes       -         -           -          -      removal none, every byte stored, has a file
 ///     taken          -         -         yes         -          -      has a file
 ///     released       -         -         -           yes        -
 ///     rejected       -         -         -           yes        -
@@ -212,10 +212,10 @@ struct FileState: Sendable {
     return now.seconds(since: shownAt) >= 1
   }
 
-  /// Every byte is stored. Returns whether to give the file to the finisher.
+  /// Every byte is stored. Returns whether to give the file to the finisher. An empty file may have none to give.
   mutating func becameWhole() -> Bool {
     defer { checkLegal() }
-    guard holding == .partial, removal == .none, generation != nil, isWhole else { return false }
+    guard holding == .partial, removal == .none, generation != nil, file != nil, isWhole else { return false }
     holding = .completing
     return true
   }
