@@ -241,6 +241,8 @@ extension Bench {
   func asksAgainAt(_ inode: Inode) -> Instant? {
     content(inode).flatMap { threads?.transfers.downloads[$0.key] }?.attempts.retry.due(readerWaits: false)
   }
+  /// How many background requests to the second source have no answer yet; nil before the first request.
+  var secondAsking: Int? { threads?.transfers.lines.known(Line.second)?.asking }
   /// What the room thinks of an origin, `http://host`; nil before the first request.
   func origin(_ url: String) -> OriginView? {
     threads?.transfers.lines.known(url).map {

@@ -228,6 +228,22 @@ final class FakeSecondSource: SecondSource {
     #expect(try bench.system.reports.report(on: bench.node("a.mp4")).error == nil)
   }
 
+  @Test("An answer of the source that is of no use counts as none: its line keeps no account of it")
+  func uselessAnswers() throws {
+    var options = ReadingOptions.testing
+    options.continuation = .always
+    let bench = try bench(options)
+    // The whole file where a part was asked for.
+    bench.service.resources[""]?.ignoresRanges = true
+    second.way = { $0 == 0 ? .origin : .second }
+    _ = try bench.opened("a.mp4")
+    #expect(bench.run(until: 10) { !shared(bench).isEmpty })
+    bench.run(0.2)
+    second.way = { _ in .wait }
+    bench.run(2)
+    #expect(bench.secondAsking == 0)
+  }
+
   @Test("A background download asks where it may")
   func bounds() throws {
     var options = ReadingOptions.testing

@@ -324,6 +324,8 @@ extension TransferThread {
     guard download.content.guarded.withLock({ $0.held.generation?.id }) == running.generation,
       case .part(let range, _) = head.body
     else { return false }
+    download.transfers[index].responded = true
+    download.transfers[index].lastByte = now
     download.transfers[index].active.position = range.start
     download.transfers[index].active.end = range.end
     lines.update(running.host) { line in

@@ -16,10 +16,10 @@ extension TransferThread: TransferClient {
     }
     if download.transfers[index].isCancelled { return false }
     downloads.changed(download)
+    if download.transfers[index].generation != nil { return secondResponded(head, download, index, now) }
     download.transfers[index].responded = true
     download.transfers[index].lastByte = now
     let running = download.transfers[index]
-    if running.generation != nil { return secondResponded(head, download, index, now) }
     room.counters.responded(after: head.firstByteSeconds)
     lines.update(running.host) { line in
       line.estimate.responded(after: head.firstByteSeconds, now: now)
