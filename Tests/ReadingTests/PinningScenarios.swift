@@ -59,6 +59,19 @@ import Reading
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
   }
 
+  @Test("A fetch of hundreds of files takes several turns of the keeper, in which it commits, and all of them come")
+  func manyFiles() throws {
+    let names = (1...300).map { "\($0).mp4" }
+    let resources = Dictionary(
+      uniqueKeysWithValues: names.map { ("http://origin/" + $0, FakeResource(name: $0, size: 4096)) })
+    let bench = try Bench(names.enumerated().map { Bench.entry($1, UInt64($0) + 1) }, resources)
+    bench.system.fetch(try names.map { try bench.inode($0) })
+    bench.move(0)
+    let loaded = bench.inMemory.count
+    #expect(loaded > 0 && loaded < names.count / 2, "\(loaded) files were loaded in one turn")
+    #expect(bench.run(until: 120) { names.allSatisfy { bench.isComplete($0) } })
+  }
+
   @Test("One that failed for good is tried once more at the next mount")
   func failed() throws {
     let bench = try bench(FakeResource.gone)

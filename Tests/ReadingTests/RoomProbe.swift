@@ -183,6 +183,8 @@ extension Bench {
   }
   /// Whether a file is open for storing.
   func isPartial(_ inode: Inode) -> Bool { look(inode) { $0.held.isPartial } }
+  /// Whether a file in memory is known to be online only.
+  func isOnline(_ inode: Inode) -> Bool { look(inode) { $0.rules.storage == .online } }
   /// Whether the finisher has a file in its hands.
   func isInFinishersHands(_ inode: Inode) -> Bool { look(inode) { $0.held.holding == .verifying } }
   /// Whether the bytes of a file are being taken away.

@@ -63,6 +63,17 @@ import Reading
     #expect(bench.service.requests.count <= 2 * names.count, "\(bench.service.requests.count) requests")
   }
 
+  @Test("A rule reaches hundreds of open files in several turns of the keeper, in which it commits")
+  func manyOpenFiles() throws {
+    let names = (1...200).map { "\($0).mp4" }
+    let bench = try bench(names, size: 4096)
+    let inodes = try names.map { try bench.opened($0) }
+    try bench.rule(.online, "")
+    let first = inodes.count { bench.isOnline($0) }
+    #expect(first > 0 && first < names.count / 2, "\(first) files in one turn")
+    #expect(bench.run(until: 1) { inodes.allSatisfy { bench.isOnline($0) } })
+  }
+
   @Test("Hundreds of kept files behind a dead origin: bounded memory, few requests, and all come when it is back")
   func deadOrigin() throws {
     let names = (1...400).map { "\($0).mp4" }

@@ -8,29 +8,7 @@ extension MediaFileSystem {
   package func fetch(_ inodes: [Inode]) {
     // The keeper's thread loads them, a few milliseconds each, so that a folder of many files does not hold up a
     // client.
-    room.keeper.post(
-      .job { keeper in
-        let room = keeper.room
-        for inode in inodes {
-          do throws(Errno) {
-            let content = try room.content(of: inode, opening: true)
-            if content.guarded.withLock({ $0.held.isCopy }) {
-              do throws(Errno) { try room.recheck(content) } catch {
-                room.uncount(content)
-                throw error
-              }
-              if content.guarded.withLock({ $0.held.isCopy }) {
-                room.uncount(content)
-                room.transfers.post(.changed(content))  // so that it is put away again
-                continue
-              }
-            }
-            room.transfers.post(.fetch(content))
-          } catch {
-            Log.error("\(room.store.name(of: inode)): it cannot be fetched: \(error)")
-          }
-        }
-      })
+    room.keeper.post(.job { $0.each(of: inodes[...]) { keeper, inode in keeper.fetch(inode) } })
   }
 
   /// Commits everything that memory knows (not durably), for callers that read the catalog instead of the contents.
@@ -78,6 +56,28 @@ extension MediaFileSystem {
     // This may have to wait until the finisher has hashed a film, but the server's end must not wait for that.
     while !done.wait(seconds: 0.5) {
       if room.isEnding { throw .interrupted }
+    }
+  }
+}
+
+extension Keeper {
+  /// Has the transfer thread fetch all of a file, unless it is complete.
+  fileprivate func fetch(_ inode: Inode) {
+    do throws(Errno) {
+      let content = try room.content(of: inode, opening: true)
+      if content.guarded.withLock({ $0.held.isCopy }) {
+        do throws(Errno) { try room.recheck(content) } catch {
+          room.uncount(content)
+          throw error
+        }
+        if content.guarded.withLock({ $0.held.isCopy }) {
+          room.uncount(content)
+          return room.transfers.post(.changed(content))  // so that it is put away again
+        }
+      }
+      room.transfers.post(.fetch(content))
+    } catch {
+      Log.error("\(room.store.name(of: inode)): it cannot be fetched: \(error)")
     }
   }
 }

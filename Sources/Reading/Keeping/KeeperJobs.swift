@@ -6,6 +6,25 @@ import Storing
 /// Jobs of the keeper. Before bytes of a partial file go, the catalog forgets them, durably. It forgets a copy after
 /// the copy is gone.
 extension Keeper {
+  /// How many items one job of ``each(of:_:then:)`` takes: with a few milliseconds each, commits are not late.
+  private static let itemsAtOnce = 64
+
+  /// Does `body` with each item, in their order, and then `end`. What is left after some of them is another job, behind
+  /// the messages that came meanwhile, so that the keeper commits in time. Once the server ends, it is left out.
+  func each<Item: Sendable>(
+    of items: ArraySlice<Item>, _ body: @escaping @Sendable (Keeper, Item) -> Void,
+    then end: @escaping @Sendable (Keeper) -> Void = { _ in }
+  ) {
+    for item in items.prefix(Self.itemsAtOnce) {
+      if room.isEnding { return end(self) }
+      ThreadRecord.work(.messages)  // each item is another piece of work
+      body(self, item)
+    }
+    let rest = items.dropFirst(Self.itemsAtOnce)
+    if rest.isEmpty { return end(self) }
+    room.keeper.post(.job { $0.each(of: rest, body, then: end) })
+  }
+
   /// Removes the stored bytes of a frozen content, then has it thawed. `keepsCopy`: a completed copy stays in the
   /// library as an ordinary file.
   func discard(_ content: Content, keepsCopy: Bool) {

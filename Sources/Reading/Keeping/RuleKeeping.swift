@@ -31,32 +31,39 @@ extension Keeper {
   /// How many names a job looks at: a few milliseconds, so that commits are not late.
   private static let seenAtOnce = 256
 
-  /// Stores changes of the rules, all of them or none, durably. From then on they apply.
+  /// Stores changes of the rules, all of them or none, durably. From then on they apply to what is loaded. Once they
+  /// apply to the files in memory too, `end` follows.
   func changeRules(
-    _ change: (Rules) throws(StoreError) -> (rules: Rules, changes: [RuleChange])
+    _ change: (Rules) throws(StoreError) -> (rules: Rules, changes: [RuleChange]),
+    then end: @escaping @Sendable (Keeper) -> Void = { _ in }
   ) throws(StoreError) {
     let (rules, changes) = try change(room.rules.withLock { $0 })
-    if changes.isEmpty { return }
+    if changes.isEmpty { return end(self) }
     try room.store.changes.apply(changes.map { .rule($0) }, durably: true)
     room.rules.withLock { $0 = rules }
     // A thread that loads a file at the moment reads the rules anew.
-    let contents = room.table.withLock { table -> [Content] in
+    let keys = room.table.withLock { table -> [ResourceKey] in
       table.departures += 1
-      return Array(table.current.values)
+      return Array(table.current.keys)
     }
-    for content in contents {
-      do throws(StoreError) {
-        let verdict = try room.rules(of: content.key)
-        let isNews = content.guarded.withLock { guarded in
-          defer { guarded.rules = verdict }
-          return guarded.rules != verdict
-        }
-        if isNews { room.transfers.post(.ruled(content)) }
-      } catch {
-        Log.error("\(content.path): the rules apply when it is next loaded: \(error.message)")
+    each(of: keys[...], { keeper, key in keeper.applyRules(to: key) }) { keeper in
+      keeper.room.transfers.post(.rulesChanged)
+      end(keeper)
+    }
+  }
+
+  private func applyRules(to key: ResourceKey) {
+    guard let content = room.table.withLock({ $0.current[key] }) else { return }
+    do throws(StoreError) {
+      let verdict = try room.rules(of: key)
+      let isNews = content.guarded.withLock { guarded in
+        defer { guarded.rules = verdict }
+        return guarded.rules != verdict
       }
+      if isNews { room.transfers.post(.ruled(content)) }
+    } catch {
+      Log.error("\(content.path): the rules apply when it is next loaded: \(error.message)")
     }
-    room.transfers.post(.rulesChanged)
   }
 
   /// Resumes some of the files that rules keep and that are not complete. Returns where to go on; nil at the end.
@@ -99,7 +106,9 @@ extension MediaFileSystem {
   package func changeRules(
     _ change: @escaping @Sendable (Rules) throws(StoreError) -> (rules: Rules, changes: [RuleChange])
   ) throws(StoreError) {
-    try onKeeper { (keeper) throws(StoreError) in try keeper.changeRules(change) }
+    try onKeeper(until: { (keeper, done) throws(StoreError) in
+      try keeper.changeRules(change, then: { _ in done.raise() })
+    })
   }
 
   /// Deletes the partial file of a resource that is not listed any more; false while a program has it open. Blocks for
@@ -148,12 +157,24 @@ extension MediaFileSystem {
 
   /// Runs `body` on the keeper's thread and waits for it.
   func onKeeper(_ body: @escaping @Sendable (Keeper) throws(StoreError) -> Void) throws(StoreError) {
+    try onKeeper(until: { (keeper, done) throws(StoreError) in
+      try body(keeper)
+      done.raise()
+    })
+  }
+
+  /// Runs `body` on the keeper's thread and waits until it, or a later job, raises the signal.
+  private func onKeeper(
+    until body: @escaping @Sendable (Keeper, Signal) throws(StoreError) -> Void
+  ) throws(StoreError) {
     let done = Signal()
     let failure = Lock<StoreError?>(nil)
     room.keeper.post(
       .job { keeper in
-        do throws(StoreError) { try body(keeper) } catch { failure.withLock { $0 = error } }
-        done.raise()
+        do throws(StoreError) { try body(keeper, done) } catch {
+          failure.withLock { $0 = error }
+          done.raise()
+        }
       })
     while !done.wait(seconds: 0.5) {
       if room.isEnding { throw StoreError(kind: .io(.interrupted), message: "the server is about to exit") }
