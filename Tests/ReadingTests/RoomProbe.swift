@@ -383,6 +383,13 @@ extension Bench {
     HeldFile(content: try known(inode, sourceLocation), room: system.room)
   }
 
+  /// How many files the transfer thread was told to be closed, since it took what it was told. It takes that now.
+  func takeClosings() -> Int {
+    system.room.transfers.takeAll().count { message in
+      if case .closed = message { true } else { false }
+    }
+  }
+
   /// A thread that holds a file tells the room that something changed of it.
   func touch(_ held: HeldFile) { system.room.transfers.post(.changed(held.content)) }
 

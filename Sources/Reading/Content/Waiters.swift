@@ -73,6 +73,8 @@ struct Waiters: Sendable {
   private var lookers: [Int32] = []
   /// Opens that have not been released.
   private(set) var opens = 0
+  /// Those of them whose handles are being closed.
+  private var closing = 0
   /// By which name it was opened last: the files that follow are those of its folder.
   var lastOpened: Inode?
   /// The error for every request that would have to wait, until a time: the origin failed for good, or a wait for the
@@ -91,10 +93,17 @@ struct Waiters: Sendable {
 
   /// `count` handles were opened.
   mutating func opened(_ count: Int = 1) { opens += count }
-  /// A handle was closed, or its open failed.
-  mutating func closed() {
+  /// A handle is being closed, and counts as open until ``closed(wasClosing:)``. Returns whether no other one is open
+  /// but those that are being closed.
+  mutating func closes() -> Bool {
+    closing += 1
+    return closing == opens
+  }
+  /// A handle was closed, or its open failed. `wasClosing`: ``closes()`` was called for it.
+  mutating func closed(wasClosing: Bool = false) {
     assert(opens > 0)
     opens -= 1
+    if wasClosing { closing -= 1 }
   }
   /// A program that looks at files opens this one.
   mutating func looks(_ process: Int32) { lookers = lookers.suffix(15) + [process] }

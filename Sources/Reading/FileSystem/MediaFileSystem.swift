@@ -360,7 +360,8 @@ package final class MediaFileSystem: Sendable {
     guard let content = loaded else { return }
     let (now, date) = (room.clock.now, room.clock.date)
     let (generation, isLast, isComplete, uses) = content.guarded.withLock { guarded in
-      let isLast = guarded.waiters.opens == 1
+      // Of two threads that close the last two handles, one has the last.
+      let isLast = guarded.waiters.closes()
       guarded.held.used()
       return (
         guarded.held.generation?.id, isLast, guarded.held.isCopy,
@@ -369,7 +370,7 @@ package final class MediaFileSystem: Sendable {
     }
     // The transfer thread puts a complete file away after its last close; while it counts as open it cannot.
     if isLast { room.transfers.post(isComplete ? .changed(content) : .closed(content)) }
-    room.uncount(content)
+    room.uncount(content, wasClosing: true)
     guard isLast, let generation else { return }
     room.record(.used(generation: generation, at: date))
     if let uses { room.record(.usedBlocks(generation: generation, uses)) }

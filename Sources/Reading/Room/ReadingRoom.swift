@@ -116,10 +116,11 @@ final class ReadingRoom: Sendable {
     return "; more: mediafs status \(isPlain ? whole : "'\(whole.replacing("'", with: "'\\''"))'")"
   }
 
-  /// Counts one open less. After the last close of a superseded generation it is dropped.
-  func uncount(_ content: Content) {
+  /// Counts one open less, of a handle that `wasClosing` or another one. After the last close of a superseded
+  /// generation it is dropped.
+  func uncount(_ content: Content, wasClosing: Bool = false) {
     let isUnused = content.guarded.withLock { guarded in
-      guarded.waiters.closed()
+      guarded.waiters.closed(wasClosing: wasClosing)
       return guarded.waiters.opens == 0 && guarded.held.isSuperseded
     }
     if isUnused { dropIfUnused(content) }
