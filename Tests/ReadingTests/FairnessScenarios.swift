@@ -157,6 +157,31 @@ import Reading
     #expect(!bench.isComplete("a.mp4"))
   }
 
+  @Test("A long body that nobody reads gives the only connection to a reader, and comes again when that has gone")
+  func streamGivesWay() throws {
+    var options = ReadingOptions.testing
+    options.connections = 1
+    var stream = FakeResource(name: "a.mp4", size: 20 * Self.megabyte)
+    stream.ignoresRanges = true
+    stream.rate = 100_000
+    let bench = try bench([stream, FakeResource(name: "b.mp4", size: 40 * Self.megabyte)], options: options)
+    func requests() -> Int { bench.service.requests.count { $0.url.hasSuffix("a.mp4") } }
+    bench.system.fetch([try bench.inode("a.mp4")])
+    bench.run(5)
+    let began = bench.now
+    let inode = try bench.opened("b.mp4")
+    for part: Int64 in 0..<4 {
+      bench.expectBytes(inode, part * 8 * Self.megabyte, 65536, of: "b.mp4", within: 2)
+      bench.run(1)
+    }
+    #expect(bench.now.seconds(since: began) < 8)
+    #expect(requests() <= 2, "it took the connection again between two reads")
+    bench.system.release(inode)
+    bench.service.resources["http://origin/a.mp4"]?.rate = 4_000_000
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    #expect(try bench.system.reports.report(on: bench.node("a.mp4")).error == nil)
+  }
+
   @Test("More readers than connections: each has its turn", arguments: [1, 2, 4])
   func turns(connections: Int) throws {
     var options = ReadingOptions.testing

@@ -228,6 +228,18 @@ final class Download {
   }
   func isLooker(_ process: Int32) -> Bool { program(of: process).isLooker }
 
+  /// Whether somebody waits for the file or reads it. A reader waits only now and then: a process that has the file
+  /// open, or has just read it, is still reading.
+  func isRead(_ now: Instant) -> Bool {
+    let (waits, readers) = content.guarded.withLock { guarded in
+      let recent = guarded.waiters.runs.runs.filter {
+        guarded.waiters.opens > 0 || now.seconds(since: $0.lastRead) < ReaderRuns.longestPause
+      }
+      return (!guarded.waiters.isEmpty, recent.map(\.process))
+    }
+    return waits || readers.contains { !isLooker($0) }
+  }
+
   /// Bytes that were requested in windows and have not arrived. A transfer without data for more than `patience`
   /// seconds does not count: its bytes may never arrive, and must not hold others back.
   func outstanding(_ now: Instant, patience: Double) -> Int64 {

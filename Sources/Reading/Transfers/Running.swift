@@ -42,6 +42,8 @@ struct Running {
   enum Cancellation {
     /// Its bytes are not wanted any more.
     case unwanted
+    /// A reader needs its connection: its bytes are asked for again later.
+    case yielded
     /// It brings too little: it counts as a failed attempt.
     case stalled
   }

@@ -150,11 +150,13 @@ final class Scheduler {
       (start.isStarving, isRationed) = (false, false)
     }
     guard start.purpose != .index || !stats.refuses(host, now), !lines.isBlocked(host, before: start.turn),
+      !takesLastConnection(start, of: lines[host]),
       lines[host].admits(
         start.purpose, bytes: bytes, claim: start.claim, isStarving: start.isStarving, isQuiet: lines.isQuiet, now: now),
       allowance.admits(outstanding: lines.limits.rates.all == nil ? 0 : outstanding(now), now: now),
       hostAllowances[host]?.admits(outstanding: outstanding(now, on: host), now: now) ?? true
     else {
+      makeWay(for: start, on: host, now)
       // Many sizes may be wanted: they are planned again at a look, not whenever a transfer ends.
       if start.purpose == .index, start.claim.shares, lines[host].rationsSizes { return }
       downloads.noteBlocked(download)

@@ -160,17 +160,9 @@ extension TransferThread: TransferClient {
     return !running.active.isStream || running.active.position < Planner.headLength || isWorthGoingOn(download, now)
   }
 
-  /// Whether a stream should go on. If it is cancelled, the next read starts it again from the first byte. A reader
-  /// waits only now and then: a process that has the file open, or has just read it, is still reading.
+  /// Whether a stream should go on. If it is cancelled, the next read starts it again from the first byte.
   func isWorthGoingOn(_ download: Download, _ now: Instant) -> Bool {
-    if download.wish.rest, download.wish.mayRunAhead { return true }
-    let (waits, readers) = download.content.guarded.withLock { guarded in
-      let recent = guarded.waiters.runs.runs.filter {
-        guarded.waiters.opens > 0 || now.seconds(since: $0.lastRead) < ReaderRuns.longestPause
-      }
-      return (!guarded.waiters.isEmpty, recent.map(\.process))
-    }
-    return waits || readers.contains { !download.isLooker($0) }
+    download.wish.rest && download.wish.mayRunAhead || download.isRead(now)
   }
 
   /// Without validators, an answer may be of another version: it must agree with the stored bytes (P1).
@@ -281,7 +273,9 @@ extension TransferThread: TransferClient {
       }
       download.ranges.unusableAnswers = 0
       if !download.mirrors.isReplaced(running.mirror) { renewals.brought(download) }
-    } else if running.bytes > 0, running.kind != .compare || running.active.isStream, running.kind != .seam {
+    } else if running.bytes > 0, running.kind != .compare || running.active.isStream, running.kind != .seam,
+      running.cancellation != .yielded
+    {
       download.ranges.fruitless += 1
     }
     if running.kind == .head || running.active.isStream { generations.learnExtension(download) }
