@@ -79,7 +79,9 @@ extension Scheduler {
       for step in Planner.plan(input) { take(step, download, input, view.parked, now) }
       if let file {
         isRouted = true
-        route(from: first, of: file, download, parked: view.parked.map(\.range), checked: checked, seen, now)
+        let window = Planner.backgroundWindow(input, input.line.company(isReader: true))
+        let parked = view.parked.map(\.range)
+        route(from: first, of: file, download, parked: parked, checked: checked, seen, owedAtOnce: window, now)
       }
     }
   }

@@ -200,10 +200,11 @@ extension Scheduler {
     second?.offer(file, SecondView(stored: stored, served: served, continues: false), now: now)
   }
 
-  /// Gives each start that the plan of a file added its way. `parked`: what readers wait for.
+  /// Gives each start that the plan of a file added its way. `parked`: what readers wait for. `owedAtOnce`: how many
+  /// bytes are requested at once of what other machines wait for.
   func route(
     from first: Int, of file: SecondFile, _ download: Download, parked: [ByteRange], checked: ByteRange?,
-    _ view: SecondView, _ now: Instant
+    _ view: SecondView, owedAtOnce: Int64, _ now: Instant
   ) {
     guard let second else { return }
     let wanted = Array(starts[first...])
@@ -258,8 +259,10 @@ extension Scheduler {
       }
     }
     guard landing.intake == .everything, !download.ownFile.isPaused else { return }
-    for range in second.owes(file, besides: wants) {
-      var start = PendingStart(download: download, range: range, kind: .window, purpose: .playAhead)
+    for owed in second.owes(file, besides: wants) {
+      // Nobody here waits for it: like a copy, it gets what players leave.
+      let range = ByteRange(owed.start, min(owed.end, owed.start + owedAtOnce))
+      var start = PendingStart(download: download, range: range, kind: .window, purpose: .shared)
       start.claim = .share
       starts.append(start)
     }
