@@ -104,12 +104,14 @@ private struct NetrcTokens {
   }
 }
 
-/// The netrc file. mediafs reads it again when it changed, so that a new password needs no new mount.
+/// The netrc file. mediafs reads it again some seconds after it changed, so that a new password needs no new mount.
 ///
 /// Not thread-safe: the loop's thread owns it.
 struct NetrcFile {
   /// Real files have a few KiB.
   private static let sizeLimit: Int64 = 1 << 20
+  /// How often it is looked at, in seconds: its disk may be slow, and all transfers wait for a look.
+  private static let interval = 5.0
 
   private struct Stamp: Equatable {
     var inode: UInt
@@ -121,6 +123,7 @@ struct NetrcFile {
   private let path: String?
   private var stamp: Stamp?
   private var parsed: Netrc?
+  private var nextLook = Instant(nanoseconds: 0)
 
   /// `named` is the file of `--netrc-file`, which must be readable. Without one, ~/.netrc is used if it exists.
   init(named: String?) throws(FetchError) {
@@ -135,15 +138,19 @@ struct NetrcFile {
   }
 
   /// The logins; nil when there is no file or mediafs cannot read it.
-  mutating func logins() -> Netrc? {
-    guard let path else { return nil }
+  mutating func logins(now: Instant = .now) -> Netrc? {
+    guard let path, now >= nextLook else { return parsed }
+    nextLook = now.adding(seconds: Self.interval)
     var status = stat()
-    guard stat(path, &status) == 0 else { return nil }
-    let now = Stamp(
+    guard stat(path, &status) == 0 else {
+      (stamp, parsed) = (nil, nil)
+      return nil
+    }
+    let found = Stamp(
       inode: UInt(status.st_ino), size: status.st_size, seconds: status.st_mtim.tv_sec,
       nanoseconds: status.st_mtim.tv_nsec)
-    if now == stamp { return parsed }
-    stamp = now
+    if found == stamp { return parsed }
+    stamp = found
     do throws(PlainFileError) { parsed = Netrc(parsing: try Self.read(path)) } catch {
       parsed = nil
       Log.warning("cannot read the netrc file \(path): \(error); continuing without its logins")

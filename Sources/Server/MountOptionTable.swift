@@ -117,7 +117,8 @@ extension MountOption {
       help: "Trust the CA certificates in FILE (PEM).", standard: "those of the system"),
     MountOption(
       "netrc-file", of: "FILE", .optional(\.origins.netrcFile, .path), in: .requests,
-      help: "Read user names and passwords from FILE.", standard: "~/.netrc"),
+      help: "Read user names and passwords from FILE.", standard: "~/.netrc",
+      details: "The mount notices a change of the file after five seconds at most."),
 
     MountOption(
       "resolver", of: "NAME=CMD", .several(\.resolvers, .resolver), in: .requests,
