@@ -402,6 +402,32 @@ final class FakeSecondSource: SecondSource {
     #expect(bench.run(until: 70) { !second.takesStored } && second.offered.count == 1)
   }
 
+  @Test("What is offered of a file whose download is resumed later makes no room for others")
+  func offeredContinuation() throws {
+    let entry = Bench.entry("a.mp4", 1)
+    let bench = try Bench([entry], [entry.urls[0]: FakeResource(name: "a.mp4", size: 64 << 20)], second: second)
+    let inode = try bench.opened("a.mp4")
+    for offset: Int64 in stride(from: 0, to: 9 << 20, by: 1 << 19) {
+      bench.expectBytes(inode, offset, 1 << 19, of: "a.mp4")
+    }
+    try #require(bench.run(until: 10) { (try? bench.generation("a.mp4"))?.continues == true })
+    bench.service.resources["http://origin/a.mp4"]?.failure = FakeResource.reset
+    bench.system.release(inode)
+    bench.run(2)
+    second.onChange = { _ in }  // it holds the room, and that the store
+    bench.stop()
+    try bench.start()  // nothing is resumed
+    let before = try bench.generation("a.mp4")
+    try #require(!bench.isComplete("a.mp4") && before.stored.count >= 9 << 20)
+    second.takesStored = true
+    try #require(bench.run(until: 10) { second.offered[before.id] != nil })
+    try #require(bench.isInMemory(bench.inode("a.mp4")))
+    bench.limit { $0.maximumSize = 4 << 20 }
+    bench.run(2)
+    let after = try bench.generation("a.mp4")
+    #expect(after.stored == before.stored && after.continues, "\(after.stored) of \(before.stored)")
+  }
+
   @Test("A version of which the source was only offered something is replaced, also by one that is not for it")
   func offeredVersion() throws {
     let bench = try bench()

@@ -294,11 +294,12 @@ final class SpaceKeeping {
     let date = room.clock.date
     var known = Dictionary(try room.store.generations.partialsByUse().map { ($0.key, $0) }) { first, _ in first }
     ThreadRecord.work(.space)
+    let sparesPlayed = !endsDownloads && room.options.continuation.goesOn(isRequested: false, isOpen: false)
     for content in inMemory.values {
       let row = known.removeValue(forKey: content.key)
-      let candidate = content.candidate(row, endsDownloads: endsDownloads, canPunch: canPunch, now, date: date) {
-        lastUse(row?.usedAt ?? 0, $0)
-      }
+      let candidate = content.candidate(
+        row, endsDownloads: endsDownloads, sparesPlayed: sparesPlayed, canPunch: canPunch, now, date: date
+      ) { lastUse(row?.usedAt ?? 0, $0) }
       guard let candidate else { continue }
       candidates.append(candidate)
       idle[content.key] = content
@@ -376,14 +377,16 @@ final class SpaceKeeping {
 
 extension Content {
   /// What may go of it: nil if somebody uses it, or something goes already. `row`: what the catalog has of it.
+  /// `sparesPlayed`: nothing of a file that was played, whose download may be one that is to be resumed later.
   fileprivate func candidate(
-    _ row: StoredPartial?, endsDownloads: Bool, canPunch: Bool, _ now: Instant, date: Int64,
+    _ row: StoredPartial?, endsDownloads: Bool, sparesPlayed: Bool, canPunch: Bool, _ now: Instant, date: Int64,
     usedAt: (BlockUses?) -> UInt32
   ) -> EvictionPlan.Candidate? {
     guarded.withLock { guarded in
       guard guarded.isIdle, guarded.rules.storage != .keep, !guarded.held.isPinned, !guarded.held.isSuperseded,
         guarded.activity?.transfers ?? 0 == 0, endsDownloads || guarded.activity?.isWanted != true,
-        let generation = guarded.held.generation, !guarded.held.stored.isEmpty
+        let generation = guarded.held.generation, !guarded.held.stored.isEmpty,
+        !sparesPlayed || !generation.continues || guarded.waiters.isUnlisted
       else { return nil }
       var uses = guarded.uses.uses(now, date: date)
       if let row, row.id == generation.id, let before = row.uses {

@@ -236,12 +236,12 @@ extension TransferThread {
       return room.keeper.post(.job { keeper in keeper.space.answered(bytes, isGone: false, keeper.room.clock.now) })
     }
     removesBytes(of: content)
-    if let download, download.wish.rest {
-      download.wish.rest = false
-      if let id = content.guarded.withLock({ $0.held.continues(false) }) {
-        room.record(.continues(generation: id, false))
-      }
+    download?.wish.rest = false
+    // Also of a file whose turn to be resumed has not come: it would be fetched again.
+    let ended = content.guarded.withLock { guarded in
+      guarded.held.generation?.continues == true ? guarded.held.continues(false) : nil
     }
+    if let ended { room.record(.continues(generation: ended, false)) }
     scheduler.nextFiles.removed(content.key)
     room.keeper.post(.job { keeper in keeper.evict(content, ranges, bytes: bytes) })
   }
