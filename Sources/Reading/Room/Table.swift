@@ -5,7 +5,9 @@ import Storing
 /// The contents in memory: the files that are open, waited for, or being fetched. The catalog knows all others.
 struct Table: Sendable {
   /// By inode: several inodes (entries of one resource) may share a content.
-  var contents: [Inode: Content] = [:]
+  private(set) var contents: [Inode: Content] = [:]
+  /// The inodes that lead to each of them.
+  private var byContent: [ObjectIdentifier: Set<Inode>] = [:]
   /// The newest generation of each resource here.
   var current: [ResourceKey: Content] = [:]
   /// The first generations of resources that the keeper has still to record. The catalog does not know them, but the
@@ -36,10 +38,21 @@ struct Table: Sendable {
 
   /// Makes `inode` lead to `content`, and counts the opens that the content does not know yet.
   mutating func note(_ content: Content, inode: Inode) {
-    contents[inode] = content
+    lead(inode, to: content)
     guard let count = owedOpens.removeValue(forKey: inode) else { return }
     content.guarded.withLock { $0.waiters.opened(count) }
   }
+
+  /// Makes `inode` lead to `content`.
+  mutating func lead(_ inode: Inode, to content: Content) {
+    if let former = contents.updateValue(content, forKey: inode) {
+      byContent[ObjectIdentifier(former)]?.remove(inode)
+    }
+    byContent[ObjectIdentifier(content), default: []].insert(inode)
+  }
+
+  /// The inodes that lead to `content`.
+  func inodes(of content: Content) -> Set<Inode> { byContent[ObjectIdentifier(content)] ?? [] }
 
   /// A handle of an inode that is not in memory was closed.
   mutating func closedUnloaded(_ inode: Inode) {
@@ -51,7 +64,7 @@ struct Table: Sendable {
   mutating func remove(_ content: Content) {
     departures += 1
     if current[content.key] === content { current[content.key] = nil }
-    for (inode, other) in contents where other === content {
+    for inode in byContent.removeValue(forKey: ObjectIdentifier(content)) ?? [] {
       contents[inode] = nil
       listedSizes.left(inode)
     }

@@ -116,7 +116,7 @@ final class Answers {
 
   /// Makes the kernel drop its cached pages in `range`, for every inode that shows the content.
   func forgetPages(of content: Content, _ range: ByteRange) {
-    let inodes = room.table.withLock { table in table.contents.filter { $0.value === content }.map(\.key).sorted() }
+    let inodes = room.table.withLock { $0.inodes(of: content).sorted() }
     for inode in inodes { port.forgetPages(of: inode, range) }
   }
 }

@@ -250,7 +250,7 @@ final class Generations {
       room.table.withLock { table in
         table.departures += 1
         table.current[download.key] = new
-        for change in renumbered { table.contents[change.new] = new }
+        for change in renumbered { table.lead(change.new, to: new) }
       }
       download.content = new
       download.ranges.foundWorking()
@@ -308,7 +308,7 @@ final class Generations {
       // nil: another open was faster, or the entry is no longer listed.
       guard let change = try room.store.changes.renumber(inode, of: content.key) else { return }
       room.table.withLock { table in
-        if table.current[content.key] === content { table.contents[change.new] = content }
+        if table.current[content.key] === content { table.lead(change.new, to: content) }
       }
       answers.invalidate(parent: change.parent, name: change.name, isChanged: false)
       Log.info("\(content.path): a new inode, because open handles of the old one read from a copy that is gone")
