@@ -199,7 +199,7 @@ import Reading
   @Test("With a limit to the rate, an origin that is silent does not hold up the others")
   func silentBesideALimit() throws {
     var options = ReadingOptions.testing
-    options.rateLimit = 200_000
+    options.limits.rates.all = 200_000
     var silent = FakeResource(name: "a.mp4", size: 40 * Self.megabyte)
     silent.isSilent = true
     let bench = try bench(

@@ -178,7 +178,7 @@ import Testing
   @Test("What goes on is told, what waits or is read first, and nothing else")
   func active() throws {
     var options = ReadingOptions.testing
-    options.rateLimit = 1 << 20
+    options.limits.rates.all = 1 << 20
     let bench = try bench("a.mp4", "b.mp4", "c.mp4", "d.mp4", options: options)
     #expect(bench.system.reports.active.count == 0)
     let read = try bench.opened("c.mp4")

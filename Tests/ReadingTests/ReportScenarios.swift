@@ -45,7 +45,7 @@ import Testing
   @Test("An error from long before is not given as the reason of a later wait")
   func oldErrors() throws {
     var options = ReadingOptions.testing
-    options.rateLimit = 1
+    options.limits.rates.all = 1
     var failing = FakeResource(name: "a.mp4", size: Self.size)
     failing.failure = FakeResource.reset
     let bench = try Bench(

@@ -162,7 +162,7 @@ extension Keeper {
     let held = content.guarded.withLock { $0.held }
     let kept = held.stored.without(ranges)
     if held.isCopy || kept.isEmpty || !space.canPunch {
-      discard(content, keepsCopy: !held.isCopy)
+      discard(content)
     } else {
       letGo(ranges, of: content, held, kept: kept)
     }

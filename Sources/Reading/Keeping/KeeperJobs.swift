@@ -25,13 +25,12 @@ extension Keeper {
     room.keeper.post(.job { $0.each(of: rest, body, then: end) })
   }
 
-  /// Removes the stored bytes of a frozen content, then has it thawed. `keepsCopy`: a completed copy stays in the
-  /// library as an ordinary file.
-  func discard(_ content: Content, keepsCopy: Bool) {
+  /// Removes the stored bytes of a frozen content, or its copy in the library, then has it thawed.
+  func discard(_ content: Content) {
     defer { room.transfers.post(.thaw(content)) }
     guard let generation = content.guarded.withLock({ $0.held.generation }) else { return }
     do {
-      if !keepsCopy, let copy = generation.copy { try room.remove(copy, of: generation.id) }
+      if let copy = generation.copy { try room.remove(copy, of: generation.id) }
       try room.store.changes.apply([.dropped(generation: generation.id)], durably: true)
       let old = content.guarded.withLock { guarded -> ServedFile? in
         guarded.waiters.forgetRuns()

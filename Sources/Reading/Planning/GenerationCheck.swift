@@ -44,9 +44,8 @@ enum GenerationCheck {
     if let tag = head.validators.etag, let knownTag = known.validators.etag {
       return tag == knownTag ? .same : .different
     }
-    // They have no validator in common: a proxy or another program answers.
-    if !head.validators.isEmpty || !known.validators.isEmpty { return .different }
-    return head.size == nil || known.size == nil || head.size == known.size ? .same : .different
+    // They have no validator in common: a proxy or another program answers, if one of them has any.
+    return head.validators.isEmpty && known.validators.isEmpty ? .same : .different
   }
 
   /// Whether a resource of type `old` can become one of type `new`. A web page in place of media is a captive portal,

@@ -67,10 +67,9 @@ enum Planner {
   /// one who reads on, and costs more where the reader only looks. Beside others that have just come it is a share of
   /// those bytes: as many get one as the origin answers at once.
   static func firstWindow(_ line: LineView) -> Int64 {
-    let rate = line.rate / Double(max(1, min(line.waiting, line.requestLimit)))
-    let inRoundTrip = Int64(min(rate * line.roundTrip, 1e15))
+    let share = inRoundTrip(line) / Int64(max(1, min(line.waiting, line.requestLimit)))
     let least = line.waiting > 1 ? smallestShare : smallestFirstWindow
-    return min(max((inRoundTrip + smallestShare - 1) / smallestShare * smallestShare, least), headLength)
+    return min(max((share + smallestShare - 1) / smallestShare * smallestShare, least), headLength)
   }
 
   /// The window of a reader that has just come, beside others that have; nil for any other. All of them together have

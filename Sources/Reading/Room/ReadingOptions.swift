@@ -66,11 +66,6 @@ package struct ReadingOptions: Sendable {
     get { limits.maximumSize }
     set { limits.maximumSize = newValue }
   }
-  /// See ``ReadingLimits``: of all transfers together.
-  package var rateLimit: Int64? {
-    get { limits.rates.all }
-    set { limits.rates.all = newValue }
-  }
   /// See ``ReadingLimits``.
   package var connections: Int {
     get { limits.connections }

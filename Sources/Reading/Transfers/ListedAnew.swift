@@ -50,11 +50,11 @@ extension MediaFileSystem {
 
 extension TransferThread {
   /// The list says something else of a file in memory than before.
-  func listed(_ content: Content, _ now: Instant) {
+  func listed(_ content: Content) {
     guard downloads[content.key] != nil else { return }
     let download = downloads.download(of: content)
     let isUnlisted = download.content.guarded.withLock { $0.waiters.isUnlisted }
-    if isUnlisted { return delist(download, now) }
+    if isUnlisted { return delist(download) }
     if download.hasNewSource {
       // Its part in the use of its former line.
       if download.lineUse.standing != nil { downloads.setStanding(download, nil) }
@@ -72,7 +72,7 @@ extension TransferThread {
     downloads.changed(download)
   }
 
-  private func delist(_ download: Download, _ now: Instant) {
+  private func delist(_ download: Download) {
     download.wish.rest = false
     download.wish.head = false
     scheduler.nextFiles.removed(download.key)

@@ -55,7 +55,7 @@ extension TransferThread {
         room.record(.continues(generation: id, false))  // it may have been played on meanwhile
       }
       ruled(download, now)
-    case .listed(let content): listed(content, now)
+    case .listed(let content): listed(content)
     case .ask(let question): questions.ask(question)
     case .limitsChanged:
       lines.limit(room.limits.withLock { $0 })
@@ -195,7 +195,7 @@ extension TransferThread {
       // Another version replaced it while the message waited. What is stored of that one goes too. It counts as open
       // until then, so that it is not put away before.
       removesBytes(of: content)
-      room.keeper.post(.job { keeper in keeper.discard(content, keepsCopy: false) })
+      room.keeper.post(.job { keeper in keeper.discard(content) })
       current.guarded.withLock { $0.waiters.opened() }
       return clear(current) { [room] in
         then()
@@ -209,7 +209,7 @@ extension TransferThread {
     downloads.unpin(download)
     room.keeper.post(
       .job { keeper in
-        keeper.discard(content, keepsCopy: false)
+        keeper.discard(content)
         then()
       })
   }
