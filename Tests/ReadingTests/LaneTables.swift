@@ -251,6 +251,16 @@ import Testing
     #expect(notes.take("http://a", line, date: 4001 + 3600)?.at == 7601)
   }
 
+  @Test("Of many hosts the older half of the notes is dropped")
+  func manyHosts() {
+    var (line, notes) = (Line(connections: 32), HostNotes())
+    line.estimate.responded(after: 0.1, now: start)
+    for tick in 0..<30 { line.estimate.received(10_000, now: start.adding(seconds: Double(tick) * 0.01)) }
+    for number in 0..<5000 { _ = notes.take("http://\(number)", line, date: Int64(number)) }
+    #expect(notes.believed("http://0", 5000) == nil)
+    #expect(notes.believed("http://4000", 5000)?.at == 4000 && notes.believed("http://4999", 5000)?.at == 4999)
+  }
+
   @Test("A note that nothing confirmed keeps its date, and is replaced after its day")
   func unconfirmed() {
     var (line, notes) = (Line(connections: 32), HostNotes())

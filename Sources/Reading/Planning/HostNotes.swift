@@ -32,9 +32,16 @@ struct HostNotes {
       // A note that nothing confirmed keeps its date.
       guard estimate.connections.hasFound, Self.differ(note, old) else { return nil }
     }
+    if noted.count >= Self.most, noted[host] == nil {
+      let kept = noted.sorted { ($0.value.at, $0.key) > ($1.value.at, $1.key) }.prefix(Self.most / 2)
+      noted = Dictionary(uniqueKeysWithValues: Array(kept))
+    }
     noted[host] = note
     return note
   }
+  /// The most hosts, several times what the store keeps. At this number the older half is dropped: links and redirects
+  /// may lead to another host each time.
+  private static let most = 4096
 
   private static func differ(_ new: HostNote, _ old: HostNote) -> Bool {
     let (rate, former) = (new.connectionRate ?? 0, old.connectionRate ?? 0)
