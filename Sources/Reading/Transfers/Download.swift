@@ -123,6 +123,8 @@ final class Download {
 
   /// Whether every byte is stored.
   var isWhole: Bool { content.guarded.withLock { $0.held.isWhole } }
+  /// The id of the known generation; nil before the first response.
+  var generation: Int64? { content.guarded.withLock { $0.held.generation?.id } }
   var hasStored: Bool { content.guarded.withLock { !$0.held.stored.isEmpty } }
   /// The known generation's validators, size and type; nil before the first response.
   var identity: GenerationCheck.Identity? {
