@@ -75,7 +75,8 @@ package struct CatalogStatus: StatusSource, Sendable {
     } while rest.after != nil
     sums.unlisted = try unlisted()
     // Nothing is known of all other files.
-    let others = try reading { () throws(StoreError) in try catalog.tree.counts().files } - sums.files
+    let all = try reading { () throws(StoreError) in try catalog.tree.counts().files }
+    let others = max(0, all - sums.files)
     sums.files += others
     sums.remote += others
     sums.unknownSizes += others

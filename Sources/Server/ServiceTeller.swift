@@ -29,7 +29,8 @@ final class ServiceTeller: Sendable {
         let rate = state.fetched.map { Double(fetched &- $0.bytes) / max(1, now.seconds(since: $0.at)) } ?? 0
         state.fetched = (fetched, now)
         let text = Self.line(
-          files: files, complete: sums.complete.files, stored: sums.partial.bytes + sums.complete.bytes, rate: rate,
+          files: files, complete: sums.complete.files,
+          stored: .clampedSum(sums.partial.bytes, sums.complete.bytes), rate: rate,
           problem: fileSystem.storeUse.lack.map { "the store is full: \($0.advice)" } ?? problem)
         defer { state.text = text }
         return text == state.text ? nil : text

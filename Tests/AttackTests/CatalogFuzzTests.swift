@@ -1,6 +1,8 @@
 import Base
+import Control
 import Glibc
 import Manifest
+import Server
 import TestSupport
 import Testing
 
@@ -12,11 +14,15 @@ import Testing
 struct CatalogFuzzTests {
   private static let boot = Array("boot".utf8)
 
-  /// Something of everything: folders, partial and complete files, one that changed, a problem, an alias.
+  /// The lines of the list.
+  private static let lines = (0..<8).map {
+    "http://h/\($0)\n dir=a/\($0 % 3)\n out=\($0 < 2 ? "x" : "file \($0).mp4")\n"
+  }
+
+  /// Something of everything: folders, partial and complete files, one that changed, a problem, an alias, notes.
   private static func make(_ path: String) throws {
     let catalog = try Catalog.open(path: path, access: .readWrite, bootID: boot)
-    let text = (0..<8).map { "http://h/\($0)\n dir=a/\($0 % 3)\n out=\($0 < 2 ? "x" : "file \($0).mp4")\n" }.joined()
-    let reader = ManifestReader(bytes: Array(text.utf8), name: "x")
+    let reader = ManifestReader(bytes: Array(lines.joined().utf8), name: "x")
     _ = try catalog.importManifest(reader, fingerprint: [1], strict: false) { _ in }
     for number in 0..<6 {
       let key = ResourceKey(url: "http://h/\(number)")
@@ -44,7 +50,11 @@ struct CatalogFuzzTests {
         _ = try catalog.changes.supersede(former, by: record)
       }
     }
-    try catalog.changes.apply([.gainedExtension(ResourceKey(url: "http://h/1"), "mp4")], durably: true)
+    let host = HostNote(
+      name: "http://h", lanes: 2, connectionRate: 1e6, rate: 2e6, roundTrip: 0.1, httpVersion: 11, at: 1_600_000_000)
+    let kind = KindNote(name: "mp4", head: 1000, tail: 1000, files: 3, at: 1_600_000_000)
+    try catalog.changes.apply(
+      [.host(host), .kind(kind), .gainedExtension(ResourceKey(url: "http://h/1"), "mp4")], durably: true)
     _ = try catalog.tree.applyPendingExtensions()
     try catalog.close()
   }
@@ -58,6 +68,8 @@ struct CatalogFuzzTests {
     ],
     "meta": ["value"], "gained": ["extension", "applied"], "alias": ["parent", "name", "entry"],
     "old_inode": ["inode", "entry", "generation"], "problem": ["message", "at"], "numbering": ["next"],
+    "host": ["name", "lanes", "connection_rate", "rate", "round_trip", "http_version", "at"],
+    "kind": ["name", "head", "tail", "files", "at"],
   ]
   private static let values = [
     "-1", "-5000", "0", "1", "2", "7", "9223372036854775807", "-9223372036854775808", "NULL", "''", "'x'", "'..'",
@@ -99,7 +111,10 @@ struct CatalogFuzzTests {
           if random.oneIn(8) { bytes.removeSubrange(Int.random(in: 0..<bytes.count, using: &random)...) }
         }
         try folder.write(bytes, to: "catalog.sqlite")
-        if !isDamagedDisk { try Self.changeRows(path, &random) }
+        if !isDamagedDisk {
+          try Self.changeRows(path, &random)
+          Self.showStatus(folder.path, "\(place)")
+        }
         do throws(StoreError) {
           let catalog = try Catalog.open(
             path: path, access: random.oneIn(2) ? .readOnly : .readWrite, bootID: Self.boot)
@@ -111,6 +126,62 @@ struct CatalogFuzzTests {
         }
       }
       #expect(read > 0 && refused > 0)
+    }
+  }
+
+  /// The numbers of each table, and which rows get another one.
+  private static let numbers: [(table: String, rows: String, columns: [String])] = [
+    ("entry", "kind = 0", ["id", "inode", "parent", "kind", "listed", "key_high", "key_low", "line"]),
+    ("entry", "kind = 1", ["id", "inode", "parent", "listed", "line"]),
+    (
+      "generation", "true",
+      [
+        "id", "key_high", "key_low", "state", "size", "last_modified", "used_at", "synced_bytes", "recent_bytes",
+        "copy_size", "copy_modified", "copy_changed", "copy_device", "copy_inode",
+      ]
+    ),
+    ("meta", "name = 'next_id'", ["value"]), ("meta", "name = 'epoch'", ["value"]),
+    ("meta", "name = 'names'", ["value"]), ("meta", "name = 'files'", ["value"]),
+    ("alias", "true", ["parent", "entry"]), ("old_inode", "true", ["inode", "entry", "generation"]),
+    ("problem", "true", ["at"]), ("numbering", "true", ["next"]),
+    ("host", "true", ["lanes", "connection_rate", "rate", "round_trip", "http_version", "at"]),
+    ("kind", "true", ["head", "tail", "files", "at"]),
+  ]
+
+  @Test("Every number of a row may be the least one, the greatest one, or that of a folder")
+  func everyNumberIsReadOrRefused() throws {
+    try Fuzzing.withFolder { folder in
+      let path = folder.file("catalog.sqlite")
+      try Self.make(path)
+      let good = try contents(of: path)
+      for (table, rows, columns) in Self.numbers {
+        for column in columns {
+          for value in [Int64.min, 2, .max] {
+            for ending in ["-wal", "-shm", "-journal", "-new"] { unlink(path + ending) }
+            try folder.write(good, to: "catalog.sqlite")
+            let change = "UPDATE OR IGNORE \(table) SET \(column) = \(value) WHERE \(rows)"
+            try SQLiteConnection(path: path, mode: .readWrite).run(change)
+            Self.showStatus(folder.path, "\(change)")
+            do throws(StoreError) {
+              let catalog = try Catalog.open(path: path, access: .readWrite, bootID: Self.boot)
+              try Self.use(catalog, "\(change)")
+            } catch {
+              #expect(!error.description.isEmpty, "\(change)")
+            }
+          }
+        }
+      }
+    }
+  }
+
+  /// Asks for what `mediafs status` shows without a server.
+  private static func showStatus(_ folder: String, _ place: Comment) {
+    let mount = MountRecord(mountpoint: "/m", store: folder, library: folder + "/library", manifest: "-")
+    do throws(ControlFailure) {
+      let sums = try CatalogStatus(mount).totals(StatusQuery())
+      #expect(sums.files >= 0 && sums.remote >= 0 && sums.unknownSizes >= 0, place)
+    } catch {
+      #expect(!error.description.isEmpty, place)
     }
   }
 
@@ -143,9 +214,19 @@ struct CatalogFuzzTests {
     attempt { () throws(StoreError) in _ = try catalog.tree.counts() }
     attempt { () throws(StoreError) in _ = try catalog.changes.nextID() }
     attempt { () throws(StoreError) in _ = try catalog.tree.applyPendingExtensions() }
-    attempt { () throws(StoreError) in
-      let reader = ManifestReader(bytes: Array("http://h/1\n out=y\nhttp://h/9\n dir=a/1\n".utf8), name: "x")
-      _ = try catalog.importManifest(reader, fingerprint: [2], strict: false) { _ in }
+    attempt { () throws(StoreError) in _ = try catalog.generations.sums() }
+    attempt { () throws(StoreError) in for note in try catalog.notes.hosts() { #expect(note.at >= 0, place) } }
+    attempt { () throws(StoreError) in _ = try catalog.notes.kinds() }
+    // The list whose rows these are, the same with a line more, and in another order; then another list.
+    let lists: [[String]] = [
+      lines, ["http://h/new\n"] + lines, lines.reversed(), ["http://h/1\n out=y\nhttp://h/9\n dir=a/1\n"],
+    ]
+    for list in lists {
+      attempt { () throws(StoreError) in
+        let reader = ManifestReader(bytes: Array(list.joined().utf8), name: "x")
+        let watcher = ImportWatcher(lists: ["a"], beforeCommit: { (_) throws(StoreError) in }, committed: { _ in })
+        _ = try catalog.importManifest(reader, fingerprint: [2], strict: false, report: { _ in }, watcher: watcher)
+      }
     }
     attempt { () throws(StoreError) in try walk(catalog, place) }
     attempt { () throws(StoreError) in try catalog.close() }

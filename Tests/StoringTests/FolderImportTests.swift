@@ -105,6 +105,32 @@ import Testing
     #expect(try catalog.state() == before)
   }
 
+  @Test("Counts that make no sense, and folders that lie in each other, end no import")
+  func damagedRows() throws {
+    let catalog = try CatalogFolder().open()
+    let server = Listings()
+    server.set("http://h/t/", ["a", "x/"])
+    server.set("http://h/t/x/", ["b"])
+    var shown = Shown()
+    shown.take(try catalog.whole("http://h/t/\n  out=t\n", server))
+    func damage(_ changes: String) throws {
+      try catalog.connections.withWriter { (connection, _) throws(StoreError) in try connection.run(changes) }
+    }
+    for (names, files) in [(Int64.min, Int64.max), (Int64.max, Int64.min)] {
+      try damage(
+        """
+        UPDATE meta SET value = \(names) WHERE name = 'names'; UPDATE meta SET value = \(files) WHERE name = 'files'
+        """)
+      server.set("http://h/t/", ["a", "x/", "\(files)"])
+      #expect(try catalog.folders(shown.roots(["http://h/t/"], at: 1), shown, server) != nil)
+    }
+    // A folder that leaves the list is the root, which contains that folder.
+    try damage("UPDATE entry SET id = 1 WHERE name = 'x'")
+    server.set("http://h/t/", ["a"])
+    let error = storeError { _ = try catalog.folders(shown.roots(["http://h/t/"], at: 1), shown, server) }
+    #expect(error?.kind == .corrupt)
+  }
+
   @Test("What a folder loses counts against all names, and against those of its list")
   func losses() throws {
     let catalog = try CatalogFolder().open()

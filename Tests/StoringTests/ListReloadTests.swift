@@ -169,6 +169,28 @@ import Testing
     #expect(try catalog.importedFingerprint() == [1])
   }
 
+  @Test("Rows whose ids or lines are damaged cost the shift of many lines nothing")
+  func damagedNumbers() throws {
+    let catalog = try CatalogFolder().open()
+    func damage(_ change: String) throws {
+      try catalog.connections.withWriter { (connection, _) throws(StoreError) in
+        try connection.run("UPDATE entry SET \(change)")
+      }
+    }
+    var list = (0..<2100).map { line("\($0)", UInt64($0)) }
+    try catalog.load(list)
+    try damage("id = 10000000 WHERE name = '2099'")
+    list.insert(line("first", 5000), at: 0)
+    let before = try catalog.writes()
+    try catalog.reload(list)
+    #expect(try catalog.writes() - before < 100)
+    #expect(try catalog.lines() == Array(1...2101))
+    try damage("id = 9223372036854775807, line = 5 WHERE name = '2099'")
+    list.insert(line("second", 5001), at: 0)
+    try catalog.reload(list)
+    #expect(try catalog.lines() == Array(1...2102))
+  }
+
   @Test("Whoever shows the tree can refuse all of it")
   func refused() throws {
     let catalog = try CatalogFolder().open()

@@ -266,7 +266,7 @@ package struct CatalogGenerations: Sendable {
     let size = row.optionalInteger(5)
     // Numbers that contradict each other are damage: the reading room calculates with them.
     guard let stored, let synced, let state = GenerationRecord.State(rawValue: Int(row.integer(3))), size ?? 0 >= 0,
-      stored.end <= size ?? .max, synced.end <= size ?? .max, row.isNull(13) || row.integer(14) == size ?? -1
+      stored.end <= size ?? .max, synced.end <= size ?? .max, row.isNull(13) || row.integer(14) == size
     else { throw .damaged(connection.path, "generation \(id) cannot be read") }
     var record = GenerationRecord(
       id: id, key: ResourceKeyColumns(high: row.integer(1), low: row.integer(2)).key,

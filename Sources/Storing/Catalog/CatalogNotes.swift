@@ -40,7 +40,7 @@ package struct CatalogNotes: Sendable {
     let statement = try connection.statement(Queries.problem)
     defer { statement.reset() }
     statement.bind(1, key)
-    return try statement.step() ? NotedProblem(message: statement.text(0), at: statement.integer(1)) : nil
+    return try statement.step() ? NotedProblem(message: statement.text(0), at: statement.bounded(1)) : nil
   }
 
   static func problemKeys(

@@ -16,6 +16,18 @@ extension SQLiteConnection {
     return try statement.step() ? statement.integer(0) : nil
   }
 
+  /// How many names are listed.
+  func counts() throws(StoreError) -> CatalogCounts {
+    CatalogCounts(names: try count("names"), files: try count("files"))
+  }
+
+  private func count(_ name: String) throws(StoreError) -> Int64 {
+    let statement = try statement(Queries.meta)
+    defer { statement.reset() }
+    statement.bind(1, name)
+    return try statement.step() ? statement.bounded(0) : 0
+  }
+
   func metaBlob(_ name: String) throws(StoreError) -> [UInt8]? {
     let statement = try statement(Queries.meta)
     defer { statement.reset() }

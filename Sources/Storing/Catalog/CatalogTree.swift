@@ -209,10 +209,7 @@ package struct CatalogTree: Sendable {
 
   /// How many names are listed.
   package func counts() throws(StoreError) -> CatalogCounts {
-    try connections.read(snapshot: true) { (connection) throws(StoreError) in
-      CatalogCounts(
-        names: try connection.meta("names") ?? 0, files: try connection.meta("files") ?? 0)
-    }
+    try connections.read(snapshot: true) { (connection) throws(StoreError) in try connection.counts() }
   }
 
   // MARK: - Whole entries
@@ -265,7 +262,7 @@ package struct CatalogTree: Sendable {
     defer { statement.reset() }
     statement.bind(1, node.entry)
     guard try statement.step() else { throw .damaged(connection.path, "entry \(node.entry) is gone") }
-    let line = Int(statement.integer(0))
+    let line = Int(statement.bounded(0))
     let name = statement.text(1)
     let source = statement.withBlob(2) { bytes in
       var reader = BlobReader(bytes)

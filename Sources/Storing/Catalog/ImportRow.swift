@@ -20,7 +20,7 @@ struct ImportRow {
     hasName = statement.integer(4) == 1
     wanted = statement.optionalText(5)
     key = ResourceKeyColumns(high: statement.integer(6), low: statement.integer(7))
-    line = Int(statement.integer(8))
+    line = Int(statement.bounded(8))
   }
 }
 
@@ -142,7 +142,7 @@ enum ImportQueries {
       WHERE parent = ?1 AND listed = 1 AND CASE ?2
         WHEN '' THEN kind = 0 OR instr(?3, '/' || coalesce(wanted, name) || '/') = 0
         ELSE kind = 1 AND coalesce(wanted, name) = ?2 END
-      UNION ALL
+      UNION
       SELECT e.id, e.kind, e.parent FROM below b JOIN entry e ON e.parent = b.id WHERE b.kind = 1 AND e.listed = 1)
     SELECT count(*) FROM (SELECT 1 FROM below WHERE id < ?4 AND (?2 = '' OR parent <> ?1) LIMIT ?5)
     """)

@@ -87,11 +87,16 @@ final class ImportScope {
         if isFolder { gone.append(id) }
       }
     }
+    var folders = Set(gone)
     var next = 0
     while next < gone.count {
       for (id, isFolder) in try rows.listed(in: gone[next]) {
         found.append(id)
-        if isFolder { gone.append(id) }
+        guard isFolder else { continue }
+        guard folders.insert(id).inserted else {
+          throw .damaged(rows.connection.path, "entry \(id) is in no folder")
+        }
+        gone.append(id)
       }
       next += 1
     }

@@ -99,7 +99,7 @@ extension CatalogNotes {
           name: statement.text(0), lanes: Int(clamping: statement.integer(1)),
           connectionRate: connectionRate > 0 ? Double(connectionRate) : nil, rate: Double(statement.integer(3)),
           roundTrip: Double(statement.integer(4)) / 1e6, httpVersion: version > 0 ? Int(clamping: version) : nil,
-          at: statement.integer(6))
+          at: statement.bounded(6))
         // The catalog may be damaged.
         if Self.isValid(note) { notes.append(note) }
       }
@@ -117,7 +117,7 @@ extension CatalogNotes {
       while try statement.step() {
         let note = KindNote(
           name: statement.text(0), head: statement.integer(1), tail: statement.integer(2), files: statement.integer(3),
-          at: statement.integer(4))
+          at: statement.bounded(4))
         if Self.isValid(note) { notes.append(note) }
       }
       return notes

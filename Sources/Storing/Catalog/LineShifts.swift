@@ -5,7 +5,8 @@ import Base
 /// A line more at the list's beginning shifts each row. What the numbers are for, messages that name a line, can wait:
 /// many rows are written after the import, a few at a time, so that no commit waits for them.
 struct LineShifts {
-  /// Rows with neighbouring ids that all shift by `lines`.
+  /// Rows that all shift by `lines`, and between which no other listed file has its row. The ids of two neighbours
+  /// differ by at most ``most``, so that a damaged row's id makes no run endless.
   struct Run {
     var first: Int64
     var last: Int64
@@ -24,7 +25,9 @@ struct LineShifts {
   mutating func note(_ id: Int64, by lines: Int, after previous: Int64? = nil) {
     if lines == 0 { return }
     count += 1
-    if let last = runs.last, last.last == previous, last.lines == lines {
+    if let last = runs.last, last.last == previous, last.lines == lines,
+      (1...Int64(Self.most)).contains(id &- last.last)
+    {
       runs[runs.count - 1].last = id
     } else {
       runs.append(Run(first: id, last: id, lines: lines))
@@ -79,8 +82,8 @@ struct LineShifts {
       try connections.write(durably: false) { (connection) throws(StoreError) in
         var room = Int64(Self.most)
         while room > 0, var run = rest.popFirst() {
-          let most = run.first + room - 1
-          if run.last > most {
+          if run.last - run.first >= room {
+            let most = run.first + room - 1
             rest = [Run(first: most + 1, last: run.last, lines: run.lines)] + rest
             run.last = most
           }

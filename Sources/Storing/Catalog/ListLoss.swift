@@ -67,6 +67,7 @@ struct ListLosses {
   /// The name of the folder at the top in which a row lies, or that it is; empty for a file at the top.
   private mutating func top(of id: Int64) throws(StoreError) -> String {
     var (id, passed, found) = (id, [Int64](), "")
+    var steps = 0
     while true {
       if let known = tops[id] {
         found = known
@@ -75,7 +76,11 @@ struct ListLosses {
       let statement = try connection.statement(ImportQueries.place)
       defer { statement.reset() }
       statement.bind(1, id)
-      guard try statement.step() else { throw .damaged(connection.path, "entry \(id) is gone") }
+      // A path has at most 4096 bytes: more folders than that are a cycle.
+      guard try statement.step(), steps < 4096 else {
+        throw .damaged(connection.path, "entry \(id) is in no folder")
+      }
+      steps += 1
       if statement.integer(1) == 1 { passed.append(id) }
       let parent = statement.integer(0)
       if parent == Int64(rootInode) {

@@ -55,7 +55,7 @@ final class RowWalk {
       statement.withBlob(6, { $0.elementsEqual(source) })
     else { return false }
     previous = length > 0 ? id : nil
-    (id, line) = (statement.integer(0), Int(statement.integer(4)))
+    (id, line) = (statement.integer(0), Int(statement.bounded(4)))
     length += 1
     hasRow = try statement.step()
     return true

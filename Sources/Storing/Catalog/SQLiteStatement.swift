@@ -96,6 +96,10 @@ final class SQLiteStatement {
   func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
   func optionalInteger(_ column: Int32) -> Int64? { isNull(column) ? nil : integer(column) }
 
+  /// The number of a line or of names, or seconds since 1970. A damaged row may have any number. This one is from 0 to
+  /// 2^53, so that no sum and no difference of such numbers overflows.
+  func bounded(_ column: Int32) -> Int64 { min(max(0, integer(column)), 1 << 53) }
+
   func text(_ column: Int32) -> String {
     guard let bytes = sqlite3_column_text(handle, column) else { return "" }
     let count = Int(sqlite3_column_bytes(handle, column))

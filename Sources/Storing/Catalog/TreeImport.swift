@@ -298,9 +298,9 @@ struct TreeImport {
       if let unseen { try unlist(unseen) } else { try unlist(rows.unseen(seen, scope)) }
     }
     if let scope {
-      let (names, files) = (try connection.meta("names") ?? 0, try connection.meta("files") ?? 0)
-      result.files = files + added.files
-      result.folders = names - files + added.folders
+      let former = try connection.counts()
+      result.files = former.files + added.files
+      result.folders = former.names - former.files + added.folders
       result.gone = scope.gone.map { Inode(bitPattern: $0) }
     } else if !result.servers.isEmpty {
       try rows.addAbove(&own)
@@ -329,7 +329,7 @@ struct TreeImport {
       let name = try naming.takeNumbered(wanted, in: entry.parent, for: id)
       try naming.set(name, wanted: wanted, for: id)
     }
-    let names = try connection.meta("names") ?? 0
+    let names = try connection.counts().names
     // What is remembered of a server's folder may be another each time.
     try remember(result.servers.isEmpty && scope == nil ? fingerprint : [])
     if changes.isWanted {

@@ -62,7 +62,7 @@ extension LibraryFolder {
         return nil
       }
       // FAT stores even seconds only.
-      if let modified, abs(Int64(seen.st_mtim.tv_sec) &- modified) > 1 { return nil }
+      if let modified, (Int64(seen.st_mtim.tv_sec) &- modified).magnitude > 1 { return nil }
       let file = try folder.file(name.name, O_RDONLY)
       try file.sync()
       try folder.sync()
