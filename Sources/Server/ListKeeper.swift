@@ -288,15 +288,12 @@ final class ListKeeper: Sendable {
   private func load(_ settling: inout ListSettling, isAsked: Bool) -> Result<ReloadReport, ControlFailure> {
     reloading(true)
     defer { reloading(false) }
-    let remembered = request.lists?.documents.remembered
-    let pending = remembered?.pending ?? [:]
     let read = ManifestImport.again(request, helper: helper, into: catalog, watcher(isAsked: isAsked)) {
       state.withLock { $0.isStopping }
     }
     switch read.result {
     case .success(let report):
       settling.read(as: read.mark)
-      remembered?.took(pending)
       return .success(taken(report, isAsked: isAsked))
     case .failure(let error):
       if read.isChanging, settling.missed(.now) > 1, !isAsked {

@@ -15,6 +15,8 @@ enum ManifestImport {
     _ request: MountRequest, rootWaits: Bool, input: borrowing FileDescriptor?, list: consuming FileDescriptor?,
     into catalog: Catalog
   ) throws(StoreError) -> ListMark? {
+    let remembered = request.lists?.documents.remembered
+    let pending = remembered?.pending ?? [:]
     var mark = ListMark(of: request)
     var fingerprint = try fingerprint(of: request, input)
     let isMoved =
@@ -31,6 +33,7 @@ enum ManifestImport {
       let reader = try reader(of: request, input, list: list, rootWaits: rootWaits)
       _ = try read(request, reader, fingerprint, into: catalog)
     }
+    remembered?.took(pending)
     return request.readsStandardInput ? nil : mark
   }
 
@@ -133,6 +136,8 @@ enum ManifestImport {
     // Also of one that cannot be opened: it is not tried again before it changes.
     let mark = ListMark(of: request)
     reload.mark = mark
+    let remembered = request.lists?.documents.remembered
+    let pending = remembered?.pending ?? [:]
     do throws(StoreError) {
       let fingerprint = try fingerprint(of: request, nil)
       let given = try helper.map { (helper) throws(StoreError) in try openedAnew(request, helper) } ?? [:]
@@ -148,6 +153,11 @@ enum ManifestImport {
       }
       var checked = watcher
       checked.compared = check
+      // At once: after a kill, the next server would begin with the lists that were taken before these.
+      checked.committed = { changes in
+        remembered?.took(pending)
+        watcher.committed(changes)
+      }
       reload.result = .success(
         try read(request, reader, fingerprint, into: catalog, watcher: checked))
     } catch {

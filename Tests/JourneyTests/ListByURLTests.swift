@@ -104,6 +104,23 @@ import Testing
     }
   }
 
+  /// Other options made it useless, and the next mount has them too.
+  @Test func aCopyOfNoUseDoesNotComeBack() throws {
+    try withList { journey, nginx, write in
+      let url = nginx.url("/list.txt")
+      try write("\(nginx.url("/a.bin"))\n")
+      #expect(try mount(journey, url).succeeded)
+      try journey.unmount()
+      try write("[playlist]\nFile1=\(nginx.url("/b.bin"))\n")
+      #expect(try mount(journey, url, "--format", "pls").succeeded)
+      #expect(try journey.names() == ["b.bin"])
+      try journey.unmount()
+      nginx.kill()
+      #expect(try mount(journey, url, "--format", "pls").succeeded)
+      #expect(try journey.names() == ["b.bin"])
+    }
+  }
+
   @Test func whatHasJustComeIsNotAskedForAgain() throws {
     try withList { journey, nginx, write in
       try write("\(nginx.url("/a.bin"))\n")

@@ -43,14 +43,19 @@ package final class RememberedDocuments: Sendable {
 
   /// An import took the tree of the lists as they were when `pending` was asked for.
   package func took(_ pending: [String: Int]) {
+    var isAny = false
     for (file, number) in pending {
       let isLast = untaken.withLock { untaken in
         guard untaken.files[file] == number else { return false }
         untaken.files[file] = nil
         return true
       }
-      if isLast { unlink(file + Self.takenSuffix) }
+      guard isLast else { continue }
+      isAny = true
+      unlink(file + Self.takenSuffix)
     }
+    // If that fails, a power loss may bring the former lists back, until the servers are asked again.
+    if isAny { try? Folder.open(path).sync() }
   }
 
   /// An import refused the lists: those that were taken last are back. Returns whether there are any.
