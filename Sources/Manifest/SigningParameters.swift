@@ -102,7 +102,7 @@ enum SigningParameters {
   }()
 
   private struct Parameter {
-    /// Index into the table's names; nil for a name that is not there.
+    /// Index into the table's names; nil for parameters one after the other whose names are not there.
     var known: Int?
     var range: Range<Int>
     var value: Range<Int>
@@ -115,18 +115,30 @@ enum SigningParameters {
     var parameters: [Parameter] = []
     var found: UInt128 = 0
     var repeated: UInt128 = 0
-    var start = 0
+    var (start, unknown) = (0, 0)
     while start <= query.count {
       let end = query.firstIndex(of: 0x26, in: start..<query.count) ?? query.count
       let equals = query.firstIndex(of: 0x3D, in: start..<end) ?? end
-      let known = index(of: query, start..<equals, in: table)
-      parameters.append(Parameter(known: known, range: start..<end, value: min(equals + 1, end)..<end))
-      if let known {
+      if let known = index(of: query, start..<equals, in: table) {
+        if unknown < start {
+          parameters.append(Parameter(known: nil, range: unknown..<start - 1, value: start..<start))
+        }
+        parameters.append(Parameter(known: known, range: start..<end, value: min(equals + 1, end)..<end))
         let bit: UInt128 = 1 << UInt128(known)
         repeated |= found & bit
         found |= bit
+        unknown = end + 1
       }
       start = end + 1
+    }
+    // Most queries sign nothing, and every scheme has a name.
+    if found == 0 {
+      text.append(0x3F)
+      text.append(query, 0..<query.count)
+      return
+    }
+    if unknown <= query.count {
+      parameters.append(Parameter(known: nil, range: unknown..<query.count, value: unknown..<unknown))
     }
     var dropped: UInt128 = 0
     for scheme in table.schemes where scheme.required & ~(found & ~repeated) == 0 {

@@ -54,7 +54,7 @@ struct KeyTests {
     ("OSSAccessKeyId=k&Expires=1&Signature=s&x-oss-process=image/resize,w_10", "x-oss-process=image/resize,w_10"),
     ("x-oss-credential=a&x-oss-date=d&x-oss-expires=1&x-oss-signature=f&x-oss-signature-version=OSS4", ""),
     ("q-sign-algorithm=sha1&q-ak=a&q-sign-time=1;2&q-key-time=1;2&q-header-list=&q-url-param-list=&q-signature=s", ""),
-    ("hdnts=exp=1~acl=/*~hmac=ab", ""),
+    ("hdnts=exp=1~acl=/*~hmac=ab", ""), ("a&&hdnts=exp=1~acl=/*~hmac=ab&&b=1&", "a&&&b=1&"),
     ("ex=6641d2a0&is=66408120&hm=" + String(repeating: "0a", count: 32) + "&width=9", "width=9"),
     ("id=5&expires=1700000000&signature=0123456789abcdef0123456789abcdef", "id=5"),
     ("token=abcdefghijklmnopqrstuv&expires=1700000000", ""), ("md5=abcdefghijklmnopqrstuv&expires=1700000000", ""),
@@ -73,7 +73,8 @@ struct KeyTests {
     "https://h/clip.mp4?Signature=abc&Expires=1", "https://h/clip.mp4?X-Amz-Date=1&X-Amz-Expires=2",
     "https://h/clip.mp4?Policy=a&Key-Pair-Id=b", "https://h/clip.mp4?ex=1&is=2&hm=3",
     "https://h/a?Authorization=abcdefghijklmnopqrstuvwxyz",
-    "https://h/clip.mp4?hdnts=1", "https://h/clip.mp4?key=1&auth=2&t=3&e=4&st=5",
+    "https://h/clip.mp4?hdnts=1", "https://h/clip.mp4?a&&hdnts=1&&b=1&", "https://h/clip.mp4?&",
+    "https://h/clip.mp4?key=1&auth=2&t=3&e=4&st=5",
     // Given twice, so one of them may mean something.
     "https://h/clip.mp4?signature=aaaaaaaaaaaaaaaaaaaaaaaa&signature=bbbbbbbbbbbbbbbbbbbbbbbb&expires=1700000000",
   ])
