@@ -169,6 +169,25 @@ import Testing
     #expect(try catalog.importedFingerprint() == [1])
   }
 
+  @Test("What a long list lacks goes, and nothing else, wherever its rows and lines lie")
+  func longLists() throws {
+    var random = SeededRandom.fromEnvironment()
+    let catalog = try CatalogFolder().open()
+    let list = (0..<3000).map { line("\($0 % 7)/\($0)", UInt64($0)) }
+    try catalog.load(list)
+    var kept = list.filter { $0.key.low % 11 != 0 }
+    for size in [1, 300, 3000] {
+      kept.shuffle(using: &random)
+      let before = try catalog.listing().count
+      let last = kept.removeLast()
+      let changes = try #require(try catalog.reload(kept, batch: size).changes)
+      let names = Set(kept.flatMap { [$0.folder[0], "\($0.folder[0])/\($0.name)"] })
+      #expect(try Set(catalog.listing().keys) == names, "without \(last.name)")
+      #expect(changes.removed == before - names.count && changes.added == 0)
+      #expect(try catalog.lines() == Array(1...kept.count))
+    }
+  }
+
   @Test("Rows whose ids or lines are damaged cost the shift of many lines nothing")
   func damagedNumbers() throws {
     let catalog = try CatalogFolder().open()

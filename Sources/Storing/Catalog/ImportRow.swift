@@ -66,7 +66,7 @@ struct ImportRows {
     let statement = try connection.statement(ImportQueries.source)
     defer { statement.reset() }
     statement.bind(1, id)
-    return try statement.step() && statement.withBlob(0) { $0.elementsEqual(source) }
+    return try statement.step() && statement.withBlob(0) { $0.hasBytes(of: source) }
   }
 
   /// In what `source` differs from a row's line.

@@ -9,9 +9,10 @@ struct IDSet {
   /// Inserts `id`; whether it was not in the set before.
   mutating func insert(_ id: Int64) -> Bool {
     let bit = UInt64(1) << UInt64(id & 63)
-    let empty = [UInt64](repeating: 0, count: Int(Self.chunkBits / 64))
-    return update(&chunks[Self.chunk(id), default: empty][Self.word(id)], bit)
+    return update(&chunks[Self.chunk(id), default: Self.empty][Self.word(id)], bit)
   }
+
+  private static var empty: [UInt64] { Array(repeating: 0, count: Int(chunkBits / 64)) }
 
   private func update(_ word: inout UInt64, _ bit: UInt64) -> Bool {
     defer { word |= bit }
@@ -21,6 +22,22 @@ struct IDSet {
   func contains(_ id: Int64) -> Bool {
     guard let chunk = chunks[Self.chunk(id)] else { return false }
     return chunk[Self.word(id)] & (1 << UInt64(id & 63)) != 0
+  }
+
+  /// Its ids that `other` does not have, in order.
+  func subtracting(_ other: IDSet) -> [Int64] {
+    var ids: [Int64] = []
+    for (chunk, words) in chunks.sorted(by: { $0.key < $1.key }) {
+      let others = other.chunks[chunk] ?? Self.empty
+      for (index, word) in words.enumerated() {
+        var rest = word & ~others[index]
+        while rest != 0 {
+          ids.append(chunk + Int64(index * 64 + rest.trailingZeroBitCount))
+          rest &= rest - 1
+        }
+      }
+    }
+    return ids
   }
 
   private static func chunk(_ id: Int64) -> Int64 { id & ~(chunkBits - 1) }

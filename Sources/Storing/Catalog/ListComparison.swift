@@ -45,6 +45,10 @@ struct ListComparison {
   private var isSwapped = false
   /// Unlisted rows that the list has again.
   private var relisted: [Int64] = []
+  /// The listed rows that were read so far, and the statement that reads the others; nil: there are no others, or only
+  /// the rows of folders count.
+  private var listed = IDSet()
+  private var listing: SQLiteStatement?
   /// Lines that repeat one of a row.
   private var repeated: [(line: Int, row: Int64)] = []
 
@@ -59,10 +63,12 @@ struct ListComparison {
     try comparison.enter()
     while comparison.result.lines.bytes.count <= most {
       guard let batch = try next() else {
-        comparison.result.unseen = try comparison.rows.unseen(comparison.result.seen, scope)
+        comparison.result.unseen = try comparison.unseen()
         break
       }
       try comparison.add(batch, strict: strict)
+      // As many as lines: after the last one, few are left to read.
+      try comparison.readListed(ImportBatch.most)
     }
     return try comparison.finish()
   }
@@ -76,7 +82,10 @@ struct ListComparison {
     walk = try RowWalk(connection)
     jump = try RowWalk(connection)
     // The rows of a folder may be anywhere: its first line says where.
-    if scope == nil { try walk.begin(after: 0) }
+    if scope == nil {
+      try walk.begin(after: 0)
+      listing = try connection.statement(ImportQueries.listed)
+    }
   }
 
   /// Finds the folders of the scope, which no listing names.
@@ -116,6 +125,27 @@ struct ListComparison {
   private func end() {
     walk.end()
     jump.end()
+    listing?.reset()
+  }
+
+  /// Reads up to `count` more of the listed rows.
+  private mutating func readListed(_ count: Int) throws(StoreError) {
+    guard let listing else { return }
+    for _ in 0..<count {
+      guard try listing.step() else {
+        listing.reset()
+        self.listing = nil
+        return
+      }
+      _ = listed.insert(listing.integer(0))
+    }
+  }
+
+  /// The listed rows that no line has met.
+  private mutating func unseen() throws(StoreError) -> [Int64] {
+    if let scope { return try scope.unseen(rows, result.seen) }
+    try readListed(.max)
+    return listed.subtracting(result.seen)
   }
 
   private mutating func add(_ batch: ImportBatch, strict: Bool) throws(StoreError) {
@@ -183,11 +213,13 @@ struct ListComparison {
     _ line: ImportBatch.Line, name: UnsafeRawBufferPointer, source: UnsafeRawBufferPointer, in parent: Int64
   ) throws(StoreError) -> KeptLine {
     let (usual, other) = isSwapped ? (jump, walk) : (walk, jump)
-    for walk in [usual, other] where try walk.meets(line, name, source, in: parent, result.seen) {
-      result.counts.files += 1
-      _ = result.seen.insert(walk.id)
-      result.shifts.note(walk.id, by: line.line - walk.line, after: walk.previous)
-      if walk === other, walk.length == RowWalk.long { isSwapped.toggle() }
+    if try usual.meets(line, name, source, in: parent, result.seen) {
+      met(line, usual)
+      return .no
+    }
+    if try other.meets(line, name, source, in: parent, result.seen) {
+      met(line, other)
+      if other.length == RowWalk.long { isSwapped.toggle() }
       return .no
     }
     let text = String(decoding: name, as: UTF8.self)
@@ -203,6 +235,13 @@ struct ListComparison {
     result.shifts.note(known.id, by: line.line - known.line)
     try other.begin(after: known.id)
     return .no
+  }
+
+  /// A line has met the row of a walk.
+  private mutating func met(_ line: ImportBatch.Line, _ walk: RowWalk) {
+    result.counts.files += 1
+    _ = result.seen.insert(walk.id)
+    result.shifts.note(walk.id, by: line.line - walk.line, after: walk.previous)
   }
 
   /// The row of a folder; nil if it, or a folder above it, has none.

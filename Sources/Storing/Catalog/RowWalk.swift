@@ -1,4 +1,5 @@
 import Base
+import Glibc
 
 /// A walk over the listed files, in the order of their ids, that goes along with the lines of a list.
 ///
@@ -51,13 +52,22 @@ final class RowWalk {
       hasRow = try statement.step()
     }
     guard hasRow, statement.integer(2) == entry.key.high, statement.integer(3) == entry.key.low,
-      statement.integer(1) == parent, statement.withBlob(5, { $0.elementsEqual(name) }),
-      statement.withBlob(6, { $0.elementsEqual(source) })
+      statement.integer(1) == parent, statement.withBlob(5, { $0.hasBytes(of: name) }),
+      statement.withBlob(6, { $0.hasBytes(of: source) })
     else { return false }
     previous = length > 0 ? id : nil
     (id, line) = (statement.integer(0), Int(statement.bounded(4)))
     length += 1
     hasRow = try statement.step()
     return true
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  /// Whether it has the same bytes as `other`.
+  func hasBytes(of other: UnsafeRawBufferPointer) -> Bool {
+    guard count == other.count else { return false }
+    guard let first = baseAddress, let second = other.baseAddress else { return isEmpty }
+    return memcmp(first, second, count) == 0
   }
 }
