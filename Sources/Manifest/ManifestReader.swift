@@ -107,9 +107,9 @@ package struct ManifestReader: ~Copyable {
     reader = nil
   }
 
-  /// Whether a folder can have that name as it is.
+  /// Whether a folder at the top can have that name as it is.
   package static func isFolderName(_ name: String) -> Bool {
-    SafeName.component(name).map { $0.utf8.elementsEqual(name.utf8) } ?? false
+    SafeName.component(name).map { $0.utf8.elementsEqual(name.utf8) && !SafeName.isReserved($0) } ?? false
   }
 
   /// Several lists: `parts` follow this one.

@@ -43,6 +43,20 @@ package enum SafeName {
     name.count == 1 && name[0] == 0x2E || name.count == 2 && name[0] == 0x2E && name[1] == 0x2E
   }
 
+  /// The names at the library's top that are mediafs's own (docs/STORE-FORMAT.md, "Folder"). All others there are those
+  /// of the mount.
+  private static let reserved = [".mediafs-incoming", ".mediafs-library"]
+
+  /// Whether no entry at the top may have this name. Some filesystems take upper and lower case for the same.
+  package static func isReserved(_ name: String) -> Bool {
+    guard name.utf8.first == 0x2E else { return false }
+    let name = name.lowercased()
+    return reserved.contains { $0.utf8.elementsEqual(name.utf8) }
+  }
+
+  /// The form in which `name` may be at the top.
+  package static func unreserved(_ name: String) -> String { isReserved(name) ? "_" + name.dropFirst() : name }
+
   /// The name of the `number`th entry with one name: `song (2).mp3`, `film (3).tar.gz`, `README (2)`. Cut to
   /// ``maximumBytes``.
   package static func numbered(_ name: String, _ number: Int) -> String {

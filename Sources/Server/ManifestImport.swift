@@ -366,7 +366,7 @@ enum ManifestImport {
   /// The fingerprint includes the importer's version and the options that change the result.
   private static func tagged(_ kind: String, _ request: MountRequest, _ rest: [UInt8]) -> [UInt8] {
     let options = [request.baseURL, request.format?.rawValue, request.resolve].map { $0 ?? "" }
-    return Array("5 \(kind) \(request.strict) \(options.joined(separator: " ")) ".utf8) + rest
+    return Array("6 \(kind) \(request.strict) \(options.joined(separator: " ")) ".utf8) + rest
   }
 }
 

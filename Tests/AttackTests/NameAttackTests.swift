@@ -20,6 +20,8 @@ struct NameAttackTests {
       // They are no names.
       "con\u{1}trol.bin", "con\u{7F}trol.bin", "con\u{85}trol.bin", "\u{1B}[2Jclear.bin", "evil\u{202E}gpj.exe",
       "line\u{2028}end.bin", "-rf", " spaces around ", "back\\slash", "$(id)`id`;id|id", "*?[a-z]",
+      // They are mediafs's own in the library.
+      ".mediafs-library", ".mediafs-incoming", ".mediafs-incoming/in it.bin",
       // They are too long, and the same when they are cut.
       String(repeating: "x", count: 300) + ".mp4", String(repeating: "x", count: 301) + ".mp4",
       String(repeating: "\u{E9}", count: 200), String(repeating: "e\u{301}", count: 200),

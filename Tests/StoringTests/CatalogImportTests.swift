@@ -41,6 +41,22 @@ import Testing
     #expect(try catalog.tree.entries(of: key(1)).map(\.path).sorted() == ["a.mp3", "b.mp3"])
   }
 
+  @Test("What mediafs has at the library's top, no file and no folder there is called")
+  func reservedNames() throws {
+    for own in [LibraryFolder.incoming, LibraryMarker.name] {
+      let plain = own.dropFirst()
+      let catalog = try CatalogFolder().open()
+      try catalog.load([line(own, 1), line("_\(plain)", 2), line(own.uppercased(), 3), line("\(own)s", 4)])
+      #expect(
+        try names(catalog) == ["_\(plain)": 1, "_\(plain) (2)": 2, "_\(plain.uppercased())": 3, "\(own)s": 4])
+      try catalog.load([line("\(own)/a", 5), line("b/\(own)", 6)])
+      let paths = try catalog.listing().filter { $0.value.kind == .file }.values.map { node in
+        try catalog.tree.path(of: node.inode) ?? ""
+      }
+      #expect(paths.contains("b/\(own)") && !paths.contains { $0.hasPrefix(".") })
+    }
+  }
+
   @Test func entriesOfOneNameAreNumberedAndRemembered() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()

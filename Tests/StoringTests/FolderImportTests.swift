@@ -105,6 +105,19 @@ import Testing
     #expect(try catalog.state() == before)
   }
 
+  @Test("A folder whose name is reserved is imported alone under the name that it has")
+  func reservedName() throws {
+    let catalog = try CatalogFolder().open()
+    let server = Listings()
+    server.set("http://h/t/", ["a"])
+    var shown = Shown()
+    shown.take(try catalog.whole("http://h/t/\n  out=.mediafs-incoming\n", server))
+    server.set("http://h/t/", ["a", "b"])
+    #expect(try catalog.folders(shown.roots(["http://h/t/"], at: 1), shown, server)?.changes?.added == 1)
+    let names = ["_mediafs-incoming", "_mediafs-incoming/a", "_mediafs-incoming/b"]
+    #expect(try catalog.listing().keys.sorted() == names)
+  }
+
   @Test("Counts that make no sense, and folders that lie in each other, end no import")
   func damagedRows() throws {
     let catalog = try CatalogFolder().open()

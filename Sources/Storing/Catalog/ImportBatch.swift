@@ -61,7 +61,14 @@ struct ImportBatch: Sendable {
     switch consume item {
     case .problem(let problem): items.append(.problem(problem))
     case .folder(let folder): append(folder)
-    case .entry(let entry):
+    case .entry(var entry):
+      if SafeName.isReserved(entry.folder.first ?? entry.name) {
+        if entry.folder.isEmpty {
+          entry.name = SafeName.unreserved(entry.name)
+        } else {
+          entry.folder[0] = SafeName.unreserved(entry.folder[0])
+        }
+      }
       add(path: entry.folder)
       let start = writer.bytes.count
       writer.append(sourceOf: entry)
@@ -78,6 +85,8 @@ struct ImportBatch: Sendable {
   }
 
   mutating func append(_ folder: ManifestFolder) {
+    var folder = folder
+    if let top = folder.path.first, SafeName.isReserved(top) { folder.path[0] = SafeName.unreserved(top) }
     add(path: folder.path)
     items.append(.folder(folder, folders.count - 1))
   }
