@@ -34,7 +34,7 @@ struct OpenedStore {
       let environment = processEnvironment()
       let path = try Self.path(request, environment)
       if goesOn { try Self.refuseAnother(path) }
-      folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience)
+      folder = try StoreFolder.open(path, mountpoint: request.mountpoint, wait: Self.patience, goesOn: goesOn)
       do throws(Errno) { mount = try StoreMount(of: folder.path, held: held) } catch {
         throw .file(error, "cannot look at the store \(folder.path)")
       }

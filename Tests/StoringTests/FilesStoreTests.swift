@@ -71,6 +71,25 @@ import Testing
     #expect(home.status("store")?.st_mode == S_IFDIR | 0o700)
   }
 
+  @Test("Nothing of a newer program's store changes")
+  func aNewerStoreStaysAsItIs() throws {
+    let path = home.path + "/store"
+    mkdir(path, 0o755)
+    chmod(path, 0o755)
+    let catalog = path + "/catalog.sqlite"
+    try Catalog.open(path: catalog, access: .readWrite).close()
+    let connection = try SQLiteConnection(path: catalog, mode: .readWrite)
+    try connection.run("PRAGMA journal_mode = DELETE; PRAGMA user_version = \(Schema.version + 1)")
+    try home.write("store/lock", Array("of the newer program".utf8))
+    let before = home.bytes("store/catalog.sqlite")
+    let refused = failure { () throws(StoreError) in _ = try StoreFolder.open(path, mountpoint: "/a", wait: 0) }
+    #expect(refused?.kind == .newer)
+    #expect(home.status("store")?.st_mode == S_IFDIR | 0o755)
+    #expect(home.bytes("store/lock") == Array("of the newer program".utf8))
+    #expect(home.bytes("store/catalog.sqlite") == before)
+    #expect(try Folder.open(path).names().sorted() == ["catalog.sqlite", "lock"])
+  }
+
   @Test func aFolderWithOtherThingsIsNotClosedToOthers() throws {
     let path = home.path + "/documents"
     mkdir(path, 0o755)

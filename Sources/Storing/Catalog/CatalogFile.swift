@@ -33,6 +33,14 @@ enum CatalogFile {
     return connection
   }
 
+  /// Refuses a catalog of a newer format before anything of its store changes, unless ``openForWriting(_:goesOn:)``
+  /// replaces it. What else may be wrong with it, that tells.
+  static func refuseNewer(_ path: String, goesOn: Bool) throws(StoreError) {
+    do throws(StoreError) { try checkHeader(path) } catch {
+      if error.kind == .newer, !goesOn || CatalogCopy.find(for: path) == nil { throw error }
+    }
+  }
+
   /// Throws if the catalog, or a file that SQLite keeps beside it, exists and is not a regular file. SQLite opens these
   /// names without a check. The open of a FIFO would wait until another program writes, and the open of a device may
   /// have side effects.

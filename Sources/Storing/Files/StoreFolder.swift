@@ -35,8 +35,11 @@ package final class StoreFolder: Sendable {
   /// Opens the store at `path` and takes its lock. Creates the folder and its parents if they are missing.
   ///
   /// Throws `.busy` if another server uses it and does not end within `wait` seconds. Throws `.invalid` if it is not a
-  /// folder, belongs to another user, or is open to other users and does not look like a store.
-  package static func open(_ path: String, mountpoint: String, wait: Double) throws(StoreError) -> StoreFolder {
+  /// folder, belongs to another user, or is open to other users and does not look like a store. Throws `.newer` for the
+  /// store of a newer program, and changes nothing in it. `goesOn`: as ``Catalog/Access/goingOn``.
+  package static func open(
+    _ path: String, mountpoint: String, wait: Double, goesOn: Bool = false
+  ) throws(StoreError) -> StoreFolder {
     let folder: Folder
     do throws(Errno) {
       try Folder.makeAll(path, mode: 0o700)
@@ -47,7 +50,7 @@ package final class StoreFolder: Sendable {
       }
       throw .file(error, "cannot open the store \(path)")
     }
-    try secure(folder, path: path)
+    try secure(folder, path: path, goesOn: goesOn)
     let lock = try StoreLock.take(in: folder, path: path, mountpoint: mountpoint, wait: wait)
     do throws(Errno) {
       if try folder.makeFolder(partials, mode: 0o700) { try folder.sync() }
@@ -59,9 +62,9 @@ package final class StoreFolder: Sendable {
     return StoreFolder(path: resolved, mountpoint: mountpoint, directory: folder, lock: lock)
   }
 
-  /// Refuses a folder of another user. Removes other users' access to the user's own folder, if no other program needs
-  /// it.
-  private static func secure(_ folder: borrowing Folder, path: String) throws(StoreError) {
+  /// Refuses a folder of another user, and the store of a newer program. Removes other users' access to the user's own
+  /// folder, if no other program needs it.
+  private static func secure(_ folder: borrowing Folder, path: String, goesOn: Bool) throws(StoreError) {
     func invalid(_ why: String) -> StoreError { StoreError(kind: .invalid, message: "the store \(path) \(why)") }
     var status: stat
     let names: [String]
@@ -75,6 +78,7 @@ package final class StoreFolder: Sendable {
       throw invalid("belongs to another user (id \(status.st_uid)): choose another folder with --store")
     }
     try secureParents(of: resolvedPath(path) ?? path)
+    try CatalogFile.refuseNewer(path + "/catalog.sqlite", goesOn: goesOn)
     if status.st_mode & 0o077 == 0 { return }
     // `--store /tmp` or `--store ~` must not remove the access of other users or programs to that folder.
     guard names.isEmpty || names.contains("catalog.sqlite"), status.st_mode & S_ISVTX == 0 else {
