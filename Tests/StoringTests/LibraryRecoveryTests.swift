@@ -58,6 +58,29 @@ import Testing
     try catalog.close()
   }
 
+  /// What is at the path of an intent is no copy once the catalog knows that the file lost bytes.
+  @Test func whatLostBytesSinceIsNoCopy() throws {
+    let fixture = try LibraryFixture()
+    let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
+    let id = try catalog.changes.nextID()
+    let generation = GenerationRecord(id: id, key: key(1), validators: Validators(), size: size, mediaType: nil)
+    let all = ByteRangeSet(ByteRange(0, size))
+    try catalog.changes.apply(
+      [
+        .learned(generation), .extents(generation: id, stored: all, synced: all),
+        .placing(generation: id, path: "a/b.mp3"),
+      ], durably: true)
+    _ = try fixture.place(fixture.partial(id, bytes), as: "a/b.mp3", size: bytes.count, modified: nil)
+    let kept = ByteRangeSet(ByteRange(0, 1 << 20))
+    try catalog.changes.apply([.lost(generation: id, stored: kept, synced: kept)], durably: true)
+    try StoreRecovery.run(catalog: catalog, folder: fixture.store, library: fixture.library)
+    let found = try #require(try catalog.generations.find(id))
+    #expect(found.state == .partial && found.copy == nil && found.stored.isEmpty)
+    #expect(try catalog.generations.placements().isEmpty)
+    #expect(fixture.bytes("a/b.mp3") == bytes, "it is the user's")
+    try catalog.close()
+  }
+
   @Test func aCrashBetweenLinkAndUnlink() throws {
     let fixture = try LibraryFixture()
     let partial = try fixture.partial(1, bytes)

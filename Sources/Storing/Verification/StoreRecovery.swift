@@ -14,15 +14,19 @@ package enum StoreRecovery {
     try IncomingCopy.removeLeftovers(of: folder, in: library)
     let there = Set(try folder.partialIDs())
     for (generation, path) in try catalog.generations.placements() {
-      let copy = try library.recover(
-        intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified,
-        partialExists: there.contains(generation.id))
+      let isThere = there.contains(generation.id)
+      // Else an eviction took a part of it since, or the disk lost one: no file at the path is known to have all bytes.
+      let isWhole = generation.synced.count == generation.size
+      var copy: LibraryCopy?
+      if isWhole {
+        copy = try library.recover(
+          intent: path, size: generation.size ?? -1, modified: generation.validators.lastModified,
+          partialExists: isThere)
+      }
       if let copy {
         try catalog.changes.apply([.placed(generation: generation.id, copy, adopted: false)], durably: true)
-      } else if there.contains(generation.id) {
-        // Else an eviction took a part of it since.
-        guard generation.synced.count == generation.size else { continue }
-        try catalog.changes.apply([.continues(generation: generation.id, true)], durably: true)
+      } else if isThere {
+        if isWhole { try catalog.changes.apply([.continues(generation: generation.id, true)], durably: true) }
       } else {
         try catalog.changes.apply([.dropped(generation: generation.id)], durably: true)
       }
