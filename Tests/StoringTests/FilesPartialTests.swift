@@ -78,6 +78,22 @@ import Testing
     #expect(byte == [1, 2, 3])
   }
 
+  @Test func noHoleIsPunchedIntoAFileOfTheLibrary() throws {
+    let bytes = sampleBytes(1 << 20)
+    let file = try PartialFile(in: store, id: 3, create: true)
+    try file.put(bytes)
+    try #require(rename(store.path + "/partial/3", home.path + "/film.mp4") == 0)
+    // Another file has its name by now, or none.
+    for hasName in [false, true] {
+      if hasName { _ = try PartialFile(in: store, id: 3, create: true) }
+      #expect(throws: Errno.stale) { try file.punch(ByteRange(0, 1 << 19)) }
+      #expect(home.bytes("film.mp4") == bytes)
+    }
+    // Without any name it is nobody's.
+    unlink(home.path + "/film.mp4")
+    try file.punch(ByteRange(0, 1 << 19))
+  }
+
   @Test func somethingElseInPlaceOfTheFile() throws {
     mkfifo(store.path + "/partial/1", 0o600)
     mkdir(store.path + "/partial/2", 0o700)

@@ -111,9 +111,19 @@ package final class PartialFile: Sendable {
     }
   }
 
+  /// Whether mediafs moved the file into the library, where it is the user's: its name in the store does not lead to
+  /// it, and it has another one.
+  package func isMoved() throws(Errno) -> Bool {
+    let own = try descriptor.status()
+    if own.st_nlink == 0 { return false }
+    guard let named = try folder.directory.status(of: name) else { return true }
+    return !named.isSame(as: own)
+  }
+
   /// Gives the space of whole blocks back: they read as zeros from then on (fallocate(2), PUNCH_HOLE). Throws
-  /// EOPNOTSUPP where the filesystem cannot.
+  /// EOPNOTSUPP where the filesystem cannot, and ESTALE if the file was moved into the library.
   package func punch(_ range: ByteRange) throws(Errno) {
+    if try isMoved() { throw .stale }
     _ = try retrying { storing_punch_hole(descriptor.rawValue, range.start, range.count) }
   }
 
