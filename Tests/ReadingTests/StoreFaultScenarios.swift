@@ -259,6 +259,19 @@ import Reading
     bench.expectBytes(inode, 0, Int(size), of: "a.mp4")
   }
 
+  @Test("A sync fails of a file whose name in the store is gone: none of its bytes count as stored")
+  func syncOfAFileWithoutItsName() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 4 * Self.megabyte))
+    let (inode, _) = try synced(bench)
+    let id = try bench.generation("a.mp4").id
+    try #require(unlink("\(bench.folder)/store/partial/\(id)") == 0)
+    try bench.failSync(inode)
+    #expect(try bench.stored(inode).isEmpty && bench.generation("a.mp4").stored.isEmpty)
+    bench.run(RoomLimits.refusedSeconds + 1, step: 0.05)
+    // What is written behind them makes them no zeros.
+    for offset in [3 * Self.megabyte, 0] { bench.expectBytes(inode, offset, 50_000, of: "a.mp4") }
+  }
+
   @Test("What was written to a file whose sync failed meanwhile does not count as stored")
   func writesAcrossAFailedSync() throws {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))

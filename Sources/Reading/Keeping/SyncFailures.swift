@@ -26,10 +26,11 @@ extension Keeper {
     room.transfers.post(.syncFailed(content, message: message, lost: fallen?.lost, pausedUntil: pausedUntil))
   }
 
-  /// Opens the file again before anything is written to it: the new descriptor reports all later failures.
+  /// Opens the file again before anything is written to it: the new descriptor reports all later failures. A new file
+  /// would have none of the synced bytes: they would read as zeros behind the first write.
   private func reopen(_ content: Content, _ id: Int64) -> ServedFile? {
     do throws(StoreError) {
-      return ServedFile(partial: try room.store.partials.open(id, create: true))
+      return ServedFile(partial: try room.store.partials.open(id, create: false))
     } catch {
       Log.error("\(content.path): \(error.message)")
       return nil
