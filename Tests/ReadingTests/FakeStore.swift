@@ -40,6 +40,7 @@ final class FakeStore: Sendable {
     var isOnOtherFilesystem = false
     var refusesChanges = false
     var refusesPartials: Errno?
+    var refusesCopies = false
     var refusesLookUps = false
     var lookUps = 0
 
@@ -82,6 +83,8 @@ final class FakeStore: Sendable {
   func refusePartials(_ refuses: Bool, _ error: Errno = .accessDenied) {
     state.withLock { $0.refusesPartials = refuses ? error : nil }
   }
+  /// From here on no completed copy can be opened, or again.
+  func refuseCopies(_ refuses: Bool) { state.withLock { $0.refusesCopies = refuses } }
   /// The paths that were noted before a file was placed.
   var intents: [String] { state.withLock { Array($0.intents.values) } }
   /// How often a host was noted.
@@ -342,6 +345,12 @@ extension FakeStore: PartialFiles {
     }
   }
 
+  fileprivate func isMoved(_ id: Int64, _ memory: Memory) -> Bool {
+    state.withLock { state in
+      state.partials[id] !== memory && state.copies.values.contains { $0.memory === memory }
+    }
+  }
+
   fileprivate func place(
     _ id: Int64, _ memory: Memory, as path: String, _ size: Int64, _ modified: Int64?
   ) -> LibraryCopy? {
@@ -377,6 +386,7 @@ private final class FakePartialFile: OpenPartialFile {
   }
   func punch(_ range: ByteRange) { memory.written.withLock { $0.remove(range) } }
   func allocated() -> Int64 { memory.written.withLock { $0.count } }
+  func isMoved() -> Bool { store.isMoved(id, memory) }
   func place(
     as path: String, size: Int64, modified: Int64?, isCancelled: () -> Bool,
     reserve: (Int64) throws(StoreError) -> Void, recordIntent: (String) throws(StoreError) -> Void
@@ -403,9 +413,15 @@ extension FakeStore: CompletedCopies {
     }
   }
   func isOnlyCopy(_ copy: LibraryCopy) -> Bool { check(copy) == .intact }
+  func recover(intent path: String, size: Int64, modified: Int64?, partialExists: Bool) -> LibraryCopy? {
+    state.withLock { $0.copies[path]?.copy }.flatMap { $0.size == size && !partialExists ? $0 : nil }
+  }
   func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor {
     guard check(copy) == .intact, let memory = state.withLock({ $0.copies[copy.path]?.memory }) else {
       throw StoreError(kind: .invalid, message: "\(copy.path) is not intact")
+    }
+    if state.withLock({ $0.refusesCopies }) {
+      throw StoreError(kind: .io(Errno(rawValue: EMFILE)), message: "the fake store refuses copies")
     }
     return try calling("cannot open \(copy.path)") { () throws(Errno) in
       FileDescriptor(owning: try retrying { dup(memory.descriptor.rawValue) })

@@ -37,6 +37,23 @@ import Storing
     #expect(bench.service.sent == sent && copies["a.mp4"]?.count == Int(Self.size))
   }
 
+  @Test("A copy that cannot be opened when it is placed: its file is complete, and read on")
+  func copyThatCannotBeOpened() throws {
+    let (bench, store) = try bench()
+    let inode = try bench.opened("a.mp4")
+    store.refuseCopies(true)
+    try complete(bench)
+    bench.run(1)
+    #expect(try bench.state("a.mp4") == .complete && store.partialIDs.isEmpty)
+    bench.expectBytes(inode, 0, Int(Self.size), of: "a.mp4")
+    store.refuseCopies(false)
+    bench.system.release(inode)
+    #expect(bench.run(until: 9) { bench.isEmpty })
+    let sent = bench.service.sent
+    bench.expectBytes(try bench.opened("a.mp4"), 0, Int(Self.size), of: "a.mp4")
+    #expect(bench.service.sent == sent)
+  }
+
   @Test("A part that is stored outlasts a kill")
   func keepsParts() throws {
     let (bench, _) = try bench()

@@ -324,6 +324,14 @@ extension Bench {
     content.guarded.withLock { $0.held.thawed() }
   }
 
+  /// A full store asks for blocks of a file in memory. They go if nobody uses it.
+  func askFor(
+    _ ranges: ByteRangeSet, of inode: Inode, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    let content = try known(inode, sourceLocation)
+    system.room.transfers.post(.evict(content, ranges, bytes: ranges.count, endsDownload: false, isCopy: false))
+  }
+
   /// Bytes of a file in memory are written again.
   func refill(
     _ inode: Inode, _ offset: Int64, _ bytes: [UInt8], sourceLocation: SourceLocation = #_sourceLocation

@@ -87,6 +87,7 @@ import Testing
     try #require(link(fixture.store.path + "/partial/1", fixture.library.path + "/b.mp3") == 0)
     let placed = try fixture.place(partial, as: "b.mp3", size: bytes.count)
     #expect(placed.copy.path == "b.mp3" && !placed.adopted)
+    #expect(fixture.intents == ["b.mp3"], "a crash now would leave a copy that nobody looks for")
     #expect(try fixture.store.partialIDs().isEmpty)
     try partial.remove()
     #expect(try fixture.library.check(placed.copy) == .intact)

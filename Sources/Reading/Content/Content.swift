@@ -11,6 +11,8 @@ package final class ServedFile: Sendable {
   /// The partial file, nil when this is a completed copy.
   let partial: (any OpenPartialFile)?
   private let copy: FileDescriptor?
+  /// The file whose descriptor this one reads from; nil: it has its own.
+  private let lender: ServedFile?
   /// How the copy was when it was opened.
   private let opened: LibraryCopy?
   /// The descriptor for pread(2). It stays open as long as this object exists.
@@ -20,13 +22,25 @@ package final class ServedFile: Sendable {
   init(partial: any OpenPartialFile) {
     self.partial = partial
     copy = nil
+    lender = nil
     opened = nil
     number = partial.fileDescriptor
+  }
+
+  /// A completed copy that cannot be opened, read from `file`, which was placed as this copy.
+  init(placed file: ServedFile) {
+    partial = nil
+    copy = nil
+    lender = file
+    number = file.number
+    var status = stat()
+    opened = fstat(file.number, &status) == 0 ? LibraryCopy(at: "", status) : nil
   }
 
   /// A completed copy, open for reading.
   package init(copy: consuming FileDescriptor) {
     partial = nil
+    lender = nil
     number = copy.rawValue
     opened = (try? copy.status()).map { LibraryCopy(at: "", $0) }
     self.copy = consume copy

@@ -6,10 +6,11 @@ import Storing
 /// Pure: no event calls the system. ``Content`` holds the lock; the marks below say which thread sends which events.
 /// Three values and one flag, `isSuperseded`, describe a file:
 ///
-/// - *holding*: `partial` -> `completing` (all bytes are stored) -> `verifying` (the finisher works on it, or has
-///   refused it and the transfer thread does not know yet) -> `copy` (it is in the library). When a user changed the
-///   copy, the file becomes `modified`: a partial file again, which never completes under this inode, because the
-///   kernel's page cache may have the user's bytes.
+/// - *holding*: `partial` -> `completing` (all bytes are stored) -> `verifying` (the finisher works on it, waits until
+///   the catalog takes that it is in the library, or has refused it and the transfer thread does not know yet) ->
+///   `copy` (it is in the library, as the catalog knows). When a user changed the copy, the file becomes `modified`: a
+///   partial file again, which never completes under this inode, because the kernel's page cache may have the user's
+///   bytes.
 /// - *claim*: what the catalog believes of the stored bytes.
 /// - *removal*: whether its bytes are being removed, or it was put away from memory.
 ///

@@ -15,6 +15,23 @@ final class Finisher {
   private static let mostWaiting = 1024
   /// How often room is held free for a file. Two that wait for each other's room must not stop all downloads.
   private static let mostPromises = 6
+  /// Files that are in the library while the catalog does not know that, the one that is due next first.
+  private var unsettled: [Unsettled] = []
+
+  /// A file that was renamed into the library when what follows the rename failed. Its state stays `verifying`: it is
+  /// not put away, and nothing of it is evicted.
+  private struct Unsettled {
+    let content: Content
+    let generation: GenerationRecord
+    let size: Int64
+    /// The file in which it was stored: its descriptor leads to the copy.
+    let served: ServedFile
+    /// The path of its intent, which the rename gave it.
+    let path: String
+    /// Why it is not settled, and when that is tried again.
+    var message = ""
+    var due = Instant.never
+  }
 
   /// Called on the finisher's thread.
   init(room: ReadingRoom) { self.room = room }
@@ -24,12 +41,17 @@ final class Finisher {
     while !room.isEnding {
       if turn() { continue }
       ThreadRecord.rest()
-      room.finisherSignal.wait()
+      room.finisherSignal.wait(seconds: unsettled.first.map { max(0, $0.due.seconds(since: room.clock.now)) })
     }
   }
 
   /// Finishes the next content; false when there is none.
   func turn() -> Bool {
+    if let first = unsettled.first, first.due <= room.clock.now {
+      unsettled.removeFirst()
+      settle(first)
+      return true
+    }
     guard let next = room.finisher.takeFirst() else { return false }
     finish(next)
     return true
@@ -52,6 +74,7 @@ final class Finisher {
     if waiting[content.key] != nil, !isReserved, mayFit(space) { return wait(content, space) }
     var reserved = isReserved ? space : 0
     var lacking: Int64?
+    var intent: String?
     defer { room.ledger.release(reserved) }  // what is there of a copy that failed, the next measurement finds
     do {
       // The sync comes before the checksum, so that bytes lost by the disk do not show up as a wrong checksum.
@@ -63,20 +86,75 @@ final class Finisher {
         if let error = partial.syncFailure { return syncFailed(content, served, error) }
         return reject(content, problem, isWrong: true)
       }
-      let copy = try place(content, generation, partial, size, reserved: &reserved, lacking: &lacking)
-      let file = ServedFile(copy: try room.store.copies.open(copy))
-      guard content.guarded.withLock({ $0.held.placed(copy, from: served, as: file) }) else {
-        return reject(
-          content, "it changed while it was placed; its copy is used from the next mount on", isWrong: false)
-      }
-      waiting[content.key] = nil
-      Log.info("\(content.path): complete, \(size) bytes, in the library as \(copy.path)")
-      room.transfers.post(.completed(content, copy))
+      let copy = try place(
+        content, generation, partial, size, reserved: &reserved, lacking: &lacking, intent: &intent)
+      complete(content, copy, served)
     } catch {
       if let error = partial.syncFailure { return syncFailed(content, served, error) }
       if room.isEnding { return release(content) }
       if error.kind == .full, let lacking { return wait(content, lacking) }
+      if let intent, (try? partial.isMoved()) ?? false {
+        let file = Unsettled(content: content, generation: generation, size: size, served: served, path: intent)
+        return settleLater(file, error)
+      }
       reject(content, "complete, but it cannot be placed in the library: \(error.message)", isWrong: false)
+    }
+  }
+
+  /// The catalog has the copy: reads are answered from it from now on.
+  private func complete(_ content: Content, _ copy: LibraryCopy, _ served: ServedFile) {
+    let file = opened(copy, of: content, served)
+    guard content.guarded.withLock({ $0.held.placed(copy, from: served, as: file) }) else {
+      return reject(
+        content, "it changed while it was placed; its copy is used from the next mount on", isWrong: false)
+    }
+    waiting[content.key] = nil
+    Log.info("\(content.path): complete, \(copy.size) bytes, in the library as \(copy.path)")
+    room.transfers.post(.completed(content, copy))
+  }
+
+  /// The copy, open for reading. Where it cannot be opened, reads go on from the file that was placed: each later open
+  /// looks whether a user changed the copy.
+  private func opened(_ copy: LibraryCopy, of content: Content, _ served: ServedFile) -> ServedFile {
+    do throws(StoreError) {
+      return ServedFile(copy: try room.store.copies.open(copy))
+    } catch {
+      Log.warning("\(content.path): \(error.message)")
+      return ServedFile(placed: served)
+    }
+  }
+
+  /// What follows the rename of a file into the library failed: it is tried again in a while.
+  private func settleLater(_ file: Unsettled, _ error: StoreError) {
+    var file = file
+    if file.message != error.message {
+      Log.error("\(file.content.path): it is in the library, and the store cannot note that yet: \(error.message)")
+    }
+    file.message = error.message
+    file.due = room.clock.now.adding(seconds: StoreHealth.refusedSeconds)
+    unsettled.append(file)
+  }
+
+  /// Does with a file that is in the library what the next start of the server would do (``StoreRecovery``).
+  private func settle(_ file: Unsettled) {
+    ThreadRecord.work(.finishing)
+    room.ledger.changes()
+    var (released, copies): (Int64, Int64) = (0, 0)
+    defer { room.ledger.changed(released: released, copies: copies) }
+    do throws(StoreError) {
+      let found = try room.store.copies.recover(
+        intent: file.path, size: file.size, modified: file.generation.validators.lastModified, partialExists: false)
+      guard let copy = found else {
+        reject(file.content, "its copy in the library was changed or removed", isWrong: false)
+        // What is read from the file is the user's. A version that was replaced only lasts as long as its handles.
+        let isCurrent = file.content.guarded.withLock { !$0.held.isSuperseded }
+        if isCurrent { room.transfers.post(.clear(file.content, then: {})) }
+        return
+      }
+      (released, copies) = try commit(copy, adopted: false, of: file.content, file.generation.id)
+      complete(file.content, copy, file.served)
+    } catch {
+      settleLater(file, error)
     }
   }
 
@@ -130,10 +208,10 @@ final class Finisher {
   private func mayFit(_ space: Int64) -> Bool { room.ledger.balance.forOthers - space >= space }
 
   /// `reserved`: what was reserved for a copy, and is not yet written. `lacking`: what has to be free first, if it
-  /// fails for that.
+  /// fails for that. `intent`: the path that was last noted.
   private func place(
     _ content: Content, _ generation: GenerationRecord, _ partial: any OpenPartialFile, _ size: Int64,
-    reserved: inout Int64, lacking: inout Int64?
+    reserved: inout Int64, lacking: inout Int64?, intent: inout String?
   ) throws(StoreError) -> LibraryCopy {
     let all = ByteRangeSet(ByteRange(0, size))
     try room.store.changes.apply(
@@ -166,16 +244,29 @@ final class Finisher {
       recordIntent: { (path) throws(StoreError) in
         begin()
         try room.store.changes.apply([.placing(generation: generation.id, path: path)], durably: true)
+        intent = path
       })
     begin()
-    if !placed.adopted { copies = ByteRange(0, size).blocks(of: StoreSpace.block).count }
-    try room.store.changes.apply(
-      [.placed(generation: generation.id, placed.copy, adopted: placed.adopted)], durably: true)
-    // The partial file is still there after an adoption or a copy to another filesystem.
-    released = try room.store.partials.remove(generation.id)
+    (released, copies) = try commit(placed.copy, adopted: placed.adopted, of: content, generation.id)
     if placed.adopted { return placed.copy }
     room.ledger.written(reserved)
     reserved = 0
     return placed.copy
+  }
+
+  /// Has the catalog know the copy, durably, and removes what the copy leaves of the partial file. Returns the space
+  /// that this gives back, and how much of what stays is in complete copies from now on.
+  private func commit(
+    _ copy: LibraryCopy, adopted: Bool, of content: Content, _ generation: Int64
+  ) throws(StoreError) -> (released: Int64, copies: Int64) {
+    try room.store.changes.apply([.placed(generation: generation, copy, adopted: adopted)], durably: true)
+    let copies = adopted ? 0 : ByteRange(0, copy.size).blocks(of: StoreSpace.block).count
+    do throws(StoreError) {
+      // The partial file is still there after an adoption or a copy to another filesystem.
+      return (try room.store.partials.remove(generation), copies)
+    } catch {
+      Log.error("\(content.path): \(error.message)")  // the next start removes it
+      return (0, copies)
+    }
   }
 }

@@ -111,6 +111,8 @@ package protocol OpenPartialFile: AnyObject, Sendable {
   func punch(_ range: ByteRange) throws(Errno)
   /// The space that they take on the disk, in bytes.
   func allocated() throws(Errno) -> Int64
+  /// Whether the bytes are among the completed copies, and not in the store any more.
+  func isMoved() throws(Errno) -> Bool
   /// Places a complete, verified file among the completed copies, and replaces nothing. `recordIntent` makes the path
   /// durable before each attempt, and `reserve` reserves the space of a second file, where one is needed; if they
   /// throw, nothing is placed.
@@ -130,6 +132,11 @@ package protocol CompletedCopies: Sendable {
   func open(_ copy: LibraryCopy) throws(StoreError) -> FileDescriptor
   /// Whether an intact copy is there, and has no other name.
   func isOnlyCopy(_ copy: LibraryCopy) throws(StoreError) -> Bool
+  /// The copy at the path that was noted before a file was placed, if it is that file. `partialExists`: whether the
+  /// store has the file still, so that it has to be placed again.
+  func recover(
+    intent path: String, size: Int64, modified: Int64?, partialExists: Bool
+  ) throws(StoreError) -> LibraryCopy?
   /// Removes an intact copy; false if there was none.
   @discardableResult
   func remove(_ copy: LibraryCopy) throws(StoreError) -> Bool

@@ -93,6 +93,7 @@ private final class DiskPartial: OpenPartialFile {
   func dataRanges() throws(Errno) -> ByteRangeSet { try file.dataRanges() }
   func punch(_ range: ByteRange) throws(Errno) { try file.punch(range) }
   func allocated() throws(Errno) -> Int64 { try file.allocated() }
+  func isMoved() throws(Errno) -> Bool { try file.isMoved() }
   func place(
     as path: String, size: Int64, modified: Int64?, isCancelled: () -> Bool,
     reserve: (Int64) throws(StoreError) -> Void, recordIntent: (String) throws(StoreError) -> Void

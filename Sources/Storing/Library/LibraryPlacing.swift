@@ -14,8 +14,8 @@ package struct Placement: Sendable, Equatable {
 // path:
 //
 //   1  the partial file gets the copy's mode and mtime, and is synced
-//   2  if the name is taken: by the file itself (a crash in step 4), go on with 5; by identical bytes, adopt that file;
-//      by anything else, try the next number
+//   2  if the name is taken: by the file itself (a crash in step 4), do step 3 and go on with 5; by identical bytes,
+//      adopt that file; by anything else, try the next number
 //   3  the caller notes the path durably (the intent)
 //   4  a rename that cannot replace; from another filesystem, first a synced copy in a hidden folder of the library
 //   5  both folders are synced; the copy's attributes are read, so that the catalog recognizes it later
@@ -102,6 +102,7 @@ struct Placing {
       case .identical(let copy):
         return Placement(copy: copy, adopted: true)
       case .ourOwn:
+        try recordIntent(path)
         try calling("cannot remove the partial file of “\(path)”") { () throws(Errno) in try partial.remove() }
         return Placement(copy: try settle(target, path, nil), adopted: false)
       case .nothing: break
