@@ -88,6 +88,27 @@ import Testing
     }
   }
 
+  /// A catalog may have hundreds of megabytes, and so may what is left of its copy.
+  @Test(arguments: OldStore.all) func aCopyThatFailsLeavesNothing(_ old: OldStore) throws {
+    try withTemporaryFolder { folder in
+      try old.unpack(into: folder)
+      let (before, path) = (try rows(folder, of: old), folder.path + Self.older)
+      let unfinished = path + "-before-new"
+      // The copy cannot get its name.
+      mkdir(path + "-before", 0o700)
+      #expect(throws: StoreError.self) { try Catalog.open(path: path, access: .goingOn) }
+      #expect(Glibc.access(unfinished, F_OK) != 0)
+      #expect(try headerVersion(folder) == old.format && rows(folder, of: old) == before)
+      rmdir(path + "-before")
+      // A server was killed while it made one.
+      for access in [Catalog.Access.readWrite, .goingOn] {
+        _ = try FileDescriptor.open(unfinished, O_CREAT | O_WRONLY, mode: 0o600)
+        try Catalog.open(path: path, access: access).close()
+        #expect(Glibc.access(unfinished, F_OK) != 0, "\(access)")
+      }
+    }
+  }
+
   private func readFile(_ path: String) throws -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: 100)
     _ = try bytes.withUnsafeMutableBytes { try FileDescriptor.open(path, O_RDONLY).readFully(at: 0, into: $0) }

@@ -4,24 +4,25 @@ import Glibc
 /// The copy of the catalog from before a raise, beside it (docs/STORE-FORMAT.md, "The format's version"). It is there
 /// only while an upgrade of a live mount may still fail.
 enum CatalogCopy {
-  /// Its path. The catalog may be a symbolic link: the copy is beside its target.
-  private static func path(of catalog: String) -> (real: String, copy: String) {
+  /// Its path, also while it is being written. The catalog may be a symbolic link: the copy is beside its target.
+  private static func path(of catalog: String) -> (real: String, copy: String, unfinished: String) {
     let real = resolvedPath(catalog) ?? catalog
-    return (real, real + "-before")
+    return (real, real + "-before", real + "-before-new")
   }
 
   /// Copies a catalog that has no write-ahead log and no journal, durably. No connection of this process may be within
   /// a transaction: the close of the file here would drop its locks.
   static func make(of catalog: String) throws(StoreError) {
-    let (real, copy) = path(of: catalog)
+    let (real, copy, unfinished) = path(of: catalog)
     do throws(Errno) {
-      try remove(copy + "-new")
-      let new = try FileDescriptor.open(copy + "-new", O_CREAT | O_EXCL | O_RDWR, mode: 0o600)
+      try remove(unfinished)
+      let new = try FileDescriptor.open(unfinished, O_CREAT | O_EXCL | O_RDWR, mode: 0o600)
       try fill(new, from: FileDescriptor.open(real, O_RDONLY))
       try new.sync()
-      _ = try retrying { rename(copy + "-new", copy) }
+      _ = try retrying { rename(unfinished, copy) }
       try syncFolder(of: real)
     } catch {
+      unlink(unfinished)  // the disk may be full
       throw StoreError(
         error.isFullDisk ? .full : .io(error), "cannot copy the catalog \(real), to raise its format: \(error)")
     }
@@ -30,7 +31,7 @@ enum CatalogCopy {
   /// Puts the copy in the catalog's place. What was written since the copy is dropped: the
   /// program that wrote it never served. If this is interrupted, the catalog is still the newer one.
   static func putBack(to catalog: String) throws(StoreError) {
-    let (real, copy) = path(of: catalog)
+    let (real, copy, _) = path(of: catalog)
     do throws(Errno) {
       for stale in [real + "-journal", real + "-wal", real + "-shm"] { try remove(stale) }
       _ = try retrying { rename(copy, real) }
@@ -46,6 +47,9 @@ enum CatalogCopy {
     let copy = path(of: catalog).copy
     return access(copy, F_OK) == 0 ? copy : nil
   }
+
+  /// Deletes what a server left that was killed while it made a copy. Where that fails, it only takes space.
+  static func removeUnfinished(of catalog: String) { unlink(path(of: catalog).unfinished) }
 
   /// Deletes the copy, if there is one: the program that raised the catalog serves.
   static func discard(of catalog: String) throws(StoreError) {

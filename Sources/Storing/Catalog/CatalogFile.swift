@@ -22,6 +22,7 @@ enum CatalogFile {
     let connection = try goesOn ? connectToGoOn(path) : SQLiteConnection(path: path, mode: .readWrite)
     let version = try version(of: connection)
     try checkTables(connection, version)
+    CatalogCopy.removeUnfinished(of: path)
     if version < Schema.version { try raise(connection, from: version, keepsCopy: goesOn) }
     try useLog(connection)
     try configure(connection)
