@@ -39,4 +39,42 @@ import Testing
     }
     #expect(longest > 1 << 20 && longest < 16 << 20, "\(longest) bytes")
   }
+
+  /// An import is committed before its log is cut: whoever watches the tree is told, whatever becomes of the log.
+  @Test func aLogThatStaysLongEndsNoImport() throws {
+    let folder = CatalogFolder()
+    let catalog = try folder.open()
+    try catalog.load([line("old", 1)])
+    // SQLite cuts no log while the connection itself has a statement that has not ended.
+    try catalog.connections.withWriter { (connection, _) throws(StoreError) in
+      _ = try connection.statement(unended).step()
+    }
+    var rest = (2...4001).map { (number: UInt64) -> ManifestEntry in
+      var entry = line("\(number)", number, line: Int(number))
+      entry.urls = ["https://example.com/" + String(repeating: "x", count: 2500) + "\(number)"]
+      return entry
+    }[...]
+    var told: [ListChanges] = []
+    let watcher = ImportWatcher(beforeCommit: { _ in }, committed: { told.append($0) })
+    let report = try catalog.importBatches(
+      fingerprint: [2], strict: true, report: { _ in }, watcher: watcher
+    ) { () throws(StoreError) in
+      guard let entry = rest.popFirst() else { return nil }
+      var batch = ImportBatch()
+      batch.append(.entry(entry))
+      return batch
+    }
+    #expect(report.files == 4000 && told.map(\.added) == [4000] && told.map(\.removed) == [1])
+    #expect(try catalog.look("4001") != nil && catalog.look("old") == nil)
+    var status = stat()
+    #expect(stat(folder.catalog + "-wal", &status) == 0 && status.st_size > 8 << 20, "the log was cut")
+    let patience = try catalog.connections.withWriter { (connection, _) throws(StoreError) in
+      try connection.statement(unended).reset()
+      return try connection.integer("PRAGMA busy_timeout")
+    }
+    #expect(patience == 5000)
+    try catalog.close()
+  }
 }
+
+private let unended = SQL("SELECT name FROM meta")

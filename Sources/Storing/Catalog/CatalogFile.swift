@@ -89,11 +89,16 @@ enum CatalogFile {
   private static let mostLog: Int64 = 8 << 20
 
   /// After a transaction that made the log long: writes all of it to its place, and cuts it. Waits for no reader: what
-  /// one still needs stays, and the next commit that meets none cuts it (`journal_size_limit`).
-  static func shortenLog(_ connection: SQLiteConnection) throws(StoreError) {
+  /// one still needs stays, and the next commit that meets none cuts it (`journal_size_limit`). The transaction is
+  /// committed, so an error is no failure of the caller's.
+  static func shortenLog(_ connection: SQLiteConnection) {
     var status = stat()
     guard stat(connection.path + "-wal", &status) == 0, Int64(status.st_size) > mostLog else { return }
-    try connection.run("PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 5000")
+    do throws(StoreError) {
+      try connection.runWithoutWaiting("PRAGMA wal_checkpoint(TRUNCATE)")
+    } catch {
+      Log.warning("the catalog's log stays long: \(error.message)")
+    }
   }
 
   /// Raises a catalog of an older format to this program's: all of it in one transaction, or nothing.

@@ -216,12 +216,11 @@ extension Catalog {
   /// a log would contain all pages, and SQLite would copy them. If another program has the catalog open, the log stays.
   private func prepareBulk(_ connection: SQLiteConnection) throws(StoreError) {
     do throws(StoreError) {
-      try connection.run("PRAGMA busy_timeout = 0; PRAGMA journal_mode = DELETE")
+      try connection.runWithoutWaiting("PRAGMA journal_mode = DELETE")
     } catch {
       guard case .busy = error.kind else { throw error }
       Log.debug("catalog \(connection.path): another program reads it; the import uses the log")
     }
-    try connection.run("PRAGMA busy_timeout = 5000")
   }
 }
 
@@ -265,13 +264,13 @@ private struct DifferenceImport {
         let result = try connection.transaction("BEGIN IMMEDIATE") { (connection) throws(StoreError) in
           try write(connection, shiftsLater: shiftsLater, next)
         }
-        try CatalogFile.shortenLog(connection)
+        CatalogFile.shortenLog(connection)
         return result
       }
       let result = try connection.withLargeCache { (connection) throws(StoreError) in
         try write(connection, shiftsLater: shiftsLater, next)
       }
-      if case .success = result { try CatalogFile.shortenLog(connection) }
+      if case .success = result { CatalogFile.shortenLog(connection) }
       return try result.get()
     }
     if let changes = result.changes { watcher?.committed(changes) }

@@ -33,6 +33,10 @@ final class SQLiteConnection {
   /// same.
   private static let isConfigured = csqlite_count_no_memory() == SQLITE_OK
 
+  /// How long to wait for other connections, in milliseconds. Other programs hold the lock only for moments: a
+  /// `status` that reads, or the last connection, whose close checkpoints the log.
+  private static let patience: Int32 = 5_000
+
   private var statements: [ObjectIdentifier: SQLiteStatement] = [:]
 
   /// sqlite3_open_v2.
@@ -50,9 +54,7 @@ final class SQLiteConnection {
     self.path = path
     handle = opened
     sqlite3_extended_result_codes(opened, 1)
-    // Other programs hold the lock only for moments: a `status` that reads, or the last connection, whose close
-    // checkpoints the log.
-    sqlite3_busy_timeout(opened, 5_000)
+    sqlite3_busy_timeout(opened, Self.patience)
     if code != SQLITE_OK { throw error(code, doing: "open") }
   }
 
@@ -76,6 +78,13 @@ final class SQLiteConnection {
   func run(_ sql: String) throws(StoreError) {
     let code = sqlite3_exec(handle, sql, nil, nil, nil)
     if code != SQLITE_OK { throw error(code, doing: sql.prefix { $0 != "\n" && $0 != "(" }.description) }
+  }
+
+  /// Runs statements that do not wait for other connections.
+  func runWithoutWaiting(_ sql: String) throws(StoreError) {
+    sqlite3_busy_timeout(handle, 0)
+    defer { sqlite3_busy_timeout(handle, Self.patience) }
+    try run(sql)
   }
 
   /// Calls `body` in a transaction that `begin` starts: all of it is committed, or, if it throws, nothing.
