@@ -109,7 +109,8 @@ package struct UnmountedStore {
     }
   }
 
-  /// The catalog first, durably, then the file.
+  /// The catalog first, durably, then the partial file. A copy goes before its row: after a kill in between, the next
+  /// open finds that the row's copy is missing.
   private func delete(
     _ known: GenerationRecord, _ order: ClearOrder, _ report: inout ClearReport
   ) throws(StoreError) {
@@ -119,8 +120,8 @@ package struct UnmountedStore {
     report.files += 1
     report.bytes = .clampedSum(report.bytes, bytes)
     if order.isDryRun { return }
+    if let copy = known.copy, let library { try library.remove(copy) }
     try catalog.changes.apply([.dropped(generation: known.id), .pinned(known.key, false)], durably: true)
     try PartialFile.remove(known.id, in: folder)
-    if let copy = known.copy, let library { try library.remove(copy) }
   }
 }

@@ -75,6 +75,26 @@ import Testing
     }
   }
 
+  /// A catalog that cannot be written stands for a kill before the commit.
+  @Test func aCopyGoesBeforeItsRow() throws {
+    try withStore(whole: ["a.bin"]) { mount in
+      func run(_ sql: String) throws {
+        try SQLiteConnection(path: mount.store + "/catalog.sqlite", mode: .readWrite).run(sql)
+      }
+      try run(
+        """
+        CREATE TRIGGER refused BEFORE UPDATE OF copy_path ON generation WHEN NEW.copy_path IS NULL
+        BEGIN SELECT RAISE(ABORT, 'the test refuses it'); END
+        """)
+      #expect(throws: ControlFailure.self) { try clear(mount, .all, isForced: true) }
+      #expect(access(mount.library + "/a.bin", F_OK) != 0, "a copy would stay that nobody knows")
+      #expect(try state("a.bin", mount) == .complete)
+      try run("DROP TRIGGER refused")
+      #expect(try clear(mount, .all).files == 1)
+      #expect(try state("a.bin", mount) == .partial)
+    }
+  }
+
   @Test func aFormerNameIsCleared() throws {
     try withStore(whole: [], parts: ["x/123"]) { mount in
       let catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readWrite)
