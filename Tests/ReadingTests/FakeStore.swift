@@ -77,7 +77,7 @@ final class FakeStore: Sendable {
   func refuseChanges(_ refuses: Bool) { state.withLock { $0.refusesChanges = refuses } }
   /// How often somebody looked up what is stored of files with a strong tag.
   var lookUps: Int { state.withLock { $0.lookUps } }
-  /// From here on that cannot be looked up, or again.
+  /// From here on neither that nor what is unfinished can be looked up, or again.
   func refuseLookUps(_ refuses: Bool) { state.withLock { $0.refusesLookUps = refuses } }
   /// From here on no partial file can be opened, or again.
   func refusePartials(_ refuses: Bool, _ error: Errno = .accessDenied) {
@@ -166,8 +166,11 @@ extension FakeStore: StoreGenerations, StoreNotes {
       return (node, generation)
     }
   }
-  func continuing(limit: Int, after: Int64) -> [GenerationRecord] {
-    let all = state.withLock { $0.generations.values.filter { $0.continues && $0.id > after } }
+  func continuing(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {
+    let all = try state.withLock { (state) throws(StoreError) in
+      if state.refusesLookUps { throw StoreError(kind: .io(.io), message: "the fake store refuses a look") }
+      return state.generations.values.filter { $0.continues && $0.id > after }
+    }
     return Array(all.sorted { $0.id < $1.id }.prefix(limit))
   }
   func strong(limit: Int, after: Int64) throws(StoreError) -> [GenerationRecord] {

@@ -74,6 +74,22 @@ import Reading
     #expect(bench.inMemory.count <= RoomLimits.mostUnfinished)
   }
 
+  @Test("The catalog cannot be read when a mount begins: unfinished files come once it can")
+  func catalogThatCannotBeRead() throws {
+    let store = FakeStore()
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 3 << 20), fake: store)
+    bench.expectBytes(try bench.opened("a.mp4"), 0, 4096, of: "a.mp4")
+    bench.run(2)
+    try store.apply([.continues(generation: bench.generation("a.mp4").id, true)], durably: true)
+    store.refuseLookUps(true)
+    try bench.restart()
+    bench.run(20)
+    #expect(bench.isEmpty && bench.isResuming && !bench.isComplete("a.mp4"))
+    store.refuseLookUps(false)
+    #expect(bench.run(until: 70) { bench.isComplete("a.mp4") })
+    #expect(bench.run(until: 600, step: 0.25) { !bench.isResuming }, "the list is looked at for ever")
+  }
+
   @Test("What is open or was asked for by name is not put away for others")
   func kept() throws {
     let count = 800

@@ -78,6 +78,7 @@ extension Keeper {
       }
     } catch {
       Log.error("unfinished downloads cannot be looked up: \(error.message)")
+      return room.transfers.post(.resumedUnread(after: place))
     }
     room.transfers.post(.resumedUntil(next))
   }

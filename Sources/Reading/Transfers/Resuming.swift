@@ -25,9 +25,14 @@ struct Resuming {
   private var isStale = false
   /// When the next round may begin.
   private var nextRound = Instant(nanoseconds: 0)
+  /// Where the list could not be read, and when the keeper tries again.
+  private var unread: (place: Place, due: Instant)?
+
+  /// How long the catalog is left alone after it could not be read, in seconds.
+  private static let pause = 60.0
 
   /// Whether there may be more files to resume.
-  var goesOn: Bool { cursor != nil || hasLeftOut || isLooking }
+  var goesOn: Bool { cursor != nil || hasLeftOut || isLooking || unread != nil }
 
   /// The keeper has resumed everything up to `place`; nil: it has reached the end of the list.
   mutating func reached(_ place: Place?, _ now: Instant) {
@@ -38,9 +43,23 @@ struct Resuming {
     if place == nil { nextRound = now.adding(seconds: Retry.longest) }
   }
 
-  /// Begins another round when it is due.
+  /// The list could not be read after `place`: it goes on from there, later.
+  mutating func failed(after place: Place, _ now: Instant) {
+    isLooking = false
+    if isStale { return startOver() }
+    unread = (place, now.adding(seconds: Self.pause))
+  }
+
+  /// Goes on where the list could not be read, or begins another round, when that is due.
   mutating func beginRound(_ now: Instant) {
-    guard cursor == nil, !isLooking, hasLeftOut, now >= nextRound else { return }
+    guard cursor == nil, !isLooking else { return }
+    if let next = unread {
+      if now < next.due { return }
+      cursor = next.place
+      unread = nil
+      return
+    }
+    guard hasLeftOut, now >= nextRound else { return }
     cursor = .kept(KeptWalk(), isRetry: true)
     hasLeftOut = false
   }
@@ -48,6 +67,7 @@ struct Resuming {
   /// The rules changed: begins anew.
   mutating func startOver() {
     isStale = isLooking
+    unread = nil
     if !isLooking { cursor = .pins(after: nil) }
   }
 

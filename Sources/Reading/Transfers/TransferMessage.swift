@@ -59,6 +59,8 @@ enum TransferMessage: Sendable {
   case syncFailed(Content, message: String, lost: ByteRange?, pausedUntil: Instant)
   /// The keeper has resumed the unfinished files up to this place; nil: all of them.
   case resumedUntil(Resuming.Place?)
+  /// The keeper cannot look up the unfinished files after this place.
+  case resumedUnread(after: Resuming.Place)
   /// Earlier mounts learned this of hosts.
   case hosts([HostNote])
   /// A resolver answered, or ended.

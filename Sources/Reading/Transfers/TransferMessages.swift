@@ -96,6 +96,7 @@ extension TransferThread {
       resuming.reached(place, now)
       // A part of the list that has nothing to fetch does not make the next one wait.
       if case .kept? = place { resumeNext(now) }
+    case .resumedUnread(let place): resuming.failed(after: place, now)
     case .hosts(let notes): lines.remember(notes)
     case .resolver(let news): renewals.heard(news, now)
     case .reconnect: reconnect(now)
