@@ -130,6 +130,28 @@ import Reading
     bench.expectBytes(new, 0, 100_000, of: "a.mp4", version: 2)
   }
 
+  @Test("With a checksum another mirror, whose tags are its own, brings all that the first one has not")
+  func mirrorsWithChecksum() throws {
+    let size = 12 * Self.megabyte
+    var entry = Bench.entry("a.mp4", 1, urls: ["http://one/a.mp4", "http://two/a.mp4"])
+    var digester = try Digester(.sha256)
+    Pattern.bytes(name: "a.mp4", offset: 0, count: Int(size)).withUnsafeBytes { digester.update($0) }
+    entry.checksum = Checksum(algorithm: .sha256, digest: digester.finish())
+    let one = FakeResource(name: "a.mp4", size: size)
+    var two = one
+    (two.etag, two.lastModified) = ("\"two\"", 1_700_000_000)
+    let bench = try Bench([entry], [entry.urls[0]: one, entry.urls[1]: two])
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
+    bench.service.resources[entry.urls[0]]?.failure = FakeResource.gone
+    for place: Int64 in [9, 3, 6] { bench.expectBytes(inode, place * Self.megabyte, 100_000, of: "a.mp4") }
+    #expect(bench.service.requests.allSatisfy { !$0.url.contains("two") || $0.range != nil })
+    #expect(bench.service.requests.allSatisfy { !$0.url.contains("two") || $0.ifRange ?? "\"two\"" == "\"two\"" })
+    bench.system.fetch([inode])
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    #expect(try bench.inode("a.mp4") == inode, "the bytes of the first mirror were given up")
+  }
+
   @Test("An origin that once answered with the whole is asked for ranges again")
   func oneWholeAnswer() throws {
     var resource = FakeResource(name: "a.mp4", size: 100 * Self.megabyte)

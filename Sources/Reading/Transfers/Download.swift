@@ -123,8 +123,6 @@ final class Download {
 
   /// Whether every byte is stored.
   var isWhole: Bool { content.guarded.withLock { $0.held.isWhole } }
-  /// The id of the known generation; nil before the first response.
-  var generation: Int64? { content.guarded.withLock { $0.held.generation?.id } }
   var hasStored: Bool { content.guarded.withLock { !$0.held.stored.isEmpty } }
   /// The known generation's validators, size and type; nil before the first response.
   var identity: GenerationCheck.Identity? {
@@ -174,6 +172,18 @@ final class Download {
     let time = mirrors[mirrors.current].notBefore
     attempts.retry.changed(toMirrorNaming: mirrors.asksToWait(mirrors.current, now) ? time : nil)
     return true
+  }
+
+  /// A mirror brought bytes, or answered to the end. That says nothing of the time that another one named.
+  func progressed(at mirror: Int) {
+    if mirror != mirrors.current, attempts.retry.hasRetryAfter { return }
+    attempts.retry.progressed()
+  }
+
+  /// Another mirror brings bytes of the version that is stored; its answers say `identity`.
+  func goesOn(at mirror: Int, _ identity: GenerationCheck.Identity) {
+    mirrors.ofGeneration = mirror
+    joined = identity
   }
 
   /// The current mirror leads to the version that is stored; its answers say `identity`.

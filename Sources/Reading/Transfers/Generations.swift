@@ -60,7 +60,11 @@ final class Generations {
     if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
       download.opinion.agreed()
       if isOtherMirror, second != nil, !Seam.isProved(found, begun) { mixes(download) }
-      if !isReplaced { download.mirrors.ofGeneration = running.mirror }
+      if isOtherMirror, !isReplaced {
+        download.goesOn(at: running.mirror, found)
+      } else if !isReplaced {
+        download.mirrors.ofGeneration = running.mirror
+      }
       return .accepted
     }
     if isOtherMirror, !download.hasStored, GenerationCheck.compare(found, with: known) == .same {

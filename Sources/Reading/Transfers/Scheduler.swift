@@ -313,8 +313,11 @@ final class Scheduler {
     let download = start.download
     var request = TransferRequest(id: id, url: url, homeURL: download.mirrors.url, range: start.range)
     request.isAlone = lines.known(Line.key(of: url))?.separates ?? false
-    // A new link may lead to another host, with tags of its own.
-    if start.kind != .confirm, start.range != nil, !download.ranges.omitsIfRange, download.isJoined {
+    // A new link may lead to another host, and another mirror be one, with tags of its own.
+    let (mirrors, mirror) = (download.mirrors, download.mirrors.ofGeneration)
+    if start.kind != .confirm, start.range != nil, !download.ranges.omitsIfRange, download.isJoined,
+      mirror ?? mirrors.current == mirrors.current
+    {
       request.ifRange = download.identity.flatMap { known in
         GenerationCheck.ifRange(for: (download.joined ?? known).validators)
       }
