@@ -268,7 +268,7 @@ extension TransferThread: TransferClient {
     downloads.replanBlocked()
     if running.fresh > 0 {
       if !running.isTrickle(now) {
-        download.attempts.retry.progressed()
+        download.progressed(at: running.mirror)
         download.mirrors[running.mirror].notBefore = nil
       }
       download.ranges.unusableAnswers = 0
@@ -287,7 +287,7 @@ extension TransferThread: TransferClient {
         let message = "the origin ended its response after \(running.active.position) of \(size) bytes"
         return failures.failed(download, running, TransferFailure(kind: .transient, message: message), now)
       }
-      download.attempts.retry.progressed()
+      download.progressed(at: running.mirror)
       if running.bytes > 0 { downloads.forgetError(of: download) }
       if running.kind == .seam, running.active.rest.isEmpty, !download.seam.isDifferent { repeated(download, running) }
     case .cancelled:
