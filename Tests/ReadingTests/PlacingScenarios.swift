@@ -62,7 +62,7 @@ import Reading
     #expect(try bench.findings().isEmpty)
   }
 
-  @Test("A user removes a file of the library that the catalog does not know yet: it is fetched again when it is read")
+  @Test("A user removes a file of the library that the catalog does not know yet: an open has it fetched again")
   func copyThatIsRemoved() throws {
     let (bench, inode) = try unsettled()
     try #require(unlink(copy(bench)) == 0)
@@ -70,7 +70,7 @@ import Reading
     bench.run(1)
     #expect(try bench.generation("a.mp4").stored.isEmpty)
     let sent = bench.service.sent
-    bench.expectBytes(inode, 1 << 20, 50_000, of: "a.mp4")
+    bench.expectBytes(try bench.opened("a.mp4"), 1 << 20, 50_000, of: "a.mp4")
     #expect(bench.service.sent > sent)
   }
 }

@@ -261,6 +261,8 @@ package final class MediaFileSystem: Sendable {
         // The kernel looks the name up again, which leads elsewhere, or to nothing.
         if guarded.held.isSuperseded || guarded.waiters.isUnlisted { return (.failed(.stale), false) }
         guarded.waiters.lastOpened = inode
+        // A file that failed is tried again: its reads may come before the transfer thread knows of this open.
+        guarded.waiters.clearRefusal()
         switch guarded.held.length {
         case .known:
           if guarded.held.isToBeChecked(now, after: max(room.options.fresh, OpenChecks.longest)),
@@ -277,7 +279,6 @@ package final class MediaFileSystem: Sendable {
           return (.now(OpenMode(directIO: false, copy: copy)), isComplete)
         case .growing: return (.now(OpenMode(directIO: true)), false)
         case .unknown:
-          guarded.waiters.clearRefusal()
           // Counted when it is answered: a parked open may still fail.
           guarded.waiters.closed()
           _ = guarded.waiters.probe(
