@@ -11,7 +11,8 @@ struct FuzzTests {
     tokens(
       "moov", "moof", "mdat", "sidx", "mvhd", "mvex", "mehd", "trex", "trak", "tkhd", "edts", "elst", "mdia", "mdhd",
       "hdlr", "vide", "soun", "minf", "stbl", "stts", "stsz", "stz2", "stsc", "stco", "co64", "traf", "tfhd", "tfdt",
-      "trun", "tfra", "mfro", "mfra", "free", "Xing", "VBRI", "fmt ", "data", "OggS", "COMM", "LIST", "strh", "duration")
+      "trun", "tfra", "mfro", "mfra", "free", "Xing", "VBRI", "fmt ", "data", "OggS", "COMM", "LIST", "strh", "duration"
+    )
     + [
       [0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 8], [0xFF, 0xFF, 0xFF, 0xFF], [0x7F, 0xFF, 0xFF, 0xFF],
       [0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], [0x01, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF],

@@ -126,8 +126,8 @@ import Reading
     let played = try inode("Album", "1.mkv")
     _ = bench.answer(bench.open(played))
     let player = SimulatedPlayer(
-      SimulatedHandle(bench, played, size: size), rate: Self.pace, line: Self.line, roundTrip: Self.roundTrip, jumps: [],
-      now: bench.now)
+      SimulatedHandle(bench, played, size: size), rate: Self.pace, line: Self.line, roundTrip: Self.roundTrip,
+      jumps: [], now: bench.now)
     let end = bench.now.adding(seconds: 30)
     while bench.now < end {
       bench.move(0.01)

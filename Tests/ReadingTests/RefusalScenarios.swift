@@ -64,27 +64,6 @@ import Reading
     #expect(bench.run(until: 30) { bench.isComplete("b.mp4") })
   }
 
-  @Test("A version that comes after one that was wrong twice has its second fetch too")
-  func laterVersion() throws {
-    var options = ReadingOptions.testing
-    options.continuation = .always
-    var digester = try Digester(.sha256)
-    Pattern.bytes(name: "a.mp4", generation: 2, offset: 0, count: Int(Self.size)).withUnsafeBytes {
-      digester.update($0)
-    }
-    let checksum = Checksum(algorithm: .sha256, digest: digester.finish())
-    let bench = try Bench(FakeResource(name: "a.mp4", size: Self.size), options: options, checksum: checksum)
-    let first = try bench.opened("a.mp4")
-    try #require(bench.run(until: 60) { (try? bench.inode("a.mp4")) != first })
-    let second = try bench.opened("a.mp4")
-    try #require(bench.run(until: 60) { (try? bench.state("a.mp4")) == .failed })
-    try bench.supersede(second)
-    let later = try bench.opened("a.mp4")
-    #expect(bench.run(until: 60) { (try? bench.inode("a.mp4")) != later }, "it is not fetched once more")
-    bench.service.resources["http://origin/a.mp4"]?.version = 2
-    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
-  }
-
   @Test("What the finisher says of a version that was replaced meanwhile does not count against the new one")
   func replaced() throws {
     let (bench, _, wrong) = try scene()

@@ -15,9 +15,10 @@ final class Failures {
   private let renewals: Renewals
   /// Gives the jitter of a retry, in 0..<1.
   private let jitter: () -> Double
-  /// Of resources that failed their checksum, the generation under which that version was fetched a second time. There
-  /// is no third time before a user asks for the file by name.
-  private var refetched: [ResourceKey: Int64] = [:]
+  /// Resources that failed their checksum and were fetched a second time. There is no third time before a user asks for
+  /// the file by name.
+  private var refetched: Set<ResourceKey> = []
+  private static let mostRefetched = 4096
 
   init(
     room: ReadingRoom, lines: Lines, downloads: Downloads, answers: Answers, stats: StatWaits,
@@ -34,7 +35,7 @@ final class Failures {
   }
 
   /// A user asked for the file by name: if its checksum is wrong, it may be fetched a second time again.
-  func forgetRefetch(_ key: ResourceKey) { refetched[key] = nil }
+  func forgetRefetch(_ key: ResourceKey) { refetched.remove(key) }
 
   /// How long the reads of a file that failed for good get its error, in seconds. The first read after that tries
   /// again. An open tries again at once.
@@ -263,7 +264,8 @@ final class Failures {
       room.record(.continues(generation: id, false))
     }
     if isWrong { download.distrustsSecond = true }
-    if isWrong, refetched[download.key] != download.generation {
+    if refetched.count >= Self.mostRefetched { refetched = [] }
+    if isWrong, refetched.insert(download.key).inserted {
       Log.warning("\(download.content.path): \(message); fetching it once more")
       _ = download.nextMirror(room.clock.now)
       // Under a new inode: the kernel's page cache and the open handles still have the wrong bytes of the old one.
@@ -273,7 +275,6 @@ final class Failures {
         } catch {
           return fail(download, .io, error.message)
         }
-        noteRefetch(of: download)
         download.wish.isByName = true
         downloads.wantRest(download)
         downloads.changed(download)
@@ -283,15 +284,6 @@ final class Failures {
     downloads.unpin(download)
     fail(download, .io, message)
   }
-
-  private func noteRefetch(of download: Download) {
-    if refetched.count >= Self.mostRefetched {
-      let kept = refetched.sorted { $0.value > $1.value }.prefix(Self.mostRefetched / 2)
-      refetched = Dictionary(uniqueKeysWithValues: Array(kept))
-    }
-    refetched[download.key] = download.generation
-  }
-  private static let mostRefetched = 1024
 }
 
 /// Whether the thread `process` has ended, even if its parent has not yet reaped it (proc(5): state Z or X). False when

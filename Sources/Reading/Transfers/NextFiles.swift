@@ -204,4 +204,6 @@ final class NextFiles {
 extension Download {
   /// The size of the resource in bytes; nil while it is not known.
   fileprivate var size: Int64? { content.guarded.withLock { $0.held.size } }
+  /// The id of its generation.
+  fileprivate var generation: Int64? { content.guarded.withLock { $0.held.generation?.id } }
 }
