@@ -30,8 +30,6 @@ struct FilmBuilder: Sendable, Equatable {
   /// The bytes from `start` to `end` of a lane play from `time` to `until`. A player needs all of them at `time`.
   mutating func add(lane: Int, from time: Double, to until: Double, bytes start: Int64, _ end: Int64) {
     guard lane < Self.mostLanes, start >= 0, end > start, time.isFinite, until.isFinite else { return }
-    // An edit leaves it out, and nothing that is shown is decoded from it.
-    if until < -FilmIndex.longestGroup { return }
     let first = min(max(0, time), Self.longest)
     let last = min(max(first, until), Self.longest)
     reach(last)

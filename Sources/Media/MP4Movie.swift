@@ -9,8 +9,10 @@ struct MP4Movie: Sendable {
     var isMedia = false
     /// What the edit list adds to the time of a sample, in seconds.
     var shift = 0.0
-    /// Up to where the edit list has the track played, in seconds.
-    var until = Double.infinity
+    /// Up to where the only edit has the track played, in seconds; nil: all of it may be.
+    var until: Double?
+    /// Whether a part of it may be played that lies before the first edit's.
+    var hasMoreEdits = false
     var times: MP4Box?
     var sizes: MP4Box?
     var chunks: MP4Box?
@@ -124,7 +126,8 @@ struct MP4Movie: Sendable {
       if start == (isLong ? UInt64.max : 0xFFFF_FFFF) {
         track.shift += length  // nothing is shown
       } else {
-        if index == count - 1, length > 0 { track.until = track.shift + length }
+        track.hasMoreEdits = index < count - 1
+        if !track.hasMoreEdits, length > 0 { track.until = track.shift + length }
         if track.scale > 0 { track.shift -= Double(start) / track.scale }
         return
       }

@@ -61,8 +61,9 @@ struct MP4Reader: Sendable {
       }
       self.movie = movie
       if !movie.isFragmented {
-        // It plays for as long as its samples do, whatever mvhd says.
-        let duration = max(movie.duration, builder.lastTime)
+        // Without an edit list it plays for as long as its samples do, whatever mvhd says.
+        let isEdited = movie.tracks.contains { $0.until != nil || $0.hasMoreEdits }
+        let duration = isEdited && movie.duration > 0 ? movie.duration : max(movie.duration, builder.lastTime)
         index = builder.index(duration: duration, size: size, isWhole: true)
         return true
       }

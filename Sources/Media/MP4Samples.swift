@@ -32,6 +32,8 @@ struct MP4Samples {
   private let scale: Double
   private let shift: Double
   private let until: Double
+  /// From when on the samples count: what an edit leaves out before is needed at most for a group of pictures.
+  private let from: Double
 
   /// The place in the table of times: the run's rest, its step, the next run, and the ticks so far.
   private var run: (left: Int64, step: Double, next: Int64) = (0, 0, 0)
@@ -58,7 +60,8 @@ struct MP4Samples {
       equalSize = word
       self.sizes = try Table(sizes, skipped: 12, width: 4, &sizeCursor)
     }
-    (scale, shift, until) = (track.scale, track.shift, track.until)
+    (scale, shift, until) = (track.scale, track.shift, track.until ?? .infinity)
+    from = track.hasMoreEdits ? -.infinity : -FilmIndex.longestGroup
   }
 
   private var time: Double { ticks / scale + shift }
@@ -79,23 +82,29 @@ struct MP4Samples {
       let start = Int64(clamping: try offsetCursor.number(Int(offsets.width), at: offsets.offset(chunk)))
       if equalSize > 0 {
         // Sound without compression has a sample for each tick: the chunk is taken as one piece.
-        let from = time
+        let begin = time
         let (length, isOver) = perChunk.multipliedReportingOverflow(by: equalSize)
         try advance(perChunk)
-        builder.add(lane: lane, from: from, to: time, bytes: start, .clampedSum(start, isOver ? .max : length))
+        add(to: &builder, lane, from: begin, bytes: start, .clampedSum(start, isOver ? .max : length))
         continue
       }
       var position = start
       for _ in 0..<perChunk {
-        guard sample < sizes.count else { return }
+        guard sample < sizes.count, time < until else { return }
         let size = Int64(try sizeCursor.number(Int(sizes.width), at: sizes.offset(sample)))
-        let from = time
+        let begin = time
         try advance(1)
-        builder.add(lane: lane, from: from, to: time, bytes: position, .clampedSum(position, size))
+        add(to: &builder, lane, from: begin, bytes: position, .clampedSum(position, size))
         position = .clampedSum(position, size)
         sample += 1
       }
     }
+  }
+
+  /// Adds bytes that play from `begin` to the time of now, as far as edits do not leave them out.
+  private func add(to builder: inout FilmBuilder, _ lane: Int, from begin: Double, bytes start: Int64, _ end: Int64) {
+    if time < from { return }
+    builder.add(lane: lane, from: begin, to: min(time, until), bytes: start, end)
   }
 
   /// Moves the time on by `count` samples.

@@ -92,7 +92,7 @@ struct MatroskaReader: Sendable {
       try readInfo(element, &cursor)
     case ID.cues:
       try cursor.require(element.range)
-      return try readCues(element, &cursor, segment)
+      if try readCues(element, &cursor, segment) { return true }
     case ID.cluster:
       if let cues, try readCues(at: cues, &cursor, segment) { return true }
       let time = try timestamp(of: element, &cursor) * scale / 1e9

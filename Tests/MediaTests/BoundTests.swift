@@ -87,6 +87,16 @@ import Testing
     #expect(read(bytes, size: Int64(bytes.count)).0.index?.duration == 60)
   }
 
+  @Test("Cues of no use are read once, and the clusters tell what they can")
+  func uselessCues() throws {
+    let bytes = matroska(cueAt: [UInt8](repeating: 0xFF, count: 8))
+    let (reader, copied) = read(bytes, size: Int64(bytes.count))
+    #expect(reader.index?.duration == 60 && copied < 64 << 10, "\(copied) bytes were read of \(bytes.count)")
+    // The same without a duration.
+    let (none, more) = read(matroska(cueAt: [40], duration: [0, 0, 0, 0]), size: Int64(bytes.count))
+    #expect(none.index == nil && more < 64 << 10, "\(more)")
+  }
+
   @Test("An index of more than 64 MiB is not read: whoever asks waits for the reading")
   func largeIndex() {
     let bytes = MovieHead.bytes([MovieHead.Track(sizes: [1], offsets: [1000])])

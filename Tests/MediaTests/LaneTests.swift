@@ -67,18 +67,42 @@ import Testing
     #expect(missing(index, rate: 1_010_000).playsThrough)
   }
 
-  @Test("What an edit list leaves out before and behind a film is not needed")
-  func edits() throws {
-    let offsets = (0..<1000).map { 100_000 + Int64($0) * 1_000_000 }
-    let sizes = [Int](repeating: 1_000_000, count: 1000)
-    let bytes = MovieHead.bytes([MovieHead.Track(sizes: sizes, offsets: offsets, edit: (300, 10))])
+  private func index(of track: MovieHead.Track) throws -> FilmIndex {
+    let bytes = MovieHead.bytes([track])
     var reader = FilmReader()
     reader.read(
       StoredBytes(size: Self.size, stored: ByteRangeSet(ByteRange(0, Int64(bytes.count)))) { buffer, offset in
         buffer.copyBytes(from: bytes[Int(offset)..<Int(offset) + buffer.count])
         return true
       })
-    let index = try #require(reader.index)
+    return try #require(reader.index)
+  }
+
+  @Test("Edits that play a part of a film from before the first one leave nothing out; the whole plays as long as they")
+  func severalEdits() throws {
+    let offsets = (0..<600).map { 100_000 + Int64($0) * 1_000_000 }
+    let sizes = [Int](repeating: 1_000_000, count: 600)
+    let index = try index(of: MovieHead.Track(sizes: sizes, offsets: offsets, edits: [(300, 10), (0, 10)]))
+    #expect(index.duration == 20)
+    #expect(index.lanes.first?.starts.first == offsets[0])
+    #expect(!FilmForecast(index: index, stored: ByteRangeSet(), supply: nil).verdict(from: 0).playsThrough)
+  }
+
+  @Test("An edit ends within a chunk too")
+  func editWithinAChunk() throws {
+    // All of a minute in one chunk.
+    var track = MovieHead.Track(sizes: [Int](repeating: 10_000, count: 60), offsets: [100_000], edits: [(0, 10)])
+    track.samplesOfAChunk = 60
+    let index = try index(of: track)
+    #expect(index.duration == 10)
+    #expect(try #require(index.lanes.first?.ends.last) == 200_000)
+  }
+
+  @Test("What an edit list leaves out before and behind a film is not needed")
+  func edits() throws {
+    let offsets = (0..<1000).map { 100_000 + Int64($0) * 1_000_000 }
+    let sizes = [Int](repeating: 1_000_000, count: 1000)
+    let index = try index(of: MovieHead.Track(sizes: sizes, offsets: offsets, edits: [(300, 10)]))
     #expect(index.duration == 10)
     let lane = try #require(index.lanes.first)
     let (first, last) = (try #require(lane.starts.first), try #require(lane.ends.last))

@@ -6,16 +6,19 @@ package enum MovieHead {
     var sizes: [Int]
     /// Where each lies.
     var offsets: [Int64]
-    /// What of it is played, in seconds; nil: all of it.
-    var edit: (start: Int, length: Int)?
+    /// What of it is played, in seconds, part by part; empty: all of it.
+    var edits: [(start: Int, length: Int)]
+    /// How many samples lie one behind the other at each offset.
+    package var samplesOfAChunk = 1
 
-    package init(sizes: [Int], offsets: [Int64], edit: (start: Int, length: Int)? = nil) {
+    package init(sizes: [Int], offsets: [Int64], edits: [(start: Int, length: Int)] = []) {
       self.sizes = sizes
       self.offsets = offsets
-      self.edit = edit
+      self.edits = edits
     }
 
-    fileprivate var seconds: Int { edit?.length ?? offsets.count }
+    fileprivate var samples: Int { offsets.count * samplesOfAChunk }
+    fileprivate var seconds: Int { edits.isEmpty ? samples : edits.reduce(0) { $0 + $1.length } }
   }
 
   /// The bytes of the head.
@@ -27,22 +30,24 @@ package enum MovieHead {
   }
 
   private static func box(of track: Track, id: UInt64) -> [UInt8] {
-    let count = UInt64(track.offsets.count)
-    let times = box("stts", number(0, 4) + number(1, 4) + number(count, 4) + number(1, 4))
-    let chunks = box("stsc", number(0, 4) + number(1, 4) + number(1, 4) + number(1, 4) + number(1, 4))
+    let (count, samples) = (UInt64(track.offsets.count), UInt64(track.samples))
+    let times = box("stts", number(0, 4) + number(1, 4) + number(samples, 4) + number(1, 4))
+    let each = number(UInt64(track.samplesOfAChunk), 4)
+    let chunks = box("stsc", number(0, 4) + number(1, 4) + number(1, 4) + each + number(1, 4))
     let sizes = box(
       "stsz", number(0, 8) + number(UInt64(track.sizes.count), 4) + track.sizes.flatMap { number(UInt64($0), 4) })
     let offsets = box(
       "co64", number(0, 4) + number(count, 4) + track.offsets.flatMap { number(UInt64($0), 8) })
-    let media = box("mdhd", number(0, 12) + number(1, 4) + number(count, 4) + number(0, 4))
+    let media = box("mdhd", number(0, 12) + number(1, 4) + number(samples, 4) + number(0, 4))
     let kind = box("hdlr", number(0, 8) + Array("vide".utf8) + number(0, 12))
     let table = box("minf", box("stbl", times + chunks + offsets + sizes))
-    let edits = track.edit.map { edit in
-      let list = number(UInt64(edit.length), 4) + number(UInt64(edit.start), 4) + number(1 << 16, 4)
-      return box("edts", box("elst", number(0, 4) + number(1, 4) + list))
+    let list = track.edits.flatMap { edit in
+      number(UInt64(edit.length), 4) + number(UInt64(edit.start), 4) + number(1 << 16, 4)
     }
+    let edits =
+      track.edits.isEmpty ? [] : box("edts", box("elst", number(0, 4) + number(UInt64(track.edits.count), 4) + list))
     let head = box("tkhd", number(0, 12) + number(id, 4) + number(0, 64))
-    return box("trak", head + (edits ?? []) + box("mdia", media + kind + table))
+    return box("trak", head + edits + box("mdia", media + kind + table))
   }
 
   private static func box(_ type: String, _ contents: [UInt8]) -> [UInt8] {
