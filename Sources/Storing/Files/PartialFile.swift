@@ -111,11 +111,11 @@ package final class PartialFile: Sendable {
     }
   }
 
-  /// Whether mediafs moved the file into the library, where it is the user's: its name in the store does not lead to
-  /// it, and it has another one.
+  /// Whether mediafs moved the file into the library, where it is the user's: it has a name beside the one in the store,
+  /// or in its place.
   package func isMoved() throws(Errno) -> Bool {
     let own = try descriptor.status()
-    if own.st_nlink == 0 { return false }
+    if own.st_nlink != 1 { return own.st_nlink > 1 }
     guard let named = try folder.directory.status(of: name) else { return true }
     return !named.isSame(as: own)
   }
