@@ -117,12 +117,14 @@ enum ReadyCommand {
         where failure.kind == .gone
       {
         client = try NextServer.connect(choice.mount, until: .now.adding(seconds: patience))
-        (since, seen) = (.now, .now)
+        seen = .now  // it takes up what was downloaded before
+        if Instant.now.seconds(since: since) >= patience { throw failure }
         continue
       }
       let open = files.filter { $0.playsThrough != true }
       if open.isEmpty || open.contains(where: { isHopeless($0) || isBehind(from, $0) }) { return files }
-      if !open.contains(where: { $0.waitsFor == .reader }) { seen = .now }
+      // A 'mediafs fetch' tries a file that failed again.
+      if !open.contains(where: { $0.waitsFor == .reader || $0.state == .failed }) { seen = .now }
       let sum = open.reduce(Int64(0)) { .clampedSum($0, $1.stored) }
       if sum != stored { (stored, since) = (sum, .now) }
       if Instant.now.seconds(since: since) >= patience || Instant.now.seconds(since: seen) >= grace { return files }
@@ -134,7 +136,8 @@ enum ReadyCommand {
   private static func isHopeless(_ file: FileReadiness) -> Bool {
     switch file.state {
     case .remote, .partial: return [.space, .resume].contains(file.waitsFor)
-    case .complete, .failed, .modified: return true
+    case .failed: return false
+    case .complete, .modified: return true
     }
   }
 
@@ -149,7 +152,7 @@ enum ReadyCommand {
     if file.playsThrough == true { return "plays through" + place }
     let answer = file.playsThrough.map { _ in "would stall at \(TerminalText.place(file.stallsAt ?? 0))" }
     let stall = answer ?? "its length in time is unknown"
-    if let error = file.error, isHopeless(file) || file.waitsFor == .reader { return "\(stall); it failed: \(error)" }
+    if let error = file.error, isHopeless(file) || file.state == .failed || file.waitsFor == .reader { return "\(stall); it failed: \(error)" }
     switch file.waitsFor {
     case .reader: return "\(stall); nothing downloads it now: play it, or use 'mediafs fetch'"
     case .space: return "\(stall); it waits for disk space"
