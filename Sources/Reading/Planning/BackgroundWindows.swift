@@ -26,7 +26,7 @@ extension Planner {
       case .readers: 1.2
       case .behind: 1.2
       case .behindOverSmallWindows: 1.5
-      case .players: 0.85
+      case .players: 0.8
       }
     }
 
