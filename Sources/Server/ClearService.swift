@@ -36,6 +36,7 @@ struct ClearService {
 
   func clear(_ order: ClearOrder) throws(ControlFailure) -> ClearReport {
     // Data can be stored only of files that the catalog or the memory knows, which may be none of a million.
+    try reading { () throws(StoreError) in try fileSystem.finishFetches() }
     fileSystem.commit()
     var pass = Pass(order: order)
     switch order.files {

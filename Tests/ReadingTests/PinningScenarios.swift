@@ -72,6 +72,29 @@ import Reading
     #expect(bench.run(until: 120) { names.allSatisfy { bench.isComplete($0) } })
   }
 
+  @Test("A cancel that comes while a fetch of many files is taken up ends all of them")
+  func cancelledBehindAFetch() throws {
+    let names = (1...300).map { "\($0).mp4" }
+    let resources = Dictionary(
+      uniqueKeysWithValues: names.map { ("http://origin/" + $0, FakeResource(name: $0, size: 64 << 20)) })
+    let bench = try Bench(names.enumerated().map { Bench.entry($1, UInt64($0) + 1) }, resources)
+    bench.system.fetch(try names.map { try bench.inode($0) })
+    let system = bench.system
+    let ended = Lock<Int64?>(nil)
+    let thread = OwnedThread(name: "cancelling") {
+      let count = try? system?.cancel({ _ in true }) { _, _ in }
+      ended.withLock { $0 = count ?? -1 }
+    }
+    while ended.withLock({ $0 == nil }) {
+      bench.move(0.01)
+      sleep(seconds: 0.001)
+    }
+    thread.join()
+    #expect(ended.withLock { $0 } == 300)
+    bench.run(2)
+    #expect(try bench.store.notes.pins(limit: 10, after: nil).isEmpty)
+  }
+
   @Test("One that failed for good is tried once more at the next mount")
   func failed() throws {
     let bench = try bench(FakeResource.gone)

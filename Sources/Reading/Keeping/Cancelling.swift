@@ -33,6 +33,7 @@ extension MediaFileSystem {
   package func cancel(
     _ isMeant: (String) -> Bool, kept visit: (String, PathRule) -> Void
   ) throws(StoreError) -> Int64 {
+    try finishFetches()
     commit()
     var count: Int64 = 0
     let rules = self.rules

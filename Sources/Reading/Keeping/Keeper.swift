@@ -41,6 +41,8 @@ final class Keeper {
   /// When the next commit is due; nil while there is nothing to commit.
   private var due: Instant?
   private var lastError: String?
+  /// How many jobs of ``each(of:_:then:)`` have a part to come.
+  var parted = 0
   lazy var space = SpaceKeeping(room: room)
 
   /// Called on the keeper's thread.

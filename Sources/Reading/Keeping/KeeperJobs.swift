@@ -22,7 +22,18 @@ extension Keeper {
     }
     let rest = items.dropFirst(Self.itemsAtOnce)
     if rest.isEmpty { return end(self) }
-    room.keeper.post(.job { $0.each(of: rest, body, then: end) })
+    parted += 1
+    room.keeper.post(
+      .job { keeper in
+        keeper.parted -= 1
+        keeper.each(of: rest, body, then: end)
+      })
+  }
+
+  /// Does `body` once the jobs that were given before, and have a part to come, are done.
+  func afterParts(_ body: @escaping @Sendable (Keeper) -> Void) {
+    if parted == 0 || room.isEnding { return body(self) }
+    room.keeper.post(.job { $0.afterParts(body) })
   }
 
   /// Removes the stored bytes of a frozen content, or its copy in the library, then has it thawed.

@@ -111,6 +111,12 @@ extension MediaFileSystem {
     })
   }
 
+  /// Waits until all files of each fetch that a client asked for before are taken up: what ends downloads comes behind
+  /// them.
+  package func finishFetches() throws(StoreError) {
+    try onKeeper(until: { (keeper, done) throws(StoreError) in keeper.afterParts { _ in done.raise() } })
+  }
+
   /// Deletes the partial file of a resource that is not listed any more; false while a program has it open. Blocks for
   /// the disk.
   package func clearUnlisted(_ known: GenerationRecord) throws(StoreError) -> Bool {
