@@ -182,6 +182,26 @@ import Reading
     #expect(try bench.system.reports.report(on: bench.node("a.mp4")).error == nil)
   }
 
+  @Test("A stat ends no body that comes whole: a scan would begin it again and again")
+  func statBesideAStream() throws {
+    var options = ReadingOptions.testing
+    options.connections = 1
+    var stream = FakeResource(name: "a.mp4", size: 20 * Self.megabyte)
+    stream.ignoresRanges = true
+    stream.rate = 1_000_000
+    let names = (0..<8).map { "\($0).mp4" }
+    let bench = try bench(
+      [stream] + names.map { FakeResource(name: $0, size: 40 * Self.megabyte) }, options: options)
+    bench.system.fetch([try bench.inode("a.mp4")])
+    bench.run(2)
+    for name in names {
+      bench.stat(try bench.inode(name))
+      bench.run(2)
+    }
+    #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
+    #expect(bench.service.requests.count { $0.url.hasSuffix("a.mp4") } == 1)
+  }
+
   @Test("More readers than connections: each has its turn", arguments: [1, 2, 4])
   func turns(connections: Int) throws {
     var options = ReadingOptions.testing

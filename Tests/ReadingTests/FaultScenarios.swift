@@ -147,6 +147,11 @@ import Reading
     for place: Int64 in [9, 3, 6] { bench.expectBytes(inode, place * Self.megabyte, 100_000, of: "a.mp4") }
     #expect(bench.service.requests.allSatisfy { !$0.url.contains("two") || $0.range != nil })
     #expect(bench.service.requests.allSatisfy { !$0.url.contains("two") || $0.ifRange ?? "\"two\"" == "\"two\"" })
+    // The list gives the first one up.
+    entry.urls = [entry.urls[1]]
+    try bench.list([entry])
+    bench.run(0.1)
+    bench.expectBytes(inode, 10 * Self.megabyte, 100_000, of: "a.mp4")
     bench.system.fetch([inode])
     #expect(bench.run(until: 60) { bench.isComplete("a.mp4") })
     #expect(try bench.inode("a.mp4") == inode, "the bytes of the first mirror were given up")

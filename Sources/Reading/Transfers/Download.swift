@@ -151,7 +151,8 @@ final class Download {
     entry = content.entry
     mirrors.relist(entry.urls)
     isRelisted = mirrors.ofGeneration == nil && identity != nil
-    (link, linkNumber, joined, seam) = (nil, 0, nil, Seam())
+    if mirrors.ofGeneration == nil { joined = nil }
+    (link, linkNumber, seam) = (nil, 0, Seam())
     (ranges, opinion) = (RangeUse(), SecondOpinion())
     attempts.retry.progressed()
     forgive()
@@ -169,9 +170,14 @@ final class Download {
   /// Changes to the next mirror, as ``MirrorList/next(_:)`` has it.
   func nextMirror(_ now: Instant) -> Bool {
     guard mirrors.next(now) else { return false }
+    obeysMirror(now)
+    return true
+  }
+
+  /// The time that the current mirror named binds from now on, and no other one's.
+  func obeysMirror(_ now: Instant) {
     let time = mirrors[mirrors.current].notBefore
     attempts.retry.changed(toMirrorNaming: mirrors.asksToWait(mirrors.current, now) ? time : nil)
-    return true
   }
 
   /// A mirror brought bytes, or answered to the end. That says nothing of the time that another one named.
@@ -239,6 +245,15 @@ final class Download {
     return program
   }
   func isLooker(_ process: Int32) -> Bool { program(of: process).isLooker }
+
+  /// Whether a program that reads, and does not only look, waits for bytes or for its open.
+  var hasReader: Bool {
+    let waiting = content.guarded.withLock { guarded in
+      guarded.waiters.parkedReads.map(\.process)
+        + guarded.waiters.parkedProbes.filter { $0.kind != .attributes }.map(\.process)
+    }
+    return waiting.contains { !isLooker($0) }
+  }
 
   /// Whether somebody waits for the file or reads it. A reader waits only now and then: a process that has the file
   /// open, or has just read it, is still reading.

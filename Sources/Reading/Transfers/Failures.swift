@@ -65,13 +65,9 @@ final class Failures {
       }
       refuse(mirror, of: download, failure)
     case .transient:
-      var counted = failure
-      if let time = Retry.time(namedBy: failure, now: now) {
-        download.mirrors[mirror].notBefore = time
-        // What a mirror asks for binds no other.
-        if mirror != download.mirrors.current { counted.retryAfter = nil }
-      }
-      download.attempts.retry.failed(counted, now: now, random: jitter())
+      if let time = Retry.time(namedBy: failure, now: now) { download.mirrors[mirror].notBefore = time }
+      download.attempts.retry.failed(failure, now: now, random: jitter())
+      download.obeysMirror(now)
       if failure.status == 429 || failure.status == 503 {
         lines.update(running.host) { $0.pushedBack(now: now) }
         download.lineUse.lanes.pushedBack(now: now)
@@ -237,7 +233,7 @@ final class Failures {
     let isForReader = { (running: Running) in running.active.purpose == .demand || running.active.purpose == .shared }
     guard download.transfers.contains(where: { isForReader($0) && !$0.isCancelled }) else { return }
     let waited = download.content.guarded.withLock { $0.waiters.parkedReads.map(\.range) }
-    for running in download.transfers where isForReader(running) && running.kind == .window {
+    for running in download.transfers where isForReader(running) && running.kind == .window && !running.isOwed {
       guard !running.isCancelled, let line = lines.known(running.host) else { continue }
       let isOverdue = now.seconds(since: running.lastByte) > max(Self.overdueSeconds, 3 * line.estimate.roundTrip)
       guard isOverdue, !running.responded || line.lacksConnection(isBackground: false) else { continue }

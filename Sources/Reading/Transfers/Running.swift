@@ -12,6 +12,8 @@ struct Running {
     case seam
   }
   var active: ActiveTransfer
+  /// Whether its bytes are for other machines alone: no reader here waits for them, or leaves.
+  var isOwed = false
   let kind: Kind
   let mirror: Int
   /// The key of its line: scheme, host and port of the requested URL.

@@ -4,12 +4,13 @@ import Base
 // those of files that nobody reads give way to readers.
 
 extension Scheduler {
-  /// A reader waits for `start`, and no connection to the host is free: ends such bodies, as many as it takes. Their
-  /// files are asked for again later, from the first byte on.
+  /// A program that reads waits for `start`, and no connection to the host is free: ends such bodies, as many as it
+  /// takes. Their files are asked for again later, from the first byte on. For a stat, or one who looks, none ends: a
+  /// scan would begin them again and again.
   func makeWay(for start: PendingStart, on host: String, _ now: Instant) {
     let line = lines[host]
     guard start.purpose <= .shared, line.active >= line.limit,
-      start.download.content.guarded.withLock({ !$0.waiters.isEmpty })
+      start.download.hasReader
     else { return }
     var missing = line.active - line.limit + 1
     var streams: [(download: Download, running: Running)] = []
