@@ -73,4 +73,27 @@ import Reading
     for url in [Self.url, Self.elsewhere] { bench.service.resources[url]?.change() }
     #expect(bench.answer(bench.read(inode, 45 * Self.megabyte, 4096)) == .error(.stale))
   }
+
+  @Test("A redirect that leads to another host each time, with tags of its own, keeps no reader from its bytes")
+  func anotherHostEachTime() throws {
+    let bench = try bench()
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 10 * Self.megabyte, 4096, of: "a.mp4")
+    bench.service.resources[Self.there]?.failure = FakeResource.gone
+    var hosts = 0
+    bench.service.answer = { request, resource in
+      var resource = resource
+      if request.url == Self.url {
+        hosts += 1
+        resource.redirect = "http://host\(hosts)/a.mp4"
+        resource.etag = "\"host \(hosts)\""
+        bench.service.resources["http://host\(hosts)/a.mp4"] = FakeResource(
+          name: "a.mp4", size: resource.size, etag: resource.etag)
+      }
+      return resource
+    }
+    // They are other versions, as nothing tells that they are not.
+    #expect(bench.answer(bench.read(inode, 30 * Self.megabyte, 4096)) == .error(.stale))
+    bench.expectBytes(try bench.opened("a.mp4"), 30 * Self.megabyte, 4096, of: "a.mp4", within: 5)
+  }
 }

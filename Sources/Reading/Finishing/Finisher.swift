@@ -147,8 +147,13 @@ final class Finisher {
       guard let copy = found else {
         reject(file.content, "its copy in the library was changed or removed", isWrong: false)
         // What is read from the file is the user's. A version that was replaced only lasts as long as its handles.
-        let isCurrent = file.content.guarded.withLock { !$0.held.isSuperseded }
-        if isCurrent { room.transfers.post(.clear(file.content, then: {})) }
+        // It counts as open until it is cleared, so that it is not put away before.
+        let isCurrent = file.content.guarded.withLock { guarded in
+          if !guarded.held.isSuperseded { guarded.waiters.opened() }
+          return !guarded.held.isSuperseded
+        }
+        let (room, content) = (room, file.content)
+        if isCurrent { room.transfers.post(.clear(content, then: { room.uncount(content) })) }
         return
       }
       (released, copies) = try commit(copy, adopted: false, of: file.content, file.generation.id)

@@ -74,6 +74,9 @@ final class Generations {
     return isReplaced ? .refused : judgeOther(found, than: known, head, of: download, running, now)
   }
 
+  /// A version's checksum was compared, or its bytes go.
+  func isOver(_ generation: Int64) { mixed.remove(generation) }
+
   /// Another mirror brings bytes of the version.
   private func mixes(_ download: Download) {
     if let id = download.content.guarded.withLock({ $0.held.generation?.id }) { mixed.insert(id) }
@@ -278,6 +281,7 @@ final class Generations {
         room.happened(.changed, to: new, bytes: record.size, reason)
       }
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(known.id))")
+      isOver(known.id)
       second?.close(known.id, isReplaced: true)
       room.dropIfUnused(old)
     } catch {

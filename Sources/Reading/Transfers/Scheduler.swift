@@ -133,7 +133,8 @@ final class Scheduler {
     let download = start.download
     // A redirect may lead to the wrong place: the entry's own URL has the second opinion.
     let own = (url: download.mirrors.url, isResolved: false)
-    let (url, isResolved) = start.kind == .confirm ? own : download.mirrors.target
+    let opinion = download.opinion.target.map { (url: $0, isResolved: true) } ?? own
+    let (url, isResolved) = start.kind == .confirm ? opinion : download.mirrors.target
     let host = Line.key(of: url)
     let bytes = start.range?.count ?? 0
     var start = start
@@ -203,6 +204,7 @@ final class Scheduler {
     var running = Running(
       active: active, kind: start.kind, mirror: download.mirrors.current, host: host, isResolved: isResolved,
       started: now, lastByte: now)
+    running.isOwed = start.isOwed
     running.audience = audience
     room.counters.requested(for: running.audience)
     running.sentIfRange = request.ifRange != nil
@@ -355,6 +357,8 @@ struct PendingStart {
   var isStarving = false
   /// Whether whoever wants it takes what follows too.
   var isProven = false
+  /// Whether its bytes are for other machines alone.
+  var isOwed = false
   /// The version whose bytes are asked of the second source; nil: the origin is asked.
   var generation: Int64?
 

@@ -33,6 +33,9 @@ struct SecondOpinion {
   private var agreeing = 0
   /// Replaced versions, and when they were replaced.
   private var former: [GenerationCheck.Identity: Instant] = [:]
+  /// Where the next one is requested: the target to which the entry's URL led the last one, if that spoke of a third
+  /// version. A redirect may lead to another host each time. nil: by the entry's own URL.
+  private(set) var target: String?
   /// How many second opinions were requested.
   private(set) var requests = 0
   /// The bytes decide where an origin sends no validators.
@@ -61,14 +64,16 @@ struct SecondOpinion {
 
   /// A second opinion was requested.
   mutating func wasAsked() { requests += 1 }
+  /// A second opinion spoke of another version than the one before it. `target`: where a redirect led it.
+  mutating func doubted(target: String?) { self.target = target }
   /// A response was of the known version.
-  mutating func agreed() { suspect = nil }
+  mutating func agreed() { (suspect, target) = (nil, nil) }
   /// Missing bytes arrived.
   mutating func progressed() { oddAnswers = 0 }
 
   /// A new generation begins.
   mutating func superseded() {
-    suspect = nil
+    (suspect, target) = (nil, nil)
     oddAnswers = 0
     comparison = Comparison()
   }

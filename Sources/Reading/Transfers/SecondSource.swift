@@ -264,6 +264,7 @@ extension Scheduler {
       let range = ByteRange(owed.start, min(owed.end, owed.start + owedAtOnce))
       var start = PendingStart(download: download, range: range, kind: .window, purpose: .shared)
       start.claim = .share
+      start.isOwed = true
       starts.append(start)
     }
   }

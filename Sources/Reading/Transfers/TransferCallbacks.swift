@@ -37,14 +37,16 @@ extension TransferThread: TransferClient {
     let asked = running.active.isStream ? nil : running.active.rest
     let judgement = generations.judge(head, of: download, running, now)
     if case .accepted = judgement {
-      if head.isRedirected { download.mirrors[running.mirror].resolved = head.url }
+      if head.isRedirected || running.isResolved { download.mirrors[running.mirror].resolved = head.url }
     } else if running.isResolved {
       // Maybe only the target of a redirect leads elsewhere: the entry's own URL is requested next.
       download.mirrors[running.mirror].resolved = nil
     }
     switch judgement {
     case .accepted: renewals.accepted(download)
-    case .refused: return false
+    case .refused:
+      if running.kind == .confirm { download.opinion.doubted(target: head.isRedirected ? head.url : nil) }
+      return false
     case .failed(let failure):
       failures.failed(download, running, failure, now)
       return false
