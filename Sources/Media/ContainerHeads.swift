@@ -87,8 +87,8 @@ extension HeadReader {
     return nil
   }
 
-  /// ASF, which WMV and WMA are: the file properties have the time in tenths of microseconds, and in it the milliseconds
-  /// that a player waits first.
+  /// ASF, which WMV and WMA are: the file properties have the time in tenths of microseconds. It includes the
+  /// milliseconds that a player waits first.
   private func windows(_ cursor: inout ByteCursor) throws(IndexGap) -> Double? {
     var position: Int64 = 30
     for _ in 0..<Self.mostChunks {

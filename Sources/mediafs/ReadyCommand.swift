@@ -152,7 +152,8 @@ enum ReadyCommand {
     if file.playsThrough == true { return "plays through" + place }
     let answer = file.playsThrough.map { _ in "would stall at \(TerminalText.place(file.stallsAt ?? 0))" }
     let stall = answer ?? "its length in time is unknown"
-    if let error = file.error, isHopeless(file) || file.state == .failed || file.waitsFor == .reader { return "\(stall); it failed: \(error)" }
+    let isIdle = isHopeless(file) || file.state == .failed || file.waitsFor == .reader
+    if let error = file.error, isIdle { return "\(stall); it failed: \(error)" }
     switch file.waitsFor {
     case .reader: return "\(stall); nothing downloads it now: play it, or use 'mediafs fetch'"
     case .space: return "\(stall); it waits for disk space"

@@ -111,8 +111,8 @@ package final class PartialFile: Sendable {
     }
   }
 
-  /// Whether mediafs moved the file into the library, where it is the user's: it has a name beside the one in the store,
-  /// or in its place.
+  /// Whether mediafs moved the file into the library, where it is the user's: it has a name beside the one in the
+  /// store, or in its place.
   package func isMoved() throws(Errno) -> Bool {
     let own = try descriptor.status()
     if own.st_nlink != 1 { return own.st_nlink > 1 }
