@@ -351,7 +351,7 @@ import Testing
 
   @Test("A full line gets one window more, once, where every connection is in use")
   func spareOfAHost() {
-    let window: Int64 = 160_000
+    let window: Int64 = 140_000
     var host = continuing(window)
     for _ in 0..<4 {
       host.began(transfer, isBackground: true, now: start)
