@@ -145,14 +145,14 @@ final class Finisher {
       let found = try room.store.copies.recover(
         intent: file.path, size: file.size, modified: file.generation.validators.lastModified, partialExists: false)
       guard let copy = found else {
-        reject(file.content, "its copy in the library was changed or removed", isWrong: false)
-        // What is read from the file is the user's. A version that was replaced only lasts as long as its handles.
-        // It counts as open until it is cleared, so that it is not put away before.
-        let isCurrent = file.content.guarded.withLock { guarded in
+        // What is read from the file is the user's. It counts as open until it is cleared, so that it is not put away
+        // before. A version that was replaced only lasts as long as its handles.
+        let (room, content) = (room, file.content)
+        let isCurrent = content.guarded.withLock { guarded in
           if !guarded.held.isSuperseded { guarded.waiters.opened() }
           return !guarded.held.isSuperseded
         }
-        let (room, content) = (room, file.content)
+        reject(content, "its copy in the library was changed or removed", isWrong: false)
         if isCurrent { room.transfers.post(.clear(content, then: { room.uncount(content) })) }
         return
       }
