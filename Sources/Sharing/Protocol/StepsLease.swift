@@ -136,7 +136,7 @@ extension Steps {
 
   mutating func renew() {
     guard share.role == .holding, !share.isAsking, var own = share.own, let version = share.ownVersion else { return }
-    own.counter += 1
+    own.counter &+= 1
     own.rate = share.rate
     share.own = own
     share.isDirty = false
@@ -148,7 +148,7 @@ extension Steps {
 
   mutating func release() {
     guard !share.isAsking, var own = share.own, let version = share.ownVersion else { return }
-    own.counter += 1
+    own.counter &+= 1
     own.isReleased = true
     share.own = own
     share.role = .releasing

@@ -75,6 +75,22 @@ import Testing
     #expect(player.actions.isEmpty && player.share.lease != nil)
   }
 
+  @Test("A stranger sets the counter of a held lease to the greatest number: the next renewal begins at 0")
+  func counterIsAtItsEnd() {
+    var player = SegmentPlayer()
+    player.hold()
+    player.send(.timer(.renew))
+    player.send(.timer(.renew))
+    player.send(.leaseWritten(.refused))
+    player.send(.leaseRead(.found(SegmentPlayer.own { $0.counter = .max }, SegmentPlayer.version(5))))
+    player.send(.timer(.renew))
+    player.send(.timer(.renew))
+    guard case .writeLease(let lease, .version(SegmentPlayer.version(5))) = player.actions.first else {
+      return #expect(Bool(false), "no renewal: \(player.actions)")
+    }
+    #expect(lease.counter == 0)
+  }
+
   @Test func whoLostTheLeaseStops() {
     var player = SegmentPlayer()
     player.hold()
