@@ -156,6 +156,7 @@ package final class FleetMember: SecondSource {
       keepEarly(known, view)
       return nil
     }
+    guard hasNames(for: known) else { return nil }
     let file = files[known.generation] ?? make(known)
     (file.stored, file.served) = (view.stored, view.served ?? file.served)
     // What came without the store, or by the first request, is shared too.
@@ -172,6 +173,12 @@ package final class FleetMember: SecondSource {
       change { $0.download(file.generation, isOn: view.continues, into: &$1) }
     }
     return file.ending == nil ? bounds(of: file) : nil
+  }
+
+  /// Whether the names of leases can number all segments of a file. A longer one is each machine's own: an origin may
+  /// claim any size, and each segment takes memory here.
+  func hasNames(for known: SecondFile) -> Bool {
+    known.size <= 1_000_000 * Int64(layout.block) * Int64(layout.segment)
   }
 
   func make(_ known: SecondFile) -> SharedFile {

@@ -142,7 +142,9 @@ extension FleetMember {
   }
 
   package func offer(_ known: SecondFile, _ view: SecondView, now: Instant) {
-    guard files[known.generation] == nil, !offers.complete.contains(known.generation) else { return }
+    guard files[known.generation] == nil, !offers.complete.contains(known.generation), hasNames(for: known) else {
+      return
+    }
     let file = make(known)
     (file.stored, file.served, file.isRecalled) = (view.stored, view.served, true)
     owe(file, now)
@@ -199,7 +201,7 @@ extension FleetMember {
   }
 
   func takeEarly(_ now: Instant) {
-    for (number, known) in early where files[number] == nil {
+    for (number, known) in early where files[number] == nil && hasNames(for: known.file) {
       let file = make(known.file)
       (file.stored, file.served) = (known.view.stored, known.view.served)
       owe(file, now)

@@ -1,3 +1,5 @@
+import Fetching
+
 /// The small objects of the bucket as bytes (FLEET-FORMAT.md). Reading refuses what is damaged or of another version;
 /// what was read is within the bounds that the document gives.
 package struct FleetFormat: Hashable, Sendable {
@@ -57,7 +59,7 @@ package struct Pointer: Hashable, Sendable {
     let text = try FieldText(bytes, kind: "pointer", limit: 4 << 10)
     guard let generation = FleetID(try text.text("generation")) else { throw .damaged("generation") }
     self.init(
-      generation: generation, size: try text.number("size", 0...Int64.max), validator: try text.text("validator"),
+      generation: generation, size: try text.number("size", 0...longestResource), validator: try text.text("validator"),
       checked: try text.number("checked", 0...Int64.max))
     if text["asked"] != nil { asked = try text.number("asked", 0...Int64.max) }
     if text["type"] != nil { type = try text.text("type", atMost: 256) }

@@ -55,6 +55,19 @@ import Testing
     }
   }
 
+  @Test("Of a file with more segments than six digits can number, nothing is shared")
+  func longestFile() throws {
+    try withMember { bench in
+      let view = SecondView(stored: ByteRangeSet(), served: nil, continues: false)
+      // A segment has 16 blocks here.
+      for (blocks, isShared) in [(8, true), (16_000_001, false)] as [(Int64, Bool)] {
+        let known = MemberBench.file(blocks, blocks: blocks)
+        #expect((bench.member.look(at: known, view, now: .now) != nil) == isShared)
+        #expect((bench.member.files[blocks] != nil) == isShared)
+      }
+    }
+  }
+
   @Test("A complete file waits 5 s at most for its digests, and is looked at again then")
   func digestsInTime() throws {
     try withMember { bench in

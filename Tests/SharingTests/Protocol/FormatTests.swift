@@ -103,6 +103,17 @@ import Testing
     #expect(large.bytes(of: Self.generation, key: Self.key) == nil)
   }
 
+  @Test("A pointer's size is at most an exbibyte, so that sums of offsets do not overflow")
+  func pointersAreBounded() throws {
+    func pointer(_ size: Int64) -> [UInt8] {
+      Pointer(generation: Self.generation, size: size, validator: "\"v\"", checked: 1).bytes
+    }
+    #expect(try Pointer(pointer(1 << 60)).size == 1 << 60)
+    for size in [1 << 60 + 1, Int64.max] {
+      #expect(throws: ObjectRefusal.damaged("size")) { try Pointer(pointer(size)) }
+    }
+  }
+
   @Test func mutatedObjectsAreReadOrRefused() {
     let words = tokens(
       "\n", "=", "\\", "mediafs lease 1\n", "node=", "have=", "state=held\n", "piece.0=", " ", "-1", "0x1",
