@@ -70,10 +70,11 @@ func validators(etag: String?, lastModified: String?) -> Validators {
   return result
 }
 
-/// An HTTP date in seconds since 1970, nil when it does not parse.
+/// An HTTP date in seconds since 1970, nil when it does not parse or its year has more than four digits: sums of such
+/// times overflow.
 func httpDate(_ text: String) -> Int64? {
-  let seconds = curl_getdate(text, nil)
-  return seconds < 0 ? nil : Int64(seconds)
+  let seconds = Int64(curl_getdate(text, nil))
+  return 0...253_402_300_799 ~= seconds ? seconds : nil
 }
 
 /// The seconds to wait by a Retry-After, from `now` (seconds since 1970); at most a day, so that no origin can delay a

@@ -51,6 +51,12 @@ struct FieldValueTests {
     #expect(validators(etag: etag, lastModified: lastModified) == expected)
   }
 
+  @Test("A date's year has four digits at most, so that sums of times do not overflow")
+  func boundsDates() {
+    #expect(httpDate("Fri, 31 Dec 9999 23:59:59 GMT") == 253_402_300_799)
+    for year in [10_000, 2_147_483_647] { #expect(httpDate("Sat, 01 Jan \(year) 00:00:00 GMT") == nil, "\(year)") }
+  }
+
   @Test(
     "Retry-After",
     arguments: [

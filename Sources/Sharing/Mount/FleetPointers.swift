@@ -107,7 +107,8 @@ extension FleetMember {
     var isFinal = true
     let isCheck = pointers.checks.remove(key) != nil
     if case .found(let object) = outcome, let pointer = read(object.body, entry(key)) {
-      let age = max(0, storeTime - pointer.checked)
+      // A store may tell any time. Instants reach 292 years back.
+      let age = min(max(0, storeTime - pointer.checked), 1 << 32)
       facts = .found(
         SecondFile(
           key: key, generation: 0, etag: pointer.validator, size: pointer.size, modified: pointer.modified,

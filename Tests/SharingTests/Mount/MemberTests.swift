@@ -26,6 +26,23 @@ import Testing
     }
   }
 
+  @Test("A store whose Date is thousands of years ahead makes pointers old, and ends no mount")
+  func pointersOfOldTimes() throws {
+    try withMember { bench in
+      let file = MemberBench.file(1)
+      let entry = bench.member.setup.key.entry([file.key.high, file.key.low].flatMap(\.bigEndianBytes))
+      let id = bench.member.setup.key.generation(of: entry, validator: file.etag, size: file.size)
+      let pointer = Pointer(generation: id, size: file.size, validator: file.etag, checked: 0)
+      func isRead(_ what: Asked) -> Bool { if case .facts = what { true } else { false } }
+      bench.member.start.clockAhead = 250_000_000_000
+      _ = bench.member.facts(of: file.key, isCheck: false, now: .now)
+      #expect(bench.answer(.found(StoredObject(etag: "\"p\"", body: pointer.bytes)), isRead))
+      let facts = bench.member.facts(of: file.key, isCheck: false, now: .now)
+      guard case .found(let found, _) = facts else { return #expect(Bool(false), "not found: \(facts)") }
+      #expect(found.size == file.size)
+    }
+  }
+
   @Test("A pointer whose write the store refused is read again: it is written, unless another node was as late")
   func pointersAfterARefusal() throws {
     try withMember { bench in
