@@ -8,7 +8,7 @@ package struct FleetTally: Sendable, Encodable, Equatable {
 
   mutating func add(_ entry: StoreListing.Entry) {
     objects += 1
-    bytes += entry.size
+    bytes = .clampedSum(bytes, entry.size)
   }
 }
 
@@ -80,7 +80,7 @@ package struct FleetCensus: Sendable, Encodable {
             open = Incomplete(generation: id, blocks: 0, bytes: 0)
           }
           open?.blocks += 1
-          open?.bytes += entry.size
+          open?.bytes = .clampedSum(open?.bytes ?? 0, entry.size)
         case .lease where (entry.modified ?? 0) >= bucket.time - Self.leaseSeconds: renewed.append(entry)
         case .node(today, _): nodesToday += 1
         default: break

@@ -21,7 +21,7 @@ package final class FleetCollection {
     package var sum: FleetTally {
       removed.values.reduce(into: FleetTally()) { sum, tally in
         sum.objects += tally.objects
-        sum.bytes += tally.bytes
+        sum.bytes = .clampedSum(sum.bytes, tally.bytes)
       }
     }
   }

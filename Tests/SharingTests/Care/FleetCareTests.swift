@@ -54,6 +54,29 @@ import Testing
     }
   }
 
+  @Test("Sizes that a store claims beyond all sums are counted as the greatest sum")
+  func hugeSizes() throws {
+    try withCareBucket { bucket, store in
+      let id = CareBucket.id(1, blocks: 2)
+      let opened = try bucket.opened()
+      let entries = [0, 1].map { index in
+        "<Contents><Key>p/\(ObjectName.block(id, index).text)</Key><Size>\(Int64.max)</Size></Contents>"
+      }
+      let list = "<ListBucketResult>\(entries.joined())</ListBucketResult>"
+      store.configure {
+        $0.fault = { seen in
+          guard seen.target.contains("list-type") else { return nil }
+          return .raw("HTTP/1.1 200 OK\r\nContent-Length: \(list.utf8.count)\r\n\r\n\(list)")
+        }
+      }
+      let census = try FleetCensus(opened) { _ in }
+      #expect(census[.blocks] == FleetTally(objects: 2, bytes: .max) && census.incomplete.map(\.bytes) == [.max])
+      var result = FleetCollection.Result()
+      for kind in ["blocks", "heads"] { result.removed[kind] = FleetTally(objects: 1, bytes: .max) }
+      #expect(result.sum == FleetTally(objects: 2, bytes: .max))
+    }
+  }
+
   @Test("Lists of several pages are read to their end")
   func pages() throws {
     try withCareBucket { bucket, store in
