@@ -22,6 +22,9 @@ final class TierRead {
   var etag: String?
   /// Whether its bytes are not those that were stored.
   var isRotten = false
+  /// Whether the answer has another form than was asked for, as caches and proxies send it: that says nothing of what
+  /// is stored.
+  var isMisfit = false
 
   init(_ id: TransferID, _ request: StoreRequestID, _ file: SharedFile, block: Int, range: ByteRange) {
     (self.id, self.request, self.file, self.block, self.range) = (id, request, file, block, range)
@@ -86,6 +89,10 @@ extension FleetMember: TransferService {
     (read.lastByte, read.etag) = (now, object.etag)
     read.received += bytes.count
     if read.check == nil {
+      guard fits(object, read) else {
+        read.isMisfit = true
+        return false
+      }
       guard let check = check(object, read) else {
         read.isRotten = true
         return false
@@ -108,6 +115,13 @@ extension FleetMember: TransferService {
     }
   }
 
+  /// Whether the answer tells the block's length, and begins where it was asked to.
+  private func fits(_ object: StoredObject, _ read: TierRead) -> Bool {
+    let whole = read.file.range(of: read.block)
+    guard object.size != nil else { return false }
+    return object.range.map { $0.start == read.range.start - whole.start } ?? (read.range == whole)
+  }
+
   /// What the block's metadata say its pieces are; nil: they are of another block, or of none.
   private func check(_ object: StoredObject, _ read: TierRead) -> PieceCheck? {
     let whole = read.file.range(of: read.block)
@@ -118,8 +132,6 @@ extension FleetMember: TransferService {
       let sums = object.meta["mfs-pieces"].flatMap({ PieceSums($0, length: length, piece: piece) }),
       allows(label.crc32c, at: read.block, of: read.file, object.etag)
     else { return nil }
-    if let range = object.range, range.start != read.range.start - whole.start { return nil }
-    if object.range == nil, read.range != whole { return nil }
     return PieceCheck(sums, piece: piece, length: length, from: Int(read.range.start - whole.start) / piece)
   }
 
@@ -145,7 +157,7 @@ extension FleetMember: TransferService {
     }
     if result != .failed { file.inTier.remove(read.block) }
     // Reading gave it up: whether it is wanted still, the next plan says.
-    if case .cancelled = outcome, !read.isRotten { return }
+    if case .cancelled = outcome, !read.isRotten, !read.isMisfit { return }
     if file.looking.remove(read.block) != nil {
       tell(file, read.block) { .looked($0, result) }
       changed(file)

@@ -173,6 +173,43 @@ import Testing
     }
   }
 
+  /// The member reads the first bytes of a file's first block, for which it looks. Some bytes of `object` come, unless
+  /// it is nil, and the read ends so. Returns how many removals are asked for.
+  private func removals(
+    _ bench: MemberBench, _ id: UInt64, bytes end: Int64, _ object: StoredObject?, _ outcome: StoreOutcome
+  ) throws -> Int {
+    let file = try #require(bench.member.files[1])
+    file.looking = [0]
+    var request = TransferRequest(id: TransferID(id), url: "", range: ByteRange(0, end))
+    request.generation = 1
+    bench.member.start(request)
+    let read = try #require(bench.member.reads[request.id])
+    if let object {
+      let isTaken = [UInt8](repeating: 0, count: 8).withUnsafeBytes { bench.member.received($0, object, read) }
+      #expect(!isTaken)
+    }
+    bench.member.end(read, outcome)
+    #expect(file.looking.isEmpty, "it is looked for without an end")
+    return bench.pending { if case .removal = $0 { true } else { false } }.count
+  }
+
+  @Test("An answer of another form than was asked for removes no block, one with other metadata does")
+  func formsOfAnswers() throws {
+    try withMember { bench in
+      let file = bench.member.make(MemberBench.file(1))
+      let label = BlockLabel(generation: file.id, index: 0, length: 64 << 10, crc32c: 1)
+      let meta = ["mfs": label.text, "mfs-pieces": String(repeating: "0", count: 64 * 8)]
+      let whole = StoredObject(etag: "\"b\"", meta: meta, size: 64 << 10)
+      var unsized = whole
+      unsized.size = nil
+      var foreign = whole
+      foreign.meta = [:]
+      #expect(try removals(bench, 1, bytes: 1024, whole, .cancelled) == 0, "all came in the place of a part")
+      #expect(try removals(bench, 2, bytes: 64 << 10, unsized, .cancelled) == 0)
+      #expect(try removals(bench, 3, bytes: 64 << 10, foreign, .cancelled) == 1)
+    }
+  }
+
   @Test("A silence of the store is told once, however many reads end with it")
   func silenceIsToldOnce() throws {
     try withMember { bench in
