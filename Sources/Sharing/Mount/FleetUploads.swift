@@ -222,7 +222,8 @@ extension FleetMember {
     heard(outcome, isTimed: false)
     guard case .found(let object) = outcome else { return over(job, .dropped) }
     guard let there = object.meta["mfs"].flatMap({ BlockLabel($0) }), there.generation == label.generation,
-      there.index == label.index, there.length == label.length
+      there.index == label.index, there.length == label.length,
+      object.size.map({ $0 == Int64(label.length) }) ?? true
     else { return replace(object, job) }
     over(job, there == label ? .existed : .differs, label)
   }

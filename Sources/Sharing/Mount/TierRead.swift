@@ -139,6 +139,14 @@ extension FleetMember: TransferService {
   func end(_ read: TierRead, _ outcome: StoreOutcome) {
     forget(read)
     let file = read.file
+    // A block without bytes, of which nothing was received.
+    if read.check == nil, read.received == 0 {
+      switch outcome {
+      case .found(let object): (read.isRotten, read.etag) = (true, object.etag)
+      case .rotten(let etag, _): (read.isRotten, read.etag) = (true, etag)
+      default: break
+      }
+    }
     let isWhole = read.check.map { Int64($0.position) == read.range.end - file.range(of: read.block).start } ?? false
     if case .found = outcome, isWhole {
       heard(outcome)

@@ -31,6 +31,8 @@ struct StoreJudge {
       let region = answer.fields["x-amz-bucket-region"] ?? error.region
       let advice = region.map { "the bucket is in the region \($0.prefix(40)): name that region" }
       return refused(advice ?? "the bucket is not at this endpoint: check endpoint and region", said)
+    // The object ends before the part that was asked for: it is shorter than what was stored.
+    case (416, _): return .rotten(etag: nil, reason: "\(location.description): the object is too short\(said)")
     case (501, _): return refused("the store does not know such a request", said)
     case (_, "RequestTimeout"?), (408, _), (500..., _): return broken("the store failed", said)
     case (_, "RequestTimeTooSkewed"?):

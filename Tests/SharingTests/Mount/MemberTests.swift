@@ -210,6 +210,20 @@ import Testing
     }
   }
 
+  @Test("A block without bytes is removed")
+  func emptyBlock() throws {
+    let ends: [StoreOutcome] = [
+      .found(StoredObject(etag: "\"b\"", size: 0)), .rotten(etag: "\"b\"", reason: "its checksum is another one"),
+    ]
+    for outcome in ends {
+      try withMember { bench in
+        _ = bench.member.make(MemberBench.file(1))
+        #expect(try removals(bench, 1, bytes: 64 << 10, nil, outcome) == 1)
+        #expect(bench.member.breaker.isUp)
+      }
+    }
+  }
+
   @Test("A silence of the store is told once, however many reads end with it")
   func silenceIsToldOnce() throws {
     try withMember { bench in
@@ -308,6 +322,21 @@ extension MemberTests {
         #expect(offered(bench) == 2)
         answer(.written(etag: nil), uploads: 2, bench)
         #expect(offered(bench) == 6)
+      }
+    }
+
+    @Test("A block that is too short in the store is removed, though its label is right")
+    func shortBlock() throws {
+      try withOwed { bench in
+        #expect(offered(bench) == 8)
+        answer(.conflict, uploads: 1, bench)
+        let labels = bench.member.asked.values.compactMap { question -> BlockLabel? in
+          if case .compare(_, let label) = question.what { label } else { nil }
+        }
+        let label = try #require(labels.first)
+        let object = StoredObject(etag: "\"b\"", meta: ["mfs": label.text], size: 0)
+        #expect(bench.answer(.found(object)) { if case .compare = $0 { true } else { false } })
+        #expect(bench.pending { if case .removal = $0 { true } else { false } }.count == 1)
       }
     }
 

@@ -145,6 +145,9 @@ import Testing
       #expect(moved.refusal?.contains("eu-west-9") == true)
       #expect(when(.refuse(500, code: "InternalError")).breakage?.contains("InternalError") == true)
       #expect(when(.refuse(501, code: "NotImplemented")).refusal != nil)
+      guard case .rotten(etag: nil, _) = when(.refuse(416, code: "InvalidRange")) else {
+        throw StoreFailure(description: "an object that is too short counts as a refusal")
+      }
       for (status, code) in [
         (507, "XMinioStorageFull"), (507, "Whatever"), (403, "QuotaExceeded"), (400, "XMinioAdminBucketQuotaExceeded"),
       ] {
