@@ -114,16 +114,22 @@ package final class ControlClient: StatusSource {
   /// Asks which server answers.
   package func hello() throws(ControlFailure) -> ServerIdentity {
     try send(ControlRequest(.hello))
-    let reply = try next(.hello)
-    guard let server = reply.server else { throw unexpected(reply) }
-    return server
+    return try identified().server
   }
 
   /// Asks which server answers, and what it tells for an upgrade; nil from a server that cannot be upgraded.
   package func upgradeFacts() throws(ControlFailure) -> (server: ServerIdentity, facts: UpgradeFacts?) {
     try send(ControlRequest(.hello))
+    return try identified()
+  }
+
+  /// The answer of a server that says who it is. Commands show its program's path on a terminal.
+  private func identified() throws(ControlFailure) -> (server: ServerIdentity, facts: UpgradeFacts?) {
     let reply = try next(.hello)
     guard let server = reply.server else { throw unexpected(reply) }
+    if server.program.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
+      throw malformed("names a program with control characters")
+    }
     return (server, reply.upgrade)
   }
 
@@ -245,6 +251,7 @@ package final class ControlClient: StatusSource {
       let reply = try next(&allowance)
       switch (reply.reply, reply.report) {
       case (.report, let news?):
+        guard news.isPossible else { throw malformed("answers with numbers that cannot be") }
         last = news
         if !report(news) { return news }
       case (.done, _):

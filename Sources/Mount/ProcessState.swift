@@ -21,7 +21,8 @@ func isKilled(process: Int32) -> Bool {
     if let failure { throw failure }
     return hasPendingKill(status: String(decoding: bytes[..<count], as: UTF8.self))
   } catch {
-    return error == .notFound || error.rawValue == ESRCH
+    // With hidepid, /proc shows no process of others.
+    return (error == .notFound || error.rawValue == ESRCH) && kill(process, 0) != 0 && errno == ESRCH
   }
 }
 

@@ -57,7 +57,7 @@ enum FetchCommand {
           let clients = try choices.map { choice throws(ControlFailure) in try connect(choice) }
           for (client, choice) in zip(clients, choices) {
             let report = try client.fetch(choice.paths, wait: false)
-            if !options.has("wait") { terminal.line(accepted(report, choice.mount)) }
+            if !options.has("wait") { terminal.line(TerminalText.plain(accepted(report, choice.mount))) }
           }
         }
         if options.has("wait") {
@@ -69,7 +69,7 @@ enum FetchCommand {
             let report = try wait(client, choice, patience) { progress.show($0) }
             if report.complete == report.files {
               terminal.line(
-                "\(choice.mount.mountpoint): \(files(report.files)) complete and verified, "
+                TerminalText.plain("\(choice.mount.mountpoint): \(files(report.files)) complete and verified, ")
                   + TerminalText.size(report.stored))
               continue
             }

@@ -68,6 +68,28 @@ import Testing
     #expect(try failure(Self.page, [try Self.file(pieces), try Self.done()]).kind == .malformed)
   }
 
+  @Test func aReportHasNumbersThatCanBe() throws {
+    for fill: (inout FetchReport) -> Void in [
+      { ($0.files, $0.complete, $0.failed) = (1, .max, 1) }, { $0.complete = -1 }, { $0.stored = .min },
+      { $0.heldUp = .max }, { $0.unknownSizes = .min },
+    ] {
+      var report = FetchReport()
+      fill(&report)
+      let line = try Self.line(.report) { [report] in $0.report = report }
+      let answer = try failure(Self.fetch, [line, try Self.done()])
+      #expect(answer.kind == .malformed, "\(report): \(answer)")
+    }
+  }
+
+  /// Commands show it on root's terminal.
+  @Test func aServerNamesAPlainProgram() throws {
+    let hello: Question = { (client) throws(ControlFailure) in _ = try client.hello() }
+    for (program, isPlain) in [("/usr/bin/mediafs", true), ("x\u{1B}]52;c;AAAA\u{7}", false)] {
+      let line = try Self.line(.hello) { $0.server = ServerIdentity(pid: 1, mountpoint: "/m", program: program) }
+      #expect(try failure(hello, [line]).kind == (isPlain ? nil : .malformed))
+    }
+  }
+
   @Test func anAnswerHasNoMoreBytesThanSome() throws {
     let long = try Self.file(FileStatus(path: String(repeating: "x", count: 1000)))
     let page = try failure(Self.page, of: .init(bytes: 9000), Array(repeating: long, count: 9) + [try Self.done()])
