@@ -80,7 +80,8 @@ package struct FleetCensus: Sendable, Encodable {
             open = Incomplete(generation: id, blocks: 0, bytes: 0)
           }
           open?.blocks += 1
-          open?.bytes = .clampedSum(open?.bytes ?? 0, entry.size)
+          let bytes = open?.bytes ?? 0
+          open?.bytes = .clampedSum(bytes, entry.size)
         case .lease where (entry.modified ?? 0) >= bucket.time - Self.leaseSeconds: renewed.append(entry)
         case .node(today, _): nodesToday += 1
         default: break

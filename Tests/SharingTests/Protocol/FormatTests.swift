@@ -109,7 +109,7 @@ import Testing
       Pointer(generation: Self.generation, size: size, validator: "\"v\"", checked: 1).bytes
     }
     #expect(try Pointer(pointer(1 << 60)).size == 1 << 60)
-    for size in [1 << 60 + 1, Int64.max] {
+    for size: Int64 in [(1 << 60) + 1, .max] {
       #expect(throws: ObjectRefusal.damaged("size")) { try Pointer(pointer(size)) }
     }
   }
