@@ -80,6 +80,25 @@ import Testing
     #expect(GenerationCheck.compare(identity(nil, nil, 99), with: bare) == .different)
   }
 
+  @Test("Only a second opinion of a third version has the next one asked where its redirect led")
+  func redirectsOfOpinions() {
+    var opinion = SecondOpinion()
+    let (known, other, third) = (
+      identity("\"1\"", nil, 100), identity("\"2\"", nil, 100), identity("\"3\"", nil, 100)
+    )
+    opinion.replaced(other, now: start)
+    #expect(opinion.heard(other, isConfirmation: false, redirect: "a", now: start) == .ask && opinion.target == nil)
+    // It was replaced a moment ago: six have to agree, by the name and not by one host.
+    #expect(opinion.heard(other, isConfirmation: true, redirect: "b", now: start) == .wait && opinion.target == nil)
+    #expect(opinion.heard(third, isConfirmation: true, redirect: "c", now: start) == .ask && opinion.target == "c")
+    #expect(opinion.heard(third, isConfirmation: true, now: start) == .believe)
+    opinion.superseded()
+    #expect(opinion.target == nil)
+    _ = opinion.heard(known, isConfirmation: true, redirect: "d", now: start)
+    opinion.agreed()
+    #expect(opinion.target == nil)
+  }
+
   @Test("An origin that sent one version after the other, and is stable again, is believed again")
   func fickle() {
     var opinion = SecondOpinion()

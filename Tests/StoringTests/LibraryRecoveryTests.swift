@@ -39,9 +39,8 @@ import Testing
     #expect(try fixture.library.recover(intent: "a", size: 4096, modified: nil, partialExists: false) == nil)
   }
 
-  @Test func theNextStartFinishesAPlacing() throws {
-    let fixture = try LibraryFixture()
-    let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
+  /// Notes that a whole file is about to be placed as `a/b.mp3`; its generation.
+  private func intent(in catalog: Catalog) throws -> Int64 {
     let id = try catalog.changes.nextID()
     let generation = GenerationRecord(id: id, key: key(1), validators: Validators(), size: size, mediaType: nil)
     let all = ByteRangeSet(ByteRange(0, size))
@@ -50,6 +49,13 @@ import Testing
         .learned(generation), .extents(generation: id, stored: all, synced: all),
         .placing(generation: id, path: "a/b.mp3"),
       ], durably: true)
+    return id
+  }
+
+  @Test func theNextStartFinishesAPlacing() throws {
+    let fixture = try LibraryFixture()
+    let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
+    let id = try intent(in: catalog)
     let placed = try fixture.place(fixture.partial(id, bytes), as: "a/b.mp3", size: bytes.count, modified: nil)
     try StoreRecovery.run(catalog: catalog, folder: fixture.store, library: fixture.library)
     let found = try #require(try catalog.generations.find(id))
@@ -62,14 +68,7 @@ import Testing
   @Test func whatLostBytesSinceIsNoCopy() throws {
     let fixture = try LibraryFixture()
     let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
-    let id = try catalog.changes.nextID()
-    let generation = GenerationRecord(id: id, key: key(1), validators: Validators(), size: size, mediaType: nil)
-    let all = ByteRangeSet(ByteRange(0, size))
-    try catalog.changes.apply(
-      [
-        .learned(generation), .extents(generation: id, stored: all, synced: all),
-        .placing(generation: id, path: "a/b.mp3"),
-      ], durably: true)
+    let id = try intent(in: catalog)
     _ = try fixture.place(fixture.partial(id, bytes), as: "a/b.mp3", size: bytes.count, modified: nil)
     let kept = ByteRangeSet(ByteRange(0, 1 << 20))
     try catalog.changes.apply([.lost(generation: id, stored: kept, synced: kept)], durably: true)

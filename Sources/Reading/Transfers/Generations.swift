@@ -160,7 +160,8 @@ final class Generations {
     if !GenerationCheck.compatible(known.mediaType, found.mediaType) || isUnpromised(found.mediaType, download) {
       return unexpectedPage(head, download)
     }
-    switch download.opinion.heard(found, isConfirmation: running.kind == .confirm, now: now) {
+    let redirect = head.isRedirected ? head.url : nil
+    switch download.opinion.heard(found, isConfirmation: running.kind == .confirm, redirect: redirect, now: now) {
     case .wait: return .refused
     case .ask:
       Log.info("\(download.content.path): the origin seems to have another version; asking once more")

@@ -42,8 +42,10 @@ struct SecondOpinion {
   var comparison = Comparison()
 
   /// A response speaks of `found`. `isConfirmation`: it was requested as a second opinion. A request from before the
-  /// doubt is none.
-  mutating func heard(_ found: GenerationCheck.Identity, isConfirmation: Bool, now: Instant) -> Verdict {
+  /// doubt is none. `redirect`: where a redirect led it; nil: nowhere.
+  mutating func heard(
+    _ found: GenerationCheck.Identity, isConfirmation: Bool, redirect: String? = nil, now: Instant
+  ) -> Verdict {
     oddAnswers += 1
     if suspect == found {
       guard isConfirmation else { return .wait }
@@ -52,11 +54,11 @@ struct SecondOpinion {
     }
     if oddAnswers > Self.mostSuspects {
       // The retry that follows begins the count anew: an origin that is stable again is believed.
-      suspect = nil
+      (suspect, target) = (nil, nil)
       oddAnswers = 0
       return .fickle
     }
-    suspect = found
+    (suspect, target) = (found, isConfirmation ? redirect : nil)
     let isFormer = former[found].map { now.seconds(since: $0) < Self.formerSeconds } ?? false
     agreeing = isFormer ? Self.agreeingWhenFormer : 1
     return .ask
@@ -64,8 +66,6 @@ struct SecondOpinion {
 
   /// A second opinion was requested.
   mutating func wasAsked() { requests += 1 }
-  /// A second opinion spoke of another version than the one before it. `target`: where a redirect led it.
-  mutating func doubted(target: String?) { self.target = target }
   /// A response was of the known version.
   mutating func agreed() { (suspect, target) = (nil, nil) }
   /// Missing bytes arrived.

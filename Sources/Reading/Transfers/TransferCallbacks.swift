@@ -44,9 +44,7 @@ extension TransferThread: TransferClient {
     }
     switch judgement {
     case .accepted: renewals.accepted(download)
-    case .refused:
-      if running.kind == .confirm { download.opinion.doubted(target: head.isRedirected ? head.url : nil) }
-      return false
+    case .refused: return false
     case .failed(let failure):
       failures.failed(download, running, failure, now)
       return false
