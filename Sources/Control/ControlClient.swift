@@ -251,7 +251,6 @@ package final class ControlClient: StatusSource {
       let reply = try next(&allowance)
       switch (reply.reply, reply.report) {
       case (.report, let news?):
-        guard news.isPossible else { throw malformed("answers with numbers that cannot be") }
         last = news
         if !report(news) { return news }
       case (.done, _):
@@ -322,6 +321,7 @@ package final class ControlClient: StatusSource {
     if reply.reply == .failed {
       throw ControlFailure(reply.code ?? .failed, reply.message ?? "the server of the store \(store) failed")
     }
+    guard reply.isPossible else { throw malformed("answers with numbers that cannot be") }
     return reply
   }
 

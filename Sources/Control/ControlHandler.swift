@@ -141,13 +141,6 @@ package struct FetchReport: Codable, Sendable, Equatable {
   /// An empty report.
   package init() {}
 
-  /// Whether its numbers can be those of files: sums and differences of them are numbers too.
-  var isPossible: Bool {
-    let counts = [files, complete, failed, heldUp ?? 0, unknownSizes]
-    return counts.allSatisfy { (0...1 << 40).contains($0) } && (0...1 << 60).contains(stored)
-      && (0...1 << 60).contains(size)
-  }
-
   /// Whether every file is complete or failed.
   package var isOver: Bool { complete + failed >= files }
 }

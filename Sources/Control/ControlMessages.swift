@@ -197,3 +197,18 @@ private func reason(_ error: DecodingError) -> String {
   @unknown default: return "it cannot be read"
   }
 }
+
+extension ControlReply {
+  /// Whether the counts of an answer can be those of files. The client adds and subtracts them.
+  var isPossible: Bool {
+    var counts: [Int] = []
+    var bytes: [Int64] = []
+    if let report {
+      counts += [report.files, report.complete, report.failed, report.heldUp ?? 0, report.unknownSizes]
+      bytes += [report.stored, report.size]  // sums, which end at the greatest number
+    }
+    if let cleared { counts += [Int(cleared.files), Int(cleared.keptFiles)] }
+    if let ruled { counts += [Int(ruled.files), Int(ruled.exceptions)] }
+    return counts.allSatisfy { (0...1 << 40).contains($0) } && bytes.allSatisfy { $0 >= 0 }
+  }
+}

@@ -8,6 +8,9 @@ final class FetchPatience {
   /// Of files that are whole and are being verified no data arrives: they have so many times as long.
   private static let verifying = 10.0
 
+  /// Of so many held-up files the first by name can be the reason: a fetch may have a million.
+  private static let named = 1000
+
   private let seconds: Double
   private var stored: Int64 = -1
   private var since = Instant.now
@@ -24,7 +27,10 @@ final class FetchPatience {
 
   /// Records a report. Returns false if no byte has arrived for too long.
   func isWorthWaiting(_ report: FetchReport) -> Bool {
-    for file in report.changes { heldUp[file.path] = file.isHeldUp || file.waitsFor != nil ? file : nil }
+    for file in report.changes {
+      let isNamed = (file.isHeldUp || file.waitsFor != nil) && (heldUp.count < Self.named || heldUp[file.path] != nil)
+      heldUp[file.path] = isNamed ? file : nil
+    }
     if report.stored != stored {
       stored = report.stored
       since = .now

@@ -169,7 +169,7 @@ enum ReadyCommand {
   /// `40 s`, `2 min`, `3 h`.
   private static func about(_ seconds: Double) -> String {
     switch seconds {
-    case ..<90: return "\(max(1, Int(seconds.rounded(.up)))) s"
+    case ..<90: return "\(Int(max(1, seconds.rounded(.up)))) s"
     case ..<5400: return "\(Int((seconds / 60).rounded(.up))) min"
     default: return "\(Int((min(seconds, 1e9) / 3600).rounded(.up))) h"
     }

@@ -79,6 +79,23 @@ import Testing
       let answer = try failure(Self.fetch, [line, try Self.done()])
       #expect(answer.kind == .malformed, "\(report): \(answer)")
     }
+    // A server's sums of sizes that origins claim end at the greatest number.
+    var report = FetchReport()
+    (report.files, report.stored, report.size) = (20, .max, .max)
+    let line = try Self.line(.report) { [report] in $0.report = report }
+    #expect(try failure(Self.fetch, [line, try Self.done()]).kind == nil)
+  }
+
+  @Test func otherReportsHaveNumbersThatCanBe() throws {
+    let rule: Question = { (client) throws(ControlFailure) in _ = try client.rule(.keep, ["a"]) }
+    for (files, isPossible) in [(Int64(3), true), (.min, false), (.max, false)] {
+      let cleared = try Self.line(.cleared) { $0.cleared = ClearReport(files: 1, keptFiles: files) }
+      #expect(try failure(Self.clear, [cleared, try Self.done()]).kind == (isPossible ? nil : .malformed))
+      let ruled = try Self.line(.ruled) {
+        $0.ruled = RuleReport(); $0.ruled?.files = files
+      }
+      #expect(try failure(rule, [ruled, try Self.done()]).kind == (isPossible ? nil : .malformed))
+    }
   }
 
   /// Commands show it on root's terminal.
