@@ -1,6 +1,5 @@
 import Base
 import Fetching
-import Glibc
 import Manifest
 import Reading
 
@@ -41,6 +40,8 @@ struct FleetPointers {
   /// How long a node waits for the one that asks the origin, and from one look to the next, in seconds.
   static let patience = 2.0
   static let nextLook = 0.2
+  /// How many seconds a pointer's time may be ahead of the store's clock: nodes know that clock to a second or so.
+  static let mostAhead: Int64 = 60
   /// How many are written at once, and how many wait at most: what is beyond that, another node tells.
   static let mostWriting = 8
   static let mostWaiting = 16_384
@@ -65,7 +66,13 @@ extension FleetMember {
   }
 
   /// This moment by the store's clock.
-  private var storeTime: Int64 { Int64(time(nil)) + start.clockAhead }
+  private var storeTime: Int64 { store.time }
+
+  /// When a node last heard from the origin of a pointer, by the store's clock; 0: nobody knows. A time to come is that
+  /// of a node whose clock was wrong: otherwise nobody would ask the origin until then.
+  private func checked(_ pointer: Pointer) -> Int64 {
+    pointer.checked > storeTime + FleetPointers.mostAhead ? 0 : pointer.checked
+  }
 
   package func facts(of key: ResourceKey, isCheck: Bool, now: Instant) -> SecondFacts {
     switch phase {
@@ -108,7 +115,7 @@ extension FleetMember {
     let isCheck = pointers.checks.remove(key) != nil
     if case .found(let object) = outcome, let pointer = read(object.body, entry(key)) {
       // A store may tell any time. Instants reach 292 years back.
-      let age = min(max(0, storeTime - pointer.checked), 1 << 32)
+      let age = min(max(0, storeTime - checked(pointer)), 1 << 32)
       facts = .found(
         SecondFile(
           key: key, generation: 0, etag: pointer.validator, size: pointer.size, modified: pointer.modified,
@@ -252,8 +259,8 @@ extension FleetMember {
     case .found(let object):
       let pointer = read(object.body, write.entry)
       // Who won the race heard from the origin at the same time.
-      if write.isSecond, let pointer, pointer.checked >= write.began { return over(write) }
-      if pointer?.generation == write.id, let pointer, storeTime - pointer.checked < Self.recheck {
+      if write.isSecond, let pointer, checked(pointer) >= write.began { return over(write) }
+      if pointer?.generation == write.id, let pointer, storeTime - checked(pointer) < Self.recheck {
         return over(write)
       }
       // What another version wrote stays.

@@ -5,8 +5,6 @@ import Glibc
 struct FleetStart {
   /// How often the bucket could not be asked in a row.
   var failures = 0
-  /// How far the store's clock is ahead of this machine's, in seconds.
-  var clockAhead: Int64 = 0
   /// The shortest round trip to the store, in milliseconds.
   var roundTrip: Int?
   /// Which conditions the store keeps, as far as that is known.
@@ -52,7 +50,6 @@ extension FleetMember {
     let now = Instant.now
     switch outcome {
     case .found(let object):
-      if let date = object.date { start.clockAhead = date - Int64(time(nil)) }
       do throws(ObjectRefusal) { begin(try FleetFormat(object.body, key: setup.key), now) } catch {
         refuse("the object \(ObjectName.format.text) is not for this mount: \(error)")
       }
@@ -224,7 +221,7 @@ extension FleetMember {
 
   /// Today by the store's clock: YYYYMMDD.
   private var day: Int {
-    var seconds = time_t(Int64(time(nil)) + start.clockAhead)
+    var seconds = time_t(store.time)
     var parts = tm()
     gmtime_r(&seconds, &parts)
     return (Int(parts.tm_year) + 1900) * 10_000 + (Int(parts.tm_mon) + 1) * 100 + Int(parts.tm_mday)

@@ -71,6 +71,10 @@ package final class StoreClient: ObjectStore {
   /// Whether a transfer is a store's.
   package static func owns(_ id: TransferID) -> Bool { id.rawValue >= firstTransfer }
 
+  /// This moment by the store's clock, as its last Date tells it, in seconds since 1970; before the first Date, by this
+  /// machine's. Each answer tells anew: this machine's clock may be set meanwhile.
+  package var time: Int64 { setup.clock() + clock.ahead }
+
   /// The location, for messages and for bodies.
   package var location: StoreLocation { setup.location }
 

@@ -34,6 +34,15 @@ final class MemberBench {
       key: key(number), generation: number, etag: "\"\(number)\"", size: blocks << 16, modified: nil, mediaType: nil)
   }
 
+  /// The store answers with that Date, in seconds since 1970.
+  func hear(date: Int64) {
+    var head = ResponseHead(body: .whole(length: nil), url: "")
+    (head.date, head.object) = (date, ObjectAnswer())
+    // The store's client numbers its transfers from there. The first one asks for `format`, and stays under way.
+    let isHeard = member.store.transfer(TransferID(1 << 63), responded: head)
+    #expect(isHeard)
+  }
+
   /// What the member has asked for, in order.
   func pending(_ isMeant: (Asked) -> Bool) -> [StoreRequestID] {
     member.asked.filter { isMeant($0.value.what) }.keys.sorted { $0.rawValue < $1.rawValue }

@@ -34,12 +34,58 @@ import Testing
       let id = bench.member.setup.key.generation(of: entry, validator: file.etag, size: file.size)
       let pointer = Pointer(generation: id, size: file.size, validator: file.etag, checked: 0)
       func isRead(_ what: Asked) -> Bool { if case .facts = what { true } else { false } }
-      bench.member.start.clockAhead = 250_000_000_000
+      bench.hear(date: 250_000_000_000)
       _ = bench.member.facts(of: file.key, isCheck: false, now: .now)
       #expect(bench.answer(.found(StoredObject(etag: "\"p\"", body: pointer.bytes)), isRead))
       let facts = bench.member.facts(of: file.key, isCheck: false, now: .now)
       guard case .found(let found, _) = facts else { return #expect(Bool(false), "not found: \(facts)") }
       #expect(found.size == file.size)
+    }
+  }
+
+  @Test("A pointer that was checked more than a minute in the future counts as one that nobody checked")
+  func pointersOfTimesToCome() throws {
+    try withMember { bench in
+      let file = MemberBench.file(1)
+      let entry = bench.member.setup.key.entry([file.key.high, file.key.low].flatMap(\.bigEndianBytes))
+      let id = bench.member.setup.key.generation(of: entry, validator: file.etag, size: file.size)
+      func isFacts(_ what: Asked) -> Bool { if case .facts = what { true } else { false } }
+      func isRead(_ what: Asked) -> Bool { if case .pointer = what { true } else { false } }
+      func isWrite(_ what: Asked) -> Bool { if case .pointerWrite = what { true } else { false } }
+      let now = Int64(time(nil))
+      for (ahead, isChecked) in [(30, true), (1_000_000, false)] as [(Int64, Bool)] {
+        let pointer = Pointer(generation: id, size: file.size, validator: file.etag, checked: now + ahead)
+        let found = StoreOutcome.found(StoredObject(etag: "\"p\"", body: pointer.bytes))
+        bench.member.pointers.known[file.key] = nil
+        _ = bench.member.facts(of: file.key, isCheck: false, now: .now)
+        #expect(bench.answer(found, isFacts))
+        guard case .told(.found(_, let checkedAt), _, _)? = bench.member.pointers.known[file.key] else {
+          return #expect(Bool(false), "nothing is told")
+        }
+        let age = Instant.now.seconds(since: checkedAt)
+        #expect((age < 1_000_000) == isChecked, "\(age) s")
+        // The origin is asked, and what it said is written in the pointer's place.
+        bench.member.confirmed(file)
+        #expect(bench.answer(found, isRead))
+        #expect(bench.answer(.written(etag: nil), isWrite) == !isChecked)
+      }
+    }
+  }
+
+  @Test("What a member writes has the store's time, also when this machine's clock is set while it shares")
+  func timesOfTheStore() throws {
+    try withMember { bench in
+      let now = Int64(time(nil))
+      // This machine's clock was far behind, and is set right, or nearly so.
+      for (number, ahead) in [(1, 1_000_000), (2, 0), (3, 50)] as [(Int64, Int64)] {
+        bench.hear(date: now + ahead)
+        bench.member.confirmed(MemberBench.file(number))
+        let times = bench.member.asked.values.compactMap { question -> Int64? in
+          if case .pointer(let write) = question.what, write.file.generation == number { write.began } else { nil }
+        }
+        let isRight = times.count == 1 && times.allSatisfy { (0..<100_000).contains($0 - now - ahead) }
+        #expect(isRight, "\(times), not \(now + ahead)")
+      }
     }
   }
 
