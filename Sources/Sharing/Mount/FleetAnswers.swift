@@ -68,12 +68,17 @@ extension FleetMember: ObjectStoreClient {
         if !fleet.nodes.contains(lease.node), !setup.isReadOnly { fleet.saw(nodes: fleet.nodes + [lease.node]) }
         tell(.leaseRead(.found(lease, ObjectVersion(etag: etag))), at: place)
       } catch {
-        // Nobody waits for it longer than for a holder that stands.
-        tell(.leaseRead(.failed), at: place)
+        // Nobody replaces one of another version.
+        if case .version = error { return tell(.leaseRead(.failed), at: place) }
+        tell(.leaseRead(.found(Self.unreadable, ObjectVersion(etag: etag))), at: place)
       }
+    case .rotten(let etag?, _): tell(.leaseRead(.found(Self.unreadable, ObjectVersion(etag: etag))), at: place)
     default: tell(.leaseRead(.failed), at: place)
     }
   }
+  /// What stands for a lease that cannot be read. Nothing is known of it but its ETag: it is held for as long as that
+  /// changes, and is taken in its place when that has stood for a lease's time. No process has this number.
+  private static let unreadable = Lease(node: 0, boot: 0)
 
   private func listed(_ outcome: StoreOutcome, _ file: SharedFile) {
     heard(outcome, isTimed: false, isTrial: offers.listing == file.number)

@@ -174,6 +174,39 @@ import Testing
     bench.member.fleet.segments[FleetNode.Place(generation: 1, segment: 0)]?.share.waits.first?.isWindowOut
   }
 
+  @Test("A lease that cannot be read is taken when its time is over, but not one that changes or is of another version")
+  func damagedLeases() throws {
+    func object(_ text: String, etag: String = "\"l\"") -> StoreOutcome {
+      .found(StoredObject(etag: etag, body: Array(text.utf8)))
+    }
+    let cut = object("mediafs lease 1\nnode=x\n")
+    let rotten = StoreOutcome.rotten(etag: "\"l\"", reason: "")
+    let next = object("mediafs lease 2\n")
+    let cases: [(first: StoreOutcome, second: StoreOutcome, isTaken: Bool)] = [
+      (cut, cut, true), (object(""), object(""), true), (rotten, rotten, true), (cut, rotten, true),
+      (cut, object("mediafs lease 1\nnode=x\n", etag: "\"m\""), false), (next, next, false),
+    ]
+    func isRead(_ what: Asked) -> Bool { if case .readLease = what { true } else { false } }
+    func isWrite(_ what: Asked) -> Bool { if case .writeLease = what { true } else { false } }
+    let place = FleetNode.Place(generation: 1, segment: 0)
+    for (first, second, isTaken) in cases {
+      try withMember { bench in
+        bench.member.fleet.saw(nodes: [5, 6])
+        let view = SecondView(stored: ByteRangeSet(), served: nil, continues: false)
+        _ = bench.member.look(at: MemberBench.file(1), view, now: .now)
+        var wants = SecondWants()
+        (wants.ranges, wants.fronts) = ([ByteRange(0, 4096)], [0])
+        _ = bench.member.want(wants, of: MemberBench.file(1), now: .now)
+        bench.member.tell(.looked(0, .absent), at: place)
+        #expect(bench.answer(first, isRead), "the lease is not read")
+        #expect(bench.pending(isWrite).isEmpty, "\(first) is taken at once")
+        for timer in [ShareTimer.expiry, .poll] { bench.member.tell(.timer(timer), at: place) }
+        #expect(bench.answer(second, isRead), "the lease is not read again")
+        #expect(bench.pending(isWrite).count == (isTaken ? 1 : 0), "\(second)")
+      }
+    }
+  }
+
   @Test("A window may be asked for until it is: a start that finds no place on the line comes again")
   func windowsLast() throws {
     try withWindow { bench, _, wait in
