@@ -237,8 +237,8 @@ package final class StoreClient: ObjectStore {
     case .delete: return .deleted
     case .head: return .found(state.object)
     case .get: return concludeGet(state)
-    case .list:
-      switch StoreXML.listing(state.body) {
+    case .list(let query):
+      switch StoreXML.listing(state.body, from: query.continuation) {
       case .failure(let fault): return judge.broken("its list cannot be read: \(fault.reason)")
       case .success(var listing):
         listing.entries = listing.entries.compactMap { entry in

@@ -23,13 +23,17 @@ final class StoreXML: XMLStreamClient {
     return read
   }
 
-  /// A page of a list, with the whole names of the objects.
-  static func listing(_ bytes: [UInt8]) -> Result<StoreListing, StoreListingFault> {
+  /// A page of a list, with the whole names of the objects. `token`: where it was to begin; nil: where the list does.
+  static func listing(_ bytes: [UInt8], from token: String? = nil) -> Result<StoreListing, StoreListingFault> {
     let read = StoreXML()
     if let fault = read.parse(bytes) { return .failure(StoreListingFault(reason: fault)) }
     guard read.isListing else { return .failure(StoreListingFault(reason: "it is XML of another kind")) }
     if read.isTruncated, read.next == nil {
       return .failure(StoreListingFault(reason: "it goes on, and does not say where"))
+    }
+    // Who follows such a page follows it for ever.
+    if read.isTruncated, let token, read.next == token {
+      return .failure(StoreListingFault(reason: "it goes on where it began"))
     }
     var listing = read.listing
     listing.continuation = read.isTruncated ? read.next : nil

@@ -89,6 +89,20 @@ import Testing
     }
   }
 
+  @Test("A page that goes on where it began is no list: nobody follows it for ever")
+  func endlessList() throws {
+    try Self.with { store, calls in
+      let text =
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>"
+        + "</ListBucketResult>"
+      let answer = "HTTP/1.1 200 OK\r\nContent-Length: \(text.utf8.count)\r\n\r\n\(text)"
+      store.configure { $0.fault = { _ in .raw(answer) } }
+      #expect(calls.list("mfs1/").listing?.continuation == "again")
+      #expect(calls.list("mfs1/", .init(continuation: "before")).listing?.continuation == "again")
+      #expect(calls.list("mfs1/", .init(continuation: "again")).breakage?.contains("goes on where it began") == true)
+    }
+  }
+
   @Test("A clock that is days off, either of them: the store's is followed, and each request goes twice at most")
   func clocks() throws {
     for offset in [-3 * 86_400, 40 * 86_400] as [Int64] {
