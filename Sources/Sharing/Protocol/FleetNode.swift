@@ -170,15 +170,26 @@ package struct FleetNode: Sendable {
   package mutating func handle(_ event: ShareEvent, at place: Place, into actions: inout [Action]) {
     if case .arriving(_, _, let rate) = event, rate > 0 { ownRate = rate }
     send(event, to: place, into: &actions)
-    guard let segment = segments[place] else { return }
-    if let ending = segment.share.ending, generations[place.generation]?.ending == nil {
-      generations[place.generation]?.ending = ending
-      for other in segments.keys.sorted(by: <) where other.generation == place.generation && other != place {
-        send(.over(ending), to: other, into: &actions)
-      }
+    if let segment = segments[place] {
+      if let ending = segment.share.ending { end(place, ending, into: &actions) }
+      drop(place)
+    } else if case .uploaded(_, .differs) = event {
+      // What was stored here before goes up without a segment in memory.
+      actions.append(.share(place, .end(.unstable)))
+      end(place, .unstable, into: &actions)
+    } else {
+      return
     }
-    drop(place)
     lookForWork(into: &actions)
+  }
+
+  /// A segment is over, and with it its generation: so are the others.
+  private mutating func end(_ place: Place, _ ending: EndOfSharing, into actions: inout [Action]) {
+    guard generations[place.generation]?.ending == nil else { return }
+    generations[place.generation]?.ending = ending
+    for other in segments.keys.sorted(by: <) where other.generation == place.generation && other != place {
+      send(.over(ending), to: other, into: &actions)
+    }
   }
 
   /// Sends an event to a segment that is in memory.

@@ -378,6 +378,23 @@ extension MemberTests {
 
     private func isList(_ asked: Asked) -> Bool { if case .list = asked { true } else { false } }
     private func isUpload(_ asked: Asked) -> Bool { if case .upload = asked { true } else { false } }
+    private func isCompare(_ asked: Asked) -> Bool { if case .compare = asked { true } else { false } }
+
+    /// Somebody opens the file.
+    private func openFile(_ bench: MemberBench) {
+      let known = MemberBench.file(1)
+      let view = SecondView(
+        stored: ByteRangeSet(ByteRange(0, known.size)), served: bench.member.files[1]?.served, continues: false)
+      _ = bench.member.look(at: known, view, now: .now)
+    }
+
+    /// What the first block that is compared with the store's is.
+    private func comparedLabel(_ bench: MemberBench) throws -> BlockLabel {
+      let labels = bench.member.asked.values.compactMap { question -> BlockLabel? in
+        if case .compare(_, let label) = question.what { label } else { nil }
+      }
+      return try #require(labels.first)
+    }
 
     /// The next offer is due, and the store has none of the file's blocks. Returns how many go up.
     private func offered(_ bench: MemberBench) -> Int {
@@ -414,13 +431,28 @@ extension MemberTests {
       try withOwed { bench in
         #expect(offered(bench) == 8)
         answer(.conflict, uploads: 1, bench)
-        let labels = bench.member.asked.values.compactMap { question -> BlockLabel? in
-          if case .compare(_, let label) = question.what { label } else { nil }
-        }
-        let label = try #require(labels.first)
+        let label = try comparedLabel(bench)
         let object = StoredObject(etag: "\"b\"", meta: ["mfs": label.text], size: 0)
-        #expect(bench.answer(.found(object)) { if case .compare = $0 { true } else { false } })
+        #expect(bench.answer(.found(object), isCompare))
         #expect(bench.pending { if case .removal = $0 { true } else { false } }.count == 1)
+      }
+    }
+
+    @Test("Other bytes in the store than an earlier mount stored here: the file is shared no more, open or not")
+    func otherBytes() throws {
+      for isOpen in [false, true] {
+        try withOwed { bench in
+          #expect(offered(bench) == 8)
+          if isOpen { openFile(bench) }
+          answer(.conflict, uploads: 1, bench)
+          var label = try comparedLabel(bench)
+          label.crc32c ^= 1
+          let object = StoredObject(etag: "\"b\"", meta: ["mfs": label.text], size: 64 << 10)
+          #expect(bench.answer(.found(object), isCompare))
+          let file = try #require(bench.member.files[1])
+          #expect(file.ending == .unstable && bench.member.owedBytes == 0, "isOpen: \(isOpen)")
+          if isOpen { #expect(bench.member.fleet.generations[1]?.ending == .unstable) }
+        }
       }
     }
 
@@ -435,12 +467,7 @@ extension MemberTests {
       for isOpen in [false, true] {
         try withOwed { bench in
           #expect(offered(bench) == 8)
-          if isOpen {
-            let view = SecondView(
-              stored: ByteRangeSet(ByteRange(0, MemberBench.file(1).size)), served: bench.member.files[1]?.served,
-              continues: false)
-            _ = bench.member.look(at: MemberBench.file(1), view, now: .now)
-          }
+          if isOpen { openFile(bench) }
           bench.member.close(1, isReplaced: true)
           let areDropped = eventually {
             _ = bench.member.sendUploads(.now)
