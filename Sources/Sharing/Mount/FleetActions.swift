@@ -14,7 +14,7 @@ enum Asked {
   case pointerWrite(PointerWrite)
   case probeSet(SharedFile), probeWrite(ProbeJob)
   case digests(SharedFile), digestsDue(SharedFile), digestsWrite
-  case removal, seen
+  case removal, seen(FleetID)
 }
 
 /// A request under way.

@@ -20,7 +20,8 @@ extension FleetMember: ObjectStoreClient {
       heard(outcome, isTimed: false)
       start.listsNodesAt = .now
     case .nodes(let sent, let nodes): nodesListed(outcome, sent, nodes)
-    case .probe, .removal, .seen: break
+    case .probe, .removal: break
+    case .seen(let id): useMarked(outcome, id)
     case .isBack: heard(outcome, after: took)
     case .list(let file, _): listed(outcome, file)
     case .readLease(let place): leaseRead(outcome, place, after: took)

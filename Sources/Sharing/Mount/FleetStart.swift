@@ -23,6 +23,9 @@ struct FleetStart {
   /// The day of which the store's marks are, and the generations that this node marked as used.
   var markedDay = 0
   var marked: Set<FleetID> = []
+  /// Those of which the store did not take the mark, and how many of them are marked again at once.
+  var unmarked: Set<FleetID> = []
+  static let mostMarks = 256
 }
 
 /// The bucket: its format, its conditions, the nodes. All of it behind the mount, which does not wait for it.
@@ -203,6 +206,7 @@ extension FleetMember {
         learn()
       }
       if Set(fleet.nodes) != nodes.union([fleet.identity.node]) { fleet.saw(nodes: nodes.sorted()) }
+      markAgain()
     }
     // Of nodes that begin together, each sees the others soon.
     start.listings += 1
@@ -213,10 +217,29 @@ extension FleetMember {
   func markUse(of file: SharedFile) {
     if setup.isReadOnly { return }
     if start.markedDay != day { (start.markedDay, start.marked) = (day, []) }
-    guard start.marked.insert(file.id).inserted else { return }
-    ask(.seen) {
-      .putIfAbsent($0, ObjectName.seen(day: day, file.id).text, StoreBody(DayMark.seen.bytes), timeout: 10)
+    if start.marked.insert(file.id).inserted { mark(file.id) }
+  }
+
+  private func mark(_ id: FleetID) {
+    ask(.seen(id)) {
+      .putIfAbsent($0, ObjectName.seen(day: day, id).text, StoreBody(DayMark.seen.bytes), timeout: 10)
     }
+  }
+
+  func useMarked(_ outcome: StoreOutcome, _ id: FleetID) {
+    switch outcome {
+    case .busy, .full, .broken, .timedOut: start.unmarked.insert(id)
+    // It is there, or the store would refuse it again.
+    default: break
+    }
+  }
+
+  /// Writes marks again that the store did not take: without one, `share collect` may remove a file that was used. It
+  /// does so when the store has listed the nodes, which is once a minute.
+  private func markAgain() {
+    let again = Array(start.unmarked.prefix(FleetStart.mostMarks))
+    start.unmarked.subtract(again)
+    for id in again { mark(id) }
   }
 
   /// Today by the store's clock: YYYYMMDD.

@@ -118,6 +118,33 @@ import Testing
     }
   }
 
+  @Test("A mark of use that the store did not take is written again when it has listed the nodes")
+  func marksAgain() throws {
+    func isNodeMark(_ what: Asked) -> Bool { if case .mark = what { true } else { false } }
+    func isNodes(_ what: Asked) -> Bool { if case .nodes = what { true } else { false } }
+    func isSeen(_ what: Asked) -> Bool { if case .seen = what { true } else { false } }
+    try withMember { bench in
+      /// The store lists the nodes.
+      func list() {
+        bench.member.start.listsNodesAt = .now
+        _ = bench.member.goOnStarting(.now)
+        #expect(bench.answer(.listed(StoreListing()), isNodes))
+      }
+      #expect(bench.answer(.written(etag: nil), isNodeMark))
+      let view = SecondView(stored: ByteRangeSet(), served: nil, continues: false)
+      _ = bench.member.look(at: MemberBench.file(1), view, now: .now)
+      for failure in [StoreOutcome.busy(retryAfter: nil, reason: "SlowDown"), .timedOut] {
+        #expect(bench.answer(failure, isSeen))
+        #expect(bench.pending(isSeen).isEmpty, "it is written again without a pause")
+        list()
+        #expect(bench.pending(isSeen).count == 1, "\(failure)")
+      }
+      #expect(bench.answer(.conflict, isSeen))
+      list()
+      #expect(bench.pending(isSeen).isEmpty, "it is there, and is written again")
+    }
+  }
+
   @Test("Of a file with more segments than six digits can number, nothing is shared")
   func longestFile() throws {
     try withMember { bench in
