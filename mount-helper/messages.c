@@ -19,6 +19,7 @@
 #include "opening.h"
 #include "read_ahead.h"
 #include "reception.h"
+#include "relay.h"
 #include "service.h"
 #include "state.h"
 #include "upgrade.h"
@@ -31,6 +32,7 @@ enum { PATIENCE = 500 };
 // The mount is ready: detaches from the terminal, then lets the caller return.
 static void detach(struct helper *helper) {
   if (helper->settings->foreground) return;
+  end_relay();  // the server has its log: what it wrote before goes to the caller
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {
     dup2(null, STDIN_FILENO);

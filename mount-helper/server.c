@@ -14,6 +14,7 @@
 #include "launcher.h"
 #include "link.h"
 #include "reception.h"
+#include "relay.h"
 #include "rights.h"
 #include "run.h"
 
@@ -34,6 +35,7 @@ static void take_environment(const struct settings *settings) {
 
 void begin_program(const struct settings *settings) {
   if (settings->user) {
+    use_relay();
     if (become_user(settings) != 0) {
       complain("cannot become the user %s: %s", settings->user, strerror(errno));
       _exit(1);
@@ -41,8 +43,7 @@ void begin_program(const struct settings *settings) {
     hide_from_others();  // again, because the change of ids may have undone it (fs.suid_dumpable)
     take_environment(settings);
   }
-  // A session of its own has no terminal: ^C reaches only the helper, which passes it on once, and the server of
-  // another user cannot type into root's (TIOCSTI).
+  // A session of its own has no terminal: ^C reaches only the helper, which passes it on once.
   setsid();
   signal(SIGPIPE, SIG_DFL);
   sigset_t none;

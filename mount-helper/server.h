@@ -11,8 +11,8 @@
 // (root can). exec and changes of ids undo it.
 void hide_from_others(void);
 
-// In a child that execs a program for the mount's user next: becomes that user, if there is one, in a session of its
-// own, with no signal blocked. Ends the process after a message if it cannot.
+// In a child that execs a program for the mount's user next: becomes that user, if there is one, without the caller's
+// terminal (relay.h), in a session of its own, with no signal blocked. Ends the process after a message if it cannot.
 void begin_program(const struct settings *settings);
 
 // Starts `mediafs serve --helper-fd 3` from the open file `program`, after `before` other servers of the mount, and

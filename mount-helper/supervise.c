@@ -21,6 +21,7 @@
 #include "notices.h"
 #include "opening.h"
 #include "places.h"
+#include "relay.h"
 #include "service.h"
 #include "session.h"
 #include "succession.h"
@@ -243,9 +244,11 @@ int supervise(const struct settings *settings, int announce_to) {
   int status = 1;
   if (helper.signals < 0) {
     complain("cannot wait for signals: %s", strerror(errno));
-  } else if (hold_program(&helper.upgrade, settings) == 0 && begin_session(&helper) == 0) {
+  } else if ((!settings->user || start_relay() == 0) && hold_program(&helper.upgrade, settings) == 0 &&
+             begin_session(&helper) == 0) {
     start_next(&helper);
     watch(&helper);
+    end_relay();  // the last server's own words come before those about its end
     if (helper.servers > 0) status = judge(&helper);
   }
   helper.service.stopping = true;

@@ -68,6 +68,25 @@ enum FakeServer {
     return try Command.run(words, timeout: timeout)
   }
 
+  /// Runs the helper on such a server at a terminal, until it ends, or in the background until the mount is ready. What
+  /// the terminal shows is the output.
+  static func runAtTerminal(
+    _ script: String, in folder: TemporaryFolder, mountpoint: String, user: String, foreground: Bool
+  ) throws -> CommandResult {
+    let words = try command(script, in: folder, mountpoint: mountpoint, user: user, foreground: foreground)
+    let terminal = """
+      import os, subprocess, sys
+      ours, theirs = os.openpty()
+      process = subprocess.Popen(sys.argv[1:], stdin=theirs, stdout=theirs, stderr=theirs)
+      os.close(theirs)
+      try:
+          while text := os.read(ours, 4096): os.write(1, text)
+      except OSError: pass  # no process has the terminal open any more
+      sys.exit(process.wait())
+      """
+    return try Command.run(["/usr/bin/python3", "-S", "-c", terminal] + words, timeout: 60)
+  }
+
   /// Starts the helper on such a server, with the mount at `mnt` or `mountpoint`.
   static func start(
     _ script: String, in folder: TemporaryFolder, mountpoint: String? = nil, user: String? = nil

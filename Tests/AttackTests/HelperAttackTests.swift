@@ -82,6 +82,32 @@ struct HelperAttackTests {
     #expect(result.status == 0 && result.errors.contains("sent by 1"), "\(result.errors)")
   }
 
+  /// Whoever has root's terminal open may read what is typed there, and has it obey.
+  @Test(
+    "A server of another user has no terminal, and what it says comes to root's without control characters",
+    .enabled(if: TestUser.canSwitch), arguments: [true, false])
+  func aServerOfAnotherUserHasNoTerminal(foreground: Bool) throws {
+    let script = #"""
+      prepare()
+      answer_init()
+      say('terminals:', [number for number in range(100) if os.isatty(number)])
+      os.write(2, 'a\x1b[6nb\x7fc\x9b6nd é\n'.encode())
+      null = os.open('/dev/null', os.O_RDWR)
+      for number in (1, 2): os.dup2(null, number)
+      ready()
+      os._exit(0)
+      """#
+    try withTemporaryFolder(open: true) { folder in
+      let mountpoint = try folder.makeFolder("mnt")
+      let result = try FakeServer.runAtTerminal(
+        script, in: folder, mountpoint: mountpoint, user: "nobody", foreground: foreground)
+      #expect(result.status == 0, "\(result.output)\(result.errors)")
+      #expect(result.output.contains("terminals: []\r\n"), "\(result.output)")
+      #expect(result.output.contains("a?[6nb?c\u{FFFD}?6nd é\r\n"), "\(result.output)")
+      #expect(eventually(timeout: 60) { !Mounts.isMounted(mountpoint) })
+    }
+  }
+
   /// Five servers end without an answer; what `then` does once the helper answers by itself, with the mountpoint in
   /// `text`.
   private func refusing(_ then: String, before: String = "", longestWrite: Int = 4096) throws -> CommandResult {
