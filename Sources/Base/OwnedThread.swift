@@ -10,9 +10,31 @@ package final class OwnedThread: Sendable {
 
   /// Starts `body` on a new thread. `name` is cut to 15 bytes. Signals are blocked in it, but for those that a
   /// thread raises by a fault: the main thread handles them. `record`: where the thread notes what it is busy with.
+  ///
+  /// For a thread without which the program cannot begin: if the system refuses it, the program says so and ends. A
+  /// program that works already takes ``init(ifPossible:record:_:)``.
+  package init(name: String, record: ThreadRecord? = nil, _ body: @escaping @Sendable () -> Void) {
+    do throws(Errno) { handle = try Self.create(name, record, body) } catch {
+      Log.error("cannot start the thread \(name): \(error); \(OwnedThread.advice)")
+      _exit(1)
+    }
+  }
+
+  /// The same; throws if the system refuses the thread, which it does at a limit (EAGAIN).
   package init(
-    name: String, stackSize: Int = 512 << 10, record: ThreadRecord? = nil, _ body: @escaping @Sendable () -> Void
-  ) {
+    ifPossible name: String, record: ThreadRecord? = nil, _ body: @escaping @Sendable () -> Void
+  ) throws(Errno) {
+    handle = try Self.create(name, record, body)
+  }
+
+  /// What a user can do about a thread that the system refuses.
+  package static let advice = "end programs, or raise the limit of threads (ulimit -u, or TasksMax= of a systemd unit)"
+
+  private static let stackSize = 512 << 10
+
+  private static func create(
+    _ name: String, _ record: ThreadRecord?, _ body: @escaping @Sendable () -> Void
+  ) throws(Errno) -> pthread_t {
     // Released once, in `threadMain`.
     let start = Unmanaged.passRetained(ThreadStart(name: name, record: record, body: body))
     var attributes = pthread_attr_t()
@@ -28,8 +50,11 @@ package final class OwnedThread: Sendable {
     let result = pthread_create(&created, &attributes, threadMain, start.toOpaque())
     pthread_sigmask(SIG_SETMASK, &before, nil)
     pthread_attr_destroy(&attributes)
-    precondition(result == 0, "pthread_create: \(Errno(rawValue: result))")
-    handle = created
+    guard result == 0 else {
+      start.release()
+      throw Errno(rawValue: result)
+    }
+    return created
   }
 
   /// Waits until the body returns. Call it once, from another thread, or call ``detach()``.

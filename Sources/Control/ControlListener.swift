@@ -142,13 +142,20 @@ package final class ControlListener: Sendable {
       turnAway(socket, ControlFailure(.busy, "the server has \(ControlLimits.clients) clients already: try again"))
       return nil
     }
-    return OwnedThread(name: "control client") { [self] in
-      var session = ControlSession(socket: socket, handler: handler, identity: identity, patience: patience)
-      session.run()
-      state.withLock { state in
-        state.open[number] = nil
-        state.ended.append(number)
+    do throws(Errno) {
+      return try OwnedThread(ifPossible: "control client") { [self] in
+        var session = ControlSession(socket: socket, handler: handler, identity: identity, patience: patience)
+        session.run()
+        state.withLock { state in
+          state.open[number] = nil
+          state.ended.append(number)
+        }
       }
+    } catch {
+      state.withLock { $0.open[number] = nil }
+      turnAway(
+        socket, ControlFailure(.busy, "the server cannot start a thread for a client: \(error); \(OwnedThread.advice)"))
+      return nil
     }
   }
 

@@ -26,13 +26,18 @@ package final class TransferLoop: Sendable {
 
   /// Starts the thread, which makes its client by `makeClient` and drops it after ``stop()``. Call it once. `record`:
   /// where the thread notes what it is busy with.
+  ///
+  /// - Throws: `FetchError.noThread` if the system refuses the thread.
   package func run(
     name: String = "transfers", record: ThreadRecord? = nil,
     _ makeClient: @escaping @Sendable (TransferCommands) -> any TransferClient
-  ) {
+  ) throws(FetchError) {
     precondition(thread.withLock { $0 == nil }, "a transfer loop runs once")
     // The thread must not retain `self`, whose `deinit` stops it.
-    let started = OwnedThread(name: name, record: record) { [core] in core.run(makeClient) }
+    let started: OwnedThread
+    do throws(Errno) {
+      started = try OwnedThread(ifPossible: name, record: record) { [core] in core.run(makeClient) }
+    } catch { throw .noThread(error) }
     thread.withLock { $0 = started }
   }
 

@@ -154,12 +154,14 @@ package enum MediafsServer {
       fileSystem.resolve(with: launcher)
     }
     fileSystem.start(keeperRecord: memory.keeperRecord, finisherRecord: memory.finisherRecord)
-    loop.run(record: memory.transfersRecord) { [wake = loop.waking] commands in
-      guard let member else { return fileSystem.makeClient(port: fuse, service: commands) }
-      return FleetClient(member, commands, wake: wake) { service, second in
-        fileSystem.makeClient(port: fuse, service: service, second: second)
+    do throws(FetchError) {
+      try loop.run(record: memory.transfersRecord) { [wake = loop.waking] commands in
+        guard let member else { return fileSystem.makeClient(port: fuse, service: commands) }
+        return FleetClient(member, commands, wake: wake) { service, second in
+          fileSystem.makeClient(port: fuse, service: service, second: second)
+        }
       }
-    }
+    } catch { throw .failed("\(error)") }
     let facts = MountFacts(request, store)
     var listed = request
     listed.lists = lists

@@ -49,6 +49,20 @@ import Testing
     #expect(seen.withLock { $0.name } == "a name that is ")
     #expect(seen.withLock { $0.isBlocked })
   }
+
+  /// The limit is one of all processes and threads of a user, and holds for no process of root's.
+  @Test(
+    "A program that is refused a thread which it needs to begin says so and ends", .enabled(if: TestUser.canSwitch))
+  func refused() async {
+    let result = await #expect(processExitsWith: .exitCode(1), observing: [\.standardErrorContent]) {
+      try #require(setuid(65534) == 0)
+      var none = rlimit(rlim_cur: 0, rlim_max: 0)
+      try #require(setrlimit(__rlimit_resource_t(__RLIMIT_NPROC.rawValue), &none) == 0)
+      OwnedThread(name: "one too many") {}.join()
+    }
+    let said = String(decoding: result?.standardErrorContent ?? [], as: UTF8.self)
+    #expect(said.contains("cannot start the thread one too many"), "\(said)")
+  }
 }
 
 @Suite struct ErrnoTests {

@@ -42,7 +42,7 @@ final class RecordingClient: Sendable {
 
   init(_ options: TransferOptions = TransferOptions()) throws {
     loop = try TransferLoop(options: options)
-    loop.run { [self] commands in Recorder(self, commands) }
+    try loop.run { [self] commands in Recorder(self, commands) }
   }
 
   var turns: Int { state.withLock { $0.turns } }

@@ -163,7 +163,7 @@ struct TransferLoopTests {
     let isGone = Lock(false)
     do {
       let forgotten = try TransferLoop(options: TransferOptions())
-      forgotten.run { _ in Idle(isGone) }
+      try forgotten.run { _ in Idle(isGone) }
     }
     eventually { isGone.withLock { $0 } }
   }

@@ -18,7 +18,7 @@ func withService(
   let loop = try TransferLoop(options: TransferOptions())
   let system = try MediaFileSystem(store: store, options: ReadingOptions(), wake: { loop.wake() })
   system.start()
-  loop.run { system.makeClient(port: NoKernel(), service: $0) }
+  try loop.run { system.makeClient(port: NoKernel(), service: $0) }
   defer {
     system.beginEnding()
     loop.stop()

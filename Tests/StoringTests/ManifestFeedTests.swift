@@ -39,7 +39,7 @@ import Testing
     let pipe = try makePipe("http://example.com/a\n")
     let calls = DiskCalls(patience: 0.1)
     let reader = try ManifestReader(descriptor: FileDescriptor(owning: pipe[0]), name: "far", calls: calls)
-    let feed = ManifestFeed(reader, strict: false)
+    let feed = try ManifestFeed(reader, strict: false)
     let disks = ListDisks(calls, patience: 0.1)
     #expect(throws: ManifestError.silent(name: "far")) { while try feed.next(disks) != nil {} }
     #expect(calls.silent == "far")
@@ -82,7 +82,7 @@ import Testing
       wanted += texts(alone)
     }
     #expect(wanted.count == entries + entries / 10)
-    let feed = ManifestFeed(reader(text), strict: false)
+    let feed = try ManifestFeed(reader(text), strict: false)
     var found: [String] = []
     while let batch = try feed.next() {
       #expect(batch.items.count <= ImportBatch.most)
@@ -98,7 +98,7 @@ import Testing
     var text = "#EXTM3U\n"
     for number in 0..<entries { text += "http://example.com/\(number).mp4\n" }
     text += "#EXT-X-TARGETDURATION:6\nhttp://example.com/piece.ts\n"
-    let feed = ManifestFeed(reader(Array(text.utf8), "list.m3u8"), strict: false)
+    let feed = try ManifestFeed(reader(Array(text.utf8), "list.m3u8"), strict: false)
     var count = 0
     do throws(ManifestError) {
       while let batch = try feed.next() { count += batch.items.count }
@@ -116,7 +116,7 @@ import Testing
     let header = "  header=X-Large: \(String(repeating: "x", count: 60_000))\n"
     var text = ""
     for number in 0..<100 { text += "http://example.com/\(number)\n" + header + header }
-    let feed = ManifestFeed(reader(Array(text.utf8)), strict: false)
+    let feed = try ManifestFeed(reader(Array(text.utf8)), strict: false)
     var count = 0
     while let batch = try feed.next() {
       count += batch.items.count
@@ -128,7 +128,7 @@ import Testing
 
   @Test func aReaderThatIsTooFastWaits() throws {
     // More than fits into all batches: who reads waits for room, and is released when nobody wants more.
-    let feed = ManifestFeed(reader(manifest(20 * ImportBatch.most * ManifestBatches.maximum)), strict: false)
+    let feed = try ManifestFeed(reader(manifest(20 * ImportBatch.most * ManifestBatches.maximum)), strict: false)
     #expect(try feed.next() != nil)
     #expect(eventually(timeout: 60) { feed.batches.count == ManifestBatches.maximum })
     usleep(100_000)
@@ -139,7 +139,7 @@ import Testing
   @Test(arguments: [false, true]) func whatIsEndedWaitsForNoPipe(strict: Bool) throws {
     let pipe = try makePipe("http://example.com/1\nhttp://example.com/2\nno URL\n")
     // The error is there though no batch is full and the pipe gives no more.
-    let feed = ManifestFeed(try reader(of: pipe), strict: strict)
+    let feed = try ManifestFeed(reader(of: pipe), strict: strict)
     let batch = try #require(try feed.next())
     let found = texts(batch).map { $0.prefix { $0 != " " } }
     #expect(found == ["2", "3", "line"])

@@ -71,17 +71,16 @@ final class ListDocuments: Sendable {
     if let (_, asks) = loop.withLock({ $0 }) { return asks }
     let new = try TransferLoop(options: options)
     let asks = Mailbox<DocumentMessage>(wake: new.waking)
-    let winner = loop.withLock { current in
+    let expire = expire.withLock { $0 }
+    // First: nobody may post to a loop that the system refuses its thread. One that comes second ends with its thread.
+    try new.run(name: "documents") { [remembered, timeout] commands in
+      DocumentClient(commands, asks, remembered, timeout: timeout, expire: expire ?? { nil })
+    }
+    return loop.withLock { current in
       if let current { return current.asks }
       current = (new, asks)
       return asks
     }
-    guard winner === asks else { return winner }
-    let expire = expire.withLock { $0 }
-    new.run(name: "documents") { [remembered, timeout] commands in
-      DocumentClient(commands, asks, remembered, timeout: timeout, expire: expire ?? { nil })
-    }
-    return asks
   }
 
   /// Ends the thread: what it asks for at the time is given up.

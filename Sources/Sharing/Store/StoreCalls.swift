@@ -25,7 +25,7 @@ package final class StoreCalls: Sendable {
     location = setup.location
     loop = try StoreLoop(setup, options: options)
     messages = Mailbox(wake: loop.waking)
-    loop.run(name: "store-calls") { [messages] store in Client(store, messages) }
+    try loop.run(name: "store-calls") { [messages] store in Client(store, messages) }
   }
 
   /// Ends the thread: what runs ends as cancelled.

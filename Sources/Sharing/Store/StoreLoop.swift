@@ -16,8 +16,8 @@ package final class StoreLoop: Sendable {
   package func run(
     name: String = "sharing", record: ThreadRecord? = nil,
     _ makeClient: @escaping @Sendable (StoreClient) -> any ObjectStoreClient
-  ) {
-    loop.run(name: name, record: record) { [setup] commands in
+  ) throws(FetchError) {
+    try loop.run(name: name, record: record) { [setup] commands in
       let store = StoreClient(setup, commands)
       let client = makeClient(store)
       store.report(to: client)

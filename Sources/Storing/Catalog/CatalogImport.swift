@@ -100,7 +100,10 @@ extension Catalog {
     watcher: ImportWatcher? = nil
   ) throws(StoreError) -> ImportReport {
     // Reading and parsing take half of the time. They need not wait for the catalog, nor the catalog for them.
-    let feed = ManifestFeed(reader, strict: strict)
+    let feed: ManifestFeed
+    do throws(Errno) { feed = try ManifestFeed(reader, strict: strict) } catch {
+      throw StoreError(.io(error), "cannot start a thread that reads the list: \(error); \(OwnedThread.advice)")
+    }
     let disks = watcher?.disks
     defer { feed.end(waiting: disks != nil) }
     return try importBatches(

@@ -14,12 +14,12 @@ struct ManifestFeed {
   private let thread: OwnedThread
 
   /// Starts reading. It passes on the first problems at once and, with `strict`, each error: a caller that stops at an
-  /// error need not wait until a batch is full.
-  init(_ reader: consuming ManifestReader, strict: Bool) {
+  /// error need not wait until a batch is full. Throws if the system refuses the thread.
+  init(_ reader: consuming ManifestReader, strict: Bool) throws(Errno) {
     let batches = ManifestBatches()
     let handover = Handover(reader)
     self.batches = batches
-    thread = OwnedThread(name: "manifest") {
+    thread = try OwnedThread(ifPossible: "manifest") {
       guard var reader = handover.take() else { return }
       batches.fill(from: &reader, handingOverErrors: strict)
     }
