@@ -29,6 +29,11 @@ int csystem_open_without_links(const char *path, int flags) {
   return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
 }
 
+int csystem_open_entry(int folder, const char *name) {
+  struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC, .resolve = RESOLVE_NO_XDEV};
+  return (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
+}
+
 const char *csystem_parse_date(const char *text, const char *form, struct tm *fields) {
   return strptime(text, form, fields);
 }

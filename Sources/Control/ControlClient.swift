@@ -1,4 +1,5 @@
 import Base
+import CSystem
 import Glibc
 
 /// A client of a running server. One thread owns it.
@@ -76,9 +77,8 @@ package final class ControlClient: StatusSource {
   static func reach(_ store: String, _ limits: Limits) throws(ControlFailure) -> ControlClient {
     do throws(Errno) {
       let folder = try FileDescriptor.open(store, FileDescriptor.onlyPath | O_DIRECTORY)
-      // Opened without being followed: a link in its place leads nowhere.
-      let name = try FileDescriptor.open(
-        "/proc/self/fd/\(folder.rawValue)/\(controlSocketName)", FileDescriptor.onlyPath | O_NOFOLLOW)
+      // A link in its place leads nowhere, and neither does a mount, whose filesystem may never answer.
+      let name = FileDescriptor(owning: try retrying { csystem_open_entry(folder.rawValue, controlSocketName) })
       guard case .socket = FileKind(try name.status()) else { throw Errno(rawValue: ENOTSOCK) }
       let descriptor = FileDescriptor(owning: try retrying { Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0) })
       try makeNonblocking(descriptor.rawValue)
@@ -96,7 +96,7 @@ package final class ControlClient: StatusSource {
       switch error.rawValue {
       case ENOENT, ENOTDIR, ECONNREFUSED:
         throw ControlFailure(.notRunning, "no server runs on the store \(store)")
-      case ENOTSOCK:
+      case ENOTSOCK, EXDEV:
         throw ControlFailure(
           .refused,
           "\(store)/\(controlSocketName) is not the socket of a server: move it away, and start the mount anew")

@@ -94,6 +94,38 @@ extension RightsTests {
     #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
 
+  /// Where a user may mount with `allow_other`, root waits for a filesystem of theirs as they do. This one answers
+  /// nothing.
+  @Test func rootEntersNoMountOverTheSocket() throws {
+    let place = try MountPlace()
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "-o", "user=nobody,store=\(place.storeOfNobody)")
+    try #require(mounted.status == 0, "\(mounted)")
+    let script = """
+      import ctypes, os, signal, sys
+      libc = ctypes.CDLL(None, use_errno=True)
+      options = 'fd=%d,rootmode=100000,user_id=65534,group_id=65534,allow_other' % os.open('/dev/fuse', os.O_RDWR)
+      if libc.mount(b'silent', sys.argv[1].encode(), b'fuse', 6, options.encode()) != 0:
+          sys.exit(os.strerror(ctypes.get_errno()))
+      print('mounted', flush=True)
+      signal.pause()
+      """
+    let control = place.storeOfNobody + "/control"
+    do {
+      let silent = try BackgroundProcess(["/usr/bin/python3", "-S", "-c", script, control])
+      defer {
+        silent.terminate(grace: 0)
+        _ = try? SystemCalls.run(["umount", "-l", control])
+      }
+      try #require(silent.waitForOutput("mounted"), "\(silent.standardErrorSoFar)")
+      let refused = try place.run("status", place.mountpoint)
+      #expect(refused.status == 1 && refused.text.contains("is not the socket of a server"), "\(refused)")
+    }
+    let shown = try place.run("status", place.mountpoint)
+    #expect(shown.status == 0, "\(shown)")
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
   /// Processes of the user's that call themselves the mount helper, with words of their own: root hears none of them,
   /// and waits for none.
   @Test func rootHearsTheHelperAlone() throws {

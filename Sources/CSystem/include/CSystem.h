@@ -29,6 +29,9 @@ static inline int csystem_openat(int dir, const char *path, int flags, mode_t mo
 }
 /// openat2(2) of a path of which no part may be a symbolic link (ELOOP).
 int csystem_open_without_links(const char *path, int flags);
+/// openat2(2) of what an open folder has under that name (O_PATH, close-on-exec): a symbolic link is not followed, and
+/// what is mounted there is not entered (EXDEV). It asks no filesystem but the folder's.
+int csystem_open_entry(int folder, const char *name);
 /// fcntl(2) with an int argument.
 static inline int csystem_fcntl(int fd, int command, int argument) { return fcntl(fd, command, argument); }
 /// CRC-32C of `count` bytes that follow those of which `sum` is the CRC-32C; 0 before the first.
