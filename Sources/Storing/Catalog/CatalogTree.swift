@@ -126,6 +126,9 @@ package struct CatalogTree: Sendable {
 
   /// Like ``list(_:after:limit:)``, for a walk over the whole tree. The list ends after the first folder, into which
   /// the walk goes next. For each file it says whether the walk must ask the catalog for more.
+  ///
+  /// Throws `.corrupt` at a folder whose number none in `folder` can have: damaged rows may lead back to where the walk
+  /// has been, and it would never end.
   package func survey(_ folder: Inode, after cookie: Int64, limit: Int) throws(StoreError) -> [SurveyedNode] {
     try connections.read { (connection) throws(StoreError) in
       let statement = try connection.statement(Queries.survey)
@@ -135,10 +138,19 @@ package struct CatalogTree: Sendable {
       statement.bind(3, limit)
       var found: [SurveyedNode] = []
       while found.last?.node.kind != .folder, try statement.step() {
-        found.append(SurveyedNode(node: Self.node(of: statement), isKnown: statement.integer(10) != 0))
+        let node = Self.node(of: statement)
+        if node.kind == .folder, !Self.isBelow(folder, node) {
+          throw .damaged(connection.path, "the number of folder \(node.entry) is impossible")
+        }
+        found.append(SurveyedNode(node: node, isKnown: statement.integer(10) != 0))
       }
       return found
     }
+  }
+
+  /// Whether a folder may lie in `folder`: it keeps its first inode, and is newer than the folder that it was made in.
+  private static func isBelow(_ folder: Inode, _ node: Node) -> Bool {
+    node.inode == Inode(bitPattern: node.entry) && node.entry > Int64(bitPattern: folder)
   }
 
   /// The folder that contains `folder`; the root for the root and for an inode that is not a folder.
