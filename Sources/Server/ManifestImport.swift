@@ -29,11 +29,11 @@ enum ManifestImport {
     if !fingerprint.isEmpty, try catalog.importedFingerprint() == fingerprint {
       Log.debug("the manifest is unchanged")
       request.lists?.folders.shows(nil)  // with servers' folders there is no fingerprint
+      remembered?.took(pending)
     } else {
       let reader = try reader(of: request, input, list: list, rootWaits: rootWaits)
-      _ = try read(request, reader, fingerprint, into: catalog)
+      _ = try read(request, reader, fingerprint, into: catalog) { remembered?.took(pending) }
     }
-    remembered?.took(pending)
     return request.readsStandardInput ? nil : mark
   }
 
@@ -153,13 +153,8 @@ enum ManifestImport {
       }
       var checked = watcher
       checked.compared = check
-      // At once: after a kill, the next server would begin with the lists that were taken before these.
-      checked.committed = { changes in
-        remembered?.took(pending)
-        watcher.committed(changes)
-      }
       reload.result = .success(
-        try read(request, reader, fingerprint, into: catalog, watcher: checked))
+        try read(request, reader, fingerprint, into: catalog, watcher: checked) { remembered?.took(pending) })
     } catch {
       reload.result = .failure(error)
     }
@@ -313,9 +308,11 @@ enum ManifestImport {
     }
   }
 
+  /// `taken`: called at once when the tree is the list's. After a kill, the next server would begin with the lists that
+  /// were taken before these.
   private static func read(
     _ request: MountRequest, _ reader: consuming ManifestReader, _ fingerprint: [UInt8], into catalog: Catalog,
-    watcher: ImportWatcher? = nil
+    watcher: ImportWatcher? = nil, taken: () -> Void
   ) throws(StoreError) -> ImportReport {
     var reader = reader
     reader.needsEntries = true
@@ -324,7 +321,8 @@ enum ManifestImport {
     var isTaken = false
     defer { log.end(isWhole: isTaken) }
     let report = try catalog.importManifest(
-      reader, fingerprint: fingerprint, strict: request.strict, report: { log.note($0) }, watcher: watcher)
+      reader, fingerprint: fingerprint, strict: request.strict, report: { log.note($0) }, watcher: watcher,
+      taken: taken)
     isTaken = true
     Log.debug("\(request.listName): \(report.files) files in \(report.folders) folders")
     request.lists?.shows(report)

@@ -101,10 +101,10 @@ func line(_ path: String, _ number: UInt64, line: Int = 0, mayGain: Bool = false
 extension Catalog {
   /// Imports items one by one: each is a batch of its own.
   func importItems(
-    fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
+    fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void, taken: () -> Void = {},
     next: () throws(StoreError) -> ManifestItem?
   ) throws(StoreError) -> ImportReport {
-    try importBatches(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
+    try importBatches(fingerprint: fingerprint, strict: strict, report: report, taken: taken) { () throws(StoreError) in
       guard let item = try next() else { return nil }
       var batch = ImportBatch()
       batch.append(item)
@@ -116,10 +116,12 @@ extension Catalog {
   @discardableResult
   func load(
     _ entries: [ManifestEntry], fingerprint: [UInt8] = [1], strict: Bool = false,
-    report: (ManifestProblem) -> Void = { _ in }
+    report: (ManifestProblem) -> Void = { _ in }, taken: () -> Void = {}
   ) throws -> ImportReport {
     var index = 0
-    return try importItems(fingerprint: fingerprint, strict: strict, report: report) { () throws(StoreError) in
+    return try importItems(
+      fingerprint: fingerprint, strict: strict, report: report, taken: taken
+    ) { () throws(StoreError) in
       guard index < entries.count else { return nil }
       var entry = entries[index]
       index += 1

@@ -188,6 +188,29 @@ import Testing
     }
   }
 
+  @Test("Who gave a list hears that it is shown at once, also at a first import: before the numbers of many lines")
+  func taken() throws {
+    let catalog = try CatalogFolder().open()
+    let list = (0..<2100).map { line("\($0)", UInt64($0)) }
+    var seen: [(files: Int64, isDone: Bool)] = []
+    func look() {
+      do {
+        let isDone = try catalog.importedFingerprint() == [1]
+        seen.append((try catalog.tree.counts().files, isDone))
+      } catch {
+        Issue.record(error)
+      }
+    }
+    try catalog.load(list, taken: look)
+    // The numbers of more rows change than are written with the tree.
+    try catalog.load([line("first", 5000)] + list, taken: look)
+    try catalog.reload(list, taken: look)
+    #expect(seen.map(\.files) == [2100, 2101, 2100] && seen.map(\.isDone) == [true, false, false], "\(seen)")
+    #expect(try catalog.importedFingerprint() == [1] && catalog.lines() == Array(1...2100))
+    #expect(throws: StoreError.self) { try catalog.load([], taken: look) }
+    #expect(seen.count == 3, "a list that is refused was not taken")
+  }
+
   @Test("Rows whose ids or lines are damaged cost the shift of many lines nothing")
   func damagedNumbers() throws {
     let catalog = try CatalogFolder().open()
@@ -311,13 +334,13 @@ extension Catalog {
     _ entries: [ManifestEntry], batch size: Int = 4, mostCompared: Int = ListComparison.mostBytes,
     lists: [String] = [], compared: @escaping ([ListLoss]) -> Void = { _ in }, each: () -> Void = {},
     beforeCommit: @escaping (ListChanges) throws(StoreError) -> Void = { _ in },
-    report: (ManifestProblem) -> Void = { _ in }
+    report: (ManifestProblem) -> Void = { _ in }, taken: () -> Void = {}
   ) throws -> ImportReport {
     var index = 0
     let watcher = ImportWatcher(
       lists: lists, compared: compared, beforeCommit: beforeCommit, committed: { _ in })
     return try importBatches(
-      fingerprint: [1], strict: false, report: report, watcher: watcher, mostCompared: mostCompared
+      fingerprint: [1], strict: false, report: report, watcher: watcher, mostCompared: mostCompared, taken: taken
     ) { () throws(StoreError) in
       each()
       guard index < entries.count else { return nil }

@@ -88,7 +88,8 @@ extension Catalog {
   /// lines; it must not call the catalog. With `strict`, a problem of severity error ends the import. Such a problem, a
   /// manifest without a usable line, and one that cannot be read throw `.invalid` and change nothing.
   ///
-  /// `watcher`: for a mount that shows the tree; the report then has the changes. Only one thread may import at a time.
+  /// `watcher`: for a mount that shows the tree; the report then has the changes. `taken` is called as soon as the tree
+  /// is the manifest's: the numbers of many lines may be written after that. Only one thread may import at a time.
   ///
   /// Another thread reads the manifest and has ended when this returns. There is one exception: if the reader is no
   /// longer needed and waits for a pipe (or a slow disk), it ends when data comes or the pipe is closed.
@@ -97,7 +98,7 @@ extension Catalog {
   /// disk has answered, and throws `.silent`: it never leaves a thread behind that waits for the disk.
   package func importManifest(
     _ reader: consuming ManifestReader, fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void,
-    watcher: ImportWatcher? = nil
+    watcher: ImportWatcher? = nil, taken: () -> Void = {}
   ) throws(StoreError) -> ImportReport {
     // Reading and parsing take half of the time. They need not wait for the catalog, nor the catalog for them.
     let feed: ManifestFeed
@@ -107,7 +108,7 @@ extension Catalog {
     let disks = watcher?.disks
     defer { feed.end(waiting: disks != nil) }
     return try importBatches(
-      fingerprint: fingerprint, strict: strict, report: report, watcher: watcher
+      fingerprint: fingerprint, strict: strict, report: report, watcher: watcher, taken: taken
     ) { () throws(StoreError) in
       do throws(ManifestError) { return try feed.next(disks) } catch {
         if case .silent = error { throw StoreError(.silent, "\(error)") }
@@ -154,7 +155,7 @@ extension Catalog {
   /// lines that differ are kept until the rest is imported as a whole. `scope`: the folders that the batches are of.
   func importBatches(
     fingerprint: [UInt8], strict: Bool, report: (ManifestProblem) -> Void, watcher: ImportWatcher? = nil,
-    mostCompared: Int = ListComparison.mostBytes, scope: ImportScope? = nil,
+    mostCompared: Int = ListComparison.mostBytes, scope: ImportScope? = nil, taken: () -> Void = {},
     next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
     try withoutActuallyEscaping(report) { (report) throws(StoreError) in
@@ -163,7 +164,11 @@ extension Catalog {
         try connection.integer("SELECT 1 FROM entry LIMIT 1") == nil
       }
       // Under a mount, which may have begun without a name, those who watch are told.
-      if isFirst, watcher == nil { return try importFirst(fingerprint, strict, report, next) }
+      if isFirst, watcher == nil {
+        let first = try importFirst(fingerprint, strict, report, next)
+        taken()
+        return first
+      }
       let compared = try connections.read(snapshot: true) { (connection) throws(StoreError) in
         try ListComparison.run(
           connection, strict: strict, most: mostCompared, scope: scope, report: report, next: next)
@@ -172,7 +177,7 @@ extension Catalog {
       if let watcher { try watcher.compared(try losses(compared, watcher.lists)) }
       let write = DifferenceImport(
         compared: compared, scope: scope, fingerprint: fingerprint, strict: strict, report: report, watcher: watcher)
-      return try write.run(connections, next)
+      return try write.run(connections, taken, next)
     }
   }
 
@@ -257,7 +262,7 @@ private struct DifferenceImport {
 
   /// `next`: the rest of the list, where it was not compared to its end.
   func run(
-    _ connections: CatalogConnections, _ next: () throws(StoreError) -> ImportBatch?
+    _ connections: CatalogConnections, _ taken: () -> Void, _ next: () throws(StoreError) -> ImportBatch?
   ) throws(StoreError) -> ImportReport {
     let shiftsLater = compared.shifts.count > LineShifts.most
     let result = try connections.withWriter { (connection, isFull) throws(StoreError) in
@@ -276,6 +281,7 @@ private struct DifferenceImport {
       if case .success = result { CatalogFile.shortenLog(connection) }
       return try result.get()
     }
+    taken()
     if let changes = result.changes { watcher?.committed(changes) }
     guard shiftsLater else { return result }
     do throws(StoreError) {
