@@ -33,6 +33,9 @@ final class Bench {
   private var lastTicket: UInt = 0
   /// Called before each look of the room at the simulated time: what a test has happen in the middle of a call.
   let looks = Lock<(() -> Void)?>(nil)
+  /// Called when the transfer thread is told something and has taken all before: the same where nothing looks at the
+  /// time.
+  let wakes = Lock<(() -> Void)?>(nil)
   /// Whether the keeper is held back, as by a slow sync: nothing is committed.
   var holdsKeeper = false
   /// When each ticket was issued and, once it was, answered.
@@ -96,7 +99,7 @@ final class Bench {
       service.client = system.makeClient(port: port, service: service)
       system.start()
     } else {
-      system = try .simulated(store, options, time: time, looks: looks)
+      system = try .simulated(store, options, time: time, looks: looks, wakes: wakes)
       threads = RoomThreads(system, port: port, service: service, second: second)
       service.client = threads?.client
     }

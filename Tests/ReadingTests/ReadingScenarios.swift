@@ -49,6 +49,35 @@ import Reading
     #expect(bench.answer(opening) == .opened(directIO: false))
   }
 
+  @Test("A file whose last two handles are closed at once, by two threads, is told to be closed")
+  func closedAtOnce() throws {
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))
+    let inode = try bench.opened("a.mp4")
+    bench.run(1)
+    _ = bench.takeClosings()
+    // In the middle of a close, which has been told and is not counted: another thread opens and closes the file.
+    var isWithin = false
+    bench.wakes.withLock { hook in
+      hook = {
+        if isWithin { return }
+        isWithin = true
+        bench.open(inode)
+        bench.system.release(inode)
+      }
+    }
+    bench.system.release(inode)
+    bench.wakes.withLock { $0 = nil }
+    #expect(isWithin && bench.takeClosings() == 2, "the second close was the last one")
+    #expect(bench.opens(inode) == 0)
+    // Neither is still counted as being closed.
+    for _ in 0..<2 { bench.open(inode) }
+    _ = bench.takeClosings()
+    bench.system.release(inode)
+    #expect(bench.takeClosings() == 0)
+    bench.system.release(inode)
+    #expect(bench.takeClosings() == 1)
+  }
+
   @Test("The kernel caches a size that it was shown a second ago, and none before")
   func cacheable() throws {
     let bench = try Bench(FakeResource(name: "a.mp4", size: 20 * Self.megabyte))

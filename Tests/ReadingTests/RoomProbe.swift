@@ -31,16 +31,18 @@ enum RoomLimits {
 }
 
 extension MediaFileSystem {
-  /// A room without threads of its own, in the simulated `time`. It calls `looks` before each look at the time.
+  /// A room without threads of its own, in the simulated `time`. It calls `looks` before each look at the time, and
+  /// `wakes` when the transfer thread, which has nothing to do, is told something.
   static func simulated(
-    _ store: StoreAccess, _ options: ReadingOptions, time: Lock<Instant>, looks: Lock<(() -> Void)?>
+    _ store: StoreAccess, _ options: ReadingOptions, time: Lock<Instant>, looks: Lock<(() -> Void)?>,
+    wakes: Lock<(() -> Void)?>
   ) throws(StoreError) -> MediaFileSystem {
     let clock = Clock(
       {
         looks.withLock { $0 }?()
         return time.withLock { $0 }
       }, date: { time.withLock { Int64($0.nanoseconds / 1_000_000_000) } })
-    return try MediaFileSystem(store: store, options: options, clock: clock, wake: {})
+    return try MediaFileSystem(store: store, options: options, clock: clock) { wakes.withLock { $0 }?() }
   }
 
   /// Begins to take away what is stored of a file that is in memory; `then` follows on the keeper's thread. False when

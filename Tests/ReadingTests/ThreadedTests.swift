@@ -2,7 +2,6 @@ import Base
 import Fetching
 import Glibc
 import Manifest
-import Synchronization
 import TestSupport
 import Testing
 
@@ -175,42 +174,5 @@ import Reading
     let found = problems.withLock { $0 }
     #expect(found.isEmpty, "seed \(seeds.seed): \(found.prefix(5))")
     #expect(compared.withLock { $0 } > 100_000)
-  }
-
-  /// In which round two threads are to be, and how often one of them has done its part.
-  private final class Rounds: Sendable {
-    let begun = Atomic<Int>(0)
-    let done = Atomic<Int>(0)
-  }
-
-  @Test("When two threads close the last two handles at once, one of them closes the last")
-  func closedAtOnce() throws {
-    let bench = try Bench(FakeResource(name: "a.mp4", size: 64 << 20))
-    let inode = try bench.opened("a.mp4")
-    bench.system.release(inode)
-    bench.run(1)
-    let system = try #require(bench.system)
-    let rounds = Rounds()
-    let count = 1000
-    let threads = (1...2).map { number in
-      OwnedThread(name: "closer \(number)") {
-        for round in 1...count {
-          while rounds.begun.load(ordering: .acquiring) < round { sched_yield() }
-          system.release(inode)
-          rounds.done.add(1, ordering: .releasing)
-        }
-      }
-    }
-    _ = bench.takeClosings()
-    var wrong = 0
-    for round in 1...count {
-      for _ in 0..<2 { bench.open(inode) }
-      rounds.begun.store(round, ordering: .releasing)
-      while rounds.done.load(ordering: .acquiring) < 2 * round { sched_yield() }
-      if bench.takeClosings() != 1 { wrong += 1 }
-    }
-    for thread in threads { thread.join() }
-    #expect(wrong == 0, "\(wrong) of \(count) times")
-    #expect(bench.opens(inode) == 0)
   }
 }
