@@ -83,16 +83,15 @@ import Reading
   }
 
   @Test(
-    "Mirrors that all refuse connections are asked with pauses, not in a storm, though one says that it may be asked",
+    "Mirrors that all refuse connections are asked with pauses, not in a storm, though they say that they may be asked",
     arguments: [nil, 0] as [Double?])
   func deadMirrors(asked: Double?) throws {
     let entry = Bench.entry("a.mp4", 1, urls: ["http://one/a.mp4", "http://two/a.mp4"])
     var dead = FakeResource(name: "a.mp4", size: Self.megabyte)
     dead.failure = FakeResource.reset
+    dead.failure?.retryAfter = asked
     dead.latency = 0
-    var first = dead
-    first.failure?.retryAfter = asked
-    let bench = try Bench([entry], ["http://one/a.mp4": first, "http://two/a.mp4": dead])
+    let bench = try Bench([entry], ["http://one/a.mp4": dead, "http://two/a.mp4": dead])
     #expect(bench.answer(bench.open(try bench.inode("a.mp4"))) == .error(.timedOut))
     #expect(bench.service.requests.count < 200)
     bench.service.resources["http://two/a.mp4"]?.failure = nil

@@ -42,4 +42,37 @@ import Reading
     bench.run(2)
     #expect(asked() > 1)
   }
+
+  @Test("The time that a mirror names is obeyed also after another request to it fails later, without a time")
+  func laterFailure() throws {
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try Bench(FakeResource(name: "a.mp4", size: 50 * Self.megabyte), options: options)
+    let inode = try bench.opened("a.mp4")
+    bench.run(1)
+    let (first, second) = (20 * Self.megabyte, 40 * Self.megabyte)
+    bench.service.answer = { request, resource in
+      var resource = resource
+      let isFirst = request.range.map { $0.start < 30 * Self.megabyte } ?? true
+      resource.failure =
+        isFirst
+        ? TransferFailure(kind: .transient, status: 503, retryAfter: 60, message: "busy (HTTP 503)")
+        : TransferFailure(kind: .transient, status: 500, message: "HTTP 500")
+      resource.latency = isFirst ? 0.02 : 0.2
+      return resource
+    }
+    let reads = [bench.read(inode, first, 4096), bench.read(inode, second, 4096)]
+    bench.run(0.05)
+    let asked = bench.service.requests.count
+    for offset in [first, second] {
+      #expect(bench.service.requests.contains { $0.range.map { $0.contains(offset) } ?? false })
+    }
+    #expect(!bench.service.running.isEmpty, "nothing fails later")
+    bench.run(40)
+    #expect(bench.service.running.isEmpty && reads.allSatisfy { bench.port.reply(to: $0) == .error(.timedOut) })
+    #expect(bench.service.requests.count == asked, "it was asked before its time")
+    bench.service.answer = nil
+    bench.run(25)
+    bench.expectBytes(inode, first, 4096, of: "a.mp4")
+  }
 }
