@@ -198,6 +198,24 @@ final class FakeSecondSource: SecondSource {
     #expect(bench.run(until: 5) { (try? bench.stored(inode))?.contains(second.owed[0]) == true }, "\(origin(bench))")
   }
 
+  @Test("What other machines wait for is asked for once, however late the answer: no reader left it")
+  func owesLate() throws {
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try bench(options)
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 4096, of: "a.mp4")
+    bench.run(1)
+    // Later than any answer before.
+    bench.service.resources["http://origin/a.mp4"]?.latency = 2
+    let owed = ByteRange(at: 9 << 20, count: 16384)
+    second.owed = [owed]
+    second.onChange(try bench.node("a.mp4").key)
+    #expect(bench.run(until: 5) { (try? bench.stored(inode))?.contains(owed) == true })
+    let asked = origin(bench).count { $0.range.map { $0.overlaps(owed) } ?? false }
+    #expect(asked == 1, "asked for \(asked) times")
+  }
+
   @Test("What other machines wait for comes in windows like a copy's: a block is not asked for at once")
   func owesInWindows() throws {
     var options = ReadingOptions.testing
