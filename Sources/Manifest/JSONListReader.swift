@@ -57,9 +57,8 @@ final class JSONListReader<Format: JSONListFormat>: FileListReader {
     if format == nil, !splitter.values.isEmpty { format = try Format(setup) }
     for value in splitter.values {
       count += 1
-      if value.isTooLarge {
-        output.report(
-          value.line, .error, "item \(count) has more than \(JSONSplitter.maximumBytes >> 20) MiB; it is skipped")
+      if let excess = value.excess {
+        output.report(value.line, .error, "item \(count) \(excess.words); it is skipped")
         continue
       }
       if value.bytes.isEmpty {

@@ -4,11 +4,24 @@ struct JSONValue {
   var bytes: [UInt8]
   /// The line where it begins.
   var line: Int
-  /// Whether it is longer than ``JSONSplitter/maximumBytes``; it has no bytes then.
-  var isTooLarge = false
+  /// Why it is not to be decoded; it has no bytes then.
+  var excess: JSONExcess?
   /// The objects around the lists `entries` that it is an element of, the outermost first, as far as they were read
   /// before; empty for none.
   var around: [[UInt8]] = []
+}
+
+/// A bound of ``JSONSplitter`` that an object does not keep.
+enum JSONExcess {
+  case bytes, nesting
+
+  /// What messages say of such an item.
+  var words: String {
+    switch self {
+    case .bytes: "has more than \(JSONSplitter.maximumBytes >> 20) MiB"
+    case .nesting: "nests deeper than \(JSONSplitter.maximumNesting)"
+    }
+  }
 }
 
 /// Splits JSON that comes in pieces into objects: those of a list, those that follow each other (one a line), and those
@@ -19,6 +32,9 @@ struct JSONValue {
 struct JSONSplitter {
   /// The most bytes of an object. While it is decoded, the decoder takes up to 80 times as much.
   static let maximumBytes = 4 << 20
+  /// The most brackets within each other in an object. A decoder takes some KiB of stack for two of them, and the
+  /// threads that read lists have 512 KiB.
+  static let maximumNesting = 80
   /// The most lists `entries` within each other that are split.
   static let maximumDepth = 8
 
@@ -41,12 +57,18 @@ struct JSONSplitter {
     var depth = 0
     /// Whether a list of the object was split. A second one is kept: each costs a copy of the object.
     var hasSplit = false
-    var isTooLarge = false
+    var excess: JSONExcess?
     /// Where the last string of the object begins, at its own depth.
     var key = 0
 
     mutating func keep(_ byte: UInt8) {
-      if object.count < JSONSplitter.maximumBytes { object.append(byte) } else { isTooLarge = true }
+      if excess != nil { return }
+      if object.count < JSONSplitter.maximumBytes { object.append(byte) } else { excess = .bytes }
+    }
+
+    mutating func enter() {
+      depth += 1
+      if depth > JSONSplitter.maximumNesting, excess == nil { excess = .nesting }
     }
 
     /// Whether the object goes on with the value of `entries`.
@@ -91,7 +113,7 @@ struct JSONSplitter {
       switch byte {
       case 0x20, 0x09, 0x0A, 0x0D, 0x2C, 0xEF, 0xBB, 0xBF: return  // blanks, a comma, a byte order mark
       case 0x7B:
-        (place.object, place.line, place.hasSplit, place.isTooLarge) = ([], line, false, false)
+        (place.object, place.line, place.hasSplit, place.excess) = ([], line, false, nil)
       case 0x5B where !place.isList: place.isList = true; return
       case 0x5D where place.isList: return endList()
       default: throw Fault(line: line, reason: "something other than an object stands where an item should")
@@ -102,7 +124,7 @@ struct JSONSplitter {
       isInString = true
       if place.depth == 1 { place.key = place.object.count }
     case 0x5B where !place.hasSplit && outer.count < Self.maximumDepth && place.isAtEntries: return beginList()
-    case 0x5B, 0x7B: place.depth += 1
+    case 0x5B, 0x7B: place.enter()
     case 0x5D, 0x7D: place.depth -= 1
     default: break
     }
@@ -117,8 +139,8 @@ struct JSONSplitter {
   }
 
   private mutating func endObject() {
-    let bytes = place.isTooLarge ? [] : place.object
-    values.append(JSONValue(bytes: bytes, line: place.line, isTooLarge: place.isTooLarge, around: place.around))
+    let bytes = place.excess == nil ? place.object : []
+    values.append(JSONValue(bytes: bytes, line: place.line, excess: place.excess, around: place.around))
     place.object = []
   }
 

@@ -199,6 +199,15 @@ struct JSONFormatTests {
     #expect(list.paths == ["P/A _ film.mp4"] && list.errors.count == 1)
   }
 
+  /// To decode an item takes stack for each bracket around a value, and the threads that read lists have little.
+  @Test func deepItemsAreSkipped() throws {
+    let start = String(repeating: #"{"_type": "playlist", "entries": ["#, count: 200)
+    let reading = try read(start + #"{"id": "1"}"# + String(repeating: "]}", count: 200) + "\n" + Self.film)
+    #expect(reading.paths == ["A _ film.mp4"])
+    #expect(reading.problems.map(\.line) == [1], "\(reading.problems)")
+    #expect(reading.errors.first?.message == "item 1 nests deeper than 80; it is skipped")
+  }
+
   @Test func whatIsRefused() throws {
     let deep = "{\"_type\": \"video\", \"x\": " + String(repeating: "[", count: 100_000)
     for (text, words) in [
