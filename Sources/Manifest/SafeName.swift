@@ -98,12 +98,12 @@ package enum SafeName {
   private static func replaced(_ text: String) -> String? {
     var scalars = String.UnicodeScalarView()
     for scalar in text.unicodeScalars { scalars.append(isForbidden(scalar) ? "_" : scalar) }
-    var name = trimmed(String(scalars))
-    if name.isEmpty { return nil }
-    if name == "." || name == ".." { name = String(repeating: "_", count: name.utf8.count) }
-    if name.utf8.count <= maximumBytes { return name }
-    let (stem, ending) = split(name)
-    return fitted(stem, before: ending)
+    let whole = trimmed(String(scalars))
+    if whole.isEmpty { return nil }
+    let (stem, ending) = split(whole)
+    let name = whole.utf8.count > maximumBytes ? fitted(stem, before: ending) : whole
+    // A cut may leave dots alone, too.
+    return isDots(name.utf8.span) ? String(repeating: "_", count: name.utf8.count) : name
   }
 
   private static func isForbidden(_ scalar: Unicode.Scalar) -> Bool {

@@ -50,6 +50,12 @@ struct SafeNameTests {
     #expect(try cut("e" + String(repeating: "\u{301}", count: 300)).utf8.count == 255)
     #expect(try cut(String(repeating: "a", count: 254) + " b") == String(repeating: "a", count: 254))
     #expect(try cut("a" + String(repeating: " ", count: 300) + ".mp3") == "a.mp3")
+    // A character of 601 bytes is left out, and the blank before it.
+    let letter = "e" + String(repeating: "\u{301}", count: 300)
+    #expect(try cut(". \(letter)") == "_")
+    #expect(try cut(".. \(letter)") == "__")
+    let path = "a/.. \(letter)/b"
+    #expect(SafeName.folders(path.utf8.span) == ["a", "__", "b"])
   }
 
   @Test(arguments: [
