@@ -1,6 +1,7 @@
 /// RSS 2.0, RSS 1.0 and Atom feeds with enclosures: a folder with the feed's title, and in it a file for each
 /// enclosure, named by the item's date and title.
 struct FeedFormat: XMLListFormat {
+  /// Made safe once: it may be long, and each file shows in it.
   private var title: String?
   private var item: Item?
   private var count = 0
@@ -80,8 +81,9 @@ struct FeedFormat: XMLListFormat {
     if parent == "item" || parent == "entry" {
       if !text.isEmpty { take(element, text) }
     } else if element.name == "title", parent == "channel" || parent == "feed" && parents.count == 1, !text.isEmpty {
-      title = title ?? text
-      letGo(text, &list)
+      let folder = title ?? SafeName.component(text) ?? ""
+      title = folder
+      letGo(folder, &list)
     } else if element.name == "item" || element.name == "entry", let ended = item.take() {
       finish(ended, &list)
     } else if parents.isEmpty {

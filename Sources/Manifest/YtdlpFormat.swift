@@ -35,7 +35,12 @@ struct YtdlpFormat: JSONListFormat {
     if list.around == around { return }
     let known = zip(list.around, around).prefix { $0 == $1 }.count
     let infos = around[known...].map { try? JSONDecoder().decode(YtdlpInfo.self, from: Data($0)) }
-    list = (around, list.titles.prefix(known) + infos.map { $0?.title ?? $0?.id })
+    list = (around, list.titles.prefix(known) + infos.map { Self.folder(of: $0) })
+  }
+
+  /// The folder of a playlist. Made safe once: the title may be long, and each entry shows in it.
+  private static func folder(of playlist: YtdlpInfo?) -> String? {
+    (playlist?.title ?? playlist?.id).map { SafeName.component($0) ?? "" }
   }
 
   private func add(
@@ -45,7 +50,7 @@ struct YtdlpFormat: JSONListFormat {
     var file = begun
     if info.type == "playlist" || info.type == "multi_video" || info.entries != nil {
       if folder.count == Self.maximumDepth { return output.leaveOut(file.line, "playlists within too many others") }
-      let inner = folder + [info.title ?? info.id].compactMap { $0 }
+      let inner = folder + [Self.folder(of: info)].compactMap { $0 }
       for entry in info.entries ?? [] { add(entry, begun, inner, &files, &output) }
       return
     }

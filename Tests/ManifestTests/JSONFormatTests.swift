@@ -171,6 +171,17 @@ struct JSONFormatTests {
     #expect(reading.entries.count == 20_000 && reading.entries.allSatisfy { $0.folder == ["P", "L"] })
   }
 
+  /// The folder that a title gives is made once: for each entry it would take hours.
+  @Test func manyEntriesBelowALongTitle() throws {
+    let title = String(repeating: "x", count: 3 << 20)
+    let film = #"{"_type": "url", "url": "https://h/1.mp4"}"#
+    let films = [String](repeating: film, count: 20_000).joined(separator: ",\n")
+    let text = #"{"_type": "playlist", "title": "\#(title)", "entries": [\#(films)]}"#
+    let reading = try withWatchdog(180, "the title of a playlist") { try read(text) }
+    let folder = String(repeating: "x", count: 255)
+    #expect(reading.entries.count == 20_000 && reading.entries.allSatisfy { $0.folder == [folder] })
+  }
+
   /// Lists within each other are split eight deep; what is deeper belongs to its object, and is left out.
   @Test(arguments: [7, 8, 9, 40]) func depthOfPlaylists(_ depth: Int) throws {
     let start = String(repeating: #"{"_type": "playlist", "title": "P", "entries": ["#, count: depth)

@@ -1,4 +1,5 @@
 import Manifest
+import TestSupport
 import Testing
 
 /// Formats that are XML, and PLS.
@@ -279,6 +280,16 @@ struct XMLFormatTests {
     #expect(Set(reading.paths) == ["Feed/1.mp3"] && reading.entries.count == 30_000)
     #expect(
       reading.problems.count == 1 && reading.problems.first?.message.contains("no title before its items") == true)
+  }
+
+  /// The folder that a feed's title gives is made once: for each file it would take many minutes.
+  @Test func manyFilesBelowALongTitle() throws {
+    let title = String(repeating: "é", count: 30_000)
+    let items = String(repeating: "<item><enclosure url='https://h/1.mp3'/></item>\n", count: 100_000)
+    let text = "<rss><channel><title>\(title)</title>\(items)</channel></rss>"
+    let reading = try withWatchdog(180, "the title of a feed") { try read(text) }
+    let folder = String(repeating: "é", count: 127)
+    #expect(reading.entries.count == 100_000 && reading.entries.allSatisfy { $0.folder == [folder] })
   }
 
   @Test func picturesOfFeedsAreNoMedia() throws {
