@@ -64,6 +64,14 @@ package enum SafeName {
     return fitted(stem, before: " (\(number))" + ending)
   }
 
+  /// What all names have in common that ``numbered(_:_:)`` may cut to one: `name` without what a number of ten digits
+  /// takes from it.
+  package static func commonForm(_ name: String) -> String {
+    let (stem, ending) = split(name)
+    let room = maximumBytes - " (4294967296)".utf8.count - ending.utf8.count
+    return stem.utf8.count <= room ? name : cut(stem, to: room) + ending
+  }
+
   /// Whether `name` has an extension: 1 to 8 ASCII letters and digits, with at least one letter, after the last dot,
   /// which is not the name's first character.
   package static func hasExtension(_ name: String) -> Bool { dotOfExtension(name.utf8.span) != nil }

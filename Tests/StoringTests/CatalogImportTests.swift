@@ -182,6 +182,23 @@ import Testing
     #expect(try catalog.look("talk (100001).mp4")?.key == key(200_000))
   }
 
+  /// Long names that a number cuts to one: each would try the numbers of all others.
+  @Test func manyLongNamesThatAreCutToOne() throws {
+    let catalog = try CatalogFolder().open()
+    let stem = String(repeating: "a", count: 248)
+    let entries = (1...10_000).flatMap { (number: Int) -> [ManifestEntry] in
+      let name = "\(stem)\(1_000_000 + number)"
+      return [line(name, UInt64(number)), line(name, UInt64(10_000 + number))]
+    }
+    let report = try withWatchdog(180, "the numbers of long names") { try catalog.load(entries) }
+    #expect(report.files == 20_000)
+    let cut = String(repeating: "a", count: 247)
+    #expect(try catalog.look("\(cut) (10001)")?.key == key(20_000))
+    // The numbers only increase.
+    try catalog.load([line("\(stem)1000001", 1), line("\(stem)1000001", 30_000)])
+    #expect(try catalog.look("\(cut) (10002)")?.key == key(30_000))
+  }
+
   @Test func readersSeeTheOldTreeOrTheNewOne() throws {
     let folder = CatalogFolder()
     let catalog = try folder.open()

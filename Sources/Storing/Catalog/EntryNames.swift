@@ -26,24 +26,32 @@ struct EntryNames {
 
   /// The first free one of the numbered forms of `wanted`. It starts after the last number given in that folder.
   func takeNumbered(_ wanted: String, in parent: Int64, for entry: Int64) throws(StoreError) -> String {
-    let known = try connection.statement(NameQueries.number)
-    known.bind(1, parent)
-    known.bind(2, wanted)
-    var number = try known.step() ? known.integer(0) : 2
-    known.reset()
-    // If a damaged catalog has an impossible number, starts from the beginning.
-    if !(2..<1 << 32).contains(number) { number = 2 }
+    // Names that a number cuts to one form share their numbers: else each would try all that the others have.
+    let shared = SafeName.commonForm(wanted)
+    var number = try nextNumber(of: shared, in: parent)
+    // mediafs 0.2.0 counts for each whole name.
+    if shared.utf8.count < wanted.utf8.count { number = max(number, try nextNumber(of: wanted, in: parent)) }
     while true {
       let name = SafeName.numbered(wanted, Int(number))
       number += 1
       guard try take(name, in: parent, for: entry) else { continue }
       let statement = try connection.statement(NameQueries.setNumber)
       statement.bind(1, parent)
-      statement.bind(2, wanted)
+      statement.bind(2, shared)
       statement.bind(3, number)
       try statement.run()
       return name
     }
+  }
+
+  private func nextNumber(of wanted: String, in parent: Int64) throws(StoreError) -> Int64 {
+    let known = try connection.statement(NameQueries.number)
+    defer { known.reset() }
+    known.bind(1, parent)
+    known.bind(2, wanted)
+    let number = try known.step() ? known.integer(0) : 2
+    // If a damaged catalog has an impossible number, starts from the beginning.
+    return (2..<1 << 32).contains(number) ? number : 2
   }
 
   /// Names the entry; the name must already be free.
