@@ -168,6 +168,18 @@ import Testing
     #expect(calls.withLock { $0 } == ["settled", "opened 2", "opened 4", "opened 3", "opened 5"])
   }
 
+  /// Names are bytes: those of two folders may differ only in their normalization.
+  @Test func foldersOfOneNameInTwoFormsAreTwo() throws {
+    var report = Self.report([2: "a", 3: "b"])
+    report.servers[2]?.path = ["caf\u{E9}"]
+    report.servers[3]?.path = ["cafe\u{301}"]
+    folders.shows(report)
+    for path in ["a", "b"] { try come(path) }
+    let news = try #require(folders.takeNews())
+    let scope = try #require(folders.scope(of: news))
+    #expect(Set(scope.roots) == [2, 3])
+  }
+
   @Test func upperFoldersAreImportedFirst() throws {
     folders.shows(Self.report([2: "a", 3: "a/b", 4: "c", 5: "d"], mixed: [5]))
     for path in ["a/b", "a", "c"] { try come(path) }

@@ -58,22 +58,25 @@ final class ServedFolders: ServerFolders, FolderSource {
   func scope(of news: News) -> Scope? {
     state.withLock { state in
       guard state.hasShown, !state.isFixed, state.hidden.isDisjoint(with: news.urls) else { return nil }
-      var places: [[String]: (inode: Inode, url: String)] = [:]
+      var places: [[UInt8]: (path: [String], inode: Inode, url: String)] = [:]
       // What an import of the list showed meanwhile is no news any more.
       for url in news.urls where state.pages[url]?.hasCome == true {
         for inode in state.places[url] ?? [] {
           guard !state.mixed.contains(inode), let path = state.shown[inode]?.path else { return nil }
-          places[path] = (inode, url)
+          places[Self.joined(path[...])] = (path, inode, url)
         }
       }
       // What a folder lists says whether those in it are still there: they come after it, wherever they show.
-      let isLower = { (path: [String]) in path.indices.contains { places[Array(path[..<$0])] != nil } }
-      let lower = Set(places.filter { isLower($0.key) }.values.map(\.url))
+      let isLower = { (path: [String]) in path.indices.contains { places[Self.joined(path[..<$0])] != nil } }
+      let lower = Set(places.values.filter { isLower($0.path) }.map(\.url))
       let roots = places.values.filter { !lower.contains($0.url) }.map(\.inode)
       if roots.isEmpty, !lower.isEmpty { return nil }
       return Scope(roots: roots, urls: news.urls.subtracting(lower))
     }
   }
+
+  /// A path by its bytes: as Strings, names that differ only in their normalization are equal.
+  private static func joined(_ path: ArraySlice<String>) -> [UInt8] { Array(path.joined(separator: "/").utf8) }
 
   /// The server's folder that a folder of the tree shows.
   func shown(_ folder: Inode) -> ManifestFolder? { state.withLock { $0.shown[folder] } }
