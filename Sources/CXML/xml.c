@@ -15,6 +15,8 @@ enum { cxml_names_limit = 4 << 20 };
 /// that it reads as a whole; so the bytes of a tag (or a comment) that has no end yet have a bound too. The bytes are
 /// handed over in small pieces, so that the bound is looked at in time.
 enum { cxml_attributes_limit = 256, cxml_open_limit = 256 << 10, cxml_piece = 64 << 10 };
+/// The most attributes of an element of HTML, where a page with one more is not read on: it may have many such tags.
+enum { cxml_html_attributes_limit = 4 * cxml_attributes_limit };
 
 struct cxml_parser {
   xmlParserCtxtPtr context;
@@ -66,7 +68,7 @@ static void cxml_on_text(void *user, const xmlChar *bytes, int count) {
   if (self->state == cxml_runs) self->text(self->user, (const char *)bytes, count);
 }
 // The HTML parser gives names and values in turn, up to a NULL. They are handed over in the form of XML's attributes;
-// those beyond the bound are left out, because a page is read for its links whatever else it has.
+// some beyond the bound are left out, because a page is read for its links whatever else it has.
 static void cxml_on_html_begin(void *user, const xmlChar *name, const xmlChar **attributes) {
   const xmlChar *fives[5 * cxml_attributes_limit];
   int count = 0;
@@ -75,6 +77,9 @@ static void cxml_on_html_begin(void *user, const xmlChar *name, const xmlChar **
     const xmlChar **const five = fives + 5 * count;
     five[0] = attributes[0], five[1] = five[2] = NULL, five[3] = value, five[4] = value + strlen((const char *)value);
   }
+  int all = count;
+  for (; attributes != NULL && attributes[0] != NULL && all <= cxml_html_attributes_limit; attributes += 2) all++;
+  if (all > cxml_html_attributes_limit) return cxml_stop(user, cxml_has_many_attributes);
   cxml_on_begin(user, name, NULL, NULL, 0, NULL, count, 0, fives);
 }
 static void cxml_on_html_end(void *user, const xmlChar *name) { cxml_on_end(user, name, NULL, NULL); }

@@ -113,6 +113,18 @@ struct DirectoryPageTests {
     #expect(readDirectory(long).fault != nil && readDirectory(long).names == ["a"])
   }
 
+  /// libxml2 compares each attribute of a tag with all before it.
+  @Test(arguments: [(1000, nil), (1100, "more attributes")] as [(Int, String?)])
+  func attributesOfATag(_ count: Int, _ words: String?) {
+    let tag = "<hr " + (0..<count).map { "a\($0)" }.joined(separator: " ") + ">"
+    let directory = readDirectory(directoryPage(["a"]).replacing("<hr>", with: tag))
+    if let words {
+      #expect(directory.fault?.description.contains(words) == true, "\(directory)")
+    } else {
+      #expect(directory.fault == nil && directory.names == ["a"])
+    }
+  }
+
   /// 200,000 names with long URLs, in a process of its own: the page is many times as long as what its reader keeps.
   @Test(arguments: ["html", "json", "dav"]) func manyNamesTakeLittleMemory(form: String) async {
     await #expect(processExitsWith: .success) { [form] in
