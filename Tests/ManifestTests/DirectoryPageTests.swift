@@ -32,7 +32,7 @@ struct DirectoryPageTests {
     ("<rss><channel/></rss>", "text/xml", "XML of another kind"),
     ("<multistatus><response/></multistatus>", "text/xml", "XML of another kind"),
     ("<?xml version=\"1.0\"?><html/>", "", "XML of another kind"), ("hello, world", "text/plain", "neither"),
-    ("", "text/plain", "empty"),
+    ("", "text/plain", "empty"), (String(repeating: " ", count: 100_000) + "[]", "text/plain", "white space"),
   ]) func otherDocuments(_ text: String, type: String, reason: String) {
     guard case .notAListing(let why) = readDirectory(text, mediaType: type).fault else {
       Issue.record("\(readDirectory(text, mediaType: type))")

@@ -32,10 +32,11 @@ struct DirectoryFolder {
     self.depth = depth
   }
 
-  /// `<base href>`: what the links that follow are relative to.
-  mutating func rebase(_ reference: String) {
+  /// `<base href>`: what the links that follow are relative to. Each of them is joined with it, so it has a bound.
+  mutating func rebase(_ reference: String, line: Int) {
     let (text, base) = (Array(reference.utf8), base)
     do throws(URLFault) { try parser.parse(text.span, relativeTo: base.span) } catch { return }
+    if parser.bytes.count > DirectoryLimits.url { return report(.tooLong, line) }
     self.base = parser.bytes
   }
 

@@ -68,7 +68,7 @@ final class DirectoryPage: DirectoryFormat, XMLStreamClient {
     open.append(element.name)
     switch element.name {
     case "title", "h1", "h2": heading = []
-    case "base": if let reference = element.attributes["href"] { folder.rebase(reference) }
+    case "base": if let reference = element.attributes["href"] { folder.rebase(reference, line: element.line) }
     case "pre", "table", "ul": lists += 1
     case "a": beginLink(element)
     case "tr", "li": finishLink()

@@ -14,6 +14,9 @@ protocol DirectoryFormat: AnyObject {
 /// Hand it each piece, take the entries, and call ``finish()``. The entries are all that the folder has once that
 /// returns; a page that begins as a listing and turns out to be none throws only then.
 package final class DirectoryReader {
+  /// The most white space before the first letter of a listing whose media type says nothing.
+  private static let mostBlank = 64 << 10
+
   private let folder: DirectoryFolder
   private var format: (any DirectoryFormat)?
   /// Bytes that wait: for more of the head, if the media type says nothing, or for the rest of a character.
@@ -63,7 +66,11 @@ package final class DirectoryReader {
     if format == nil {
       // Enough for `<?xml `.
       let head = held.drop { $0.isBlank || $0 == 0x0A || [0xEF, 0xBB, 0xBF].contains($0) }
-      if head.count < 6 { return }
+      if head.count < 6 {
+        // All of it is looked at again with the next piece.
+        if held.count > Self.mostBlank { throw .notAListing(reason: "it begins with too much white space") }
+        return
+      }
       format = try Self.recognized(head, folder)
     }
     try handOver(dropping: Self.unfinished(held))
