@@ -180,6 +180,14 @@ import Testing
     #expect(Set(scope.roots) == [2, 3])
   }
 
+  /// A server's page may be another one each time that a program looks.
+  @Test func aFolderThatIsListedAgainIsAskedForAheadOnce() {
+    var state = ServedFolders.State()
+    let report = Self.report([2: "a", 3: "a/b", 4: "a/c"])
+    for _ in 0..<3 { _ = state.note(report) }
+    #expect(state.unlisted.values.map(\.count).sorted() == [1, 2])
+  }
+
   @Test func upperFoldersAreImportedFirst() throws {
     folders.shows(Self.report([2: "a", 3: "a/b", 4: "c", 5: "d"], mixed: [5]))
     for path in ["a/b", "a", "c"] { try come(path) }

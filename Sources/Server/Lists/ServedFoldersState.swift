@@ -123,7 +123,12 @@ extension ServedFolders {
       }
       read = [:]
       var asks: [ServerFolder] = []
-      for (inode, folder) in (report?.servers ?? [:]).sorted(by: { $0.key < $1.key }) {
+      let servers = report?.servers ?? [:]
+      // The report has all folders of a listing that was read again.
+      for folder in servers.values where folder.source.depth > 0 {
+        unlisted[ServedFolders.parent(of: folder.source.url)] = nil
+      }
+      for (inode, folder) in servers.sorted(by: { $0.key < $1.key }) {
         show(folder, at: inode)
         let page = pages[folder.source.url] ?? Page()
         if folder.source.depth == 0, !page.isKnown, !isFixed, !page.hasFailed(within: ServedFolders.againAhead) {
