@@ -50,7 +50,7 @@ struct FeedFormat: XMLListFormat {
 
   private mutating func append(_ url: String?, _ size: String, _ element: XMLElement, _ list: inout XMLListOutput) {
     guard let url, !url.isEmpty, let known = item?.enclosures else { return }
-    if known.count == ListLimits.mirrors || known.contains(where: { $0.url == url }) { return }
+    if known.count == ListLimits.mirrors || known.contains(where: { $0.url.utf8.elementsEqual(url.utf8) }) { return }
     if Self.isImage(url, element) {
       item?.hasImage = true
       return list.output.leaveOut(element.line, "pictures, which feeds show beside their items")

@@ -52,6 +52,8 @@ struct DirectoryLinkTests {
   @Test func duplicates() {
     let directory = readDirectory(directoryPage(["a", "b", "a", "%61", "a/", "b"]))
     #expect(directory.names == ["a", "b"] && directory.count(.duplicate) == 4)
+    let forms = readDirectory(directoryPage(["caf\u{E9}", "cafe\u{301}"]))
+    #expect(forms.entries.map(\.url) == ["http://h/films/caf%C3%A9", "http://h/films/cafe%CC%81"])
     let icon =
       "<h1>Index of /</h1><pre><a href=\"a\"><img src=\"i\"></a> <a href=\"a\">a</a>  2023-11-14 22:17    4 \n</pre>"
     let withIcon = readDirectory(icon)

@@ -282,6 +282,13 @@ struct XMLFormatTests {
       reading.problems.count == 1 && reading.problems.first?.message.contains("no title before its items") == true)
   }
 
+  /// URLs are bytes: two that differ only in their normalization are two.
+  @Test func enclosuresOfOneNameInTwoFormsAreTwo() throws {
+    let enclosures = ["caf\u{E9}", "cafe\u{301}", "caf\u{E9}"].map { "<enclosure url='https://h/\($0).mp3'/>" }
+    let reading = try read("<rss><channel><title>F</title><item>\(enclosures.joined())</item></channel></rss>")
+    #expect(reading.entries.map { $0.urls[0] } == ["https://h/caf%C3%A9.mp3", "https://h/cafe%CC%81.mp3"])
+  }
+
   /// The folder that a feed's title gives is made once: for each file it would take many minutes.
   @Test func manyFilesBelowALongTitle() throws {
     let title = String(repeating: "é", count: 30_000)

@@ -110,8 +110,10 @@ final class DirectoryPage: DirectoryFormat, XMLStreamClient {
     isInLink = true
     signs.links += 1
     if Self.isSorting(reference) { isListing = true }
-    // An icon may link to the same place as the name behind it.
-    guard isListing, lists > 0, reference != link?.reference else { return }
+    guard isListing, lists > 0 else { return }
+    // An icon may link to the same place as the name behind it. By bytes: as Strings, names that differ only in their
+    // normalization are equal.
+    if let known = link?.reference, known.utf8.elementsEqual(reference.utf8) { return }
     finishLink()
     if let entry = folder.entry(reference, line: element.line) { link = (reference, entry, DirectoryColumns()) }
   }
