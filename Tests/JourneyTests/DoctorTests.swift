@@ -217,6 +217,14 @@ import Testing
     #expect(note?.advice.map { $0.contains("--store") || $0.contains("volume") } == true)
   }
 
+  /// What a filesystem says that has no limit, or no unit of its own.
+  @Test(arguments: [(.max, 4096, .max), (7, 0, 7 * 512), (7, 4096, 7 * 4096)] as [(UInt, UInt, UInt64)])
+  func whatADiskHasFree(_ blocks: UInt, _ unit: UInt, _ bytes: UInt64) {
+    var space = statvfs()
+    (space.f_bavail, space.f_frsize, space.f_bsize) = (blocks, unit, 512)
+    #expect(DiskChecks.free(space) == bytes)
+  }
+
   @Test func theProxyOfAServer() throws {
     try withJourney(.any) { journey in
       try journey.list("http://127.0.0.1:1/a.bin\n")

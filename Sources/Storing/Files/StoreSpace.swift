@@ -21,7 +21,8 @@ package struct StoreSpace: Sendable, Equatable {
     return StoreSpace(status)
   }
 
-  private init(_ status: statvfs) {
+  /// What the filesystem says of itself.
+  package init(_ status: statvfs) {
     // f_frsize is the unit of the counts. If a filesystem leaves it 0, f_bsize is the unit.
     let unit = UInt64(status.f_frsize == 0 ? status.f_bsize : status.f_frsize)
     func bytes(_ blocks: UInt64) -> UInt64 {

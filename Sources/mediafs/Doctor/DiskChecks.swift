@@ -2,6 +2,7 @@ import Base
 import CSystem
 import Glibc
 import Server
+import Storing
 
 /// What kind of filesystem a folder is on, what is free there, and whether it can be written.
 enum DiskChecks {
@@ -69,7 +70,7 @@ enum DiskChecks {
           "The folder of \(what), \(path), cannot be written (\(Errno.current)).",
           toDo: "change its rights, mount its disk writable, or name another folder (mount --store DIR)"))
     }
-    let free = UInt64(space.f_bavail) * UInt64(space.f_frsize)
+    let free = Self.free(space)
     let amount = TerminalText.size(Int64(clamping: free))
     if free < scarce {
       findings.append(
@@ -85,6 +86,9 @@ enum DiskChecks {
     if findings.isEmpty { findings.append(.ok("The folder of \(what), \(path), has \(amount) free.")) }
     return findings
   }
+
+  /// What is free there for a user, in bytes. A filesystem may say any number.
+  static func free(_ space: statvfs) -> UInt64 { StoreSpace(space).available }
 
   /// The type of the filesystem that a folder is on; nil where the kernel (before 5.8) does not tell which mount it is.
   private static func type(of folder: String) -> String? {
