@@ -33,8 +33,8 @@ package enum MediafsServer {
   private static func serve(_ link: HelperLink, _ launcher: LauncherLink?) throws(ServerError) -> Int32 {
     let descriptors = csystem_raise_descriptor_limit()
     let start = try link.receiveStart()
-    let request = start.request
-    Log.set(level: request.log.verbosity > 0 ? .debug : .info)
+    let asked = start.request
+    Log.set(level: asked.log.verbosity > 0 ? .debug : .info)
     if descriptors < enoughDescriptors {
       Log.warning(
         "the server can open only \(descriptors) files at once, and reads beyond that fail: raise the limit "
@@ -44,15 +44,20 @@ package enum MediafsServer {
     let reload = Lock<ListKeeper?>(nil)
     let goesOn = start.goesOn
     let rootWaits = start.rootWaits
-    let places = start.rootWaits ? try ServerPlaces(request, goesOn: goesOn) : nil
+    let places = start.rootWaits ? try ServerPlaces(asked, goesOn: goesOn) : nil
     if !goesOn {
-      try places?.check(program: request.onComplete ?? [], of: MountOption.onComplete)
-      for resolver in request.resolvers { try places?.check(program: resolver.words, of: MountOption.resolver) }
+      try places?.check(program: asked.onComplete ?? [], of: MountOption.onComplete)
+      for resolver in asked.resolvers { try places?.check(program: resolver.words, of: MountOption.resolver) }
     }
     // What the server opens outside of these places, it opens before it is restricted to them.
-    let named = try request.log.file.map { (path) throws(ServerError) in
-      try LogFile(path: path, allowsDevice: true, opensOlder: start.rootWaits)
+    let named = try openLog(goesOn: goesOn) { () throws(ServerError) in
+      try asked.log.file.map { (path) throws(ServerError) in
+        try LogFile(path: path, allowsDevice: true, opensOlder: rootWaits)
+      }
     }
+    var granted = asked
+    if named.lack != nil { granted.log.file = nil }
+    let request = granted
     let opened =
       start.rootWaits && !goesOn && request.opensList ? try ManifestImport.openForRoot(request, start.input) : nil
     let sharing: MountSharing?
@@ -110,7 +115,11 @@ package enum MediafsServer {
     if let lack = fileSystem.storeUse.lack { Log.warning("the store is full: \(lack.advice)") }
     if memory.catalogID != 0 { try store.refuseAnother(than: memory.catalogID) }
     if memory.beginning == nil { memory.remember(fileSystem.beginning, catalogID: store.catalogID) }
-    let log = named == nil ? try storeLog(request, store) : named
+    let kept = try openLog(goesOn: goesOn) { () throws(ServerError) in
+      if let log = named.log { return log }
+      return try storeLog(request, store)
+    }
+    let log = kept.log
     try link.hold(store.mount)
     try link.prepared(library: store.library.path)
 
@@ -201,6 +210,9 @@ package enum MediafsServer {
           handover.serve()
           Log.info(goesOn ? "the next server of \(request.mountpoint) serves" : "mounted at \(request.mountpoint)")
           if let rights { Log.info(rights) }
+          for lack in [named.lack, kept.lack].compactMap({ $0 }) {
+            Log.warning("\(lack); until the next mount, the log goes to \(log == nil ? "standard error" : "the store")")
+          }
           do throws(StoreError) { try store.catalog.settle() } catch { Log.warning(error.message) }
           fileSystem.resume()
           if goesOn { announceAgain(store.catalog, to: fuse) }
@@ -265,6 +277,16 @@ package enum MediafsServer {
     options.minimumFree = request.storage.minFree
     options.mountpoint = request.mountpoint
     return options
+  }
+
+  /// Opens a log, or says why not: the readers of a mount that goes on need their files, logged or not.
+  private static func openLog(
+    goesOn: Bool, _ open: () throws(ServerError) -> LogFile?
+  ) throws(ServerError) -> (log: LogFile?, lack: String?) {
+    do throws(ServerError) { return (try open(), nil) } catch {
+      guard goesOn else { throw error }
+      return (nil, error.description)
+    }
   }
 
   /// The log of a server without `--log-file`: `mediafs.log` in the store, or (in the foreground) none.

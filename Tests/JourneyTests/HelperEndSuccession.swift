@@ -23,6 +23,28 @@ extension HelperEndTests {
     #expect(try place.wait(running).status == 0)
   }
 
+  /// The folder of the log goes, and then the server: the next one logs to the store.
+  @Test func aLogWhoseFolderIsGoneEndsNoMount() throws {
+    let place = try MountPlace()
+    let (logs, store) = (place.folder + "/logs", place.folder + "/store")
+    try #require(mkdir(logs, 0o755) == 0)
+    let mounted = try place.run(
+      "mount", place.mountpoint, "--manifest", place.manifest, "--store", store, "--log-file", logs + "/log")
+    try #require(mounted.status == 0, "\(mounted)")
+    let first = try #require(place.server)
+    try Command.succeed(["rm", "-r", logs])
+    kill(first, SIGKILL)
+    let log = store + "/mediafs.log"
+    #expect(
+      eventually { readText(log).contains("the next server of \(place.mountpoint) serves") },
+      "\(MountUsers.state(of: place.mountpoint) ?? "")")
+    #expect(readText(log).contains("cannot write the log file \(logs)/log: "))
+    #expect(try SystemCalls.run(["ls", place.mountpoint]).status == 0)
+    let status = try place.run("status", place.mountpoint)
+    #expect(status.status == 0 && status.text.contains(log), "\(status)")
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
   /// Servers that cannot start, here because the catalog is gone: programs get errors and never see the folder below
   /// the mount.
   @Test(arguments: ["unmount", "SIGTERM"]) func serversThatAnswerNothing(_ end: String) throws {
