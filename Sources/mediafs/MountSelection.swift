@@ -44,7 +44,7 @@ struct MountSelection {
   }
 
   private init(_ mounts: [MountRecord], _ others: [MountRecord], folder: String) {
-    self.mounts = mounts.filter { own in !others.contains { $0.mountpoint == own.mountpoint } }
+    self.mounts = mounts.filter { own in !others.contains { $0.isAt(own.mountpoint) } }
     self.others = others
     self.folder = folder
   }
@@ -103,7 +103,7 @@ struct MountSelection {
       var (mount, path) = try place(operand, base)
       let slash = UInt8(ascii: "/")
       if asPatterns, !path.isEmpty, operand.utf8.contains(slash), !path.utf8.contains(slash) { path = "/" + path }
-      if let index = choices.firstIndex(where: { $0.mount.mountpoint == mount.mountpoint }) {
+      if let index = choices.firstIndex(where: { $0.mount.isAt(mount.mountpoint) }) {
         choices[index].paths.append(path)
       } else {
         choices.append(Choice(mount: mount, paths: [path]))
@@ -135,7 +135,7 @@ struct MountSelection {
   }
 
   private func record(_ place: MountPath) -> MountRecord? {
-    (mounts + others).first { $0.mountpoint == place.mountpoint }
+    (mounts + others).first { $0.isAt(place.mountpoint) }
   }
 
   private func unknown(_ argument: String) -> String {
@@ -149,6 +149,11 @@ struct MountSelection {
       }
     return "\(argument) is not at or below a mount: \(hint)"
   }
+}
+
+extension MountRecord {
+  /// Whether it is at that mountpoint. By bytes: as Strings, names that differ only in their normalization are equal.
+  func isAt(_ mountpoint: String) -> Bool { self.mountpoint.utf8.elementsEqual(mountpoint.utf8) }
 }
 
 extension ControlFailure {

@@ -59,10 +59,12 @@ enum UnmountCommand {
     do throws(Errno) { table = try MountTable.read() } catch {
       throw .failed("cannot read the table of mounts: \(error)")
     }
-    if !table.contains(where: { candidates.contains($0.mountpoint) }), let resolved = Files.canonical(absolute) {
-      candidates.append(resolved)
+    // By bytes: as Strings, names that differ only in their normalization are equal.
+    func isMeant(_ entry: MountTableEntry) -> Bool {
+      candidates.contains { $0.utf8.elementsEqual(entry.mountpoint.utf8) }
     }
-    guard let entry = table.last(where: { candidates.contains($0.mountpoint) }) else {
+    if !table.contains(where: isMeant), let resolved = Files.canonical(absolute) { candidates.append(resolved) }
+    guard let entry = table.last(where: isMeant) else {
       throw .failed("\(path) is not mounted")
     }
     guard entry.isMediafs else {

@@ -1,6 +1,7 @@
 import Base
 import Glibc
 import Manifest
+import Storing
 import TestSupport
 import Testing
 
@@ -40,6 +41,27 @@ struct NameAttackTests {
       found[Array(file.utf8.dropFirst(path.utf8.count + 1))] = try contents(of: file)
     }
     return found
+  }
+
+  /// The names of two mountpoints differ in their normalisation alone: a command for one is not for the other.
+  @Test func mountpointsThatLookAlikeAreTwo() throws {
+    try withTemporaryFolder { folder in
+      let home = ["XDG_DATA_HOME": folder.file("data"), "HOME": folder.path]
+      let registry = try MountRegistry(environment: home, uid: geteuid())
+      let names = ["caf\u{E9}", "cafe\u{301}"]
+      for (number, name) in names.enumerated() {
+        try folder.makeFolder(name)
+        let store = folder.file("store\(number)")
+        try registry.remember(
+          MountRecord(mountpoint: folder.file(name), store: store, library: store + "/library", manifest: "-"))
+      }
+      for (number, name) in names.enumerated() {
+        // There is no store, and the command names the one that it looked for.
+        let status = try Command.run(
+          [builtProduct("mediafs"), "status", folder.file(name)], environment: home.mapValues { Optional($0) })
+        #expect(status.status == 1 && status.errors.contains("store\(number)/catalog.sqlite"), "\(status.errors)")
+      }
+    }
   }
 
   @Test func eachIsThereOnceUnderASafeName() throws {

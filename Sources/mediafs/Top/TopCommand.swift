@@ -139,7 +139,8 @@ private final class TopLoop {
       var drained = UInt64(0)
       eventfd_read(waker, &drained)
       // What was asked of the mount that was shown before may come late.
-      for (mountpoint, news) in session.news.takeAll() where mountpoint == nil || mountpoint == state.mountpoint {
+      for (mountpoint, news) in session.news.takeAll()
+      where mountpoint?.utf8.elementsEqual(state.mountpoint.utf8) ?? true {
         if let end = take(news, screen) { return end }
       }
       for key in screen.keys() {

@@ -211,7 +211,7 @@ extension TopSession {
     var store = mount.store
     if let owner = mount.owner {
       // Root finds another user's store by the server that runs now.
-      store = OthersMounts.find().first { $0.mountpoint == mount.mountpoint && $0.owner == owner }?.store ?? ""
+      store = OthersMounts.find().first { $0.isAt(mount.mountpoint) && $0.owner == owner }?.store ?? ""
       if store.isEmpty { throw ControlFailure(.notRunning, "the mount helper starts the next one") }
     }
     return try ControlClient.connect(store: store, owner: mount.owner)
