@@ -80,6 +80,38 @@ import Testing
     try catalog.close()
   }
 
+  /// No mount can recover the store before a repair has deleted that row.
+  @Test func aRepairGoesOnBehindARowThatCannotBeRead() throws {
+    let home = try TestFolder()
+    let (store, library) = (home.path + "/store", home.path + "/library")
+    _ = try LibraryFolder(library)
+    do {
+      let folder = try StoreFolder.open(store, mountpoint: "/m", wait: 0)
+      let catalog = try Catalog.open(path: folder.catalogPath, access: .readWrite)
+      for number: UInt64 in 1...2 {
+        let id = try catalog.changes.nextID()
+        let record = GenerationRecord(id: id, key: key(number), validators: Validators(), size: size, mediaType: nil)
+        let all = ByteRangeSet(ByteRange(0, size))
+        try catalog.changes.apply(
+          [.learned(record), .extents(generation: id, stored: all, synced: all)], durably: true)
+        try PartialFile(in: folder, id: id, create: true).put(bytes)
+        if number == 2 { continue }
+        try catalog.connections.write(durably: true) { (connection) throws(StoreError) in
+          try connection.run("UPDATE generation SET synced = x'80' WHERE id = \(id)")
+        }
+      }
+      try catalog.close()
+    }
+    func verify(repairs: Bool) throws -> StoreVerificationReport {
+      try StoreVerification.run(store: store, mountpoint: "/m", library: library, repairs: repairs)
+    }
+    #expect(try verify(repairs: false).findings.map(\.kind) == [.catalog])
+    let repaired = try verify(repairs: true)
+    #expect(repaired.findings.map(\.kind) == [.catalog] && repaired.findings.first?.repair != nil, "\(repaired)")
+    let after = try verify(repairs: false)
+    #expect(after.findings.isEmpty && after.partials == 1, "\(after)")
+  }
+
   @Test func aCrashBetweenLinkAndUnlink() throws {
     let fixture = try LibraryFixture()
     let partial = try fixture.partial(1, bytes)

@@ -56,6 +56,7 @@ package struct StoreVerification {
         "\(problem); move the catalog away and mount again: copies in the library stay, mediafs downloads the rest")
     }
     if let reason = try KnownLibrary.isStrange(libraryPath, to: catalog) { find(.library, libraryPath, reason) }
+    if repairs { try forgetUnreadable() }
     // Before a repair, recovery completes what a crash interrupted, so that it does not count as damage.
     if repairs, let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
     for (generation, path) in try catalog.generations.placements() { placing[generation.id] = path }
@@ -77,8 +78,7 @@ package struct StoreVerification {
       guard let found = try catalog.generations.find(id) else { return false }
       generation = found
     } catch {
-      guard error.kind == .corrupt else { throw error }
-      find(.catalog, folder.catalogPath, error.message, repair: try drop(id))
+      try noteUnreadable(id, error)
       return true
     }
     switch generation.state {
@@ -91,6 +91,26 @@ package struct StoreVerification {
       try verifyCopy(generation)
       return false
     }
+  }
+
+  /// Recovery, which the next mount needs as well, ends at a row that it cannot read.
+  private mutating func forgetUnreadable() throws(StoreError) {
+    var last: Int64 = 0
+    while true {
+      let ids = try catalog.generations.ids(limit: 256, after: last)
+      guard let end = ids.last else { return }
+      for id in ids {
+        do throws(StoreError) { _ = try catalog.generations.find(id) } catch { try noteUnreadable(id, error) }
+      }
+      last = end
+    }
+  }
+
+  /// The row of a generation is damaged: a repair deletes it.
+  private mutating func noteUnreadable(_ id: Int64, _ error: StoreError) throws(StoreError) {
+    guard error.kind == .corrupt else { throw error }
+    if repairs { try catalog.changes.apply([.forgotten(generation: id)], durably: true) }
+    find(.catalog, folder.catalogPath, error.message, repair: repairs ? Self.forgotten : nil)
   }
 
   /// Whether a copy that the server was placing has arrived: the next mount notes that.
@@ -112,11 +132,14 @@ package struct StoreVerification {
     report.findings.append(StoreFinding(kind: kind, subject: subject, message: message, repair: repair))
   }
 
+  /// What a repair says of a file that the catalog forgot.
+  private static let forgotten = "forgotten: mediafs downloads it again when it is read"
+
   /// Makes the catalog forget what is stored of a generation, durably, if this is a repair.
   func drop(_ id: Int64) throws(StoreError) -> String? {
     guard repairs else { return nil }
     try catalog.changes.apply([.dropped(generation: id)], durably: true)
-    return "forgotten: mediafs downloads it again when it is read"
+    return Self.forgotten
   }
 
   /// The path in the mount, or else the one in the store.
