@@ -35,6 +35,10 @@ enum VerifyCommand {
       if let owner = mount.owner {
         throw .failed("\(mount.mountpoint) belongs to the user \(owner): unmount it, and run verify as that user")
       }
+      // Between two servers nobody holds the lock of the store, and programs have files of the mount open.
+      if NextServer.isMounted(mount) {
+        throw .failed("\(mount.mountpoint) is mounted: unmount it first (mediafs unmount \(mount.mountpoint))")
+      }
       let report: StoreVerificationReport
       do throws(StoreError) {
         report = try StoreVerification.run(

@@ -188,6 +188,25 @@ import Testing
     }
   }
 
+  /// Its helper is about to start the next one. Until then nobody holds the lock.
+  @Test func aMountWithoutAServerIsNotVerified() throws {
+    try DamageFixture.lend { fixture in
+      try fixture.start()
+      let helper = try #require(fixture.store.helper)
+      let server = try #require(fixture.store.server)
+      fixture.store.holdHelper()
+      fixture.store.killServer()
+      try waitUntil(timeout: 30, "the server's end") { fixture.store.hasEnded(server) }
+      for options in [[], ["--repair"]] {
+        let verified = try fixture.store.verify(options)
+        #expect(verified.status == 1 && verified.errors.contains("is mounted: unmount it first"), "\(verified)")
+      }
+      #expect(kill(helper, SIGCONT) == 0)
+      try fixture.expectRight(DamageFixture.whole)
+      try fixture.store.unmount()
+    }
+  }
+
   /// What is stored belongs to the resource, whatever its name is.
   @Test func renamedPathsKeepWhatIsStored() throws {
     try DamageFixture.lend { fixture in
