@@ -53,9 +53,13 @@ struct ClearService {
       if !order.isDryRun { try clearPins(&pass) }
     case .at(let paths):
       let held = try inMemory()
+      let hasPins = try reading { () throws(StoreError) in try !catalog.notes.pins(limit: 1, after: nil).isEmpty }
       for path in paths {
         try catalog.forEachFile(at: path) { (item, path) throws(ControlFailure) in
-          if item.isKnown || held[item.node.entry] != nil { try clear(item.node, path, &pass) }
+          var isMeant = item.isKnown || held[item.node.entry] != nil
+          // A user may have fetched it, of which nothing is stored yet.
+          if !isMeant, hasPins { isMeant = try isPinned(item.node.key) }
+          if isMeant { try clear(item.node, path, &pass) }
         }
       }
     }
@@ -76,6 +80,10 @@ struct ClearService {
       guard let last = keys.last else { return }
       after = last
     }
+  }
+
+  private func isPinned(_ key: ResourceKey) throws(ControlFailure) -> Bool {
+    try reading { () throws(StoreError) in try catalog.notes.isPinned(key) }
   }
 
   private func inMemory() throws(ControlFailure) -> [Int64: Node] {

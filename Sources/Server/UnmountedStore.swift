@@ -89,6 +89,23 @@ package struct UnmountedStore {
       }
       after = page.next
     } while after != nil
+    if !order.isDryRun { try unpin(rules, isMeant) }
+  }
+
+  /// What a user fetched, and of which nothing is stored yet, the next mount would fetch.
+  private func unpin(_ rules: Rules, _ isMeant: (String) -> Bool) throws(StoreError) {
+    var after: ResourceKey?
+    while true {
+      let keys = try catalog.notes.pins(limit: 256, after: after)
+      guard let last = keys.last else { return }
+      after = last
+      var changes: [CatalogChange] = []
+      for key in keys {
+        let names = try catalog.tree.entries(of: key).map(\.path)
+        if names.contains(where: isMeant), rules.keeping(names) == nil { changes.append(.pinned(key, false)) }
+      }
+      if !changes.isEmpty { try catalog.changes.apply(changes, durably: true) }
+    }
   }
 
   /// Why a file is left as it is; nil if it is not.
@@ -116,9 +133,11 @@ package struct UnmountedStore {
   ) throws(StoreError) {
     let isComplete = known.state == .complete
     let bytes = isComplete ? known.size ?? 0 : known.stored.count
-    if bytes == 0 { return }
-    report.files += 1
-    report.bytes = .clampedSum(report.bytes, bytes)
+    if bytes == 0, !known.continues { return }
+    if bytes > 0 {
+      report.files += 1
+      report.bytes = .clampedSum(report.bytes, bytes)
+    }
     if order.isDryRun { return }
     if let copy = known.copy, let library { try library.remove(copy) }
     try catalog.changes.apply([.dropped(generation: known.id), .pinned(known.key, false)], durably: true)

@@ -95,6 +95,26 @@ import Testing
     }
   }
 
+  /// A user fetched them, and of two nothing came.
+  @Test func whatIsClearedIsFetchedNoMore() throws {
+    try withStore(whole: [], parts: ["x/part.bin"]) { mount in
+      let paths = ["x/part.bin", "x/new.bin", "x/kept.bin", "other.bin"]
+      let open = { try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readWrite) }
+      let before = try open()
+      try before.list(paths)
+      let pins: [CatalogChange] = paths.map { .pinned(ResourceKey(id: $0), true) }
+      let rule = PathRule(
+        subject: .storage, pattern: PathPattern(path: "x/kept.bin"), value: StorageRule.keep.rawValue, number: 1)
+      try before.changes.apply(pins + [.rule(.set(rule))], durably: true)
+      try before.close()
+      #expect(try clear(mount, .at(["x"])) == ClearReport(files: 1, bytes: 60))
+      let after = try open()
+      let left = try paths.filter { try after.notes.isPinned(ResourceKey(id: $0)) }
+      #expect(left == ["x/kept.bin", "other.bin"])
+      try after.close()
+    }
+  }
+
   @Test func aFormerNameIsCleared() throws {
     try withStore(whole: [], parts: ["x/123"]) { mount in
       let catalog = try Catalog.open(path: mount.store + "/catalog.sqlite", access: .readWrite)
