@@ -42,7 +42,7 @@ enum MountCommand {
   static func run(_ arguments: [String]) -> Int32 {
     return OptionParser.run("mount", arguments, help, hidden: [.flag("sloppy")]) { parsed throws(CommandError) in
       let lists = (parsed.values("manifest") + parsed.operands).filter { $0.contains("://") }
-      Secrets.hideArguments(parsed.values("header") + lists)
+      Secrets.hideArguments(parsed.values("header") + parsed.values("base-url") + lists)
       do throws(CommandError) {
         let (mount, mountpoint) = try self.options(parsed)
         if mount.isCheck { return ExitCode.done }

@@ -44,8 +44,8 @@ enum Secrets {
     do throws(MountOptionError) { return try HeaderText.parse(text, where: place) } catch { throw CommandError(error) }
   }
 
-  /// Overwrites header values in this process's argument memory, which `ps` shows to everyone. It covers
-  /// `--header VALUE`, `--header=VALUE` (shortened too), and in `-o` everything from `header=` on.
+  /// Overwrites header values and URLs in this process's argument memory, which `ps` shows to everyone. It covers
+  /// `--header VALUE`, `--header=VALUE` (shortened too), and in `-o` everything from `header=` or `base-url=` on.
   static func hideArguments(_ values: [String]) {
     let hidden = values.filter { !$0.hasPrefix("@") }.map { Array($0.utf8) }
     for index in 0..<Int(CommandLine.argc) {
@@ -54,15 +54,15 @@ enum Secrets {
     }
   }
 
-  /// Overwrites the header values in one argument.
+  /// Overwrites the values in one argument.
   static func hide(_ word: UnsafeMutableBufferPointer<CChar>, _ values: [[UInt8]]) {
     let bytes = word.map { UInt8(bitPattern: $0) }
     var from = bytes.count
     for value in values where bytes.count >= value.count && bytes.suffix(value.count) == value[...] {
       from = min(from, bytes.count - value.count)
     }
-    let name = Array("header=".utf8)
-    if let start = bytes.indices.first(where: { bytes[$0...].starts(with: name) }) {
+    for name in ["header=", "base-url="].map({ Array($0.utf8) }) {
+      guard let start = bytes.indices.first(where: { bytes[$0...].starts(with: name) }) else { continue }
       from = min(from, start + name.count)
     }
     for index in from..<bytes.count { word[index] = CChar(UInt8(ascii: "*")) }

@@ -103,6 +103,8 @@ import Testing
   @Test(arguments: [
     ("Cookie: s3cret", "*****" + "*********"), ("--header=Cookie: s3cret", "--header=**************"),
     ("-oro,header=X: y,z", "-oro,header=******"), ("unrelated", "unrelated"),
+    ("--base-url=http://u:s3cret@h/", "--base-url=******************"),
+    ("-oro,base-url=http://h/,header=X: y", "-oro,base-url=*********************"),
   ])
   func hiddenWords(_ word: String, _ hidden: String) {
     var bytes = Array(word.utf8CString.dropLast())

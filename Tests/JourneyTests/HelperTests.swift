@@ -246,6 +246,31 @@ struct HelperTests {
     #expect(Processes.text(server, "cmdline") == "mediafs\0serve\0--helper-fd\u{0}3\0")
     #expect(try place.run("unmount", place.mountpoint).status == 0)
   }
+
+  /// A program that writes the list to the command takes its time.
+  @Test func aBaseURLIsInNoProcessList() throws {
+    let place = try MountPlace()
+    let token = "planted-\(UInt64.random(in: 0 ... .max))"
+    let list = place.folder + "/pipe"
+    try #require(mkfifo(list, 0o600) == 0)
+    let writer = open(list, O_RDWR | O_CLOEXEC)
+    let mounting = try place.start([
+      "sh", "-c", "exec \"$0\" \"$@\" < '\(list)'", place.mediafs, "mount", place.mountpoint, "--manifest", "-",
+      "--base-url", "http://u:\(token)@localhost/",
+    ])
+    #expect(eventually { Processes.text(mounting.process, "cmdline").contains("--base-url\0***") })
+    #expect(!Processes.text(mounting.process, "cmdline").contains(token))
+    let line = Array("http://localhost/a.mp4\n".utf8)
+    #expect(write(writer, line, line.count) == line.count)
+    close(writer)
+    let mounted = try place.wait(mounting)
+    #expect(mounted.status == 0, "\(mounted)")
+    for process in Processes.all() {
+      #expect(!Processes.text(process, "cmdline").contains(token), "process \(process)")
+    }
+    #expect(try place.run("unmount", place.mountpoint).status == 0)
+  }
+
   /// Its user learns from the log what that may cost (promise P12).
   @Test func aServerThatMayLockNoMemorySaysSo() throws {
     try withFuseForEveryone {
