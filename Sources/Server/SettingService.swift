@@ -161,10 +161,18 @@ struct SettingService: Sendable {
         throw ControlFailure(.failed, error.message)
       }
     }
-    guard let first = candidates.first, HostNote.isName(first) else {
+    guard let first = candidates.first, let meant = Self.withoutOwnPort(first), HostNote.isName(meant) else {
       throw ControlFailure(.failed, "\(host) is no host: give it as in a URL, such as https://example.com:8080")
     }
-    return first
+    return meant
+  }
+
+  /// As URLs of the list have it: they lose a port that is their scheme's own. nil for a scheme that none has.
+  private static func withoutOwnPort(_ name: String) -> String? {
+    for (scheme, port) in [("https://", ":443"), ("http://", ":80")] where name.hasPrefix(scheme) {
+      return name.hasSuffix(port) ? String(name.dropLast(port.count)) : name
+    }
+    return nil
   }
 
   /// All settings with where each value comes from.

@@ -7,6 +7,29 @@ import Testing
 
 /// Settings over the control socket of a running file system.
 @Suite struct SettingServiceTests {
+  /// The host is meant that URLs of the list have in the form in which they are requested.
+  @Test(
+    arguments: [
+      ("https://Example.com:443", "https://example.com"), ("http://a.example:80", "http://a.example"),
+      ("a.example:443", "https://a.example"), ("https://a.example:80", "https://a.example:80"),
+      ("https://[::1]:443", "https://[::1]"), ("ftp://a.example", nil), ("https://:443", nil),
+    ] as [(String, String?)])
+  func aHostIsMeantAsURLsHaveIt(_ given: String, _ meant: String?) throws {
+    try withTemporaryFolder { folder in
+      let opened = try StoreFolder.open(folder.file("store"), mountpoint: "/nowhere", wait: 0)
+      let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
+      try withService(of: catalog, opened, try LibraryFolder(folder.file("library"))) { service in
+        let refused: ControlFailure?
+        do throws(ControlFailure) {
+          _ = try service.set(["limit-rate": "1M"], host: given)
+          refused = nil
+        } catch { refused = error }
+        #expect((refused?.message.contains("is no host") ?? false) == (meant == nil), "\(String(describing: refused))")
+        #expect(try catalog.notes.settings().map(\.scope) == [meant].compactMap { $0 })
+      }
+    }
+  }
+
   @Test func thereIsABoundOnHosts() throws {
     try withTemporaryFolder { folder in
       let opened = try StoreFolder.open(folder.file("store"), mountpoint: "/nowhere", wait: 0)
