@@ -97,7 +97,12 @@ enum ClearCommand {
     guard options.operands.count <= 1 else {
       throw .usage("--all and --unlisted take at most one MOUNTPOINT, and no PATH")
     }
-    if let given { return [MountSelection.Choice(mount: given, paths: [])] }
+    if let given {
+      if let mountpoint = options.operands.first {
+        throw .usage("--store names the mount already: give no MOUNTPOINT beside it, not \(mountpoint)")
+      }
+      return [MountSelection.Choice(mount: given, paths: [])]
+    }
     if let mountpoint = options.operands.first {
       return [MountSelection.Choice(mount: try selection.mount(mountpoint), paths: [])]
     }

@@ -84,6 +84,9 @@ import Testing
         try journey.unmount()
         let status = try journey.mediafs("status", "--store", journey.store).output
         #expect(status.contains("whole.bin") && status.contains("read from its store"), "\(status)")
+        let twice = try journey.mediafs("clear", "--store", journey.store, "--all", journey.folder.path + "/another")
+        #expect(twice.status == 2 && twice.errors.contains("give no MOUNTPOINT beside it"), "\(twice)")
+        #expect(try journey.status().file("part.bin").stored > 0)
         let kept = try journey.mediafs("clear", "--store", journey.store, "--all")
         #expect(
           kept.status == 1 && kept.errors.contains("kept whole.bin") && kept.errors.contains("--force"), "\(kept)")
