@@ -11,6 +11,8 @@ final class Housekeeper: Sendable {
   private static let sleep: Int64 = 2_000_000_000
   /// Addresses change in bursts (DHCP, IPv6). A burst has ended after so many milliseconds without a change.
   private static let settling: Int32 = 1000
+  /// For so many seconds it is waited for at most: where containers come and go, it may never end.
+  private static let longest = 10.0
 
   private let reconnect: @Sendable () -> Void
   private let everyRound: @Sendable () -> Void
@@ -50,7 +52,7 @@ final class Housekeeper: Sendable {
       ]
       _ = poll(&events, 2, Int32(Self.interval * 1000))
       if events[0].revents != 0 { return }
-      if events[1].revents != 0 { Self.settle(netlink.rawValue) }
+      if events[1].revents != 0 { Self.settle(netlink.rawValue, wake: wake.rawValue) }
       let (nowAsleep, nowAddresses) = (Self.timeAsleep(), Self.addresses())
       if nowAsleep - asleep > Self.sleep {
         Log.info("the machine slept: the server opens its connections again")
@@ -64,14 +66,16 @@ final class Housekeeper: Sendable {
     }
   }
 
-  /// Discards the kernel's messages until the burst has ended.
-  private static func settle(_ netlink: Int32) {
+  /// Discards the kernel's messages until the burst has ended, ``longest`` seconds have passed, or `wake` is readable.
+  static func settle(_ netlink: Int32, wake: Int32) {
     var message = [UInt8](repeating: 0, count: 8192)
-    repeat {
-      while recv(netlink, &message, message.count, 0) > 0 {}
-      var event = pollfd(fd: netlink, events: Int16(POLLIN), revents: 0)
-      if poll(&event, 1, settling) <= 0 { return }
-    } while true
+    let end = Instant.now.adding(seconds: longest)
+    while Instant.now < end {
+      if recv(netlink, &message, message.count, 0) > 0 { continue }
+      var events = [netlink, wake].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+      let count = poll(&events, 2, settling)
+      if count <= 0 || events[1].revents != 0 { return }
+    }
   }
 
   /// Nanoseconds that the machine has slept since it started.
