@@ -37,9 +37,9 @@ package struct ByteRange: Hashable, Sendable {
     max(start, other.start) < min(end, other.end)
   }
 
-  /// The least range of whole blocks of `size` bytes that contains it.
+  /// The least range of whole blocks of `size` bytes that contains it; the last one may be cut at the greatest offset.
   package func blocks(of size: Int64) -> ByteRange {
-    isEmpty ? self : ByteRange(start / size * size, (end - 1) / size * size + size)
+    isEmpty ? self : ByteRange(start / size * size, .clampedSum((end - 1) / size * size, size))
   }
 
   /// The bytes in both, or nil when there are none.

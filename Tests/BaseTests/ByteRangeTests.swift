@@ -34,5 +34,12 @@ import Testing
     #expect(right.overlaps(left) == (common != nil))
   }
 
+  @Test func blocksAreWhole() {
+    #expect(ByteRange(5, 5).blocks(of: 4) == ByteRange(5, 5))
+    #expect(ByteRange(3, 5).blocks(of: 4) == ByteRange(0, 8) && ByteRange(4, 8).blocks(of: 4) == ByteRange(4, 8))
+    // A damaged catalog may name such bytes.
+    #expect(ByteRange(.max - 1, .max).blocks(of: 4096) == ByteRange(.max - 4095, .max))
+  }
+
   @Test func describesItselfHalfOpen() { #expect("\(ByteRange(0, 10))" == "[0, 10)") }
 }

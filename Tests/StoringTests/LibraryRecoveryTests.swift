@@ -112,6 +112,21 @@ import Testing
     #expect(after.findings.isEmpty && after.partials == 1, "\(after)")
   }
 
+  /// A damaged catalog may claim all bytes that there can be.
+  @Test func aClaimUpToTheGreatestOffsetEndsNoStart() throws {
+    let fixture = try LibraryFixture()
+    let catalog = try Catalog.open(path: fixture.store.catalogPath, access: .readWrite)
+    let id = try catalog.changes.nextID()
+    let record = GenerationRecord(id: id, key: key(1), validators: Validators(), size: nil, mediaType: nil)
+    let claimed = ByteRangeSet(ByteRange(0, .max))
+    try catalog.changes.apply(
+      [.learned(record), .extents(generation: id, stored: claimed, synced: claimed)], durably: true)
+    _ = try fixture.partial(id, bytes)
+    try StoreRecovery.run(catalog: catalog, folder: fixture.store, library: fixture.library)
+    #expect(try catalog.generations.find(id)?.stored == claimed)
+    try catalog.close()
+  }
+
   @Test func aCrashBetweenLinkAndUnlink() throws {
     let fixture = try LibraryFixture()
     let partial = try fixture.partial(1, bytes)

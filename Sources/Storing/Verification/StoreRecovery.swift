@@ -47,8 +47,8 @@ package enum StoreRecovery {
     _ generation: GenerationRecord, of catalog: Catalog, in folder: StoreFolder
   ) throws(StoreError) {
     guard let taken = try PartialFile.allocated(of: generation.id, in: folder) else { return }
-    let known = generation.stored.ranges.reduce(Int64(0)) { $0 + $1.blocks(of: StoreSpace.block).count }
-    guard taken > known + trimmed else { return }
+    let known = generation.stored.ranges.reduce(Int64(0)) { .clampedSum($0, $1.blocks(of: StoreSpace.block).count) }
+    guard taken > .clampedSum(known, trimmed) else { return }
     if generation.stored.isEmpty {
       _ = try PartialFile.remove(generation.id, in: folder)
       return
