@@ -311,6 +311,19 @@ import Testing
     #expect(state.selected == nil && state.type(.down, 0) == nil && state.type(.character("f"), 0) == nil)
   }
 
+  /// Their names differ in their normalization alone, so they are two files.
+  @Test func filesThatLookAlikeAreTwo() {
+    let names = ["caf\u{E9}.mp4", "cafe\u{301}.mp4", "z.mp4"]
+    var state = Self.state(names.map { FileStatus(path: $0, state: .partial, stored: 1, size: 10) })
+    _ = state.type(.home, 0)
+    var selected: Set<[UInt8]> = []
+    for _ in names {
+      selected.insert(Array((state.selectedFile?.path ?? "").utf8))
+      _ = state.type(.down, 0)
+    }
+    #expect(selected == Set(names.map { Array($0.utf8) }))
+  }
+
   @Test func aThousandFilesScroll() throws {
     let files = (0..<1000).map { FileStatus(path: "f\(1000 + $0)", state: .partial, stored: Int64($0), size: 1000) }
     var state = Self.state(files)

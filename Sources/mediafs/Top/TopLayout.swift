@@ -67,7 +67,7 @@ struct TopLayout {
     if parts.headings > 0 { screen.append(table.heading(state)) }
     var body: [[Span]] = []
     let seen = state.files.dropFirst(state.first).prefix(parts.files)
-    for file in seen { body.append(table.row(file, isSelected: file.path == state.selected)) }
+    for file in seen { body.append(table.row(file, isSelected: state.selected.map(file.isAt) ?? false)) }
     if body.isEmpty, parts.files > 0 { body.append(nothing(state)) }
     while body.count < parts.files { body.append([]) }
     screen += body

@@ -94,7 +94,7 @@ struct TopState {
   /// The path of the mount that is shown.
   var mountpoint: String { mount.map { mounts[$0] } ?? "" }
   /// The index of the selected file.
-  var selection: Int? { selected.flatMap { path in files.firstIndex { $0.path == path } } }
+  var selection: Int? { selected.flatMap { path in files.firstIndex { $0.isAt(path) } } }
   var selectedFile: FileStatus? { selection.map { files[$0] } }
 
   /// The word at the foot, while it lasts.
@@ -156,8 +156,8 @@ struct TopState {
     let former = selection
     var shown = activeFiles
     if showsAll {
-      let active = Set(activeFiles.map(\.path))
-      shown += listed.filter { !active.contains($0.path) }
+      let active = Set(activeFiles.map { Array($0.path.utf8) })
+      shown += listed.filter { !active.contains(Array($0.path.utf8)) }
     }
     if !filter.isEmpty {
       let wanted = filter.lowercased()
@@ -190,6 +190,11 @@ struct TopState {
 
   mutating func choose(_ step: Int) { choice = min(max(choice + step, 0), max(0, mounts.count - 1)) }
   mutating func chooseFrom(_ index: Int) { choice = index }
+}
+
+extension FileStatus {
+  /// Whether it is that file. By bytes: as Strings, names that differ only in their normalization are equal.
+  func isAt(_ path: String) -> Bool { self.path.utf8.elementsEqual(path.utf8) }
 }
 
 /// The orders of files.
