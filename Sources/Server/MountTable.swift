@@ -80,7 +80,8 @@ package enum MountTable {
   package static func parse(_ text: [UInt8]) -> [MountTableEntry] {
     text.split(separator: UInt8(ascii: "\n")).compactMap { line in
       // id parent major:minor root mountpoint options [tags...] - type source options
-      let fields = line.split(separator: UInt8(ascii: " "))
+      // A source may be empty.
+      let fields = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
       guard fields.count >= 10, let dash = fields[6...].firstIndex(of: [UInt8(ascii: "-")]),
         fields.count > dash + 2
       else { return nil }

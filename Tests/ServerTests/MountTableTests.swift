@@ -6,6 +6,14 @@ import Testing
 
 /// What the kernel's table of mounts tells.
 @Suite struct MountTableTests {
+  /// `-o fsname=` makes such a mount.
+  @Test(arguments: ["", "shared:7 "]) func aSourceMayBeEmpty(_ tags: String) throws {
+    let line = "36 25 0:52 / /media ro,nosuid \(tags)- fuse.mediafs  ro,user_id=1000,group_id=1000\n"
+    let entry = try #require(MountTable.parse(Array(line.utf8)).first)
+    #expect(entry.isMediafs && entry.mountpoint == "/media" && entry.device == 52)
+    #expect(entry.source.isEmpty && entry.owner == 1000)
+  }
+
   /// A remembered store on an NFS or sshfs whose server is gone would hang every command that looks at it.
   @Test func whatMayHangIsKnownWithoutAskingIt() throws {
     try withTemporaryFolder { folder in
