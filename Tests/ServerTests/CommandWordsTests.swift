@@ -12,7 +12,8 @@ import Testing
       (#"'\"$x\'"#, [#"\"$x\"#]), (#""\"\\\n\$'""#, [#""\\n\$'"#]), (#"\'\"\\\a"#, [#"'"\a"#]),
       // What a shell would do something with.
       ("$HOME ~ * ? `x` $(x) a;b &&c |d >e #f !g {h,i}", "$HOME ~ * ? `x` $(x) a;b &&c |d >e #f !g {h,i}".split(" ")),
-      ("ä'ö ü'", ["äö ü"]), ("\u{301}'\u{301}'", ["\u{301}\u{301}"]), ("\r", ["\r"]), ("a\r\nb", ["a\r", "b"]),
+      ("ä'ö ü'", ["äö ü"]), ("\u{301}'\u{301}'", ["\u{301}\u{301}"]),
+      ("a\\'\u{301}b c", ["a'\u{301}b", "c"]), ("\r", ["\r"]), ("a\r\nb", ["a\r", "b"]),
     ] as [(String, [String])])
   func splits(_ text: String, _ words: [String]) throws {
     #expect(try CommandWords.split(text) == words)

@@ -42,6 +42,10 @@ enum CommandWords {
 
   /// The text that ``split(_:)`` splits into these words.
   static func joined(_ words: [String]) -> String {
-    words.map { "'" + $0.replacing("'", with: #"'\''"#) + "'" }.joined(separator: " ")
+    // By scalars: in a String, a quote with a combining accent is another character.
+    words.map { word -> String in
+      let quoted = word.unicodeScalars.map { $0 == "'" ? #"'\''"# : String(Character($0)) }
+      return "'\(quoted.joined())'"
+    }.joined(separator: " ")
   }
 }
