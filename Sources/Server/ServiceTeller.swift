@@ -42,7 +42,8 @@ final class ServiceTeller: Sendable {
   /// `rate`: in bytes per second.
   static func line(files: Int64, complete: Int64, stored: Int64, rate: Double, problem: String?) -> String {
     var text = "\(files) \(files == 1 ? "file" : "files"), \(complete) complete, \(ByteSize.shown(stored)) stored"
-    if rate >= 1 { text += ", \(ByteSize.shown(Int64(rate)))/s" }
+    // Two threads that tell at once may see the later sum first: their difference is below zero, and wraps.
+    if rate >= 1, rate < 1e18 { text += ", \(ByteSize.shown(Int64(rate)))/s" }
     if let problem { text += ". \(problem)" }
     return text
   }
