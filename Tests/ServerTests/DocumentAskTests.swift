@@ -60,7 +60,7 @@ import Testing
             answers.withLock { $0.append(answer) }
           })
       }
-      #expect(await eventually { answers.withLock { $0.count } == 2 })
+      #expect(eventually { answers.withLock { $0.count } == 2 })
       let refused = answers.withLock { answers in answers.map { "\($0)".contains("cannot start a thread") } }
       #expect(refused == [true, false], "\(answers.withLock { $0 })")
       documents.stop()

@@ -25,7 +25,8 @@ import Testing
           refused = nil
         } catch { refused = error }
         #expect((refused?.message.contains("is no host") ?? false) == (meant == nil), "\(String(describing: refused))")
-        #expect(try catalog.notes.settings().map(\.scope) == [meant].compactMap { $0 })
+        let scopes = try catalog.notes.settings().map(\.scope)
+        #expect(scopes == [meant].compactMap { $0 })
       }
     }
   }
