@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -17,6 +18,11 @@ static int entrance = -1;  // of the pipe, for the processes of the user; -1 wit
 static pthread_t copier;
 
 static void *copy(void *argument) {
+  // A shell's job in the background is stopped by what it writes to a terminal (stty tostop), unless it blocks this.
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTTOU);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
   const int from = (int)(intptr_t)argument;
   unsigned char text[4096], last = 0;
   ssize_t count;
@@ -38,7 +44,7 @@ static void *copy(void *argument) {
 int start_relay(void) {
   if (!isatty(STDOUT_FILENO) && !isatty(STDERR_FILENO)) return 0;
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
+  if (pipe2(ends, O_CLOEXEC) != 0 || fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0) {
     complain("cannot create a pipe: %s", strerror(errno));
     return -1;
   }

@@ -3,7 +3,8 @@
 #pragma once
 
 // If the helper's standard output or error is a terminal: makes that pipe, and a thread that copies to stderr, with a ?
-// in the place of each control character. Returns 0, or -1 after a message.
+// in the place of each control character. A full pipe takes no more: the helper may be stopped (^Z), and its servers
+// serve on. Returns 0, or -1 after a message.
 int start_relay(void);
 
 // In a child of the helper: its standard output and error are the pipe, if there is one.

@@ -64,11 +64,10 @@ package enum SafeName {
     return fitted(stem, before: " (\(number))" + ending)
   }
 
-  /// What all names have in common that ``numbered(_:_:)`` may cut to one: `name` without what a number of ten digits
-  /// takes from it.
-  package static func commonForm(_ name: String) -> String {
+  /// What ``numbered(_:_:)`` leaves of `name` beside its number: names that it cuts to one have that in common.
+  package static func common(_ name: String, _ number: Int) -> String {
     let (stem, ending) = split(name)
-    let room = maximumBytes - " (4294967296)".utf8.count - ending.utf8.count
+    let room = maximumBytes - " (\(number))".utf8.count - ending.utf8.count
     return stem.utf8.count <= room ? name : cut(stem, to: room) + ending
   }
 
@@ -106,10 +105,12 @@ package enum SafeName {
   private static func replaced(_ text: String) -> String? {
     var scalars = String.UnicodeScalarView()
     for scalar in text.unicodeScalars { scalars.append(isForbidden(scalar) ? "_" : scalar) }
-    let whole = trimmed(String(scalars))
-    if whole.isEmpty { return nil }
-    let (stem, ending) = split(whole)
-    let name = whole.utf8.count > maximumBytes ? fitted(stem, before: ending) : whole
+    var name = trimmed(String(scalars))
+    if name.isEmpty { return nil }
+    if name.utf8.count > maximumBytes {
+      let (stem, ending) = split(name)
+      name = fitted(stem, before: ending)
+    }
     // A cut may leave dots alone, too.
     return isDots(name.utf8.span) ? String(repeating: "_", count: name.utf8.count) : name
   }

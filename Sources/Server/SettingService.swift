@@ -156,7 +156,10 @@ struct SettingService: Sendable {
     if !name.utf8.contains(UInt8(ascii: ":")) || name.firstRange(of: "://") == nil {
       candidates = ["https://" + name]
       do throws(StoreError) {
-        candidates = try catalog.notes.hosts().map(\.name).filter { $0.hasSuffix("://" + name) }.sorted() + candidates
+        candidates =
+          try catalog.notes.hosts().map(\.name).filter { known in
+            known.hasSuffix("://" + name) || known == Self.withoutOwnPort("http://" + name)
+          }.sorted() + candidates
       } catch {
         throw ControlFailure(.failed, error.message)
       }

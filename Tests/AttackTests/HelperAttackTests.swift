@@ -91,6 +91,7 @@ struct HelperAttackTests {
       prepare()
       answer_init()
       say('terminals:', [number for number in range(100) if os.isatty(number)])
+      say('may wait:', [number for number in (1, 2) if os.get_blocking(number)])
       os.write(2, 'a\x1b[6nb\x7fc\x9b6nd é\n'.encode())
       null = os.open('/dev/null', os.O_RDWR)
       for number in (1, 2): os.dup2(null, number)
@@ -103,6 +104,8 @@ struct HelperAttackTests {
         script, in: folder, mountpoint: mountpoint, user: "nobody", foreground: foreground)
       #expect(result.status == 0, "\(result.output)\(result.errors)")
       #expect(result.output.contains("terminals: []\r\n"), "\(result.output)")
+      // Of a helper that is stopped, the pipe stays full.
+      #expect(result.output.contains("may wait: []\r\n"), "\(result.output)")
       #expect(result.output.contains("a?[6nb?c\u{FFFD}?6nd é\r\n"), "\(result.output)")
       #expect(eventually(timeout: 60) { !Mounts.isMounted(mountpoint) })
     }

@@ -13,11 +13,16 @@ import Testing
       ("https://Example.com:443", "https://example.com"), ("http://a.example:80", "http://a.example"),
       ("a.example:443", "https://a.example"), ("https://a.example:80", "https://a.example:80"),
       ("https://[::1]:443", "https://[::1]"), ("ftp://a.example", nil), ("https://:443", nil),
+      ("known.example", "http://known.example"), ("known.example:80", "http://known.example"),
     ] as [(String, String?)])
   func aHostIsMeantAsURLsHaveIt(_ given: String, _ meant: String?) throws {
     try withTemporaryFolder { folder in
       let opened = try StoreFolder.open(folder.file("store"), mountpoint: "/nowhere", wait: 0)
       let catalog = try Catalog.open(path: opened.catalogPath, access: .readWrite)
+      let known = HostNote(
+        name: "http://known.example", lanes: 8, connectionRate: nil, rate: 1e7, roundTrip: 0.05, httpVersion: nil, at: 1
+      )
+      try catalog.changes.apply([.host(known)], durably: true)
       try withService(of: catalog, opened, try LibraryFolder(folder.file("library"))) { service in
         let refused: ControlFailure?
         do throws(ControlFailure) {

@@ -25,7 +25,7 @@ struct FleetStart {
   var marked: Set<FleetID> = []
   /// Those of which the store did not take the mark, and how many of them are marked again at once.
   var unmarked: Set<FleetID> = []
-  static let mostMarks = 256
+  static let mostMarks = 8
 }
 
 /// The bucket: its format, its conditions, the nodes. All of it behind the mount, which does not wait for it.

@@ -26,12 +26,16 @@ struct EntryNames {
 
   /// The first free one of the numbered forms of `wanted`. It starts after the last number given in that folder.
   func takeNumbered(_ wanted: String, in parent: Int64, for entry: Int64) throws(StoreError) -> String {
-    // Names that a number cuts to one form share their numbers: else each would try all that the others have.
-    let shared = SafeName.commonForm(wanted)
-    var number = try nextNumber(of: shared, in: parent)
-    // mediafs 0.2.0 counts for each whole name.
-    if shared.utf8.count < wanted.utf8.count { number = max(number, try nextNumber(of: wanted, in: parent)) }
+    var number = try nextNumber(of: wanted, in: parent)
+    var shared = wanted
     while true {
+      // Names that a number cuts to one share their numbers: else each would try all that the others have.
+      let common = SafeName.common(wanted, Int(number))
+      if common.utf8.count < shared.utf8.count {
+        shared = common
+        number = max(number, try nextNumber(of: shared, in: parent))
+        continue
+      }
       let name = SafeName.numbered(wanted, Int(number))
       number += 1
       guard try take(name, in: parent, for: entry) else { continue }

@@ -55,8 +55,8 @@ package struct StoreVerification {
         .catalog, folder.catalogPath,
         "\(problem); move the catalog away and mount again: copies in the library stay, mediafs downloads the rest")
     }
-    if let reason = try KnownLibrary.isStrange(libraryPath, to: catalog) { find(.library, libraryPath, reason) }
     if repairs { try forgetUnreadable() }
+    if let reason = try KnownLibrary.isStrange(libraryPath, to: catalog) { find(.library, libraryPath, reason) }
     // Before a repair, recovery completes what a crash interrupted, so that it does not count as damage.
     if repairs, let library { try StoreRecovery.run(catalog: catalog, folder: folder, library: library) }
     for (generation, path) in try catalog.generations.placements() { placing[generation.id] = path }
