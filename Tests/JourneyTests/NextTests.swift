@@ -24,11 +24,10 @@ import Testing
         let requests = origin.log.entries(of: "/a.bin").count
         #expect(requests > 0 && origin.log.entries(of: "/c.bin").isEmpty)
         #expect(origin.log.bytesSent(of: "/a.bin") < Self.size / 2)
+        // Readers get what is stored. One that goes on gets more ahead of itself, and nothing again.
         try journey.python(reader, journey.at("a.bin"), "0:2000000")
-        #expect(origin.log.entries(of: "/a.bin").count == requests)
-        // A reader that goes on gets more ahead of itself, and nothing again.
         try journey.python(reader, journey.at("a.bin"), "2000000:3000000")
-        let later = origin.log.entries(of: "/a.bin").dropFirst(requests).compactMap { $0.request.range?.start }
+        let later = origin.log.entries(of: "/a.bin").dropFirst(requests).map { $0.request.range?.start ?? 0 }
         #expect(later.allSatisfy { $0 >= Self.beginning }, "\(later)")
         #expect(origin.log.coverage(of: "/a.bin").bytesSentAgain == 0)
       }
