@@ -27,6 +27,8 @@ import Testing
         // Readers get what is stored. One that goes on gets more ahead of itself, and nothing again.
         try journey.python(reader, journey.at("a.bin"), "0:2000000")
         try journey.python(reader, journey.at("a.bin"), "2000000:3000000")
+        // The origin notes a request's range when it answers.
+        _ = try journey.storedAtRest(origin, "a.bin")
         let later = origin.log.entries(of: "/a.bin").dropFirst(requests).map { $0.request.range?.start ?? 0 }
         #expect(later.allSatisfy { $0 >= Self.beginning }, "\(later)")
         #expect(origin.log.coverage(of: "/a.bin").bytesSentAgain == 0)
