@@ -15,8 +15,8 @@ import Testing
       defer { for copy in running { copy.signal(SIGKILL) } }
       sleep(seconds: 10)  // their credit is used up
       let said = try journey.play(journey.at("film.mkv"), plays)
-      #expect(said == "began\nplayed through\n")
       #expect(running.allSatisfy { $0.isRunning }, "nothing was copied beside it")
+      return said
     }
   }
 
@@ -32,8 +32,8 @@ import Testing
       defer { for scanner in running { scanner.signal(SIGKILL) } }
       sleep(seconds: 2)
       let said = try journey.play(journey.at("film.mkv"), plays, "6", "16")
-      #expect(said == "began\nplayed through\n")
       #expect(running.contains { $0.isRunning }, "nothing was scanned beside it")
+      return said
     }
   }
 
@@ -51,16 +51,31 @@ import Testing
         if share == 0.5 { origin.dropConnections() }
       }
       let result = try #require(player.wait(timeout: 60))
-      #expect(result.output == "began\nplayed through\n", "\(result.errors)")
+      return result.output + result.errors
     }
   }
 
-  /// A film of 30 seconds, at an origin whose line brings it at 1 / `share` of its pace. `body` mounts it with others.
+  /// A film of 30 seconds, at an origin whose line brings it at 1 / `share` of its pace. `body` mounts it with others,
+  /// and returns what the player said. A machine that is short of processor time stalls a player too, now and then. A
+  /// line that is shared wrongly stalls it each time: one play in three has to get through.
   private func withFilm(
     shareOfLine share: Double, latency: Double,
     _ body: (_ journey: Journey, _ origin: Origin, _ mount: (_ others: [String], _ options: [String]) throws -> Void)
-      throws -> Void
+      throws -> String
   ) throws {
+    var said: [String] = []
+    while said.count < 3, said.last != "began\nplayed through\n" {
+      said.append(try played(shareOfLine: share, latency: latency, body))
+    }
+    #expect(said.last == "began\nplayed through\n", "\(said)")
+  }
+
+  private func played(
+    shareOfLine share: Double, latency: Double,
+    _ body: (_ journey: Journey, _ origin: Origin, _ mount: (_ others: [String], _ options: [String]) throws -> Void)
+      throws -> String
+  ) throws -> String {
+    var said = ""
     try withJourney { journey in
       try withOrigin { origin in
         let film = journey.folder.file("film.mkv")
@@ -76,12 +91,13 @@ import Testing
           $0.lineRate = rate / share
         }
         origin.set("/film.mkv", OriginResource(file: film))
-        try body(journey, origin) { others, options in
+        said = try body(journey, origin) { others, options in
           try journey.list((["film.mkv"] + others).map { origin.url("/\($0)") + "\n" }.joined())
           try journey.succeed(try journey.mountCommand(options))
         }
       }
     }
+    return said
   }
 }
 
