@@ -65,6 +65,10 @@ package struct GenerationRecord: Sendable, Equatable {
   package var continues: Bool
   /// Whether a program has had it open, or a copy of it was placed in the library.
   package var isUsed = false
+  /// The key of the URL whose answers it describes, for a resource that has several; nil: nobody knows.
+  package var mirror: ResourceKey?
+  /// Whether bytes of another URL may be stored as its own, and its checksum was not compared yet.
+  package var isMixed = false
   /// Its copy, if it is complete.
   package var copy: LibraryCopy?
 

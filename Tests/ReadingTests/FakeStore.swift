@@ -254,6 +254,7 @@ extension FakeStore: StoreChanges {
       state.generations[id]?.stored = stored
       state.generations[id]?.synced = synced
     case .continues(let id, let continues): state.generations[id]?.continues = continues
+    case .mixed(let id): state.generations[id]?.isMixed = true
     case .pinned(let key, true): state.pins.insert(key)
     case .pinned(let key, false): state.pins.remove(key)
     case .rule(.set(let rule)): state.rules.set(rule)
@@ -276,12 +277,14 @@ extension FakeStore: StoreChanges {
       let all = ByteRangeSet(ByteRange(0, copy.size))
       state.generations[id]?.state = .complete
       state.generations[id]?.continues = false
+      state.generations[id]?.isMixed = false
       state.generations[id]?.copy = copy
       state.generations[id]?.stored = all
       state.generations[id]?.synced = all
     case .dropped(let id):
       if state.generations[id]?.state == .complete { state.generations[id]?.state = .partial }
       state.generations[id]?.continues = false
+      state.generations[id]?.isMixed = false
       state.generations[id]?.copy = nil
       state.generations[id]?.stored = ByteRangeSet()
       state.generations[id]?.synced = ByteRangeSet()

@@ -391,12 +391,20 @@ final class FakeSecondSource: SecondSource {
     let one = FakeResource(name: "a.mp4", size: size)
     var two = one
     two.etag = nil
-    let bench = try Bench([entry], [entry.urls[0]: one, entry.urls[1]: two], second: second)
+    let bench = try Bench(
+      [entry], [entry.urls[0]: one, entry.urls[1]: two], fake: FakeStore(), second: second)
     let inode = try bench.opened("a.mp4")
     bench.expectBytes(inode, 0, 4096, of: "a.mp4")
     bench.run(1)
     #expect(second.seen.contains(ByteRange(0, 4096)))
     bench.service.resources[entry.urls[0]]?.failure = FakeResource.gone
+    bench.expectBytes(inode, part.start, Int(part.count), of: "a.mp4")
+    bench.run(1)
+    #expect(try bench.stored(inode).contains(part) && !second.seen.contains(part))
+    bench.system.release(inode)
+    bench.run(5)
+    try bench.restart()
+    #expect(try bench.opened("a.mp4") == inode)
     bench.expectBytes(inode, part.start, Int(part.count), of: "a.mp4")
     bench.run(1)
     #expect(try bench.stored(inode).contains(part) && !second.seen.contains(part))

@@ -17,6 +17,42 @@ import Testing
     path: "a", size: 1000, modified: 1_700_000_000_123_456_789, changed: 1_700_000_001_000_000_000, device: .max,
     inode: 77)
 
+  @Test func theMirrorOfAGenerationIsRememberedAndWhetherItIsMixed() throws {
+    let folder = CatalogFolder()
+    var catalog = try folder.open()
+    try catalog.load([line("a", 1), line("b", 2)])
+    let ids = [try catalog.changes.nextID(), try catalog.changes.nextID(), try catalog.changes.nextID()]
+    var first = record(ids[0], 1)
+    first.mirror = ResourceKey(high: 1, low: .max)
+    var second = record(ids[1], 2)
+    second.mirror = ResourceKey(high: .max, low: 0)
+    try catalog.changes.apply(
+      [.learned(first), .mixed(generation: ids[0]), .mixed(generation: ids[0]), .learned(second)], durably: true)
+    first.isMixed = true
+    try catalog.close()
+    catalog = try folder.open()
+    #expect(try catalog.generations.find(ids[0]) == first)
+    #expect(try catalog.generations.find(ids[1]) == second)
+    for change in [CatalogChange.dropped(generation: ids[0]), .placed(generation: ids[0], copy, adopted: false)] {
+      try catalog.changes.apply([.mixed(generation: ids[0]), change], durably: false)
+      let known = try #require(try catalog.generations.find(ids[0]))
+      #expect(!known.isMixed && known.mirror == first.mirror)
+    }
+    var newer = record(ids[2], 2)
+    newer.mirror = first.mirror
+    _ = try catalog.changes.supersede(second, by: newer)
+    #expect(try catalog.generations.current(of: key(2))?.mirror == first.mirror)
+    let changes = ids.map { CatalogChange.mixed(generation: $0) } + ids.map { .forgotten(generation: $0) }
+    try catalog.changes.apply(changes, durably: true)
+    for id in ids {
+      var record = record(id, 1)
+      try catalog.generations.connections.read { (connection) throws(StoreError) in
+        try CatalogNotes.recall(&record, on: connection)
+      }
+      #expect(record == self.record(id, 1), "a note stays")
+    }
+  }
+
   @Test func aGenerationIsRememberedOverReopening() throws {
     let folder = CatalogFolder()
     var catalog = try folder.open()

@@ -186,6 +186,15 @@ struct FileState: Sendable {
     return generation?.id
   }
 
+  /// Bytes of another mirror are about to be stored. Returns the id of the generation to record that for; nil: it is
+  /// recorded.
+  mutating func mixes() -> Int64? {
+    defer { checkLegal() }
+    guard generation?.isMixed == false else { return nil }
+    generation?.isMixed = true
+    return generation?.id
+  }
+
   /// A user asked for the file by name, or that is over. Returns whether the catalog has to be told.
   mutating func pinned(_ pinned: Bool) -> Bool {
     defer { checkLegal() }
@@ -351,6 +360,7 @@ struct FileState: Sendable {
     generation?.state = .complete
     generation?.copy = copy
     generation?.continues = false
+    generation?.isMixed = false
     stored = ByteRangeSet(ByteRange(0, copy.size))
     synced = stored
     unsyncedSince = nil
@@ -376,6 +386,7 @@ struct FileState: Sendable {
     unsyncedSince = nil
     memory = MemoryWindow()
     claim = .current
+    generation?.isMixed = false
     generation?.copy = nil
     generation?.state = .partial
     generation?.stored = ByteRangeSet()

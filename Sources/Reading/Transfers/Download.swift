@@ -119,6 +119,8 @@ final class Download {
     entry = content.entry
     mirrors = MirrorList(entry.urls)
     pace = DownloadPace(seconds: Int(timeout.rounded(.up)))
+    let held = content.guarded.withLock { $0.held }
+    if let mirror = held.generation?.mirror, !held.stored.isEmpty, entry.resolver == nil { mirrors.came(from: mirror) }
   }
 
   /// Whether every byte is stored.

@@ -24,9 +24,6 @@ final class Generations {
   private let answers: Answers
   private let landing: Landing
   private let second: (any SecondSource)?
-  /// The versions of which another mirror brought bytes, and not with their strong tag: until a version's checksum was
-  /// compared, its tag does not stand for what is stored.
-  private(set) var mixed: Set<Int64> = []
 
   init(room: ReadingRoom, answers: Answers, landing: Landing, second: (any SecondSource)?) {
     self.room = room
@@ -59,7 +56,7 @@ final class Generations {
     let maySplice = download.content.entry.checksum != nil && found.size == known.size && found.size != nil
     if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
       download.opinion.agreed()
-      if isOtherMirror, second != nil, !Seam.isProved(found, begun) { mixes(download) }
+      if isOtherMirror, !Seam.isProved(found, begun) { mixes(download) }
       if isOtherMirror, !isReplaced {
         download.goesOn(at: running.mirror, found)
       } else if !isReplaced {
@@ -74,12 +71,10 @@ final class Generations {
     return isReplaced ? .refused : judgeOther(found, than: known, head, of: download, running, now)
   }
 
-  /// A version's checksum was compared, or its bytes go.
-  func isOver(_ generation: Int64) { mixed.remove(generation) }
-
-  /// Another mirror brings bytes of the version.
+  /// Another mirror brings bytes of the version, and not with its strong tag: until the version's checksum was
+  /// compared, its tag does not stand for what is stored.
   private func mixes(_ download: Download) {
-    if let id = download.content.guarded.withLock({ $0.held.generation?.id }) { mixed.insert(id) }
+    if let id = download.content.guarded.withLock({ $0.held.mixes() }) { room.record(.mixed(generation: id)) }
   }
 
   /// Whether the entry's name promises media and a web page came instead: a login page, or an error page with status
@@ -186,7 +181,7 @@ final class Generations {
   func identify(_ download: Download, as found: GenerationCheck.Identity, mirror: Int?) -> Judgement {
     let content = download.content
     do {
-      let generation = try record(of: found, download)
+      let generation = try record(of: found, download, mirror: mirror)
       let file = begin(generation.id, download)
       download.begins(at: mirror)
       let begun = content.guarded.withLock { guarded -> (FileState.Identified, [ParkedProbe], [ParkedRead])? in
@@ -211,12 +206,13 @@ final class Generations {
   }
 
   private func record(
-    of found: GenerationCheck.Identity, _ download: Download
+    of found: GenerationCheck.Identity, _ download: Download, mirror: Int?
   ) throws(StoreError) -> GenerationRecord {
     var record = GenerationRecord(
       id: try room.store.changes.nextID(), key: download.key, validators: found.validators, size: found.size,
       mediaType: found.mediaType)
     record.continues = download.wish.rest
+    record.mirror = mirror.flatMap { download.mirrors.key(of: $0) }
     return record
   }
 
@@ -251,7 +247,7 @@ final class Generations {
     guard let known else { throw StoreError(kind: .invalid, message: "\(old.path): it has no version to replace") }
     download.opinion.superseded()
     do {
-      let record = try record(of: found, download)
+      let record = try record(of: found, download, mirror: running?.mirror)
       let file = begin(record.id, download)
       let renumbered = try room.store.changes.supersede(known, by: record)
       let new = Content(replacing: old, held: FileState(beginning: record, file: file, isPinned: isPinned))
@@ -282,7 +278,6 @@ final class Generations {
         room.happened(.changed, to: new, bytes: record.size, reason)
       }
       Log.info("\(old.path): \(reason) (generation \(record.id) after \(known.id))")
-      isOver(known.id)
       second?.close(known.id, isReplaced: true)
       room.dropIfUnused(old)
     } catch {

@@ -1,5 +1,6 @@
 import Base
 import Fetching
+import Manifest
 
 /// The URLs that an entry is requested by, and which of them is. Pure.
 ///
@@ -21,10 +22,21 @@ struct MirrorList {
   private var first = 0
   /// The place of the mirror that is requested.
   private(set) var current = 0
-  /// The place of the mirror that the current generation came from; nil before the first response of this mount.
+  /// The place of the mirror that the current generation came from; nil: nobody knows yet.
   var ofGeneration: Int?
 
   init(_ urls: [String]) { mirrors = urls.map { Mirror(url: $0) } }
+
+  /// The version whose bytes are stored came from the URL with the key `mirror`: that one is requested.
+  mutating func came(from mirror: ResourceKey) {
+    guard let index = mirrors.firstIndex(where: { ResourceKey(url: $0.url) == mirror }) else { return }
+    (ofGeneration, current) = (first + index, first + index)
+  }
+
+  /// By what the mirror at `place` is known over restarts; nil: it has no others beside it, or was replaced.
+  func key(of place: Int) -> ResourceKey? {
+    mirrors.count > 1 && !isReplaced(place) ? ResourceKey(url: self[place].url) : nil
+  }
 
   /// Takes `urls` in the place of all that it has.
   mutating func replace(by urls: [String]) {

@@ -128,7 +128,7 @@ extension Scheduler {
     let (generation, isCopy) = download.content.guarded.withLock { ($0.held.generation, $0.held.isCopy) }
     // The lists of other machines may have no checksum: for them the tag alone says what the bytes are.
     guard let generation, let etag = generation.validators.strongETag,
-      isCopy || !generations.mixed.contains(generation.id)
+      isCopy || !generation.isMixed
     else { return nil }
     return SecondFile(
       key: download.key, generation: generation.id, etag: etag, size: size,

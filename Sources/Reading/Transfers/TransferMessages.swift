@@ -162,7 +162,6 @@ extension TransferThread {
   /// The finisher placed the file. Nothing follows for a version that replaced it meanwhile: that one is still wanted.
   private func completed(_ content: Content, as copy: LibraryCopy, _ now: Instant) {
     let download = downloads.download(of: content)
-    if let id = content.guarded.withLock({ $0.held.generation?.id }) { generations.isOver(id) }
     room.completed(content, as: copy)
     if !content.guarded.withLock({ $0.held.isSuperseded }) {
       download.wish.rest = false

@@ -16,6 +16,8 @@ package enum CatalogChange: Sendable {
   case lost(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
   /// Whether its background download continues, also at the next mount.
   case continues(generation: Int64, Bool)
+  /// Bytes of another URL than the one that it came from are about to be stored as its own.
+  case mixed(generation: Int64)
   /// Whether a user asked for the resource by name. If so, the server completes it whatever the policy, also at the
   /// next mount.
   case pinned(ResourceKey, Bool)
@@ -170,6 +172,7 @@ package final class CatalogChanges: Sendable {
       try run(Queries.continues, on: connection) {
         $0.bind(1, id); $0.bind(2, continues ? 1 : 0)
       }
+    case .mixed(let id): try CatalogNotes.note(.mixed, "1", of: id, on: connection)
     case .pinned(let key, let isPinned): try CatalogNotes.pin(key, isPinned, on: connection)
     case .rule(let change): try CatalogNotes.change(change, on: connection)
     case .setting(let scope, let name, let value):
@@ -207,11 +210,14 @@ package final class CatalogChanges: Sendable {
         $0.bind(7, Int64(bitPattern: copy.inode))
         $0.bind(8, blob: ByteRangeSet(ByteRange(0, copy.size)).encoded)
       }
+      try CatalogNotes.forget(.mixed, of: id, on: connection)
     case .dropped(let id):
       try run(Queries.dropped, on: connection) { $0.bind(1, id) }
       try connection.forgetUse(of: id)
+      try CatalogNotes.forget(.mixed, of: id, on: connection)
     case .forgotten(let id):
       try connection.forgetUse(of: id)
+      for note in [GenerationNote.mixed, .mirror] { try CatalogNotes.forget(note, of: id, on: connection) }
       try run(Queries.forgottenInodes, on: connection) { $0.bind(1, id) }
       try run(Queries.forgotten, on: connection) { $0.bind(1, id) }
     }
@@ -248,6 +254,9 @@ package final class CatalogChanges: Sendable {
       $0.bind(7, record.validators.etagIsWeak ? 1 : 0)
       $0.bind(8, record.mediaType)
       $0.bind(9, record.continues ? 1 : 0)
+    }
+    if let mirror = record.mirror {
+      try CatalogNotes.note(.mirror, CatalogNotes.digits(mirror), of: record.id, on: connection)
     }
   }
 

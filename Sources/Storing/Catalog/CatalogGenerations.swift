@@ -283,6 +283,7 @@ package struct CatalogGenerations: Sendable {
         path: path, size: row.integer(14), modified: row.integer(15), changed: row.integer(16),
         device: UInt64(bitPattern: row.integer(17)), inode: UInt64(bitPattern: row.integer(18)))
     }
+    try CatalogNotes.recall(&record, on: connection)
     return record
   }
 }

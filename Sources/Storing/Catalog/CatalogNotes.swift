@@ -9,7 +9,18 @@ package struct NotedProblem: Sendable, Equatable {
   package var at: Int64
 }
 
+/// What is noted of a generation beside its row, in a row of `meta` that a program ignores which does not know it.
+enum GenerationNote: String {
+  /// ``GenerationRecord/mirror``.
+  case mirror
+  /// ``GenerationRecord/isMixed``.
+  case mixed
+}
+
 private enum Queries {
+  static let note = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(? || ':' || ?, ?)")
+  static let forgetNote = SQL("DELETE FROM meta WHERE name = ? || ':' || ?")
+  static let noted = SQL("SELECT value FROM meta WHERE name = ? || ':' || ?")
   static let pin = SQL("INSERT OR REPLACE INTO meta(name, value) VALUES(?, 1)")
   static let unpin = SQL("DELETE FROM meta WHERE name = ?")
   static let pinned = SQL("SELECT 1 FROM meta WHERE name = ?")
@@ -84,7 +95,9 @@ package struct CatalogNotes: Sendable {
     try statement.run()
   }
 
-  private static func name(_ key: ResourceKey) -> String { prefix + digits(key.high) + digits(key.low) }
+  private static func name(_ key: ResourceKey) -> String { prefix + digits(key) }
+
+  static func digits(_ key: ResourceKey) -> String { digits(key.high) + digits(key.low) }
 
   private static func digits(_ half: UInt64) -> String {
     let text = String(half, radix: 16)
@@ -93,10 +106,48 @@ package struct CatalogNotes: Sendable {
 
   /// Nil for a name that is not a pin's: the catalog may be damaged.
   private static func key(_ name: String) -> ResourceKey? {
-    let text = name.dropFirst(prefix.utf8.count)
+    key(digits: name.dropFirst(prefix.utf8.count))
+  }
+
+  private static func key(digits text: Substring) -> ResourceKey? {
     guard text.utf8.count == 32, let high = UInt64(text.prefix(16), radix: 16),
       let low = UInt64(text.suffix(16), radix: 16)
     else { return nil }
     return ResourceKey(high: high, low: low)
+  }
+
+  // MARK: - Generations
+
+  static func note(
+    _ note: GenerationNote, _ value: String, of id: Int64, on connection: SQLiteConnection
+  ) throws(StoreError) {
+    let statement = try connection.statement(Queries.note)
+    statement.bind(1, note.rawValue)
+    statement.bind(2, id)
+    statement.bind(3, value)
+    try statement.run()
+  }
+
+  static func forget(_ note: GenerationNote, of id: Int64, on connection: SQLiteConnection) throws(StoreError) {
+    let statement = try connection.statement(Queries.forgetNote)
+    statement.bind(1, note.rawValue)
+    statement.bind(2, id)
+    try statement.run()
+  }
+
+  /// Completes a record with what is noted of it.
+  static func recall(_ record: inout GenerationRecord, on connection: SQLiteConnection) throws(StoreError) {
+    record.mirror = try noted(.mirror, of: record.id, on: connection).flatMap { key(digits: $0[...]) }
+    record.isMixed = try noted(.mixed, of: record.id, on: connection) != nil
+  }
+
+  private static func noted(
+    _ note: GenerationNote, of id: Int64, on connection: SQLiteConnection
+  ) throws(StoreError) -> String? {
+    let statement = try connection.statement(Queries.noted)
+    defer { statement.reset() }
+    statement.bind(1, note.rawValue)
+    statement.bind(2, id)
+    return try statement.step() ? statement.text(0) : nil
   }
 }
